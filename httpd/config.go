@@ -74,6 +74,8 @@ type Config struct {
 	Hosts []string
 	// ConnectionLife is the time within which connections over TLS end by themselves. 0: an hour.
 	ConnectionLife time.Duration
+	// Access is who may do what.
+	Access web.AccessConfig
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
@@ -176,7 +178,7 @@ func (c Config) withDefaults() Config {
 func (c *Config) node() web.Config {
 	n := web.Config{
 		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
-		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics,
+		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics, Access: c.Access,
 	}
 	if c.Coordination != nil {
 		n.Coordination = c.Coordination

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -25,6 +26,25 @@ func (n Need) String() string {
 		return n.Resource.String() + " " + n.Name + "* " + n.Verb.String()
 	}
 	return n.Resource.String() + " " + n.Name + " " + n.Verb.String()
+}
+
+// ParseNeed reads a need as a rule with one verb, whose * at the end stands for all below.
+func ParseNeed(text string) (Need, error) {
+	rule, err := ParseRule(text)
+	if err != nil {
+		return Need{}, err
+	}
+	n := Need{Resource: rule.Resource, Name: rule.Match, Verb: rule.Verbs}
+	if kinds[n.Resource].matching == byName {
+		n.Name, n.Below = strings.CutSuffix(n.Name, "*")
+	}
+	switch {
+	case n.Verb&(n.Verb-1) != 0:
+		return Need{}, fmt.Errorf("%q has several verbs; ask for one at a time", text)
+	case strings.Contains(n.Name, appParameter):
+		return Need{}, fmt.Errorf("%q has a parameter; name what it is about", text)
+	}
+	return n, nil
 }
 
 // Policy is the rules of one principal, for decisions. Immutable. The zero Policy allows nothing.

@@ -2,6 +2,8 @@ package access
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -125,6 +127,16 @@ func (t *Table) Holder(accessor string) *Holder { return t.holders[accessor] }
 func (t *Content) wasRevoked(accessor string) bool {
 	_, revoked := slices.BinarySearch(t.Revoked, accessor)
 	return revoked
+}
+
+// Digest is equal for tables with the same content, whenever they were changed.
+func (t *Table) Digest() string {
+	c := t.Content
+	c.Revision = 0
+	w := codec.Writer(nil, codec.Newest)
+	c.Fields(&w)
+	sum := sha256.Sum256(w.Written())
+	return hex.EncodeToString(sum[:8])
 }
 
 // Bytes is what the table takes, about.

@@ -64,6 +64,19 @@ var table = append([]documented{
 	{route{web.ByOperation, web.Put, "/v1/rollcall/semaphores/{name}", web.JSONForm, onPermits(kv.Semaphore, permitsOf.acquire)}, api.Acquired{}},
 	{route{web.ByOperation, web.Delete, "/v1/rollcall/semaphores/{name}", web.JSONForm, onPermits(kv.Semaphore, permitsOf.release)}, api.Released{}},
 
+	{route{web.Known, web.Get, "/v1/rollcall/auth", web.JSONForm, call.authStatus}, api.AuthStatus{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Put, "/v1/rollcall/auth/mode", web.JSONForm, web.Bodiless(call.setAuthMode)}, api.AuthStatus{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Post, "/v1/rollcall/auth/bootstrap", web.JSONForm, call.bootstrap}, api.NewToken{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/roles", web.JSONForm, call.listRoles}, []api.Role{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/roles/{name}", web.JSONForm, call.getRole}, api.Role{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Put, "/v1/rollcall/auth/roles/{name}", web.JSONForm, call.putRole}, api.Role{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Delete, "/v1/rollcall/auth/roles/{name}", web.JSONForm, web.Bodiless(call.deleteRole)}, api.Role{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/tokens", web.JSONForm, call.listTokens}, []api.Token{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Post, "/v1/rollcall/auth/tokens", web.JSONForm, call.createToken}, api.NewToken{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Post, "/v1/rollcall/auth/tokens/{accessor}/rotate", web.JSONForm, web.Bodiless(call.rotateToken)}, api.NewToken{}},
+	{route{web.ToDo(access.Write, access.Auth), web.Delete, "/v1/rollcall/auth/tokens/{accessor}", web.JSONForm, web.Bodiless(call.revokeToken)}, api.Token{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/test", web.JSONForm, call.testPolicy}, api.Decision{}},
+
 	{route{web.Open, web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
 	{route{web.Open, web.Get, "/readyz", web.JSONForm, call.readyz}, nil},
 }, nextRoutes...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // AccessConfig is what access control needs of a node.
@@ -299,6 +300,26 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
 	}
 	return access.Judged(ctx, func(need access.Need) error { return n.allow(ctx, need) }), nil
+}
+
+// AccessTable is the cluster's roles and tokens, as this node knows them; nil: there are none.
+func (n *Node) AccessTable() *access.Table { return n.access.tables()[0] }
+
+// ClusterID is what the texts of tokens are checked with.
+func (n *Node) ClusterID() string { return n.access.cluster() }
+
+// AccessStatus says what is in force on this node.
+func (n *Node) AccessStatus() api.AuthStatus {
+	s := api.AuthStatus{Mode: n.access.mode().String(), NodeMode: n.access.Floor.String(), Age: n.Service.Health().Age.Seconds()}
+	tables := n.access.tables()
+	if t := tables[0]; t != nil {
+		s.ClusterMode, s.Bootstrapped, s.Revision, s.Roles, s.Tokens = t.Mode.String(), t.Bootstrapped, uint64(t.Revision), len(t.Roles), len(t.Tokens)
+	}
+	if t := tables[1]; t != nil {
+		s.FileRevision, s.FileDigest = uint64(t.Revision), t.Digest()
+		s.Roles, s.Tokens = s.Roles+len(t.Roles), s.Tokens+len(t.Tokens)
+	}
+	return s
 }
 
 // MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed.
