@@ -75,7 +75,7 @@ type Config struct {
 	// ConnectionLife is the time within which connections over TLS end by themselves. 0: an hour.
 	ConnectionLife time.Duration
 	// Access is who may do what.
-	Access web.AccessConfig
+	Access AccessConfig
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
@@ -95,6 +95,8 @@ type (
 	Cluster     = web.Cluster
 	Limits      = web.Limits
 	EurekaReads = web.EurekaReads
+	// AccessConfig is where roles and tokens come from, and how strict the node is.
+	AccessConfig = web.AccessConfig
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
 	Agents       = consulroutes.Agents

@@ -16,6 +16,7 @@
 //	heartbeats.go  connections that carry heartbeats, read without net/http
 //	plainbeat.go   heartbeats and their responses in bytes
 //	connections.go the number of connections
+//	admin.go       the socket in the data directory
 package httpd
 
 import (

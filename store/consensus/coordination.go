@@ -66,6 +66,12 @@ func (c *Coordination) View(ctx context.Context, read registry.Consistency) (*kv
 	return c.s.machine.KV(), nil
 }
 
+// Access is who may do what in the cluster, as this node knows it.
+func (s *Raft) Access() *access.Table { return s.machine.KV().Access() }
+
+// ClusterID is the cluster's id; "": the node is in none yet.
+func (s *Raft) ClusterID() string { return s.identity.Cluster() }
+
 // Watch implements kv.Service.
 func (c *Coordination) Watch(t kv.Topic) *kv.Wait { return c.s.keys.Join(t) }
 

@@ -48,6 +48,7 @@ type Config struct {
 	Quota        capacity.Quota `reload:"yes"`
 	Checks       ChecksConfig
 	Backup       BackupConfig
+	Auth         AuthConfig
 	Replication  ReplicationConfig
 
 	// EurekaCompat brings upstream's behaviour back, for comparison.
@@ -83,6 +84,12 @@ type HTTPTLSConfig struct {
 type ChecksConfig struct {
 	Probes bool `key:"checks.probes" default:"true" help:"mode cp: the leader runs HTTP, TCP, UDP, gRPC and HTTP/2 checks; false: they stay as clients set them"`
 	Rules  probe.Rules
+}
+
+// AuthConfig is who may do what (docs/security.md).
+type AuthConfig struct {
+	Mode         string `key:"auth.mode" default:"off" words:"off log-only on" help:"what becomes of a call that its caller may not make: off (nobody is asked who they are), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
+	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`
 }
 
 // BackupConfig is for snapshots for people that are written by a schedule.

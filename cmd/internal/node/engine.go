@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -36,6 +37,9 @@ type engine struct {
 	snapshots *snapshots
 	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
 	coordination httpd.Coordination
+	// access is who may do what in the cluster, and clusterID its id; nil in mode ap.
+	access    func() *access.Table
+	clusterID func() string
 	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
 	setSyncDelay func(time.Duration)
 	// setJoin replaces cluster.join; it does nothing in mode ap.
@@ -101,7 +105,7 @@ func (s setup) openRaft() (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
-		coordination: raft.Coordination(), setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
+		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
 	}, nil
 }
 

@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"path/filepath"
 
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 )
 
 // openProfiler binds the profiler's port, if one is set.
@@ -23,6 +25,16 @@ func (n *node) openProfiler(addr string) error {
 	server := httpd.NewServer(addr, profiles(), n.log)
 	server.WriteTimeout = 0 // a profile takes as long as its request says
 	n.listeners = append(n.listeners, listener{key: "pprof.addr", Listener: l, server: server})
+	return nil
+}
+
+// openAdmin binds the socket in the data directory, which this node has for itself.
+func (n *node) openAdmin(dir string, h *httpd.Handler) error {
+	l, err := unixsocket.Listen(filepath.Join(dir, httpd.AdminSocket))
+	if err != nil {
+		return fmt.Errorf("data.dir: cannot listen on %s: %w", filepath.Join(dir, httpd.AdminSocket), err)
+	}
+	n.listeners = append(n.listeners, listener{key: "data.dir", Listener: l, server: httpd.NewAdminServer(h, n.log)})
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -32,6 +33,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
@@ -150,6 +152,11 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
 	h.Snapshots = e.snapshots
+	floor, err := access.ParseMode(c.Auth.Mode)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("auth.mode: %w", err))
+	}
+	h.Access = httpd.AccessConfig{Floor: floor, TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
@@ -183,7 +190,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	if c.HTTP.HeartbeatTakeover {
 		n.listeners[0].handler = handler
 	}
-	return nil
+	return n.openAdmin(c.Store.DataDir, handler)
 }
 
 // closePorts releases the ports of a node that will not run.
