@@ -46,8 +46,6 @@ func (op Txn) needs(v *registry.View) (all []access.Need) {
 	return all
 }
 
-func (op Once) needs(v *registry.View) []access.Need { return op.Op.needs(v) }
-
 func (CreateSession) needs(*registry.View) []access.Need { return []access.Need{sessionNeed("")} }
 
 func (op RenewSession) needs(*registry.View) []access.Need {

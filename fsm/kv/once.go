@@ -4,7 +4,9 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Once performs an operation unless one with the same key was performed within OnceFor: then it has
@@ -22,6 +24,8 @@ func (op Once) fields(c *codec.Codec) Once {
 	walk(c, &simple, &op.Op) // not a Once
 	return op
 }
+
+func (op Once) needs(v *registry.View) []access.Need { return op.Op.needs(v) }
 
 // apply performs the operation, or returns the result of the one that was performed under the same key. That
 // takes no Index again.

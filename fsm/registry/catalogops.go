@@ -118,3 +118,41 @@ func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
 	c.Int64(&op.RenewedAt)
 	return op
 }
+
+// CatalogVerb is what a CatalogOp does. The words are those of Consul's transactions.
+type CatalogVerb uint8
+
+// The verbs. Never renumber one: they are part of the log's format.
+const (
+	CatalogGet       CatalogVerb = iota // it must be there
+	CatalogSet                          // register it
+	CatalogCAS                          // register it if its ModifyIndex is Index; Index 0: if it is absent
+	CatalogDelete                       // remove it, there or not
+	CatalogDeleteCAS                    // remove it if its ModifyIndex is Index
+)
+
+// Writes says whether a verb may change something.
+func (v CatalogVerb) Writes() bool { return v != CatalogGet }
+
+// CatalogOp is one operation of a transaction on a check (Check given), a service (Service given) or a node.
+type CatalogOp struct {
+	Verb                 CatalogVerb
+	Node, Service, Check string // Node "": the logical one
+	Index                Index  // CatalogCAS, CatalogDeleteCAS
+	// Register is what CatalogSet and CatalogCAS register: this node, service or check alone.
+	Register *RegisterCatalog
+}
+
+// Fields walks an operation.
+func (op *CatalogOp) Fields(c *codec.Codec) {
+	codec.Enum(c, &op.Verb, CatalogDeleteCAS, "verb for the catalog")
+	c.String(&op.Node)
+	c.String(&op.Service)
+	c.String(&op.Check)
+	codec.Uint(c, &op.Index)
+	codec.Optional(c, &op.Register, func(given *RegisterCatalog, c *codec.Codec) {
+		if read := given.fields(c); c.Reading() {
+			*given = read
+		}
+	})
+}

@@ -21,7 +21,7 @@
 //	settings.go     the settings that travel in the state
 //	preservation.go self-preservation: its states, and which one follows
 //	expectation.go  self-preservation by upstream's formula
-//	expiry.go       when a lease ends, and what is due at a moment, for the leader
+//	expiry.go       when a lease ends
 //	peerstate.go    what is known of other servers: links, the clocks of senders, cursors
 //	frozen.go       the whole state as values, for a snapshot
 //	verify.go       what is verified of a frozen state
@@ -54,7 +54,7 @@
 //	catalogrules.go registrations and removals of nodes, services and checks
 //	transaction.go  the same in transactions, and how one that fails is taken back
 //	needs.go        what a client must be allowed to do for each operation
-//	restore.go      the incarnations of the index
+//	ends.go         what is due at a moment, for the leader
 //	freeze.go       the state as values, and back
 //
 // Reading:
@@ -64,6 +64,6 @@
 //	viewcatalog.go  nodes, services and checks in it
 //	viewpeers.go    what peers are sent, and compare
 //	freshness.go    which leases are renewed in time, what self-preservation makes of it, and which are evicted
-//	changes.go      the change list, and the delta that is cut from it
+//	changes.go      the change list, the delta that is cut from it, and the incarnations of the index
 //	watchers.go     waiting for changes
 package registry

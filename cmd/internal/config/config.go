@@ -88,7 +88,7 @@ type ChecksConfig struct {
 
 // AuthConfig is who may do what (docs/security.md).
 type AuthConfig struct {
-	Mode         string `key:"auth.mode" default:"off" words:"off log-only on" help:"what becomes of a call that its caller may not make: off (nobody is asked who they are), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
+	Mode         string `key:"auth.mode" default:"off" words:"off log-only on" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`
 }
 
