@@ -19,11 +19,12 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	renewals, unknown := true, false
 	for i, op := range ops {
 		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
-		patient = patient && s.repeatsCheck(op)
 		renew, ok := items[i].Op.(registry.Renew)
-		if !ok && origin.Kind == registry.Client {
+		repeats := s.repeatsCheck(op)
+		if !ok && !repeats && origin.Kind == registry.Client { // heartbeats name no sender: there are many, and they change nothing
 			items[i].By = access.SenderOf(ctx)
 		}
+		patient = patient && repeats
 		renewals = renewals && ok
 		unknown = unknown || ok && !s.finds(renew)
 	}

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -160,5 +163,31 @@ func TestHeartbeatsOfChecksAreGatheredOnlyIfTheyChangeNothing(t *testing.T) {
 	}
 	if got := n.apply(t, registry.SetCheck{Check: "0", TTL: true}); got.Outcome != registry.Done || got.Index != 0 {
 		t.Errorf("a gathered heartbeat: %+v, want it done without an index", got)
+	}
+}
+
+// Of a heartbeat not a byte is written for the sake of access control; of other operations, the sender is.
+func TestHeartbeatNamesNoSender(t *testing.T) {
+	c := startCluster(t, 1, nil)
+	n := c.nodes[0]
+	by := access.Sender{Name: "a-principal-with-a-long-name"}
+	written := func(ctx context.Context, op registry.Op) string {
+		t.Helper()
+		need.Got(n.Apply(ctx, registry.FromClient, op))(t)
+		var last raft.Log
+		need.OK(t, n.logs.GetLog(n.raft.LastIndex(), &last))
+		return string(last.Data)
+	}
+	named := access.As(context.Background(), by)
+	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+	n.apply(t, registry.RegisterCatalog{Node: &catalog.Node{Name: "n", Address: "10.0.0.1"},
+		Checks: []*catalog.Check{{Node: "n", ID: "c", Type: "ttl", Status: catalog.Passing, TTL: 60_000}}})
+	beat := registry.SetCheck{Node: "n", Check: "c", Status: catalog.Passing, TTL: true}
+	for _, op := range []registry.Op{registry.Renew{Key: registry.NewKey("A", "i0")}, beat} {
+		expect.That(t, !strings.Contains(written(named, op), by.Name), "%T has its sender's name", op)
+	}
+	beat.Status = catalog.Critical
+	for _, op := range []registry.Op{registry.Cancel{Key: registry.NewKey("A", "i0")}, beat} {
+		expect.That(t, strings.Contains(written(named, op), by.Name), "%T lacks its sender's name", op)
 	}
 }
