@@ -226,6 +226,8 @@ func countedOf(conn net.Conn) *countedConn {
 			return c
 		case *resumedConn:
 			conn = c.Conn
+		case *resumedTLS:
+			conn = c.Conn
 		case *tls.Conn:
 			conn = c.NetConn()
 		default:
@@ -239,6 +241,39 @@ type resumedConn struct {
 	net.Conn
 	ahead []byte
 	odd   bool // it is not taken over again
+	life  web.Life
+}
+
+// resumedTLS is a resumedConn over TLS: net/http asks it for what handlers find in a request.
+type resumedTLS struct {
+	*resumedConn
+	over *tls.Conn
+}
+
+// ConnectionState is that of the TLS.
+func (c *resumedTLS) ConnectionState() tls.ConnectionState { return c.over.ConnectionState() }
+
+// resume makes a connection of which some bytes were read ahead.
+func resume(conn net.Conn, ahead []byte, odd bool, life web.Life) net.Conn {
+	c := &resumedConn{Conn: conn, ahead: ahead, odd: odd, life: life}
+	switch over := conn.(type) {
+	case *tls.Conn:
+		return &resumedTLS{c, over}
+	case *resumedTLS:
+		return &resumedTLS{c, over.over}
+	}
+	return c
+}
+
+// resumedOf is a connection that was resumed; nil: it was not.
+func resumedOf(conn net.Conn) *resumedConn {
+	switch c := conn.(type) {
+	case *resumedConn:
+		return c
+	case *resumedTLS:
+		return c.resumedConn
+	}
+	return nil
 }
 
 // Read implements net.Conn.

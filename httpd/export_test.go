@@ -21,9 +21,20 @@ func (h *Handler) TookOver(client string) bool {
 }
 
 // ParseBeat makes parseBeat known to the tests.
-func ParseBeat(b []byte, prefixes []string) (target, app, id string, size int, ok bool) {
-	beat, size, ok := parseBeat(b, prefixes)
-	return beat.target, beat.app, beat.id, size, ok
+func ParseBeat(b []byte, prefixes []string) (beat Beat, size int, ok bool) {
+	beat.plainBeat, size, ok = parseBeat(b, prefixes)
+	return beat, size, ok
+}
+
+// Beat makes plainBeat known to the tests.
+type Beat struct{ plainBeat }
+
+// Name is the target, and the application and instance in it.
+func (b *Beat) Name() (target, app, id string) { return b.target, b.app, b.id }
+
+// Credentials are the values of the fields with credentials.
+func (b *Beat) Credentials() (authorization, token string) {
+	return string(b.authorization), string(b.token)
 }
 
 // Layers is how many connections a taken-over one is wrapped in, one within the other, for having been given
@@ -36,7 +47,7 @@ func (h *Handler) Layers(remote string) (n int) {
 		if c.conn.RemoteAddr().String() != remote {
 			continue
 		}
-		for conn, ok := c.conn.(*resumedConn); ok; conn, ok = conn.Conn.(*resumedConn) {
+		for conn := resumedOf(c.conn); conn != nil; conn = resumedOf(conn.Conn) {
 			n++
 		}
 	}

@@ -122,11 +122,11 @@ func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {
 
 // serveRenew responds to a heartbeat that matchRenew recognized, and perhaps to those that follow on its connection.
 func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id string) {
-	h.takeOver(w, r, h.beat(w, r, app, id))
+	h.takeOver(w, r, h.beat(w, r, app, id, nil))
 }
 
-// beat responds to one heartbeat and returns the status of the response.
-func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (status int) {
+// beat responds to one heartbeat and returns the status of the response. s is of a connection that was taken over, else nil.
+func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string, s *web.Standing) (status int) {
 	start := time.Now()
 	status = http.StatusInternalServerError
 	var err error
@@ -145,7 +145,7 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string) (
 	}()
 	err = checkBounds(r, web.MaxParams)
 	if err == nil {
-		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id))
+		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id), s)
 	}
 	if err != nil {
 		status = web.RefusalOf(err).Status

@@ -2,13 +2,17 @@ package httpd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // Clients send heartbeats over connections that carry little else, and net/http spends more on each
@@ -46,13 +50,21 @@ const worthTakingOver = 64
 // beatsInARow is the key of a connection's counter of heartbeats in its context; one that is odd has none.
 type beatsInARow struct{}
 
-// Serve serves on l until server is shut down or closed, as server.Serve does, and lets the handler
-// take over connections for heartbeats. It is for connections without TLS, and may be called once.
+// Serve serves on l until server is shut down or closed, as server.Serve does, or with a server.TLSConfig as server.ServeTLS,
+// and lets the handler take over connections for heartbeats. It may be called once.
 func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[*beatConn]struct{}{}}
 	h.heartbeats.Store(b)
+	if server.TLSConfig != nil {
+		l = tls.NewListener(l, server.TLSConfig) // server.ServeTLS would make the returned connections shake hands again
+	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		if resumed, ok := conn.(*resumedConn); ok && resumed.odd {
+		resumed := resumedOf(conn)
+		if resumed == nil {
+			return context.WithValue(web.WithLife(ctx, conn), beatsInARow{}, new(int))
+		}
+		ctx = resumed.life.With(ctx)
+		if resumed.odd {
 			return ctx
 		}
 		return context.WithValue(ctx, beatsInARow{}, new(int))
@@ -147,11 +159,11 @@ func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 		return
 	}
 	conn := c.conn
-	if before, ok := conn.(*resumedConn); ok && len(before.ahead) == 0 {
+	if before := resumedOf(conn); before != nil && len(before.ahead) == 0 {
 		conn = before.Conn // else each way there and back would leave a layer
 	}
 	select {
-	case b.returned <- &resumedConn{Conn: conn, ahead: c.ahead(), odd: odd}:
+	case b.returned <- resume(conn, c.ahead(), odd, web.LifeOf(c.r.Context())):
 	case <-b.stopped:
 		c.conn.Close()
 	}
@@ -183,7 +195,7 @@ func (l *returnedListener) Addr() net.Addr { return l.addr }
 // row and the connection can be taken over. The caller has responded on w before.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
-	if b == nil || h.node.Draining.Load() || r.TLS != nil || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
+	if b == nil || h.node.Draining.Load() || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
 		return false
 	}
 	count, ok := r.Context().Value(beatsInARow{}).(*int)
@@ -198,7 +210,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 		return false
 	}
 	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}, account: countedOf(conn)}
-	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr}).WithContext(r.Context())
+	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr, TLS: r.TLS}).WithContext(r.Context())
 	c.w.status = status
 	if !b.add(c) {
 		c.w.header.Set("Connection", "close")
@@ -224,6 +236,9 @@ type beatConn struct {
 	idle    atomic.Bool
 	account *countedConn // nil: connections are not counted
 	last    bool         // the response under way is the last one
+
+	authorization, token []byte // the credential of the last heartbeat, which r has, too
+	standing             web.Standing
 }
 
 // serve sends the response to the heartbeat that net/http read, and then serves those that follow.
@@ -235,20 +250,43 @@ func (c *beatConn) serve() {
 		if !c.wait() {
 			return
 		}
-		beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
-		if !ok || string(beat.host) != c.host {
+		if !c.heartbeat() {
 			back = true
 			return
 		}
-		c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
-		c.w.reset()
-		if c.last = c.h.node.Draining.Load() || c.b.closing.Load(); c.last {
-			c.w.header.Set("Connection", "close")
-		}
-		c.h.beat(&c.w, c.r, beat.app, beat.id)
-		if _, err := c.in.Discard(size); err != nil {
-			return
-		}
+	}
+}
+
+// heartbeat serves the one that was read. false: that is not plainly one, and is left unread.
+func (c *beatConn) heartbeat() bool {
+	beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
+	if !ok || string(beat.host) != c.host {
+		return false
+	}
+	c.identify(&beat.beatFields)
+	c.r.URL.Path, c.r.URL.RawQuery, c.r.RequestURI = beat.path, beat.query, beat.target
+	c.w.reset()
+	if c.last = c.h.node.IsLast(c.r) || c.b.closing.Load(); c.last {
+		c.w.header.Set("Connection", "close")
+	}
+	c.h.beat(&c.w, c.r, beat.app, beat.id, &c.standing)
+	_, _ = c.in.Discard(size) // it lies in the buffer
+	return true
+}
+
+// identify gives the request the credential of a heartbeat. As long as a connection has the same one, its standing holds.
+func (c *beatConn) identify(f *beatFields) {
+	if bytes.Equal(f.authorization, c.authorization) && bytes.Equal(f.token, c.token) {
+		return
+	}
+	c.standing = web.Standing{}
+	c.authorization, c.token = bytes.Clone(f.authorization), bytes.Clone(f.token)
+	clear(c.r.Header)
+	if len(c.authorization) > 0 {
+		c.r.Header["Authorization"] = []string{string(c.authorization)}
+	}
+	if len(c.token) > 0 {
+		c.r.Header["X-Consul-Token"] = []string{string(c.token)}
 	}
 }
 

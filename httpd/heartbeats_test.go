@@ -213,11 +213,14 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost:a\r\nHost: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n accept: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dTpw\r\nX_Y-1:\r\nCookie : a\r\n\r\n")
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nauthorization:  Bearer x \r\nX-CONSUL-Token:y\r\n\r\n")
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\nAuthorization:\r\nX-Consul-Token:\r\n\r\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		target, app, id, size, ok := httpd.ParseBeat([]byte(s), []string{"/eureka/apps/", "/v2/apps/"})
+		beat, size, ok := httpd.ParseBeat([]byte(s), []string{"/eureka/apps/", "/v2/apps/"})
 		if !ok {
 			return
 		}
+		target, app, id := beat.Name()
 		in := bufio.NewReader(strings.NewReader(s))
 		r, err := http.ReadRequest(in)
 		need.That(t, err == nil, "%q was accepted, net/http says %v", s, err)
@@ -225,6 +228,11 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 		path := fmt.Sprintf("%s/%s", app, id)
 		expect.That(t, r.Method == "PUT" && r.RequestURI == target && strings.HasSuffix(r.URL.Path, "/apps/"+path) && r.ContentLength == 0 && !r.Close && len(r.TransferEncoding) == 0 && len(s)-len(rest) == size,
 			"%q was read as %q of %d bytes, net/http reads %+v and leaves %d bytes", s, target, size, r, len(rest))
+		authorization, token := beat.Credentials()
+		for name, got := range map[string]string{"Authorization": authorization, "X-Consul-Token": token} {
+			values := r.Header[name]
+			expect.That(t, len(values) == 0 && got == "" || len(values) == 1 && got == values[0] && got != "", "%q: %s was read as %q, net/http reads %q", s, name, got, values)
+		}
 	})
 }
 

@@ -69,8 +69,11 @@ func (w *bareWriter) appendTo(dst []byte) []byte {
 // plainBeat is a heartbeat's request line, taken apart.
 type plainBeat struct {
 	target, path, query, app, id string
-	host                         []byte // within what was read
+	beatFields
 }
+
+// beatFields are the header fields of a heartbeat that say something, within what was read.
+type beatFields struct{ host, authorization, token []byte }
 
 // parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for whatever
 // is not plainly, completely and unmistakably one: another request, an incomplete one, a body, a
@@ -81,11 +84,9 @@ func parseBeat(b []byte, prefixes []string) (beat plainBeat, size int, ok bool) 
 		return beat, 0, false
 	}
 	line, fields, _ := bytes.Cut(b[:end], []byte("\r\n"))
-	host, ok := plainFields(fields)
-	if !ok {
+	if beat.beatFields, ok = plainFields(fields); !ok {
 		return beat, 0, false
 	}
-	beat.host = host
 	line, isPut := bytes.CutPrefix(line, []byte("PUT "))
 	line, isHTTP := bytes.CutSuffix(line, []byte(" HTTP/1.1"))
 	if !isPut || !isHTTP || !plainTarget(line) {
@@ -115,48 +116,57 @@ func plainTarget(target []byte) bool {
 
 // meaningful are the header fields that mean something for a heartbeat, to net/http or to a handler of
 // this package: requests with one of them are left to net/http. All other fields are skipped, whatever
-// they say: credentials, for example, have no meaning yet, and will be looked at where fields are
-// read (plainFields) when they have. Host, Content-Length and Connection are judged by their values.
+// they say, but for Host, Content-Length, Connection and the credentials, of which plainFields has the values.
 var meaningful = map[string]bool{
 	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
 	"origin": true, "sec-fetch-site": true,
 	"x-netflix-discovery-replication": true, "x-request-id": true,
 }
 
-// plainFields says that header fields are well formed, name one host, and that no other one means
-// anything.
-func plainFields(fields []byte) (host []byte, ok bool) {
+// plainFields says that header fields are well formed, name one host, at most one credential of each kind, and that no other
+// one means anything.
+func plainFields(fields []byte) (f beatFields, ok bool) {
 	hosts := 0
 	for len(fields) > 0 {
 		var field []byte
 		field, fields, _ = bytes.Cut(fields, []byte("\r\n"))
 		name, value, found := bytes.Cut(field, []byte(":"))
 		if !found || !plainValue(value) {
-			return nil, false
+			return f, false
 		}
 		var lower [maxFieldName]byte
 		if !lowerName(lower[:], name) {
-			return nil, false
+			return f, false
 		}
 		value = bytes.TrimSpace(value)
 		switch key := lower[:len(name)]; string(key) {
 		case "host":
-			hosts, host = hosts+1, value
+			hosts, f.host = hosts+1, value
+		case "authorization":
+			if f.authorization != nil || len(value) == 0 {
+				return f, false
+			}
+			f.authorization = value
+		case "x-consul-token":
+			if f.token != nil || len(value) == 0 {
+				return f, false
+			}
+			f.token = value
 		case "content-length":
 			if string(value) != "0" {
-				return nil, false
+				return f, false
 			}
 		case "connection":
 			if !bytes.EqualFold(value, []byte("keep-alive")) {
-				return nil, false
+				return f, false
 			}
 		default:
 			if meaningful[string(key)] {
-				return nil, false
+				return f, false
 			}
 		}
 	}
-	return host, hosts == 1 && plainHost(host)
+	return f, hosts == 1 && plainHost(f.host)
 }
 
 // maxFieldName is the longest name of a field that is skipped, in bytes.

@@ -58,9 +58,10 @@ func New(n *web.Node, c Config) *Eureka {
 // the registry.
 func (e *Eureka) ObserveLoad() { e.endpoints.gate.observe() }
 
-// Renew performs a heartbeat and returns the status of the response, see endpoints.renew.
-func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key) (status int, err error) {
-	return e.endpoints.renew(w, r, key)
+// Renew performs a heartbeat and returns the status of the response, see endpoints.renew. s is of a connection that carries
+// heartbeats, else nil.
+func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (status int, err error) {
+	return e.endpoints.renew(w, r, key, s)
 }
 
 // KeptResponses is how many responses the read-only cache keeps.

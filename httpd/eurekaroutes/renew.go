@@ -9,20 +9,20 @@ import (
 
 // renewRouted responds to a heartbeat that came through the router.
 func (c call) renewRouted() (any, error) {
-	_, err := c.renew(c.W, c.R, c.Key())
+	_, err := c.renew(c.W, c.R, c.Key(), nil)
 	return web.Sent, err
 }
 
 // renew performs a heartbeat and returns the status of the response. Neither 200 nor 404 has a body: Jersey
 // clients decode any body as an instance, and one that fails to decode is a failed heartbeat, after
 // which the client never registers again.
-func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
+func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
 	op, err := e.renewOp(w, r, key)
 	if err != nil {
 		return 0, err
 	}
 	origin := e.originOf(r)
-	ctx, err := e.MayRenew(r, origin, key.App)
+	ctx, err := e.MayRenew(r, origin, key.App, s)
 	if err != nil {
 		return 0, err
 	}

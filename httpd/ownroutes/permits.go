@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -123,7 +124,10 @@ func (p permitsOf) acquire() (any, error) {
 		}
 		return a.outcome(result)
 	}
-	ctx, done, err := p.Watches.Admit(p.R)
+	if err := p.Allow(kv.Needs(a.op, web.StaleView(p.Service))...); err != nil { // also for when it is judged again
+		return nil, err
+	}
+	ctx, done, err := p.Hold()
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +139,9 @@ func (p permitsOf) acquire() (any, error) {
 	result, err := a.waitInQueue(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if refused := web.EndedBy(ctx); refused != nil && !result.OK {
+		return nil, refused
 	}
 	return a.outcome(result)
 }
@@ -204,10 +211,11 @@ func (a *acquisition) heldOrQueued() (token kv.Index, queued bool) {
 	return 0, p != nil && slices.ContainsFunc(p.Queue, func(w kv.Waiter) bool { return w.Session == a.op.Session })
 }
 
-// leaveQueue gives up waiting, also for a client that went away. A permit that came in that moment
+// leaveQueue gives up waiting, also for a client that went away, or lost its token: so it is the node's own doing. A permit that came in that moment
 // stays the session's: the client may have asked again elsewhere, and got the response that it has it.
 func (a *acquisition) leaveQueue() (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.R.Context()), leaveWait)
+	ctx := access.As(context.WithoutCancel(a.R.Context()), access.Sender{})
+	ctx, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()
 	result, err := a.CoordinateAwaitingLeader(ctx, leaveQueueOp(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {

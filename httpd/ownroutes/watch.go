@@ -35,7 +35,7 @@ func (c call) watch() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	ctx, done, err := c.Watches.Admit(c.R)
+	ctx, done, err := c.Hold()
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +116,9 @@ func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *chan
 	changes, err := f.next(ctx, wait)
 	if reason := resetReason(err); reason != "" {
 		return e.refuseLost(f, reason, err)
+	}
+	if refused := web.EndedBy(ctx); refused != nil {
+		return refused
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err

@@ -27,6 +27,7 @@ type AccessConfig struct {
 	// Cluster is the id that the texts of tokens are checked with; nil: "".
 	Cluster func() string
 	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil table: there are none.
+	// What does not change stays the same table: by that, decisions are made again or not. Both are called often.
 	Table, File func() *access.Table
 }
 
@@ -36,7 +37,9 @@ type Principal struct {
 	Accessor string // of the token; "": there is none
 	Via      string // by what the principal is known: token, file, admin.sock
 	policy   *access.Policy
-	all      bool // everything is allowed
+	hash     [sha256.Size]byte // of the token's text
+	ends     int64             // when the token, or this secret of it, ends; ms since the epoch, 0: never
+	all      bool              // everything is allowed
 }
 
 // Administrator is who comes by the socket in a node's data directory: who owns that owns the data.
@@ -66,7 +69,7 @@ func newControl(c AccessConfig, reg prometheus.Registerer) *control {
 }
 
 // tables are the cluster's roles and tokens, and those of the file; nil: there are none.
-func (a *control) tables() (of [2]*access.Table) {
+func (a *control) tables() (of tables) {
 	for i, table := range []func() *access.Table{a.Table, a.File} {
 		if table != nil {
 			of[i] = table()
@@ -88,16 +91,6 @@ func (a *control) mode() access.Mode {
 
 // asks says whether anything is asked of anybody.
 func (a *control) asks() bool { return a.mode() != access.Off }
-
-// revision changes whenever a credential may have become better or worse.
-func (a *control) revision() (r [2]uint64) {
-	for i, t := range a.tables() {
-		if t != nil {
-			r[i] = uint64(t.Revision)
-		}
-	}
-	return r
-}
 
 func (a *control) cluster() string {
 	if a.Cluster == nil {
@@ -141,7 +134,7 @@ func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal
 		switch {
 		case h == nil:
 		case h.Good(hash, now):
-			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy}, nil
+			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
 		case h.Expired(now):
 			return nil, &credentialError{"the token has expired"}
 		}
@@ -257,6 +250,7 @@ func (c *Call) Principal() *Principal { return c.principal }
 
 // authorize finds out who makes a call, and whether what the route needs is allowed.
 func (c *Call) authorize(needs Needs) error {
+	c.by = c.node.access.tables()
 	wanted := needs(c)
 	if wanted == nil || c.Err != nil {
 		return c.Err
@@ -268,29 +262,34 @@ func (c *Call) authorize(needs Needs) error {
 	if ctx != c.R.Context() {
 		c.R = c.R.WithContext(ctx)
 	}
-	c.principal, _ = ctx.Value(principalKey{}).(*Principal)
+	c.principal, c.needs = principalOf(ctx), wanted
 	if c.principal == nil && len(wanted) == 0 {
-		return c.node.allow(ctx, access.Need{Resource: access.Operator, Verb: access.Write}) // somebody at least
+		return c.node.allow(ctx, somebody)
 	}
 	return c.node.allow(ctx, wanted...)
 }
 
+// somebody is what the routes need that need no more than a name: nobody has it.
+var somebody = access.Need{Resource: access.Operator, Verb: access.Write}
+
 type principalKey struct{}
+
+// principalOf is who makes the calls of a context; nil: nobody.
+func principalOf(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}
 
 // enter is the context of a request of which it is known who sends it.
 func (n *Node) enter(r *http.Request) (context.Context, error) {
 	a, ctx := n.access, r.Context()
 	p, err := a.identify(r)
 	if err != nil {
-		switch mode := a.mode(); {
-		case mode == access.Off: // what nobody asked for need not be right
-		case mode == access.LogOnly:
-			a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
-		case !a.failures.admit(addressOf(r)):
+		if a.mode() == access.On && !a.failures.admit(addressOf(r)) {
 			return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
-		default:
-			a.denials.WithLabelValues("invalid", "", "").Inc()
-			return nil, &Refusal{Status: http.StatusUnauthorized, Text: err.Error(), challenge: true, consul: "ACL not found", Cause: err}
+		}
+		if err := a.refuse(err); err != nil {
+			return nil, err
 		}
 	}
 	if p == nil && !a.asks() {
@@ -300,6 +299,18 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
 	}
 	return access.Judged(ctx, func(need access.Need) error { return n.allow(ctx, need) }), nil
+}
+
+// refuse is what becomes of a call with a credential of which something is wrong; nil: it goes on as nobody's.
+func (a *control) refuse(wrong error) error {
+	switch a.mode() {
+	case access.On:
+		a.denials.WithLabelValues("invalid", "", "").Inc()
+		return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error(), challenge: true, consul: "ACL not found", Cause: wrong}
+	case access.LogOnly:
+		a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
+	}
+	return nil // in mode off: what nobody asked for need not be right
 }
 
 // AccessTable is the cluster's roles and tokens, as this node knows them; nil: there are none.
@@ -322,8 +333,13 @@ func (n *Node) AccessStatus() api.AuthStatus {
 	return s
 }
 
-// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed.
-func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string) (context.Context, error) {
+// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed. s is of its
+// connection, or nil.
+func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *Standing) (context.Context, error) {
+	by := n.access.tables()
+	if s.holds(by, app) {
+		return s.ctx, nil
+	}
 	if !n.access.asks() {
 		return r.Context(), nil
 	}
@@ -333,7 +349,11 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string) (co
 	}
 	need := access.Need{Resource: access.App, Name: app, Verb: access.Register}
 	if origin.Replicated() {
-		need = exchanging(origin)
+		return ctx, n.allow(ctx, exchanging(origin))
+	}
+	if n.allows(principalOf(ctx), need) {
+		s.settle(by, app, r.URL.RawQuery, ctx)
+		return ctx, nil
 	}
 	return ctx, n.allow(ctx, need)
 }
@@ -344,13 +364,19 @@ func exchanging(origin registry.Origin) access.Need {
 }
 
 // Allow refuses what the caller may not do.
-func (c *Call) Allow(needs ...access.Need) error { return c.node.allow(c.R.Context(), needs...) }
+func (c *Call) Allow(needs ...access.Need) error {
+	c.remember(needs)
+	return c.node.allow(c.R.Context(), needs...)
+}
 
 // allow refuses what the principal of a context may not do.
 func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
+	if len(needs) == 0 {
+		return nil
+	}
 	a := n.access
 	mode := a.mode()
-	p, _ := ctx.Value(principalKey{}).(*Principal)
+	p := principalOf(ctx)
 	for _, need := range needs {
 		if mode == access.Off && need.Resource != access.Auth || n.allows(p, need) {
 			continue

@@ -64,7 +64,7 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 	if q.After == 0 {
 		return ReadOnce(c.R.Context(), q, s)
 	}
-	ctx, done, err := c.node.Watches.Admit(c.R)
+	ctx, done, err := c.Hold()
 	if err != nil {
 		return Found{}, err
 	}
@@ -77,7 +77,7 @@ func (c *Call) ReadOrWait(q Query, s Source) (Found, error) {
 }
 
 // block reads a source until its index is higher than the query's, its time is over or the context
-// ends: at shutdown, the response is what was read last.
+// ends: at shutdown, the response is what was read last; to a caller who may not go on, the refusal.
 func block(ctx context.Context, q Query, s Source) (Found, error) {
 	timer := time.NewTimer(jittered(q.Wait))
 	defer timer.Stop()
@@ -103,7 +103,7 @@ func block(ctx context.Context, q Query, s Source) (Found, error) {
 			over = true
 		case <-ctx.Done():
 			leave()
-			return now, nil
+			return now, EndedBy(ctx)
 		}
 		leave()
 	}
@@ -113,6 +113,9 @@ func block(ctx context.Context, q Query, s Source) (Found, error) {
 func lastOr(last Found, turn int, ctx context.Context, err error) (Found, error) {
 	if ctx.Err() == nil {
 		return Found{}, err
+	}
+	if refused := EndedBy(ctx); refused != nil {
+		return Found{}, refused
 	}
 	if turn == 0 {
 		return Found{}, errors.Join(registry.ErrClosed, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -23,6 +24,8 @@ type Call struct {
 
 	node      *Node
 	principal *Principal // nil: nobody
+	by        tables     // by which it was decided that the call may be made
+	needs     []access.Need
 }
 
 // Sent is returned by an endpoint that has sent its response itself. Any other document that an endpoint returns is sent

@@ -12,17 +12,27 @@ import (
 // were made: a response after two thirds of it, or a bit more, is the last one of its connection, and a stream ends then. What
 // waits, for ten minutes or a bit more, has the rest. Each has a time of its own, so that not all clients come back at once.
 
-// lifeOf is the key of a connection's life in its context.
+// lifeOf is the key of a connection's Life in its context.
 type lifeOf struct{}
 
-type life struct {
+// Life is that of a connection.
+type Life struct {
 	begun time.Time
 	share float64 // of the time, after which it ends
 }
 
 // WithLife is a http.Server.ConnContext that remembers when a connection began.
 func WithLife(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, lifeOf{}, life{time.Now(), (2 + rand.Float64()*0.45) / 3})
+	return Life{time.Now(), (2 + rand.Float64()*0.45) / 3}.With(ctx)
+}
+
+// With is the context of a connection that goes on with a life.
+func (l Life) With(ctx context.Context) context.Context { return context.WithValue(ctx, lifeOf{}, l) }
+
+// LifeOf is the life of the connection of a context; the zero value: none was begun.
+func LifeOf(ctx context.Context) Life {
+	l, _ := ctx.Value(lifeOf{}).(Life)
+	return l
 }
 
 // ends is when the connection of a request ends by itself; zero: never.
@@ -30,8 +40,8 @@ func (n *Node) ends(r *http.Request) time.Time {
 	if r.TLS == nil {
 		return time.Time{}
 	}
-	l, ok := r.Context().Value(lifeOf{}).(life)
-	if !ok {
+	l := LifeOf(r.Context())
+	if l == (Life{}) {
 		return time.Time{}
 	}
 	return l.begun.Add(time.Duration(l.share * float64(n.ConnectionLife)))

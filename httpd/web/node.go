@@ -24,6 +24,7 @@ type Node struct {
 
 	logged     logged // calls that failed or were slow
 	access     *control
+	held       held   // calls that wait
 	budget     budget // of the memory of requests under way
 	limits     atomic.Pointer[Limits]
 	responses  atomic.Pointer[pool]
@@ -62,6 +63,7 @@ func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders)}
 	n.SetLimits(c.Limits)
 	n.access = newControl(c.Access, c.Metrics)
+	n.held.node = n
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	n.renewals = newRenewals(n.operations)
 	return n

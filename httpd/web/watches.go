@@ -42,22 +42,22 @@ func newWatches(reg prometheus.Registerer) *Watches {
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
 
-// Admit takes one of the places of watchers. ctx is the request's, and ends at shutdown too; done gives the
+// admit takes one of the places of watchers. ctx is the request's, and ends at shutdown or by end, too; done gives the
 // place back.
-func (w *Watches) Admit(r *http.Request) (ctx context.Context, done func(), err error) {
+func (w *Watches) admit(r *http.Request) (ctx context.Context, end context.CancelCauseFunc, done func(), err error) {
 	if w.life.Err() != nil {
-		return nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)
+		return nil, nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)
 	}
 	if limit := w.limit.Load(); w.running.Add(1) > limit {
 		w.running.Add(-1)
 		text := fmt.Sprintf("this node has %d watchers already (limits.watchers); ask another node", limit)
-		return nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true}
+		return nil, nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true}
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	detach := context.AfterFunc(w.life, cancel)
-	return ctx, func() {
+	ctx, end = context.WithCancelCause(r.Context())
+	detach := context.AfterFunc(w.life, func() { end(nil) })
+	return ctx, end, func() {
 		detach()
-		cancel()
+		end(nil)
 		w.running.Add(-1)
 	}, nil
 }

@@ -70,7 +70,7 @@ type HTTPConfig struct {
 	TLS       HTTPTLSConfig
 	Plain     bool `key:"http.plain" help:"allow http.addr to be reached from other machines without TLS, which a mesh or a proxy may add: its traffic can be read and changed on its way"`
 	// HeartbeatTakeover is explained in docs/adr/0007.
-	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats, without TLS, without net/http: the same responses for less CPU"`
+	HeartbeatTakeover bool `key:"http.heartbeat-takeover" default:"true" help:"read connections that carry heartbeats without net/http: the same responses for less CPU"`
 }
 
 // HTTPTLSConfig names the files of the HTTP listener's TLS.

@@ -78,10 +78,10 @@ func listen(key, addr string) (net.Listener, error) {
 func (l listener) serve() error {
 	var err error
 	switch {
-	case l.server.TLSConfig != nil:
-		err = l.server.ServeTLS(l.Listener, "", "")
 	case l.handler != nil:
 		err = l.handler.Serve(l.server, l.Listener)
+	case l.server.TLSConfig != nil:
+		err = l.server.ServeTLS(l.Listener, "", "")
 	default:
 		err = l.server.Serve(l.Listener)
 	}

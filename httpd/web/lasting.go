@@ -1,0 +1,197 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+)
+
+// A decision lasts as long as that of which it was made: the tables, of which each change makes others, the mode included, and
+// the credential, which may end by itself. Two things rely on it: heartbeats on one connection, for which the decision is not made
+// again as long as it lasts, and calls that wait, which end when it has lasted.
+
+// tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
+type tables [2]*access.Table
+
+// Standing is what was decided of the heartbeats on one connection. The zero Standing is that of a connection of which nothing
+// was decided; a nil one stays so. For one goroutine.
+type Standing struct {
+	by   tables
+	app  string
+	ends int64           // when the credential ends by itself, ms since the epoch; 0: never
+	ctx  context.Context // of heartbeats of the application that are allowed; nil: none are
+}
+
+// holds says whether a heartbeat is allowed because the one before was. It compares, and computes nothing.
+func (s *Standing) holds(by tables, app string) bool {
+	return s != nil && s.ctx != nil && s.by == by && s.app == app && (s.ends == 0 || time.Now().UnixMilli() < s.ends)
+}
+
+// settle remembers a heartbeat that is allowed. One whose credential may stand in the URL is judged each time.
+func (s *Standing) settle(by tables, app, query string, ctx context.Context) {
+	if s == nil || strings.Contains(query, "token=") {
+		return
+	}
+	*s = Standing{by: by, app: app, ends: principalOf(ctx).ends, ctx: ctx}
+}
+
+// judgeEvery is how often calls that wait are looked at. A revocation is to be in force within a second.
+const judgeEvery = 250 * time.Millisecond
+
+// held are the calls of a node that wait.
+type held struct {
+	node *Node
+
+	mu    sync.Mutex // guards what follows
+	calls map[*heldCall]struct{}
+	by    tables // by which they were judged; the zero value, if not all were by the same
+	ends  int64  // when the first of their credentials ends, ms since the epoch; 0: none does
+	looks bool   // a timer runs that looks at them
+}
+
+// heldCall is a call that waits.
+type heldCall struct {
+	principal *Principal // nil: nobody
+	needs     []access.Need
+	end       context.CancelCauseFunc
+}
+
+// Hold takes one of the places of watchers. ctx is the request's. It ends at shutdown too, and when the caller may not make
+// the call any more, see EndedBy; done gives the place back.
+func (c *Call) Hold() (ctx context.Context, done func(), err error) {
+	ctx, end, done, err := c.node.Watches.admit(c.R)
+	h := &c.node.held
+	if a := c.node.access; err != nil || a.Table == nil && a.File == nil {
+		return ctx, done, err // nothing ever changes
+	}
+	call := &heldCall{c.principal, c.needs, end}
+	h.join(call, c.by)
+	return ctx, func() {
+		h.leave(call)
+		done()
+	}, nil
+}
+
+// EndedBy is the refusal that ended a context of Hold; nil: none did.
+func EndedBy(ctx context.Context) error {
+	if refusal := (*Refusal)(nil); errors.As(context.Cause(ctx), &refusal) {
+		return refusal
+	}
+	return nil
+}
+
+func (h *held) join(c *heldCall, by tables) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = make(map[*heldCall]struct{})
+	}
+	if len(h.calls) == 0 {
+		h.by, h.ends = by, 0
+	}
+	h.calls[c] = struct{}{}
+	if h.by != by {
+		h.by = tables{}
+	}
+	h.ends = sooner(h.ends, c.principal.lasts())
+	if !h.looks {
+		h.looks = true
+		time.AfterFunc(judgeEvery, h.look)
+	}
+}
+
+func (h *held) leave(c *heldCall) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.calls, c)
+}
+
+// look judges the calls again if anything has changed, as long as there are any.
+func (h *held) look() {
+	now := h.node.access.tables()
+	for _, c := range h.due(now, time.Now().UnixMilli()) {
+		if err := h.node.judge(c); err != nil {
+			c.end(err)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.looks = len(h.calls) > 0; h.looks {
+		time.AfterFunc(judgeEvery, h.look)
+	}
+}
+
+// due are the calls to be judged by other tables, or at a moment (ms since the epoch) when a credential has ended.
+func (h *held) due(now tables, wall int64) (all []*heldCall) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by == now && (h.ends == 0 || wall < h.ends) {
+		return nil
+	}
+	h.by, h.ends = now, 0
+	for c := range h.calls {
+		all = append(all, c)
+		if ends := c.principal.lasts(); ends > wall {
+			h.ends = sooner(h.ends, ends)
+		}
+	}
+	return all
+}
+
+// judge decides again whether a caller may go on.
+func (n *Node) judge(c *heldCall) error {
+	p, err := n.access.again(c.principal)
+	if err != nil {
+		if err := n.access.refuse(err); err != nil {
+			return err
+		}
+	}
+	ctx := context.WithValue(context.Background(), principalKey{}, p)
+	if p == nil && len(c.needs) == 0 {
+		return n.allow(ctx, somebody)
+	}
+	return n.allow(ctx, c.needs...)
+}
+
+// again is the principal with the roles of now.
+func (a *control) again(p *Principal) (*Principal, error) {
+	if p == nil || p.all {
+		return p, nil
+	}
+	return a.principal(p.Accessor, p.hash)
+}
+
+// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
+func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
+	for _, s := range t.Secrets {
+		if s.Hash == hash {
+			ends = s.Until
+		}
+	}
+	return sooner(ends, t.Expires)
+}
+
+// lasts is when the principal's credential ends by itself, ms since the epoch; 0: never.
+func (p *Principal) lasts() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.ends
+}
+
+// sooner is the sooner of two ends, of which 0 is never.
+func sooner(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// remember adds what a call needs, for when it is judged again.
+func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }
