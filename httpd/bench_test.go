@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 )
@@ -101,38 +105,71 @@ const heartbeat = "PUT /eureka/v2/apps/ORDERS/host-1.example.internal:orders:808
 
 // BenchmarkHeartbeats is heartbeats over 256 connections, against a handler of net/http that does
 // nothing. The registry behind answers at once. Goal: three quarters of the bare handler's, with a
-// registry that is one.
+// registry that is one. With credentials, and over TLS: nearly as many.
 func BenchmarkHeartbeats(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		server := NewServer("", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
-		benchmarkConns(b, server, server.Serve)
+		benchmarkConns(b, server, server.Serve, heartbeat)
 	})
 	b.Run("routes", func(b *testing.B) {
-		h := newBenched(b)
-		server := NewServer("", h, nil)
-		benchmarkConns(b, server, server.Serve)
+		server := NewServer("", newBenched(b, AccessConfig{}), nil)
+		benchmarkConns(b, server, server.Serve, heartbeat)
 	})
-	b.Run("taken over", func(b *testing.B) {
-		h := newBenched(b)
-		server := NewServer("", h, nil)
-		benchmarkConns(b, server, func(l net.Listener) error {
-			defer h.Close()
-			return h.Serve(server, l)
-		})
-	})
+	b.Run("taken over", func(b *testing.B) { benchmarkTakenOver(b, false, AccessConfig{}, heartbeat) })
+	holder, with := holding(b)
+	b.Run("taken over, Basic", func(b *testing.B) { benchmarkTakenOver(b, false, holder, with) })
+	b.Run("taken over, TLS", func(b *testing.B) { benchmarkTakenOver(b, true, AccessConfig{}, heartbeat) })
+	b.Run("taken over, TLS, Basic", func(b *testing.B) { benchmarkTakenOver(b, true, holder, with) })
 }
 
-func newBenched(b *testing.B) *Handler {
+func newBenched(b testing.TB, access AccessConfig) *Handler {
 	b.Helper()
-	h, err := New(Config{Service: &done{registrytest.New()}})
+	h, err := New(Config{Service: &done{registrytest.New()}, Access: access})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return h
 }
 
+func benchmarkTakenOver(b *testing.B, secure bool, access AccessConfig, heartbeat string) {
+	h := newBenched(b, access)
+	server := NewServer("", h, nil)
+	if secure {
+		pair := httptest.NewTLSServer(nil)
+		server.TLSConfig = &tls.Config{Certificates: pair.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
+		pair.Close()
+	}
+	benchmarkConns(b, server, func(l net.Listener) error {
+		defer h.Close()
+		return h.Serve(server, l)
+	}, heartbeat)
+}
+
+// holding is access control that asks for a token, and a heartbeat that has it.
+func holding(t testing.TB) (c AccessConfig, withToken string) {
+	t.Helper()
+	text := access.NewText([access.RandomBytes]byte{1}, "", "")
+	accessor, hash, err := access.Parse(text, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := access.ParseRule("app {app} register")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, refusal := new(access.Table).Apply(&access.Change{
+		Sure: true, Mode: access.On, PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{rule}}},
+		Create: []*access.Token{{Accessor: accessor, Name: "orders", App: "ORDERS", Roles: []string{"service"}, Secrets: []access.Secret{{Hash: hash}}}},
+	}, 1, 1)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	user := base64.StdEncoding.EncodeToString([]byte("orders:" + text))
+	return AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
+}
+
 // benchmarkConns sends heartbeats over 256 connections at once.
-func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) error) {
+func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) error, heartbeat string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -147,7 +184,14 @@ func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) 
 		if err != nil {
 			b.Fatal(err)
 		}
-		clients.Go(func() { sendHeartbeats(b, conn, work) })
+		if server.TLSConfig != nil {
+			over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // a benchmark knows its server
+			if err := over.Handshake(); err != nil {
+				b.Fatal(err)
+			}
+			conn = over
+		}
+		clients.Go(func() { sendHeartbeats(b, conn, heartbeat, work) })
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -161,8 +205,45 @@ func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) 
 	<-served
 }
 
+// endless is a connection on which the same heartbeat comes again and again.
+type endless struct {
+	net.Conn
+	heartbeat string
+}
+
+func (e endless) Read(p []byte) (int, error)      { return copy(p, e.heartbeat), nil }
+func (e endless) Write(p []byte) (int, error)     { return len(p), nil }
+func (e endless) SetDeadline(time.Time) error     { return nil }
+func (e endless) LocalAddr() net.Addr             { return nil }
+func (e endless) SetReadDeadline(time.Time) error { return nil }
+
+// A heartbeat with a credential that is known compares bytes and tables, and allocates what one without does.
+func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
+	perHeartbeat := func(c AccessConfig, heartbeat string) float64 {
+		r := httptest.NewRequest(http.MethodPut, "/", nil)
+		r.Host = "127.0.0.1:8761"
+		conn := endless{heartbeat: heartbeat}
+		beats := newBeatConn(newBenched(t, c), new(heartbeats), conn, bufio.NewReader(conn), r)
+		return testing.AllocsPerRun(1000, func() {
+			if !beats.wait() || !beats.heartbeat() || !beats.write() || beats.w.status > http.StatusOK {
+				t.Fatalf("%q was answered %d", heartbeat, beats.w.status)
+			}
+		})
+	}
+	asks, with := holding(t)
+	plain := perHeartbeat(AccessConfig{}, heartbeat)
+	for name, got := range map[string]float64{
+		"asked for a token":     perHeartbeat(asks, with),
+		"not asked for a token": perHeartbeat(AccessConfig{}, with),
+	} {
+		if got != plain {
+			t.Errorf("%s: %v allocations, want those of a heartbeat without one, %v", name, got, plain)
+		}
+	}
+}
+
 // sendHeartbeats sends as many heartbeats as it is told to, one at a time.
-func sendHeartbeats(b *testing.B, conn net.Conn, work <-chan int) {
+func sendHeartbeats(b *testing.B, conn net.Conn, heartbeat string, work <-chan int) {
 	defer conn.Close()
 	in, request := bufio.NewReader(conn), []byte(heartbeat)
 	for range <-work {

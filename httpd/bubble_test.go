@@ -3,6 +3,7 @@ package httpd_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +30,12 @@ type bubbled struct {
 
 func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 	t.Helper()
+	return newBubbledTLS(t, config, nil)
+}
+
+// newBubbledTLS is newBubbled over TLS, for clients that the test makes.
+func newBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *bubbled {
+	t.Helper()
 	n := &bubbled{Memory: registrytest.New(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
 	if m, ok := config.Service.(*registrytest.Memory); ok {
 		n.Memory = m
@@ -39,6 +46,7 @@ func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 		t.Fatal(err)
 	}
 	n.server = httpd.NewServer("", n.handler, nil)
+	n.server.TLSConfig = secure
 	served := make(chan error, 1)
 	go func() { served <- n.handler.Serve(n.server, n.pipes) }()
 	transport := &http.Transport{DialContext: n.pipes.dial, DisableCompression: true}

@@ -209,9 +209,8 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) b
 	if err != nil {
 		return false
 	}
-	c := &beatConn{h: h, b: b, conn: conn, host: r.Host, in: buffered.Reader, w: bareWriter{header: w.Header()}, account: countedOf(conn)}
-	c.r = (&http.Request{Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: r.RemoteAddr, TLS: r.TLS}).WithContext(r.Context())
-	c.w.status = status
+	c := newBeatConn(h, b, conn, buffered.Reader, r)
+	c.w.header, c.w.status = w.Header(), status
 	if !b.add(c) {
 		c.w.header.Set("Connection", "close")
 		c.write()
@@ -239,6 +238,15 @@ type beatConn struct {
 
 	authorization, token []byte // the credential of the last heartbeat, which r has, too
 	standing             web.Standing
+}
+
+// newBeatConn is a connection on which r came last.
+func newBeatConn(h *Handler, b *heartbeats, conn net.Conn, in *bufio.Reader, r *http.Request) *beatConn {
+	next := &http.Request{
+		Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		RemoteAddr: r.RemoteAddr, TLS: r.TLS,
+	}
+	return &beatConn{h: h, b: b, conn: conn, host: r.Host, in: in, r: next.WithContext(r.Context()), w: bareWriter{header: http.Header{}}, account: countedOf(conn)}
 }
 
 // serve sends the response to the heartbeat that net/http read, and then serves those that follow.

@@ -56,10 +56,16 @@ func (l line) read(t testing.TB, request string) reply {
 // takenOver is a connection on which heartbeats were sent until the handler took it over.
 func (n *node) takenOver(t testing.TB) line {
 	t.Helper()
+	return n.takenOverBy(t, plainHeartbeat)
+}
+
+// takenOverBy is takenOver of heartbeats of ORDERS/i1.
+func (n *node) takenOverBy(t testing.TB, heartbeat string) line {
+	t.Helper()
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	l := n.line(t)
 	for range 3 {
-		need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "heartbeat: got")
+		need.Equal(t, l.roundTrip(t, heartbeat).status, 200, "heartbeat: got")
 	}
 	need.That(t, n.handler.TookOver(l.LocalAddr().String()), "the connection was not taken over after three heartbeats")
 	return l

@@ -433,15 +433,15 @@ func newSecure(t *testing.T, certificate tls.Certificate, trusted *x509.CertPool
 	m := registrytest.New()
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	server := httpd.NewServer("", handler, nil)
-	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	server.RegisterOnShutdown(handler.EndWatches)
+	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}}
 	p := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(p, "", "") }()
+	go func() { served <- handler.Serve(server, p) }()
 	transport := &http.Transport{DialContext: p.dial, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: trusted, ServerName: "example.com"}}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		server.Close()
+		handler.Close()
 		<-served
 	})
 	return m, &http.Client{Transport: transport}

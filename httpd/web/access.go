@@ -336,8 +336,11 @@ func (n *Node) AccessStatus() api.AuthStatus {
 // MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed. s is of its
 // connection, or nil.
 func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *Standing) (context.Context, error) {
+	if origin.Replicated() || strings.Contains(r.URL.RawQuery, "token=") {
+		s = nil // the credential is not that of the connection alone
+	}
 	by := n.access.tables()
-	if s.holds(by, app) {
+	if n.renews(s, by, app) {
 		return s.ctx, nil
 	}
 	if !n.access.asks() {
@@ -347,15 +350,20 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 	if err != nil {
 		return nil, err
 	}
-	need := access.Need{Resource: access.App, Name: app, Verb: access.Register}
 	if origin.Replicated() {
 		return ctx, n.allow(ctx, exchanging(origin))
 	}
+	need := registering(app)
 	if n.allows(principalOf(ctx), need) {
-		s.settle(by, app, r.URL.RawQuery, ctx)
+		s.settle(by, app, ctx)
 		return ctx, nil
 	}
 	return ctx, n.allow(ctx, need)
+}
+
+// registering is what a client needs that registers an application, or renews it.
+func registering(app string) access.Need {
+	return access.Need{Resource: access.App, Name: app, Verb: access.Register}
 }
 
 // exchanging is what a server needs that replicates.

@@ -15,6 +15,7 @@
 //	writes.go       operations on the registry, quotas, and their metrics
 //	coordination.go operations on sessions, keys and locks
 //	watches.go      the watches under way
+//	lasting.go      how long it lasts that a call was let in
 //	life.go         how long connections last
 //	pieces.go       responses that are written in pieces
 //	respond.go      responses that are complete, and gzip

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,26 +18,35 @@ import (
 // tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
 type tables [2]*access.Table
 
-// Standing is what was decided of the heartbeats on one connection. The zero Standing is that of a connection of which nothing
-// was decided; a nil one stays so. For one goroutine.
+// Standing is what was decided of the heartbeats on one connection, as long as they have the same credential. The zero Standing is
+// that of a connection of which nothing was decided; a nil one stays so. For one goroutine.
 type Standing struct {
 	by   tables
-	app  string
 	ends int64           // when the credential ends by itself, ms since the epoch; 0: never
-	ctx  context.Context // of heartbeats of the application that are allowed; nil: none are
+	ctx  context.Context // in which heartbeats are performed; nil: nothing was decided
+	app  string          // the last one of which a heartbeat was allowed
 }
 
-// holds says whether a heartbeat is allowed because the one before was. It compares, and computes nothing.
-func (s *Standing) holds(by tables, app string) bool {
-	return s != nil && s.ctx != nil && s.by == by && s.app == app && (s.ends == 0 || time.Now().UnixMilli() < s.ends)
-}
-
-// settle remembers a heartbeat that is allowed. One whose credential may stand in the URL is judged each time.
-func (s *Standing) settle(by tables, app, query string, ctx context.Context) {
-	if s == nil || strings.Contains(query, "token=") {
-		return
+// renews says whether a heartbeat is allowed by what was decided before. It compares, and computes nothing, where the
+// application is the same.
+func (n *Node) renews(s *Standing, by tables, app string) bool {
+	switch {
+	case s == nil || s.ctx == nil || s.by != by || s.ends != 0 && time.Now().UnixMilli() >= s.ends:
+		return false
+	case s.app == app:
+		return true
+	case !n.allows(principalOf(s.ctx), registering(app)):
+		return false
 	}
-	*s = Standing{by: by, app: app, ends: principalOf(ctx).ends, ctx: ctx}
+	s.app = app
+	return true
+}
+
+// settle remembers who sent a heartbeat that was allowed.
+func (s *Standing) settle(by tables, app string, ctx context.Context) {
+	if s != nil {
+		*s = Standing{by: by, ends: principalOf(ctx).ends, ctx: ctx, app: app}
+	}
 }
 
 // judgeEvery is how often calls that wait are looked at. A revocation is to be in force within a second.
