@@ -195,7 +195,7 @@ func (l *returnedListener) Addr() net.Addr { return l.addr }
 // row and the connection can be taken over. The caller has responded on w before.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
-	if b == nil || h.node.Draining.Load() || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
+	if b == nil || h.node.IsLast(r) || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
 		return false
 	}
 	count, ok := r.Context().Value(beatsInARow{}).(*int)
