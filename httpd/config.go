@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -76,6 +77,8 @@ type Config struct {
 	ConnectionLife time.Duration
 	// Access is who may do what.
 	Access AccessConfig
+	// Audit keeps records of who did what. Nil: there are none, and the route for them responds with 501.
+	Audit *audit.Log
 	// Log receives what is not the client's business. Nil: discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
@@ -180,7 +183,7 @@ func (c Config) withDefaults() Config {
 func (c *Config) node() web.Config {
 	n := web.Config{
 		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
-		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics, Access: c.Access,
+		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics, Access: c.Access, Audit: c.Audit,
 	}
 	if c.Coordination != nil {
 		n.Coordination = c.Coordination

@@ -196,9 +196,17 @@ type explanation struct{ client.Explanation }
 func (e explanation) Table() [][]string {
 	rows := [][]string{{e.Summary}, {}, {"TIME", "EVENT", "TIMES", "DETAILS", "BY", "REASON"}}
 	for _, h := range e.History {
-		rows = append(rows, []string{clockTime(h.At), h.What, number(h.Times), h.Text, h.Author, h.Reason})
+		rows = append(rows, []string{clockTime(h.At), h.What, number(h.Times), h.Text, saidBy(h.Author, h.Says), h.Reason})
 	}
 	return rows
+}
+
+// saidBy is an author, and whom the author named.
+func saidBy(author, says string) string {
+	if says == "" {
+		return author
+	}
+	return author + " as " + says
 }
 
 func newPruneCommand() *cobra.Command {

@@ -80,7 +80,7 @@ func (p preservation) Table() [][]string {
 		{p.Reason},
 		{},
 		{"STATE", "SINCE", "UNTIL", "BY", "NOTE", "WITHHELD"},
-		{p.State, clockTime(p.Since), clockTime(p.Until), p.Author, p.Note, number(p.Withheld)},
+		{p.State, clockTime(p.Since), clockTime(p.Until), saidBy(p.Author, p.Says), p.Note, number(p.Withheld)},
 		{},
 		{"APP", "LEASES", "COUNTED", "FRESH", "EXPIRED"},
 	}
@@ -117,7 +117,7 @@ func (p preservation) transitions() [][]string {
 	}
 	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
 	for _, t := range p.Transitions {
-		rows = append(rows, []string{clockTime(t.At), t.State, t.Author, number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
+		rows = append(rows, []string{clockTime(t.At), t.State, saidBy(t.Author, t.Says), number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
 	}
 	return rows
 }

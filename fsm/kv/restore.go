@@ -23,7 +23,7 @@ func (op StagePart) apply(s *State, _ At) Result {
 		return Result{Refusal: fmt.Sprintf("part %d of the snapshot cannot be read: %v", op.Part, err)}
 	}
 	if op.Part == 0 {
-		s.staged = Staged{ID: strings.Clone(op.ID), By: registry.Act{Author: strings.Clone(op.By.Author), Reason: strings.Clone(op.By.Reason)}}
+		s.staged = Staged{ID: strings.Clone(op.ID), By: op.By.Clone()}
 	}
 	s.staged.Add(part)
 	s.staged.Parts, s.staged.Since = op.Part+1, s.lease
@@ -95,7 +95,7 @@ func (op Restore) apply(s *State, at At) Result {
 	}
 	image := s.staged.Image
 	s.staged = Staged{}
-	done := Restoration{ID: strings.Clone(op.ID), By: registry.Act{Author: strings.Clone(op.By.Author), Reason: strings.Clone(op.By.Reason)}, Wall: at.Wall}
+	done := Restoration{ID: strings.Clone(op.ID), By: op.By.Clone(), Wall: at.Wall}
 	if !op.KeysOnly || op.Newest >= s.catalog.Next() {
 		unknown := int64(0)
 		if op.Founding { // the file may be older than an incarnation of the cluster that it is from

@@ -82,6 +82,9 @@ func Rows() []Row {
 	return rows
 }
 
+// NameOf is what people call an operation.
+func NameOf(op Op) string { return operations[op.kind()].Name }
+
 // Walk walks an operation, its kind in front; where it is read, op is set.
 func Walk(c *codec.Codec, op *Op) { walk(c, &operations, op) }
 

@@ -148,8 +148,8 @@ func (p *past) length() int {
 func cloneEvents(events []Event) []Event {
 	events = slices.Clone(events)
 	for i := range events {
-		events[i].Origin.DC = strings.Clone(events[i].Origin.DC)
-		events[i].By = events[i].By.clone()
+		events[i].Origin.DC, events[i].Origin.Principal = strings.Clone(events[i].Origin.DC), strings.Clone(events[i].Origin.Principal)
+		events[i].By = events[i].By.Clone()
 	}
 	return events
 }

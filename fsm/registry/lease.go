@@ -162,7 +162,7 @@ func (q *Quarantined) clone() *Quarantined {
 		return nil
 	}
 	c := *q
-	c.By = c.By.clone()
+	c.By = c.By.Clone()
 	return &c
 }
 

@@ -74,11 +74,12 @@ func (h *Handle) Fields(c *codec.Codec) {
 	c.Uint64(&h.Gen)
 }
 
-// Act is the author of something and the reason, in the words that the author gave. The zero Act is a protocol
-// without such fields, or the registry itself.
-type Act struct{ Author, Reason string }
+// Act is the author of something and the reason. The author is the name of the principal who did it, and Says whom the caller
+// named as author; where nobody was asked who they are, Author is what the caller said. The zero Act is a protocol without such
+// fields, or the registry itself.
+type Act struct{ Author, Reason, Says string }
 
-// maxActText bounds an author or a reason, in bytes. The interfaces to operators allow less. A
+// maxActText bounds each text of an act, in bytes. The interfaces to operators allow less. A
 // longer text is cut off where it is written.
 const maxActText = 1024
 
@@ -86,10 +87,12 @@ const maxActText = 1024
 func (a *Act) Fields(c *codec.Codec) {
 	c.BoundedText(&a.Author, maxActText)
 	c.BoundedText(&a.Reason, maxActText)
+	c.BoundedText(&a.Says, maxActText)
 }
 
-func (a Act) clone() Act {
-	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason)}
+// Clone is an act whose texts are no part of a buffer with much else in it.
+func (a Act) Clone() Act {
+	return Act{Author: strings.Clone(a.Author), Reason: strings.Clone(a.Reason), Says: strings.Clone(a.Says)}
 }
 
-func (a Act) weight() int { return len(a.Author) + len(a.Reason) }
+func (a Act) weight() int { return len(a.Author) + len(a.Reason) + len(a.Says) }

@@ -66,7 +66,7 @@ func (r *Registry) pausePeer(op PausePeer) Result {
 	if p.Paused == op.Paused {
 		return Result{}
 	}
-	p.Paused, p.By, p.Since = op.Paused, op.By.clone(), r.clock
+	p.Paused, p.By, p.Since = op.Paused, op.By.Clone(), r.clock
 	r.updateServers(func(k *otherServers) { k.peers = with(k.peers, p) })
 	return Result{}
 }

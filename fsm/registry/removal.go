@@ -30,7 +30,7 @@ func (m Removal) reduced() Removal {
 
 // weight is what a record of a removal takes, in bytes, about.
 func (m Removal) weight() int {
-	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Owner)
+	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Origin.Principal) + len(m.Lease.Owner)
 	if q := m.Lease.Quarantine; q != nil {
 		bytes += q.By.weight()
 	}
@@ -38,7 +38,7 @@ func (m Removal) weight() int {
 	for range p.length() {
 		bytes += eventWeight
 		if p.cause != nil {
-			bytes += len(p.cause.origin.DC) + p.cause.by.weight()
+			bytes += len(p.cause.origin.DC) + len(p.cause.origin.Principal) + p.cause.by.weight()
 		}
 		p = p.before
 	}

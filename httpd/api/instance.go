@@ -102,6 +102,7 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 type Bounded struct {
 	Author string `json:"author"` // empty: an act through Eureka's API
 	Reason string `json:"reason"`
+	Says   string `json:"says,omitempty"` // whom the author, a principal, named as the author
 	Since  int64  `json:"since"`
 	Until  int64  `json:"until,omitempty"` // 0: without end
 }
@@ -127,12 +128,13 @@ type PreservationEffect struct {
 
 // HistoryEvent is something that happened to an instance.
 type HistoryEvent struct {
-	At     int64  `json:"at"`    // of the last time
-	What   string `json:"what"`  // registered, renewed late, overridden, evicted …
-	Text   string `json:"text"`  // a clause with what is known of it
-	Times  uint32 `json:"times"` // in a row
-	Author string `json:"author,omitempty"`
+	At     int64  `json:"at"`               // of the last time
+	What   string `json:"what"`             // registered, renewed late, overridden, evicted …
+	Text   string `json:"text"`             // a clause with what is known of it
+	Times  uint32 `json:"times"`            // in a row
+	Author string `json:"author,omitempty"` // the principal, if callers were asked who they are
 	Reason string `json:"reason,omitempty"`
+	Says   string `json:"says,omitempty"` // whom the author, a principal, named as the author
 }
 
 // Acted is the response to an operator's act on an instance.

@@ -6,13 +6,14 @@ type SelfPreservation struct {
 	Reason       string             `json:"reason"` // sentences, with the numbers
 	Since        int64              `json:"since"`  // 0: always
 	Until        int64              `json:"until,omitempty"`
-	Author       string             `json:"author"`     // the operator whose act it is; empty: it came by itself
-	Note         string             `json:"note"`       // the operator's reason
-	Enabled      bool               `json:"enabled"`    // it may come on by itself
-	Threshold    float64            `json:"threshold"`  // share of fresh leases at or below which it comes on
-	Population   uint32             `json:"population"` // least number of counted leases for that
-	Condition    bool               `json:"condition"`  // whether it should be on by the numbers
-	Withheld     uint32             `json:"withheld"`   // leases that ended and are kept
+	Author       string             `json:"author"`         // the operator whose act it is; empty: it came by itself
+	Note         string             `json:"note"`           // the operator's reason
+	Says         string             `json:"says,omitempty"` // whom the author, a principal, named as the author
+	Enabled      bool               `json:"enabled"`        // it may come on by itself
+	Threshold    float64            `json:"threshold"`      // share of fresh leases at or below which it comes on
+	Population   uint32             `json:"population"`     // least number of counted leases for that
+	Condition    bool               `json:"condition"`      // whether it should be on by the numbers
+	Withheld     uint32             `json:"withheld"`       // leases that ended and are kept
 	Figures      Figures            `json:"figures"`
 	Upstream     Upstream           `json:"upstream"`
 	Applications []AppFigures       `json:"applications"`
@@ -58,6 +59,7 @@ type PreservationStep struct {
 	At      int64  `json:"at"`
 	Author  string `json:"author"` // empty: it came by itself
 	Reason  string `json:"reason"`
+	Says    string `json:"says,omitempty"` // whom the author, a principal, named as the author
 	Counted uint32 `json:"counted"`
 	Fresh   uint32 `json:"fresh"`
 	Expired uint32 `json:"expired"`

@@ -17,9 +17,7 @@ import (
 // applyCatalog performs one operation on the registry, and waits for a leader as long as Consul's
 // clients need it.
 func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
-	results, err := web.UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
-		return e.Perform(ctx, registry.FromClient, op)
-	})
+	results, err := e.PerformAwaitingLeader(ctx, op)
 	return e.CountResult(registry.FromClient, op, results, err)
 }
 

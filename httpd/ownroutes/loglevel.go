@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -39,6 +40,7 @@ func (c call) setLogLevel() (any, error) {
 		d = defaultLogFor
 	}
 	c.config.LogLevel.Override(level, d)
+	_ = c.Did("log_level", level, registry.Act{}, nil)
 	c.Log.Warn("the log's level was changed for a while", "level", level, "for", d, "by", c.R.RemoteAddr)
 	return c.config.LogLevel.Show(), nil
 }

@@ -1,6 +1,7 @@
 package ownroutes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,12 @@ func (c call) removeMember() (any, error) {
 		return nil, c.Err
 	}
 	name := c.Segment("name")
-	if err := c.config.Members.Remove(c.R.Context(), name); err != nil {
-		return nil, memberRefusal(name, "was not removed", web.WriteError(err))
+	err := c.config.Members.Remove(c.R.Context(), name)
+	if err != nil {
+		err = memberRefusal(name, "was not removed", web.WriteError(err))
+	}
+	if c.Did("member_remove", name, by, err) != nil {
+		return nil, err
 	}
 	c.Log.Warn("an operator removed a node", "removed", name, "by", c.R.RemoteAddr, "author", by.Author, "reason", by.Reason)
 	return api.RemovedMember{Removed: name}, nil
@@ -71,7 +76,10 @@ func (c call) transferLeadership() (any, error) {
 	}
 	to, err := c.config.Members.Transfer(c.R.Context(), name)
 	if err != nil {
-		return nil, memberRefusal(name, "does not lead", web.WriteError(err))
+		err = memberRefusal(name, "does not lead", web.WriteError(err))
+	}
+	if c.Did("leadership_transfer", cmp.Or(to, name), registry.Act{}, err) != nil {
+		return nil, err
 	}
 	c.Log.Info("an operator had leadership handed over", "to", to, "by", c.R.RemoteAddr)
 	return api.Transferred{Leader: to}, nil

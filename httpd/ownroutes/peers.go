@@ -59,7 +59,10 @@ func (c call) peers() (any, error) { return c.config.Peers.Status(c.R.Context())
 func (c call) diffPeer() (any, error) { return c.comparePeer(c.config.Peers.Diff) }
 
 // repairPeer is POST /v1/rollcall/peers/{name}/repair.
-func (c call) repairPeer() (any, error) { return c.comparePeer(c.config.Peers.Repair) }
+func (c call) repairPeer() (any, error) {
+	diff, err := c.comparePeer(c.config.Peers.Repair)
+	return diff, c.Did("peer_repair", c.Segment("name"), registry.Act{}, err)
+}
 
 // pausePeer is POST /v1/rollcall/peers/{name}/pause.
 func (c call) pausePeer() (any, error) { return c.setPaused(true) }
@@ -73,8 +76,8 @@ func (c call) forgetSender() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := c.config.Peers.Forget(c.R.Context(), sender, by); err != nil {
-		return nil, web.WriteError(err)
+	if err := c.Did("sender_forget", sender, by, web.WriteError(c.config.Peers.Forget(c.R.Context(), sender, by))); err != nil {
+		return nil, err
 	}
 	c.Log.Warn("an operator had the clock of a sender forgotten", "sender", sender, "author", by.Author, "reason", by.Reason)
 	c.W.WriteHeader(http.StatusNoContent)
@@ -98,8 +101,12 @@ func (c call) setPaused(paused bool) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := c.config.Peers.Pause(c.R.Context(), name, paused, by); err != nil {
-		return nil, web.WriteError(err)
+	does := "peer_resume"
+	if paused {
+		does = "peer_pause"
+	}
+	if err := c.Did(does, name, by, web.WriteError(c.config.Peers.Pause(c.R.Context(), name, paused, by))); err != nil {
+		return nil, err
 	}
 	c.Log.Info("an operator paused or resumed a peer", "peer", name, "paused", paused, "author", by.Author, "reason", by.Reason)
 	c.W.WriteHeader(http.StatusNoContent)

@@ -75,6 +75,7 @@ var table = append([]documented{
 	{route{web.ToDo(access.Write, access.Auth), web.Post, "/v1/rollcall/auth/tokens", web.JSONForm, call.createToken}, api.NewToken{}},
 	{route{web.ToDo(access.Write, access.Auth), web.Post, "/v1/rollcall/auth/tokens/{accessor}/rotate", web.JSONForm, web.Bodiless(call.rotateToken)}, api.NewToken{}},
 	{route{web.ToDo(access.Write, access.Auth), web.Delete, "/v1/rollcall/auth/tokens/{accessor}", web.JSONForm, web.Bodiless(call.revokeToken)}, api.Token{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/audit", web.JSONForm, call.audit}, api.Audit{}},
 	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/test", web.JSONForm, call.testPolicy}, api.Decision{}},
 
 	{route{web.Open, web.Get, "/healthz", web.JSONForm, call.healthz}, nil},

@@ -63,7 +63,10 @@ func (c call) saveSnapshot() (any, error) {
 	}
 	saved, err := s.Save(c.R.Context(), read)
 	if err != nil {
-		return nil, snapshotRefusal(err)
+		err = snapshotRefusal(err)
+	}
+	if c.Did("snapshot_save", "", registry.Act{}, err) != nil {
+		return nil, err
 	}
 	c.W.Header().Set("Content-Type", snapshotType)
 	if c.R.Method == http.MethodHead {
@@ -104,9 +107,12 @@ func (c call) restoreSnapshot() (any, error) {
 	done, err := s.Restore(c.R.Context(), pacedReader{c.R.Body, control}, o)
 	_ = control.SetWriteDeadline(time.Now().Add(web.PieceLimit))
 	if err != nil {
-		return nil, snapshotRefusal(web.WriteError(err))
+		err = snapshotRefusal(web.WriteError(err))
 	}
-	return done, nil
+	if o.DryRun {
+		return done, err
+	}
+	return done, c.Did("snapshot_restore", o.Prefix, o.By, err)
 }
 
 // snapshotRefusal words what only a snapshot can meet.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -33,11 +34,12 @@ func (c call) finalizeUpgrade() (any, error) {
 	if c.config.Upgrade == nil {
 		return nil, errNoUpgrade
 	}
-	if err := c.config.Upgrade.Finalize(c.R.Context()); err != nil {
-		if refused, ok := errors.AsType[level.NotYet](err); ok {
-			return nil, &web.Refusal{Status: http.StatusConflict, Text: string(refused), Cause: err}
-		}
-		return nil, web.WriteError(err)
+	err := web.WriteError(c.config.Upgrade.Finalize(c.R.Context()))
+	if refused, ok := errors.AsType[level.NotYet](err); ok {
+		err = &web.Refusal{Status: http.StatusConflict, Text: string(refused), Cause: err}
+	}
+	if c.Did("upgrade_finalize", "", registry.Act{}, err) != nil {
+		return nil, err
 	}
 	c.Log.Info("an operator had the next level of the formats written", "by", c.R.RemoteAddr)
 	return c.config.Upgrade.Upgrade(c.R.Context()), nil

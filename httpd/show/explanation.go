@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -91,7 +92,7 @@ func historyOf(events []registry.Event) []api.HistoryEvent {
 	for _, e := range events {
 		shown = append(shown, api.HistoryEvent{
 			At: e.At.Wall, What: e.Kind.String(), Text: eventText(e), Times: max(e.Times, 1),
-			Author: e.By.Author, Reason: e.By.Reason,
+			Author: cmp.Or(e.By.Author, e.Origin.Principal), Reason: e.By.Reason, Says: e.By.Says,
 		})
 	}
 	return shown

@@ -15,7 +15,7 @@ func overrideOf(l *registry.Lease, at Clock) *api.Forced {
 	}
 	shown := &api.Forced{Status: l.Instance.Overridden.String()}
 	if o := l.Override; o != nil {
-		shown.Bounded = api.Bounded{Author: o.By.Author, Reason: o.By.Reason, Since: o.At.Wall}
+		shown.Bounded = api.Bounded{Author: o.By.Author, Reason: o.By.Reason, Says: o.By.Says, Since: o.At.Wall}
 		if o.Until != 0 {
 			shown.Until = at.wall(o.Until)
 		}
@@ -25,7 +25,7 @@ func overrideOf(l *registry.Lease, at Clock) *api.Forced {
 
 // Quarantine describes a quarantine.
 func Quarantine(q *registry.Quarantined, at Clock) *api.Bounded {
-	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Since: q.At.Wall, Until: at.wall(q.Until)}
+	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Says: q.By.Says, Since: q.At.Wall, Until: at.wall(q.Until)}
 }
 
 // ownerOf is an owner and its link at a moment of the lease clock (ms).

@@ -21,7 +21,7 @@ func PreservationNow(v *registry.View, at Clock) api.SelfPreservation {
 	holds, why := v.Condition(f)
 	shown := api.SelfPreservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,
-		Author: p.By.Author, Note: p.By.Reason,
+		Author: p.By.Author, Note: p.By.Reason, Says: p.By.Says,
 		Enabled: s.SelfPreservation, Threshold: share(s.Threshold), Population: s.Population, Condition: holds,
 		Figures: api.Figures{Leases: f.Leases, Counted: f.Counted, Fresh: f.Fresh, Expired: f.Expired}, Upstream: upstreamOf(v), Clock: at.kind(),
 	}
@@ -58,7 +58,7 @@ func transitionsOf(v *registry.View) []api.PreservationStep {
 	shown := []api.PreservationStep{}
 	for _, p := range v.Transitions() {
 		shown = append(shown, api.PreservationStep{
-			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason,
+			State: p.State.String(), At: p.Since.Wall, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
 			Counted: p.Figures.Counted, Fresh: p.Figures.Fresh, Expired: p.Figures.Expired,
 		})
 	}

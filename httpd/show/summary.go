@@ -66,6 +66,9 @@ func By(by api.Bounded) string {
 	if author == "" {
 		author = "a client of Eureka's API"
 	}
+	if by.Says != "" {
+		author += " as " + by.Says
+	}
 	if by.Reason == "" {
 		return author
 	}
@@ -156,11 +159,21 @@ func removalCause(last registry.Event) string {
 func bySender(o registry.Origin) string {
 	switch o.Kind {
 	case registry.LocalPeer:
-		return "by another node"
+		return "by another node" + inBrackets(o.Principal)
 	case registry.RemoteDC:
-		return "by a server of datacenter " + o.DC
+		return "by a server of datacenter " + o.DC + inBrackets(o.Principal)
+	}
+	if o.Principal != "" {
+		return "by " + o.Principal
 	}
 	return "by a client"
+}
+
+func inBrackets(principal string) string {
+	if principal == "" {
+		return ""
+	}
+	return " (" + principal + ")"
 }
 
 // ownerLink is what is known of the link from an instance's owner, for people.

@@ -255,6 +255,7 @@ func (c *Call) authorize(needs Needs) error {
 	if wanted == nil || c.Err != nil {
 		return c.Err
 	}
+	c.noteAsker(wanted)
 	ctx, err := c.node.enter(c.R)
 	if err != nil {
 		return err
@@ -288,8 +289,13 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 		if a.mode() == access.On && !a.failures.admit(addressOf(r)) {
 			return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
 		}
-		if err := a.refuse(err); err != nil {
-			return nil, err
+		refused := a.refuse(err)
+		if refused != nil {
+			n.recordFailure(ctx, r, api.AuditUnauthenticated, err)
+			return nil, refused
+		}
+		if a.asks() {
+			n.recordFailure(ctx, r, api.AuditWouldDeny, err)
 		}
 	}
 	if p == nil && !a.asks() {
@@ -358,7 +364,7 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 		s.settle(by, app, ctx)
 		return ctx, nil
 	}
-	return ctx, n.allow(ctx, need)
+	return ctx, n.allow(n.askingBeat(ctx, r), need)
 }
 
 // registering is what a client needs that registers an application, or renews it.
@@ -395,9 +401,15 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 		}
 		if mode == access.LogOnly && need.Resource != access.Auth {
 			a.wouldDeny.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+			n.recordDenial(ctx, need, api.AuditWouldDeny)
 			continue
 		}
 		a.denials.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+		outcome := api.AuditDenied
+		if p == nil {
+			outcome = api.AuditUnauthenticated
+		}
+		n.recordDenial(ctx, need, outcome)
 		return denial(p, need)
 	}
 	return nil
@@ -450,8 +462,10 @@ func denial(p *Principal, need access.Need) error {
 }
 
 // addressOf is the address that a request comes from.
-func addressOf(r *http.Request) netip.Addr {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+func addressOf(r *http.Request) netip.Addr { return addressIn(r.RemoteAddr) }
+
+func addressIn(remote string) netip.Addr {
+	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return netip.Addr{}
 	}

@@ -36,7 +36,10 @@ func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
 	if err := n.mayCoordinate(ctx, op); err != nil {
 		return kv.Result{}, err
 	}
-	return onlyResult(n.Coordination.Apply(ctx, op))
+	deeds := n.deedsOf(ctx, op)
+	result, err := onlyResult(n.Coordination.Apply(ctx, op))
+	n.recordParts(ctx, deeds, result, err)
+	return result, err
 }
 
 // CoordinateAwaitingLeader is Coordinate that waits for a leader as long as Consul's clients need it.
@@ -44,9 +47,12 @@ func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Resul
 	if err := n.mayCoordinate(ctx, op); err != nil {
 		return kv.Result{}, err
 	}
-	return onlyResult(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
+	deeds := n.deedsOf(ctx, op)
+	result, err := onlyResult(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
 		return n.Coordination.Apply(ctx, op)
 	}))
+	n.recordParts(ctx, deeds, result, err)
+	return result, err
 }
 
 // mayCoordinate refuses an operation that the principal of a context may not send.

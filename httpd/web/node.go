@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
 
 // Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds that all
@@ -24,8 +25,9 @@ type Node struct {
 
 	logged     logged // calls that failed or were slow
 	access     *control
-	held       held   // calls that wait
-	budget     budget // of the memory of requests under way
+	held       held         // calls that wait
+	sample     audit.Sample // of denied calls, for the audit
+	budget     budget       // of the memory of requests under way
 	limits     atomic.Pointer[Limits]
 	responses  atomic.Pointer[pool]
 	senders    *senders
@@ -53,6 +55,7 @@ type Config struct {
 	Reads                     EurekaReads
 	Limits                    Limits
 	Access                    AccessConfig
+	Audit                     *audit.Log    // nil: nothing is recorded
 	ConnectionLife            time.Duration // within which connections over TLS end by themselves
 	Log                       *slog.Logger
 	Metrics                   prometheus.Registerer
@@ -66,6 +69,9 @@ func NewNode(c Config) *Node {
 	n.held.node = n
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")
 	n.renewals = newRenewals(n.operations)
+	if c.Audit != nil {
+		c.Metrics.MustRegister(c.Audit.Lost)
+	}
 	return n
 }
 

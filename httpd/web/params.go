@@ -211,13 +211,20 @@ const (
 	maxReason = 512
 )
 
-// By reads the author of an act and the reason. The author is the caller's address if none is given: an act always has one.
+// By reads the author of an act and the reason. The author is the principal, and whom the caller names stands beside it. Of a
+// caller without a name, the author is whom the caller names, or else the caller's address: an act always has one.
 func (c *Call) By() (by registry.Act) {
-	if by.Author = c.actText("author", maxAuthor); by.Author == "" {
+	named := c.actText("author", maxAuthor)
+	by.Reason = c.actText("reason", maxReason)
+	switch {
+	case c.principal != nil:
+		by.Author, by.Says = c.principal.Name, named
+	case named != "":
+		by.Author = named
+	default:
 		host, _, _ := net.SplitHostPort(c.R.RemoteAddr)
 		by.Author = "from " + host
 	}
-	by.Reason = c.actText("reason", maxReason)
 	return by
 }
 

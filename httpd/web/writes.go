@@ -82,7 +82,13 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 	if err := n.allow(ctx, n.needsOf(origin, ops)...); err != nil {
 		return nil, err
 	}
-	if !origin.Replicated() || !n.contactIsDue(origin.DC) {
+	if !origin.Replicated() {
+		deeds := n.deedsIn(ctx, origin, ops)
+		results, err := n.Service.Apply(ctx, origin, ops...)
+		n.recordAll(ctx, deeds, results, err)
+		return results, err
+	}
+	if !n.contactIsDue(origin.DC) {
 		return n.Service.Apply(ctx, origin, ops...)
 	}
 	contact := registry.Contact{DC: origin.DC, Cut: n.Cut(origin.DC).Milliseconds()}
@@ -91,6 +97,20 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 		return nil, err
 	}
 	return results[1:], nil
+}
+
+// PerformAwaitingLeader performs one operation of a client, and waits for a leader as long as Consul's clients need it.
+func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]registry.Result, error) {
+	ops := []registry.Op{op}
+	if err := n.allow(ctx, n.needsOf(registry.FromClient, ops)...); err != nil {
+		return nil, err
+	}
+	deeds := n.deedsIn(ctx, registry.FromClient, ops)
+	results, err := UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
+		return n.Service.Apply(ctx, registry.FromClient, op)
+	})
+	n.recordAll(ctx, deeds, results, err)
+	return results, err
 }
 
 // needsOf is what the sender of operations needs.

@@ -183,7 +183,7 @@ func checkVersioned(key registry.Key, life, edit uint32, age int64, owner string
 
 // checkAct checks what an operator said, which is shown to people. The formats bound its length.
 func checkAct(by registry.Act) error {
-	if strings.ContainsFunc(by.Author+by.Reason, unicode.IsControl) {
+	if strings.ContainsFunc(by.Author+by.Reason+by.Says, unicode.IsControl) {
 		return errors.New("author and reason must be without control characters")
 	}
 	return nil

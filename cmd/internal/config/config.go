@@ -25,6 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/store"
 )
@@ -49,6 +50,7 @@ type Config struct {
 	Checks       ChecksConfig
 	Backup       BackupConfig
 	Auth         AuthConfig
+	Audit        audit.Config
 	Replication  ReplicationConfig
 
 	// EurekaCompat brings upstream's behaviour back, for comparison.

@@ -24,6 +24,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +37,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
 
 // Options are what a node is run with. All fields are required.
@@ -60,6 +63,7 @@ type node struct {
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
 	handler     *httpd.Handler              // of the HTTP API
+	audit       *audit.Log                  // nil: the node serves no API, as in some tests
 	limits      shutdownLimits
 	handOver    func() // gives leadership away, if the node has it
 	// shutdownDelay is a time.Duration that SIGHUP can change.
@@ -157,6 +161,10 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		return cli.Usage(fmt.Errorf("auth.mode: %w", err))
 	}
 	h.Access = httpd.AccessConfig{Floor: floor, TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
+	if n.audit, err = openAudit(c, n.log); err != nil {
+		return err
+	}
+	h.Audit = n.audit
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
@@ -191,6 +199,15 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		n.listeners[0].handler = handler
 	}
 	return n.openAdmin(c.Store.DataDir, handler)
+}
+
+// openAudit opens the audit, by default in the data directory, which this node has for itself.
+func openAudit(c *config.Config, log *slog.Logger) (*audit.Log, error) {
+	a := c.Audit
+	if a.File != audit.Standard && !filepath.IsAbs(a.File) {
+		a.File = filepath.Join(c.Store.DataDir, a.File)
+	}
+	return audit.Open(a, os.Stdout, log)
 }
 
 // closePorts releases the ports of a node that will not run.

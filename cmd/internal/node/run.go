@@ -20,8 +20,16 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	n.metrics.MustRegister(o.Metrics)
+	defer n.flushAudit()
 	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, log: n.log, running: *o.Config}
 	return r.during(ctx, hup, n.run)
+}
+
+// flushAudit waits until the audit is written, for a second at most.
+func (n *node) flushAudit() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	n.audit.Flush(ctx)
 }
 
 // shutdownLimits bounds the steps of a shutdown, together below the 10 s after which service managers and dev kill the

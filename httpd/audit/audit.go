@@ -1,0 +1,188 @@
+// Package audit keeps a node's records of who did what: lines of JSON in a file, which is rotated, or on standard output. It never
+// makes a caller wait and never fails one: what cannot be written is counted.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Config is the settings of an audit.
+type Config struct {
+	File     string `key:"audit.file" default:"audit.log" help:"file with a record of each change and of each denied call, a line of JSON each, in data.dir unless it is an absolute path; -: standard output, which cannot be read back"`
+	MaxBytes int64  `key:"audit.max-bytes" default:"33554432" min:"65536" help:"size in bytes at which audit.file becomes audit.file.1, that becomes audit.file.2, and so on"`
+	Keep     int    `key:"audit.keep" default:"8" min:"1" help:"how many such older files are kept"`
+}
+
+// Standard is the Config.File that stands for standard output.
+const Standard = "-"
+
+// queueBytes bounds the lines that wait to be written.
+const queueBytes = 4 << 20
+
+// Log takes records. Safe for concurrent use. A nil *Log takes none.
+type Log struct {
+	// Lost counts the records that were not written.
+	Lost prometheus.Counter
+
+	to   io.Writer
+	file *file // nil: it is standard output
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	lines   [][]byte      // that the goroutine has not fetched yet
+	bytes   int           // of all that are not written yet
+	writing bool          // the goroutine runs
+	idle    chan struct{} // closed when every line is written; nil: there was none yet
+	losing  bool          // the newest line was lost
+}
+
+// Open opens the audit of a node. stdout is where it goes if the settings say so. The file is made with mode 0600.
+func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
+	l := &Log{to: stdout, log: log, Lost: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_audit_lost_total", Help: "Records of the audit that could not be written.",
+	})}
+	if c.File != Standard {
+		f, err := openFile(c)
+		if err != nil {
+			return nil, err
+		}
+		l.file, l.to = f, f
+	}
+	return l, nil
+}
+
+// Bounds of the texts of a record, in bytes: what callers name can be of any length.
+const (
+	maxWord = 256
+	maxText = 1024
+)
+
+// Record writes a record, soon. Texts that are too long are cut.
+func (l *Log) Record(r api.AuditRecord) {
+	if l == nil {
+		return
+	}
+	for text, most := range map[*string]int{
+		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
+		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText,
+	} {
+		*text = Cut(*text, most)
+	}
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil { // a year beyond 9999
+		l.lost(1, err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bytes+line.Len() > queueBytes {
+		l.lostLocked(1, errBehind)
+		return
+	}
+	l.lines = append(l.lines, line.Bytes())
+	l.bytes += line.Len()
+	if !l.writing {
+		l.writing, l.idle = true, make(chan struct{})
+		go l.writeAll()
+	}
+}
+
+// Cut is a text of at most so many bytes, in whole characters, with dots where it was longer.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// writeAll writes lines until none is left.
+func (l *Log) writeAll() {
+	for {
+		lines := l.next()
+		if lines == nil {
+			return
+		}
+		for _, line := range lines {
+			_, err := l.to.Write(line)
+			l.mu.Lock()
+			l.bytes -= len(line)
+			if err != nil {
+				l.lostLocked(1, err)
+			} else {
+				l.wrote()
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+// next fetches the lines that wait; nil: there are none, and the next record starts the goroutine again.
+func (l *Log) next() [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	if lines == nil {
+		l.writing = false
+		close(l.idle)
+	}
+	return lines
+}
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+const errBehind = constError("what is written to stands still")
+
+func (l *Log) lost(n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lostLocked(n, err)
+}
+
+// lostLocked counts lines that are lost, and says so once. The caller holds mu.
+func (l *Log) lostLocked(n int, err error) {
+	l.Lost.Add(float64(n))
+	if !l.losing {
+		l.log.Warn("records of the audit are lost, which rollcall_audit_lost_total counts", "err", err)
+	}
+	l.losing = true
+}
+
+// wrote is called after a line was written. The caller holds mu.
+func (l *Log) wrote() {
+	if l.losing {
+		l.log.Info("the audit is written again")
+	}
+	l.losing = false
+}
+
+// Flush waits until every record was written.
+func (l *Log) Flush(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	idle := l.idle
+	l.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}

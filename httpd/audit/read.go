@@ -1,0 +1,97 @@
+package audit
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Query says which records are wanted. A zero field wants all.
+type Query struct {
+	Since     time.Time
+	Principal string
+	Resource  string
+	Outcome   string
+	Limit     int // most records, the newest; at least 1
+}
+
+func (q *Query) wants(r *api.AuditRecord) bool {
+	return !r.Time.Before(q.Since) && (q.Principal == "" || q.Principal == r.Principal) &&
+		(q.Resource == "" || q.Resource == r.Resource) && (q.Outcome == "" || q.Outcome == r.Outcome)
+}
+
+// MaxRead bounds what Read returns, in bytes of the file: of more the newest.
+const MaxRead = 8 << 20
+
+// maxLine bounds a line that is read, in bytes: more than a record can have.
+const maxLine = 64 << 10
+
+// ErrNotKept says that records cannot be read back.
+var ErrNotKept = errors.New("this node keeps no audit that can be read back: it goes to standard output (audit.file)")
+
+// Read returns records, newest last: those that were recorded before the call, too. Lines that are no records are left out.
+func (l *Log) Read(ctx context.Context, q Query) ([]api.AuditRecord, error) {
+	if l == nil || l.file == nil {
+		return nil, ErrNotKept
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Second) // under load there is always a line to write
+	l.Flush(soon)
+	cancel()
+	files, err := l.file.openAll()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	records := []api.AuditRecord{}
+	left := MaxRead
+	for _, f := range files { // newest first
+		if last, err := f.Stat(); err == nil && last.ModTime().Before(q.Since) {
+			break // and all older files
+		}
+		some, bytes, err := newestOf(ctx, f, q, q.Limit-len(records), left)
+		if err != nil {
+			return nil, err
+		}
+		records = slices.Concat(some, records)
+		if left -= bytes; len(records) >= q.Limit || left <= 0 {
+			break
+		}
+	}
+	return records, nil
+}
+
+// newestOf are the newest records of a file that are wanted, as many and of as many bytes as there is room for.
+func newestOf(ctx context.Context, from io.Reader, q Query, limit, room int) (records []api.AuditRecord, bytes int, err error) {
+	in := bufio.NewReaderSize(from, maxLine)
+	var sizes []int
+	for ctx.Err() == nil {
+		line, err := in.ReadSlice('\n')
+		whole := err == nil
+		for errors.Is(err, bufio.ErrBufferFull) { // no record
+			_, err = in.ReadSlice('\n')
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return records, bytes, err // a last line without an end is being written, or was cut off
+		}
+		var r api.AuditRecord
+		if !whole || json.Unmarshal(line, &r) != nil || !q.wants(&r) {
+			continue
+		}
+		records, sizes, bytes = append(records, r), append(sizes, len(line)), bytes+len(line)
+		for len(records) > limit || bytes > room && len(records) > 1 {
+			bytes -= sizes[0]
+			records[0] = api.AuditRecord{} // its texts need not stay
+			records, sizes = records[1:], sizes[1:]
+		}
+	}
+	return nil, 0, ctx.Err()
+}

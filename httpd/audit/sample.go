@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Sample says which of many equal records are kept: of one caller one a second for each thing that is tried, and sampleRate a second
+// (sampleBurst at once) of all. So those who try without permission cannot fill a disk, nor push out what others did. The zero value
+// is ready.
+type Sample struct {
+	mu      sync.Mutex
+	callers map[Caller]*tries
+}
+
+// Caller is a principal (may be "") at a network.
+type Caller struct {
+	Principal string
+	From      netip.Prefix
+}
+
+const (
+	sampleEvery = time.Second
+	sampleRate  = 2.0
+	sampleBurst = 50.0
+	// samplesKept bounds the callers that are remembered, and for each the things that were tried.
+	samplesKept = 4096
+	thingsKept  = 64
+)
+
+// tries are what one caller tried lately.
+type tries struct {
+	spent  float64 // of sampleBurst, at
+	at     time.Time
+	left   int                  // tries that were left out since the last record
+	things map[uint64]time.Time // by hash, when the last record was kept
+}
+
+var seed = maphash.MakeSeed()
+
+// Admit says whether a record is kept, and how many of the caller's were left out since the last one that was.
+func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.callers[by]
+	if t == nil {
+		t = s.add(now, by)
+	}
+	hash := maphash.String(seed, thing)
+	spent := max(t.spent-sampleRate*now.Sub(t.at).Seconds(), 0)
+	if last, tried := t.things[hash]; tried && now.Sub(last) < sampleEvery || spent+1 > sampleBurst {
+		t.left++
+		return 0, false
+	}
+	if len(t.things) >= thingsKept {
+		clear(t.things)
+	}
+	t.things[hash], t.spent, t.at = now, spent+1, now
+	leftOut, t.left = t.left, 0
+	return leftOut, true
+}
+
+// add remembers one more caller. If there are too many, those are forgotten that tried nothing for a while, or if all did, all.
+func (s *Sample) add(now time.Time, by Caller) *tries {
+	if len(s.callers) >= samplesKept {
+		for of, t := range s.callers {
+			if now.Sub(t.at) > sampleBurst/sampleRate*time.Second {
+				delete(s.callers, of)
+			}
+		}
+		if len(s.callers) >= samplesKept {
+			clear(s.callers)
+		}
+	}
+	if s.callers == nil {
+		s.callers = make(map[Caller]*tries)
+	}
+	t := &tries{at: now, things: make(map[uint64]time.Time)}
+	s.callers[by] = t
+	return t
+}

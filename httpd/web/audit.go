@@ -1,0 +1,392 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
+)
+
+// What goes to the audit: each operation that a client's call performed but for renewals, operators' acts that are no operations, and
+// each call that was denied, or would be, of which there are samples. In mode off, where no caller is asked for a name, it is operators'
+// acts alone.
+
+// asker is the request that the calls of a context belong to.
+type asker struct {
+	id, remote, method, path string
+	operates                 bool // what its route does is for operators
+}
+
+type askerKey struct{}
+
+// asking is a context of the calls of a request; id is empty if the request has none.
+func asking(ctx context.Context, r *http.Request, id string, operates bool) context.Context {
+	return context.WithValue(ctx, askerKey{}, &asker{id, r.RemoteAddr, r.Method, r.URL.Path, operates})
+}
+
+// noteAsker makes the call's context that of a request, if something of it may have to be recorded: in mode off most reads have nothing.
+func (c *Call) noteAsker(wanted []access.Need) {
+	n := c.node
+	reads := len(wanted) > 0 && wanted[0].Verb == access.Read && wanted[0].Resource != access.Auth
+	if n.Audit == nil || reads && !n.access.asks() {
+		return
+	}
+	operates := slices.ContainsFunc(wanted, operating)
+	c.R = c.R.WithContext(asking(c.R.Context(), c.R, c.W.Header().Get(RequestIDHeader), operates))
+}
+
+// operating says whether a need is an operator's.
+func operating(n access.Need) bool {
+	return n.Verb == access.Override || n.Verb == access.Write && (n.Resource == access.Operator || n.Resource == access.Auth)
+}
+
+// record is what is known of every call of a context.
+func (n *Node) record(ctx context.Context) api.AuditRecord {
+	r := api.AuditRecord{Time: time.Now().UTC(), Node: n.Name}
+	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil {
+		r.RequestID = a.id
+		if addr := addressIn(a.remote); addr.IsValid() {
+			r.Address = addr.String()
+		}
+	}
+	if p, _ := ctx.Value(principalKey{}).(*Principal); p != nil {
+		r.Principal, r.Accessor, r.Via = p.Name, p.Accessor, p.Via
+	}
+	return r
+}
+
+// recordDenial records that a call was denied, or would be: a sample of such calls.
+func (n *Node) recordDenial(ctx context.Context, need access.Need, outcome string) {
+	if n.Audit == nil {
+		return
+	}
+	r := n.record(ctx)
+	r.Operation, r.Resource, r.Outcome = need.Verb.String(), resourceOf(need), outcome
+	n.recordSample(ctx, r)
+}
+
+// recordFailure records a credential that is not good.
+func (n *Node) recordFailure(ctx context.Context, r *http.Request, outcome string, err error) {
+	if n.Audit == nil {
+		return
+	}
+	if ctx.Value(askerKey{}) == nil { // a heartbeat, which has no id unless the caller gave it one
+		ctx = n.askingBeat(ctx, r)
+	}
+	rec := n.record(ctx)
+	rec.Operation, rec.Outcome, rec.Says = "authenticate", outcome, err.Error()
+	if text, _ := credentialOf(r, n.access.TokenInQuery); text != "" {
+		rec.Accessor, _, _ = access.Parse(text, n.access.cluster()) // "" if it is no token
+	}
+	n.recordSample(ctx, rec)
+}
+
+// askingBeat is the context of a heartbeat that is not let pass.
+func (n *Node) askingBeat(ctx context.Context, r *http.Request) context.Context {
+	if n.Audit == nil {
+		return ctx
+	}
+	id := ""
+	if given := r.Header[RequestIDHeader]; len(given) == 1 && printable(given[0]) {
+		id = given[0]
+	}
+	return asking(ctx, r, id, false)
+}
+
+func (n *Node) recordSample(ctx context.Context, r api.AuditRecord) {
+	by := audit.Caller{Principal: r.Principal}
+	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil {
+		r.Name = a.method + " " + a.path
+		if addr := addressIn(a.remote); addr.IsValid() {
+			by.From = NetworkOf(addr)
+		}
+	}
+	var kept bool
+	if r.Suppressed, kept = n.sample.Admit(r.Time, by, r.Outcome+" "+r.Resource); kept {
+		n.Audit.Record(r)
+	}
+}
+
+// resourceOf is what a need is about, in the words of a rule.
+func resourceOf(n access.Need) string { return strings.TrimSuffix(n.String(), " "+n.Verb.String()) }
+
+// deed is something that a client has done: an operation, or a part of one.
+type deed struct {
+	operation string
+	needs     []access.Need // of its sender; none: it is about nothing that is there
+	name      string        // of what it is done to
+	by        registry.Act
+	at        int // of its operation, among those of a call
+}
+
+// says is what the caller gave as author and reason.
+func (d *deed) says() string {
+	author := d.by.Says
+	if author == "" && !strings.HasPrefix(d.by.Author, "from ") {
+		author = d.by.Author
+	}
+	if author == "" || d.by.Reason == "" {
+		return author + d.by.Reason
+	}
+	return author + ": " + d.by.Reason
+}
+
+// recorded leaves those of deeds that the audit is to have, before they are done: afterwards it is not known any more whose a service is.
+func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
+	if n.access.asks() {
+		return deeds
+	}
+	a, _ := ctx.Value(askerKey{}).(*asker)
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	if a != nil && a.operates || p != nil && p.all {
+		return deeds
+	}
+	return slices.DeleteFunc(deeds, func(d deed) bool { return !slices.ContainsFunc(d.needs, operating) })
+}
+
+// recordDeed records what became of a deed.
+func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
+	r := n.record(ctx)
+	r.Operation, r.Name, r.Says, r.Outcome = d.operation, d.name, d.says(), outcome
+	if len(d.needs) > 0 {
+		r.Resource = resourceOf(d.needs[0])
+	}
+	if !n.WithoutConsensus {
+		r.Index = index
+	}
+	if err != nil {
+		r.Outcome = outcomeOf(err)
+		if refused := RefusalOf(err); refused.Text != "" && r.Says == "" {
+			r.Says = refused.Text
+		}
+	}
+	n.Audit.Record(r)
+}
+
+// outcomeOf is the audit's word for what became of a call that met an error.
+func outcomeOf(err error) string {
+	switch status := RefusalOf(err).Status; {
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return api.AuditFailed
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return api.AuditDenied
+	case status < http.StatusInternalServerError:
+		return api.AuditRefused
+	}
+	return api.AuditFailed
+}
+
+// Did records an operator's act that is no operation of a client, and returns its error.
+func (c *Call) Did(operation, name string, by registry.Act, err error) error {
+	if c.node.Audit != nil {
+		d := deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}
+		c.node.recordDeed(c.R.Context(), d, api.AuditDone, 0, err)
+	}
+	return err
+}
+
+// deedsIn are the operations of a client that the audit is to have.
+func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []registry.Op) (deeds []deed) {
+	if n.Audit == nil || origin.Replicated() {
+		return nil
+	}
+	if _, renews := ops[0].(registry.Renew); renews && len(ops) == 1 {
+		return nil
+	}
+	v := StaleView(n.Service)
+	for i, op := range ops {
+		name, by := nameOf(op)
+		deeds = append(deeds, deed{operation: registry.NameOf(op), needs: registry.Needs(op, v), name: name, by: by, at: i})
+	}
+	return n.recorded(ctx, deeds)
+}
+
+// recordAll records what became of deedsIn's.
+func (n *Node) recordAll(ctx context.Context, deeds []deed, results []registry.Result, err error) {
+	for _, d := range deeds {
+		if err != nil {
+			n.recordDeed(ctx, d, "", 0, WriteError(err))
+			continue
+		}
+		outcome := api.AuditRefused
+		result := results[d.at]
+		switch {
+		case d.operation == "check" && result.Outcome == registry.Done && result.Index == 0:
+			continue // a heartbeat
+		case result.Outcome == registry.Done || result.Outcome == registry.KeptExisting:
+			outcome = api.AuditDone
+		case result.Outcome == registry.Revoked:
+			outcome = api.AuditDenied
+		}
+		n.recordDeed(ctx, d, outcome, uint64(result.Index), nil)
+	}
+}
+
+// nameOf names what an operation is done to, and says whose act it is.
+func nameOf(op registry.Op) (string, registry.Act) {
+	switch op := op.(type) {
+	case registry.Register:
+		return op.Instance.Key().String(), registry.Act{}
+	case registry.Cancel:
+		return op.Key.String(), registry.Act{}
+	case registry.UpdateMetadata:
+		return op.Key.String(), registry.Act{}
+	case registry.SetOverride:
+		return op.Key.String(), op.By
+	case registry.DeleteOverride:
+		return op.Key.String(), op.By
+	case registry.Quarantine:
+		return op.Key.String(), op.By
+	case registry.SelfPreservation:
+		return op.To.String(), op.By
+	case registry.RegisterCatalog:
+		return placed(op.On(), serviceIn(op), checksIn(op)), registry.Act{}
+	case registry.DeregisterCatalog:
+		return placed(op.Node, op.Service, op.Check), registry.Act{}
+	case registry.SetCheck:
+		return placed(op.Node, op.Check), registry.Act{}
+	}
+	return "", registry.Act{}
+}
+
+// placed names something on a node of the catalog; the logical node has no name.
+func placed(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "/")
+}
+
+func serviceIn(op registry.RegisterCatalog) string {
+	if op.Service == nil {
+		return ""
+	}
+	return op.Service.ID
+}
+
+// checksIn are the checks that are registered by themselves.
+func checksIn(op registry.RegisterCatalog) string {
+	var ids []string
+	for _, c := range op.Checks {
+		if op.Service == nil {
+			ids = append(ids, c.ID)
+		}
+	}
+	return strings.Join(ids, ",")
+}
+
+// deedsOf are the parts of an operation of coordination that the audit is to have.
+func (n *Node) deedsOf(ctx context.Context, op kv.Op) []deed {
+	if n.Audit == nil {
+		return nil
+	}
+	if once, ok := op.(kv.Once); ok {
+		op = once.Op
+	}
+	v := StaleView(n.Service)
+	simple := func(name string) []deed {
+		return []deed{{operation: kv.NameOf(op), needs: kv.Needs(op, v), name: name}}
+	}
+	var deeds []deed
+	switch op := op.(type) {
+	case kv.RenewSession:
+		return nil
+	case kv.KeyOp:
+		deeds = []deed{keyDeed(op, v)}
+	case kv.Txn:
+		deeds = partsOf(op, v)
+	case kv.Access:
+		deeds = changesOf(op, v)
+	case kv.CreateSession:
+		deeds = simple(op.ID)
+	case kv.DestroySession:
+		deeds = simple(op.ID)
+	case kv.AcquirePermit:
+		deeds = simple(op.Name)
+	case kv.ReleasePermit:
+		deeds = simple(op.Name)
+	case kv.LeaveQueue:
+		deeds = simple(op.Name)
+	default:
+		deeds = simple("")
+	}
+	return n.recorded(ctx, deeds)
+}
+
+// verbs are the words of Consul's transactions.
+var verbs = map[kv.Verb]string{
+	kv.Set: "set", kv.CAS: "cas", kv.Acquire: "lock", kv.Release: "unlock", kv.Delete: "delete", kv.DeleteCAS: "delete-cas", kv.DeleteTree: "delete-tree",
+}
+
+func keyDeed(op kv.KeyOp, v *registry.View) deed {
+	return deed{operation: "key_" + verbs[op.Verb], needs: kv.Needs(op, v), name: op.Key}
+}
+
+// partsOf are what a transaction changes.
+func partsOf(op kv.Txn, v *registry.View) (deeds []deed) {
+	for _, o := range op.Ops {
+		switch {
+		case !o.Writes():
+		case o.Key != nil:
+			deeds = append(deeds, keyDeed(*o.Key, v))
+		case o.Catalog != nil:
+			does := "catalog_deregister"
+			if o.Catalog.Register != nil {
+				does = "catalog_register"
+			}
+			deeds = append(deeds, deed{operation: does, needs: o.Catalog.Needs(v), name: placed(o.Catalog.Node, o.Catalog.Service, o.Catalog.Check)})
+		default:
+			destroys := kv.DestroySession{ID: o.Session}
+			deeds = append(deeds, deed{operation: kv.NameOf(destroys), needs: kv.Needs(destroys, v), name: o.Session})
+		}
+	}
+	return deeds
+}
+
+// changesOf are what is changed of roles, tokens and the mode.
+func changesOf(op kv.Access, v *registry.View) (deeds []deed) {
+	add := func(does, name string) {
+		deeds = append(deeds, deed{operation: does, needs: kv.Needs(op, v), name: name})
+	}
+	if op.Bootstrap {
+		add("auth_bootstrap", "")
+	}
+	if op.Mode != access.Unset {
+		add("auth_mode", op.Mode.String())
+	}
+	for _, r := range op.PutRoles {
+		add("role_put", r.Name)
+	}
+	for _, name := range op.DropRoles {
+		add("role_delete", name)
+	}
+	for _, k := range op.Create {
+		add("token_create", placed(k.Name, k.Accessor))
+	}
+	for _, r := range op.Rotate {
+		add("token_rotate", r.Accessor)
+	}
+	for _, accessor := range op.Revoke {
+		add("token_revoke", accessor)
+	}
+	return deeds
+}
+
+// recordParts records what became of deedsOf's.
+func (n *Node) recordParts(ctx context.Context, deeds []deed, result kv.Result, err error) {
+	outcome := api.AuditRefused
+	if result.Refusal == "" && (result.OK || result.Index != 0 || result.Place != 0) {
+		outcome = api.AuditDone
+	}
+	for _, d := range deeds {
+		if result.Refusal != "" {
+			d.by.Says = result.Refusal
+		}
+		n.recordDeed(ctx, d, outcome, uint64(result.Index), err)
+	}
+}
