@@ -82,7 +82,7 @@ func draw(t *rapid.T, v reflect.Value, name string) {
 		v.Name = rapid.StringN(0, 20, access.MaxName).Draw(t, "sender")
 	case *registry.Act:
 		note := rapid.StringN(0, 20, maxNote)
-		*v = registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason")}
+		*v = registry.Act{Author: note.Draw(t, "author"), Reason: note.Draw(t, "reason"), Says: note.Draw(t, "says")}
 	case *registry.Origin:
 		if v.Kind != registry.RemoteDC {
 			v.DC = ""

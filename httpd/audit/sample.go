@@ -13,6 +13,7 @@ import (
 type Sample struct {
 	mu      sync.Mutex
 	callers map[Caller]*tries
+	seed    maphash.Seed
 }
 
 // Caller is a principal (may be "") at a network.
@@ -38,8 +39,6 @@ type tries struct {
 	things map[uint64]time.Time // by hash, when the last record was kept
 }
 
-var seed = maphash.MakeSeed()
-
 // Admit says whether a record is kept, and how many of the caller's were left out since the last one that was.
 func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok bool) {
 	s.mu.Lock()
@@ -48,7 +47,7 @@ func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok 
 	if t == nil {
 		t = s.add(now, by)
 	}
-	hash := maphash.String(seed, thing)
+	hash := maphash.String(s.seed, thing)
 	spent := max(t.spent-sampleRate*now.Sub(t.at).Seconds(), 0)
 	if last, tried := t.things[hash]; tried && now.Sub(last) < sampleEvery || spent+1 > sampleBurst {
 		t.left++
@@ -75,7 +74,7 @@ func (s *Sample) add(now time.Time, by Caller) *tries {
 		}
 	}
 	if s.callers == nil {
-		s.callers = make(map[Caller]*tries)
+		s.callers, s.seed = make(map[Caller]*tries), maphash.MakeSeed()
 	}
 	t := &tries{at: now, things: make(map[uint64]time.Time)}
 	s.callers[by] = t

@@ -15,9 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
 
-// What goes to the audit: each operation that a client's call performed but for renewals, operators' acts that are no operations, and
-// each call that was denied, or would be, of which there are samples. In mode off, where no caller is asked for a name, it is operators'
-// acts alone.
+// The audit gets each operation that a client's call performed but for renewals, operators' acts that are no operations, and samples of
+// the calls that were denied, or would be. In mode off, where no caller is asked for a name, it gets operators' acts alone.
 
 // asker is the request that the calls of a context belong to.
 type asker struct {
