@@ -56,7 +56,7 @@ func (n *Node) record(ctx context.Context) api.AuditRecord {
 			r.Address = addr.String()
 		}
 	}
-	if p, _ := ctx.Value(principalKey{}).(*Principal); p != nil {
+	if p := principalOf(ctx); p != nil {
 		r.Principal, r.Accessor, r.Via = p.Name, p.Accessor, p.Via
 	}
 	return r
@@ -144,7 +144,7 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 		return deeds
 	}
 	a, _ := ctx.Value(askerKey{}).(*asker)
-	p, _ := ctx.Value(principalKey{}).(*Principal)
+	p := principalOf(ctx)
 	if a != nil && a.operates || p != nil && p.all {
 		return deeds
 	}
