@@ -116,6 +116,7 @@ type Request struct {
 	ContentType string
 	Accept      string
 	Identity    string // of a DiscoveryIdentity-Name header, as Java clients send; empty: none
+	Bearer      string // a token; empty: the node's
 }
 
 // transport is shared by all plain calls, so that connections are kept alive.
@@ -133,6 +134,9 @@ func (n *Node) Do(r Request) Response {
 	defer cancel()
 	began := time.Now()
 	response := n.do(ctx, r)
+	if n.secrets != nil {
+		n.secrets.look(fmt.Sprintf("%s's %d to %s %s", n.Name, response.Status, r.Method, r.Path), response.Body)
+	}
 	response.Took = time.Since(began)
 	return response
 }
@@ -145,7 +149,15 @@ func (n *Node) PutWithin(path, body string, limit time.Duration) Response {
 }
 
 func (n *Node) do(ctx context.Context, r Request) Response {
-	req, err := http.NewRequestWithContext(ctx, r.Method, n.URL()+r.Path, bytes.NewReader(r.Body))
+	if r.Bearer == "" {
+		r.Bearer = n.Token
+	}
+	return request(ctx, n.roundTripper(), n.URL(), r)
+}
+
+// request performs a call at a base URL.
+func request(ctx context.Context, by http.RoundTripper, base string, r Request) Response {
+	req, err := http.NewRequestWithContext(ctx, r.Method, base+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
 		return Response{Err: err}
 	}
@@ -159,7 +171,10 @@ func (n *Node) do(ctx context.Context, r Request) Response {
 	if r.Identity != "" {
 		req.Header.Set("DiscoveryIdentity-Name", r.Identity)
 	}
-	resp, err := n.roundTripper().RoundTrip(req)
+	if r.Bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Bearer)
+	}
+	resp, err := by.RoundTrip(req)
 	if err != nil {
 		return Response{Err: err}
 	}

@@ -22,13 +22,16 @@ type Config struct {
 	DC       string                              // the datacenter's name; "": the default
 	Settings map[string]string                   // for all nodes, by key of the configuration file
 	Of       func(node string) map[string]string // more settings for one node; nil: none
+	Auth     string                              // the nodes' auth.mode, with consensus; other than "", the harness makes its calls as an operator
 	TLS      *Certificates                       // how tests trust the HTTP listeners; nil: plain HTTP
 }
 
 // Cluster is a set of real server processes on loopback.
 type Cluster struct {
-	Nodes []*Node
-	t     testing.TB
+	Nodes   []*Node
+	t       testing.TB
+	secured bool
+	secrets secrets // that its tokens have
 }
 
 // StartCluster starts a cluster and waits until every node serves. It ends with the test; if that
@@ -46,9 +49,13 @@ func NewCluster(t testing.TB, cfg Config) *Cluster {
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
 	}
-	c := &Cluster{t: t}
+	c := &Cluster{t: t, secured: cfg.Auth != ""}
 	dir := t.TempDir()
 	t.Cleanup(c.report) // runs after the processes have ended: cleanups run last in, first out
+	if c.secured {
+		t.Cleanup(c.expectNoSecretTold)
+		t.Cleanup(c.lookAtFiles)
+	}
 	for i := range cfg.Nodes {
 		n := newNode(t, dir, fmt.Sprintf("n%d", i+1))
 		if cfg.AP {
@@ -66,6 +73,9 @@ func NewCluster(t testing.TB, cfg Config) *Cluster {
 	}
 	for _, n := range c.Nodes {
 		n.Introduce(all)
+		if c.secured {
+			n.Settings["auth.mode"], n.secrets = cfg.Auth, &c.secrets
+		}
 		maps.Copy(n.Settings, cfg.Settings)
 		if cfg.Of != nil {
 			maps.Copy(n.Settings, cfg.Of(n.Name))
@@ -79,6 +89,10 @@ func (c *Cluster) Start() {
 	c.t.Helper()
 	for _, n := range c.Nodes {
 		n.Start(c.t)
+	}
+	if c.secured {
+		c.bootstrap()
+		c.t.Cleanup(c.lookAtProcesses) // before they end
 	}
 	c.WaitReady()
 }

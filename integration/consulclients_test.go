@@ -321,7 +321,7 @@ func TestSpringCloudConsulServiceLifeCycle(t *testing.T) {
 
 // listed are the instances of the service that a node lists to Consul's clients.
 func (s *springConsul) listed(n *Node, onlyPassing bool) ([]*api.ServiceEntry, error) {
-	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport})
+	client, err := api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport, Token: n.Token})
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ var consulTransport = &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 
 // consulClient is Consul's official client, configured with one node.
 func consulClient(t *testing.T, n *Node) *api.Client {
 	t.Helper()
-	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport}))(t)
+	return need.Got(api.NewClient(&api.Config{Address: n.HTTP, Transport: consulTransport, Token: n.Token}))(t)
 }
 
 // patientConsul is a client of Consul's whose calls are repeated for as long as there is no leader, so that nothing was

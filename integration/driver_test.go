@@ -50,12 +50,19 @@ type driverReply struct {
 // startDriver runs a program in a directory under clients/. It ends with the test.
 func startDriver(t *testing.T, dir string, program string, args ...string) *driver {
 	t.Helper()
+	return startDriverWith(t, nil, dir, program, args...)
+}
+
+// startDriverWith adds to the program's environment, where secrets are that no command line may show.
+func startDriverWith(t *testing.T, env []string, dir string, program string, args ...string) *driver {
+	t.Helper()
 	log := filepath.Join(t.TempDir(), "stderr")
 	stderr := need.Got(os.Create(log))(t)
 	defer stderr.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = filepath.Join("clients", dir)
 	cmd.Stderr = stderr
+	cmd.Env = append(os.Environ(), env...)
 	stdin := need.Got(cmd.StdinPipe())(t)
 	stdout := need.Got(cmd.StdoutPipe())(t)
 	need.OKf(t, cmd.Start(), "start the %s client", dir)

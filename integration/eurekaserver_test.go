@@ -32,15 +32,20 @@ func startLoneEurekaServer(t *testing.T, release, addr string) *Node {
 
 func startEurekaServerOf(t *testing.T, release, addr string, peer *Node, more ...string) *Node {
 	t.Helper()
+	return startEurekaServerWith(t, nil, release, addr, append([]string{"--eureka.client.service-url.defaultZone=" + peer.Eureka()}, more...)...)
+}
+
+// startEurekaServerWith has what it is a client of in its environment, or among the arguments.
+func startEurekaServerWith(t *testing.T, env []string, release, addr string, more ...string) *Node {
+	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
 	need.OK(t, err)
 	log := filepath.Join(t.TempDir(), "eureka.log")
-	p, err := launch(t, log, nil, append([]string{"java", javaTemporary(t), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", filepath.Join("clients/java/server/target", release, "driver.jar"),
+	p, err := launch(t, log, env, append([]string{"java", javaTemporary(t), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", filepath.Join("clients/java/server/target", release, "driver.jar"),
 		"--server.address=" + host, "--server.port=" + port,
 		// A server that finds its own host in a URL takes the URL for its own, whatever the port.
 		"--eureka.instance.hostname=localhost",
 		"--eureka.instance.lease-renewal-interval-in-seconds=1",
-		"--eureka.client.service-url.defaultZone=" + peer.Eureka(),
 		"--eureka.client.registry-fetch-interval-seconds=1",
 	}, more...))
 	need.OKf(t, err, "start the Eureka server")

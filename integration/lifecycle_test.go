@@ -77,17 +77,18 @@ type lifeCycle struct {
 	*Cluster
 	through  *Node
 	client   stockClient
+	url      string // that the client is configured with
 	app, id  string
 	lease    int   // seconds
 	operator *Node // where an operator overrides the instance; nil: the client does it, if it can
 }
 
 func newLifeCycle(c *Cluster, through *Node, name string, client stockClient) lifeCycle {
-	return lifeCycle{Cluster: c, through: through, client: client, app: "LIFE-" + name, id: "127.0.0.1:life-" + name + ":8080", lease: 30}
+	return lifeCycle{Cluster: c, through: through, client: client, url: through.Eureka(), app: "LIFE-" + name, id: "127.0.0.1:life-" + name + ":8080", lease: 30}
 }
 
 func (l *lifeCycle) starts(t *testing.T) {
-	need.OKf(t, l.client.Start(l.through.Eureka(), l.app, l.id, l.lease), "start")
+	need.OKf(t, l.client.Start(l.url, l.app, l.id, l.lease), "start")
 	l.everywhere(t, "UP")
 }
 

@@ -19,6 +19,7 @@ import (
 type Node struct {
 	localcluster.Node
 	process *Process // the newest; nil: none was started
+	secrets *secrets // that the responses must not tell; nil: none are known
 	runs    string   // the path of the program; "": see program
 	within  []string // a command line prefix under which the server runs (unshare …); none: the server runs by itself
 }
@@ -59,7 +60,7 @@ func (n *Node) program(t testing.TB) string {
 }
 
 // Eureka is the service URL that clients are configured with.
-func (n *Node) Eureka() string { return n.URL() + "/eureka/" }
+func (n *Node) Eureka() string { return withUser(n.URL()+"/eureka/", "rollcall", n.Token) }
 
 // Signal sends a signal to the node's process.
 func (n *Node) Signal(t testing.TB, sig syscall.Signal) {

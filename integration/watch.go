@@ -44,6 +44,9 @@ func (n *Node) Watch(t testing.TB, query string) *Stream {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/v1/rollcall/watch?"+query, nil)
 	need.OK(t, err)
 	req.Header.Set("Accept", "text/event-stream")
+	if n.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+n.Token)
+	}
 	resp, err := n.roundTripper().RoundTrip(req)
 	if err != nil {
 		cancel()

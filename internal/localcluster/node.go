@@ -44,6 +44,7 @@ type Node struct {
 	LogFile    string            // with what the processes printed
 	Settings   map[string]string // other than those above, by key of the configuration file
 	Args       []string          // after the settings
+	Token      string            // that AwaitReady presents; "": none
 	Client     *http.Client      // of an HTTPS listener; nil: the listener is a plain one
 }
 
@@ -166,6 +167,9 @@ func (n *Node) ok(ctx context.Context, path string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+path, nil)
 	if err != nil {
 		return err
+	}
+	if n.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+n.Token)
 	}
 	c := n.Client
 	if c == nil {
