@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -733,4 +734,15 @@ func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	expect.That(t, got == 1, "the service has %d checks, want 1", got)
 	n, _ := g.View().Node("far")
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
+}
+
+// A service that registers at an agent says no more of its node than where it is; by the catalog's API it may say anything.
+func TestAgentsRegistrationNeedsItsApplicationAlone(t *testing.T) {
+	v := newRig(t).View()
+	op := serviceOn("far", "web", "web-1", checkOf("web-1", "a", catalog.Passing))
+	expect.Slice(t, Needs(op, v), append([]access.Need{nodeNeed(access.Write)}, registering("web")...), "needs of a registrar:")
+	op.Agent = true
+	expect.Slice(t, Needs(op, v), registering("web"), "needs of an agent's service:")
+	op.Checks = append(op.Checks, checkOf("", "b", catalog.Passing))
+	expect.Slice(t, Needs(op, v), append(registering("web"), nodeNeed(access.Write)), "needs of one with a check of the node:")
 }

@@ -59,7 +59,7 @@ func (op DeregisterCatalog) needs(v *View) []access.Need {
 // needs of a registration: an agent's node is there for the sake of its services, and needs nothing of its own.
 func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	node := op.On()
-	if op.Node != nil && !op.KeepNode {
+	if op.Node != nil && !op.KeepNode && !op.Agent {
 		all = append(all, nodeNeed(access.Write))
 	}
 	own := "" // the id of the service that comes with it
