@@ -168,7 +168,7 @@ func goClientLives(t *testing.T, c *Cluster, n *Node) {
 
 // springConsulLives: a service with Spring Cloud Consul has its token in the two properties that there are for it.
 func springConsulLives(t *testing.T, c *Cluster, n *Node) {
-	c.PutRole(t, "till", "app NONE read")
+	c.PutRole(t, "till", "kv config/ read")
 	token := c.NewToken(t, "till", "TILL", "till")
 	properties := fmt.Sprintf(`{"spring.cloud.consul.discovery.acl-token":%q,"spring.cloud.consul.config.acl-token":%[1]q}`, token.Secret)
 	s := &springConsul{startDriverWith(t, []string{"SPRING_APPLICATION_JSON=" + properties}, "java",
@@ -176,7 +176,7 @@ func springConsulLives(t *testing.T, c *Cluster, n *Node) {
 	s.overrides = true
 	s.isConfigured(t, "hello")
 	err := s.Start(n.As("").URL(), "till", "till-1", 1)
-	need.That(t, err != nil && strings.Contains(err.Error(), "403"), "without permission the service starts: %v", err)
+	need.That(t, err != nil && strings.Contains(err.Error(), "403"), "without permission to register the service says: %v", err)
 	s.isGone(t)
 	c.PutRole(t, "till", "app {app} read,register", "app * read", "kv config/ read", "check-target 127.0.0.0/8:* probe")
 	Eventually(t, clientLimit, "the service starts", func() error { return s.Start(n.URL(), "till", "till-1", 1) })
