@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -48,7 +47,7 @@ func (l *Log) Read(ctx context.Context, q Query) ([]api.AuditRecord, error) {
 		return nil, err
 	}
 	defer closeAll(files)
-	records := []api.AuditRecord{}
+	var records []api.AuditRecord
 	left := MaxRead
 	for _, f := range files { // newest first
 		if last, err := f.Stat(); err == nil && last.ModTime().Before(q.Since) {
@@ -58,10 +57,13 @@ func (l *Log) Read(ctx context.Context, q Query) ([]api.AuditRecord, error) {
 		if err != nil {
 			return nil, err
 		}
-		records = slices.Concat(some, records)
+		records = append(some, records...)
 		if left -= bytes; len(records) >= q.Limit || left <= 0 {
 			break
 		}
+	}
+	if records == nil {
+		records = []api.AuditRecord{} // shown as an empty list
 	}
 	return records, nil
 }

@@ -82,8 +82,9 @@ func (n *Node) recordFailure(ctx context.Context, r *http.Request, outcome strin
 	}
 	rec := n.record(ctx)
 	rec.Operation, rec.Outcome, rec.Says = "authenticate", outcome, err.Error()
-	if text, _ := credentialOf(r, n.access.TokenInQuery); text != "" {
-		rec.Accessor, _, _ = access.Parse(text, n.access.cluster()) // "" if it is no token
+	text, _ := credentialOf(r, n.access.TokenInQuery)
+	if accessor, _, wrong := access.Parse(text, n.access.cluster()); wrong == nil {
+		rec.Accessor = accessor
 	}
 	n.recordSample(ctx, rec)
 }
@@ -126,10 +127,10 @@ type deed struct {
 	at        int // of its operation, among those of a call
 }
 
-// says is what the caller gave as author and reason.
-func (d *deed) says() string {
+// says is what the caller, a principal or not (""), gave as author and reason.
+func (d *deed) says(principal string) string {
 	author := d.by.Says
-	if author == "" && !strings.HasPrefix(d.by.Author, "from ") {
+	if principal == "" && !strings.HasPrefix(d.by.Author, "from ") {
 		author = d.by.Author
 	}
 	if author == "" || d.by.Reason == "" {
@@ -154,7 +155,7 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 // recordDeed records what became of a deed.
 func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
 	r := n.record(ctx)
-	r.Operation, r.Name, r.Says, r.Outcome = d.operation, d.name, d.says(), outcome
+	r.Operation, r.Name, r.Says, r.Outcome = d.operation, d.name, d.says(r.Principal), outcome
 	if len(d.needs) > 0 {
 		r.Resource = resourceOf(d.needs[0])
 	}
@@ -384,7 +385,7 @@ func (n *Node) recordParts(ctx context.Context, deeds []deed, result kv.Result, 
 	}
 	for _, d := range deeds {
 		if result.Refusal != "" {
-			d.by.Says = result.Refusal
+			d.by.Reason = result.Refusal
 		}
 		n.recordDeed(ctx, d, outcome, uint64(result.Index), err)
 	}
