@@ -73,16 +73,16 @@ type heldCall struct {
 // Hold takes one of the places of watchers. ctx is the request's. It ends at shutdown too, and when the caller may not make
 // the call any more, see EndedBy; done gives the place back.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
-	ctx, end, done, err := c.node.Watches.admit(c.R)
+	ctx, end, release, err := c.node.Watches.admit(c.R)
 	h := &c.node.held
 	if a := c.node.access; err != nil || a.Table == nil && a.File == nil {
-		return ctx, done, err // nothing ever changes
+		return ctx, release, err // nothing ever changes
 	}
 	call := &heldCall{c.principal, c.needs, end}
 	h.join(call, c.by)
 	return ctx, func() {
 		h.leave(call)
-		done()
+		release()
 	}, nil
 }
 
