@@ -128,6 +128,7 @@ func TestHeartbeatConnectionLeavesEveryFieldThatHandlersReadToNetHTTP(t *testing
 		"Accept": "of answers with a body", "Accept-Encoding": "of answers with a body", "X-Eureka-Accept": "of answers with a body",
 		"Content-Type": "of bodies", "Idempotency-Key": "of sessions, keys and locks", "Last-Event-ID": "of watches",
 		"DiscoveryIdentity-Id": "of replicators, which say so by another field",
+		"Authorization":        "read by hand, too", "X-Consul-Token": "read by hand, too",
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
