@@ -174,6 +174,8 @@ func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) 
 	if err != nil {
 		b.Fatal(err)
 	}
+	secure := server.TLSConfig != nil      // net/http sets one by itself
+	server.ReadHeaderTimeout = time.Minute // the last connection is made before the first is used
 	served := make(chan error, 1)
 	go func() { served <- serve(l) }()
 	const conns = 256
@@ -184,7 +186,7 @@ func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) 
 		if err != nil {
 			b.Fatal(err)
 		}
-		if server.TLSConfig != nil {
+		if secure {
 			over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // a benchmark knows its server
 			if err := over.Handshake(); err != nil {
 				b.Fatal(err)
