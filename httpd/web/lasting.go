@@ -65,6 +65,7 @@ type held struct {
 
 // heldCall is a call that waits.
 type heldCall struct {
+	asked     context.Context // of the request
 	principal *Principal // nil: nobody
 	needs     []access.Need
 	end       context.CancelCauseFunc
@@ -78,7 +79,7 @@ func (c *Call) Hold() (ctx context.Context, done func(), err error) {
 	if a := c.node.access; err != nil || a.Table == nil && a.File == nil {
 		return ctx, release, err // nothing ever changes
 	}
-	call := &heldCall{c.principal, c.needs, end}
+	call := &heldCall{c.R.Context(), c.principal, c.needs, end}
 	h.join(call, c.by)
 	return ctx, func() {
 		h.leave(call)
@@ -160,7 +161,7 @@ func (n *Node) judge(c *heldCall) error {
 			return err
 		}
 	}
-	ctx := context.WithValue(context.Background(), principalKey{}, p)
+	ctx := context.WithValue(c.asked, principalKey{}, p)
 	if p == nil && len(c.needs) == 0 {
 		return n.allow(ctx, somebody)
 	}
