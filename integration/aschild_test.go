@@ -28,6 +28,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/seed-20419f34/rollcall/client"
+	own "github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -400,8 +401,13 @@ func startGoHolder(t *testing.T, n *Node) *child[goHolderReply] {
 }
 
 // asConsul is set in the environment where this test program is started in the place of consul: its value is how many
-// nodes of Rollcall stand behind an agent, and "host" after that number makes it the agent of a host.
+// nodes of Rollcall stand behind an agent, and "host" after that number makes it the agent of a host; "secured" has the nodes
+// ask for credentials.
 const asConsul = "ROLLCALL_AS_CONSUL"
+
+// ownTestsToken is the token of the tests of Consul's own client where the nodes ask for one: it must be known before there is
+// a cluster. The agent puts the operator's in its place, and nothing in the place of none.
+const ownTestsToken = "canary-of-the-own-tests"
 
 // consul is what the tests of Consul's own client start and expect to be Consul: `consul version
 // -format=json`, and `consul agent -config-file FILE`, which here is a cluster of Rollcall behind the
@@ -441,7 +447,7 @@ func consulAgent(file string) error {
 		return err
 	}
 	number, kind, _ := strings.Cut(os.Getenv(asConsul), " ")
-	nodes, err := startBehind(filepath.Dir(file), number)
+	nodes, err := startBehind(filepath.Dir(file), number, kind == "secured")
 	defer stopAll(nodes)
 	if err != nil {
 		return err
@@ -461,7 +467,7 @@ func consulAgent(file string) error {
 
 // startBehind starts the nodes behind an agent, and returns also those that it started before an error. They end when this
 // process does, however that ends.
-func startBehind(dir, number string) ([]*localcluster.Node, error) {
+func startBehind(dir, number string, secured bool) ([]*localcluster.Node, error) {
 	count, err := strconv.Atoi(number)
 	if err != nil {
 		return nil, err
@@ -478,7 +484,10 @@ func startBehind(dir, number string) ([]*localcluster.Node, error) {
 			Settings: map[string]string{"raft.heartbeat-timeout": "200ms", "raft.election-timeout": "200ms", "raft.lease-timeout": "200ms"},
 		}
 		if count > 1 { // they elect each other, and share the processors with the tests' other clusters
-			n.Settings = nil
+			n.Settings = make(map[string]string)
+		}
+		if secured {
+			n.Settings["auth.mode"] = "on"
 		}
 		n.PutBelow(filepath.Join(dir, "rollcall", n.Name))
 		nodes = append(nodes, n)
@@ -526,9 +535,12 @@ func inFrontOf(nodes []*localcluster.Node, node string, config consulConfig) htt
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: nodes[turn.Add(1)%uint64(len(nodes))].HTTP, Path: agent})
+			if r.Out.Header.Get("X-Consul-Token") == ownTestsToken || r.Out.Header.Get("X-Consul-Token") == "" && ofTheirServer[r.In.URL.Path] {
+				r.Out.Header.Set("X-Consul-Token", nodes[0].Token)
+			}
 		},
 		ModifyResponse: func(r *http.Response) error {
-			self, err := askSelf(nodes[0].URL() + agent)
+			self, err := askSelf(nodes[0].URL()+agent, nodes[0].Token)
 			if err != nil {
 				return err
 			}
@@ -558,10 +570,25 @@ func inFrontOf(nodes []*localcluster.Node, node string, config consulConfig) htt
 	})
 }
 
+// ofTheirServer are the paths that the tests wait for without a credential, until their server is there.
+var ofTheirServer = map[string]bool{"/v1/status/leader": true, "/v1/catalog/nodes": true, "/v1/health/node/" + logicalNode: true}
+
 // becomeAgent waits until the nodes are ready, and gives the agent's node the metadata that the tests wrote into FILE.
 func becomeAgent(nodes []*localcluster.Node, agent, node string, meta map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ReadyLimit)
 	defer cancel()
+	if nodes[0].Settings["auth.mode"] != "" {
+		response := untilLed(func() Response {
+			return admin(nodes[0].Dir, Request{Method: http.MethodPost, Path: authPath + "bootstrap"})
+		})
+		var operator own.NewToken
+		if err := json.Unmarshal(response.Body, &operator); err != nil {
+			return fmt.Errorf("bootstrap: %v", response)
+		}
+		for _, n := range nodes {
+			n.Token = operator.Secret
+		}
+	}
 	for _, n := range nodes {
 		if err := n.AwaitReady(ctx, true); err != nil {
 			return err
@@ -570,7 +597,7 @@ func becomeAgent(nodes []*localcluster.Node, agent, node string, meta map[string
 	if meta == nil {
 		return nil
 	}
-	client, err := api.NewClient(&api.Config{Address: nodes[0].URL() + agent})
+	client, err := api.NewClient(&api.Config{Address: nodes[0].URL() + agent, Token: nodes[0].Token})
 	if err != nil {
 		return err
 	}
@@ -595,8 +622,13 @@ func rewrite(body *io.ReadCloser, header http.Header, length *int64, texts *stri
 // agentSelf is the part of agent/self that the tests compare.
 type agentSelf struct{ NodeID, Version string }
 
-func askSelf(agent string) (agentSelf, error) {
-	resp, err := http.Get(agent + "/v1/agent/self")
+func askSelf(agent, token string) (agentSelf, error) {
+	req, err := http.NewRequest(http.MethodGet, agent+"/v1/agent/self", nil)
+	if err != nil {
+		return agentSelf{}, err
+	}
+	req.Header.Set("X-Consul-Token", token)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return agentSelf{}, err
 	}

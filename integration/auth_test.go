@@ -260,7 +260,7 @@ func TestFirstOperatorAndALostTokenNeedButTheSocket(t *testing.T) {
 		expect.OKf(t, response.is(http.StatusUnauthorized), "bootstrap over the network")
 	}
 	post := func(n *Node, path, body string) Response {
-		return c.untilLed(func() Response {
+		return untilLed(func() Response {
 			return n.Admin(Request{Method: http.MethodPost, Path: authPath + path, Body: []byte(body)})
 		})
 	}
@@ -270,7 +270,7 @@ func TestFirstOperatorAndALostTokenNeedButTheSocket(t *testing.T) {
 	c.t.Cleanup(c.lookAtProcesses)
 	expect.OKf(t, post(c.Nodes[2], "bootstrap", "").is(http.StatusConflict), "a second bootstrap, at another node's socket")
 	remove := func(accessor string) Response {
-		return c.untilLed(func() Response {
+		return untilLed(func() Response {
 			return c.Nodes[0].Do(Request{Method: http.MethodDelete, Path: authPath + "tokens/" + accessor})
 		})
 	}

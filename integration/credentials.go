@@ -27,9 +27,12 @@ import (
 )
 
 // Admin performs a call over the socket in the node's data directory, where no credential is needed.
-func (n *Node) Admin(r Request) Response {
+func (n *Node) Admin(r Request) Response { return admin(n.Dir, r) }
+
+// admin is Admin for the data directory of a node that is not of this harness.
+func admin(dir string, r Request) Response {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return unixsocket.Dial(ctx, filepath.Join(n.Dir, "admin.sock"))
+		return unixsocket.Dial(ctx, filepath.Join(dir, "admin.sock"))
 	}
 	local := &http.Transport{DialContext: dial, DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
@@ -47,7 +50,7 @@ func (n *Node) As(token string) *Node {
 // bootstrap makes the first operator by a node's socket, as whom the harness makes its calls from now on.
 func (c *Cluster) bootstrap() {
 	c.t.Helper()
-	response := c.untilLed(func() Response {
+	response := untilLed(func() Response {
 		return c.Nodes[0].Admin(Request{Method: http.MethodPost, Path: authPath + "bootstrap"})
 	})
 	c.beOperator(need.Got(decoded[api.NewToken](c.Nodes[0], "bootstrap", response))(c.t))
@@ -64,7 +67,7 @@ func (c *Cluster) beOperator(operator api.NewToken) {
 const authPath = "/v1/rollcall/auth/"
 
 // untilLed calls ask again until a leader responds.
-func (c *Cluster) untilLed(ask func() Response) (response Response) {
+func untilLed(ask func() Response) (response Response) {
 	_ = Poll(ReadyLimit, func() error { // the response has the result
 		response = ask()
 		return unless(response.Status != 0 && response.Status/100 != 5, "%v", response)
@@ -76,7 +79,7 @@ func (c *Cluster) untilLed(ask func() Response) (response Response) {
 func (c *Cluster) PutRole(t testing.TB, name string, rules ...string) {
 	t.Helper()
 	body := need.Got(json.Marshal(api.Role{Rules: rules}))(t)
-	response := c.untilLed(func() Response {
+	response := untilLed(func() Response {
 		return c.Nodes[0].Do(Request{Method: http.MethodPut, Path: authPath + "roles/" + name, Body: body})
 	})
 	need.OK(t, response.is(http.StatusOK))
@@ -86,7 +89,7 @@ func (c *Cluster) PutRole(t testing.TB, name string, rules ...string) {
 func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.NewToken {
 	t.Helper()
 	body := need.Got(json.Marshal(api.TokenRequest{Name: name, App: app, Roles: roles}))(t)
-	response := c.untilLed(func() Response {
+	response := untilLed(func() Response {
 		return c.Nodes[0].Do(Request{Method: http.MethodPost, Path: authPath + "tokens", Body: body})
 	})
 	token := need.Got(decoded[api.NewToken](c.Nodes[0], "tokens", response))(t)
@@ -103,7 +106,7 @@ func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.
 // Revoke ends a token.
 func (c *Cluster) Revoke(t testing.TB, token api.NewToken) {
 	t.Helper()
-	response := c.untilLed(func() Response {
+	response := untilLed(func() Response {
 		return c.Nodes[0].Do(Request{Method: http.MethodDelete, Path: authPath + "tokens/" + token.Accessor})
 	})
 	need.OK(t, response.is(http.StatusOK))

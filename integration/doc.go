@@ -17,6 +17,7 @@
 //	watch.go            streams of changes
 //	goclient.go         services and callers by the Go client
 //	certificates.go     an authority and its certificates
+//	credentials.go      roles, tokens, and the search for secrets that show
 //
 // What several tests share:
 //
@@ -86,5 +87,7 @@
 //	connections_test.go idle connections, and restarts under heartbeats
 //	watchers_test.go    slow watchers
 //	tls_test.go         mutual TLS
+//	auth_test.go        modes of access control, revocation, bootstrap and recovery
+//	authclients_test.go stock clients with their credentials
 //	webpages_test.go    web pages of other sites
 package integration
