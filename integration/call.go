@@ -195,3 +195,8 @@ func (n *Node) roundTripper() http.RoundTripper {
 
 // Get is Do for a GET that asks for JSON.
 func (n *Node) Get(path string) Response { return n.Do(Request{Path: path}) }
+
+// is returns nil if the response has a status.
+func (r Response) is(status int) error {
+	return unless(r.Status == status, "%v, want %d", r, status)
+}

@@ -199,11 +199,6 @@ func (l *lifeCycle) stops(t *testing.T) {
 	l.everywhere(t, "")
 }
 
-// is returns nil if the response has a status.
-func (r Response) is(status int) error {
-	return unless(r.Status == status, "%v, want %d", r, status)
-}
-
 // everywhere waits until all nodes show the instance with a status; "" means not at all.
 func (l *lifeCycle) everywhere(t *testing.T, status string) {
 	t.Helper()

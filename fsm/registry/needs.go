@@ -56,11 +56,21 @@ func (op DeregisterCatalog) needs(v *View) []access.Need {
 	return catalogNeeds(v, op.Node, op.Service, op.Check, false)
 }
 
-// needs of a registration: an agent's node is there for the sake of its services, and needs nothing of its own.
+// needs of a registration: an agent's node is there for the sake of its services, and needs nothing of its own. But if it
+// gets another address, then its services do, too.
 func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	node := op.On()
-	if op.Node != nil && !op.KeepNode && !op.Agent {
+	old, known := v.Node(node)
+	switch {
+	case op.Node == nil || known && op.KeepNode:
+	case !op.Agent:
 		all = append(all, nodeNeed(access.Write))
+	case known && old.Address != op.Node.Address:
+		for l := range v.ServicesOn(node) {
+			if l.Service.Address == "" { // it is at that of the node
+				all = append(all, registering(l.Key().App)...)
+			}
+		}
 	}
 	own := "" // the id of the service that comes with it
 	if op.Service != nil {
@@ -80,11 +90,15 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	return all
 }
 
-// Needs is what a client must be allowed to do so that a transaction of its may have the operation.
+// Needs is what a client must be allowed to do so that a transaction of its may have the operation. To remove what is not
+// there, it must be one that may remove anything: another's may be there when the transaction takes effect.
 func (op CatalogOp) Needs(v *View) []access.Need {
 	all := catalogNeeds(v, op.Node, op.Service, op.Check, !op.Verb.Writes())
-	if op.Register != nil {
+	switch {
+	case op.Register != nil:
 		all = append(all, op.Register.needs(v)...)
+	case len(all) == 0 && op.Verb.Writes():
+		all = []access.Need{nodeNeed(access.Write)}
 	}
 	return all
 }

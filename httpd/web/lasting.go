@@ -66,7 +66,7 @@ type held struct {
 // heldCall is a call that waits.
 type heldCall struct {
 	asked     context.Context // of the request
-	principal *Principal // nil: nobody
+	principal *Principal      // nil: nobody
 	needs     []access.Need
 	end       context.CancelCauseFunc
 }

@@ -79,6 +79,9 @@ const contactEvery = 1000
 //
 // The principal of the context must be allowed to do each of them; what servers replicate, to exchange with their datacenter.
 func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if nothing, err := n.isAboutNothing(ctx, ops); nothing || err != nil {
+		return []registry.Result{{Outcome: registry.NotFound}}, err
+	}
 	if err := n.allow(ctx, n.needsOf(origin, ops)...); err != nil {
 		return nil, err
 	}
@@ -111,6 +114,21 @@ func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]reg
 	})
 	n.recordAll(ctx, deeds, results, err)
 	return results, err
+}
+
+// isAboutNothing says that an operation names a service or check by an id that there is not. Nothing is needed for it, so
+// it is not performed either: when it takes effect, another's may be there.
+func (n *Node) isAboutNothing(ctx context.Context, ops []registry.Op) (bool, error) {
+	switch ops[0].(type) {
+	case registry.DeregisterCatalog, registry.SetCheck:
+	default:
+		return false, nil
+	}
+	if !n.access.asks() || len(registry.Needs(ops[0], StaleView(n.Service))) > 0 {
+		return false, nil
+	}
+	v, err := n.Newest(ctx)
+	return err == nil && len(registry.Needs(ops[0], v.View)) == 0, err
 }
 
 // needsOf is what the sender of operations needs.
