@@ -58,8 +58,9 @@ type Config struct {
 	// ReapCritical is at least a minute, as in Consul, and 0 by default: there a critical service stays.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
-	// "": it may. Nil: all may.
-	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string
+	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
+	// service's own. Nil: all may.
+	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
 	// always runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool

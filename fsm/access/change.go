@@ -31,6 +31,15 @@ type Rotation struct {
 	Until    int64 // how long the secrets that it had stay good, ms since the epoch
 }
 
+// OperatorRole is the role of the first operator.
+const OperatorRole = "operator"
+
+// Founding is the change that makes the first operator: the token of that gets the role, and a name if it has none.
+func Founding(k *Token) Change {
+	k.Name, k.Roles = cmp.Or(k.Name, OperatorRole), append(k.Roles, OperatorRole)
+	return Change{Bootstrap: true, PutRoles: []*Role{{Name: OperatorRole, Rules: Everything()}}, Create: []*Token{k}}
+}
+
 // Fields walks a change.
 func (op *Change) Fields(c *codec.Codec) {
 	c.Bool(&op.Bootstrap)

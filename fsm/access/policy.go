@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -50,7 +51,7 @@ func ParseNeed(text string) (Need, error) {
 // Policy is the rules of one principal, for decisions. Immutable. The zero Policy allows nothing.
 type Policy struct {
 	granted [resources]grants
-	targets []string // CIDR:PORTS that checks may look at
+	targets []Target // that checks may look at
 }
 
 // grants are those of one resource.
@@ -82,7 +83,9 @@ func Compile(app string, roles ...*Role) *Policy {
 			}
 			switch name, open := strings.CutSuffix(match, "*"); {
 			case rule.Resource == CheckTarget:
-				p.targets = append(p.targets, match)
+				if t, err := ParseTarget(match); err == nil {
+					p.targets = append(p.targets, t)
+				}
 			case open || kinds[rule.Resource].matching != byName:
 				add(&byPrefix[rule.Resource], name, rule.Verbs)
 			default:
@@ -93,8 +96,6 @@ func Compile(app string, roles ...*Role) *Policy {
 	for r, prefixes := range byPrefix {
 		p.granted[r].prefixes = sorted(prefixes)
 	}
-	slices.Sort(p.targets)
-	p.targets = slices.Compact(p.targets)
 	return p
 }
 
@@ -129,6 +130,10 @@ func (p *Policy) Allows(n Need) bool {
 	if p == nil {
 		return false
 	}
+	if n.Resource == CheckTarget {
+		at, err := netip.ParseAddrPort(n.Name)
+		return err == nil && n.Verb == Probe && slices.ContainsFunc(p.targets, func(t Target) bool { return t.Contains(at) })
+	}
 	g := &p.granted[n.Resource]
 	if n.Name != "" && !n.Below && g.exact[n.Name]&n.Verb != 0 {
 		return true
@@ -144,12 +149,4 @@ func (p *Policy) Allows(n Need) bool {
 		at = g.prefixes[at].parent
 	}
 	return false
-}
-
-// Targets are the address ranges and ports that checks of the principal may look at, sorted.
-func (p *Policy) Targets() []string {
-	if p == nil {
-		return nil
-	}
-	return p.targets
 }

@@ -171,6 +171,9 @@ func (r Rule) Validate() error {
 	case strings.ContainsAny(strings.ReplaceAll(r.Match, appParameter, ""), "{}"):
 		wrong = "the only parameter is " + appParameter
 	}
+	if _, err := ParseTarget(r.Match); err != nil && kind.matching == byCIDR {
+		wrong = err.Error()
+	}
 	if wrong != "" {
 		return fmt.Errorf("rule %q: %s", r, wrong)
 	}

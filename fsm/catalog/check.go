@@ -82,6 +82,9 @@ type Probe struct {
 	UDP, H2PING                                                         string // host:port
 	UseTLS                                                              bool   // of TCP, GRPC and H2PING
 	ServerName                                                          string // that the certificate must have; "": the host
+	// By is the accessor of the token that registered the check, which must allow what the probe looks at beside its
+	// service; "": none was asked for.
+	By string
 }
 
 func (p *Probe) fields(c *codec.Codec) {
@@ -102,6 +105,7 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.String(&p.H2PING)
 	c.Bool(&p.UseTLS)
 	c.String(&p.ServerName)
+	c.String(&p.By)
 }
 
 // CheckRef names a check, or (ID "") a node.
@@ -158,7 +162,7 @@ func (p *Probe) equal(o *Probe) bool {
 		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
 		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
 		p.FailuresBeforeCritical == o.FailuresBeforeCritical && p.GRPC == o.GRPC && p.UDP == o.UDP && p.H2PING == o.H2PING &&
-		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName
+		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName && p.By == o.By
 }
 
 // ref names the check.

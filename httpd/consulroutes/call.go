@@ -33,8 +33,9 @@ type Config struct {
 	// ReapCritical is for checks that do not say after which time in a critical state their service is removed.
 	ReapCritical time.Duration
 	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
-	// "": it may. Nil: all may.
-	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string
+	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
+	// service's own. Nil: all may.
+	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
 }
 
 // endpoints has the endpoints of Consul's API.

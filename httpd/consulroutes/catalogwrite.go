@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -86,7 +87,7 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 			return err
 		}
 	}
-	if err := e.checkProbes(op); err != nil {
+	if err := e.checkProbes(ctx, op); err != nil {
 		return err
 	}
 	result, err := e.applyCatalog(ctx, op)
@@ -115,12 +116,16 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
-// checkProbes refuses checks that would probe what they may not. A check of a service that this node does not know
-// is judged by the node that runs the check.
-func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
+// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others whose they are.
+// A check of a service that this node does not know is judged by the node that runs the check, and so are names.
+func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog) error {
+	by := web.PrincipalOf(ctx)
 	for _, c := range op.Checks {
 		if c.Probe == nil || e.config.RefuseProbe == nil {
 			continue
+		}
+		if by != nil {
+			c.Probe.By = by.Accessor
 		}
 		service, instance := op.Service, op.Instance
 		switch {
@@ -131,8 +136,15 @@ func (e *endpoints) checkProbes(op registry.RegisterCatalog) error {
 				continue
 			}
 		}
-		if why := e.config.RefuseProbe(c.Probe, service, instance); why != "" {
+		why, beyond := e.config.RefuseProbe(c.Probe, service, instance)
+		if why != "" {
 			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
+		}
+		if beyond == "" {
+			continue
+		}
+		if err := access.Allow(ctx, access.ToProbe(beyond)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package consulroutes
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,7 +26,7 @@ func (c call) txn() (any, error) {
 	case !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes):
 		return c.readTxn(txn.Ops)
 	}
-	if err := c.checkRegistrations(txn); err != nil {
+	if err := c.checkRegistrations(c.R.Context(), txn); err != nil {
 		return nil, err
 	}
 	result, err := c.performOnce(txn)
@@ -39,7 +40,7 @@ func (c call) txn() (any, error) {
 }
 
 // checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
-func (e *endpoints) checkRegistrations(txn kv.Txn) error {
+func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
 	for _, op := range txn.Ops {
 		if op.Catalog == nil || op.Catalog.Register == nil {
 			continue
@@ -50,7 +51,7 @@ func (e *endpoints) checkRegistrations(txn kv.Txn) error {
 				return err
 			}
 		}
-		if err := e.checkProbes(given); err != nil {
+		if err := e.checkProbes(ctx, given); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -129,12 +130,17 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft) *probe.Prober {
+	floor, _ := access.ParseMode(s.Auth.Mode) // handle refuses what is none
+	rules := httpd.AccessConfig{Floor: floor, Table: raft.Access}
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch: func() (<-chan struct{}, func()) {
 			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
 		},
-		Rules:   s.Checks.Rules,
+		Rules: s.Checks.Rules,
+		MayProbe: func(token string, to netip.AddrPort) bool {
+			return rules.Allows(token, access.ToProbe(to.String()))
+		},
 		Log:     s.log,
 		Metrics: s.metrics,
 	})

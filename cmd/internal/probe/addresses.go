@@ -29,6 +29,8 @@ type filter struct{ loopback bool }
 // reach is what one attempt may connect to.
 type reach struct {
 	rules Rules
+	// token says whether the token that registered the check allows an address that is not its service's own.
+	token func(to netip.AddrPort) bool
 	location
 	named bool         // the check names a host as the service does: every address of that name is the service's
 	ips   []netip.Addr // of the service's names
@@ -39,13 +41,16 @@ type reachKey struct{}
 // allows says why an address must not be connected to; "": it may.
 func (r reach) allows(to netip.AddrPort) string {
 	a := plain(to.Addr())
+	to = netip.AddrPortFrom(a, to.Port())
 	switch mine := slices.Contains(r.ports, to.Port()); {
 	case mine && (r.named || slices.Contains(r.ips, a) || r.is(a.String())):
 		return ""
-	case r.rules.targets(a, to.Port()):
-		return ""
+	case !r.rules.targets(a, to.Port()):
+		return notRegistered(to.String(), r.location)
+	case !r.token(to):
+		return fmt.Sprintf("%s is not probed: the token that registered the check does not allow it (check-target %[1]s probe), or was revoked", to)
 	}
-	return notRegistered(to.String(), r.location)
+	return ""
 }
 
 // control is net.Dialer.ControlContext: it sees every address that is connected to, redirects and all

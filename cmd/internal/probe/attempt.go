@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -31,12 +32,13 @@ type result struct {
 
 // caller makes attempts.
 type caller struct {
-	rules  Rules
-	dialer *net.Dialer
+	rules    Rules
+	mayProbe func(token string, to netip.AddrPort) bool
+	dialer   *net.Dialer
 }
 
-func newCaller(rules Rules) *caller {
-	return &caller{rules, &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}}
+func newCaller(rules Rules, mayProbe func(token string, to netip.AddrPort) bool) *caller {
+	return &caller{rules, mayProbe, &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}}
 }
 
 // client makes a client without a proxy, which would resolve names by itself, and without connections
@@ -108,7 +110,7 @@ func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 // reach resolves the names under which the service registered, if the check does not use one of them.
 func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reach {
 	host, _, _ := address(p)
-	r := reach{rules: c.rules, location: loc, named: loc.is(host)}
+	r := reach{rules: c.rules, token: func(to netip.AddrPort) bool { return c.mayProbe(p.By, to) }, location: loc, named: loc.is(host)}
 	if r.named {
 		return r
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -31,11 +32,13 @@ func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return newCaller(r).attempt(ctx, p, location{})
+	return newCaller(r, allMay).attempt(ctx, p, location{})
 }
 
+func allMay(string, netip.AddrPort) bool { return true }
+
 // anywhere lets checks address what they like.
-var anywhere = []Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
+var anywhere = []access.Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
 
 var lenient = Rules{AllowLoopback: true, Targets: anywhere, Methods: []string{"GET", "POST"}}
 
@@ -216,7 +219,7 @@ func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	attempt(t, &catalog.Probe{HTTP: "http://169.254.169.254/"}, lenient)
-	tr := newCaller(lenient).client(&catalog.Probe{}).Transport.(*http.Transport)
+	tr := newCaller(lenient, allMay).client(&catalog.Probe{}).Transport.(*http.Transport)
 	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
 
@@ -226,7 +229,7 @@ func TestAttemptEndsWithItsContext(t *testing.T) {
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := newCaller(lenient).attempt(ctx, &catalog.Probe{HTTP: s.URL}, location{})
+	got := newCaller(lenient, allMay).attempt(ctx, &catalog.Probe{HTTP: s.URL}, location{})
 	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
 }
 
@@ -271,8 +274,33 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, catalog.Critical},
 	} {
 		before := asked
-		got := newCaller(rules).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
+		got := newCaller(rules, allMay).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
 		expect.That(t, got.status == tc.want && (got.status == catalog.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == catalog.Passing),
 			"%s: %+v, asked: %v", tc.name, got, asked > before)
+	}
+}
+
+// What is beyond the service's own address needs the operator's targets and those of the token, also where a name leads there.
+func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	at := netip.MustParseAddrPort(s.Listener.Addr().String())
+	own := location{[]string{"127.0.0.1"}, []uint16{at.Port()}}
+	for _, tc := range []struct {
+		name, host, token string
+		targets           Targets
+		loc               location
+		want              string // in the output; "": it passes
+	}{
+		{"an address", "127.0.0.1", "good", anywhere, location{}, ""},
+		{"a name", "localhost", "good", anywhere, location{}, ""},
+		{"an address that the token does not allow", "127.0.0.1", "bad", anywhere, location{}, "check-target " + at.String() + " probe"},
+		{"a name of such", "localhost", "bad", anywhere, location{}, "check-target"},
+		{"an address that the token alone allows", "127.0.0.1", "good", nil, location{}, "checks.targets"},
+		{"the service's own", "127.0.0.1", "bad", nil, own, ""},
+	} {
+		may := func(token string, to netip.AddrPort) bool { return token == "good" && to.Port() == at.Port() }
+		rules := Rules{AllowLoopback: true, Targets: tc.targets}
+		got := newCaller(rules, may).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port()), By: tc.token}, tc.loc)
+		expect.That(t, (got.status == catalog.Passing) == (tc.want == "") && strings.Contains(got.output, tc.want), "%s: %+v", tc.name, got)
 	}
 }

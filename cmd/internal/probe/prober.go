@@ -21,6 +21,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -43,10 +44,13 @@ type Registry interface {
 type Config struct {
 	Registry Registry
 	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
-	Watch   func() (woken <-chan struct{}, leave func())
-	Rules   Rules
-	Log     *slog.Logger          // nil: discards
-	Metrics prometheus.Registerer // nil: none
+	Watch func() (woken <-chan struct{}, leave func())
+	Rules Rules
+	// MayProbe says whether a token, by its accessor ("": none was asked for), allows a check to look at an address that is
+	// not its service's own. Nil: all do.
+	MayProbe func(token string, to netip.AddrPort) bool
+	Log      *slog.Logger          // nil: discards
+	Metrics  prometheus.Registerer // nil: none
 }
 
 // Prober runs the checks that have a Probe.
@@ -63,13 +67,16 @@ func New(cfg Config) *Prober {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.MayProbe == nil {
+		cfg.MayProbe = func(string, netip.AddrPort) bool { return true }
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
 	}
 	return &Prober{
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Metrics),
-		attempt: newCaller(cfg.Rules).attempt,
+		attempt: newCaller(cfg.Rules, cfg.MayProbe).attempt,
 		draw:    func(d time.Duration) time.Duration { return rand.N(d) },
 	}
 }

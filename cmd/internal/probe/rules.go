@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -27,14 +28,14 @@ type Rules struct {
 }
 
 // Targets are what every check may address.
-type Targets []Target
+type Targets []access.Target
 
 // UnmarshalText reads a comma-separated list. Its error names every element that is no target.
 func (t *Targets) UnmarshalText(text []byte) error {
 	var all Targets
 	var errs []error
 	for _, each := range setting.SplitList(string(text)) {
-		target, err := ParseTarget(each)
+		target, err := access.ParseTarget(each)
 		all, errs = append(all, target), append(errs, err)
 	}
 	*t = all
@@ -48,56 +49,6 @@ func (t Targets) String() string {
 		texts[i] = target.String()
 	}
 	return strings.Join(texts, ",")
-}
-
-// Target is a set of addresses, at one port or (0) at any.
-type Target struct {
-	Addresses netip.Prefix
-	Port      uint16
-}
-
-// ParseTarget reads CIDR:port, with * for any port and brackets around IPv6: 10.0.0.0/8:*, [fd00::/8]:443.
-// A single address stands for itself.
-func ParseTarget(text string) (Target, error) {
-	at := strings.LastIndexByte(text, ':')
-	if at < 0 {
-		return Target{}, fmt.Errorf("%q has no port; write 10.0.0.0/8:8080, or 10.0.0.0/8:* for any", text)
-	}
-	var t Target
-	if port := text[at+1:]; port != "*" {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 {
-			return Target{}, fmt.Errorf("%q has no port from 1 to 65535, or * for any", text)
-		}
-		t.Port = uint16(n)
-	}
-	addresses := strings.TrimSuffix(strings.TrimPrefix(text[:at], "["), "]")
-	if a, err := netip.ParseAddr(addresses); err == nil {
-		t.Addresses = netip.PrefixFrom(a, a.BitLen())
-		return t, nil
-	}
-	p, err := netip.ParsePrefix(addresses)
-	if err != nil {
-		return Target{}, fmt.Errorf("%q does not begin with a CIDR such as 10.0.0.0/8 or [fd00::/8]", text)
-	}
-	t.Addresses = p.Masked()
-	return t, nil
-}
-
-// String is the inverse of ParseTarget.
-func (t Target) String() string {
-	addresses, port := t.Addresses.String(), "*"
-	if t.Addresses.Addr().Is6() {
-		addresses = "[" + addresses + "]"
-	}
-	if t.Port != 0 {
-		port = fmt.Sprint(t.Port)
-	}
-	return addresses + ":" + port
-}
-
-func (t Target) contains(a netip.Addr, port uint16) bool {
-	return (t.Port == 0 || t.Port == port) && t.Addresses.Contains(a)
 }
 
 // location is where a service says it is: the hosts and ports that it registered.
@@ -162,9 +113,19 @@ func (l location) names() []string {
 }
 
 // Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
-// far as that is known before names are resolved.
-func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) string {
-	return r.refuses(p, locationOf(s, i))
+// far as that is known before names are resolved. beyond is the address and port that the probe names, if they are not the
+// service's own, so that its token must allow them, too; "": they are, or a name decides.
+func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string) {
+	loc := locationOf(s, i)
+	if why = r.refuses(p, loc); why != "" {
+		return why, ""
+	}
+	host, port, _ := address(p)
+	at, err := netip.ParseAddr(host)
+	if err != nil || slices.Contains(loc.ports, port) && (loc.is(host) || len(loc.names()) > 0) {
+		return "", ""
+	}
+	return "", netip.AddrPortFrom(plain(at), port).String()
 }
 
 func (r Rules) refuses(p *catalog.Probe, loc location) string {
@@ -190,7 +151,7 @@ func (r Rules) refuses(p *catalog.Probe, loc location) string {
 		return "" // it depends on the addresses of names
 	case isAddress && r.targets(at, port):
 		return ""
-	case !isAddress && slices.ContainsFunc(r.Targets, func(t Target) bool { return t.Port == 0 || t.Port == port }):
+	case !isAddress && slices.ContainsFunc(r.Targets, func(t access.Target) bool { return t.Port == 0 || t.Port == port }):
 		return "" // it depends on the addresses of the name
 	}
 	return notRegistered(net.JoinHostPort(host, fmt.Sprint(port)), loc)
@@ -212,8 +173,8 @@ func (r Rules) refusesMethod(p *catalog.Probe) string {
 }
 
 func (r Rules) targets(a netip.Addr, port uint16) bool {
-	a = plain(a)
-	return slices.ContainsFunc(r.Targets, func(t Target) bool { return t.contains(a, port) })
+	at := netip.AddrPortFrom(plain(a), port)
+	return slices.ContainsFunc(r.Targets, func(t access.Target) bool { return t.Contains(at) })
 }
 
 // Kinds of probes, as metrics name them.

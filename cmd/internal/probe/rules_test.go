@@ -5,44 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
-
-func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
-	for _, tc := range []struct {
-		text string
-		in   string // an address and port that it contains
-		out  string
-		err  string
-	}{
-		{text: "10.0.0.0/8:*", in: "10.1.2.3:22", out: "11.0.0.1:22"},
-		{text: "10.0.0.0/8:8080", in: "10.1.2.3:8080", out: "10.1.2.3:22"},
-		{text: "10.0.0.7:80", in: "10.0.0.7:80", out: "10.0.0.8:80"},
-		{text: "[fd00::/8]:443", in: "[fd12::1]:443", out: "[fe12::1]:443"},
-		{text: "[fd00::1]:*", in: "[fd00::1]:1", out: "[fd00::2]:1"},
-		{text: "10.0.0.0/8", err: "no port"},
-		{text: "10.0.0.0/8:0", err: "no port from 1 to 65535"},
-		{text: "10.0.0.0/99:80", err: "does not begin with a CIDR"},
-		{text: "example.com:80", err: "does not begin with a CIDR"},
-	} {
-		target, err := ParseTarget(tc.text)
-		if tc.err != "" {
-			expect.ErrorSays(t, err, tc.err, "%s:", tc.text)
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", tc.text, err)
-			continue
-		}
-		again, err := ParseTarget(target.String())
-		expect.That(t, err == nil && again == target, "%s is written %s, which is read as %v, %v", tc.text, target, again, err)
-		in, out := netip.MustParseAddrPort(tc.in), netip.MustParseAddrPort(tc.out)
-		expect.That(t, target.contains(in.Addr(), in.Port()) && !target.contains(out.Addr(), out.Port()),
-			"%s contains %s: %v, and %s: %v", tc.text, in, target.contains(in.Addr(), in.Port()), out, target.contains(out.Addr(), out.Port()))
-	}
-}
 
 func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 	service := &catalog.Service{Address: "10.0.0.5", Port: 8080, Tagged: []catalog.TaggedAddress{{Tag: "wan", Address: "shop.example", Port: 443}}, Ports: []byte(`[{"Name":"admin","Port":9000}]`)}
@@ -74,9 +41,9 @@ func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 		{name: "another port of its name", probe: catalog.Probe{TCP: "orders.internal:22"}, service: named, want: "checks.targets"},
 		{name: "another address", probe: catalog.Probe{HTTP: "http://10.0.0.6/"}, service: service, want: "10.0.0.6:80 is not probed"},
 		{name: "a node's check", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, want: "(nothing)"},
-		{name: "a target", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
-		{name: "a name that may be a target", probe: catalog.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
-		{name: "a name at no target's port", probe: catalog.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
+		{name: "a target", probe: catalog.Probe{TCP: "10.0.0.5:8080"}, rules: Rules{Targets: []access.Target{{Addresses: netip.MustParsePrefix("10.0.0.0/8")}}}},
+		{name: "a name that may be a target", probe: catalog.Probe{TCP: "db.internal:5432"}, rules: Rules{Targets: []access.Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}},
+		{name: "a name at no target's port", probe: catalog.Probe{TCP: "db.internal:22"}, rules: Rules{Targets: []access.Target{{netip.MustParsePrefix("10.0.0.0/8"), 5432}}}, want: "checks.targets"},
 		{name: "POST", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, want: `method "POST" is not used by checks; checks.methods allows GET and HEAD`},
 		{name: "POST, allowed", probe: catalog.Probe{HTTP: "http://10.0.0.5:8080/health", Method: "POST"}, service: service, rules: Rules{Methods: []string{"POST"}}},
 		{name: "a metadata service that it registered", probe: catalog.Probe{HTTP: "http://169.254.169.254/"}, service: &catalog.Service{Address: "169.254.169.254", Port: 80}, want: "link-local"},
@@ -90,8 +57,23 @@ func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 			if tt.service == service {
 				i = instance
 			}
-			got := tt.rules.Refuses(&tt.probe, tt.service, i)
+			got, _ := tt.rules.Refuses(&tt.probe, tt.service, i)
 			expect.That(t, (got == "") == (tt.want == "") && strings.Contains(got, tt.want), "refused as %q, want %q", got, tt.want)
 		})
+	}
+}
+
+func TestRulesSayWhatIsBeyondTheService(t *testing.T) {
+	rules := Rules{Targets: anywhere}
+	service := &catalog.Service{Address: "10.0.0.5", Port: 8080}
+	for _, tc := range []struct{ tcp, want string }{
+		{"10.0.0.5:8080", ""},
+		{"10.0.0.5:22", "10.0.0.5:22"},
+		{"10.0.0.6:8080", "10.0.0.6:8080"},
+		{"[::ffff:10.0.0.6]:8080", "10.0.0.6:8080"},
+		{"db.internal:5432", ""}, // its address decides
+	} {
+		why, beyond := rules.Refuses(&catalog.Probe{TCP: tc.tcp}, service, nil)
+		expect.That(t, why == "" && beyond == tc.want, "%s: got %q and %q, want %q", tc.tcp, why, beyond, tc.want)
 	}
 }
