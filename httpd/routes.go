@@ -125,7 +125,7 @@ func (h *Handler) unroutedVerbatim(w http.ResponseWriter, r *http.Request) {
 	methods := allowed(h.verbatim, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
-		h.node.Fail(w, form, consulroutes.Unserved(r.URL.Path))
+		h.node.Fail(w, form, consulroutes.Unserved(r.URL.Path, h.node.AccessMode()))
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", allowHeader(methods))
 	default:

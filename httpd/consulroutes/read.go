@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -37,7 +38,11 @@ func (c call) labelConsul(read registry.Consistency, staleAge time.Duration) {
 	header := c.W.Header()
 	header.Set("X-Consul-LastContact", strconv.FormatInt(age.Milliseconds(), 10))
 	header.Set("X-Consul-KnownLeader", strconv.FormatBool(health.Quorum))
-	header.Set("X-Consul-Default-ACL-Policy", "allow")
+	policy := "allow"
+	if c.AccessMode() == access.On {
+		policy = "deny"
+	}
+	header.Set("X-Consul-Default-ACL-Policy", policy)
 	header.Set("X-Consul-Effective-Consistency", consistency)
 	if c.fromCache {
 		header.Set("X-Cache", "HIT")

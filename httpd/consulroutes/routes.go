@@ -72,4 +72,7 @@ var table = []route{
 	{web.ToReadRest(access.App), web.Get, "/v1/health/checks/{name}", web.ConsulForm, call.healthChecks},
 	{nodeNeeds, web.Get, "/v1/health/node/{node}", web.ConsulForm, call.healthNode},
 	{nodeNeeds, web.Get, "/v1/health/state/{state}", web.ConsulForm, call.healthState},
+
+	{web.Known, web.Get, "/v1/acl/token/self", web.ConsulForm, call.ownToken},
+	{web.ToDo(access.Write, access.Auth), web.Put, "/v1/acl/bootstrap", web.ConsulForm, call.bootstrap},
 }

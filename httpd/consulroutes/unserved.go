@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -57,11 +58,17 @@ func notServed(why string) error {
 // know it, and go on without.
 var errNoACL = &web.Refusal{Status: http.StatusUnauthorized, Text: "ACL support disabled"}
 
-// Unserved is the response to a request for a path below /v1/ that has no route.
-func Unserved(path string) error {
+// notConsulsACL is the response in the place of errNoACL where there is access control.
+var notConsulsACL = notServed("roles and tokens are managed by rollcall auth, not by Consul's API")
+
+// Unserved is the response to a request for a path below /v1/ that has no route, in a mode of access control.
+func Unserved(path string, mode access.Mode) error {
 	below := strings.TrimPrefix(path, "/v1/")
 	for _, f := range unserved {
 		if rest, ok := strings.CutPrefix(below, f.path); ok && (rest == "" || rest[0] == '/') {
+			if f.err == errNoACL && mode != access.Off {
+				return notConsulsACL
+			}
 			return f.err
 		}
 	}

@@ -2,7 +2,6 @@ package ownroutes
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -189,18 +188,10 @@ func (c call) createToken() (any, error) {
 	return c.created(k, secret, access.Change{Create: []*access.Token{k}})
 }
 
-// operatorRole is the role of the first operator.
-const operatorRole = "operator"
-
 // bootstrap is POST /v1/rollcall/auth/bootstrap: the first operator, once for each cluster.
 func (c call) bootstrap() (any, error) {
 	k, secret := c.newToken()
-	if k.Roles = append(k.Roles, operatorRole); k.Name == "" {
-		k.Name = operatorRole
-	}
-	return c.created(k, secret, access.Change{
-		Bootstrap: true, PutRoles: []*access.Role{{Name: operatorRole, Rules: access.Everything()}}, Create: []*access.Token{k},
-	})
+	return c.created(k, secret, access.Founding(k))
 }
 
 // newToken is the token that a body asks for.
@@ -219,19 +210,12 @@ func (c call) newToken() (k *access.Token, secret string) {
 		}
 		expires = time.Now().Add(after).UnixMilli()
 	}
-	secret = c.newSecret("")
+	secret = c.NewSecret("")
 	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // it was just made
 	return &access.Token{
 		Accessor: accessor, Name: given.Name, Roles: given.Roles, App: given.App, Secrets: []access.Secret{{Hash: hash}}, Expires: expires,
 		By: c.callerName(),
 	}, secret
-}
-
-// newSecret is the text of a new secret, of a token or (accessor "") of a new token.
-func (c call) newSecret(accessor string) string {
-	var random [access.RandomBytes]byte
-	_, _ = rand.Read(random[:]) // it never fails
-	return access.NewText(random, accessor, c.ClusterID())
 }
 
 func (c call) callerName() string {
@@ -278,7 +262,7 @@ func (c call) rotateToken() (any, error) {
 		return nil, err
 	}
 	grace, _ := c.Duration("grace", 0, maxGrace, fmt.Sprintf("grace must be a duration from 0s to %v: how long the old secret stays good", maxGrace))
-	secret := c.newSecret(k.Accessor)
+	secret := c.NewSecret(k.Accessor)
 	until := time.Now().Add(grace).UnixMilli()
 	if err := c.changeAccess(access.Change{Rotate: []access.Rotation{{Accessor: k.Accessor, Hash: access.HashOf(secret), Until: until}}}); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -97,6 +98,24 @@ func (a *control) cluster() string {
 		return ""
 	}
 	return a.Cluster()
+}
+
+// Allows decides on what is done for the token of an accessor without a call, such as a check's probe, as the rules are now.
+// Where nobody was asked for one ("") everything is allowed, and in every mode but on.
+func (c AccessConfig) Allows(accessor string, need access.Need) bool {
+	a := control{AccessConfig: c}
+	if accessor == "" || a.mode() != access.On {
+		return true
+	}
+	for _, t := range a.tables() {
+		if t == nil {
+			continue
+		}
+		if h := t.Holder(accessor); h != nil {
+			return !h.Expired(time.Now().UnixMilli()) && h.Policy.Allows(need)
+		}
+	}
+	return false
 }
 
 // credentialError says what is wrong with a credential. It never repeats it.
@@ -238,6 +257,11 @@ func ToReadRest(on access.Resource) Needs {
 	}
 }
 
+// ToReadApp is of routes that show the application that the parameter app names, or all.
+func ToReadApp(c *Call) []access.Need {
+	return []access.Need{{Resource: access.App, Name: canonicalName(access.App, c.Text("app")), Verb: access.Read}}
+}
+
 func canonicalName(on access.Resource, name string) string {
 	if on == access.App {
 		return registry.NewKey(name, "").App
@@ -247,6 +271,12 @@ func canonicalName(on access.Resource, name string) string {
 
 // Principal is who makes the call, nil for nobody.
 func (c *Call) Principal() *Principal { return c.principal }
+
+// PrincipalOf is who makes the call of a context, nil for nobody.
+func PrincipalOf(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}
 
 // authorize finds out who makes a call, and whether what the route needs is allowed.
 func (c *Call) authorize(needs Needs) error {
@@ -263,22 +293,24 @@ func (c *Call) authorize(needs Needs) error {
 	if ctx != c.R.Context() {
 		c.R = c.R.WithContext(ctx)
 	}
-	c.principal, c.needs = principalOf(ctx), wanted
+	c.principal, c.needs = PrincipalOf(ctx), wanted
 	if c.principal == nil && len(wanted) == 0 {
-		return c.node.allow(ctx, somebody)
+		return c.node.allow(ctx, anything)
 	}
 	return c.node.allow(ctx, wanted...)
 }
 
-// somebody is what the routes need that need no more than a name: nobody has it.
-var somebody = access.Need{Resource: access.Operator, Verb: access.Write}
-
 type principalKey struct{}
 
-// principalOf is who makes the calls of a context; nil: nobody.
-func principalOf(ctx context.Context) *Principal {
-	p, _ := ctx.Value(principalKey{}).(*Principal)
-	return p
+// anything is what every principal may do, and nobody without a name.
+var anything = access.Need{}
+
+// labelOf is that of a need as metrics have it; "": anything.
+func labelOf(need access.Need) string {
+	if need == anything {
+		return ""
+	}
+	return need.Resource.String()
 }
 
 // enter is the context of a request of which it is known who sends it.
@@ -325,6 +357,29 @@ func (n *Node) AccessTable() *access.Table { return n.access.tables()[0] }
 // ClusterID is what the texts of tokens are checked with.
 func (n *Node) ClusterID() string { return n.access.cluster() }
 
+// NewSecret is the text of a new secret, of a token or (accessor "") of a new token.
+func (n *Node) NewSecret(accessor string) string {
+	var random [access.RandomBytes]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return access.NewText(random, accessor, n.ClusterID())
+}
+
+// AccessMode is the mode in force.
+func (n *Node) AccessMode() access.Mode { return n.access.mode() }
+
+// Token is the one that a principal came with, as it is now; nil: with none, or it is no more.
+func (n *Node) Token(p *Principal) *access.Token {
+	for _, t := range n.access.tables() {
+		if t == nil || p == nil {
+			continue
+		}
+		if h := t.Holder(p.Accessor); h != nil {
+			return h.Token
+		}
+	}
+	return nil
+}
+
 // AccessStatus says what is in force on this node.
 func (n *Node) AccessStatus() api.AuthStatus {
 	s := api.AuthStatus{Mode: n.access.mode().String(), NodeMode: n.access.Floor.String(), Age: n.Service.Health().Age.Seconds()}
@@ -360,7 +415,7 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 		return ctx, n.allow(ctx, exchanging(origin))
 	}
 	need := registering(app)
-	if n.allows(principalOf(ctx), need) {
+	if n.allows(PrincipalOf(ctx), need) {
 		s.settle(by, app, ctx)
 		return ctx, nil
 	}
@@ -390,7 +445,7 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	}
 	a := n.access
 	mode := a.mode()
-	p := principalOf(ctx)
+	p := PrincipalOf(ctx)
 	for _, need := range needs {
 		if mode == access.Off && need.Resource != access.Auth || n.allows(p, need) {
 			continue
@@ -400,11 +455,11 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 			who = p.Name
 		}
 		if mode == access.LogOnly && need.Resource != access.Auth {
-			a.wouldDeny.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+			a.wouldDeny.WithLabelValues(who, labelOf(need), need.Verb.String()).Inc()
 			n.recordDenial(ctx, need, api.AuditWouldDeny)
 			continue
 		}
-		a.denials.WithLabelValues(who, need.Resource.String(), need.Verb.String()).Inc()
+		a.denials.WithLabelValues(who, labelOf(need), need.Verb.String()).Inc()
 		outcome := api.AuditDenied
 		if p == nil {
 			outcome = api.AuditUnauthenticated
@@ -449,13 +504,17 @@ var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredenti
 
 // denial is the refusal of what a principal may not do, in Consul's words where its clients see them.
 func denial(p *Principal, need access.Need) error {
+	const send = ": send it as X-Consul-Token, as a bearer token, or as the password in the URL"
+	if need == anything {
+		return &Refusal{Status: http.StatusUnauthorized, challenge: true, consul: "Permission denied: this needs a token, and none was sent", Text: "this needs a token" + send}
+	}
 	what := fmt.Sprintf("permission '%s:%s'", need.Resource, need.Verb)
 	if need.Name != "" {
 		what += fmt.Sprintf(" on %q", need.Name)
 	}
 	if p == nil {
 		return &Refusal{Status: http.StatusUnauthorized, challenge: true, consul: "Permission denied: anonymous token lacks " + what,
-			Text: "this needs a token with " + what + ": send it as X-Consul-Token, as a bearer token, or as the password in the URL"}
+			Text: "this needs a token with " + what + send}
 	}
 	text := fmt.Sprintf("Permission denied: token with AccessorID '%s' lacks %s", p.Accessor, what)
 	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text}

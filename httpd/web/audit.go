@@ -56,7 +56,7 @@ func (n *Node) record(ctx context.Context) api.AuditRecord {
 			r.Address = addr.String()
 		}
 	}
-	if p := principalOf(ctx); p != nil {
+	if p := PrincipalOf(ctx); p != nil {
 		r.Principal, r.Accessor, r.Via = p.Name, p.Accessor, p.Via
 	}
 	return r
@@ -145,7 +145,7 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 		return deeds
 	}
 	a, _ := ctx.Value(askerKey{}).(*asker)
-	p := principalOf(ctx)
+	p := PrincipalOf(ctx)
 	if a != nil && a.operates || p != nil && p.all {
 		return deeds
 	}
