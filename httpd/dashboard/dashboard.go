@@ -46,7 +46,7 @@ type route web.Route[call]
 func Routes(n *web.Node, peers func(context.Context) api.Peers) []web.Route[*web.Call] {
 	d := &dashboard{Node: n, peers: peers}
 	return web.Bind([]route{
-		{pageNeeds, web.Get, "/", web.EurekaForm, call.front},
+		{frontNeeds, web.Get, "/", web.EurekaForm, call.front},
 		{pageNeeds, web.Get, "/lastn", web.EurekaForm, call.lastN},
 	}, func(c *web.Call) call { return call{c, d} })
 }
@@ -54,6 +54,11 @@ func Routes(n *web.Node, peers func(context.Context) api.Peers) []web.Route[*web
 // pageNeeds is to read the cluster's state and all applications.
 func pageNeeds(*web.Call) []access.Need {
 	return []access.Need{{Resource: access.Operator, Verb: access.Read}, {Resource: access.App, Verb: access.Read}}
+}
+
+// frontNeeds is to read also who holds what.
+func frontNeeds(c *web.Call) []access.Need {
+	return append(pageNeeds(c), access.Need{Resource: access.Session, Verb: access.Read}, access.Need{Resource: access.Lock, Verb: access.Read})
 }
 
 // page is what the pages show.

@@ -299,7 +299,7 @@ func (c call) fence() (any, error) {
 	if !given {
 		c.Refuse("index must be given: the token of the acquisition, as in " + web.FenceHeader)
 	}
-	kind, session := c.kind(), c.Text("session")
+	kind, session := kindOf(c.Call), c.Text("session")
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -312,8 +312,17 @@ func (c call) fence() (any, error) {
 	return api.FenceState{Kind: show.KindWords[kind], Name: name, Holds: holds, Fence: uint64(now)}, nil
 }
 
-// kind reads kind; a key if it is not given.
-func (c call) kind() kv.Kind {
+// fenceNeeds is to read what was acquired.
+func fenceNeeds(c *web.Call) []access.Need {
+	n := access.Need{Resource: access.Lock, Name: c.Rest(), Verb: access.Read}
+	if kindOf(c) == kv.Key {
+		n.Resource = access.KV
+	}
+	return []access.Need{n}
+}
+
+// kindOf reads kind; a key if it is not given.
+func kindOf(c *web.Call) kv.Kind {
 	word, given := c.Lookup("kind")
 	if !given {
 		return kv.Key

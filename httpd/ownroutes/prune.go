@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -21,7 +22,7 @@ func (c call) prune() (any, error) {
 	if !c.Present("not-passing") {
 		c.Refuse("what is to be removed must be said: not-passing, the instances whose status is not UP")
 	}
-	dry, service := c.Present("dry-run"), c.Text("service")
+	dry, service := c.Present("dry-run"), strings.ToUpper(c.Text("service"))
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
 	}
@@ -29,7 +30,12 @@ func (c call) prune() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.pruneIn(c.R.Context(), v.View, strings.ToUpper(service), dry)
+	return c.pruneIn(c.R.Context(), v.View, service, dry)
+}
+
+// pruneNeeds is to override the application that is pruned, or all.
+func pruneNeeds(c *web.Call) []access.Need {
+	return []access.Need{{Resource: access.App, Name: strings.ToUpper(c.Text("service")), Verb: access.Override}}
 }
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.
@@ -73,7 +79,7 @@ func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := e.Perform(ctx, registry.FromClient, ops...)
+	results, err := e.Service.Apply(ctx, registry.FromClient, ops...) // pruneNeeds says what is needed, and not to cancel each
 	if err != nil {
 		return nil, web.WriteError(err)
 	}

@@ -17,7 +17,7 @@ type documented struct {
 var table = append([]documented{
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/status", web.JSONForm, call.clusterStatus}, api.Status{}},
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/verify", web.JSONForm, call.verify}, api.Verification{}},
-	{route{web.ToRead(access.App), web.Get, "/v1/rollcall/apps", web.JSONForm, call.listInstances}, []api.Instance{}},
+	{route{web.ToReadApp, web.Get, "/v1/rollcall/apps", web.JSONForm, call.listInstances}, []api.Instance{}},
 	{route{web.ToRead(access.App), web.Get, "/v1/rollcall/events", web.JSONForm, web.Viewed(call.events)}, api.Events{}},
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/settings", web.JSONForm, web.Viewed(call.settings)}, nil},
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/self-preservation", web.JSONForm, web.Viewed(call.selfPreservation)}, api.SelfPreservation{}},
@@ -28,7 +28,7 @@ var table = append([]documented{
 	{route{web.ByOperation, web.Delete, "/v1/rollcall/apps/{app}/{id}/override", web.JSONForm, call.endOverride}, api.Acted{}},
 	{route{web.ByOperation, web.Put, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.quarantine}, api.Acted{}},
 	{route{web.ByOperation, web.Delete, "/v1/rollcall/apps/{app}/{id}/quarantine", web.JSONForm, call.endQuarantine}, api.Acted{}},
-	{route{web.ToDo(access.Override, access.App), web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
+	{route{pruneNeeds, web.Post, "/v1/rollcall/prune", web.JSONForm, call.prune}, []api.Pruned{}},
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.showLogLevel)}, api.LogLevel{}},
 	{route{web.ToDo(access.Write, access.Operator), web.Put, "/v1/rollcall/log-level", web.JSONForm, withLogLevel(call.setLogLevel)}, api.LogLevel{}},
 	{route{web.ToDo(access.Write, access.Operator), web.Delete, memberPath, web.JSONForm, call.removeMember}, api.RemovedMember{}},
@@ -38,7 +38,7 @@ var table = append([]documented{
 	{route{web.ToRead(access.Operator), web.Get, "/v1/rollcall/upgrade", web.JSONForm, call.upgradeStatus}, api.Upgrade{}},
 	{route{web.ToDo(access.Write, access.Operator), web.Post, "/v1/rollcall/upgrade/finalize", web.JSONForm, web.Bodiless(call.finalizeUpgrade)}, api.Upgrade{}},
 	{route{web.ToRead(access.Operator), web.GetOnly, "/v1/rollcall/debug/bundle", web.JSONForm, call.debugBundle}, nil},
-	{route{watchNeeds, web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},
+	{route{web.ToReadApp, web.GetOnly, "/v1/rollcall/watch", web.JSONForm, call.watch}, api.Changes{}},
 
 	{route{web.Known, web.Post, "/v1/rollcall/replication", web.JSONForm, exchange(Peers.Receive)}, nil},
 	{route{web.Known, web.Post, "/v1/rollcall/replication/digest", web.JSONForm, exchange(Peers.Compare)}, nil},
@@ -83,7 +83,7 @@ var table = append([]documented{
 }, nextRoutes...)
 
 // fence is the route of which a variable takes all that is left of the path.
-var fence = documented{route{web.ToReadRest(access.KV), web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}
+var fence = documented{route{fenceNeeds, web.Get, "/v1/rollcall/fence/{key}", web.JSONForm, web.WithCoordination(call.fence)}, api.FenceState{}}
 
 const snapshotPath = "/v1/rollcall/snapshot"
 

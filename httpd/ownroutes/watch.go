@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -50,11 +49,6 @@ func (c call) watch() (any, error) {
 	ctx, end := c.WhileItLasts(ctx, c.R)
 	defer end()
 	return web.Sent, c.stream(ctx, c.W, f)
-}
-
-// watchNeeds is to read the application that is watched, or all.
-func watchNeeds(c *web.Call) []access.Need {
-	return []access.Need{{Resource: access.App, Name: strings.ToUpper(c.Text("app")), Verb: access.Read}}
 }
 
 // openReader is a reader from where a watcher wants to begin: now, or the position that it names. A
