@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -105,7 +106,7 @@ func (l *locker) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	}
 	results := make([]kv.Result, len(ops))
 	for i, op := range ops {
-		results[i] = l.perform(op)
+		results[i] = l.performBy(access.SenderOf(ctx).Name, op)
 	}
 	l.happen()
 	return results, nil
@@ -119,10 +120,14 @@ func (l *locker) happen() {
 	}
 }
 
-func (l *locker) perform(op kv.Op) kv.Result {
+func (l *locker) perform(op kv.Op) kv.Result { return l.performBy("", op) }
+
+func (l *locker) performBy(principal string, op kv.Op) kv.Result {
 	l.applied.Add(1)
 	l.m.Registry.Advance(l.m.Stamp())
-	result := l.state.Apply(l.at(), op)
+	at := l.at()
+	at.By = principal
+	result := l.state.Apply(at, op)
 	if result.Index >= l.m.Registry.Next() {
 		l.m.Registry.ReserveIndex()
 	}

@@ -116,7 +116,12 @@ func (n *Node) recordSample(ctx context.Context, r api.AuditRecord) {
 }
 
 // resourceOf is what a need is about, in the words of a rule.
-func resourceOf(n access.Need) string { return strings.TrimSuffix(n.String(), " "+n.Verb.String()) }
+func resourceOf(n access.Need) string {
+	if n == anything {
+		return ""
+	}
+	return strings.TrimSuffix(n.String(), " "+n.Verb.String())
+}
 
 // deed is something that a client has done: an operation, or a part of one.
 type deed struct {

@@ -1,0 +1,858 @@
+package httpd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// accessRow says of a route which callers get through: a + for each of accessCallers that does.
+type accessRow struct {
+	route, may string
+	// call is the path and query if they are not those of the route with its variables filled in; body and header go with it.
+	// {app} is the caller's application or the other one, {svc} its name in Consul, {session} its session, {dc} a datacenter, {accessor} a token.
+	call, body, header string
+}
+
+// accessCallers are the columns of the rows. Who has an expired or a revoked token gets what nobody gets.
+var accessCallers = []struct{ name, token, app, dc string }{
+	{"nobody", "", "ORDERS", "dc2"},
+	{"ORDERS on ORDERS", "ORDERS", "ORDERS", "dc2"},
+	{"ORDERS on PAY", "ORDERS", "PAY", "dc2"},
+	{"reader", "reader", "ORDERS", "dc2"},
+	{"operator", "operator", "ORDERS", "dc2"},
+	{"peer dc2 for dc2", "dc2", "ORDERS", "dc2"},
+	{"peer dc2 for dc3", "dc2", "ORDERS", "dc3"},
+}
+
+// What the rows say most often.
+const (
+	everybody = "+++++++"
+	known     = "-++++++" // every good token
+	readers   = "---++--" // of the whole
+	readsApp  = "-+-++--"
+	changes   = "-+--+--" // the service itself
+	services  = "-++-+--" // each service of its own
+	operators = "----+--"
+	peersOnly = "-----+-"
+)
+
+const (
+	replicated    = "X-Netflix-Discovery-Replication: true\nDiscoveryIdentity-Id: {dc}"
+	eurekaBody    = `{"instance":{"instanceId":"{app}-i","hostName":"h","app":"{app}","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
+	consulService = `{"Name":"{svc}","ID":"{app}-c","Port":80,"Check":{"CheckID":"{app}-t","TTL":"10m"}}`
+)
+
+var accessRows = []accessRow{
+	{route: "GET /healthz", may: everybody},
+	{route: "GET /readyz", may: everybody, call: "/readyz?verbose&writes"},
+	{route: "GET /metrics", may: readers},
+	{route: "GET /", may: readers},
+	{route: "GET /lastn", may: readers},
+
+	{route: "GET /eureka/apps", may: readers},
+	{route: "GET /eureka/apps/delta", may: readers},
+	{route: "GET /eureka/apps/{app}", may: readsApp},
+	{route: "GET /eureka/apps/{app}/{id}", may: readsApp},
+	{route: "GET /eureka/instances/{id}", may: readers},
+	{route: "GET /eureka/vips/{vip}", may: readers},
+	{route: "GET /eureka/svips/{svip}", may: readers},
+	{route: "GET /eureka/status", may: readers},
+	{route: "GET /eureka/serverinfo/statusoverrides", may: readers},
+	{route: "GET /serverinfo/statusoverrides", may: readers},
+	{route: "POST /eureka/apps/{app}", may: changes, body: eurekaBody},
+	{route: "POST /eureka/apps/{app}", may: peersOnly, body: eurekaBody, header: replicated},
+	{route: "PUT /eureka/apps/{app}/{id}", may: changes},
+	{route: "PUT /eureka/apps/{app}/{id}", may: peersOnly, header: replicated},
+	{route: "DELETE /eureka/apps/{app}/{id}", may: changes},
+	{route: "DELETE /eureka/apps/{app}/{id}", may: peersOnly, header: replicated},
+	{route: "PUT /eureka/apps/{app}/{id}/status", may: changes, call: "/eureka/apps/{app}/{app}-i/status?value=DOWN"},
+	{route: "DELETE /eureka/apps/{app}/{id}/status", may: changes},
+	{route: "PUT /eureka/apps/{app}/{id}/metadata", may: changes, call: "/eureka/apps/{app}/{app}-i/metadata?a=b"},
+	{route: "POST /eureka/peerreplication/batch", may: peersOnly, header: replicated,
+		body: `{"replicationList":[{"appName":"PAY","id":"PAY-i","action":"Cancel"}]}`},
+	{route: "PUT /eureka/asg/{asg}/status", may: operators},
+
+	{route: "GET /v1/kv/{key}", may: readsApp},
+	{route: "GET /v1/kv/{key}", may: readsApp, call: "/v1/kv/{app}/?recurse"},
+	{route: "GET /v1/kv/{key}", may: readers, call: "/v1/kv/?recurse"},
+	{route: "GET /v1/kv/{key}", may: readers, call: "/v1/kv/{app}?keys"}, // ORDERS2/ begins so, too
+	{route: "PUT /v1/kv/{key}", may: changes, body: "x"},
+	{route: "PUT /v1/kv/{key}", may: changes, call: "/v1/kv/ORDERS/k?acquire={session}", body: "x"}, // the other's session
+	{route: "DELETE /v1/kv/{key}", may: changes},
+	{route: "DELETE /v1/kv/{key}", may: operators, call: "/v1/kv/?recurse"},
+	{route: "PUT /v1/session/create", may: services, body: `{}`},
+	{route: "PUT /v1/session/renew/{id}", may: changes, call: "/v1/session/renew/{session}"},
+	{route: "PUT /v1/session/destroy/{id}", may: changes, call: "/v1/session/destroy/{session}"},
+	{route: "GET /v1/session/info/{id}", may: readers, call: "/v1/session/info/{session}"},
+	{route: "GET /v1/session/node/{node}", may: readers},
+	{route: "GET /v1/session/list", may: readers},
+	{route: "PUT /v1/txn", may: readsApp, body: `[{"KV":{"Verb":"get","Key":"{app}/k"}}]`},
+	{route: "PUT /v1/txn", may: changes, body: `[{"KV":{"Verb":"set","Key":"{app}/k","Value":""}}]`},
+	{route: "PUT /v1/txn", may: changes, body: `[{"KV":{"Verb":"set","Key":"ORDERS/k","Value":""}},{"KV":{"Verb":"delete","Key":"{app}/k"}}]`},
+	{route: "PUT /v1/txn", may: changes, body: `[{"Session":{"Verb":"delete","Session":{"ID":"{session}"}}}]`},
+	{route: "PUT /v1/txn", may: changes, body: `[{"Service":{"Verb":"delete","Node":"rollcall","Service":{"ID":"{app}-c","Service":"{svc}"}}}]`},
+	{route: "PUT /v1/txn", may: operators, body: `[{"Node":{"Verb":"set","Node":{"Node":"n9","Address":"10.0.0.9"}}}]`},
+	{route: "PUT /v1/txn", may: operators, body: `[{"Service":{"Verb":"delete","Node":"rollcall","Service":{"ID":"not-there","Service":"{svc}"}}}]`},
+	{route: "GET /v1/status/leader", may: known},
+	{route: "GET /v1/status/peers", may: known},
+
+	{route: "GET /v1/agent/check/pass/{id}", may: changes, call: "/v1/agent/check/pass/{app}-t"},
+	{route: "PUT /v1/agent/check/pass/{id}", may: changes, call: "/v1/agent/check/pass/{app}-t"},
+	{route: "GET /v1/agent/check/warn/{id}", may: changes, call: "/v1/agent/check/warn/{app}-t"},
+	{route: "PUT /v1/agent/check/warn/{id}", may: changes, call: "/v1/agent/check/warn/{app}-t"},
+	{route: "GET /v1/agent/check/fail/{id}", may: changes, call: "/v1/agent/check/fail/{app}-t"},
+	{route: "PUT /v1/agent/check/fail/{id}", may: changes, call: "/v1/agent/check/fail/{app}-t"},
+	{route: "PUT /v1/agent/check/update/{id}", may: changes, call: "/v1/agent/check/update/{app}-t", body: `{"Status":"passing"}`},
+	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"{app}-x","Name":"x","ServiceID":"{app}-c","TTL":"10m"}`},
+	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"{app}-y","Name":"y","TTL":"10m"}`}, // of the node
+	{route: "GET /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
+	{route: "PUT /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
+	{route: "PUT /v1/agent/service/register", may: changes, body: consulService},
+	{route: "PUT /v1/agent/service/register", may: changes, call: "/agent/web-7/v1/agent/service/register", body: `{"Name":"{svc}","ID":"{app}-7","Port":80}`},
+	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"{app}-c","Port":80}`}, // in place of the other's
+	{route: "PUT /v1/agent/service/deregister/{id}", may: changes, call: "/v1/agent/service/deregister/{app}-c"},
+	{route: "PUT /v1/agent/service/maintenance/{id}", may: changes, call: "/v1/agent/service/maintenance/{app}-c?enable=true"},
+	{route: "PUT /v1/agent/service/maintenance/{id}", may: operators, call: "/v1/agent/service/maintenance/{app}-i?enable=true"}, // an override
+	{route: "PUT /v1/agent/maintenance", may: operators, call: "/agent/web-7/v1/agent/maintenance?enable=true"},
+	{route: "GET /v1/agent/self", may: known},
+	{route: "GET /v1/agent/version", may: known},
+	{route: "GET /v1/agent/members", may: known},
+	{route: "GET /v1/agent/services", may: readers},
+	{route: "GET /v1/agent/service/{id}", may: readers, call: "/v1/agent/service/{app}-c"},
+	{route: "GET /v1/agent/checks", may: readers},
+	{route: "GET /v1/agent/health/service/id/{id}", may: readers, call: "/v1/agent/health/service/id/{app}-c"},
+	{route: "GET /v1/agent/health/service/name/{name}", may: readsApp},
+
+	{route: "PUT /v1/catalog/register", may: operators, body: `{"Node":"n1","Address":"10.0.0.9","Service":{"Service":"{svc}","ID":"{app}-k"}}`},
+	{route: "PUT /v1/catalog/register", may: operators, body: `{"Node":"n2","Address":"10.0.0.9","SkipNodeUpdate":true,"Service":{"Service":"{svc}","ID":"{app}-k"}}`},
+	{route: "PUT /v1/catalog/register", may: changes, body: `{"Node":"web-8","SkipNodeUpdate":true,"Service":{"Service":"{svc}","ID":"{app}-8"}}`},
+	{route: "PUT /v1/catalog/deregister", may: changes, body: `{"Node":"rollcall","ServiceID":"{app}-c"}`},
+	{route: "PUT /v1/catalog/deregister", may: changes, body: `{"Node":"rollcall","CheckID":"{app}-t"}`},
+	{route: "PUT /v1/catalog/deregister", may: operators, body: `{"Node":"web-8"}`},
+	{route: "GET /v1/catalog/datacenters", may: known},
+	{route: "GET /v1/catalog/nodes", may: readers},
+	{route: "GET /v1/catalog/services", may: readers},
+	{route: "GET /v1/catalog/service/{name}", may: readsApp},
+	{route: "GET /v1/catalog/connect/{name}", may: readsApp},
+	{route: "GET /v1/catalog/node/{node}", may: readers},
+	{route: "GET /v1/catalog/node-services/{node}", may: readers},
+	{route: "GET /v1/health/service/{name}", may: readsApp},
+	{route: "GET /v1/health/connect/{name}", may: readsApp},
+	{route: "GET /v1/health/checks/{name}", may: readsApp},
+	{route: "GET /v1/health/node/{node}", may: readers},
+	{route: "GET /v1/health/state/{state}", may: readers},
+	{route: "GET /v1/acl/token/self", may: known},
+	{route: "PUT /v1/acl/bootstrap", may: operators},
+
+	{route: "GET /v1/rollcall/status", may: readers},
+	{route: "GET /v1/rollcall/verify", may: readers},
+	{route: "GET /v1/rollcall/apps", may: readers},
+	{route: "GET /v1/rollcall/apps", may: readsApp, call: "/v1/rollcall/apps?app={app}"},
+	{route: "GET /v1/rollcall/events", may: readers},
+	{route: "GET /v1/rollcall/settings", may: readers},
+	{route: "GET /v1/rollcall/self-preservation", may: readers},
+	{route: "POST /v1/rollcall/self-preservation/release", may: operators},
+	{route: "POST /v1/rollcall/self-preservation/hold", may: operators, call: "/v1/rollcall/self-preservation/hold?for=1m"},
+	{route: "GET /v1/rollcall/apps/{app}/{id}/explain", may: readsApp},
+	{route: "PUT /v1/rollcall/apps/{app}/{id}/override", may: operators, call: "/v1/rollcall/apps/{app}/{app}-i/override?value=DOWN"},
+	{route: "DELETE /v1/rollcall/apps/{app}/{id}/override", may: operators},
+	{route: "PUT /v1/rollcall/apps/{app}/{id}/quarantine", may: operators, call: "/v1/rollcall/apps/{app}/{app}-i/quarantine?for=1m"},
+	{route: "DELETE /v1/rollcall/apps/{app}/{id}/quarantine", may: operators},
+	{route: "POST /v1/rollcall/prune", may: operators, call: "/v1/rollcall/prune?not-passing"},
+	{route: "GET /v1/rollcall/log-level", may: readers},
+	{route: "PUT /v1/rollcall/log-level", may: operators, call: "/v1/rollcall/log-level?level=debug"},
+	{route: "DELETE /v1/rollcall/members/{name}", may: operators},
+	{route: "GET /v1/rollcall/snapshot", may: operators},
+	{route: "PUT /v1/rollcall/snapshot", may: operators},
+	{route: "POST /v1/rollcall/transfer", may: operators},
+	{route: "GET /v1/rollcall/upgrade", may: readers},
+	{route: "POST /v1/rollcall/upgrade/finalize", may: operators},
+	{route: "GET /v1/rollcall/debug/bundle", may: readers},
+	{route: "GET /v1/rollcall/watch", may: readers, call: "/v1/rollcall/watch?wait=0s"},
+	{route: "GET /v1/rollcall/watch", may: readsApp, call: "/v1/rollcall/watch?wait=0s&app={app}"},
+	{route: "POST /v1/rollcall/replication", may: peersOnly, body: "{dc}"},
+	{route: "POST /v1/rollcall/replication/digest", may: peersOnly, body: "{dc}"},
+	{route: "GET /v1/rollcall/replication/state", may: peersOnly, call: "/v1/rollcall/replication/state?datacenter={dc}"},
+	{route: "GET /v1/rollcall/peers", may: readers},
+	{route: "GET /v1/rollcall/peers/{name}/diff", may: readers},
+	{route: "POST /v1/rollcall/peers/{name}/repair", may: operators},
+	{route: "POST /v1/rollcall/peers/{name}/pause", may: operators},
+	{route: "POST /v1/rollcall/peers/{name}/resume", may: operators},
+	{route: "POST /v1/rollcall/peers/{name}/forget", may: operators},
+	{route: "GET /v1/rollcall/sessions", may: readers},
+	{route: "GET /v1/rollcall/sessions/{id}", may: readers, call: "/v1/rollcall/sessions/{session}"},
+	{route: "POST /v1/rollcall/sessions", may: services},
+	{route: "PUT /v1/rollcall/sessions/{id}/renew", may: changes, call: "/v1/rollcall/sessions/{session}/renew"},
+	{route: "DELETE /v1/rollcall/sessions/{id}", may: changes, call: "/v1/rollcall/sessions/{session}"},
+	{route: "GET /v1/rollcall/locks", may: readers},
+	{route: "GET /v1/rollcall/locks/{name}", may: readsApp},
+	{route: "PUT /v1/rollcall/locks/{name}", may: changes, call: "/v1/rollcall/locks/{app}?session={session}"},
+	{route: "PUT /v1/rollcall/locks/{name}", may: changes, call: "/v1/rollcall/locks/ORDERS?session={session}"},
+	{route: "DELETE /v1/rollcall/locks/{name}", may: changes, call: "/v1/rollcall/locks/ORDERS?session={session}"},
+	{route: "GET /v1/rollcall/semaphores", may: readers},
+	{route: "GET /v1/rollcall/semaphores/{name}", may: readsApp},
+	{route: "PUT /v1/rollcall/semaphores/{name}", may: changes, call: "/v1/rollcall/semaphores/{app}?limit=2&session={session}"},
+	{route: "DELETE /v1/rollcall/semaphores/{name}", may: changes, call: "/v1/rollcall/semaphores/{app}?session={session}"},
+	{route: "GET /v1/rollcall/fence/{key}", may: readsApp, call: "/v1/rollcall/fence/{app}/k?index=1"},
+	{route: "GET /v1/rollcall/fence/{key}", may: readsApp, call: "/v1/rollcall/fence/{app}?index=1&kind=lock"},
+	{route: "GET /v1/rollcall/fence/{key}", may: readers, call: "/v1/rollcall/fence/PAY/k?index=1&kind=semaphore"},
+
+	{route: "GET /v1/rollcall/auth", may: known},
+	{route: "PUT /v1/rollcall/auth/mode", may: operators, call: "/v1/rollcall/auth/mode?mode=on"},
+	{route: "POST /v1/rollcall/auth/bootstrap", may: operators},
+	{route: "GET /v1/rollcall/auth/roles", may: operators},
+	{route: "GET /v1/rollcall/auth/roles/{name}", may: operators, call: "/v1/rollcall/auth/roles/service"},
+	{route: "PUT /v1/rollcall/auth/roles/{name}", may: operators, call: "/v1/rollcall/auth/roles/service", body: `{"rules":["app * register"]}`},
+	{route: "DELETE /v1/rollcall/auth/roles/{name}", may: operators, call: "/v1/rollcall/auth/roles/none"},
+	{route: "GET /v1/rollcall/auth/tokens", may: operators},
+	{route: "POST /v1/rollcall/auth/tokens", may: operators, body: `{"name":"x","roles":["operator"]}`},
+	{route: "POST /v1/rollcall/auth/tokens/{accessor}/rotate", may: operators},
+	{route: "DELETE /v1/rollcall/auth/tokens/{accessor}", may: operators},
+	{route: "GET /v1/rollcall/auth/test", may: operators, call: "/v1/rollcall/auth/test?accessor={accessor}&need=app+A+read"},
+}
+
+// guarded is a node with access control, and what of it tells whether a call did something.
+type guarded struct {
+	handler  *httpd.Handler
+	memory   *registrytest.Memory
+	locker   *locker // nil: without consensus
+	peers    *judgedPeers
+	table    *access.Table // of a node without consensus
+	texts    map[string]string
+	accessor string            // of the token of ORDERS
+	sessions map[string]string // by application
+}
+
+// judgedPeers are peers whose messages are the name of a datacenter, which must be allowed to send them.
+type judgedPeers struct{ peers }
+
+func (p *judgedPeers) judge(ctx context.Context, datacenter string, do func() ([]byte, error)) ([]byte, error) {
+	if err := access.Allow(ctx, access.Need{Resource: access.Peer, Name: datacenter, Verb: access.Exchange}); err != nil {
+		return nil, err
+	}
+	return do()
+}
+
+// Receive implements httpd.Peers.
+func (p *judgedPeers) Receive(ctx context.Context, message []byte) ([]byte, error) {
+	return p.judge(ctx, string(message), func() ([]byte, error) { return p.peers.Receive(ctx, message) })
+}
+
+// Compare implements httpd.Peers.
+func (p *judgedPeers) Compare(ctx context.Context, message []byte) ([]byte, error) {
+	return p.judge(ctx, string(message), func() ([]byte, error) { return p.peers.Compare(ctx, message) })
+}
+
+// State implements httpd.Peers.
+func (p *judgedPeers) State(ctx context.Context, datacenter string, w io.Writer) error {
+	_, err := p.judge(ctx, datacenter, func() ([]byte, error) { return nil, p.peers.State(ctx, datacenter, w) })
+	return err
+}
+
+// accessRoles are the roles of the tokens of those names; ORDERS and PAY have that of services.
+var accessRoles = map[string][]string{
+	"service":  {"app {app} read,register", "kv {app}/ read,write", "lock {app} read,write", "session write"},
+	"reader":   {"app * read", "kv * read", "lock * read", "session read", "node read", "operator read", "metrics read"},
+	"operator": nil, // everything
+	"dc2":      {"peer dc2 exchange"},
+}
+
+func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(*httpd.Config)) *guarded {
+	t.Helper()
+	g := &guarded{memory: registrytest.New(), texts: map[string]string{}, sessions: map[string]string{}, table: new(access.Table)}
+	g.peers = &judgedPeers{peers{state: func(w io.Writer) error { return nil }}}
+	config := httpd.Config{
+		Service: g.memory, Peers: g.peers, Agents: httpd.OneAgent,
+		EurekaSender: func(identity, _ string) string { return identity },
+		Access:       httpd.AccessConfig{Floor: mode, Cluster: func() string { return "c1" }},
+	}
+	if consensus {
+		g.locker = newLocker(g.memory)
+		config.Coordination = g.locker
+		config.Access.Table = func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }
+	} else {
+		config.WithoutConsensus, config.Reads = true, web.ReadsStale
+		config.Access.File = func() *access.Table { return g.table }
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	g.handler = need.Got(httpd.New(config))(t)
+	g.grant(t)
+	g.fill(t)
+	return g
+}
+
+// grant makes the roles and tokens.
+func (g *guarded) grant(t testing.TB) {
+	var op access.Change
+	for name, texts := range accessRoles {
+		role := &access.Role{Name: name, Rules: access.Everything()}
+		if texts != nil {
+			role.Rules = nil
+		}
+		for _, text := range texts {
+			role.Rules = append(role.Rules, need.Got(access.ParseRule(text))(t))
+		}
+		op.PutRoles = append(op.PutRoles, role)
+	}
+	accessors := map[string]string{}
+	for i, name := range []string{"ORDERS", "PAY", "reader", "operator", "dc2", "expired", "revoked"} {
+		text := access.NewText([access.RandomBytes]byte{byte(i + 1), 15: byte(i + 1)}, "", "c1")
+		accessor, hash, err := access.Parse(text, "c1")
+		need.OK(t, err)
+		g.texts[name], accessors[name] = text, accessor
+		k := &access.Token{Accessor: accessor, Name: name, Roles: []string{name}, Secrets: []access.Secret{{Hash: hash}}}
+		switch name {
+		case "ORDERS", "PAY":
+			k.Roles, k.App = []string{"service"}, name
+		case "expired":
+			k.Roles, k.Expires = []string{"operator"}, 1
+		case "revoked":
+			k.Roles = []string{"operator"}
+		}
+		op.Create = append(op.Create, k)
+	}
+	g.accessor = accessors["ORDERS"]
+	g.change(t, op)
+	g.change(t, access.Change{Revoke: []string{accessors["revoked"]}})
+}
+
+func (g *guarded) change(t testing.TB, op access.Change) {
+	t.Helper()
+	if g.locker != nil {
+		results := need.Got(g.locker.Apply(context.Background(), kv.Access{Change: op}))(t)
+		need.That(t, results[0].Refusal == "", "the change is refused: %s", results[0].Refusal)
+		return
+	}
+	next, refusal := g.table.Apply(&op, g.table.Revision+1, 2)
+	need.That(t, refusal == "", "the change is refused: %s", refusal)
+	g.table = next
+}
+
+// fill registers an instance, a service and a session of each application.
+func (g *guarded) fill(t testing.TB) {
+	for _, app := range []string{"ORDERS", "PAY"} {
+		g.must(t, app, "POST", "/eureka/apps/"+app, strings.ReplaceAll(eurekaBody, "{app}", app))
+		if g.locker == nil {
+			continue
+		}
+		g.must(t, app, "PUT", "/v1/agent/service/register", g.filled(consulService, app, ""))
+		created := g.must(t, app, "PUT", "/v1/session/create", "{}")
+		g.sessions[app] = decodeReply[struct{ ID string }](t, created).ID
+		g.must(t, app, "PUT", "/v1/kv/"+app+"/k", "x")
+	}
+	if g.locker != nil {
+		g.must(t, "operator", "PUT", "/v1/catalog/register", `{"Node":"web-8","Address":"10.0.0.8"}`)
+	}
+}
+
+func (g *guarded) must(t testing.TB, token, method, target, body string) reply {
+	t.Helper()
+	got := g.send(method, target, body, bearer(g.texts[token]))
+	need.That(t, got.status < 300, "%s %s: got %d %s", method, target, got.status, got.body)
+	return got
+}
+
+func bearer(text string) string { return "Authorization: Bearer " + text }
+
+// send sends a request with header lines.
+func (g *guarded) send(method, target, body string, headers ...string) reply {
+	return g.sendBy(context.Background(), method, target, body, headers...)
+}
+
+func (g *guarded) sendBy(ctx context.Context, method, target, body string, headers ...string) reply {
+	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	g.handler.ServeHTTP(w, r)
+	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}
+}
+
+// done counts what was done.
+func (g *guarded) done() (n int) {
+	n = g.memory.Count() + len(g.peers.calls)
+	if g.locker != nil {
+		n += int(g.locker.applied.Load())
+	}
+	return n
+}
+
+// filled is a text of a row for an application and a datacenter.
+func (g *guarded) filled(text, app, dc string) string {
+	session := g.sessions[app]
+	if session == "" {
+		session = "00000000-0000-0000-0000-000000000000"
+	}
+	return strings.NewReplacer("{app}", app, "{svc}", strings.ToLower(app), "{session}", session, "{dc}", dc, "{accessor}", g.accessor).Replace(text)
+}
+
+// ask sends the request of a row. token is a name, "": none.
+func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string) reply {
+	method, path, _ := strings.Cut(row.route, " ")
+	if row.call != "" {
+		path = row.call
+	} else {
+		path = strings.NewReplacer("{id}", "{app}-i", "{name}", "{app}", "{key}", "{app}/k", "{node}", "rollcall", "{state}", "any").Replace(path)
+		path = strings.NewReplacer("{vip}", "v", "{svip}", "v", "{asg}", "g").Replace(path)
+	}
+	var headers []string
+	if token != "" {
+		headers = append(headers, bearer(g.texts[token]))
+	}
+	if row.header != "" {
+		headers = append(headers, strings.Split(g.filled(row.header, app, dc), "\n")...)
+	}
+	return g.sendBy(ctx, method, g.filled(path, app, dc), g.filled(row.body, app, dc), headers...)
+}
+
+// through says whether a response is that of a call that was let through.
+func through(got reply) bool {
+	return got.status != http.StatusUnauthorized && (got.status != http.StatusForbidden || strings.Contains(got.body, "no longer allowed"))
+}
+
+func accessModes(t *testing.T, do func(t *testing.T, consensus bool)) {
+	for _, consensus := range []bool{true, false} {
+		t.Run(fmt.Sprintf("consensus %t", consensus), func(t *testing.T) { do(t, consensus) })
+	}
+}
+
+// TestEveryRouteLetsThroughWhomItsRowSays sends every request of the table for every caller. Those that are refused come first,
+// and must not have done anything.
+func TestEveryRouteLetsThroughWhomItsRowSays(t *testing.T) {
+	accessModes(t, func(t *testing.T, consensus bool) {
+		for _, row := range accessRows {
+			g := newGuarded(t, access.On, consensus)
+			_, path, _ := strings.Cut(row.route, " ")
+			unserved := !consensus && coordinates(path)
+			before := g.done()
+			refuse := func(who string, got reply, statuses ...int) {
+				t.Helper()
+				switch {
+				case unserved && got.status == http.StatusNotImplemented:
+				case !slices.Contains(statuses, got.status):
+					t.Errorf("%s %s of %s: got %d %q, want one of %v", row.route, row.call, who, got.status, got.body, statuses)
+				case g.done() != before:
+					t.Errorf("%s %s of %s: refused with %d, and something was done", row.route, row.call, who, got.status)
+				}
+			}
+			unknown := http.StatusUnauthorized
+			if web.FormOfPath(path) == web.ConsulForm {
+				unknown = http.StatusForbidden
+			}
+			for i, c := range accessCallers {
+				switch {
+				case row.may[i] == '+':
+				case c.token == "":
+					refuse(c.name, g.ask(t.Context(), row, "", c.app, c.dc), unknown)
+					refuse("an expired token", g.ask(t.Context(), row, "expired", c.app, c.dc), unknown)
+					refuse("a revoked token", g.ask(t.Context(), row, "revoked", c.app, c.dc), unknown)
+				default:
+					refuse(c.name, g.ask(t.Context(), row, c.token, c.app, c.dc), http.StatusForbidden)
+				}
+			}
+			for i, c := range accessCallers {
+				if row.may[i] != '+' {
+					continue
+				}
+				got := g.ask(t.Context(), row, c.token, c.app, c.dc)
+				expect.That(t, through(got), "%s %s of %s: got %d %q", row.route, row.call, c.name, got.status, got.body)
+			}
+			got := g.ask(web.AsAdministrator(t.Context()), row, "", "ORDERS", "dc2")
+			expect.That(t, through(got), "%s %s by the socket: got %d %q", row.route, row.call, got.status, got.body)
+		}
+	})
+}
+
+func TestEveryRouteHasARowOfWhoMayCallIt(t *testing.T) {
+	routes := newGuarded(t, access.On, true).handler.Routes(t)
+	var rows []string
+	for _, row := range accessRows {
+		rows = append(rows, row.route)
+		expect.That(t, slices.Contains(routes, row.route), "there is no route %s", row.route)
+		expect.Equal(t, len(row.may), len(accessCallers), row.route)
+	}
+	for _, route := range routes {
+		expect.That(t, slices.Contains(rows, route), "accessRows lack %s", route)
+	}
+}
+
+// TestLogOnlyRefusesNothingButChangesOfPermissions sends what nobody may.
+func TestLogOnlyRefusesNothingButChangesOfPermissions(t *testing.T) {
+	accessModes(t, func(t *testing.T, consensus bool) {
+		for _, row := range accessRows {
+			_, path, _ := strings.Cut(row.route, " ")
+			permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/acl/bootstrap"
+			for _, token := range []string{"", "expired", "ORDERS"} {
+				got := newGuarded(t, access.LogOnly, consensus).ask(t.Context(), row, token, "PAY", "dc2")
+				expect.That(t, through(got) != permissions, "%s %s of %q: got %d %q", row.route, row.call, token, got.status, got.body)
+			}
+		}
+	})
+}
+
+// TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses asks for PAY in ways that a filter of paths may take for something else.
+func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	before := g.done()
+	for _, r := range []struct{ method, target string }{
+		{"GET", "/eureka/apps/PAY/"}, {"GET", "//eureka//apps//PAY"}, {"GET", "/eureka/apps/pay"}, {"GET", "/eureka/apps/%50AY"},
+		{"GET", "/eureka/apps/ORDERS%2F..%2FPAY"}, {"GET", "/eureka/apps/PAY/ORDERS"}, {"GET", "/EUREKA/../eureka/apps/PAY"},
+		{"PUT", "/eureka/apps/pay/PAY-i"}, {"PUT", "/eureka/apps/PAY/PAY-i/"}, {"PUT", "//eureka/apps/PAY/PAY-i"}, {"PUT", "/v2/apps/PAY/PAY-i"},
+		{"DELETE", "/eureka/apps/PAY//PAY-i"}, {"DELETE", "/eureka/apps/pAY/PAY-i?app=ORDERS"}, {"DELETE", "/eureka/v2/apps/PAY/PAY-i"},
+		{"PUT", "/eureka/apps/%50AY/PAY-i/status?value=DOWN"}, {"GET", "/eureka/apps/"}, {"GET", "/eureka/apps?regions=ORDERS"},
+		{"GET", "/v1/kv/PAY/k"}, {"GET", "/v1/kv/PAY%2Fk"}, {"GET", "/v1/kv//PAY/k"}, {"GET", "/v1/kv/ORDERS?recurse"}, {"GET", "/v1/kv/ORDERS?%72ecurse"},
+		{"GET", "/v1/kv/orders/k"}, {"PUT", "/v1/kv/PAY/k?key=ORDERS/k"}, {"DELETE", "/v1/kv/ORDERS?recurse=false"},
+		{"GET", "/v1/health/service/pay"}, {"GET", "/v1/health/service/PAY/"}, {"GET", "/v1/health/service//PAY"}, {"GET", "/v1/health/service/"},
+		{"GET", "/agent/web-7/v1/health/service/pay"}, {"GET", "/v1/catalog/service/PAY?service=ORDERS"},
+		{"GET", "/v1/rollcall/watch?wait=0s&app=pay&app=ORDERS"}, {"GET", "/v1/rollcall/watch?wait=0s&app="}, {"GET", "/v1/rollcall/apps?app=pay&app=ORDERS"},
+		{"GET", "/v1/rollcall/apps?app=*"}, {"GET", "/v1/rollcall/locks/PAY/"}, {"GET", "/v1/rollcall/locks/%50AY"},
+	} {
+		got := g.send(r.method, r.target, "", bearer(g.texts["ORDERS"]))
+		expect.That(t, slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest}, got.status) && !strings.Contains(got.body, "PAY-i"),
+			"%s %s of ORDERS: got %d %q", r.method, r.target, got.status, got.body)
+	}
+	expect.Equal(t, g.done(), before, "operations")
+	for _, r := range []struct{ method, target string }{
+		{"GET", "/eureka/apps/orders/"}, {"PUT", "//eureka//apps/orders/ORDERS-i"}, {"PUT", "/v2/apps/oRDERS/ORDERS-i"}, {"GET", "/v1/kv/ORDERS%2Fk"},
+		{"GET", "/v1/health/service/orders"}, {"GET", "/v1/rollcall/apps?app=orders"},
+	} {
+		got := g.send(r.method, r.target, "", bearer(g.texts["ORDERS"]))
+		expect.Equal(t, got.status, http.StatusOK, r.target)
+	}
+}
+
+// TestNoHeaderButACredentialGrantsAnything sends what other registries took for a proof.
+func TestNoHeaderButACredentialGrantsAnything(t *testing.T) {
+	headers := []string{
+		"X-Netflix-Discovery-Replication: true", "DiscoveryIdentity-Name: DefaultServer", "DiscoveryIdentity-Id: dc2", "DiscoveryIdentity-Version: 1.4",
+		"User-Agent: Nacos-Server", "User-Agent: Rollcall", "X-Forwarded-For: 127.0.0.1", "X-Real-Ip: 127.0.0.1", "Forwarded: for=127.0.0.1", "Host: localhost",
+		"X-Forwarded-User: operator", "X-Remote-User: operator", "Cookie: token=operator", "X-Consul-Namespace: default", "Via: admin.sock",
+	}
+	accessModes(t, func(t *testing.T, consensus bool) {
+		g := newGuarded(t, access.On, consensus)
+		before := g.done()
+		for _, row := range accessRows {
+			if row.may[0] == '+' {
+				continue
+			}
+			for _, token := range []string{"", "ORDERS"} {
+				if token != "" && row.may[2] == '+' {
+					continue
+				}
+				row.header = strings.Join(headers, "\n")
+				got := g.ask(t.Context(), row, token, "PAY", "dc2")
+				expect.That(t, !through(got) || got.status == http.StatusNotImplemented && token != "", "%s of %q: got %d %q", row.route, token, got.status, got.body)
+			}
+		}
+		expect.Equal(t, g.done(), before, "operations")
+	})
+}
+
+// TestBadCredentialIsRefusedInTheWordsOfEachAPI also sends them where nobody is asked, and where it is only counted.
+func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
+	basic := func(userinfo string) string {
+		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(userinfo))
+	}
+	of := newGuarded(t, access.On, true)
+	good := of.texts["operator"]
+	foreign := access.NewText([access.RandomBytes]byte{9}, "", "another")
+	for _, tc := range []struct {
+		name    string
+		headers []string
+	}{
+		{"expired", []string{bearer(of.texts["expired"])}},
+		{"revoked", []string{bearer(of.texts["revoked"])}},
+		{"cut off", []string{bearer(good[:len(good)-1])}},
+		{"too long", []string{bearer(good + "a")}},
+		{"another cluster's", []string{bearer(foreign)}},
+		{"another secret", []string{bearer(access.NewText([access.RandomBytes]byte{20: 1}, of.accessor, "c1"))}},
+		{"doubled with other values", []string{"X-Consul-Token: " + good, "X-Consul-Token: " + of.texts["ORDERS"]}},
+		{"contradicting", []string{"X-Consul-Token: " + of.texts["ORDERS"], bearer(good)}},
+		{"contradicting a bad one", []string{"X-Consul-Token: " + good, bearer("x")}},
+		{"long", []string{bearer(strings.Repeat("a", 100_000))}},
+		{"not UTF-8", []string{bearer("\xff\xfe")}},
+		{"not UTF-8 in Basic", []string{basic("\xff:\xff")}},
+		{"no base64", []string{"Authorization: Basic ?*!"}},
+		{"no colon", []string{basic(good)}},
+		{"an empty password", []string{basic("operator:")}},
+		{"a user's password", []string{basic("operator:hunter2")}},
+		{"a token as user with another password", []string{basic(good + ":hunter2")}},
+		{"a scheme that is not known", []string{"Authorization: Negotiate " + good}},
+		{"a scheme alone", []string{"Authorization: Bearer"}},
+		{"no scheme", []string{"Authorization: " + good}},
+		{"a UUID of Consul's", []string{"X-Consul-Token: 00000000-0000-0000-0000-000000000002"}},
+	} {
+		for _, r := range []struct {
+			method, target string
+			status         int
+			words          []string // the response has one of them
+		}{
+			{"GET", "/eureka/apps", http.StatusUnauthorized, []string{""}},
+			{"PUT", "/eureka/apps/ORDERS/ORDERS-i", http.StatusUnauthorized, []string{""}},
+			{"GET", "/v1/kv/a", http.StatusForbidden, []string{"ACL not found", "Permission denied"}},
+			{"GET", "/v1/rollcall/status", http.StatusUnauthorized, []string{`{"error":`}},
+		} {
+			for mode, want := range map[access.Mode]int{access.On: r.status, access.LogOnly: 0, access.Off: 0} {
+				g := newGuarded(t, mode, true)
+				got := g.send(r.method, r.target, "", tc.headers...)
+				if want == 0 {
+					expect.That(t, through(got), "%s: %s in mode %v: got %d %q", tc.name, r.target, mode, got.status, got.body)
+					continue
+				}
+				expect.Equal(t, got.status, want, tc.name+": "+r.target)
+				if r.words[0] == "" {
+					expect.Equal(t, got.body, "", tc.name+": "+r.target)
+				} else {
+					expect.That(t, slices.ContainsFunc(r.words, func(word string) bool { return strings.Contains(got.body, word) }), "%s: %s: got %q", tc.name, r.target, got.body)
+				}
+				if r.status == http.StatusUnauthorized {
+					expect.Equal(t, got.header.Get("WWW-Authenticate"), `Basic realm="rollcall"`, tc.name)
+				}
+				for _, secret := range []string{good[22:74], foreign[22:74], "hunter2"} {
+					expect.That(t, !strings.Contains(got.body, secret), "%s: %s repeats it: %q", tc.name, r.target, got.body)
+				}
+			}
+		}
+	}
+	for name, headers := range map[string][]string{
+		"twice the same":         {bearer(good), bearer(good)},
+		"in both headers":        {bearer(good), "X-Consul-Token: " + good},
+		"as a password":          {basic("anybody:" + good)},
+		"as a user":              {basic(good + ":")},
+		"with an empty one":      {"X-Consul-Token: ", bearer(good)},
+		"the scheme in capitals": {"Authorization: BEARER " + good},
+	} {
+		expect.Equal(t, of.send("GET", "/eureka/apps", "", headers...).status, http.StatusOK, name)
+	}
+}
+
+// TestAddressWithManyFailuresIsToldToWait holds other addresses, and good credentials of the same one, harmless.
+func TestAddressWithManyFailuresIsToldToWait(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	from := func(address, text string) int {
+		r := httptest.NewRequest("GET", "/eureka/apps", nil)
+		r.RemoteAddr = address
+		r.Header.Set("X-Consul-Token", text)
+		w := httptest.NewRecorder()
+		g.handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	statuses := map[int]int{}
+	for range 200 {
+		statuses[from("[2001:db8::1]:1", "rct_x")]++
+	}
+	expect.That(t, statuses[http.StatusTooManyRequests] > 0 && statuses[http.StatusUnauthorized] >= 20 && len(statuses) == 2, "got %v", statuses)
+	expect.Equal(t, from("[2001:db8::1]:2", g.texts["operator"]), http.StatusOK, "a good credential of that address: got")
+	expect.Equal(t, from("[2001:db8:1::1]:1", "rct_x"), http.StatusUnauthorized, "another address: got")
+}
+
+// TestWhoIsUnknownIsAskedForAToken does not name a permission that no token would need.
+func TestWhoIsUnknownIsAskedForAToken(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	got := g.send("GET", "/v1/rollcall/auth", "")
+	expect.That(t, got.status == http.StatusUnauthorized && !bytes.Contains([]byte(got.body), []byte("operator")), "got %d %s", got.status, got.body)
+}
+
+// client is Consul's client of a guarded node, with a token; admin: by the socket.
+func (g *guarded) client(t *testing.T, token string, admin bool) *api.Client {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if admin {
+			r = r.WithContext(web.AsAdministrator(r.Context()))
+		}
+		g.handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return need.Got(api.NewClient(&api.Config{Address: s.URL, HttpClient: client, Token: g.texts[token]}))(t)
+}
+
+func TestConsulsClientReadsItsOwnToken(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	self, _, err := g.client(t, "ORDERS", false).ACL().TokenReadSelf(nil)
+	need.OK(t, err)
+	expect.That(t, self.AccessorID == g.accessor && self.Description == "ORDERS" && len(self.Roles) == 1 && self.Roles[0].Name == "service" && !self.CreateTime.IsZero(), "got %+v", self)
+	expect.Equal(t, self.SecretID, "<hidden>", "secret")
+	for _, token := range []string{"", "expired", "revoked"} {
+		_, _, err = g.client(t, token, false).ACL().TokenReadSelf(nil)
+		var status api.StatusError
+		expect.That(t, errors.As(err, &status) && status.Code == http.StatusForbidden, "a token that is %q: got %v", token, err)
+	}
+	_, _, err = newGuarded(t, access.Off, true).client(t, "", false).ACL().TokenReadSelf(nil)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "ACL support disabled"), "in mode off: got %v", err)
+	self, _, err = newGuarded(t, access.LogOnly, true).client(t, "", false).ACL().TokenReadSelf(nil)
+	expect.That(t, err == nil && self.AccessorID == "00000000-0000-0000-0000-000000000002", "in mode log-only: got %+v, %v", self, err)
+}
+
+// TestConsulsBootstrapIsForTheSocketAndOnce also holds, other than Consul, where nobody is asked yet.
+func TestConsulsBootstrapIsForTheSocketAndOnce(t *testing.T) {
+	for _, mode := range []access.Mode{access.Off, access.LogOnly, access.On} {
+		g := newGuarded(t, mode, true)
+		_, _, err := g.client(t, "", false).ACL().Bootstrap()
+		expect.That(t, err != nil && strings.Contains(err.Error(), "403 (Permission denied"), "by the network in mode %v: got %v", mode, err)
+		socket := g.client(t, "", true).ACL()
+		_, _, err = socket.BootstrapWithToken("00000000-0000-0000-0000-00000000000a")
+		expect.That(t, err != nil && strings.Contains(err.Error(), "secrets are made here"), "with a secret: got %v", err)
+		first, _, err := socket.Bootstrap()
+		need.OK(t, err)
+		g.texts["first"] = first.SecretID
+		got := g.send("GET", "/v1/rollcall/auth/tokens", "", bearer(first.SecretID))
+		expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, first.AccessorID), "with the token that was made: got %d %s", got.status, got.body)
+		_, _, err = socket.Bootstrap()
+		expect.That(t, err != nil && strings.Contains(err.Error(), "403 (Permission denied: ACL bootstrap no longer allowed (reset index: "), "again: got %v", err)
+	}
+}
+
+func TestOtherRoutesOfConsulsACLSayWhoManagesTokens(t *testing.T) {
+	got := newGuarded(t, access.Off, true).send("GET", "/v1/acl/tokens", "")
+	expect.That(t, got.status == http.StatusUnauthorized && got.body == "ACL support disabled", "in mode off: got %d %s", got.status, got.body)
+	got = newGuarded(t, access.On, true).send("GET", "/v1/acl/tokens", "")
+	expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "rollcall auth"), "in mode on: got %d %s", got.status, got.body)
+}
+
+// targeted is a guarded node of whose checks those by TCP look beyond their service, at 10.1.0.0/16:80 if they are ORDERS'.
+func targeted(t *testing.T, mode access.Mode) *guarded {
+	t.Helper()
+	g := newGuarded(t, mode, true, func(c *httpd.Config) {
+		c.RefuseProbe = func(p *catalog.Probe, _ *catalog.Service, _ *registry.Instance) (why, beyond string) {
+			if p.HTTP == "http://refused/" {
+				return "the operator's rules", ""
+			}
+			return "", p.TCP
+		}
+	})
+	role := &access.Role{Name: "service"}
+	for _, text := range []string{"app {app} register", "check-target 10.1.0.0/16:80 probe"} {
+		role.Rules = append(role.Rules, need.Got(access.ParseRule(text))(t))
+	}
+	g.change(t, access.Change{PutRoles: []*access.Role{role}})
+	return g
+}
+
+// TestCheckLooksOnlyAtWhatItsTokenAllows registers checks in both ways: those of the catalog's routes look at nothing.
+func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
+	const check = `{"CheckID":"p","Name":"p","Interval":"10s",%s}`
+	for _, tc := range []struct {
+		name, probe, token string
+		mode               access.Mode
+		status             int
+	}{
+		{"allowed", `"TCP":"10.1.2.3:80"`, "ORDERS", access.On, 200},
+		{"another port", `"TCP":"10.1.2.3:22"`, "ORDERS", access.On, 403},
+		{"another address", `"TCP":"10.2.2.3:80"`, "ORDERS", access.On, 403},
+		{"another address, counted", `"TCP":"10.2.2.3:80"`, "ORDERS", access.LogOnly, 200},
+		{"another address, where nobody is asked", `"TCP":"10.2.2.3:80"`, "", access.Off, 200},
+		{"the service's own", `"HTTP":"http://own/"`, "ORDERS", access.On, 200},
+		{"against the operator's rules", `"HTTP":"http://refused/"`, "operator", access.On, 400},
+		{"of an operator", `"TCP":"10.2.2.3:80"`, "operator", access.On, 200},
+	} {
+		body := fmt.Sprintf(check, tc.probe)
+		for _, r := range []struct{ target, body string }{
+			{"/v1/agent/service/register", `{"Name":"orders","ID":"ORDERS-c","Check":` + body + `}`},
+			{"/v1/agent/check/register", strings.Replace(body, `"CheckID"`, `"ServiceID":"ORDERS-c","ID"`, 1)},
+		} {
+			g := targeted(t, tc.mode)
+			before := g.done()
+			var headers []string
+			if tc.token != "" {
+				headers = []string{bearer(g.texts[tc.token])}
+			}
+			got := g.send("PUT", r.target, r.body, headers...)
+			expect.Equal(t, got.status, tc.status, fmt.Sprintf("%s: %s (%s)", tc.name, r.target, got.body))
+			switch {
+			case tc.status == http.StatusForbidden:
+				expect.That(t, strings.Contains(got.body, "check-target:probe") && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.body)
+			case tc.status == http.StatusOK && tc.token == "ORDERS":
+				expect.Equal(t, g.registeredBy(t), g.accessor, tc.name+": "+r.target+": the check is whose")
+			}
+		}
+	}
+}
+
+// registeredBy is the accessor of the token that registered the check p.
+func (g *guarded) registeredBy(t *testing.T) string {
+	t.Helper()
+	c, ok := g.memory.Newest().CheckOn("", "p")
+	need.That(t, ok && c.Probe != nil, "there is no check")
+	return c.Probe.By
+}
+
+// TestTargetsOfARevokedTokenAreNotAllowed asks as a prober does.
+func TestTargetsOfARevokedTokenAreNotAllowed(t *testing.T) {
+	for _, mode := range []access.Mode{access.Off, access.LogOnly, access.On} {
+		g := targeted(t, mode)
+		config := httpd.AccessConfig{Floor: mode, Table: func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }}
+		allows := func(at string) bool { return config.Allows(g.accessor, access.ToProbe(at)) }
+		expect.That(t, allows("10.1.0.1:80"), "in mode %v what the token allows is not allowed", mode)
+		expect.Equal(t, allows("10.2.0.1:80"), mode != access.On, fmt.Sprintf("in mode %v what it does not allow", mode))
+		expect.That(t, config.Allows("", access.ToProbe("10.2.0.1:80")), "in mode %v a check of nobody's", mode)
+		g.change(t, access.Change{Revoke: []string{g.accessor}})
+		expect.Equal(t, allows("10.1.0.1:80"), mode != access.On, fmt.Sprintf("in mode %v after it was revoked", mode))
+	}
+}
+
+// TestWhatIsNotThereIsNotRemovedLater holds for what another registers while the call of one who may not remove it is under way.
+func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	before := g.done()
+	for _, target := range []string{"/v1/agent/service/deregister/later", "/v1/agent/check/deregister/later", "/v1/agent/check/fail/later"} {
+		got := g.send("PUT", target, "", bearer(g.texts["ORDERS"]))
+		expect.Equal(t, got.status, http.StatusNotFound, target)
+	}
+	got := g.send("PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"later"}`, bearer(g.texts["ORDERS"]))
+	expect.Equal(t, got.status, http.StatusOK, "catalog/deregister")
+	expect.Equal(t, g.done(), before, "operations")
+}
+
+// TestAgentsNodeMovesOnlyWithItsServices registers a service of an agent by its name from another host.
+func TestAgentsNodeMovesOnlyWithItsServices(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	register := func(from, app, address string) int {
+		r := httptest.NewRequest("PUT", "/agent/web-7/v1/agent/service/register", strings.NewReader(fmt.Sprintf(`{"Name":%q,"ID":%[1]q,"Port":80,"Address":%q}`, strings.ToLower(app), address)))
+		r.RemoteAddr = from + ":1"
+		r.Header.Set("X-Consul-Token", g.texts[app])
+		w := httptest.NewRecorder()
+		g.handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	expect.Equal(t, register("10.0.0.7", "PAY", ""), http.StatusOK, "PAY: got")
+	expect.Equal(t, register("10.0.0.7", "ORDERS", ""), http.StatusOK, "ORDERS of the same host: got")
+	expect.Equal(t, register("10.6.6.6", "ORDERS", ""), http.StatusForbidden, "ORDERS, by which PAY would be at another address: got")
+	expect.Equal(t, register("10.0.0.7", "PAY", "10.0.0.7"), http.StatusOK, "PAY with its own address: got")
+	expect.Equal(t, register("10.6.6.6", "ORDERS", ""), http.StatusOK, "ORDERS, by which nothing of PAY changes: got")
+}
+
+// TestPruningNeedsNoMoreThanOverride also of one application.
+func TestPruningNeedsNoMoreThanOverride(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.must(t, "ORDERS", "PUT", "/eureka/apps/ORDERS/ORDERS-i/status?value=DOWN", "")
+	g.change(t, access.Change{PutRoles: []*access.Role{{Name: "reader", Rules: []access.Rule{need.Got(access.ParseRule("app ORDERS override"))(t)}}}})
+	expect.Equal(t, g.send("POST", "/v1/rollcall/prune?not-passing&service=PAY", "", bearer(g.texts["reader"])).status, http.StatusForbidden, "another: got")
+	got := g.must(t, "reader", "POST", "/v1/rollcall/prune?not-passing&service=orders", "")
+	expect.That(t, strings.Contains(got.body, "ORDERS-i"), "got %s", got.body)
+}
