@@ -494,7 +494,7 @@ func TestEveryRouteHasARowOfWhoMayCallIt(t *testing.T) {
 	for _, row := range accessRows {
 		rows = append(rows, row.route)
 		expect.That(t, slices.Contains(routes, row.route), "there is no route %s", row.route)
-		expect.Equal(t, len(row.may), len(accessCallers), row.route)
+		expect.Equal(t, len(row.may), len(accessCallers), "%s", row.route)
 	}
 	for _, route := range routes {
 		expect.That(t, slices.Contains(rows, route), "accessRows lack %s", route)
@@ -542,7 +542,7 @@ func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
 		{"GET", "/v1/health/service/orders"}, {"GET", "/v1/rollcall/apps?app=orders"},
 	} {
 		got := g.send(r.method, r.target, "", bearer(g.texts["ORDERS"]))
-		expect.Equal(t, got.status, http.StatusOK, r.target)
+		expect.Equal(t, got.status, http.StatusOK, "%s", r.target)
 	}
 }
 
@@ -624,14 +624,14 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 					expect.That(t, through(got), "%s: %s in mode %v: got %d %q", tc.name, r.target, mode, got.status, got.body)
 					continue
 				}
-				expect.Equal(t, got.status, want, tc.name+": "+r.target)
+				expect.Equal(t, got.status, want, "%s", tc.name+": "+r.target)
 				if r.words[0] == "" {
-					expect.Equal(t, got.body, "", tc.name+": "+r.target)
+					expect.Equal(t, got.body, "", "%s", tc.name+": "+r.target)
 				} else {
 					expect.That(t, slices.ContainsFunc(r.words, func(word string) bool { return strings.Contains(got.body, word) }), "%s: %s: got %q", tc.name, r.target, got.body)
 				}
 				if r.status == http.StatusUnauthorized {
-					expect.Equal(t, got.header.Get("WWW-Authenticate"), `Basic realm="rollcall"`, tc.name)
+					expect.Equal(t, got.header.Get("WWW-Authenticate"), `Basic realm="rollcall"`, "%s", tc.name)
 				}
 				for _, secret := range []string{good[22:74], foreign[22:74], "hunter2"} {
 					expect.That(t, !strings.Contains(got.body, secret), "%s: %s repeats it: %q", tc.name, r.target, got.body)
@@ -647,7 +647,7 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 		"with an empty one":      {"X-Consul-Token: ", bearer(good)},
 		"the scheme in capitals": {"Authorization: BEARER " + good},
 	} {
-		expect.Equal(t, of.send("GET", "/eureka/apps", "", headers...).status, http.StatusOK, name)
+		expect.Equal(t, of.send("GET", "/eureka/apps", "", headers...).status, http.StatusOK, "%s", name)
 	}
 }
 
@@ -783,12 +783,12 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 				headers = []string{bearer(g.texts[tc.token])}
 			}
 			got := g.send("PUT", r.target, r.body, headers...)
-			expect.Equal(t, got.status, tc.status, fmt.Sprintf("%s: %s (%s)", tc.name, r.target, got.body))
+			expect.Equal(t, got.status, tc.status, "%s: %s (%s)", tc.name, r.target, got.body)
 			switch {
 			case tc.status == http.StatusForbidden:
 				expect.That(t, strings.Contains(got.body, "check-target:probe") && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.body)
 			case tc.status == http.StatusOK && tc.token == "ORDERS":
-				expect.Equal(t, g.registeredBy(t), g.accessor, tc.name+": "+r.target+": the check is whose")
+				expect.Equal(t, g.registeredBy(t), g.accessor, "%s", tc.name+": "+r.target+": the check is whose")
 			}
 		}
 	}
@@ -809,10 +809,10 @@ func TestTargetsOfARevokedTokenAreNotAllowed(t *testing.T) {
 		config := httpd.AccessConfig{Floor: mode, Table: func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }}
 		allows := func(at string) bool { return config.Allows(g.accessor, access.ToProbe(at)) }
 		expect.That(t, allows("10.1.0.1:80"), "in mode %v what the token allows is not allowed", mode)
-		expect.Equal(t, allows("10.2.0.1:80"), mode != access.On, fmt.Sprintf("in mode %v what it does not allow", mode))
+		expect.Equal(t, allows("10.2.0.1:80"), mode != access.On, "in mode %v what it does not allow", mode)
 		expect.That(t, config.Allows("", access.ToProbe("10.2.0.1:80")), "in mode %v a check of nobody's", mode)
 		g.change(t, access.Change{Revoke: []string{g.accessor}})
-		expect.Equal(t, allows("10.1.0.1:80"), mode != access.On, fmt.Sprintf("in mode %v after it was revoked", mode))
+		expect.Equal(t, allows("10.1.0.1:80"), mode != access.On, "in mode %v after it was revoked", mode)
 	}
 }
 
@@ -822,7 +822,7 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	before := g.done()
 	for _, target := range []string{"/v1/agent/service/deregister/later", "/v1/agent/check/deregister/later", "/v1/agent/check/fail/later"} {
 		got := g.send("PUT", target, "", bearer(g.texts["ORDERS"]))
-		expect.Equal(t, got.status, http.StatusNotFound, target)
+		expect.Equal(t, got.status, http.StatusNotFound, "%s", target)
 	}
 	got := g.send("PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"later"}`, bearer(g.texts["ORDERS"]))
 	expect.Equal(t, got.status, http.StatusOK, "catalog/deregister")

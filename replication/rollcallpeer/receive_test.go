@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -458,6 +459,26 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 	} {
 		expect.ErrorIs(t, err, ErrStranger, "the state for %s: got", name)
 	}
+}
+
+// The datacenter that counts is the one that the message names, in each of the three ways to ask.
+func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
+	_, d := twoDatacenters(t)
+	refused := errors.New("refused")
+	var asked []access.Need
+	ctx := access.Judged(t.Context(), func(n access.Need) error {
+		asked = append(asked, n)
+		return refused
+	})
+	before := d.Count()
+	_, err := d.Receive(ctx, write(wire.Head{Datacenter: "dc1", Node: "n1", Sender: "s"}))
+	expect.ErrorIs(t, err, refused, "a message: got")
+	_, err = d.Compare(ctx, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1"}))
+	expect.ErrorIs(t, err, refused, "a comparison: got")
+	expect.ErrorIs(t, d.State(ctx, "dc1", nil), refused, "the state: got")
+	want := access.Need{Resource: access.Peer, Name: "dc1", Verb: access.Exchange}
+	expect.Slice(t, asked, []access.Need{want, want, want}, "asked for")
+	expect.Equal(t, d.Count(), before, "operations")
 }
 
 func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
