@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// How long what an authority makes holds: itself for ten years, a certificate for two.
+// How long what an authority makes holds, unless something else is said: itself for ten years, a certificate for two.
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
-	certificateLife = 2 * 365 * 24 * time.Hour
+	CertificateLife = 2 * 365 * 24 * time.Hour
 	clockSkew       = time.Hour // by which the clocks of machines may differ
 )
 
@@ -65,10 +65,10 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Issue makes a certificate for servers and clients under a name, for its hosts (DNS names and IP addresses) and for
-// localhost. It ends with the authority's at the latest.
-func (a *Authority) Issue(name string, hosts []string, now time.Time) (Pair, error) {
-	template, key, err := newTemplate(name, now, certificateLife)
+// Issue makes a certificate under a name: for servers and clients, for its hosts (DNS names and IP addresses) and for
+// localhost, or without hosts for clients alone. It ends with the authority's at the latest.
+func (a *Authority) Issue(name string, hosts []string, life time.Duration, now time.Time) (Pair, error) {
+	template, key, err := newTemplate(name, now, life)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -79,8 +79,13 @@ func (a *Authority) Issue(name string, hosts []string, now time.Time) (Pair, err
 		template.NotAfter = a.cert.NotAfter
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.DNSNames = []string{name, "localhost"}
+	template.DNSNames = []string{name}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(hosts) == 0 {
+		return a.sign(template, key)
+	}
+	template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	template.DNSNames = append(template.DNSNames, "localhost")
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {

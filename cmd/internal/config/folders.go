@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -156,22 +157,88 @@ func (f *folder) checkNew(nodes []NodeAddress) error {
 // openAuthority reads the authority that is there, or makes one.
 func (f *folder) openAuthority() error {
 	certPath, keyPath := filepath.Join(f.dir, AuthorityFile), filepath.Join(f.dir, AuthorityKey)
-	cert, certErr := os.ReadFile(certPath)
-	key, keyErr := os.ReadFile(keyPath)
+	_, certErr := os.Stat(certPath)
+	_, keyErr := os.Stat(keyPath)
 	if errors.Is(certErr, fs.ErrNotExist) && errors.Is(keyErr, fs.ErrNotExist) && len(f.there) == 0 {
 		made, pair, err := certfiles.NewAuthority("Rollcall nodes of "+filepath.Base(f.dir), time.Now())
 		f.authority = made
 		f.files = append(f.files, newFile{f.dir, nil, 0o700}, newFile{certPath, pair.Cert, 0o644}, newFile{keyPath, pair.Key, 0o600})
 		return err
 	}
-	if err := errors.Join(certErr, keyErr); err != nil {
+	var err error
+	if f.authority, err = readAuthority(f.dir); err != nil {
 		return fmt.Errorf("a node is added by the authority of the others: %w", err)
 	}
-	var err error
-	if f.authority, err = certfiles.ReadAuthority(certfiles.Pair{Cert: cert, Key: key}); err != nil {
-		return fmt.Errorf("%s and %s: %w", certPath, keyPath, err)
-	}
 	return nil
+}
+
+// readAuthority reads the authority of a folder.
+func readAuthority(dir string) (*certfiles.Authority, error) {
+	certPath, keyPath := filepath.Join(dir, AuthorityFile), filepath.Join(dir, AuthorityKey)
+	cert, certErr := os.ReadFile(certPath)
+	key, keyErr := os.ReadFile(keyPath)
+	if errors.Is(keyErr, fs.ErrNotExist) && certErr == nil {
+		return nil, fmt.Errorf("%s is not there, without which nothing can be signed: it stays where rollcall config init --tls made it, and is on none of the nodes", keyPath)
+	}
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return nil, fmt.Errorf("%s has no authority, as rollcall config init --tls makes one: %w", dir, err)
+	}
+	a, err := certfiles.ReadAuthority(certfiles.Pair{Cert: cert, Key: key})
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", certPath, keyPath, err)
+	}
+	return a, certfiles.CheckKey(keyPath)
+}
+
+// Issued is a certificate that was issued, and where it is.
+type Issued struct {
+	Cert string    `json:"cert"` // the file
+	Key  string    `json:"key"`  // its key's
+	CA   string    `json:"ca"`   // the authority's, which others trust
+	Ends time.Time `json:"ends"`
+}
+
+// IssueCertificate writes NAME.crt and NAME.key into a folder, which is made if it is not there: a certificate by the authority
+// of another folder, for a server's hosts, or without hosts for a client. Nothing is overwritten, and after an error nothing new
+// is there.
+func IssueCertificate(authority string, n NodeAddress, life time.Duration, out string) (Issued, error) {
+	a, err := readAuthority(authority)
+	if err != nil {
+		return Issued{}, err
+	}
+	pair, err := a.Issue(n.Name, n.Hosts, life, time.Now())
+	if err != nil {
+		return Issued{}, err
+	}
+	made, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return Issued{}, err
+	}
+	at := filepath.Join(out, n.Name)
+	is := Issued{Cert: at + ".crt", Key: at + ".key", CA: filepath.Join(authority, AuthorityFile), Ends: made.Leaf.NotAfter}
+	for _, path := range []string{is.Cert, is.Key} {
+		if _, err := os.Lstat(path); err == nil {
+			return Issued{}, fmt.Errorf("%s is there already; it is not overwritten: give another --out, or move it away", path)
+		}
+	}
+	f := &folder{files: []newFile{{out, nil, 0o700}, {is.Key, pair.Key, 0o600}, {is.Cert, pair.Cert, 0o644}}}
+	return is, f.write()
+}
+
+// ParseName reads the name and the hosts of a certificate that is to be issued, and reports all mistakes at once.
+func ParseName(name string, hosts []string) (NodeAddress, error) {
+	n := NodeAddress{name, hosts}
+	var errs []error
+	if !nodeName.MatchString(name) && !dnsName.MatchString(name) {
+		errs = append(errs, fmt.Errorf("%q is not a name of letters, digits, dashes, underscores and dots that begins with a letter or digit", name))
+	}
+	for i, host := range n.Hosts {
+		n.Hosts[i] = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		if !dialled(n.Hosts[i]) {
+			errs = append(errs, fmt.Errorf("--hosts: %q is not an IP address or DNS name, without a port", host))
+		}
+	}
+	return n, errors.Join(errs...)
 }
 
 // settings are those of a new node. Relative paths in a file begin at the file's folder.
@@ -213,7 +280,7 @@ func withPortOf(addr, host string) string {
 
 // add adds the files of a node.
 func (f *folder) add(n NodeAddress, set map[string]string) error {
-	pair, err := f.authority.Issue(n.Name, n.Hosts, time.Now())
+	pair, err := f.authority.Issue(n.Name, n.Hosts, certfiles.CertificateLife, time.Now())
 	if err != nil {
 		return err
 	}
