@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,13 +34,16 @@ func New(c Config) (*Client, error) {
 		return nil, err
 	}
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	auth, err := c.auth(log)
+	if err != nil {
+		return nil, err
+	}
 	client := &Client{consistency: c.Consistency, log: log}
 	client.cluster = transport.New(transport.Config{
 		Servers: c.Servers, Source: transport.Source(c.Source), SourceInterval: SourceInterval, InOrder: c.InOrder,
 		Timeout: cmp.Or(c.Timeout, DefaultTimeout), Consistency: c.Consistency,
-		Auth: transport.Auth(c.Auth), TLS: c.TLS, HTTPClient: c.HTTPClient, Log: log, Refused: statusError,
+		Auth: transport.Auth(auth), TLS: c.TLS, HTTPClient: c.HTTPClient, Log: log, Refused: statusError,
 	})
-	var err error
 	if client.metrics, err = newMetrics(c.Registerer, client.cluster.Collectors(), client.gaugers); err != nil {
 		return nil, err
 	}
@@ -60,6 +65,7 @@ type Config struct {
 	// Servers are URLs such as http://10.0.0.1:8761. A path is where a proxy or a stock Eureka server
 	// has its resources: /eureka/v2 of http://host/eureka/v2 is taken as it is, and to a path that does
 	// not end like that /eureka is added. User and password in a URL are sent as basic authentication.
+	// unix:PATH is a server that is called by a socket, such as the one in a node's data directory.
 	Servers []string
 	// Source gives the servers anew: before the first call if Servers is empty, every SourceInterval,
 	// and when no server gave an answer. Nil: they stay as they are. See also Client.SetServers.
@@ -76,6 +82,10 @@ type Config struct {
 	// Auth signs each request. Nil: requests carry the user and password of their server's URL, if it
 	// has them.
 	Auth Auth
+	// Token is sent with each request, as a bearer token. TokenFile names a file with the token, which is read
+	// for each request, so that it can be exchanged: of a file that cannot be read any more, the token that it
+	// had stays in use, and Log is told. Give one of Auth, Token and TokenFile at most.
+	Token, TokenFile string
 	// TLS is how servers are trusted, and this client's certificate if they want one. Nil: as the system
 	// trusts.
 	TLS *tls.Config
@@ -107,6 +117,28 @@ func BasicAuth(user, password string) Auth {
 	}
 }
 
+// auth is how requests are signed, by Auth, Token or TokenFile; nil: none is given. The error is of the token.
+func (c Config) auth(log *slog.Logger) (Auth, error) {
+	switch {
+	case c.Token != "":
+		if err := checkToken(c.Token); err != nil {
+			return nil, fmt.Errorf("token: %w", err)
+		}
+		return bearer(func() string { return c.Token }), nil
+	case c.TokenFile != "":
+		f, err := newTokenFile(c.TokenFile, log)
+		if err != nil {
+			return nil, fmt.Errorf("file of the token: %w", err)
+		}
+		return bearer(f.token), nil
+	}
+	return c.Auth, nil
+}
+
+func bearer(token func() string) Auth {
+	return BearerAuth(func(context.Context) (string, error) { return token(), nil })
+}
+
 // BearerAuth signs with a token, which is asked for before each request: token caches it if it is
 // costly.
 func BearerAuth(token func(ctx context.Context) (string, error)) Auth {
@@ -132,8 +164,25 @@ func (c Config) Validate() error {
 	if _, known := order.ParseConsistency(c.Consistency); !known && c.Consistency != "" {
 		errs = append(errs, fmt.Errorf("consistency %q is not linearizable, leader or stale", c.Consistency))
 	}
+	if countGiven(c.Auth != nil, c.Token != "", c.TokenFile != "") > 1 {
+		errs = append(errs, errors.New("more than one of Auth, Token and TokenFile is given; each would sign requests"))
+	} else if _, err := c.auth(nil); err != nil {
+		errs = append(errs, err)
+	}
+	if c.HTTPClient != nil && slices.ContainsFunc(c.Servers, func(s string) bool { return strings.HasPrefix(s, transport.SocketScheme) }) {
+		errs = append(errs, errors.New("a server is a socket (unix:PATH), which a given HTTPClient cannot call; leave HTTPClient out"))
+	}
 	if c.HTTPClient != nil && c.TLS != nil {
 		errs = append(errs, errors.New("both HTTPClient and TLS are given; put the TLS configuration into the HTTPClient's transport"))
 	}
 	return errors.Join(errs...)
+}
+
+func countGiven(given ...bool) (n int) {
+	for _, one := range given {
+		if one {
+			n++
+		}
+	}
+	return n
 }

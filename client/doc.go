@@ -2,6 +2,7 @@
 //
 //	errors.go, documents.go, instance.go    what callers compare, get and register
 //	client.go, lifecycle.go, metrics.go     a Client, the parts that it ends, and its numbers
+//	tokenfile.go, auth.go                   the token that it sends; roles, tokens and the audit
 //	eureka.go, operator.go, drain.go        calls about instances, for services and for operators
 //	registration.go, registrationstate.go   a Registration, and what it knows of its instance
 //	heartbeat.go, replicator.go             its two loops

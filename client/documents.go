@@ -37,7 +37,7 @@ type (
 	PreservationStep = api.PreservationStep // a transition
 )
 
-// Further documents: sessions, locks and semaphores, and the replication to other servers.
+// Further documents: sessions, locks and semaphores, roles, tokens and the audit, and the replication to other servers.
 type (
 	Session     = api.Session     // a session as the cluster shows it
 	Acquisition = api.Acquisition // something that a session holds
@@ -45,6 +45,15 @@ type (
 	Holder      = api.Holder      // a holder of a permit
 	Waiter      = api.Waiter      // a waiter for one
 	FenceState  = api.FenceState  // whether an acquisition lasts
+
+	AuthStatus   = api.AuthStatus   // access control as one node sees it
+	AuthCaller   = api.Caller       // who asked
+	Role         = api.Role         // rules under a name
+	Token        = api.Token        // a token without its secret
+	NewToken     = api.NewToken     // a token with it
+	TokenRequest = api.TokenRequest // what token is to be made
+	Decision     = api.Decision     // whether a token may do something
+	AuditRecord  = api.AuditRecord  // what somebody did, or tried to do
 
 	Peers      = api.Peers      // the replication of a cluster to other servers
 	Peer       = api.Peer       // one server, or one datacenter, that is replicated with

@@ -18,6 +18,16 @@ var (
 	ErrUnknownPeer = errors.New("no such peer")
 	// ErrUnknownSender: no server of that name was heard. Peers lists those that were.
 	ErrUnknownSender = errors.New("no such sender")
+	// ErrUnknownRole: the cluster has no role of that name. Roles lists them.
+	ErrUnknownRole = errors.New("no such role")
+	// ErrUnknownToken: the cluster has no token with that accessor (any more). Tokens lists them.
+	ErrUnknownToken = errors.New("no such token")
+	// ErrUnauthenticated: the server wants to know who calls, or does not know the credential (any more). It is
+	// what a StatusError of 401 is.
+	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrDenied: the caller may not do this. It is what a StatusError of 403 is; the server says which
+	// permission is lacking. (Consul's routes, which KV calls, say it of an unknown credential, too.)
+	ErrDenied = errors.New("denied")
 	// ErrNoKey: there is no such key.
 	ErrNoKey = errors.New("no such key")
 	// ErrNoSession: the cluster has no such session (any more). Create another one.
@@ -59,6 +69,11 @@ func (e *StatusError) Error() string {
 		text += ": " + e.Message
 	}
 	return text
+}
+
+// Is says that an answer of 401 is ErrUnauthenticated, and one of 403 ErrDenied.
+func (e *StatusError) Is(target error) bool {
+	return target == ErrUnauthenticated && e.Status == http.StatusUnauthorized || target == ErrDenied && e.Status == http.StatusForbidden
 }
 
 // statusError is the error for users of a refusal.

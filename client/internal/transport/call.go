@@ -34,6 +34,8 @@ type Call struct {
 	once    string
 	missing error // what a 404 means; nil: a refusal like any other
 	Removes bool  // a 404 after an earlier try is a success
+	// Once: a try that may have taken effect is the last one, because another one would do something else.
+	Once bool
 }
 
 // Own is a call of Rollcall's own API.
@@ -84,6 +86,9 @@ func (q *Call) request(ctx context.Context, s *Server) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.socket != "" {
+		req.Host = "localhost"
+	}
 	req.Header.Set("Accept", cmp.Or(q.Accept, jsonType))
 	if q.Body != nil {
 		req.Header.Set("Content-Type", q.contentType())
@@ -107,7 +112,7 @@ func (q *Call) url(s *Server) string {
 	if q.eureka {
 		b.WriteString(s.eureka)
 	} else {
-		b.WriteString(s.URL)
+		b.WriteString(s.own)
 	}
 	for _, segment := range q.path {
 		b.WriteString("/" + url.PathEscape(segment))

@@ -184,7 +184,7 @@ func (t *tour) visit(ctx context.Context, servers []*Server) (Response, bool) {
 		}
 		t.possible = t.possible || t.call.Write && t.call.mayHaveWritten(err)
 		t.errs = append(t.errs, err)
-		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(conclusive))
+		t.over = ctx.Err() != nil || errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrClosed) || errors.As(err, new(conclusive)) || t.possible && t.call.Once
 		if t.over {
 			break
 		}

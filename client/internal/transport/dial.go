@@ -4,10 +4,12 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 )
 
 // Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
@@ -24,21 +26,27 @@ const (
 // is, because other parts of the program may use it.
 func (c Config) httpClient() (client *http.Client, end func()) {
 	if c.HTTPClient != nil {
-		return c.HTTPClient, func() {}
+		client := c.HTTPClient
+		if c.Auth != nil && client.CheckRedirect == nil {
+			still := *client
+			still.CheckRedirect = noRedirect // net/http would tell the credential to another port of the host
+			client = &still
+		}
+		return client, func() {}
 	}
 	transport := c.transport()
 	dials := newDials(transport.DialContext)
 	transport.DialContext = dials.connect
-	own := &http.Client{
-		Transport: transport,
-		// A redirect would repeat a write at a server that the client was not given; it is a response like others.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	own := &http.Client{Transport: transport, CheckRedirect: noRedirect}
 	return own, func() {
 		own.CloseIdleConnections()
 		dials.close()
 	}
 }
+
+// noRedirect makes a redirect a response like others: following it would repeat a write, and show a credential, at a server
+// that the client was not given.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c Config) transport() *http.Transport {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
@@ -47,6 +55,14 @@ func (c Config) transport() *http.Transport {
 	}
 	if c.TLS != nil {
 		t.TLSClientConfig = c.TLS.Clone()
+	}
+	if proxy := t.Proxy; proxy != nil {
+		t.Proxy = func(r *http.Request) (*url.URL, error) {
+			if socketOf(r.URL.Host) != "" {
+				return nil, nil
+			}
+			return proxy(r)
+		}
 	}
 	t.MaxIdleConns = 0 // of all hosts together: as many as they are worth one by one
 	t.MaxIdleConnsPerHost = idlePerHost
@@ -90,7 +106,7 @@ func newDials(dial func(ctx context.Context, network, address string) (net.Conn,
 func (d *dials) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, done := wait.Either(ctx, d.life)
 	defer done()
-	conn, err := d.dial(ctx, network, address)
+	conn, err := d.connectTo(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +116,16 @@ func (d *dials) connect(ctx context.Context, network, address string) (net.Conn,
 		return nil, ErrClosed
 	}
 	return c, nil
+}
+
+// connectTo connects to an address, or to the socket that its host stands for.
+func (d *dials) connectTo(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		if path := socketOf(host); path != "" {
+			return unixsocket.Dial(ctx, path)
+		}
+	}
+	return d.dial(ctx, network, address)
 }
 
 func (d *dials) add(c *dialed) bool {

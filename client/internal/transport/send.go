@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -166,11 +168,20 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Respon
 	if err == nil {
 		return resp, nil
 	}
-	err = withCause(err, ctx, c.life)
+	err = s.named(withCause(err, ctx, c.life))
 	if connection.missing() {
 		err = unsent{err}
 	}
 	return nil, err
+}
+
+// named is an error of net/http that names the server as people do.
+func (s *Server) named(err error) error {
+	var of *url.Error
+	if s.socket == "" || !errors.As(err, &of) {
+		return err
+	}
+	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own, s.URL+":", 1), Err: of.Err}
 }
 
 // connection observes whether a request had one: without, nothing was sent. A transport that says

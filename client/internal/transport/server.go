@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +12,9 @@ import (
 // Server is one of the servers. It never changes.
 type Server struct {
 	URL    string // of Rollcall's own resources, without a slash at the end, user or password; its name for people
-	eureka string // URL of Eureka's resources; its identity in a list
+	socket string // path of the socket that it listens on; "": the URL's host says where it is
+	own    string // URL of Rollcall's own resources, as requests have it
+	eureka string // URL of Eureka's resources, as requests have it; its identity in a list
 	auth   Auth   // of the URL's user and password; nil: it has none
 }
 
@@ -24,6 +27,9 @@ var eurekaBases = [...]string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"}
 
 // parseServer reads the URL of a server. Errors show no user and no password.
 func parseServer(text string) (*Server, error) {
+	if path, is := strings.CutPrefix(text, SocketScheme); is {
+		return socketServer(path)
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("server %q is not a URL such as http://127.0.0.1:8761", withoutUser(text))
@@ -32,7 +38,8 @@ func parseServer(text string) (*Server, error) {
 		return nil, fmt.Errorf("server %q has a query or a fragment; give scheme, host and path only", withoutUser(text))
 	}
 	s := &Server{}
-	s.URL, s.eureka = bases(u)
+	s.own, s.eureka = bases(u)
+	s.URL = s.own
 	if u.User != nil {
 		name := u.User.Username()
 		password, _ := u.User.Password()
@@ -42,6 +49,36 @@ func parseServer(text string) (*Server, error) {
 		}
 	}
 	return s, nil
+}
+
+// SocketScheme begins the address of a server that is called by a socket of the file system: unix:PATH.
+const SocketScheme = "unix:"
+
+// socketHost ends the host of the URLs of requests that go to a socket, after its path in hexadecimal digits: a transport
+// keeps connections by host. No name in DNS ends so.
+const socketHost = ".unix.invalid"
+
+// socketServer is the server that listens on a socket.
+func socketServer(path string) (*Server, error) {
+	if after, is := strings.CutPrefix(path, "//"); is { // unix:///path
+		path = after
+	}
+	if path == "" {
+		return nil, fmt.Errorf("server %q names no socket; give a path, such as unix:/var/lib/rollcall/admin.sock", SocketScheme+path)
+	}
+	s := &Server{URL: SocketScheme + path, socket: path, own: "http://" + hex.EncodeToString([]byte(path)) + socketHost}
+	s.eureka = s.own + "/eureka"
+	return s, nil
+}
+
+// socketOf is the path of the socket that a host stands for; "": it is a host.
+func socketOf(host string) (path string) {
+	digits, is := strings.CutSuffix(host, socketHost)
+	decoded, err := hex.DecodeString(digits)
+	if !is || err != nil {
+		return ""
+	}
+	return string(decoded)
 }
 
 // bases are the URLs of Rollcall's own resources and of Eureka's.

@@ -206,12 +206,12 @@ func (l *serverList) names() []string {
 // has just named that address.
 func (l *serverList) sibling(address string) *Server {
 	scheme, auth := "http", Auth(nil)
-	if present := l.order(); len(present) > 0 {
+	if present := l.order(); len(present) > 0 && present[0].socket == "" {
 		scheme, _, _ = strings.Cut(present[0].URL, "://")
 		auth = present[0].auth
 	}
 	url := scheme + "://" + address
-	return &Server{URL: url, eureka: url + "/eureka", auth: auth}
+	return &Server{URL: url, own: url, eureka: url + "/eureka", auth: auth}
 }
 
 // quarantine is the time for which a server is asked last. The zero quarantine is over.

@@ -1,0 +1,82 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// longestToken bounds a token, in bytes: what servers accept of a header, with room for the rest.
+const longestToken = 16 << 10
+
+// checkToken wants a text that can be sent in a header. It never repeats it.
+func checkToken(text string) error {
+	switch {
+	case text == "":
+		return errors.New("it is empty")
+	case len(text) > longestToken:
+		return fmt.Errorf("it has more than %d bytes", longestToken)
+	case strings.ContainsFunc(text, func(c rune) bool { return c > unicode.MaxASCII || !unicode.IsGraphic(c) || c == ' ' }):
+		return errors.New("it is no token: a token is one word of ASCII characters")
+	}
+	return nil
+}
+
+// readToken reads the token in a file, with white space around it that does not count. The error names the file, and shows
+// nothing of what is in it.
+func readToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, longestToken+2))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(content))
+	if err := checkToken(token); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return token, nil
+}
+
+// tokenFile is a file with a token, which may be exchanged at any time. It is read for each request: that costs a hundredth of
+// what a request does, and a change is never overlooked.
+type tokenFile struct {
+	path string
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	last    string // that was read
+	failing bool
+}
+
+func newTokenFile(path string, log *slog.Logger) (*tokenFile, error) {
+	token, err := readToken(path)
+	return &tokenFile{path: path, log: log, last: token}, err
+}
+
+// token is the one in the file or, if that cannot be read, the last one that was there.
+func (f *tokenFile) token() string {
+	token, err := readToken(f.path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		f.last = token
+	}
+	if failing := err != nil; failing != f.failing {
+		f.failing = failing
+		if failing {
+			f.log.Warn("the file of the token cannot be read, the token that it had stays in use", "err", err)
+		} else {
+			f.log.Info("the file of the token is read again", "file", f.path)
+		}
+	}
+	return f.last
+}
