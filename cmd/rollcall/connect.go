@@ -23,6 +23,7 @@ import (
 // connection is the flags of every command that calls a cluster.
 type connection struct {
 	addr          string
+	tokenFile     string
 	ca, cert, key string
 	consistency   string
 	fresh         []string // values of consistency; nil: those that the client accepts
@@ -66,7 +67,8 @@ func (c *connection) addFlags(cmd *cobra.Command) {
 
 // addServerFlags adds the flags that name the servers and say how they are trusted.
 func (c *connection) addServerFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+cli.AddrEnv+"; default "+cli.DefaultAddr+")")
+	f.StringVar(&c.addr, "addr", "", "servers, separated by commas and tried in order (environment: "+cli.AddrEnv+"; default "+cli.DefaultAddr+"); unix:PATH is a socket")
+	f.StringVar(&c.tokenFile, "token-file", "", "file with the token to send, of mode 0640 or narrower (environment: "+tokenFileEnv+")")
 	f.StringVar(&c.ca, "ca", "", "PEM file with the authority of the servers' certificates, if the system does not know it")
 	f.StringVar(&c.cert, "cert", "", "PEM file with this client's certificate, if the servers want one")
 	f.StringVar(&c.key, "key", "", "PEM file with its key")
@@ -91,8 +93,13 @@ func (c *connection) client(log *slog.Logger) (*client.Client, error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+	tokenFile, err := c.credential()
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
 	cl, err := client.New(client.Config{
 		Servers:     c.servers(os.Getenv(cli.AddrEnv)),
+		TokenFile:   tokenFile,
 		InOrder:     true,
 		TLS:         trust,
 		Consistency: c.consistency,
@@ -108,7 +115,7 @@ func (c *connection) client(log *slog.Logger) (*client.Client, error) {
 func (c *connection) servers(env string) []string {
 	servers := setting.SplitList(cmp.Or(c.addr, env, cli.DefaultAddr))
 	for i, s := range servers {
-		if !strings.Contains(s, "://") {
+		if !strings.Contains(s, "://") && !strings.HasPrefix(s, "unix:") {
 			servers[i] = "http://" + s
 		}
 	}

@@ -4,6 +4,8 @@
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
 //	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node
+//	auth.go, token.go, audit.go                   who may do what, and who did
+//	tls.go                                        certificates of further nodes and clients
 //	peers.go, selfpreservation.go                 its peers, and whether it withholds evictions
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
@@ -35,7 +37,7 @@ func main() {
 }
 
 func newRootCommand() *cobra.Command {
-	return cli.Root("rollcall", "A service registry that speaks Eureka's protocol and agrees by Raft",
+	root := cli.Root("rollcall", "A service registry that speaks Eureka's protocol and agrees by Raft",
 		newServerCommand(),
 		newDevCommand(),
 		newStatusCommand(),
@@ -53,6 +55,11 @@ func newRootCommand() *cobra.Command {
 		newSnapshotCommand(),
 		newRecoverCommand(),
 		newMembersCommand(),
+		newAuthCommand(),
+		newRoleCommand(),
+		newTokenCommand(),
+		newAuditCommand(),
+		newTLSCommand(),
 		newPeersCommand(),
 		newUpgradeCommand(),
 		newPruneCommand(),
@@ -65,6 +72,8 @@ func newRootCommand() *cobra.Command {
 		newBenchCommand(),
 		newVersionCommand(),
 	)
+	root.PersistentPreRunE = warnOfSecret
+	return root
 }
 
 // version is set by the linker (Makefile).

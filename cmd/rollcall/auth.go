@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/httpd"
+)
+
+func newAuthCommand() *cobra.Command {
+	return cli.Group("auth", "Look at access control, begin it, and say what becomes of calls that their callers may not make",
+		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand())
+}
+
+// authConnection is a connection to a cluster or, by the socket in a node's data directory, to that node: all is allowed there.
+type authConnection struct {
+	connection
+	dataDir string
+}
+
+// command is connection.command with --data-dir.
+func (c *authConnection) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (cli.Tabler, error)) *cobra.Command {
+	cmd = c.connection.command(cmd, args, ask)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.resolve(); err != nil {
+			return cli.Usage(err)
+		}
+		return run(cmd, args)
+	}
+	c.addDataDir(cmd)
+	return cmd
+}
+
+func (c *authConnection) addDataDir(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.dataDir, "data-dir", "", "data directory of a node of this machine: call that node by the socket there, which needs no token")
+}
+
+// resolve makes an address of --data-dir.
+func (c *authConnection) resolve() error {
+	if c.dataDir == "" {
+		return nil
+	}
+	if c.addr != "" {
+		return errors.New("give --addr or --data-dir, and not both")
+	}
+	c.addr = "unix:" + filepath.Join(c.dataDir, httpd.AdminSocket)
+	return nil
+}
+
+// change is the flags of changes of access control.
+type change struct {
+	operator
+	force bool
+}
+
+func (c *change) addFlags(cmd *cobra.Command) {
+	c.operator.addFlags(cmd)
+	cmd.Flags().BoolVar(&c.force, "force", false, "also if no token is left then by which roles and tokens can be changed; the sockets in the data directories remain")
+}
+
+func (c *change) with() client.AuthChange { return client.AuthChange{By: c.act(), Force: c.force} }
+
+func newAuthStatusCommand() *cobra.Command {
+	var c authConnection
+	return c.command(&cobra.Command{
+		Use:   "status",
+		Short: "Show the mode in force, how many roles and tokens there are, and who you are to the server",
+		Long: "Shows access control as one node sees it: the mode in force, which is the stricter of the node's own\n" +
+			"(auth.mode) and the cluster's (rollcall auth mode), the roles and tokens that it knows and how old that\n" +
+			"is, and who asked.",
+		Example: "  rollcall auth status\n  rollcall auth status --token-file ops.token -o json",
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		s, err := cl.AuthStatus(ctx)
+		return authStatus{s}, err
+	})
+}
+
+// authStatus is access control as two tables: what is in force, and who asked.
+type authStatus struct{ client.AuthStatus }
+
+func (s authStatus) Table() [][]string {
+	file := ""
+	if s.FileRevision != 0 {
+		file = strconv.FormatUint(s.FileRevision, 10) + " " + s.FileDigest
+	}
+	age := time.Duration(s.Age * float64(time.Second)).Round(time.Millisecond)
+	return [][]string{
+		{"MODE", "NODE'S", "CLUSTER'S", "BOOTSTRAPPED", "ROLES", "TOKENS", "REVISION", "AGE", "FILE"},
+		{s.Mode, s.NodeMode, s.ClusterMode, cli.YesNo(s.Bootstrapped), strconv.Itoa(s.Roles), strconv.Itoa(s.Tokens), unlessZero(s.Revision), age.String(), file},
+		{},
+		{"YOU", "ACCESSOR", "BY"},
+		{s.Caller.Name, s.Caller.Accessor, s.Caller.Via},
+	}
+}
+
+func newAuthModeCommand() *cobra.Command {
+	var c authConnection
+	var with change
+	cmd := c.command(&cobra.Command{
+		Use:   "mode off|log-only|on",
+		Short: "Say what becomes of calls in the whole cluster that their callers may not make",
+		Long: "Sets the cluster's mode. off: no caller is asked for anything. log-only: what would be denied is counted\n" +
+			"(rollcall_auth_would_deny_total) and audited, and is done all the same. on: it is denied. A node whose own\n" +
+			"settings are stricter stays with those.",
+		Example: "  rollcall auth mode log-only --token-file ops.token\n" +
+			"  rollcall auth mode on --token-file ops.token --reason \"nothing was counted for a week\"\n" +
+			"  rollcall auth mode off --data-dir /var/lib/rollcall",
+	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		if err := cli.OneOf("MODE", args[0], []string{"off", "log-only", "on"}); err != nil {
+			return nil, cli.Usage(err)
+		}
+		s, err := cl.SetAuthMode(ctx, args[0], with.with())
+		return authStatus{s}, err
+	})
+	with.addFlags(cmd)
+	return cmd
+}
+
+func newAuthTestCommand() *cobra.Command {
+	var c authConnection
+	return c.command(&cobra.Command{
+		Use:   "test ACCESSOR NEED",
+		Short: "Say whether a token may do something",
+		Long: "Says whether the token with an accessor may do something, in the words of a rule with one verb. The exit\n" +
+			"code says the same: 0 it may, 1 it may not.",
+		Example: "  rollcall auth test k5b7q2mdn3xw4r6c \"app ORDERS register\"\n" +
+			"  rollcall auth test k5b7q2mdn3xw4r6c kv config/orders/limit write",
+	}, cobra.MinimumNArgs(2), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		d, err := cl.TestPolicy(ctx, args[0], strings.Join(args[1:], " "))
+		if err == nil && !d.Allowed {
+			err = cli.ExitStatus{Code: cli.ExitError}
+		}
+		return decision{d}, err
+	})
+}
+
+// decision is whether something is allowed.
+type decision struct{ client.Decision }
+
+func (d decision) Table() [][]string {
+	word := "denied"
+	if d.Allowed {
+		word = "allowed"
+	}
+	return [][]string{{word, d.Need}}
+}
+
+// dataDirEnv is the server's setting data.dir in the environment.
+const dataDirEnv = "ROLLCALL_DATA_DIR"
+
+func newAuthBootstrapCommand() *cobra.Command {
+	var s secretCommand
+	var request client.TokenRequest
+	cmd := s.command(&cobra.Command{
+		Use:   "bootstrap",
+		Short: "Make the first operator's token, once for each cluster",
+		Long: "Makes a token that may do everything, with the role operator, and prints it: it is shown this once. It\n" +
+			"works once for each cluster, by the socket in a node's data directory, as the user who owns that. When the\n" +
+			"last operator's token is lost, make another one by the same socket:\n" +
+			"rollcall token create NAME --role operator --data-dir DIR.",
+		Example: "  rollcall auth bootstrap --data-dir /var/lib/rollcall > ops.token\n" +
+			"  rollcall auth bootstrap --addr unix:/var/lib/rollcall/admin.sock --out ops.token",
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (client.NewToken, error) {
+		return cl.Bootstrap(ctx, request)
+	})
+	s.needsAddress = true
+	cmd.Flags().StringVar(&request.Name, "name", "", "name of the token's holder, as the audit shows it (default: operator)")
+	cmd.Flags().StringVar(&request.Expires, "expires", "", "when the token ends, such as 720h (default: never)")
+	return cmd
+}
+
+// secretCommand is the flags of commands that print a secret.
+type secretCommand struct {
+	authConnection
+	file         string // to write the secret into; "": to standard output
+	needsAddress bool   // the default address is of no use
+}
+
+// command completes a command that makes a secret. On standard output is nothing but the secret (or, as JSON, what was made),
+// so that it can be redirected.
+func (s *secretCommand) command(cmd *cobra.Command, args cobra.PositionalArgs, ask func(context.Context, *client.Client, []string) (client.NewToken, error)) *cobra.Command {
+	cmd.Args = cli.Args(args)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if s.needsAddress && cmp.Or(s.addr, s.dataDir, os.Getenv(cli.AddrEnv)) == "" {
+			if s.dataDir = os.Getenv(dataDirEnv); s.dataDir == "" {
+				return cli.Usage(errors.New("give --data-dir, the data directory of a node of this machine"))
+			}
+		}
+		if err := s.resolve(); err != nil {
+			return cli.Usage(err)
+		}
+		cl, err := s.open(nil)
+		if err != nil {
+			return err
+		}
+		out, err := s.openOut(cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		made, err := ask(cmd.Context(), cl, args)
+		if err != nil {
+			return errors.Join(err, out.discard())
+		}
+		return s.print(cmd, out, made)
+	}
+	s.addFlags(cmd)
+	s.addDataDir(cmd)
+	cmd.Flags().StringVar(&s.file, "out", "", "write the secret into this new file, of mode 0600, instead of to standard output")
+	return cmd
+}
+
+// print writes the secret where it belongs, and what was made beside it.
+func (s *secretCommand) print(cmd *cobra.Command, out *secretOut, made client.NewToken) error {
+	about := made.Token
+	if s.out == cli.JSON {
+		if out.path != "" {
+			return errors.Join(out.write(made.Secret+"\n"), cli.PrintJSON(cmd.OutOrStdout(), about))
+		}
+		return cli.PrintJSON(out.w, made)
+	}
+	if err := out.write(made.Secret + "\n"); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of %s (roles: %s; ends: %s); this is the only time that its secret is shown\n",
+		about.Accessor, cli.Printable(about.Name), cli.Printable(strings.Join(about.Roles, ", ")), cmp.Or(clockTime(about.Expires), "never"))
+	return nil
+}
+
+// secretOut is where a secret is written to: a new file, or standard output.
+type secretOut struct {
+	w    io.Writer
+	path string // "": standard output
+}
+
+// openOut makes the file before there is a secret, which would be lost if it could not be made.
+func (s *secretCommand) openOut(stdout io.Writer) (*secretOut, error) {
+	if s.file == "" {
+		return &secretOut{w: stdout}, nil
+	}
+	f, err := os.OpenFile(s.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%s is there already; it is not overwritten: give another name", s.file)
+	}
+	return &secretOut{f, s.file}, err
+}
+
+func (o *secretOut) write(text string) error {
+	_, err := io.WriteString(o.w, text)
+	return errors.Join(err, o.close())
+}
+
+func (o *secretOut) close() error {
+	if f, is := o.w.(*os.File); is && o.path != "" {
+		return f.Close()
+	}
+	return nil
+}
+
+// discard removes the file again.
+func (o *secretOut) discard() error {
+	if o.path == "" {
+		return nil
+	}
+	return errors.Join(o.close(), os.Remove(o.path))
+}
