@@ -27,6 +27,7 @@ type method struct {
 	missing  error  // what a 404 means; nil: a refusal like any other
 	removes  bool   // a 404 after an earlier try is a success
 	reads    bool
+	once     bool // it is not tried again when it may have taken effect
 }
 
 // done is a method that returns nothing.
@@ -117,6 +118,37 @@ var methods = []method{
 	{sends: "POST /v1/rollcall/peers/a:1%2Fb/forget?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownSender,
 		do: done(func(ctx context.Context, c *Client) error { return c.ForgetSender(ctx, "a:1/b", by) })},
 
+	{sends: "GET /v1/rollcall/auth", reads: true, response: `{"mode":"on","age_s":0.5,"caller":{"name":"ops"}}`, want: AuthStatus{Mode: "on", Age: 0.5, Caller: AuthCaller{Name: "ops"}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.AuthStatus(ctx) }},
+	{sends: "PUT /v1/rollcall/auth/mode?author=anna%40bastion&mode=on&reason=kernel+update", response: `{"mode":"on"}`, want: AuthStatus{Mode: "on"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.SetAuthMode(ctx, "on", AuthChange{By: by}) }},
+	{sends: "POST /v1/rollcall/auth/bootstrap", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Bootstrap(ctx, TokenRequest{}) }},
+	{sends: "GET /v1/rollcall/auth/roles", reads: true, response: `[{"name":"r","rules":["session write"]}]`, want: []Role{{Name: "r", Rules: []string{"session write"}}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Roles(ctx) }},
+	{sends: "GET /v1/rollcall/auth/roles/a%2Fb", reads: true, missing: ErrUnknownRole, response: `{"name":"a/b"}`, want: Role{Name: "a/b"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Role(ctx, "a/b") }},
+	{sends: "PUT /v1/rollcall/auth/roles/r?force=", response: `{"name":"r"}`, want: Role{Name: "r"},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.PutRole(ctx, Role{Name: "r", Rules: []string{"session write"}}, AuthChange{Force: true})
+		}},
+	{sends: "DELETE /v1/rollcall/auth/roles/r?force=", missing: ErrUnknownRole, removes: true,
+		do: done(func(ctx context.Context, c *Client) error { return c.DeleteRole(ctx, "r", AuthChange{Force: true}) })},
+	{sends: "GET /v1/rollcall/auth/tokens", reads: true, response: `[{"accessor":"a"}]`, want: []Token{{Accessor: "a"}},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Tokens(ctx) }},
+	{sends: "POST /v1/rollcall/auth/tokens", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.CreateToken(ctx, TokenRequest{Name: "n"}) }},
+	{sends: "POST /v1/rollcall/auth/tokens/a/rotate?grace=1h0m0s", once: true, missing: ErrUnknownToken, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.RotateToken(ctx, "a", time.Hour) }},
+	{sends: "DELETE /v1/rollcall/auth/tokens/a?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownToken, removes: true,
+		do: done(func(ctx context.Context, c *Client) error { return c.RevokeToken(ctx, "a", AuthChange{By: by}) })},
+	{sends: "GET /v1/rollcall/auth/test?accessor=a&need=app+ORDERS+read", reads: true, response: `{"allowed":true,"need":"app ORDERS read"}`, want: Decision{Allowed: true, Need: "app ORDERS read"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.TestPolicy(ctx, "a", "app ORDERS read") }},
+	{sends: "GET /v1/rollcall/audit?app=ORDERS&limit=2&outcome=denied&principal=ops&since=1h", reads: true, response: `{"records":[{"principal":"ops","index":7}]}`, want: []AuditRecord{{Principal: "ops", Index: 7}},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.Audit(ctx, AuditQuery{Since: "1h", Principal: "ops", App: "ORDERS", Outcome: "denied", Limit: 2})
+		}},
+
 	{sends: "GET /v1/rollcall/sessions", reads: true,
 		response: `[{"id":"s1","name":"n","node":"m","ttl":"15s","lock_delay":"1s","behavior":"delete","created":1,"age_ms":2,"ends_in_ms":3,"holds":[{"kind":"lock","name":"demo","fence":4}]}]`,
 		want: []Session{{ID: "s1", Name: "n", Node: "m", TTL: "15s", LockDelay: "1s", Behavior: "delete", Created: 1, AgeMS: 2, EndsInMS: 3,
@@ -156,6 +188,10 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 			sent = r.Method + " " + r.URL.RequestURI()
 			return fake.Respond(200, m.response)
 		}
+		afterCut := error(nil)
+		if m.once {
+			afterCut = ErrUnknownOutcome
+		}
 		for _, tc := range []struct {
 			name          string
 			first, second func(*http.Request) (*http.Response, error)
@@ -170,7 +206,7 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 			{name: "the server does not know", first: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), want: ErrUnknownOutcome},
 			{name: "unreachable, not there elsewhere", first: fake.Unreachable, second: missing, want: m.missing, says: map[bool]string{true: "404"}[m.missing == nil]},
 			{name: "no server", first: fake.Unreachable, second: fake.Unreachable, says: "connection refused"},
-			{name: "cut off, done elsewhere", first: fake.CutOff, second: good},
+			{name: "cut off, done elsewhere", first: fake.CutOff, second: good, want: afterCut},
 		} {
 			got, err := m.do(t.Context(), clientOf(t, fake.Servers{"a": tc.first, "b": tc.second}, "a", "b"))
 			switch {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -150,18 +151,21 @@ func newTokenCreateCommand() *cobra.Command {
 	var s secretCommand
 	var request client.TokenRequest
 	cmd := s.command(&cobra.Command{
-		Use:   "create NAME",
+		Use:   "create --name NAME",
 		Short: "Create a token and print it; it is shown this once",
 		Long: "Creates a token for a holder of a name, and prints it on standard output: the cluster keeps but a hash of\n" +
 			"it. Everything else goes to standard error. The token is what a client sends as bearer token, as X-Consul-Token\n" +
 			"or as the password of the URL, and what a file of --token-file holds.",
-		Example: "  rollcall token create orders --role service --app ORDERS > orders.token\n" +
-			"  rollcall token create ci --role reader --expires 720h --out ci.token\n" +
-			"  rollcall token create anna --role operator --data-dir /var/lib/rollcall",
-	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (client.NewToken, error) {
-		request.Name = args[0]
+		Example: "  rollcall token create --name orders --role service --app ORDERS > orders.token\n" +
+			"  rollcall token create --name ci --role reader --expires 720h --out ci.token\n" +
+			"  rollcall token create --name anna --role operator --data-dir /var/lib/rollcall",
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (client.NewToken, error) {
+		if request.Name == "" {
+			return client.NewToken{}, cli.Usage(errors.New("--name: is required: whose token it is, as the audit shows it"))
+		}
 		return cl.CreateToken(ctx, request)
 	})
+	cmd.Flags().StringVar(&request.Name, "name", "", "name of its holder, as the audit shows it (required)")
 	cmd.Flags().StringSliceVar(&request.Roles, "role", nil, "roles that it has, which must be there; may be given several times")
 	cmd.Flags().StringVar(&request.App, "app", "", "the application that {app} stands for in the rules of its roles")
 	cmd.Flags().StringVar(&request.Expires, "expires", "", "when it ends, such as 720h (default: never)")

@@ -112,7 +112,7 @@ func (q *Call) url(s *Server) string {
 	if q.eureka {
 		b.WriteString(s.eureka)
 	} else {
-		b.WriteString(s.own)
+		b.WriteString(s.own())
 	}
 	for _, segment := range q.path {
 		b.WriteString("/" + url.PathEscape(segment))

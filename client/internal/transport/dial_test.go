@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -194,6 +195,19 @@ func TestCloseEndsTheConnectionsOfTheClientsOwnTransportOnly(t *testing.T) {
 	}
 	s.Close()
 	fake.NoneLeft(t, before)
+}
+
+func TestSocketIsNotCalledByWayOfAProxy(t *testing.T) {
+	standard := http.DefaultTransport
+	defer func() { http.DefaultTransport = standard }()
+	proxy := &url.URL{Scheme: "http", Host: "proxy:3128"}
+	http.DefaultTransport = &http.Transport{Proxy: http.ProxyURL(proxy)}
+	for address, want := range map[string]*url.URL{"http://a": proxy, "unix:/x/admin.sock": nil} {
+		s := need.Got(parseServer(address))(t)
+		r := need.Got(Own(http.MethodGet, "status").request(t.Context(), s))(t)
+		got, err := Config{}.transport().Proxy(r)
+		expect.That(t, err == nil && got == want, "%s: by way of %v, %v, want %v", address, got, err, want)
+	}
 }
 
 func TestTransportMayReplaceTheStandardOne(t *testing.T) {

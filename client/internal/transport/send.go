@@ -181,7 +181,7 @@ func (s *Server) named(err error) error {
 	if s.socket == "" || !errors.As(err, &of) {
 		return err
 	}
-	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own, s.URL+":", 1), Err: of.Err}
+	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
 }
 
 // connection observes whether a request had one: without, nothing was sent. A transport that says

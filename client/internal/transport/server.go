@@ -13,7 +13,6 @@ import (
 type Server struct {
 	URL    string // of Rollcall's own resources, without a slash at the end, user or password; its name for people
 	socket string // path of the socket that it listens on; "": the URL's host says where it is
-	own    string // URL of Rollcall's own resources, as requests have it
 	eureka string // URL of Eureka's resources, as requests have it; its identity in a list
 	auth   Auth   // of the URL's user and password; nil: it has none
 }
@@ -38,8 +37,7 @@ func parseServer(text string) (*Server, error) {
 		return nil, fmt.Errorf("server %q has a query or a fragment; give scheme, host and path only", withoutUser(text))
 	}
 	s := &Server{}
-	s.own, s.eureka = bases(u)
-	s.URL = s.own
+	s.URL, s.eureka = bases(u)
 	if u.User != nil {
 		name := u.User.Username()
 		password, _ := u.User.Password()
@@ -63,12 +61,21 @@ func socketServer(path string) (*Server, error) {
 	if after, is := strings.CutPrefix(path, "//"); is { // unix:///path
 		path = after
 	}
+	path = strings.TrimRight(path, "/")
 	if path == "" {
 		return nil, fmt.Errorf("server %q names no socket; give a path, such as unix:/var/lib/rollcall/admin.sock", SocketScheme+path)
 	}
-	s := &Server{URL: SocketScheme + path, socket: path, own: "http://" + hex.EncodeToString([]byte(path)) + socketHost}
-	s.eureka = s.own + "/eureka"
+	s := &Server{URL: SocketScheme + path, socket: path}
+	s.eureka = s.own() + "/eureka"
 	return s, nil
+}
+
+// own is the URL of Rollcall's own resources, as requests have it.
+func (s *Server) own() string {
+	if s.socket == "" {
+		return s.URL
+	}
+	return "http://" + hex.EncodeToString([]byte(s.socket)) + socketHost
 }
 
 // socketOf is the path of the socket that a host stands for; "": it is a host.

@@ -75,6 +75,7 @@ func TestServerURLThatIsNoneIsReportedWithoutUserAndPassword(t *testing.T) {
 		"user:sec://ret@a":            `"…@a" is not a URL such as`,
 		"http://user:secret@a?x=y@z":  `"http://…@z" has a query`,
 		"http://user:secret@a:port/x": `"http://…@a:port/x" is not a URL such as`,
+		"unix:":                       `"unix:" names no socket`,
 	} {
 		_, err := parseServer(given)
 		expect.That(t, err != nil && strings.Contains(err.Error(), shown), "%s: %v, want …%s…", given, err, shown)
@@ -86,7 +87,7 @@ func TestServerURLThatIsNoneIsReportedWithoutUserAndPassword(t *testing.T) {
 
 func FuzzServerURL(f *testing.F) {
 	for _, text := range []string{
-		"http://a:8761", "https://user:pass@a/x/eureka/v2/", "http://a?x", "user:pass@a", "http://[::1]:1/v2", "http://u:p@a%zz", "http://a/%2F//eureka/", "",
+		"http://a:8761", "https://user:pass@a/x/eureka/v2/", "http://a?x", "user:pass@a", "http://[::1]:1/v2", "http://u:p@a%zz", "http://a/%2F//eureka/", "unix:/x/admin.sock", "unix://", "",
 	} {
 		f.Add(text)
 	}

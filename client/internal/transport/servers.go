@@ -211,7 +211,7 @@ func (l *serverList) sibling(address string) *Server {
 		auth = present[0].auth
 	}
 	url := scheme + "://" + address
-	return &Server{URL: url, own: url, eureka: url + "/eureka", auth: auth}
+	return &Server{URL: url, eureka: url + "/eureka", auth: auth}
 }
 
 // quarantine is the time for which a server is asked last. The zero quarantine is over.
