@@ -30,7 +30,7 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit"}},
@@ -85,7 +85,7 @@ var rooms = []room{
 	{"client", []string{"client/internal/list", "client/internal/watch", "client/internal/transport", "client/internal/wait", "httpd/api", "httpd/eureka", "httpd/ratelimit", "fsm/registry", "fsm/kv", "fsm/order"}},
 	{"client/internal/list", []string{"client/internal/watch", "client/internal/transport", "client/internal/wait", "httpd/eureka", "fsm/registry"}},
 	{"client/internal/watch", []string{"client/internal/transport", "client/internal/wait", "client/sse", "httpd/api", "httpd/eureka", "fsm/registry"}},
-	{"client/internal/transport", []string{"client/internal/wait", "httpd/api", "fsm/registry"}},
+	{"client/internal/transport", []string{"client/internal/wait", "internal/unixsocket", "httpd/api", "fsm/registry"}},
 	{"client/internal/wait", nil},
 	{"client/internal/fake", nil},
 	{"client/sse", nil},

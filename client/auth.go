@@ -100,14 +100,14 @@ func (c *Client) TestPolicy(ctx context.Context, accessor, need string) (Decisio
 
 // AuditQuery says which records of the audit are wanted. The zero AuditQuery wants the newest.
 type AuditQuery struct {
-	Since     string // a duration before now, such as 1h, or a time as of RFC 3339; "": as far as the server goes back
+	Since     string // a duration before now, such as 1h, or a time as of RFC 3339; "": as far as the records go back
 	Principal string // of one principal; "": of all
 	App       string // about one application; "": about everything
 	Outcome   string // of one outcome, such as denied; "": of all
-	Limit     int    // the newest so many; 0: as many as the server gives
+	Limit     int    // the newest so many, at most 10,000; 0: 100
 }
 
-// Audit returns what was done and tried, newest last.
+// Audit returns what was done and tried, newest last, as one node has recorded it: each records the calls that came to it.
 func (c *Client) Audit(ctx context.Context, o AuditQuery) ([]AuditRecord, error) {
 	q := transport.Own(http.MethodGet, "audit").With("since", o.Since, "principal", o.Principal, "app", o.App, "outcome", o.Outcome)
 	if o.Limit > 0 {

@@ -24,8 +24,8 @@ func newAuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show who did what, and who tried to",
-		Long: "Shows changes and attempts, newest last: who called, from where, what was to be done to what, and what came\n" +
-			"of it. An outcome is done, refused (the cluster could not do it), denied (the caller may not), would-deny\n" +
+		Long: "Shows changes and attempts that the node at --addr has recorded, newest last: who called, from where, what\n" +
+			"was to be done to what, and what came of it. Each node records the calls that came to it. An outcome is done, refused (the cluster could not do it), denied (the caller may not), would-deny\n" +
 			"(the same, in mode log-only), failed or unauthenticated. With --follow it goes on until Ctrl-C, as lines.",
 		Example: "  rollcall audit --app PAYMENTS --since 24h\n" +
 			"  rollcall audit --outcome denied --follow\n" +
@@ -58,7 +58,7 @@ func newAuditCommand() *cobra.Command {
 	f.StringVar(&q.Principal, "principal", "", "of one caller only")
 	f.StringVar(&q.Outcome, "outcome", "", "of one outcome only: done, refused, denied, would-deny, failed or unauthenticated")
 	f.StringVar(&q.Since, "since", "", "from when on: a duration before now, such as 1h, or a time such as 2026-11-22T08:00:00Z")
-	f.IntVar(&q.Limit, "limit", 0, "the newest so many (default: as many as the server gives)")
+	f.IntVar(&q.Limit, "limit", 0, "the newest so many, at most 10000 (default: 100)")
 	f.BoolVar(&follow, "follow", false, "go on with what happens, until Ctrl-C")
 	return cmd
 }
@@ -79,7 +79,11 @@ func auditRow(r client.AuditRecord) []string {
 	if r.Via != "" && r.Via != "token" && r.Via != r.Principal {
 		by += " (" + r.Via + ")"
 	}
-	return []string{r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Node, by, r.Accessor, r.Address, r.Operation, cmp.Or(r.Name, r.Resource), r.Outcome, unlessZero(r.Index), r.Says}
+	says := r.Says
+	if r.Suppressed > 0 {
+		says += fmt.Sprintf(" (and %d before that were not recorded)", r.Suppressed)
+	}
+	return []string{r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Node, by, r.Accessor, r.Address, r.Operation, cmp.Or(r.Name, r.Resource), r.Outcome, unlessZero(r.Index), says}
 }
 
 // follower prints the audit as it grows.
@@ -91,6 +95,9 @@ type follower struct {
 	failing   bool
 }
 
+// auditMost is how many records a node gives at most.
+const auditMost = 10_000
+
 // The audit is asked for anew after each auditPoll, from auditOverlap before the last question on: a record may have been late.
 const auditPoll, auditOverlap = time.Second, 3 * time.Second
 
@@ -99,7 +106,7 @@ func (f *follower) run(ctx context.Context, q client.AuditQuery) error {
 	var asked time.Time // when the last response was asked for
 	for {
 		if !asked.IsZero() {
-			q.Since, q.Limit = (time.Since(asked) + auditOverlap).Round(time.Millisecond).String(), 0
+			q.Since, q.Limit = (time.Since(asked) + auditOverlap).Round(time.Millisecond).String(), auditMost
 		}
 		began := time.Now()
 		records, err := f.ask(q)
