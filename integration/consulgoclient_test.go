@@ -531,7 +531,10 @@ func runOwnTests(ctx context.Context, t *testing.T, program, path, behind, names
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	cmd.Env = append(os.Environ(), asConsul+"="+behind, "CONSUL_HTTP_TOKEN="+ownTestsToken, "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+temp)
+	cmd.Env = append(os.Environ(), asConsul+"="+behind, "PATH="+path+string(filepath.ListSeparator)+os.Getenv("PATH"), "TMPDIR="+temp)
+	if strings.HasSuffix(behind, " secured") {
+		cmd.Env = append(cmd.Env, "CONSUL_HTTP_TOKEN="+ownTestsToken)
+	}
 	return cmd.CombinedOutput()
 }
 
