@@ -66,6 +66,11 @@ func (t *Token) Fields(c *codec.Codec) {
 	c.Int64(&t.Created)
 }
 
+// IsAccessor says whether a text has the form of an accessor.
+func IsAccessor(text string) bool {
+	return len(text) == accessorLen && strings.Trim(text, alphabet) == ""
+}
+
 // clone is a copy that may be changed.
 func (t *Token) clone() *Token {
 	c := *t
@@ -76,7 +81,7 @@ func (t *Token) clone() *Token {
 // Validate says what is wrong with a token that is to be kept.
 func (t *Token) Validate() error {
 	switch {
-	case len(t.Accessor) != accessorLen || strings.Trim(t.Accessor, alphabet) != "":
+	case !IsAccessor(t.Accessor):
 		return fmt.Errorf("accessor %q: want %d of the characters %s", t.Accessor, accessorLen, alphabet)
 	case len(t.Secrets) == 0 || len(t.Secrets) > MaxSecrets:
 		return fmt.Errorf("token %s has %d secrets, want 1 to %d", t.Accessor, len(t.Secrets), MaxSecrets)
@@ -106,7 +111,8 @@ func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool {
 func (t *Token) Expired(wall int64) bool { return t.Expires != 0 && wall >= t.Expires }
 
 // The text of a token is rct_ACCESSOR_SECRET_CHECK. The check is over the rest and the cluster's id: it tells a text that was
-// cut off, or is another cluster's, from a wrong one. It has no part in the proof.
+// cut off, or is another cluster's, from a wrong one. It has no part in the proof. A text that is made before its cluster is
+// known has the check of the id "", and is good for every cluster that has its hash.
 const (
 	textPrefix  = "rct_"
 	alphabet    = "abcdefghijklmnopqrstuvwxyz234567"
@@ -149,7 +155,7 @@ func Parse(text, cluster string) (accessor string, hash [sha256.Size]byte, err e
 	}
 	body, sum := text[:textLen-checkLen-1], text[textLen-checkLen:]
 	accessor = body[len(textPrefix) : len(textPrefix)+accessorLen]
-	if text[len(body)] != '_' || check(body, cluster) != sum || strings.Trim(accessor, alphabet) != "" {
+	if text[len(body)] != '_' || check(body, cluster) != sum && check(body, "") != sum || !IsAccessor(accessor) {
 		return "", hash, fmt.Errorf("the token is another cluster's, or a part of it was changed: its last %d characters do not fit", checkLen)
 	}
 	return accessor, HashOf(text), nil

@@ -1,0 +1,154 @@
+package authfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
+)
+
+const (
+	maxBytes = 4 << 20 // of a file: some 15,000 tokens
+	// checkInterval is how often the file is looked at. A change is in force after two looks, within 5 s.
+	checkInterval = time.Second
+)
+
+// Load reads a file once.
+func Load(path string) (*access.Table, error) {
+	data, err := privatefile.Read(path, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	content, err := Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	content.Revision = 1
+	return access.TableOf(content)
+}
+
+// Source is a file that is in use: the newest content of it that could be read. Safe for concurrent use.
+type Source struct {
+	path  string
+	log   *slog.Logger
+	state atomic.Pointer[state]
+
+	mu         sync.Mutex
+	seen, used look // the newest, and that which state is made of
+}
+
+// state is what is in force.
+type state struct {
+	table   *access.Table
+	failure string // why the newest content is not; "": it is
+}
+
+// look is what was found at one look at the file.
+type look struct {
+	sum     [sha256.Size]byte
+	failure string
+}
+
+// Open reads a file for the first time. Later failures leave in force what was read before.
+func Open(path string, log *slog.Logger) (*Source, error) {
+	s := &Source{path: path, log: log}
+	t, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	s.state.Store(&state{table: t})
+	return s, nil
+}
+
+// Table is the roles and tokens in force. Its revision grows with each change of them.
+func (s *Source) Table() *access.Table { return s.state.Load().table }
+
+// Failure says what is wrong with the file as it is now, and so not in force; "": nothing is.
+func (s *Source) Failure() string { return s.state.Load().failure }
+
+// Metrics are those of the file.
+func (s *Source) Metrics() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_auth_file_error", Help: "1 while auth.file cannot be read as it is, and what it said before is in force.",
+	}, func() float64 {
+		if s.Failure() != "" {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Run looks at the file again and again until ctx ends. What the file says is compared, for a link may lead to another file,
+// and a change may leave size and time as they were.
+func (s *Source) Run(ctx context.Context) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.check(false)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Reload reads the file at once, and says whether other roles and tokens are in force now.
+func (s *Source) Reload() (changed bool) { return s.check(true) }
+
+// check uses a content that was not used yet, when it was there at two looks, or (now) at once: a file that is being written is
+// not judged before it is whole.
+func (s *Source) check(now bool) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found look
+	data, err := privatefile.Read(s.path, maxBytes)
+	if err != nil {
+		found.failure = err.Error()
+	} else {
+		found.sum = sha256.Sum256(data)
+	}
+	stayed := found == s.seen
+	s.seen = found
+	if found == s.used || !stayed && !now {
+		return false
+	}
+	s.used = found
+	return s.use(data, err)
+}
+
+// use takes over what was read, if it could be.
+func (s *Source) use(data []byte, err error) (changed bool) {
+	old := s.state.Load()
+	var content access.Content
+	var next *access.Table
+	if err == nil {
+		content, err = Parse(s.path, data)
+	}
+	if err == nil {
+		content.Revision = old.table.Revision + 1
+		next, err = access.TableOf(content)
+	}
+	switch {
+	case err != nil:
+		s.state.Store(&state{old.table, err.Error()})
+		s.log.Warn("the changed auth.file is not in force: what it said before is", "err", err)
+	case next.Digest() == old.table.Digest():
+		s.state.Store(&state{table: old.table})
+		if old.failure != "" {
+			s.log.Info("auth.file can be read again, and says what is in force")
+		}
+	default:
+		s.state.Store(&state{table: next})
+		s.log.Info("the changed auth.file is in force", "roles", len(next.Roles), "tokens", len(next.Tokens), "digest", next.Digest())
+		return true
+	}
+	return false
+}
