@@ -30,11 +30,12 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/authfile", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
-	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit"}},
-	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/capacity", "cmd/internal/probe", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/registry", "httpd/audit"}},
+	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit"}},
+	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit"}},
+	{"cmd/internal/authfile", []string{"internal/privatefile", "fsm/access"}},
 	{"cmd/internal/capacity", []string{"httpd", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/setting", "fsm/registry", "fsm/catalog"}},
 	{"cmd/internal/logging", nil},
@@ -69,7 +70,7 @@ var rooms = []room{
 	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "replication/wire", "httpd/api", "fsm/level", "fsm/registry"}},
 	{"replication/rollcallpeer", []string{"replication/batcher", "replication/link", "replication/wire", "httpd/api", "fsm/level", "fsm/access", "fsm/registry"}},
 	{"replication/eurekapeer", []string{"internal/setting", "replication/batcher", "replication/link", "httpd/api", "httpd/eureka", "fsm/registry"}},
-	{"replication/link", []string{"replication/batcher", "httpd/api", "fsm/level", "fsm/registry"}},
+	{"replication/link", []string{"internal/privatefile", "replication/batcher", "httpd/api", "fsm/level", "fsm/registry"}},
 	{"replication/batcher", nil},
 	{"replication/peertest", []string{"fsm/catalog", "fsm/registry", "internal/expect", "internal/need"}},
 	{"replication/wire", []string{"fsm/codec", "fsm/registry", "httpd/eureka"}},

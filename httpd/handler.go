@@ -30,6 +30,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
@@ -233,6 +234,9 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 
 // SetRateLimit replaces the settings of the limiter while it is at work.
 func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
+
+// AuthMode is the mode of access control in force.
+func (h *Handler) AuthMode() access.Mode { return h.node.AccessMode() }
 
 // SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for what comes
 // from now on.

@@ -12,6 +12,7 @@ type AuthStatus struct {
 	Tokens       int     `json:"tokens"`        // how many there are
 	FileRevision uint64  `json:"file_revision"` // of the node's file of roles and tokens; 0: there is none
 	FileDigest   string  `json:"file_digest"`   // of what the file says; nodes of one cluster should have the same
+	FileError    string  `json:"file_error"`    // why the file is not in force as it is now, but as it was; empty: it is in force
 	Caller       Caller  `json:"caller"`        // who asked
 }
 

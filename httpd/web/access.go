@@ -30,6 +30,8 @@ type AccessConfig struct {
 	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil table: there are none.
 	// What does not change stays the same table: by that, decisions are made again or not. Both are called often.
 	Table, File func() *access.Table
+	// FileFailure says why the file is not in force as it is now; "": it is. Nil, if there is no file.
+	FileFailure func() string
 }
 
 // Principal is who makes a call. A nil *Principal is nobody: no credential came.
@@ -351,6 +353,9 @@ func (a *control) refuse(wrong error) error {
 	return nil // in mode off: what nobody asked for need not be right
 }
 
+// AccessMode is the mode in force.
+func (n *Node) AccessMode() access.Mode { return n.access.mode() }
+
 // AccessTable is the cluster's roles and tokens, as this node knows them; nil: there are none.
 func (n *Node) AccessTable() *access.Table { return n.access.tables()[0] }
 
@@ -390,6 +395,7 @@ func (n *Node) AccessStatus() api.AuthStatus {
 	if t := tables[1]; t != nil {
 		s.FileRevision, s.FileDigest = uint64(t.Revision), t.Digest()
 		s.Roles, s.Tokens = s.Roles+len(t.Roles), s.Tokens+len(t.Tokens)
+		s.FileError = n.access.FileFailure()
 	}
 	return s
 }

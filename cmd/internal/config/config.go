@@ -7,6 +7,7 @@
 //	file.go      the YAML file
 //	validate.go  mistakes, each with the key to change; what is allowed and warned of
 //	peers.go     settings of replication, and the peers that they name
+//	exposure.go  what other machines reach, and without what protection
 //	tls.go       files of certificates, keys and authorities
 //	template.go  a file with every setting, a file checked by itself, and the file's schema
 //	folders.go   a folder for each node of a cluster with TLS, with the certificates that an authority signs
@@ -90,8 +91,11 @@ type ChecksConfig struct {
 
 // AuthConfig is who may do what (docs/security.md).
 type AuthConfig struct {
-	Mode         string `key:"auth.mode" default:"off" words:"off log-only on" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
+	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`
+	File         string `key:"auth.file" path:"yes" help:"YAML file of mode 0640 or narrower with roles and with tokens by their hashes: in mode ap the only ones, in mode cp beside those of the cluster; in force within 5 s of a change"`
+	// BootstrapTokenFile has the first operator's token.
+	BootstrapTokenFile string `key:"auth.bootstrap-token-file" path:"yes" help:"mode cp: file of mode 0640 or narrower with a token that rollcall auth hash made, which a cluster without an operator gets as its first one's"`
 }
 
 // BackupConfig is for snapshots for people that are written by a schedule.

@@ -243,7 +243,7 @@ func ParseName(name string, hosts []string) (NodeAddress, error) {
 
 // settings are those of a new node. Relative paths in a file begin at the file's folder.
 func (f *folder) settings(n NodeAddress, nodes []NodeAddress, forProduction bool) map[string]string {
-	set := map[string]string{"data.dir": "data"}
+	set := map[string]string{"data.dir": "data", "auth.mode": "log-only"}
 	if forProduction {
 		set = maps.Clone(production)
 	}

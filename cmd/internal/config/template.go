@@ -31,7 +31,7 @@ func loadFile(path string) (*Config, error) {
 // production is what a file for production has beside the defaults: values to be changed are named in words.
 var production = map[string]string{
 	"node.name": "n1", "data.dir": "/var/lib/rollcall", "log.format": "json", "shutdown-delay": "10s",
-	"http.addr": "10.0.0.1:8761", "http.tls.cert": "/etc/rollcall/http.pem", "http.tls.key": "/etc/rollcall/http.key",
+	"http.addr": "10.0.0.1:8761", "http.tls.cert": "/etc/rollcall/http.pem", "http.tls.key": "/etc/rollcall/http.key", "auth.mode": "on",
 	"cluster.addr": "10.0.0.1:7761", "cluster.join": "10.0.0.1:7761,10.0.0.2:7761,10.0.0.3:7761", "cluster.bootstrap-expect": "3",
 	"cluster.tls.cert": "/etc/rollcall/node.pem", "cluster.tls.key": "/etc/rollcall/node.key", "cluster.tls.ca": "/etc/rollcall/nodes-ca.pem",
 }

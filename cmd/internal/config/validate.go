@@ -25,6 +25,7 @@ func (c *Config) Validate() error {
 		c.validateAddresses(),
 		c.validateExposure(),
 		c.validateTLS(),
+		c.validateAuth(),
 		c.validateExpect(),
 		c.validateRaft(),
 		c.validateReplication(),
@@ -156,58 +157,9 @@ func (c *Config) Host() string {
 	return host
 }
 
-// loopback says whether a listener on addr is out of reach of other machines.
-func loopback(addr string) bool {
-	host, _, _ := net.SplitHostPort(addr)
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
-}
-
-// validateExposure keeps listeners without TLS on loopback, unless the operator says otherwise, and the profiler there
-// in any case.
-func (c *Config) validateExposure() error {
-	return errors.Join(
-		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
-		checkExposed("cluster", c.Store.ClusterAddr, c.Store.TLS.Cert != "" || c.ClusterPlain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
-		checkProfiler(c.PProfAddr),
-	)
-}
-
-func checkExposed(section, addr string, allowed bool, remedy string) error {
-	if allowed || checkAddr("", addr) != nil || loopback(addr) {
-		return nil
-	}
-	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
-}
-
-// warnExposed warns of an address that other machines reach, as long as clients are not authenticated.
-func (c *Config) warnExposed(log *slog.Logger) {
-	if loopback(c.HTTP.Addr) {
-		return
-	}
-	if c.HTTP.TLS.ClientCA != "" {
-		log.Warn("there is no authentication yet: every client with a certificate of http.tls.client-ca may read and change everything in the registry", "http.addr", c.HTTP.Addr)
-		return
-	}
-	log.Warn("there is no authentication yet: every client that can reach http.addr may read and change everything in the registry, with TLS too", "http.addr", c.HTTP.Addr)
-}
-
-func checkProfiler(addr string) error {
-	if addr == "" {
-		return nil
-	}
-	if err := checkAddr("pprof.addr", addr); err != nil {
-		return err
-	}
-	if !loopback(addr) {
-		return fmt.Errorf("pprof.addr: %q is not loopback; profiles show memory, so listen on 127.0.0.1 and tunnel to it", addr)
-	}
-	return nil
-}
-
 // Warn logs what is allowed and yet probably not meant.
 func (c *Config) Warn(log *slog.Logger) {
-	c.warnExposed(log)
+	c.warnOpen(log)
 	if c.Store.Settings.Threshold == registry.Whole {
 		log.Warn("nothing is ever evicted: the threshold leaves a round no share of the registry",
 			"key", "self-preservation.renewal-percent-threshold", "value", c.Store.Settings.Threshold)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -37,7 +36,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{name: "address without a port", change: func(c *Config) { c.HTTP.Addr = "localhost" }, want: "http.addr: \"localhost\" is not an address"},
 		{name: "port out of range", change: func(c *Config) { c.Store.ClusterAddr = "127.0.0.1:70000" }, want: "cluster.addr: "},
 		{name: "port by name", change: func(c *Config) { c.HTTP.Addr = "127.0.0.1:http" }, want: "http.addr: "},
-		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = ":8761", true }, want: "http.advertise: is required"},
+		{name: "all interfaces, not advertised", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain, c.Auth.Mode = ":8761", true, "off" }, want: "http.advertise: is required"},
 		{name: "all interfaces, advertised", change: func(c *Config) {
 			c.Store.ClusterAddr, c.Store.ClusterAdvertise, c.ClusterPlain = "0.0.0.0:7761", "10.0.0.1:7761", true
 		}},
@@ -91,60 +90,4 @@ func TestValidateReportsEveryMistakeAtOnce(t *testing.T) {
 	}
 	got := len(strings.Split(err.Error(), "\n"))
 	expect.That(t, got == 5, "%d lines, want one for each of 5 mistakes:\n%v", got, err)
-}
-
-func TestValidateKeepsListenersOnLoopbackUnlessTLSOrPlain(t *testing.T) {
-	const wide, local = "10.0.0.1:1", "127.0.0.1:1"
-	for _, tc := range []struct {
-		name   string
-		change func(*Config)
-		want   string // "": allowed
-	}{
-		{name: "loopback", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr = local, "[::1]:2" }},
-		{name: "localhost", change: func(c *Config) { c.HTTP.Addr = "localhost:1" }},
-		{name: "HTTP without TLS", change: func(c *Config) { c.HTTP.Addr = wide }, want: "http.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set http.tls.cert and http.tls.key"},
-		{name: "HTTP on all interfaces", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Advertise = ":1", wide }, want: "http.addr: "},
-		{name: "node-to-node without TLS", change: func(c *Config) { c.Store.ClusterAddr = wide }, want: "cluster.addr: \"10.0.0.1:1\" can be reached from other machines without TLS; set cluster.tls.cert"},
-		{name: "TLS of HTTP does not cover node-to-node", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert, c.Store.ClusterAddr = wide, "c", wide }, want: "cluster.addr: "},
-		{name: "both plain", change: func(c *Config) {
-			c.HTTP.Addr, c.Store.ClusterAddr, c.HTTP.Plain, c.ClusterPlain = wide, wide, true, true
-		}},
-		{name: "plain HTTP does not open the node-to-node port", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr, c.HTTP.Plain = wide, wide, true }, want: "cluster.plain: true"},
-		{name: "a plain node-to-node port does not open HTTP", change: func(c *Config) { c.HTTP.Addr, c.Store.ClusterAddr, c.ClusterPlain = wide, wide, true }, want: "http.plain: true"},
-		{name: "TLS", change: func(c *Config) {
-			c.HTTP.Addr, c.HTTP.TLS.Cert, c.Store.ClusterAddr, c.Store.TLS.Cert = wide, "c", wide, "c"
-		}},
-		{name: "profiler, even with plain HTTP", change: func(c *Config) { c.PProfAddr, c.HTTP.Plain = wide, true }, want: "pprof.addr: \"10.0.0.1:1\" is not loopback"},
-		{name: "profiler on loopback", change: func(c *Config) { c.PProfAddr = local }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := validConfig()
-			tc.change(c)
-			err := c.validateExposure()
-			expect.That(t, (err != nil) == (tc.want != "") && (err == nil || strings.Contains(err.Error(), tc.want)),
-				"got %v, want %q", err, tc.want)
-		})
-	}
-}
-
-func TestWarnOfAnAddressThatOthersReach(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		change func(*Config)
-		want   string // "": nothing
-	}{
-		{name: "loopback", change: func(*Config) {}},
-		{name: "plain", change: func(c *Config) { c.HTTP.Addr, c.HTTP.Plain = "10.0.0.1:1", true }, want: "every client that can reach http.addr"},
-		{name: "TLS", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.Cert = "10.0.0.1:1", "c" }, want: "every client that can reach http.addr"},
-		{name: "client certificates", change: func(c *Config) { c.HTTP.Addr, c.HTTP.TLS.ClientCA = "10.0.0.1:1", "ca" }, want: "every client with a certificate of http.tls.client-ca"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c, log := validConfig(), new(strings.Builder)
-			tc.change(c)
-			c.Warn(slog.New(slog.NewTextHandler(log, nil)))
-			if tc.want == "" && log.Len() > 0 || !strings.Contains(log.String(), tc.want) || tc.want != "" && !strings.Contains(log.String(), "level=WARN") {
-				t.Errorf("logged %q, want a warning that %q", log, tc.want)
-			}
-		})
-	}
 }

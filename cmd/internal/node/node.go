@@ -31,11 +31,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
-	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
@@ -70,6 +70,7 @@ type node struct {
 	shutdownDelay atomic.Int64
 	quota         atomic.Pointer[capacity.Quota]
 	certificates  certificates
+	auth          *authfile.Source          // of auth.file; nil: there is none
 	reread        func() (changed []string) // reads files that settings name again
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
@@ -94,6 +95,9 @@ func open(o Options) (_ *node, err error) {
 	}()
 	c.Warn(n.log)
 	n.metrics = newMetrics()
+	if err := n.openAuthFile(c.Auth.File); err != nil {
+		return nil, err
+	}
 	port, err := n.openHTTP(c)
 	if err != nil {
 		return nil, err
@@ -118,11 +122,25 @@ func open(o Options) (_ *node, err error) {
 	if e.peers.files != nil {
 		n.certificates = append(n.certificates, e.peers.files)
 	}
-	n.runStore = func(ctx context.Context) error {
-		return runWith(ctx, e.run, n.disk.Run, new(idleMemory).run, n.certificates.run)
+	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run}
+	if n.auth != nil {
+		beside = append(beside, n.auth.Run)
 	}
+	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
 	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)
+}
+
+// openAuthFile reads the file of roles and tokens; "" names none.
+func (n *node) openAuthFile(path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	if n.auth, err = authfile.Open(path, n.log); err != nil {
+		return fmt.Errorf("auth.file: %w", err)
+	}
+	n.metrics.MustRegister(n.auth.Metrics())
+	return nil
 }
 
 // openHTTP binds the HTTP port; handle adds the routes.
@@ -156,11 +174,10 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
 	h.Snapshots = e.snapshots
-	floor, err := access.ParseMode(c.Auth.Mode)
-	if err != nil {
-		return cli.Usage(fmt.Errorf("auth.mode: %w", err))
+	h.Access = httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
+	if n.auth != nil {
+		h.Access.File, h.Access.FileFailure = n.auth.Table, n.auth.Failure
 	}
-	h.Access = httpd.AccessConfig{Floor: floor, TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
 	if n.audit, err = openAudit(c, n.log); err != nil {
 		return err
 	}
@@ -170,6 +187,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	if err != nil {
 		return err
 	}
+	n.metrics.MustRegister(insecure{c, handler.AuthMode})
 	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
 		handler.SetLimits(c.HTTPD.Limits)
@@ -187,6 +205,9 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	n.apply(c)
 	n.reread = func() []string {
 		changed := n.certificates.reload()
+		if n.auth != nil && n.auth.Reload() {
+			changed = append(changed, "auth.file")
+		}
 		if e.reloadCertificates != nil {
 			changed = append(changed, e.reloadCertificates()...)
 		}

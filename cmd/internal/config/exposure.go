@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
+	"github.com/seed-20419f34/rollcall/fsm/access"
+)
+
+// loopback says whether a listener on addr is out of reach of other machines.
+func loopback(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// validateExposure keeps listeners that other machines reach from being open: one of HTTP needs TLS and a mode of access
+// control, one between nodes TLS. Each of these can be done without, if that is written out. The profiler stays on loopback in
+// any case.
+func (c *Config) validateExposure() error {
+	return errors.Join(
+		checkExposed("http", c.HTTP.Addr, c.HTTP.TLS.Cert != "" || c.HTTP.Plain, "http.tls.cert and http.tls.key"),
+		c.checkOpen(),
+		checkExposed("cluster", c.Store.ClusterAddr, c.Store.TLS.Cert != "" || c.ClusterPlain, "cluster.tls.cert, cluster.tls.key and cluster.tls.ca"),
+		checkProfiler(c.PProfAddr),
+	)
+}
+
+func exposed(addr string) bool { return checkAddr("", addr) == nil && !loopback(addr) }
+
+func checkExposed(section, addr string, allowed bool, remedy string) error {
+	if allowed || !exposed(addr) {
+		return nil
+	}
+	return fmt.Errorf("%s.addr: %q can be reached from other machines without TLS; set %s, or listen on 127.0.0.1, or say %[1]s.plain: true", section, addr, remedy)
+}
+
+// checkOpen wants it said whether callers are asked who they are.
+func (c *Config) checkOpen() error {
+	if c.Auth.Mode != "" || !exposed(c.HTTP.Addr) {
+		return nil
+	}
+	return fmt.Errorf("auth.mode: is required, because http.addr %q can be reached from other machines: on or log-only; or, if every machine that reaches it may read and change everything, off", c.HTTP.Addr)
+}
+
+func checkProfiler(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	if err := checkAddr("pprof.addr", addr); err != nil {
+		return err
+	}
+	if !loopback(addr) {
+		return fmt.Errorf("pprof.addr: %q is not loopback; profiles show memory, so listen on 127.0.0.1 and tunnel to it", addr)
+	}
+	return nil
+}
+
+// Floor is the mode of access control that the settings demand; Unset: they say nothing.
+func (c *Config) Floor() access.Mode {
+	mode, _ := access.ParseMode(c.Auth.Mode) // Validate knows the words
+	return mode
+}
+
+// Protections are what Insecure can name.
+var Protections = []string{"http-plain", "cluster-plain", "auth-off", "auth-log-only"}
+
+// Insecure is which protection the listeners do without that other machines reach, with access control in a mode.
+func (c *Config) Insecure(mode access.Mode) []string {
+	http := exposed(c.HTTP.Addr)
+	without := []bool{
+		http && c.HTTP.TLS.Cert == "",
+		c.Mode == CP && exposed(c.Store.ClusterAddr) && c.Store.TLS.Cert == "",
+		http && mode <= access.Off,
+		http && mode == access.LogOnly,
+	}
+	var all []string
+	for i, is := range without {
+		if is {
+			all = append(all, Protections[i])
+		}
+	}
+	return all
+}
+
+// warnOpen warns of what is allowed without protection.
+func (c *Config) warnOpen(log *slog.Logger) {
+	for _, what := range c.Insecure(c.Floor()) {
+		log.Warn(map[string]string{
+			"http-plain":    "other machines reach http.addr, and what they send, tokens too, can be read and changed on its way",
+			"cluster-plain": "other machines reach cluster.addr without TLS, and each of them can take part in the consensus",
+			"auth-off":      "every machine that reaches http.addr may read and change everything in the registry",
+			"auth-log-only": "calls are counted that their callers may not make, and performed",
+		}[what], "insecure", what)
+	}
+	if c.Auth.Mode == "" {
+		log.Warn("every program of this machine may read and change everything in the registry (auth.mode)")
+	}
+}
+
+// validateAuth checks where roles and tokens come from.
+func (c *Config) validateAuth() error {
+	var errs []error
+	if c.Auth.File != "" {
+		_, err := authfile.Load(c.Auth.File)
+		errs = append(errs, prefix("auth.file", err))
+	}
+	if c.Mode == AP && c.Auth.File == "" && c.Floor() == access.On {
+		errs = append(errs, errors.New("auth.file: is required in mode ap with auth.mode on: roles and tokens are those of the file"))
+	}
+	if c.Auth.BootstrapTokenFile != "" {
+		_, err := authfile.ReadToken(c.Auth.BootstrapTokenFile)
+		errs = append(errs, prefix("auth.bootstrap-token-file", err))
+	}
+	if c.Mode == AP && c.Auth.BootstrapTokenFile != "" {
+		errs = append(errs, errors.New("auth.bootstrap-token-file: is for mode cp; in mode ap the operators are those of auth.file"))
+	}
+	return errors.Join(errs...)
+}

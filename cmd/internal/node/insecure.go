@@ -1,0 +1,33 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/access"
+)
+
+// insecure shows which protection a node does without that other machines reach.
+type insecure struct {
+	*config.Config
+	mode func() access.Mode // in force
+}
+
+var insecureDesc = prometheus.NewDesc("rollcall_insecure", "1 where the node does without a protection that it should have, because other machines reach it.", []string{"what"}, nil)
+
+// Describe implements prometheus.Collector.
+func (insecure) Describe(to chan<- *prometheus.Desc) { to <- insecureDesc }
+
+// Collect implements prometheus.Collector.
+func (i insecure) Collect(to chan<- prometheus.Metric) {
+	now := i.Insecure(i.mode())
+	for _, what := range config.Protections {
+		value := 0.0
+		if slices.Contains(now, what) {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(insecureDesc, prometheus.GaugeValue, value, what)
+	}
+}
