@@ -53,6 +53,7 @@ type RestoreOptions struct {
 	KeysOnly       bool         // keys alone
 	Prefix         string       // of those, the ones that begin with it
 	KeepSessions   bool         // sessions go on, with what they hold
+	WithAuth       bool         // roles, tokens and the mode of access control, too; what was revoked stays so
 	AnotherCluster bool         // the snapshot may be of another cluster
 }
 
@@ -63,7 +64,7 @@ const restorePatience = 5 * time.Minute
 // ErrUnknownOutcome says that nothing was changed.
 func (c *Client) Restore(ctx context.Context, snapshot []byte, o RestoreOptions) (Restored, error) {
 	q := signed(transport.Own(http.MethodPut, "snapshot").With("prefix", o.Prefix), o.By, 0)
-	for name, given := range map[string]bool{"dry-run": o.DryRun, "keys-only": o.KeysOnly, "keep-sessions": o.KeepSessions, "another-cluster": o.AnotherCluster} {
+	for name, given := range map[string]bool{"dry-run": o.DryRun, "keys-only": o.KeysOnly, "keep-sessions": o.KeepSessions, "auth": o.WithAuth, "another-cluster": o.AnotherCluster} {
 		if given {
 			q.Query.Set(name, "")
 		}

@@ -64,7 +64,7 @@ func walkFrozen(f *registry.Frozen, c *codec.Codec) {
 	codec.List(c, &f.Canceled, 3, (*registry.Recent).Fields)
 	codec.List(c, &f.Transitions, 12, (*registry.Preservation).Fields)
 	codec.List(c, &f.Links, 4, (*registry.Link).Fields)
-	codec.List(c, &f.Senders, 6, (*registry.Sender).Fields)
+	codec.List(c, &f.Senders, 7, (*registry.Sender).Fields)
 	codec.List(c, &f.Peers, 8, (*registry.PeerState).Fields)
 	codec.List(c, &f.Nodes, 8, codec.Each((*catalog.Node).Fields))
 	codec.List(c, &f.CheckHeartbeats, 3, (*catalog.CheckHeartbeat).Fields)

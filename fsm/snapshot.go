@@ -79,6 +79,7 @@ var parts = []part{
 		section(t, "staged key", &staged.Pairs, codec.Each((*kv.Pair).Fields))
 		section(t, "staged session", &staged.Sessions, codec.Each((*kv.Session).Fields))
 		section(t, "staged lock or semaphore", &staged.Permits, codec.Each((*kv.Permits).Fields))
+		t.record("staged roles and tokens", staged.Access.Fields)
 	}},
 	{"access", func(s *Snapshot, t *stream) { t.record("roles and tokens", s.kv.Access.Fields) }},
 }

@@ -26,6 +26,8 @@ var (
 	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text of
 	// the error says more.
 	ErrAhead = rollcallpeer.ErrAhead
+	// ErrOtherPrincipal means that a message is in the name of a sender that another principal used first.
+	ErrOtherPrincipal = rollcallpeer.ErrOtherPrincipal
 	// ErrUnknownSender means that this node knows the lease clock of no sender with that name.
 	ErrUnknownSender = rollcallpeer.ErrUnknownSender
 	// ErrUnknownPeer means that there is no peer with that name.

@@ -111,6 +111,9 @@ func figureMetrics() []figureMetric {
 		{desc("last_success_timestamp_seconds", "When the peer answered last."), func(s api.Peer) (float64, bool) {
 			return seconds(s.LastSuccess), s.LastSuccess > 0
 		}},
+		{prometheus.NewDesc("rollcall_auth_file_differs", "1 while the auth.file of a node of this datacenter says something else than this node's.", []string{"peer"}, nil), func(s api.Peer) (float64, bool) {
+			return one(s.AuthFile == AuthFileDiffers), s.AuthFile != ""
+		}},
 		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in api.Incoming) float64 { return float64(in.Instances) })},
 		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in api.Incoming) float64 { return float64(in.Kept) })},
 		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in api.Incoming) float64 { return one(in.Cut) })},

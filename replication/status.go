@@ -20,6 +20,9 @@ const (
 	StateIdle    = "idle" // another node sends
 )
 
+// AuthFileDiffers is the api.Peer.AuthFile of a node whose file of roles and tokens says something else.
+const AuthFileDiffers = "differs"
+
 const (
 	lagCounted = 10_000          // changes that a status counts at most, of those that were not read
 	lagTold    = 5 * time.Second // what waits no longer needs no reason
@@ -56,7 +59,21 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		status.LastRepair = &repair
 	}
 	status.State, status.Reason = p.state(v.Peer(p.Name), status)
+	if c, ok := p.link.(link.Compared); ok {
+		status.AuthFile, status.Reason = comparedFile(c, status.Reason)
+	}
 	return status
+}
+
+// comparedFile says whether the peer's auth.file says the same as this node's, and adds a difference to a reason.
+func comparedFile(c link.Compared, reason string) (word, _ string) {
+	switch differs, known := c.AuthFileDiffers(); {
+	case !known:
+		return "", reason
+	case differs:
+		return AuthFileDiffers, sentence(reason, "its auth.file says something else than that of the node that sends")
+	}
+	return "same", reason
 }
 
 // state is the state in a word and a sentence. p.mu is held.

@@ -313,6 +313,7 @@ func newSnapshotRestoreCommand() *cobra.Command {
 	f.BoolVar(&o.KeysOnly, "keys-only", false, "restore keys alone")
 	f.StringVar(&o.Prefix, "prefix", "", "of the keys, those that begin with this")
 	f.BoolVar(&o.KeepSessions, "keep-sessions", false, "let sessions go on, with what they hold")
+	f.BoolVar(&o.WithAuth, "with-auth", false, "restore roles, tokens and the mode of access control, too; what was revoked stays so")
 	f.BoolVar(&o.AnotherCluster, "another-cluster", false, "the snapshot may be of another cluster")
 	return c.command(cmd, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		switch {
@@ -354,6 +355,9 @@ func (r restored) Table() [][]string {
 		{"keys written", strconv.Itoa(r.Keys)},
 		{"keys deleted", strconv.Itoa(r.KeysDeleted)},
 		{"sessions ended", strconv.Itoa(r.SessionsEnded)},
+	}
+	if r.Roles+r.Tokens > 0 {
+		rows = append(rows, []string{"roles that came back", strconv.Itoa(r.Roles)}, []string{"tokens that came back", strconv.Itoa(r.Tokens)})
 	}
 	if r.Plan == nil {
 		return rows

@@ -19,9 +19,11 @@ type Change struct {
 	PutRoles  []*Role
 	DropRoles []string
 	Create    []*Token // refused if there is one of the accessor, or was one that is revoked
-	Return    bool     // of Create those are left out instead, and of PutRoles those that are there: it is a restore
-	Rotate    []Rotation
-	Revoke    []string // accessors
+	// Return: it is a restore. Of Create those are left out instead, and of PutRoles those that are there; of Revoke also
+	// accessors without a token are never good again.
+	Return bool
+	Rotate []Rotation
+	Revoke []string // accessors
 }
 
 // Rotation gives a token another secret.
@@ -63,7 +65,7 @@ func (r *Rotation) fields(c *codec.Codec) {
 // Apply is the table after a change at a moment (ms since the epoch), whose index is the new revision. refusal says why nothing
 // was done; "": it was.
 func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, refusal string) {
-	if op.Bootstrap && t.Bootstrapped {
+	if op.Bootstrap && t.Bootstrapped && !op.Return {
 		return t, "the first operator was made already: use that token, or make another one by the socket in a node's data directory (rollcall auth, on the node's machine)"
 	}
 	n := &Table{Content: t.Content}
@@ -158,10 +160,15 @@ func (t *Content) rotate(op *Change, wall int64) error {
 func (t *Content) revoke(op *Change, _ int64) error {
 	for _, accessor := range op.Revoke {
 		at, there := t.find(accessor)
-		if !there {
+		switch {
+		case there:
+			t.Tokens = slices.Delete(t.Tokens, at, at+1)
+		case op.Return && IsAccessor(accessor) && !t.wasRevoked(accessor):
+		case op.Return:
+			continue
+		default:
 			return fmt.Errorf("there is no token %q", accessor)
 		}
-		t.Tokens = slices.Delete(t.Tokens, at, at+1)
 		i, _ := slices.BinarySearch(t.Revoked, accessor)
 		t.Revoked = slices.Insert(t.Revoked, i, accessor)
 	}

@@ -129,6 +129,32 @@ func (t *Content) wasRevoked(accessor string) bool {
 	return revoked
 }
 
+// Saved is what of a table a snapshot for people has: no secrets, but their hashes.
+func (t *Content) Saved() Content {
+	saved := *t
+	saved.Revision = 0
+	return saved
+}
+
+// Restoring is the change that brings back what of a table was saved: what was revoked stays so, what is there stays as it
+// is, and the mode does not become less strict.
+func (t *Content) Restoring(now Mode) Change {
+	return Change{Return: true, Sure: true, Bootstrap: t.Bootstrapped, Mode: max(t.Mode, now), PutRoles: t.Roles, Create: t.Tokens, Revoke: t.Revoked}
+}
+
+// Add appends a part of what was saved.
+func (t *Content) Add(part Content) {
+	t.Mode, t.Bootstrapped = max(t.Mode, part.Mode), t.Bootstrapped || part.Bootstrapped
+	t.Roles = append(t.Roles, part.Roles...)
+	t.Tokens = append(t.Tokens, part.Tokens...)
+	t.Revoked = append(t.Revoked, part.Revoked...)
+}
+
+// Empty says whether nobody was ever given anything.
+func (t *Content) Empty() bool {
+	return t.Mode == Unset && !t.Bootstrapped && len(t.Roles)+len(t.Tokens)+len(t.Revoked) == 0
+}
+
 // Digest is equal for tables with the same content, whenever they were changed.
 func (t *Table) Digest() string {
 	c := t.Content
@@ -143,18 +169,31 @@ func (t *Table) Digest() string {
 func (t *Table) Bytes() int { return t.bytes }
 
 func (t *Content) weigh() int {
-	const each = 256
 	bytes := len(t.Revoked) * (accessorLen + 16)
 	for _, r := range t.Roles {
-		bytes += each + len(r.Rules)*64
-		for _, rule := range r.Rules {
-			bytes += len(rule.Match)
-		}
+		bytes += r.Weight()
 	}
 	for _, k := range t.Tokens {
-		bytes += each + len(k.Name) + len(k.App) + len(k.By) + len(k.Roles)*32 + len(k.Secrets)*48
+		bytes += k.Weight()
 	}
 	return bytes
+}
+
+// eachWeight is what a role or token takes beside its texts, in bytes.
+const eachWeight = 256
+
+// Weight is what a role takes in memory, in bytes, about.
+func (r *Role) Weight() int {
+	bytes := eachWeight + len(r.Rules)*64
+	for _, rule := range r.Rules {
+		bytes += len(rule.Match)
+	}
+	return bytes
+}
+
+// Weight is what a token takes in memory, in bytes, about.
+func (t *Token) Weight() int {
+	return eachWeight + len(t.Name) + len(t.App) + len(t.By) + len(t.Roles)*32 + len(t.Secrets)*48
 }
 
 // governedAt says whether somebody may change the table at a moment (ms since the epoch).

@@ -6,6 +6,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -16,10 +17,11 @@ type Image struct {
 	Pairs    []*Pair    // by key
 	Sessions []*Session // by id
 	Permits  []*Permits // by kind and name, without their queues and the values of holders
+	Access   access.Content
 }
 
 func (m *Image) empty() bool {
-	return len(m.Nodes)+len(m.Instances)+len(m.Pairs)+len(m.Sessions)+len(m.Permits) == 0
+	return len(m.Nodes)+len(m.Instances)+len(m.Pairs)+len(m.Sessions)+len(m.Permits) == 0 && m.Access.Empty()
 }
 
 // fields walks an image with the level of the formats in front.
@@ -29,6 +31,7 @@ func (m *Image) fields(c *codec.Codec) {
 	codec.List(c, &m.Pairs, 8, codec.Each((*Pair).Fields))
 	codec.List(c, &m.Sessions, 15, codec.Each((*Session).Fields))
 	codec.List(c, &m.Permits, 7, codec.Each((*Permits).Fields))
+	m.Access.Fields(c)
 }
 
 // Encode is an image at a level of the formats, not yet compressed.
@@ -70,6 +73,7 @@ func (m *Image) Add(part Image) {
 	m.Pairs = append(m.Pairs, part.Pairs...)
 	m.Sessions = append(m.Sessions, part.Sessions...)
 	m.Permits = append(m.Permits, part.Permits...)
+	m.Access.Add(part.Access)
 }
 
 // StagedFor is how long (ms of lease clock) what is staged waits for the next part, before it is given up.
@@ -96,6 +100,7 @@ func (s *Staged) freeze() Staged {
 	f := *s
 	f.Nodes, f.Instances = slices.Clip(f.Nodes), slices.Clip(f.Instances)
 	f.Pairs, f.Sessions, f.Permits = slices.Clip(f.Pairs), slices.Clip(f.Sessions), slices.Clip(f.Permits)
+	f.Access.Roles, f.Access.Tokens, f.Access.Revoked = slices.Clip(f.Access.Roles), slices.Clip(f.Access.Tokens), slices.Clip(f.Access.Revoked)
 	return f
 }
 
@@ -117,6 +122,7 @@ type Restoration struct {
 	Keys            int   // that were written
 	KeysDeleted     int
 	SessionsEnded   int
+	Roles, Tokens   int // that came back
 }
 
 func (r *Restoration) fields(c *codec.Codec) {
@@ -124,7 +130,7 @@ func (r *Restoration) fields(c *codec.Codec) {
 	r.By.Fields(c)
 	codec.Uint(c, &r.Index)
 	c.Int64(&r.Wall)
-	for _, n := range []*int{&r.Instances, &r.InstancesStayed, &r.Keys, &r.KeysDeleted, &r.SessionsEnded} {
+	for _, n := range []*int{&r.Instances, &r.InstancesStayed, &r.Keys, &r.KeysDeleted, &r.SessionsEnded, &r.Roles, &r.Tokens} {
 		c.Int(n)
 	}
 }

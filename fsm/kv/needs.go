@@ -63,8 +63,15 @@ func (op LeaveQueue) needs(*registry.View) []access.Need    { return permitNeeds
 func (ExpireSession) needs(*registry.View) []access.Need { return operating() }
 func (EndDelay) needs(*registry.View) []access.Need      { return operating() }
 func (StagePart) needs(*registry.View) []access.Need     { return operating() }
-func (Restore) needs(*registry.View) []access.Need       { return operating() }
-func (DropStaged) needs(*registry.View) []access.Need    { return operating() }
+
+func (op Restore) needs(*registry.View) []access.Need {
+	if op.WithAuth {
+		return append(operating(), access.Need{Resource: access.Auth, Verb: access.Write})
+	}
+	return operating()
+}
+
+func (DropStaged) needs(*registry.View) []access.Need { return operating() }
 
 func (Access) needs(*registry.View) []access.Need {
 	return []access.Need{{Resource: access.Auth, Verb: access.Write}}

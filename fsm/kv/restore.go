@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -66,6 +67,8 @@ func (op Restore) refusal(s *State) string {
 	switch {
 	case op.Prefix != "" && !op.KeysOnly:
 		return "a prefix is for a restore of keys alone"
+	case op.WithAuth && (op.KeysOnly || op.Founding):
+		return "roles and tokens come back with a restore of everything into a cluster that runs"
 	case op.Founding && s.restored > 0:
 		return "the cluster was restored already"
 	case s.staged.ID != op.ID || op.ID == "":
@@ -74,6 +77,9 @@ func (op Restore) refusal(s *State) string {
 		return fmt.Sprintf("%d parts of the snapshot have come, not %d", s.staged.Parts, op.Parts)
 	case max(op.Newest, s.catalog.Next()) > maxIndex-2*registry.Incarnation:
 		return fmt.Sprintf("the index %d of the state or of the snapshot leaves no room below 2^53 for a new incarnation", max(op.Newest, s.catalog.Next()))
+	}
+	if _, refusal := op.restoredAccess(s, s.staged.Access, At{}); refusal != "" {
+		return "its roles and tokens: " + refusal
 	}
 	for _, p := range s.staged.Pairs {
 		if p.Fence > op.Newest || p.LockIndex > uint64(maxIndex) {
@@ -117,9 +123,23 @@ func (op Restore) apply(s *State, at At) Result {
 	r.writeKeys()
 	r.keepBack()
 	done.KeysDeleted = len(r.removed)
+	if next, _ := op.restoredAccess(s, image.Access, at); next != s.access {
+		done.Roles, done.Tokens = len(next.Roles)-len(s.access.Roles), max(len(next.Tokens)-len(s.access.Tokens), 0)
+		s.access = next
+		s.change(at, Topic{Kind: AccessTopic})
+	}
 	s.last = &done
 	s.change(at, Topic{Kind: SessionsTopic})
 	return Result{OK: true, Index: at.Index}
+}
+
+// restoredAccess is who may do what after the restore.
+func (op Restore) restoredAccess(s *State, saved access.Content, at At) (next *access.Table, refusal string) {
+	if !op.WithAuth || saved.Empty() {
+		return s.access, ""
+	}
+	change := saved.Restoring(s.access.Mode)
+	return s.access.Apply(&change, at.Index, at.Wall)
 }
 
 // restoring is a restore under way.

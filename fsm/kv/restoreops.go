@@ -71,6 +71,8 @@ type Restore struct {
 	KeepSessions bool
 	// Founding: the cluster is new. What is in it already is newer and stays. It is refused where something was restored before.
 	Founding bool
+	// WithAuth: roles, tokens and the mode come back, too, see access.Content.Restoring. Without it none does.
+	WithAuth bool
 }
 
 func (Restore) kind() byte { return 13 }
@@ -84,5 +86,6 @@ func (op Restore) fields(c *codec.Codec) Restore {
 	c.String(&op.Prefix)
 	c.Bool(&op.KeepSessions)
 	c.Bool(&op.Founding)
+	c.Bool(&op.WithAuth)
 	return op
 }

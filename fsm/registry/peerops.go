@@ -17,6 +17,8 @@ type Contact struct {
 	Clock       int64 // the sender's lease clock at sending, ms
 	Cut         int64 // ms of silence after which the link counts as cut; kept until the next Contact
 	Age         int64 // ms ago, for what a node of this datacenter passes on
+	// Principal is the name of who sent the message; "": nobody was asked who they are.
+	Principal string
 }
 
 func (Contact) kind() Kind { return 14 }
@@ -28,11 +30,12 @@ func (op Contact) fields(c *codec.Codec) Contact {
 	c.Int64(&op.Clock)
 	c.Int64(&op.Cut)
 	c.Int64(&op.Age)
+	c.BoundedText(&op.Principal, maxActText)
 	return op
 }
 
-// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter:
-// the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
+// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter, and
+// to which principal its name belongs: the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
 // Index.
 type ForgetSender struct {
 	Sender string

@@ -38,6 +38,8 @@ type Sender struct {
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
 	LastMessage Stamp // when
+	// Principal is the name of who used the sender's name first, of those of whom it was known; "": of none it was.
+	Principal string
 }
 
 // Fields walks a sender.
@@ -47,6 +49,7 @@ func (s *Sender) Fields(c *codec.Codec) {
 	c.Uint64(&s.Incarnation)
 	c.Int64(&s.Clock)
 	s.LastMessage.Fields(c)
+	c.Lasting(&s.Principal)
 }
 
 // Bounds of what is kept of senders and links, so that invented names and incarnations displace nothing
@@ -86,6 +89,16 @@ func (k *otherServers) incarnations(of Sender) []Sender {
 		end++
 	}
 	return k.senders[begin:end]
+}
+
+// principal is who a sender's name belongs to; "": nobody yet.
+func (k *otherServers) principal(dc, name string) string {
+	for _, s := range k.incarnations(Sender{DC: dc, Name: name}) {
+		if s.Principal != "" {
+			return s.Principal
+		}
+	}
+	return ""
 }
 
 // withSender returns the senders with one, and without those for which there is no room.
@@ -191,12 +204,14 @@ func (k *otherServers) senderAfter(op Contact, now Stamp) (s Sender, ok bool) {
 	if s, ok = find(k.senders, said.name()); !ok {
 		// The names outlive the message that brought them, and must not keep its memory.
 		said.DC, said.Name = strings.Clone(op.DC), strings.Clone(op.Sender)
+		said.Principal = cmp.Or(k.principal(op.DC, op.Sender), strings.Clone(op.Principal))
 		return said, true
 	}
 	if _, ahead := k.timing(said, now); ahead > 0 || op.Clock <= s.Clock {
 		return s, false
 	}
 	s.Clock, s.LastMessage = op.Clock, now
+	s.Principal = cmp.Or(k.principal(op.DC, op.Sender), strings.Clone(op.Principal))
 	return s, true
 }
 

@@ -141,6 +141,9 @@ func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok b
 	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.LastMessage.Lease > s.LastMessage.Lease }), ok
 }
 
+// SenderPrincipal is the name of the principal that a sender's name belongs to; "": nobody yet.
+func (v *View) SenderPrincipal(dc, name string) string { return v.servers.principal(dc, name) }
+
 // Peer returns what the state keeps of a peer.
 func (v *View) Peer(name string) PeerState {
 	p, ok := find(v.servers.peers, name)

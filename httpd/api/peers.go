@@ -17,10 +17,11 @@ type Peers struct {
 type PeerSender struct {
 	Sender     string `json:"sender"`
 	Datacenter string `json:"datacenter"`
-	HeardMS    int64  `json:"heard_ms"` // since its clock was noted
-	LateMS     int64  `json:"late_ms"`  // by which its last message was late
-	Late       uint64 `json:"late"`     // messages that were more than a minute late
-	Refused    uint64 `json:"refused"`  // messages that were refused because its clock cannot be right
+	HeardMS    int64  `json:"heard_ms"`  // since its clock was noted
+	LateMS     int64  `json:"late_ms"`   // by which its last message was late
+	Late       uint64 `json:"late"`      // messages that were more than a minute late
+	Refused    uint64 `json:"refused"`   // messages that were refused because its clock cannot be right
+	Principal  string `json:"principal"` // who used its name first; empty: nobody was asked
 }
 
 // Peer is one server, or one datacenter, that is replicated with.
@@ -31,6 +32,9 @@ type Peer struct {
 	URL    string   `json:"url"`              // the one in use
 	State  string   `json:"state"`            // ok, failing, paused or idle (another node sends)
 	Reason string   `json:"reason,omitempty"` // of the state, in a sentence
+
+	// AuthFile says whether a node's auth.file says the same as that of the node that sends: same, differs; empty: not known.
+	AuthFile string `json:"auth_file,omitempty"`
 
 	Cursor     string `json:"cursor,omitempty"` // everything up to it is known to the peer
 	LagChanges uint64 `json:"lag_changes"`      // changes that the peer does not know yet

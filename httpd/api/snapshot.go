@@ -14,6 +14,8 @@ type Snapshot struct {
 	Keys      int    `json:"keys"`
 	Sessions  int    `json:"sessions"`
 	Permits   int    `json:"permits"` // locks and semaphores
+	Roles     int    `json:"roles"`
+	Tokens    int    `json:"tokens"` // without their secrets
 }
 
 // Restored is what a restore did or, with a dry run, would do (PUT /v1/rollcall/snapshot).
@@ -26,6 +28,8 @@ type Restored struct {
 	Keys            int          `json:"keys"`             // that were written
 	KeysDeleted     int          `json:"keys_deleted"`
 	SessionsEnded   int          `json:"sessions_ended"`
+	Roles           int          `json:"roles"`  // that came back
+	Tokens          int          `json:"tokens"` // that came back
 	Plan            *RestorePlan `json:"plan,omitempty"` // with a dry run
 }
 

@@ -26,6 +26,8 @@ type Peers interface {
 	State(ctx context.Context, datacenter string, w io.Writer) error
 	// Levels is the value of the header level.Header: which levels of the formats this node reads and writes.
 	Levels() string
+	// AuthFile is the value of the header link.AuthFileHeader: the digest of this node's file of roles and tokens.
+	AuthFile() string
 	// Cut is how long a Eureka server may be silent before its link counts as cut.
 	Cut(server string) time.Duration
 
@@ -160,6 +162,9 @@ func withPeers(e endpoint) endpoint {
 
 var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this node replicates nothing: no peer is configured (replication.nodes, replication.datacenters, replication.eureka)"}
 
+// authFileHeader is link.AuthFileHeader of package replication.
+const authFileHeader = "X-Rollcall-Auth-File"
+
 // exchange is a message of a peer and the reply: POST /v1/rollcall/replication and …/digest. A message of
 // unknown outcome has the response of one that was not applied: a peer can send everything again.
 func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
@@ -169,6 +174,7 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 			return nil, c.Err
 		}
 		c.W.Header().Set(level.Header, c.config.Peers.Levels())
+		c.W.Header().Set(authFileHeader, c.config.Peers.AuthFile())
 		reply, err := replyTo(c.config.Peers, c.R.Context(), message)
 		if err != nil {
 			return nil, web.RetryBatch(web.WriteError(err))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -31,6 +32,7 @@ type RestoreOptions struct {
 	KeysOnly       bool
 	Prefix         string // of keys; with KeysOnly
 	KeepSessions   bool
+	WithAuth       bool // roles, tokens and the mode of access control, too
 	AnotherCluster bool // it may be a snapshot of another cluster
 }
 
@@ -92,16 +94,23 @@ func (c call) restoreSnapshot() (any, error) {
 	}
 	o := RestoreOptions{
 		By: c.By(), DryRun: c.Present("dry-run"), KeysOnly: c.Present("keys-only"), Prefix: c.Text("prefix"),
-		KeepSessions: c.Present("keep-sessions"), AnotherCluster: c.Present("another-cluster"),
+		KeepSessions: c.Present("keep-sessions"), AnotherCluster: c.Present("another-cluster"), WithAuth: c.Present("auth"),
 	}
 	switch {
 	case o.Prefix != "" && !o.KeysOnly:
 		c.Refuse("prefix goes with keys-only: nothing but keys has a prefix")
+	case o.WithAuth && o.KeysOnly:
+		c.Refuse("auth does not go with keys-only: roles and tokens come back with a restore of everything")
 	case o.By.Reason == "" && !o.DryRun:
 		c.Refuse("a restore changes the whole cluster; say why: reason=TEXT")
 	}
 	if c.Err != nil {
 		return nil, c.Err
+	}
+	if o.WithAuth {
+		if err := c.Allow(access.Need{Resource: access.Auth, Verb: access.Write}); err != nil {
+			return nil, err
+		}
 	}
 	control := http.NewResponseController(c.W)
 	done, err := s.Restore(c.R.Context(), pacedReader{c.R.Body, control}, o)
@@ -127,7 +136,7 @@ func snapshotRefusal(err error) error {
 	case errors.Is(err, registry.ErrNoLeader):
 		return &web.Refusal{Status: http.StatusServiceUnavailable, Text: "no leader could be reached, so nothing was saved or restored; with stale a node saves what it has", Retry: true, Cause: err}
 	case errors.Is(err, registry.ErrNotOffered):
-		return &web.Refusal{Status: http.StatusNotImplemented, Text: "keys need a cluster with consensus (mode cp); a node without restores instances alone: leave out keys-only and prefix", Cause: err}
+		return &web.Refusal{Status: http.StatusNotImplemented, Text: "keys, roles and tokens need a cluster with consensus (mode cp); a node without restores instances alone: leave out keys-only, prefix and auth", Cause: err}
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (s Setting) String() string {
 	case []string:
 		return strings.Join(v, ",")
 	case map[string]string:
-		return formatMap(v)
+		return FormatMap(v)
 	}
 	if s.unit != 0 {
 		return (time.Duration(s.Value.Convert(reflect.TypeFor[int64]()).Int()) * s.unit).String()
@@ -189,8 +189,8 @@ func ParseMap(text string) (map[string]string, error) {
 	return m, nil
 }
 
-// formatMap is the inverse of ParseMap, sorted by name.
-func formatMap(m map[string]string) string {
+// FormatMap is the inverse of ParseMap, sorted by name.
+func FormatMap(m map[string]string) string {
 	parts := make([]string, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		parts = append(parts, name+"="+m[name])

@@ -5,13 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -20,8 +23,9 @@ var ErrResponseTooLarge = errors.New("the answer is too large")
 
 // NewClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
 func NewClient(p PeerConfig) *http.Client {
+	transport := &renewed{life: cmp.Or(p.Life, time.Hour), make: func() *http.Transport { return newTransport(p) }}
 	return &http.Client{
-		Transport: &renewed{life: cmp.Or(p.Life, time.Hour), make: func() *http.Transport { return newTransport(p) }},
+		Transport: &authorized{renewed: transport, user: p.user(), file: p.TokenFile},
 		// A redirect is no response that counts: upstream's replication client follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -89,6 +93,42 @@ func (r *renewed) CloseIdleConnections() {
 
 // Failed is a CallError.
 func Failed(result batcher.Result, err error) error { return &CallError{result, err} }
+
+// authorized is a transport whose requests carry the password of a file.
+type authorized struct {
+	*renewed
+	user, file string // no file: requests go as they are
+}
+
+// maxToken is more than a password has, in bytes.
+const maxToken = 4096
+
+// RoundTrip implements http.RoundTripper.
+func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	if a.file == "" {
+		return a.renewed.RoundTrip(req)
+	}
+	password, err := privatefile.Read(a.file, maxToken)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // a transport must
+		}
+		return nil, fmt.Errorf("replication.token-files: %w", err)
+	}
+	req = req.Clone(req.Context())
+	req.SetBasicAuth(a.user, strings.TrimSpace(string(password)))
+	return a.renewed.RoundTrip(req)
+}
+
+// user is the name in the peer's URLs; servers of ours look at the password alone.
+func (p PeerConfig) user() string {
+	for _, text := range p.URLs {
+		if u, err := url.Parse(text); err == nil && u.User.Username() != "" {
+			return u.User.Username()
+		}
+	}
+	return "rollcall"
+}
 
 // CallError is a call without a usable response, and what that means for its tasks.
 type CallError struct {

@@ -48,6 +48,12 @@ type Leveled interface {
 	Levels() (level.Reads, time.Time)
 }
 
+// Compared is a link to a node of this datacenter, whose file of roles and tokens is compared with this node's.
+type Compared interface {
+	// AuthFileDiffers says whether the files differ; ok is false while that is not known.
+	AuthFileDiffers() (differs, ok bool)
+}
+
 // Env is what a link needs.
 type Env struct {
 	Side

@@ -40,6 +40,8 @@ type PeerConfig struct {
 	// TLS is what a connection is made with; nil: with the system's authorities.
 	TLS  func() *tls.Config
 	Life time.Duration // within which a connection ends; 0: an hour
+	// TokenFile has the password of calls to the peer, such as a token; it is read at each call. "": that of the URL is sent.
+	TokenFile string
 }
 
 // Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.

@@ -27,13 +27,19 @@ type Side struct {
 	Consensus bool
 	// Levels says which levels of the formats this node reads, and which it writes; nil: it writes the newest, and says nothing.
 	Levels func() level.Reads
-	Peers  []PeerConfig // at the start
+	// AuthFile is the digest of this node's file of roles and tokens, which those of its datacenter's nodes should equal; nil:
+	// none is compared. NoAuthFile: there is no file.
+	AuthFile func() string
+	Peers    []PeerConfig // at the start
 	// Now are the peers of now, which all parts of this side share; nil: those of the start. replication.New sets it.
 	Now *atomic.Pointer[[]PeerConfig]
 	Log *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
 	Incarnation *Incarnation
 }
+
+// AuthFileHeader has the digest of the file of roles and tokens in responses to messages of peers; NoAuthFile: there is none.
+const AuthFileHeader, NoAuthFile = "X-Rollcall-Auth-File", "none"
 
 // Validate reports every mistake at once.
 func (s *Side) Validate() error {

@@ -10,6 +10,7 @@
 //	questions.go comparisons, as the server that asks
 //	calls.go     calls to one of several URLs
 //	copy.go      the start-up copy, at the node that starts
+//	authfile.go  comparisons of auth.file with that of another node
 //
 // Receiving:
 //
@@ -46,6 +47,7 @@ import (
 type calls struct {
 	peer   link.PeerConfig
 	client *http.Client
+	files  fileComparison
 
 	mu     sync.Mutex
 	at     int         // of peer.URLs, the one in use
@@ -161,6 +163,7 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 		return nil, link.WithoutURL(err)
 	}
 	c.learn(resp.Header.Get(level.Header))
+	c.files.heard(resp.Header.Get(link.AuthFileHeader))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		return nil, refusal(r, resp)

@@ -16,12 +16,14 @@ const contactEvery = 1000
 
 // contacts record that a message came: of its sender, and, of a node of this datacenter, of the peers
 // that this node heard itself.
-func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registry.Origin, late int64) []registry.Op {
-	if !contactDue(view, h, origin, late) {
+func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registry.Origin, late int64, principal string) []registry.Op {
+	bound := principal == "" || late > 0 || view.SenderPrincipal(origin.DC, h.Sender) != ""
+	if bound && !contactDue(view, h, origin, late) {
 		return nil
 	}
 	all := []registry.Op{registry.Contact{
 		DC: origin.DC, Sender: h.Sender, Incarnation: h.Incarnation, Clock: h.Clock, Cut: side.Cut(origin.DC).Milliseconds(), Age: late,
+		Principal: principal,
 	}}
 	if origin.Kind != registry.LocalPeer || late > 0 {
 		return all

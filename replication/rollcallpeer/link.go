@@ -30,10 +30,17 @@ type Link struct {
 
 // New is the link of a peer.
 func New(env link.Env) link.Link {
-	return &Link{
+	l := &Link{
 		env: env, calls: newCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
 	}
+	if env.Peer.Kind == link.Node {
+		l.calls.files.own, l.calls.files.log = env.AuthFile, l.log
+	}
+	return l
 }
+
+// AuthFileDiffers implements link.Compared.
+func (l *Link) AuthFileDiffers() (differs, ok bool) { return l.calls.files.differs() }
 
 // URL implements link.
 func (l *Link) URL() string { return l.calls.inUse() }

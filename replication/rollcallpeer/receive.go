@@ -20,6 +20,8 @@ var (
 	ErrStranger = errors.New("not a peer")
 	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
 	ErrAhead = errors.New("the sender's clock cannot be right")
+	// ErrOtherPrincipal: a message in the name of a sender that another principal used first.
+	ErrOtherPrincipal = errors.New("the sender's name belongs to another principal")
 	// ErrUnknownSender: the clock of no sender of that name is known.
 	ErrUnknownSender = errors.New("no such sender")
 )
@@ -63,7 +65,11 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if err != nil {
 		return nil, fmt.Errorf("receive from %s: %w", m.Node, err)
 	}
-	in := r.intakeOf(view, &m, origin)
+	principal := access.SenderOf(ctx).Name
+	if err := checkPrincipal(ctx, view, senderName{origin.DC, m.Sender}, principal); err != nil {
+		return nil, err
+	}
+	in := r.intakeOf(view, &m, origin, principal)
 	r.clockRecords.record(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
 	if in.ahead > 0 {
 		r.ahead.WithLabelValues(m.Datacenter).Inc()
@@ -131,6 +137,19 @@ func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (regis
 	return registry.Origin{Kind: registry.LocalPeer}, nil
 }
 
+// checkPrincipal refuses a message in the name of a sender that another principal used first, where it is asked who calls:
+// who could speak in the name of another server could have its clients' instances ended.
+func checkPrincipal(ctx context.Context, view *registry.View, sender senderName, principal string) error {
+	first := view.SenderPrincipal(sender.datacenter, sender.name)
+	if first == "" || first == principal {
+		return nil
+	}
+	if access.Allow(ctx, access.Need{Resource: access.Operator, Verb: access.Write}) == nil {
+		return nil // nobody is asked, or nothing refused
+	}
+	return fmt.Errorf("%w: %s used the name %s first, and %s sends now; if that is right, an operator frees the name here: rollcall peers forget %s", ErrOtherPrincipal, first, sender.name, principal, sender.name)
+}
+
 // intake is a message on its way into the registry.
 type intake struct {
 	late    int64 // ms, as wire.Context
@@ -144,10 +163,10 @@ type intake struct {
 
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
-func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin) *intake {
+func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin, principal string) *intake {
 	in := &intake{results: make([]wire.Result, len(m.Items))}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
-	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late) {
+	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late, principal) {
 		in.add(-1, contact)
 	}
 	c := wire.Context{Late: in.late}

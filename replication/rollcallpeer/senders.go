@@ -27,7 +27,7 @@ func (r *Receiver) Senders() []api.PeerSender {
 		found := r.clockRecords.get(name)
 		senders = append(senders, api.PeerSender{
 			Sender: s.Name, Datacenter: cmp.Or(s.DC, r.side.Datacenter), HeardMS: heard,
-			LateMS: found.late, Late: found.lates, Refused: found.refused,
+			LateMS: found.late, Late: found.lates, Refused: found.refused, Principal: s.Principal,
 		})
 	}
 	slices.SortFunc(senders, func(a, b api.PeerSender) int {
@@ -36,7 +36,7 @@ func (r *Receiver) Senders() []api.PeerSender {
 	return senders
 }
 
-// Forget forgets what is known of a sender's clock, so that its next message counts as its first. With
+// Forget forgets what is known of a sender's clock and to whom its name belongs, so that its next message counts as its first. With
 // consensus the whole datacenter forgets it, else this node. Errors: wire.ErrMalformed, ErrUnknownSender, or
 // registry.Service's.
 func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) error {

@@ -51,7 +51,7 @@ type Header struct {
 
 // Counts are how much of each kind there is.
 type Counts struct {
-	Instances, Nodes, Keys, Sessions, Permits int
+	Instances, Nodes, Keys, Sessions, Permits, Roles, Tokens int
 }
 
 func (h *Header) fields(c *codec.Codec) {
@@ -60,14 +60,14 @@ func (h *Header) fields(c *codec.Codec) {
 	}
 	c.Int64(&h.Wall)
 	codec.Uint(c, &h.Index)
-	for _, n := range []*int{&h.Counts.Instances, &h.Counts.Nodes, &h.Counts.Keys, &h.Counts.Sessions, &h.Counts.Permits} {
+	for _, n := range []*int{&h.Counts.Instances, &h.Counts.Nodes, &h.Counts.Keys, &h.Counts.Sessions, &h.Counts.Permits, &h.Counts.Roles, &h.Counts.Tokens} {
 		c.Int(n)
 	}
 }
 
 // countOf counts what is in an image.
 func countOf(m *kv.Image) Counts {
-	return Counts{Instances: len(m.Instances), Nodes: len(m.Nodes), Keys: len(m.Pairs), Sessions: len(m.Sessions), Permits: len(m.Permits)}
+	return Counts{Instances: len(m.Instances), Nodes: len(m.Nodes), Keys: len(m.Pairs), Sessions: len(m.Sessions), Permits: len(m.Permits), Roles: len(m.Access.Roles), Tokens: len(m.Access.Tokens)}
 }
 
 func (c *Counts) add(o Counts) {
@@ -76,6 +76,8 @@ func (c *Counts) add(o Counts) {
 	c.Keys += o.Keys
 	c.Sessions += o.Sessions
 	c.Permits += o.Permits
+	c.Roles += o.Roles
+	c.Tokens += o.Tokens
 }
 
 // frames writes frames: a length, so many bytes, and a checksum of both. The first error sticks.

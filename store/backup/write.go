@@ -5,6 +5,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -33,6 +34,7 @@ func Write(w io.Writer, from Source) (Header, int64, error) {
 	if k := from.KV; k != nil {
 		h.Index = max(h.Index, k.Index())
 		h.Counts.Keys, h.Counts.Sessions = k.Len(), k.SessionCount()
+		h.Counts.Roles, h.Counts.Tokens = len(k.Access().Roles), len(k.Access().Tokens)
 		for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
 			for range k.AllPermits(kind) {
 				h.Counts.Permits++
@@ -92,6 +94,25 @@ func (p *parts) addCoordination(k *kv.View) {
 			p.grow(weight)
 			p.part.Permits = append(p.part.Permits, saved)
 		}
+	}
+	p.addAccess(k.Access().Saved())
+}
+
+// addAccess adds roles and tokens. What a part has of them beside these is in the first.
+func (p *parts) addAccess(all access.Content) {
+	if all.Empty() {
+		return
+	}
+	p.grow(1 + 18*len(all.Revoked))
+	a := &p.part.Access
+	a.Mode, a.Bootstrapped, a.Revoked = all.Mode, all.Bootstrapped, all.Revoked
+	for _, r := range all.Roles {
+		p.grow(r.Weight())
+		p.part.Access.Roles = append(p.part.Access.Roles, r)
+	}
+	for _, k := range all.Tokens {
+		p.grow(k.Weight())
+		p.part.Access.Tokens = append(p.part.Access.Tokens, k)
 	}
 }
 

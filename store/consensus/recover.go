@@ -238,7 +238,7 @@ func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
 	return frozen{f.machine.Snapshot(), context.Background()}, nil
 }
 
-// copyTree copies a directory with its files, and syncs them.
+// copyTree copies a directory with its files, and syncs them. Sockets stay where they are.
 func copyTree(from, to string) error {
 	if err := os.RemoveAll(to); err != nil { // of an attempt that was cut off
 		return err
@@ -250,6 +250,9 @@ func copyTree(from, to string) error {
 		target := filepath.Join(to, path[len(from):])
 		if entry.IsDir() {
 			return os.MkdirAll(target, 0o700)
+		}
+		if entry.Type()&os.ModeSocket != 0 {
+			return nil
 		}
 		return copyFile(path, target)
 	})

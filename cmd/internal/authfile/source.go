@@ -47,6 +47,7 @@ type Source struct {
 // state is what is in force.
 type state struct {
 	table   *access.Table
+	digest  string
 	failure string // why the newest content is not; "": it is
 }
 
@@ -63,12 +64,15 @@ func Open(path string, log *slog.Logger) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.state.Store(&state{table: t})
+	s.state.Store(&state{table: t, digest: t.Digest()})
 	return s, nil
 }
 
 // Table is the roles and tokens in force. Its revision grows with each change of them.
 func (s *Source) Table() *access.Table { return s.state.Load().table }
+
+// Digest is that of what is in force, see access.Table.Digest.
+func (s *Source) Digest() string { return s.state.Load().digest }
 
 // Failure says what is wrong with the file as it is now, and so not in force; "": nothing is.
 func (s *Source) Failure() string { return s.state.Load().failure }
@@ -136,19 +140,20 @@ func (s *Source) use(data []byte, err error) (changed bool) {
 		content.Revision = old.table.Revision + 1
 		next, err = access.TableOf(content)
 	}
-	switch {
-	case err != nil:
-		s.state.Store(&state{old.table, err.Error()})
+	if err != nil {
+		s.state.Store(&state{old.table, old.digest, err.Error()})
 		s.log.Warn("the changed auth.file is not in force: what it said before is", "err", err)
-	case next.Digest() == old.table.Digest():
-		s.state.Store(&state{table: old.table})
+		return false
+	}
+	digest := next.Digest()
+	if digest == old.digest {
+		s.state.Store(&state{old.table, digest, ""})
 		if old.failure != "" {
 			s.log.Info("auth.file can be read again, and says what is in force")
 		}
-	default:
-		s.state.Store(&state{table: next})
-		s.log.Info("the changed auth.file is in force", "roles", len(next.Roles), "tokens", len(next.Tokens), "digest", next.Digest())
-		return true
+		return false
 	}
-	return false
+	s.state.Store(&state{next, digest, ""})
+	s.log.Info("the changed auth.file is in force", "roles", len(next.Roles), "tokens", len(next.Tokens), "digest", digest)
+	return true
 }

@@ -34,13 +34,27 @@ type fileValue struct {
 
 func (v fileValue) place(name string) string { return fmt.Sprintf("%s:%d: %s", v.file, v.line, name) }
 
-// within is the text; a relative path begins at the folder of the file, so that both can be moved together, and is
+// within is the text; relative paths begin at the folder of the file, so that both can be moved together, and are
 // absolute then.
-func (v fileValue) within(isPath bool) string {
-	if !isPath || v.text == "" || filepath.IsAbs(v.text) {
+func (v fileValue) within(s setting.Setting) string {
+	if !s.Path || v.text == "" {
 		return v.text
 	}
-	path := filepath.Join(filepath.Dir(v.file), v.text)
+	named, err := setting.ParseMap(v.text)
+	if s.Kind() != "map" || err != nil { // Set says what is wrong with it
+		return v.path(v.text)
+	}
+	for name, path := range named {
+		named[name] = v.path(path)
+	}
+	return setting.FormatMap(named)
+}
+
+func (v fileValue) path(text string) string {
+	if filepath.IsAbs(text) {
+		return text
+	}
+	path := filepath.Join(filepath.Dir(v.file), text)
 	if absolute, err := filepath.Abs(path); err == nil { // else the working directory is unknown, and so is the file's
 		return absolute
 	}

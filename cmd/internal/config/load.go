@@ -125,7 +125,7 @@ func resolve(s setting.Setting, in Inputs, file fileValues) (source, error) {
 		return fromEnv, prefix("environment variable "+s.Env(), s.Set(text))
 	}
 	if v, ok := file[s.Key]; ok {
-		return fromFile, prefix(v.place(s.Key), s.Set(v.within(s.Path)))
+		return fromFile, prefix(v.place(s.Key), s.Set(v.within(s)))
 	}
 	return fromDefault, nil
 }

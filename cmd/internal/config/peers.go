@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -27,6 +28,9 @@ type ReplicationConfig struct {
 	Timeouts map[string]string `key:"replication.timeouts" reload:"yes" help:"by peer: a replication.read-timeout of its own"`
 	Single   []string          `key:"replication.single" reload:"yes" help:"Eureka servers that get one call per item instead of batches"`
 
+	// TokenFiles keeps passwords out of URLs, and so out of files of settings and lists of processes.
+	TokenFiles map[string]string `key:"replication.token-files" path:"yes" reload:"yes" help:"by datacenter or Eureka server (this datacenter: its nodes, in mode ap): a file of mode 0640 or narrower with the token or password that calls there carry; read at each call"`
+
 	link.Flow `reload:"yes"`
 	replication.Repair
 
@@ -40,7 +44,9 @@ func (c *Config) Peers(trust func() *tls.Config, own ...string) []link.PeerConfi
 	var peers []link.PeerConfig
 	for _, u := range r.Nodes {
 		if host := hostOf(u); !slices.Contains(own, host) {
-			peers = append(peers, r.peer(link.Node, host, trust, u))
+			p := r.peer(link.Node, host, trust, u)
+			p.TokenFile = r.TokenFiles[c.Datacenter]
+			peers = append(peers, p)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Datacenters)) {
@@ -58,7 +64,7 @@ func (c *Config) Peers(trust func() *tls.Config, own ...string) []link.PeerConfi
 }
 
 func (r *ReplicationConfig) peer(kind link.Kind, name string, trust func() *tls.Config, urls ...string) link.PeerConfig {
-	p := link.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow}
+	p := link.PeerConfig{Name: name, Kind: kind, TLS: trust, Flow: r.Flow, TokenFile: r.TokenFiles[name]}
 	for _, u := range urls {
 		p.URLs = append(p.URLs, strings.TrimRight(u, "/"))
 	}
@@ -110,6 +116,7 @@ func (c *Config) validateReplication() error {
 		c.validateNodes(),
 		c.validatePeerNames(),
 		c.validateNamed(),
+		c.validateTokenFiles(),
 	}
 	if r.Queue < r.BatchSize {
 		errs = append(errs, fmt.Errorf("replication.queue: %d is below replication.batch-size, %d", r.Queue, r.BatchSize))
@@ -184,6 +191,43 @@ func (c *Config) validateNamed() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// validateTokenFiles wants files that can be read, of peers whose URLs have no password.
+func (c *Config) validateTokenFiles() error {
+	r := &c.Replication
+	urls := map[string][]string{}
+	for name, text := range r.Datacenters {
+		urls[name] = strings.Fields(text)
+	}
+	for name, text := range r.Eureka {
+		urls[name] = []string{text}
+	}
+	if len(r.Nodes) > 0 {
+		urls[c.Datacenter] = r.Nodes
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.TokenFiles)) {
+		key := "replication.token-files: " + name
+		if urls[name] == nil {
+			errs = append(errs, fmt.Errorf("%s: there is no peer of that name", key))
+		}
+		if slices.ContainsFunc(urls[name], hasPassword) {
+			errs = append(errs, fmt.Errorf("%s: there is a password in the peer's URL, too; give it in one place", key))
+		}
+		_, err := privatefile.Read(r.TokenFiles[name], 4096)
+		errs = append(errs, prefix(key, err))
+	}
+	return errors.Join(errs...)
+}
+
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	_, has := u.User.Password()
+	return has
 }
 
 // has says whether there is a peer of a name; local: nodes of this datacenter count, too.

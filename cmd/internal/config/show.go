@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -111,7 +112,7 @@ func redactURLs(text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {
 		if u, err := url.Parse(word); err == nil && u.User != nil {
-			if _, has := u.User.Password(); !has {
+			if _, has := u.User.Password(); !has || access.Looks(u.User.Username()) {
 				u.User = url.User("xxxxx")
 			}
 			words[i] = u.Redacted()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
@@ -62,7 +63,16 @@ type setup struct {
 	addresses []string // all that are known to be the node's
 	log       *slog.Logger
 	metrics   *prometheus.Registry
-	disk      *capacity.Disk // of the data directory
+	disk      *capacity.Disk   // of the data directory
+	auth      *authfile.Source // nil: there is no auth.file
+}
+
+// authDigest is the digest of auth.file.
+func (s setup) authDigest() string {
+	if s.auth == nil {
+		return link.NoAuthFile
+	}
+	return s.auth.Digest()
 }
 
 // openEngine opens the data directory in the mode that the settings name. Only what is made here depends on the mode.
@@ -98,6 +108,8 @@ func (s setup) openRaft() (*engine, error) {
 	run := func(ctx context.Context) error {
 		return runWith(ctx, raft.Run, func(ctx context.Context) {
 			s.lead(ctx, raft, p)
+		}, func(ctx context.Context) {
+			s.bootstrapAuth(ctx, raft)
 		}, func(ctx context.Context) {
 			if scheduled != nil {
 				raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { scheduled.run(ctx) })
@@ -217,6 +229,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 	if p.files != nil {
 		trust = p.files.Client
 	}
+	p.authFile = s.authDigest
 	p.configured = func(c *config.Config) []link.PeerConfig { return c.Peers(trust, s.addresses...) }
 	p.replicator, err = replication.New(replication.Config{
 		Side: link.Side{
@@ -226,6 +239,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 			HTTP:       s.http,
 			Sender:     sender,
 			Levels:     levels,
+			AuthFile:   s.authDigest,
 			Consensus:  s.Mode == config.CP,
 			Peers:      p.configured(s.Config),
 			Log:        s.log,

@@ -42,7 +42,7 @@ const restoredTogether = 500
 // restore brings instances in as copies, each with a full lease, that lose against what is newer: what was canceled since
 // stays away (docs/adr/0013).
 func (s *localSnapshots) restore(ctx context.Context, file io.Reader, op kv.Restore) (done kv.Restoration, err error) {
-	if op.KeysOnly {
+	if op.KeysOnly || op.WithAuth {
 		return done, registry.ErrNotOffered
 	}
 	saved, err := backup.Read(file)

@@ -108,7 +108,7 @@ func open(o Options) (_ *node, err error) {
 	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
-	s.disk = n.disk
+	s.disk, s.auth = n.disk, n.auth
 	e, err := s.openEngine()
 	if err != nil {
 		return nil, err

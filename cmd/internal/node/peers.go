@@ -30,6 +30,8 @@ type peers struct {
 	configured func(*config.Config) []link.PeerConfig
 	// call sends a call to the node that sends to the peers, and returns its reply.
 	call func(ctx context.Context, call []byte) ([]byte, error)
+	// authFile is the digest of auth.file; link.NoAuthFile: there is none.
+	authFile func() string
 	// sender is the node that sends to the peers; "": every node, or it is not known.
 	sender func() string
 }
@@ -50,6 +52,9 @@ func (p *peers) others() []level.Node { return p.replicator.Levels() }
 
 // Levels implements httpd.Peers.
 func (p *peers) Levels() string { return p.replicator.Reads() }
+
+// AuthFile implements httpd.Peers.
+func (p *peers) AuthFile() string { return p.authFile() }
 
 func (p *peers) age() time.Duration { return p.replicator.Age() }
 
@@ -214,6 +219,7 @@ func peerRefusal(err error) error {
 		{replication.ErrNewer, http.StatusNotImplemented}, // before the next: it is one
 		{replication.ErrMalformed, http.StatusBadRequest},
 		{replication.ErrStranger, http.StatusForbidden},
+		{replication.ErrOtherPrincipal, http.StatusForbidden},
 		{replication.ErrAhead, http.StatusConflict},
 		{replication.ErrUnknownPeer, http.StatusNotFound},
 		{replication.ErrUnknownSender, http.StatusNotFound},

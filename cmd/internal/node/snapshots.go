@@ -79,7 +79,7 @@ func (s *snapshots) Restore(ctx context.Context, body io.Reader, o httpd.Restore
 	if err != nil {
 		return api.Restored{}, restoreRefusal(err)
 	}
-	op := kv.Restore{By: o.By, KeysOnly: o.KeysOnly, Prefix: o.Prefix, KeepSessions: o.KeepSessions}
+	op := kv.Restore{By: o.By, KeysOnly: o.KeysOnly, Prefix: o.Prefix, KeepSessions: o.KeepSessions, WithAuth: o.WithAuth}
 	if o.DryRun {
 		return s.dryRun(ctx, file, op)
 	}
@@ -181,14 +181,14 @@ func first(names []string) []string {
 func restored(h backup.Header, done kv.Restoration) api.Restored {
 	return api.Restored{
 		From: snapshotOf(h), ModifyIndex: uint64(done.Index), Instances: done.Instances, InstancesStayed: done.InstancesStayed,
-		Keys: done.Keys, KeysDeleted: done.KeysDeleted, SessionsEnded: done.SessionsEnded,
+		Keys: done.Keys, KeysDeleted: done.KeysDeleted, SessionsEnded: done.SessionsEnded, Roles: done.Roles, Tokens: done.Tokens,
 	}
 }
 
 func snapshotOf(h backup.Header) api.Snapshot {
 	return api.Snapshot{
 		Level: int(h.Level), Mode: h.Mode, ClusterID: h.Cluster, Node: h.Node, Version: h.Version, Time: h.Wall, Index: formatIndex(h.Epoch, h.Index),
-		Instances: h.Counts.Instances, Nodes: h.Counts.Nodes, Keys: h.Counts.Keys, Sessions: h.Counts.Sessions, Permits: h.Counts.Permits,
+		Instances: h.Counts.Instances, Nodes: h.Counts.Nodes, Keys: h.Counts.Keys, Sessions: h.Counts.Sessions, Permits: h.Counts.Permits, Roles: h.Counts.Roles, Tokens: h.Counts.Tokens,
 	}
 }
 

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/consensus"
+)
+
+// bootstrapEvery is the pause between tries to make the first operator, while there is no leader.
+const bootstrapEvery = time.Second
+
+// bootstrapAuth gives a cluster that has no operator the first one, whose token is in a file. Every node may have the file,
+// and tries; one of them succeeds, once for each cluster.
+func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
+	path := s.Auth.BootstrapTokenFile
+	if path == "" {
+		return
+	}
+	k, err := authfile.ReadToken(path)
+	if err != nil { // though Validate could read it
+		s.log.Error("the first operator cannot be made", "auth.bootstrap-token-file", path, "err", err)
+		return
+	}
+	const by = "auth.bootstrap-token-file"
+	k.By = by
+	op := kv.Access{Change: access.Founding(k)}
+	for ctx = access.As(ctx, access.Sender{Name: by}); ctx.Err() == nil; pause(ctx, bootstrapEvery) {
+		// Linearizable: a node that is behind does not know what the cluster has.
+		if _, err := raft.Coordination().View(ctx, registry.Linearizable); err != nil {
+			continue
+		}
+		if raft.Access().Bootstrapped {
+			return
+		}
+		result, err := raft.Coordination().Coordinate(ctx, op)
+		switch {
+		case err != nil:
+		case result.Refusal != "":
+			s.log.Info("the first operator was made already", "why", result.Refusal)
+			return
+		default:
+			s.log.Info("the first operator was made", "accessor", k.Accessor, "by", by)
+			return
+		}
+	}
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,51 @@
+package rollcallpeer
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// fileComparison compares a node's file of roles and tokens with this node's, by their digests.
+type fileComparison struct {
+	own func() string // nil: nothing is compared
+	log *slog.Logger
+
+	mu     sync.Mutex
+	theirs string    // "": nothing was heard
+	since  time.Time // when a difference began; zero: there is none
+	warned bool
+}
+
+// filesDifferAfter is how long files may differ before it is logged: a change reaches one node after the other.
+const filesDifferAfter = time.Minute
+
+// heard takes over what a response says; "": nothing, as of an older version.
+func (f *fileComparison) heard(digest string) {
+	if f.own == nil || digest == "" {
+		return
+	}
+	own := f.own()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.theirs = digest
+	switch {
+	case digest == own:
+		f.since, f.warned = time.Time{}, false
+	case f.since.IsZero():
+		f.since = time.Now()
+	case !f.warned && time.Since(f.since) >= filesDifferAfter:
+		f.warned = true
+		f.log.Warn("the auth.file of the peer says something else than this node's: what is allowed depends on the node", "digest", own, "peer_digest", digest)
+	}
+}
+
+func (f *fileComparison) differs() (differs, ok bool) {
+	if f.own == nil {
+		return false, false
+	}
+	own := f.own()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.theirs != own, f.theirs != ""
+}
