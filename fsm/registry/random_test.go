@@ -70,7 +70,7 @@ var (
 		i.Overridden = rapid.SampledFrom([]Status{Unknown, Unknown, Unknown, OutOfService}).Draw(t, "override")
 		return i
 	})
-	drawAct      = rapid.SampledFrom([]Act{{}, {"ann", "maintenance"}, {"bob", ""}})
+	drawAct      = rapid.SampledFrom([]Act{{}, {Author: "ann", Reason: "maintenance"}, {Author: "bob", Says: "robert"}})
 	drawFor      = rapid.SampledFrom([]int64{0, 5000, 60_000, 60_000})
 	drawSettings = rapid.Custom(func(t *rapid.T) *Settings {
 		s := DefaultSettings()

@@ -369,9 +369,6 @@ func (n *Node) NewSecret(accessor string) string {
 	return access.NewText(random, accessor, n.ClusterID())
 }
 
-// AccessMode is the mode in force.
-func (n *Node) AccessMode() access.Mode { return n.access.mode() }
-
 // Token is the one that a principal came with, as it is now; nil: with none, or it is no more.
 func (n *Node) Token(p *Principal) *access.Token {
 	for _, t := range n.access.tables() {

@@ -37,11 +37,11 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 		if raft.Access().Bootstrapped {
 			return
 		}
-		result, err := raft.Coordination().Coordinate(ctx, op)
+		results, err := raft.Coordination().Apply(ctx, op)
 		switch {
 		case err != nil:
-		case result.Refusal != "":
-			s.log.Info("the first operator was made already", "why", result.Refusal)
+		case results[0].Refusal != "":
+			s.log.Info("the first operator was made already", "why", results[0].Refusal)
 			return
 		default:
 			s.log.Info("the first operator was made", "accessor", k.Accessor, "by", by)

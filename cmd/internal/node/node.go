@@ -178,6 +178,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	if n.auth != nil {
 		h.Access.File, h.Access.FileFailure = n.auth.Table, n.auth.Failure
 	}
+	var err error
 	if n.audit, err = openAudit(c, n.log); err != nil {
 		return err
 	}
