@@ -218,6 +218,7 @@ var accessRows = []accessRow{
 	{route: "GET /v1/rollcall/fence/{key}", may: readsApp, call: "/v1/rollcall/fence/{app}?index=1&kind=lock"},
 	{route: "GET /v1/rollcall/fence/{key}", may: readers, call: "/v1/rollcall/fence/PAY/k?index=1&kind=semaphore"},
 
+	{route: "GET /v1/rollcall/audit", may: operators},
 	{route: "GET /v1/rollcall/auth", may: known},
 	{route: "PUT /v1/rollcall/auth/mode", may: operators, call: "/v1/rollcall/auth/mode?mode=on"},
 	{route: "POST /v1/rollcall/auth/bootstrap", may: operators},

@@ -79,7 +79,7 @@ func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := e.Service.Apply(ctx, registry.FromClient, ops...) // pruneNeeds says what is needed, and not to cancel each
+	results, err := e.PerformAllowed(ctx, ops...) // pruneNeeds says what is needed, and not to cancel each
 	if err != nil {
 		return nil, web.WriteError(err)
 	}

@@ -79,17 +79,11 @@ const contactEvery = 1000
 //
 // The principal of the context must be allowed to do each of them; what servers replicate, to exchange with their datacenter.
 func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	if nothing, err := n.isAboutNothing(ctx, ops); nothing || err != nil {
-		return []registry.Result{{Outcome: registry.NotFound}}, err
-	}
 	if err := n.allow(ctx, n.needsOf(origin, ops)...); err != nil {
 		return nil, err
 	}
 	if !origin.Replicated() {
-		deeds := n.deedsIn(ctx, origin, ops)
-		results, err := n.Service.Apply(ctx, origin, ops...)
-		n.recordAll(ctx, deeds, results, err)
-		return results, err
+		return n.PerformAllowed(ctx, ops...)
 	}
 	if !n.contactIsDue(origin.DC) {
 		return n.Service.Apply(ctx, origin, ops...)
@@ -102,9 +96,21 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 	return results[1:], nil
 }
 
+// PerformAllowed is Perform of a client's operations of which it is known already that they are allowed.
+func (n *Node) PerformAllowed(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	deeds := n.deedsIn(ctx, registry.FromClient, ops)
+	results, err := n.Service.Apply(ctx, registry.FromClient, ops...)
+	n.recordAll(ctx, deeds, results, err)
+	return results, err
+}
+
 // PerformAwaitingLeader performs one operation of a client, and waits for a leader as long as Consul's clients need it.
 func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]registry.Result, error) {
 	ops := []registry.Op{op}
+	nothing, err := UntilLeader(ctx, func(ctx context.Context) (bool, error) { return n.isAboutNothing(ctx, op) })
+	if nothing || err != nil {
+		return []registry.Result{{Outcome: registry.NotFound}}, err
+	}
 	if err := n.allow(ctx, n.needsOf(registry.FromClient, ops)...); err != nil {
 		return nil, err
 	}
@@ -118,17 +124,17 @@ func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]reg
 
 // isAboutNothing says that an operation names a service or check by an id that there is not. Nothing is needed for it, so
 // it is not performed either: when it takes effect, another's may be there.
-func (n *Node) isAboutNothing(ctx context.Context, ops []registry.Op) (bool, error) {
-	switch ops[0].(type) {
+func (n *Node) isAboutNothing(ctx context.Context, op registry.Op) (bool, error) {
+	switch op.(type) {
 	case registry.DeregisterCatalog, registry.SetCheck:
 	default:
 		return false, nil
 	}
-	if !n.access.asks() || len(registry.Needs(ops[0], StaleView(n.Service))) > 0 {
+	if !n.access.asks() || len(registry.Needs(op, StaleView(n.Service))) > 0 {
 		return false, nil
 	}
 	v, err := n.Newest(ctx)
-	return err == nil && len(registry.Needs(ops[0], v.View)) == 0, err
+	return err == nil && len(registry.Needs(op, v.View)) == 0, err
 }
 
 // needsOf is what the sender of operations needs.

@@ -142,8 +142,10 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft) *probe.Prober {
-	floor, _ := access.ParseMode(s.Auth.Mode) // handle refuses what is none
-	rules := httpd.AccessConfig{Floor: floor, Table: raft.Access}
+	rules := httpd.AccessConfig{Floor: s.Floor(), Table: raft.Access}
+	if s.auth != nil {
+		rules.File = s.auth.Table
+	}
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch: func() (<-chan struct{}, func()) {
