@@ -30,7 +30,7 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/authfile", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "cmd/internal/authfile", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/access", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit"}},
@@ -62,7 +62,7 @@ var rooms = []room{
 	{"store/consensus/port", []string{"internal/certfiles", "store", "store/disk"}},
 	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/access", "fsm/registry"}},
 	{"store", []string{"internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/setting"}},
-	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/codec"}},
+	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/access", "fsm/codec"}},
 	{"store/disk", nil},
 	{"store/disktest", []string{"internal/need"}},
 	{"store/expiry", []string{"store/wait", "fsm/registry", "fsm/kv"}},

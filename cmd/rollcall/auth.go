@@ -21,7 +21,7 @@ import (
 
 func newAuthCommand() *cobra.Command {
 	return cli.Group("auth", "Look at access control, begin it, and say what becomes of calls that their callers may not make",
-		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand())
+		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand(), newAuthHash())
 }
 
 // authConnection is a connection to a cluster or, by the socket in a node's data directory, to that node: all is allowed there.

@@ -317,3 +317,34 @@ func FuzzRule(f *testing.F) {
 		expect.That(t, err == nil && again == rule, "%q is read as %v, and that as %v (%v)", text, rule, again, err)
 	})
 }
+
+// A restore brings back what is lost, but no token that was revoked here or where it was saved, and no milder mode.
+func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
+	token := func(accessor, name string) *Token {
+		return &Token{Accessor: strings.Repeat(accessor, accessorLen), Name: name, Roles: []string{"all"}, Secrets: []Secret{{}}}
+	}
+	accessor := func(letter string) string { return strings.Repeat(letter, accessorLen) }
+	apply := func(t *testing.T, table *Table, op Change) *Table {
+		t.Helper()
+		next, refusal := table.Apply(&op, table.Revision+1, 1000)
+		need.Equal(t, refusal, "", "refused:")
+		return next
+	}
+	roles := []*Role{{Name: "all", Rules: Everything()}}
+	saved := apply(t, new(Table), Change{Bootstrap: true, Mode: LogOnly, PutRoles: roles, Create: []*Token{token("a", "a"), token("b", "b"), token("c", "c"), token("d", "d")}})
+	saved = apply(t, saved, Change{Revoke: []string{accessor("d")}})
+	now := apply(t, saved, Change{Mode: On, Revoke: []string{accessor("b")}, PutRoles: []*Role{{Name: "all", Rules: Everything()[:4]}, {Name: "new"}}, Create: []*Token{token("e", "e")}, Sure: true})
+	now = apply(t, now, Change{Rotate: []Rotation{{Accessor: accessor("c"), Hash: [32]byte{1}}}, Sure: true})
+
+	was := saved.Saved()
+	restored := apply(t, now, was.Restoring(now.Mode))
+	expect.Equal(t, restored.Digest(), now.Digest(), "of what was never lost something changed:")
+
+	empty := apply(t, new(Table), was.Restoring(Unset))
+	expect.Equal(t, empty.Digest(), saved.Digest(), "in a new cluster:")
+	expect.Equal(t, apply(t, empty, was.Restoring(On)).Mode, On, "the mode:")
+	_, refusal := empty.Apply(new(FirstOperator(token("f", "f"))), 9, 1000)
+	expect.That(t, refusal != "", "the restored cluster gets another first operator")
+	again := apply(t, apply(t, new(Table), now.Content.Restoring(Unset)), was.Restoring(Unset))
+	expect.That(t, again.Holder(accessor("b")) == nil && again.Holder(accessor("a")) != nil, "an older snapshot brought back what a newer one says was revoked")
+}

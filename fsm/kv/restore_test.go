@@ -6,6 +6,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -92,4 +93,37 @@ func TestRestoreLeavesKeysAwayThatEndedWithTheirSession(t *testing.T) {
 	expect.That(t, r.View().Delayed("ephemeral") > 0, "no lock-delay keeps back the key whose holder may believe that it holds it")
 	last := r.View().LastRestoration()
 	expect.That(t, last.Keys == 2 && last.KeysDeleted == 1 && last.SessionsEnded == 1, "restored: %+v", last)
+}
+
+func TestRestoreBringsPermissionsBackOnlyIfAskedTo(t *testing.T) {
+	token := &access.Token{Accessor: strings.Repeat("a", 16), Name: "saved", Roles: []string{"all"}, Secrets: []access.Secret{{}}}
+	roles := []*access.Role{{Name: "all", Rules: access.Everything()}}
+	m := keys("a")
+	m.Access = access.Content{Mode: access.On, Bootstrapped: true, Roles: roles, Tokens: []*access.Token{token}}
+	r := newRig(t)
+	r.yes(part(t, "without", 0, m))
+	r.restore(Restore{ID: "without", Parts: 1})
+	got := r.Access()
+	expect.That(t, r.stored("a") != nil && got.Empty(), "without asking for it: %+v", got.Content)
+
+	for _, op := range []Restore{{KeysOnly: true, WithAuth: true}, {Founding: true, WithAuth: true}} {
+		r.yes(part(t, "r", 0, m))
+		op.ID, op.Parts = "r", 1
+		r.saysNo(op, "roles and tokens come back with a restore of everything")
+	}
+	bad := m
+	bad.Access.Roles = []*access.Role{{Name: "a b"}}
+	r.yes(part(t, "bad", 0, bad))
+	r.saysNo(Restore{ID: "bad", Parts: 1, WithAuth: true}, "its roles and tokens: role \"a b\"")
+
+	r.yes(part(t, "with", 0, m))
+	r.restore(Restore{ID: "with", Parts: 1, WithAuth: true})
+	got = r.Access()
+	last := r.View().LastRestoration()
+	expect.That(t, got.Mode == access.On && got.Holder(token.Accessor) != nil && got.Revision > 0 && last.Roles == 1 && last.Tokens == 1, "when asked for it: %+v, %+v", got.Content, last)
+
+	r.yes(Access{access.Change{Revoke: []string{token.Accessor}, Sure: true}})
+	r.yes(part(t, "again", 0, m))
+	r.restore(Restore{ID: "again", Parts: 1, WithAuth: true})
+	expect.That(t, r.Access().Holder(token.Accessor) == nil, "a revoked token is back")
 }

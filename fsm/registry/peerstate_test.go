@@ -350,3 +350,29 @@ func TestHearsayAboutAnUnknownInstanceIsEnteredForOneLease(t *testing.T) {
 		t.Errorf("a newer registration: %+v, want it entered", res)
 	}
 }
+
+// It belongs to that principal in each of its incarnations, and after a restart, until the name is freed.
+func TestSendersNameBelongsToThePrincipalThatUsedItFirst(t *testing.T) {
+	g := newRig(t)
+	owner := func(dc, want string) {
+		t.Helper()
+		expect.Equal(t, g.View().SenderPrincipal(dc, "n2"), want, "the name belongs to")
+	}
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 1, Clock: 1})
+	owner("", "")
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 1, Clock: 2, Principal: "node-2"})
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 1, Clock: 3, Principal: "other"})
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 2, Clock: 1, Principal: "other"})
+	g.apply(fromDC2, Contact{DC: "dc2", Sender: "n2", Incarnation: 1, Clock: 1, Cut: 1, Principal: "dc2"})
+	owner("", "node-2")
+	owner("dc2", "dc2")
+
+	thawed, err := Thaw(g.Freeze())
+	need.OK(t, err)
+	expect.Equal(t, thawed.View().SenderPrincipal("", "n2"), "node-2", "after a restart:")
+
+	g.client(ForgetSender{Sender: "n2"})
+	owner("", "")
+	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 2, Clock: 5, Principal: "other"})
+	owner("", "other")
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -182,6 +183,40 @@ func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 			if l, ok := b.Newest().Link("dc1"); ok && b.Clock()-l.LastContact > 60_000 {
 				t.Errorf("the link is as old as %d ms", b.Clock()-l.LastContact)
 			}
+		})
+	}
+}
+
+// Who could speak in the name of another server could make its clients' instances end. An operator can free the name.
+func TestMessageOfAnotherPrincipalInASendersNameIsRefused(t *testing.T) {
+	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
+		t.Run(name, func(t *testing.T) {
+			a, b := from(t)
+			head := a.only().head()
+			send := func(principal string, strict bool, want error) {
+				t.Helper()
+				head.Clock++
+				ctx := access.Judged(access.As(context.Background(), access.Sender{Name: principal}), func(n access.Need) error {
+					if strict && n.Resource == access.Operator {
+						return errors.New("not allowed")
+					}
+					return nil
+				})
+				need.ErrorIs(t, expect.Err(b.Receive(ctx, write(head))), want, "a message of %q:", principal)
+			}
+			send("first", true, nil)
+			send("first", true, nil)
+			send("second", true, ErrOtherPrincipal)
+			expect.Equal(t, b.Senders()[0].Principal, "first", "the name belongs to")
+			head.Incarnation++
+			send("second", true, ErrOtherPrincipal)
+			send("second", false, nil) // nothing is refused in mode log-only
+			send("", false, nil)
+			send("first", true, nil)
+
+			need.OK(t, b.Forget(context.Background(), head.Sender, registry.Act{}))
+			send("second", true, nil)
+			send("first", true, ErrOtherPrincipal)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -34,6 +35,7 @@ func state(t testing.TB) *fsm.Machine {
 		items = append(items, fsm.Item{Op: registry.Register{Instance: in}}, fsm.Item{KV: kv.KeyOp{Key: fmt.Sprint("config/", i), Value: []byte("v")}})
 	}
 	items = append(items, fsm.Item{KV: kv.CreateSession{ID: "s1", LockDelay: 15_000_000_000}}, fsm.Item{KV: kv.AcquirePermit{Kind: kv.Lock, Name: "nightly", Session: "s1"}},
+		fsm.Item{KV: kv.Access{Change: access.FirstOperator(&access.Token{Accessor: strings.Repeat("a", 16), Secrets: []access.Secret{{Hash: [32]byte{7}}}})}},
 		fsm.Item{Op: registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "orders-1"}, Status: registry.OutOfService, For: 600_000, By: registry.Act{Author: "amy"}}})
 	entry := fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}, 0, fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
 	need.Got(m.Apply(2, 1, entry))(t)
@@ -51,13 +53,14 @@ func written(t testing.TB) []byte {
 
 func TestFileSaysWhatItHas(t *testing.T) {
 	c := need.Got(backup.Read(bytes.NewReader(written(t))))(t)
-	want := backup.Header{Level: 1, Mode: "cp", Cluster: "c-1", Node: "n1", Version: "v1", Wall: 1_700_000_000_000, Epoch: "c-1", Index: 10,
-		Counts: backup.Counts{Instances: 3, Keys: 3, Sessions: 1, Permits: 1}}
+	want := backup.Header{Level: 1, Mode: "cp", Cluster: "c-1", Node: "n1", Version: "v1", Wall: 1_700_000_000_000, Epoch: "c-1", Index: 11,
+		Counts: backup.Counts{Instances: 3, Keys: 3, Sessions: 1, Permits: 1, Roles: 1, Tokens: 1}}
 	expect.That(t, c.Header == want, "got %+v, want %+v", c.Header, want)
 	expect.That(t, len(c.Instances) == 3 && c.Instances[1].Overridden == registry.OutOfService && c.Instances[1].OverrideFor == 600_000,
 		"instances: %+v", c.Instances)
 	expect.That(t, len(c.Pairs) == 3 && c.Pairs[2].Key == "config/2" && string(c.Pairs[2].Value) == "v", "keys: %+v", c.Pairs)
 	expect.That(t, len(c.Permits) == 1 && c.Permits[0].Holders[0].Session == "s1" && c.Sessions[0].ID == "s1", "locks: %+v", c.Permits)
+	expect.That(t, c.Access.Bootstrapped && c.Access.Revision == 0 && c.Access.Role(access.OperatorRole) != nil && c.Access.Tokens[0].Secrets[0].Hash == [32]byte{7}, "roles and tokens: %+v", c.Access)
 }
 
 func TestGoldenFile(t *testing.T) {

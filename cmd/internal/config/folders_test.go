@@ -186,9 +186,11 @@ func TestFolderThatCannotBeWrittenLeavesNothing(t *testing.T) {
 func TestRelativePathsOfAFileBeginAtItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rollcall.yaml")
-	need.OK(t, os.WriteFile(file, []byte("data: {dir: ../state}\nbackup: {dir: /backups}\nnode: {zone: a/b}\nmode: ap\n"), 0o600))
+	need.OK(t, os.WriteFile(file, []byte("data: {dir: ../state}\nbackup: {dir: /backups}\nreplication: {datacenters: {dc2: http://h:1}, token-files: {dc2: dc2.token}}\nnode: {zone: a/b}\nmode: ap\n"), 0o600))
+	token := filepath.Join(dir, "dc2.token")
+	need.OK(t, os.WriteFile(token, []byte("t"), 0o600))
 	c := need.Got(loadFile(file))(t)
-	expect.Deep(t, []string{c.Store.DataDir, c.Backup.Dir, c.NodeZone}, []string{filepath.Join(filepath.Dir(dir), "state"), "/backups", "a/b"}, "settings")
+	expect.Deep(t, []string{c.Store.DataDir, c.Backup.Dir, c.NodeZone, c.Replication.TokenFiles["dc2"]}, []string{filepath.Join(filepath.Dir(dir), "state"), "/backups", "a/b", token}, "settings")
 	t.Chdir(dir)
 	c = need.Got(loadFile("rollcall.yaml"))(t)
 	expect.Equal(t, c.Store.DataDir, filepath.Join(filepath.Dir(dir), "state"), "beside a file that is named without its folder")
@@ -197,7 +199,7 @@ func TestRelativePathsOfAFileBeginAtItsFolder(t *testing.T) {
 		if s.Path {
 			paths = append(paths, s.Key)
 		}
-		named := strings.HasSuffix(s.Key, ".dir") || strings.Contains(s.Key, ".tls.") || s.Key == "restore-from"
+		named := strings.HasSuffix(s.Key, ".dir") || strings.Contains(s.Key, ".tls.") || strings.HasSuffix(s.Key, ".file") || strings.Contains(s.Key, "token-file") || s.Key == "restore-from"
 		expect.That(t, s.Path == named, "%s is a path: %v", s.Key, s.Path)
 	}
 	expect.That(t, slices.Contains(paths, "data.dir"), "paths: %v", paths)

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,8 @@ import (
 )
 
 func TestValidateNamesThePeer(t *testing.T) {
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	need.OK(t, os.WriteFile(tokenFile, []byte("t"), 0o600))
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
@@ -52,6 +56,20 @@ func TestValidateNamesThePeer(t *testing.T) {
 		{name: "queue below a batch", change: func(c *Config) { c.Replication.Queue = 10 }, want: "replication.queue: 10 is below replication.batch-size, 250"},
 		{name: "batch too large", change: func(c *Config) { c.Replication.BatchSize = 5000 }, want: "replication.batch-size: 5000 is above 1000"},
 		{name: "no time for the copy", change: func(c *Config) { c.Replication.CopyWait = 0 }, want: "replication.copy-wait: 0s is below 1ms"},
+		{name: "token for no peer", change: func(c *Config) { c.Replication.TokenFiles = map[string]string{"dc9": tokenFile} }, want: "replication.token-files: dc9: there is no peer of that name"},
+		{name: "token and password", change: func(c *Config) {
+			c.Replication.Eureka = map[string]string{"old": "http://user:canary@h:1"}
+			c.Replication.TokenFiles = map[string]string{"old": tokenFile}
+		}, want: "replication.token-files: old: there is a password in the peer's URL"},
+		{name: "token of nobody", change: func(c *Config) {
+			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
+			c.Replication.TokenFiles = map[string]string{"dc2": tokenFile + "x"}
+		}, want: "replication.token-files: dc2: open "},
+		{name: "tokens", change: func(c *Config) {
+			c.Mode, c.HTTPD.Reads, c.Replication.Nodes = AP, "stale", []string{"http://10.0.0.1:8761"}
+			c.Replication.Eureka = map[string]string{"old": "http://user@h:1"}
+			c.Replication.TokenFiles = map[string]string{"old": tokenFile, "dc1": tokenFile}
+		}},
 		{name: "half a certificate", change: func(c *Config) { c.Replication.TLS.Cert = "/dev/null" }, want: "replication.tls: cert and key belong together"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -83,4 +101,17 @@ func TestPeersAreThoseOfTheSettingsWithoutTheNodeItself(t *testing.T) {
 	expect.That(t, dc2.ReadTimeout == 5*time.Second && !dc2.Single, "dc2 is %+v", dc2)
 	old := peers[2]
 	expect.That(t, old.ReadTimeout == 200*time.Millisecond && old.Single && old.Kind == link.Eureka, "old is %+v", old)
+}
+
+func TestPeersHaveTheTokensOfTheirDatacenters(t *testing.T) {
+	c := validConfig()
+	c.Mode = AP
+	c.Replication.Nodes = []string{"http://10.0.0.1:8761"}
+	c.Replication.Datacenters = map[string]string{"dc2": "http://10.0.1.1:8761", "dc3": "http://10.0.2.1:8761"}
+	c.Replication.TokenFiles = map[string]string{"dc1": "/nodes", "dc2": "/dc2"}
+	got := map[string]string{}
+	for _, p := range c.Peers(nil) {
+		got[p.Name] = p.TokenFile
+	}
+	expect.Deep(t, got, map[string]string{"10.0.0.1:8761": "/nodes", "dc2": "/dc2", "dc3": ""}, "files by peer")
 }

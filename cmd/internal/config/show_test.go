@@ -13,7 +13,7 @@ import (
 
 func TestWriteHidesThePasswordsOfPeers(t *testing.T) {
 	s, err := loadWith(t, []string{"--data-dir", "d", "--replication-eureka", "old=http://user:secret@h:8761/eureka",
-		"--replication-datacenters", "dc2=http://secret@h:1 http://user:secret@h:2"}, nil, "")
+		"--replication-datacenters", "dc2=http://secret@h:1 http://user:secret@h:2 http://rct_secret:x@h:3"}, nil, "")
 	need.OK(t, err)
 	var out strings.Builder
 	need.OK(t, s.Write(&out, false))
