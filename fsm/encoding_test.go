@@ -315,7 +315,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"author without end", item(append([]byte{opQuarantine, 0, 0, 0}, append(long, 0)...)...), "author or reason of 1025 bytes"},
 		{"reason without end", item(append([]byte{opQuarantine, 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
 		{"state that does not exist", item(opSelfPreservation, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0), "state of self-preservation 4"},
-		{"figure beyond 32 bits", item(append([]byte{opSelfPreservation, 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
+		{"figure beyond 32 bits", item(append([]byte{opSelfPreservation, 0, 0, 0, 0, 0, 0, 0, 0}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 0)...), "32 bits"},
 		{"operation of an unknown kind", item(opCoordination-1, 0, 0), "unknown kind 62"},
 		{"coordination from a node of this datacenter", item(1<<originShift|opCoordination, kvRenewSession, 0), "from origin 1"},
 		{"coordination from another datacenter", item(2<<originShift|opCoordination, 0, kvRenewSession, 0), "from origin 2"},
@@ -339,7 +339,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
 		{"status of a check that does not exist", item(opSetCheck, 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"replica without an instance", item(opReplica, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
-		{"replica with a status that does not exist", item(append(replica[:len(replica)-8:len(replica)-8], 5, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"replica with a status that does not exist", item(append(replica[:len(replica)-10:len(replica)-10], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
 		{"removal of another kind", item(opRemove, 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
 		{"life beyond 32 bits", item(opRemove, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
 		{"pause that is neither", item(opPausePeer, 0, 2, 0, 0), "truth value 2"},
@@ -503,7 +503,7 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	history := func(events ...byte) []byte { // in the place of none, before the renewals
 		return append(append(state[:len(state)-5:len(state)-5], events...), 0, 0, 0, 0)
 	}
-	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0, 0) }
+	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0, 0, 0) }
 	acts := slices.Clone(state)
 	acts[len(acts)-15] = 0x40
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }

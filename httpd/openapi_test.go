@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
@@ -254,6 +255,9 @@ func differences(raw, node any, of reflect.Type) []string {
 	}
 	want := "integer"
 	var found []string
+	if of == reflect.TypeFor[time.Time]() {
+		of = reflect.TypeFor[string]()
+	}
 	switch of.Kind() {
 	case reflect.Pointer:
 		return differences(raw, node, of.Elem())

@@ -343,7 +343,7 @@ func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
 	empty := apply(t, new(Table), was.Restoring(Unset))
 	expect.Equal(t, empty.Digest(), saved.Digest(), "in a new cluster:")
 	expect.Equal(t, apply(t, empty, was.Restoring(On)).Mode, On, "the mode:")
-	_, refusal := empty.Apply(new(FirstOperator(token("f", "f"))), 9, 1000)
+	_, refusal := empty.Apply(new(Founding(token("f", "f"))), 9, 1000)
 	expect.That(t, refusal != "", "the restored cluster gets another first operator")
 	again := apply(t, apply(t, new(Table), now.Content.Restoring(Unset)), was.Restoring(Unset))
 	expect.That(t, again.Holder(accessor("b")) == nil && again.Holder(accessor("a")) != nil, "an older snapshot brought back what a newer one says was revoked")

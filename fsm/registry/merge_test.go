@@ -22,12 +22,12 @@ func replicaAt(status Status, dirty int64, change ...func(*Replica)) Replica {
 func overriddenTo(s Status, edit uint32) func(*Replica) {
 	return func(op *Replica) {
 		op.Overridden, op.Edit = s, edit
-		op.OverrideBy = Act{"ann", "maintenance"}
+		op.OverrideBy = Act{Author: "ann", Reason: "maintenance"}
 	}
 }
 
 func hiddenFor(ms int64, edit uint32) func(*Replica) {
-	return func(op *Replica) { op.QuarantineFor, op.QuarantineBy, op.Edit = ms, Act{"bob", "broken"}, edit }
+	return func(op *Replica) { op.QuarantineFor, op.QuarantineBy, op.Edit = ms, Act{Author: "bob", Reason: "broken"}, edit }
 }
 
 func hostOf(name string) func(*Replica) {
@@ -93,7 +93,7 @@ func TestReplicaIsMergedByHalves(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			first := g.register(instance(orders1, Up, 100))
-			g.client(SetOverride{Key: orders1, Status: OutOfService, By: Act{"ann", "maintenance"}})
+			g.client(SetOverride{Key: orders1, Status: OutOfService, By: Act{Author: "ann", Reason: "maintenance"}})
 			before := g.View().Index()
 			res := g.apply(fromNode, tt.op)
 			l, _ := g.View().Find(orders1)

@@ -224,9 +224,9 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		{"forward", AckPeer{"dc2", 7}, PeerState{Name: "dc2", Known: true, Cursor: 7}},
 		{"never back", AckPeer{"dc2", 5}, PeerState{Name: "dc2", Known: true, Cursor: 7}},
 		{"not ahead of the changes", AckPeer{"dc2", 99}, PeerState{Name: "dc2", Known: true, Cursor: 9}},
-		{"paused", PausePeer{"dc2", true, Act{"ann", "work"}}, PeerState{Name: "dc2", Known: true, Cursor: 9, Paused: true, By: Act{"ann", "work"}, Since: g.now}},
-		{"paused already", PausePeer{"dc2", true, Act{"bob", ""}}, PeerState{Name: "dc2", Known: true, Cursor: 9, Paused: true, By: Act{"ann", "work"}, Since: g.now}},
-		{"resumed", PausePeer{"dc2", false, Act{"bob", ""}}, PeerState{Name: "dc2", Known: true, Cursor: 9, By: Act{"bob", ""}, Since: g.now}},
+		{"paused", PausePeer{"dc2", true, Act{Author: "ann", Reason: "work"}}, PeerState{Name: "dc2", Known: true, Cursor: 9, Paused: true, By: Act{Author: "ann", Reason: "work"}, Since: g.now}},
+		{"paused already", PausePeer{"dc2", true, Act{Author: "bob"}}, PeerState{Name: "dc2", Known: true, Cursor: 9, Paused: true, By: Act{Author: "ann", Reason: "work"}, Since: g.now}},
+		{"resumed", PausePeer{"dc2", false, Act{Author: "bob"}}, PeerState{Name: "dc2", Known: true, Cursor: 9, By: Act{Author: "bob", Reason: ""}, Since: g.now}},
 	}
 	for _, s := range steps {
 		res := g.client(s.op)

@@ -89,7 +89,7 @@ var (
 			From:  state.Draw(t, "from"),
 			To:    state.Draw(t, "to"),
 			For:   rapid.SampledFrom([]int64{0, 5000, 60_000}).Draw(t, "for"),
-			By:    rapid.SampledFrom([]Act{{}, {"ann", "maintenance"}}).Draw(t, "by"),
+			By:    rapid.SampledFrom([]Act{{}, {Author: "ann", Reason: "maintenance"}}).Draw(t, "by"),
 		}
 	})
 	drawLife    = rapid.Uint32Range(0, 3)

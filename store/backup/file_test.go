@@ -35,7 +35,7 @@ func state(t testing.TB) *fsm.Machine {
 		items = append(items, fsm.Item{Op: registry.Register{Instance: in}}, fsm.Item{KV: kv.KeyOp{Key: fmt.Sprint("config/", i), Value: []byte("v")}})
 	}
 	items = append(items, fsm.Item{KV: kv.CreateSession{ID: "s1", LockDelay: 15_000_000_000}}, fsm.Item{KV: kv.AcquirePermit{Kind: kv.Lock, Name: "nightly", Session: "s1"}},
-		fsm.Item{KV: kv.Access{Change: access.FirstOperator(&access.Token{Accessor: strings.Repeat("a", 16), Secrets: []access.Secret{{Hash: [32]byte{7}}}})}},
+		fsm.Item{KV: kv.Access{Change: access.Founding(&access.Token{Accessor: strings.Repeat("a", 16), Secrets: []access.Secret{{Hash: [32]byte{7}}}})}},
 		fsm.Item{Op: registry.SetOverride{Key: registry.Key{App: "ORDERS", ID: "orders-1"}, Status: registry.OutOfService, For: 600_000, By: registry.Act{Author: "amy"}}})
 	entry := fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}, 0, fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: 1}, items))
 	need.Got(m.Apply(2, 1, entry))(t)
