@@ -28,8 +28,8 @@ type Restored struct {
 	Keys            int          `json:"keys"`             // that were written
 	KeysDeleted     int          `json:"keys_deleted"`
 	SessionsEnded   int          `json:"sessions_ended"`
-	Roles           int          `json:"roles"`  // that came back
-	Tokens          int          `json:"tokens"` // that came back
+	Roles           int          `json:"roles"`          // that came back
+	Tokens          int          `json:"tokens"`         // that came back
 	Plan            *RestorePlan `json:"plan,omitempty"` // with a dry run
 }
 
