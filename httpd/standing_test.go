@@ -292,6 +292,7 @@ func allOf(stream, others string) map[string]string {
 // A revocation is in force within a second, also for what was let in before.
 func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 	unauthorized, forbidden := allOf("200, true", "401, true"), allOf("200, true", "403, true")
+	unauthorized["key"] = "403, true" // in Consul's API both are
 	for name, row := range map[string]struct {
 		mode   access.Mode
 		change func(t *testing.T, k *keyring, token string)
@@ -299,7 +300,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 	}{
 		"its token is revoked":       {access.On, func(t *testing.T, k *keyring, token string) { k.revoke(t, token) }, unauthorized},
 		"its secret is exchanged":    {access.On, func(t *testing.T, k *keyring, token string) { k.rotate(t, token, 0) }, unauthorized},
-		"its token ends":             {access.On, func(*testing.T, *keyring, string) { time.Sleep(time.Hour) }, unauthorized},
+		"its token ends":             {access.On, func(*testing.T, *keyring, string) { time.Sleep(4 * time.Minute) }, unauthorized},
 		"its role is taken away":     {access.On, func(t *testing.T, k *keyring, _ string) { k.change(t, access.Change{DropRoles: []string{"reader"}}) }, forbidden},
 		"another role is taken away": {access.On, func(t *testing.T, k *keyring, _ string) { k.change(t, access.Change{DropRoles: []string{"pay"}}) }, allOf("", "")},
 		"its role lets it do other things": {access.On, func(t *testing.T, k *keyring, _ string) {
@@ -315,7 +316,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				k := newKeyring(t, row.mode)
-				token := k.token(t, "reader", time.Hour+time.Minute) // sessions live shorter
+				token := k.token(t, "reader", 5*time.Minute)
 				m := registrytest.New()
 				config := k.config()
 				config.Service, config.Coordination, config.Agents = m, newLocker(m), httpd.OneAgent
@@ -330,7 +331,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 				synctest.Wait()
 				got := ended()
 				expect.That(t, maps.Equal(got, row.want), "after a second: %v, want %v", got, row.want)
-				k.change(t, access.Change{Mode: access.On, DropRoles: []string{"reader"}})
+				k.change(t, access.Change{Mode: access.On, PutRoles: []*access.Role{role(t, "reader", "node read")}}) // ends the others
 				time.Sleep(time.Second)
 				synctest.Wait()
 			})
