@@ -507,7 +507,7 @@ func TestLogOnlyRefusesNothingButChangesOfPermissions(t *testing.T) {
 	accessModes(t, func(t *testing.T, consensus bool) {
 		for _, row := range accessRows {
 			_, path, _ := strings.Cut(row.route, " ")
-			permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/acl/bootstrap"
+			permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/rollcall/audit" || path == "/v1/acl/bootstrap"
 			for _, token := range []string{"", "expired", "ORDERS"} {
 				got := newGuarded(t, access.LogOnly, consensus).ask(t.Context(), row, token, "PAY", "dc2")
 				expect.That(t, through(got) != permissions, "%s %s of %q: got %d %q", row.route, row.call, token, got.status, got.body)
