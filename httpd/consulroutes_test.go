@@ -204,7 +204,7 @@ func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
 }
 
 func coordinates(path string) bool {
-	return strings.HasPrefix(path, "/v1/") && path != "/v1/acl/bootstrap" // which is asked for a permission first
+	if rest, own := strings.CutPrefix(path, "/v1/rollcall/"); own {
 		first, _, _ := strings.Cut(rest, "/")
 		return first == "sessions" || first == "locks" || first == "semaphores" || first == "fence"
 	}

@@ -323,10 +323,10 @@ func TestSecretsThatShowAreFound(t *testing.T) {
 		s.add(token)
 		s.add(password)
 		s.lookPacked(where, []byte(text))
-		expect.That(t, len(s.told) > 0, "%s: the secret in it is not found", where)
+		expect.That(t, len(s.leaks) > 0, "%s: the secret in it is not found", where)
 	}
 	var s secrets
 	s.add(token)
 	s.lookPacked("what may be known", []byte(strings.Replace(token, secret, "…", 1)))
-	expect.That(t, len(s.told) == 0, "%v", s.told)
+	expect.That(t, len(s.leaks) == 0, "%v", s.leaks)
 }

@@ -116,7 +116,7 @@ func (c *Cluster) Revoke(t testing.TB, token api.NewToken) {
 type secrets struct {
 	mu    sync.Mutex
 	texts map[string][][]byte // by the secret, how it could be written
-	told  []string            // who told one
+	leaks []string            // where one shows
 }
 
 // add adds the text of a token, or a password.
@@ -145,7 +145,7 @@ func (s *secrets) look(where string, text []byte) {
 	for secret, forms := range s.texts {
 		for _, form := range forms {
 			if i := bytes.Index(text, form); i >= 0 {
-				s.told = append(s.told, fmt.Sprintf("%s tells %.8s… at %d: %.60q", where, secret, i, text[max(0, i-30):]))
+				s.leaks = append(s.leaks, fmt.Sprintf("%s tells %.8s… at %d: %.60q", where, secret, i, text[max(0, i-30):]))
 				break
 			}
 		}
@@ -218,8 +218,8 @@ func (c *Cluster) lookAtFiles() {
 func (c *Cluster) expectNoSecretTold() {
 	c.secrets.mu.Lock()
 	defer c.secrets.mu.Unlock()
-	for _, told := range c.secrets.told {
-		c.t.Errorf("a secret shows: %s", told)
+	for _, leak := range c.secrets.leaks {
+		c.t.Errorf("a secret shows: %s", leak)
 	}
 }
 

@@ -27,7 +27,9 @@ func overriddenTo(s Status, edit uint32) func(*Replica) {
 }
 
 func hiddenFor(ms int64, edit uint32) func(*Replica) {
-	return func(op *Replica) { op.QuarantineFor, op.QuarantineBy, op.Edit = ms, Act{Author: "bob", Reason: "broken"}, edit }
+	return func(op *Replica) {
+		op.QuarantineFor, op.QuarantineBy, op.Edit = ms, Act{Author: "bob", Reason: "broken"}, edit
+	}
 }
 
 func hostOf(name string) func(*Replica) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -397,39 +398,6 @@ func (n *Node) AccessStatus() api.AuthStatus {
 	return s
 }
 
-// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed. s is of its
-// connection, or nil.
-func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *Standing) (context.Context, error) {
-	if origin.Replicated() || strings.Contains(r.URL.RawQuery, "token=") {
-		s = nil // the credential is not that of the connection alone
-	}
-	by := n.access.tables()
-	if n.renews(s, by, app) {
-		return s.ctx, nil
-	}
-	if !n.access.asks() {
-		return r.Context(), nil
-	}
-	ctx, err := n.enter(r)
-	if err != nil {
-		return nil, err
-	}
-	if origin.Replicated() {
-		return ctx, n.allow(ctx, exchanging(origin))
-	}
-	need := registering(app)
-	if n.allows(PrincipalOf(ctx), need) {
-		s.settle(by, app, ctx)
-		return ctx, nil
-	}
-	return ctx, n.allow(n.askingBeat(ctx, r), need)
-}
-
-// registering is what a client needs that registers an application, or renews it.
-func registering(app string) access.Need {
-	return access.Need{Resource: access.App, Name: app, Verb: access.Register}
-}
-
 // exchanging is what a server needs that replicates.
 func exchanging(origin registry.Origin) access.Need {
 	return access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Exchange}
@@ -502,9 +470,6 @@ func (n *Node) ownerOf(session string) string {
 	return v.Owner(session)
 }
 
-// errRevoked is of an operation whose sender lost the token while it was under way.
-var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found"}
-
 // denial is the refusal of what a principal may not do, in Consul's words where its clients see them.
 func denial(p *Principal, need access.Need) error {
 	const send = ": send it as X-Consul-Token, as a bearer token, or as the password in the URL"
@@ -533,4 +498,44 @@ func addressIn(remote string) netip.Addr {
 	}
 	addr, _ := netip.ParseAddr(host)
 	return addr.Unmap()
+}
+
+// tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
+type tables [2]*access.Table
+
+// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
+func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
+	for _, s := range t.Secrets {
+		if s.Hash == hash {
+			ends = s.Until
+		}
+	}
+	return sooner(ends, t.Expires)
+}
+
+// remember adds what a call needs, for when it is judged again.
+func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }
+
+// NetworkOf is the network that an address counts for: of IPv6 a /64, within which machines choose their addresses themselves.
+func NetworkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}
+
+// sooner is the sooner of two ends, of which 0 is never.
+func sooner(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// registering is what a client needs that registers an application, or renews it.
+func registering(app string) access.Need {
+	return access.Need{Resource: access.App, Name: app, Verb: access.Register}
 }

@@ -129,14 +129,3 @@ func BoundBatches[C Caller](patience time.Duration, do func(C) (any, error)) fun
 		return do(of)
 	}
 }
-
-// NetworkOf is the network that an address counts for: of IPv6 a /64, within which machines choose their addresses themselves.
-func NetworkOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits)
-	return p
-}

@@ -6,14 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-)
-
-// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the least
-// time between two tries. The library of Consul's clients gives a lock up at the first error.
-const (
-	leaderWait  = 7 * time.Second
-	leaderPause = 50 * time.Millisecond
 )
 
 // Found is the result of a read.
@@ -135,23 +129,6 @@ func ReadOnce(ctx context.Context, q Query, s Source) (Found, error) {
 	})
 }
 
-// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
-// nothing, so it can be repeated.
-func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
-	end := time.Now().Add(leaderWait)
-	for {
-		got, err := try(ctx)
-		if !errors.Is(err, registry.ErrNoLeader) || errors.Is(err, registry.ErrUnknownOutcome) || time.Until(end) < leaderPause {
-			return got, err
-		}
-		select {
-		case <-time.After(leaderPause):
-		case <-ctx.Done():
-			return got, err
-		}
-	}
-}
-
 // Bounds of blocking queries (hashicorp/consul, agent/blockingquery/blockingquery.go).
 const (
 	DefaultWait    = 5 * time.Minute
@@ -171,4 +148,12 @@ type Query struct {
 // together. It is never shorter.
 func jittered(wait time.Duration) time.Duration {
 	return wait + rand.N(wait/jitterFraction+1)
+}
+
+// KVSource reads the state of sessions and keys with show, and waits for a change of topic.
+func (n *Node) KVSource(topic kv.Topic, show func(*kv.View) Found) Source {
+	return SourceOf(n, n.Coordination.View, show, func() (<-chan struct{}, func()) {
+		wait := n.Coordination.Watch(topic)
+		return wait.Woken(), wait.Leave
+	})
 }

@@ -10,21 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// KVSource reads the state of sessions and keys with show, and waits for a change of topic.
-func (n *Node) KVSource(topic kv.Topic, show func(*kv.View) Found) Source {
-	return SourceOf(n, n.Coordination.View, show, func() (<-chan struct{}, func()) {
-		wait := n.Coordination.Watch(topic)
-		return wait.Woken(), wait.Leave
-	})
-}
-
-// errNoCoordination is the response of a node without consensus.
-var errNoCoordination = &Refusal{
-	Status: http.StatusNotImplemented,
-	Text: "sessions, keys, locks and Consul's API need a cluster with consensus (mode cp): each node of this one accepts writes by itself, " +
-		"so no lock could be exclusive; ask a cluster in mode cp",
-}
-
 // CoordinationClock is the lease clock (ms) at which a view is read.
 func (n *Node) CoordinationClock(v *kv.View) int64 {
 	return max(n.Service.Health().Clock, v.Lease())

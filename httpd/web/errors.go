@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -209,4 +210,22 @@ func consulFailure(err error) Refusal {
 		f.Text = http.StatusText(f.Status)
 	}
 	return f
+}
+
+// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect.
+func WriteError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.Join(registry.ErrUnknownOutcome, err)
+	}
+	return err
+}
+
+// errRevoked is of an operation whose sender lost the token while it was under way.
+var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found"}
+
+// errNoCoordination is the response of a node without consensus.
+var errNoCoordination = &Refusal{
+	Status: http.StatusNotImplemented,
+	Text: "sessions, keys, locks and Consul's API need a cluster with consensus (mode cp): each node of this one accepts writes by itself, " +
+		"so no lock could be exclusive; ask a cluster in mode cp",
 }

@@ -2,9 +2,7 @@ package web
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +12,6 @@ import (
 // A decision lasts as long as that of which it was made: the tables, of which each change makes others, the mode included, and
 // the credential, which may end by itself. Two things rely on it: heartbeats on one connection, for which the decision is not made
 // again as long as it lasts, and calls that wait, which end when it has lasted.
-
-// tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
-type tables [2]*access.Table
 
 // Standing is what was decided of the heartbeats on one connection, as long as they have the same credential. The zero Standing is
 // that of a connection of which nothing was decided; a nil one stays so. For one goroutine.
@@ -42,8 +37,8 @@ func (n *Node) renews(s *Standing, by tables, app string) bool {
 	return true
 }
 
-// settle remembers who sent a heartbeat that was allowed.
-func (s *Standing) settle(by tables, app string, ctx context.Context) {
+// keep remembers who sent a heartbeat that was allowed.
+func (s *Standing) keep(by tables, app string, ctx context.Context) {
 	if s != nil {
 		*s = Standing{by: by, ends: PrincipalOf(ctx).ends, ctx: ctx, app: app}
 	}
@@ -176,16 +171,6 @@ func (a *control) again(p *Principal) (*Principal, error) {
 	return a.principal(p.Accessor, p.hash)
 }
 
-// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
-func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
-	for _, s := range t.Secrets {
-		if s.Hash == hash {
-			ends = s.Until
-		}
-	}
-	return sooner(ends, t.Expires)
-}
-
 // lasts is when the principal's credential ends by itself, ms since the epoch; 0: never.
 func (p *Principal) lasts() int64 {
 	if p == nil {
@@ -193,14 +178,3 @@ func (p *Principal) lasts() int64 {
 	}
 	return p.ends
 }
-
-// sooner is the sooner of two ends, of which 0 is never.
-func sooner(a, b int64) int64 {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}
-
-// remember adds what a call needs, for when it is judged again.
-func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }

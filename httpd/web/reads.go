@@ -164,3 +164,27 @@ func WeightOf(leases iter.Seq[*registry.Lease]) (bytes int) {
 	}
 	return bytes
 }
+
+// leaderWait is how long Consul's API waits for a leader before it fails, and leaderPause the least
+// time between two tries. The library of Consul's clients gives a lock up at the first error.
+const (
+	leaderWait  = 7 * time.Second
+	leaderPause = 50 * time.Millisecond
+)
+
+// UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
+// nothing, so it can be repeated.
+func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
+	end := time.Now().Add(leaderWait)
+	for {
+		got, err := try(ctx)
+		if !errors.Is(err, registry.ErrNoLeader) || errors.Is(err, registry.ErrUnknownOutcome) || time.Until(end) < leaderPause {
+			return got, err
+		}
+		select {
+		case <-time.After(leaderPause):
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+}

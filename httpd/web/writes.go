@@ -4,20 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect.
-func WriteError(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return errors.Join(registry.ErrUnknownOutcome, err)
-	}
-	return err
-}
 
 // OutcomeNames are the label values of registry outcomes.
 var OutcomeNames = [...]string{
@@ -229,4 +222,32 @@ func (n *Node) CheckQuota(key registry.Key) error {
 		return &Refusal{Status: http.StatusTooManyRequests, Text: "the application has too many instances"}
 	}
 	return nil
+}
+
+// MayRenew refuses a heartbeat that its sender may not send, and returns the context in which it is performed. s is of its
+// connection, or nil.
+func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *Standing) (context.Context, error) {
+	if origin.Replicated() || strings.Contains(r.URL.RawQuery, "token=") {
+		s = nil // the credential is not that of the connection alone
+	}
+	by := n.access.tables()
+	if n.renews(s, by, app) {
+		return s.ctx, nil
+	}
+	if !n.access.asks() {
+		return r.Context(), nil
+	}
+	ctx, err := n.enter(r)
+	if err != nil {
+		return nil, err
+	}
+	if origin.Replicated() {
+		return ctx, n.allow(ctx, exchanging(origin))
+	}
+	need := registering(app)
+	if n.allows(PrincipalOf(ctx), need) {
+		s.keep(by, app, ctx)
+		return ctx, nil
+	}
+	return ctx, n.allow(n.askingBeat(ctx, r), need)
 }
