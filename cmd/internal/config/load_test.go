@@ -146,7 +146,7 @@ func TestLoadAllowsProbesOfLoopbackIfTheAPIIsServedThereUnlessSet(t *testing.T) 
 		{[]string{"--checks-allow-loopback=false"}, false},
 	}
 	for _, tt := range tests {
-		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain"), nil, ""))(t)
+		s := need.Got(loadWith(t, append(tt.args, "--data-dir=d", "--http-plain", "--auth-mode=off"), nil, ""))(t)
 		expect.That(t, s.Checks.Rules.AllowLoopback == tt.want && s.Checks.Probes, "%v: %+v, want loopback allowed: %v", tt.args, s.Checks, tt.want)
 	}
 }

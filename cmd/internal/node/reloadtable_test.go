@@ -70,7 +70,7 @@ func changed(t *testing.T, s setting.Setting, certificates string) map[string]st
 		{"http.addr": "127.0.0.1:9"}, {"cluster.addr": "127.0.0.1:9"}, {"pprof.addr": "127.0.0.1:9"},
 		{"http.advertise": "a:1"}, {"cluster.advertise": "a:1"}, {"test.dial": "n2=127.0.0.1:9"}, {"checks.targets": "10.0.0.0/8:*"},
 		{"self-preservation.renewal-percent-threshold": "0.5"}, {"node.name": "n9"}, {"members.dead-after": "1h"},
-		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"replication.queue": "300", "replication.batch-size": "30"},
+		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"audit.max-bytes": "100000"}, {"replication.queue": "300", "replication.batch-size": "30"},
 	} {
 		if _, ok := whole[s.Key]; ok {
 			return whole
