@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -57,6 +58,11 @@ func (f settingsFile) load() (config.Loaded, error) {
 func changed(t *testing.T, s setting.Setting, certificates string) map[string]string {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(certificates, name) }
+	private := func(content string) string {
+		path := filepath.Join(t.TempDir(), "private")
+		need.OK(t, os.WriteFile(path, []byte(content), 0o600))
+		return path
+	}
 	peers := "dc2=http://10.1.0.1:8761"
 	for _, whole := range []map[string]string{
 		{"http.tls.cert": file("node.crt"), "http.tls.key": file("node.key"), "http.tls.client-ca": file("authority.crt")},
@@ -70,7 +76,9 @@ func changed(t *testing.T, s setting.Setting, certificates string) map[string]st
 		{"http.addr": "127.0.0.1:9"}, {"cluster.addr": "127.0.0.1:9"}, {"pprof.addr": "127.0.0.1:9"},
 		{"http.advertise": "a:1"}, {"cluster.advertise": "a:1"}, {"test.dial": "n2=127.0.0.1:9"}, {"checks.targets": "10.0.0.0/8:*"},
 		{"self-preservation.renewal-percent-threshold": "0.5"}, {"node.name": "n9"}, {"members.dead-after": "1h"},
-		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"audit.max-bytes": "100000"}, {"replication.queue": "300", "replication.batch-size": "30"},
+		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"audit.max-bytes": "100000"},
+		{"auth.file": private("roles: {prometheus: [metrics read]}\n")}, {"auth.bootstrap-token-file": private(authfile.NewText(""))},
+		{"replication.token-files": "dc2=" + private("password"), "replication.datacenters": peers}, {"replication.queue": "300", "replication.batch-size": "30"},
 	} {
 		if _, ok := whole[s.Key]; ok {
 			return whole
