@@ -7,6 +7,8 @@ import (
 	"hash/crc64"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -184,4 +186,13 @@ func TestFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
 	need.OK(t, err)
 	_, _, err = backup.Verify(&b)
 	expect.ErrorSays(t, err, `the value of key "large" has 524289 bytes`, "got")
+}
+
+// It has hashes of tokens.
+func TestSavedFileIsForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.snap")
+	_, _, err := backup.SaveFile(path, func(w io.Writer) error { _, err := w.Write(written(t)); return err })
+	need.OK(t, err)
+	mode := need.Got(os.Stat(path))(t).Mode().Perm()
+	expect.That(t, mode == 0o600, "mode %o, want 600", mode)
 }
