@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -22,7 +23,12 @@ func (h *Handler) TookOver(client string) bool {
 
 // ParseBeat makes parseBeat known to the tests.
 func ParseBeat(b []byte, prefixes []string) (beat Beat, size int, ok bool) {
-	beat.plainBeat, size, ok = parseBeat(b, prefixes)
+	last := new(lastFields)
+	beat.plainBeat, size, ok = parseBeat(b, prefixes, last)
+	again, sizeAgain, okAgain := parseBeat(b, prefixes, last)
+	if sizeAgain != size || okAgain != ok || !reflect.DeepEqual(again, beat.plainBeat) {
+		panic("a heartbeat is read otherwise when it comes again")
+	}
 	return beat, size, ok
 }
 

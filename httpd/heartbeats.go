@@ -236,6 +236,7 @@ type beatConn struct {
 	account *countedConn // nil: connections are not counted
 	last    bool         // the response under way is the last one
 
+	fields               lastFields
 	authorization, token []byte // the credential of the last heartbeat, which r has, too
 	standing             web.Standing
 }
@@ -267,7 +268,7 @@ func (c *beatConn) serve() {
 
 // heartbeat serves the one that was read. false: that is not plainly one, and is left unread.
 func (c *beatConn) heartbeat() bool {
-	beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes)
+	beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes, &c.fields)
 	if !ok || string(beat.host) != c.host {
 		return false
 	}

@@ -72,19 +72,38 @@ type plainBeat struct {
 	beatFields
 }
 
-// beatFields are the header fields of a heartbeat that say something, within what was read.
+// beatFields are the header fields of a heartbeat that say something.
 type beatFields struct{ host, authorization, token []byte }
+
+// lastFields are the header fields of the last heartbeat on a connection. On most they are the same each time, and what they
+// say is worked out once.
+type lastFields struct {
+	text       []byte
+	beatFields // within text
+}
+
+// read says whether header fields are plain, see plainFields, and what they say.
+func (l *lastFields) read(fields []byte) (f beatFields, ok bool) {
+	if len(fields) > 0 && bytes.Equal(fields, l.text) {
+		return l.beatFields, true
+	}
+	l.text = append(l.text[:0], fields...)
+	if l.beatFields, ok = plainFields(l.text); !ok {
+		l.text = l.text[:0]
+	}
+	return l.beatFields, ok
+}
 
 // parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for whatever
 // is not plainly, completely and unmistakably one: another request, an incomplete one, a body, a
-// header field that might mean something.
-func parseBeat(b []byte, prefixes []string) (beat plainBeat, size int, ok bool) {
+// header field that might mean something. last is of the heartbeats before.
+func parseBeat(b []byte, prefixes []string, last *lastFields) (beat plainBeat, size int, ok bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
 		return beat, 0, false
 	}
 	line, fields, _ := bytes.Cut(b[:end], []byte("\r\n"))
-	if beat.beatFields, ok = plainFields(fields); !ok {
+	if beat.beatFields, ok = last.read(fields); !ok {
 		return beat, 0, false
 	}
 	line, isPut := bytes.CutPrefix(line, []byte("PUT "))
