@@ -171,7 +171,7 @@ func newAuthBootstrapCommand() *cobra.Command {
 			"works once for each cluster, by the socket in a node's data directory, as the user who owns that. When the\n" +
 			"last operator's token is lost, make another one by the same socket:\n" +
 			"rollcall token create --name NAME --role operator --data-dir DIR.",
-		Example: "  rollcall auth bootstrap --data-dir /var/lib/rollcall > ops.token\n" +
+		Example: "  rollcall auth bootstrap --data-dir /var/lib/rollcall --out ops.token\n" +
 			"  rollcall auth bootstrap --addr unix:/var/lib/rollcall/admin.sock --out ops.token",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (client.NewToken, error) {
 		return cl.Bootstrap(ctx, request)

@@ -156,7 +156,7 @@ func newTokenCreateCommand() *cobra.Command {
 		Long: "Creates a token for a holder of a name, and prints it on standard output: the cluster keeps but a hash of\n" +
 			"it. Everything else goes to standard error. The token is what a client sends as bearer token, as X-Consul-Token\n" +
 			"or as the password of the URL, and what a file of --token-file holds.",
-		Example: "  rollcall token create --name orders --role service --app ORDERS > orders.token\n" +
+		Example: "  rollcall token create --name orders --role service --app ORDERS --out orders.token\n" +
 			"  rollcall token create --name ci --role reader --expires 720h --out ci.token\n" +
 			"  rollcall token create --name anna --role operator --data-dir /var/lib/rollcall",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (client.NewToken, error) {
@@ -181,7 +181,7 @@ func newTokenRotateCommand() *cobra.Command {
 		Long: "Gives a token another secret, and prints it as rollcall token create does. The secret that it had stays good\n" +
 			"for --grace, in which its holder is to be given the new one. Programs that read a file of --token-file, and\n" +
 			"Go clients with TokenFile, need no restart when the file changes.",
-		Example: "  rollcall token rotate k5b7q2mdn3xw4r6c --grace 1h > orders.token.new && mv orders.token.new orders.token",
+		Example: "  rollcall token rotate k5b7q2mdn3xw4r6c --grace 1h --out orders.token.new && mv orders.token.new orders.token",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (client.NewToken, error) {
 		if grace < 0 {
 			return client.NewToken{}, cli.Usage(fmt.Errorf("--grace: %v is negative", grace))
