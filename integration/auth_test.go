@@ -47,7 +47,7 @@ type foretold struct {
 func (f *foretold) String() string { return f.who + " " + f.resource + ":" + f.verb }
 
 // TestLogOnlyForetellsWhatModeOnRefuses: under the calls of several principals, log-only lets everything pass and counts what
-// lacks permission, each call once. Mode on then refuses all that was counted, and nothing else.
+// lacks permission. Mode on then refuses all that was counted, and nothing else.
 func TestLogOnlyForetellsWhatModeOnRefuses(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{Auth: "log-only"}))
