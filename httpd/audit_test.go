@@ -164,6 +164,10 @@ func TestAuditHasDeniedTriesInSamples(t *testing.T) {
 	expect.That(t, last.Operation == "authenticate" && last.Outcome == api.AuditUnauthenticated && last.RequestID == "beat-7" && last.Address == "192.0.2.1" && last.Says != "",
 		"the failed credential's record is %+v", last)
 	expect.That(t, last.Suppressed == 2, "it says that %d tries were left out, want 2", last.Suppressed)
+	a.send("PUT", "/eureka/apps/ORDERS/i2", "", "X-Consul-Token: "+a.tokens["orders"], "X-Netflix-Discovery-Replication: true")
+	peer := a.records(t, "principal=orders")
+	beat := peer[len(peer)-1]
+	expect.That(t, beat.Resource == "peer eureka" && beat.Name == "PUT /eureka/apps/ORDERS/i2" && beat.Address == "192.0.2.1", "a server's heartbeat is recorded as %+v", beat)
 }
 
 func TestAuditSaysWhatWouldBeDenied(t *testing.T) {

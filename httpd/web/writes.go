@@ -242,7 +242,10 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 		return nil, err
 	}
 	if origin.Replicated() {
-		return ctx, n.allow(ctx, exchanging(origin))
+		if need := exchanging(origin); !n.allows(PrincipalOf(ctx), need) {
+			return ctx, n.allow(n.askingBeat(ctx, r), need)
+		}
+		return ctx, nil
 	}
 	need := registering(app)
 	if n.allows(PrincipalOf(ctx), need) {
