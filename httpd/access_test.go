@@ -114,7 +114,7 @@ var accessRows = []accessRow{
 	{route: "PUT /v1/txn", may: changes, body: `[{"Service":{"Verb":"delete","Node":"rollcall","Service":{"ID":"{app}-c","Service":"{svc}"}}}]`},
 	{route: "PUT /v1/txn", may: operators, body: `[{"Node":{"Verb":"set","Node":{"Node":"n9","Address":"10.0.0.9"}}}]`},
 	{route: "PUT /v1/txn", may: operators, body: `[{"Service":{"Verb":"delete","Node":"rollcall","Service":{"ID":"not-there","Service":"{svc}"}}}]`},
-	{route: "GET /v1/status/leader", may: known},
+	{route: "GET /v1/status/leader", may: everybody},
 	{route: "GET /v1/status/peers", may: known},
 
 	{route: "GET /v1/agent/check/pass/{id}", may: changes, call: "/v1/agent/check/pass/{app}-t"},

@@ -229,7 +229,8 @@ func healthCode(aggregate string) int {
 	return http.StatusServiceUnavailable
 }
 
-// statusLeader is GET status/leader: its node-to-node address, or "". Programs poll it while they start.
+// statusLeader is GET status/leader: its node-to-node address, or "". Programs poll it while they start, and for their own health,
+// without the token that they have: Consul asks for none.
 func (c call) statusLeader() (any, error) {
 	leader, _ := c.config.Coordination.RaftAddresses()
 	return leader, nil

@@ -32,7 +32,7 @@ var table = []route{
 	{web.ToRead(access.Session), web.Get, "/v1/session/node/{node}", web.ConsulForm, call.sessionsOfNode},
 	{web.ToRead(access.Session), web.Get, "/v1/session/list", web.ConsulForm, call.sessionList},
 	{web.ByOperation, web.Put, "/v1/txn", web.ConsulForm, call.txn},
-	{web.Known, web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
+	{web.Open, web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
 	{web.Known, web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
 
 	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to another and be
