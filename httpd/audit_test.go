@@ -114,6 +114,7 @@ func TestAuditHasEachWriteButRenewals(t *testing.T) {
 		{"orders", "PUT", "/v1/session/renew/" + session, "", ""},
 		{"orders", "PUT", "/v1/session/destroy/" + session, "", "session_destroy|session|" + session + "|done|"},
 		{"operator", "PUT", "/v1/rollcall/auth/roles/readers", `{"rules":["app * read"]}`, "role_put|auth|readers|done|"},
+		{"operator", "PUT", "/v1/rollcall/auth/roles/readers?author=amy&reason=unused", `{"rules":[]}`, "role_put|auth|readers|done|amy: unused"},
 		{"operator", "PUT", "/v1/rollcall/auth/mode?mode=log-only", "", "auth_mode|auth|log-only|done|"},
 		{"operator", "DELETE", "/v1/rollcall/members/n3?author=amy&reason=dead", "", "member_remove|operator|n3|done|amy: dead"},
 		{"operator", "GET", "/v1/rollcall/apps", "", ""},

@@ -42,6 +42,7 @@ func (c call) changeAccess(op access.Change) error {
 		return errByFile
 	}
 	op.Sure = op.Sure || c.Present("force")
+	c.Explain()
 	if c.Err != nil {
 		return c.Err
 	}

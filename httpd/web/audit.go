@@ -21,14 +21,23 @@ import (
 // asker is the request that the calls of a context belong to.
 type asker struct {
 	id, remote, method, path string
-	operates                 bool // what its route does is for operators
+	operates                 bool         // what its route does is for operators
+	by                       registry.Act // see Call.Explain
 }
 
 type askerKey struct{}
 
 // asking is a context of the calls of a request; id is empty if the request has none.
 func asking(ctx context.Context, r *http.Request, id string, operates bool) context.Context {
-	return context.WithValue(ctx, askerKey{}, &asker{id, r.RemoteAddr, r.Method, r.URL.Path, operates})
+	return context.WithValue(ctx, askerKey{}, &asker{id: id, remote: r.RemoteAddr, method: r.Method, path: r.URL.Path, operates: operates})
+}
+
+// Explain reads author and reason, as By does, of a call whose operations keep neither: the audit has them.
+func (c *Call) Explain() {
+	by := c.By()
+	if a, _ := c.R.Context().Value(askerKey{}).(*asker); a != nil {
+		a.by = by
+	}
 }
 
 // noteAsker makes the call's context that of a request, if something of it may have to be recorded: in mode off most reads have nothing.
@@ -160,6 +169,9 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 // recordDeed records what became of a deed.
 func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
 	r := n.record(ctx)
+	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil && d.by == (registry.Act{}) {
+		d.by = a.by
+	}
 	r.Operation, r.Name, r.Says, r.Outcome = d.operation, d.name, d.says(r.Principal), outcome
 	if len(d.needs) > 0 {
 		r.Resource = resourceOf(d.needs[0])

@@ -29,6 +29,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	pem  []byte
+	uses []x509.ExtKeyUsage // of the certificates that it signs
 }
 
 func newAuthority(t *testing.T) authority {
@@ -36,14 +37,15 @@ func newAuthority(t *testing.T) authority {
 	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der := need.Got(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	return authority{key, need.Got(x509.ParseCertificate(der))(t), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	return authority{key, need.Got(x509.ParseCertificate(der))(t), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		[]x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 }
 
 // write writes a certificate with this serial number, its key and authorities, as if they had changed at that second.
 func (a authority) write(t *testing.T, dir string, serial int64, trusted ...authority) certfiles.Files {
 	t.Helper()
 	key := need.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: a.uses}
 	der := need.Got(x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key))(t)
 	keyDER := need.Got(x509.MarshalECPrivateKey(key))(t)
 	f := certfiles.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), CA: filepath.Join(dir, "ca.pem"), Keys: [3]string{"x.cert", "x.key", "x.ca"}}
@@ -207,6 +209,18 @@ func TestAuthorityThatWasTakenAwayIsRefusedAlsoByAResumedSession(t *testing.T) {
 		next.write(t, dir, 3, next)
 		expect.That(t, !connects(t, listener, before) && connects(t, listener, after), "%s: with the new authority", name)
 	}
+}
+
+func TestCertificateForClientsAloneIsNoEquals(t *testing.T) {
+	a := newAuthority(t)
+	log, _ := logTo()
+	open := func() *certfiles.Source { return need.Got(certfiles.Open(a.write(t, t.TempDir(), 1, a), log))(t) }
+	node, other := open(), open()
+	a.uses = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	program := open()
+	expect.That(t, connects(t, node.Mutual(), other.Mutual()), "a node is refused")
+	expect.That(t, !connects(t, node.Mutual(), program.Mutual()) && !connects(t, node.Mutual(), program.Client()), "a program is an equal")
+	expect.That(t, connects(t, node.Server(), program.Client()), "a program is refused where clients are served")
 }
 
 func TestTLSIsVersion12AtLeast(t *testing.T) {

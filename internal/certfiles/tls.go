@@ -51,12 +51,12 @@ func (s *Source) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificat
 	return new(tls.Certificate), nil
 }
 
-// verifyChain wants a certificate of the authorities of now.
+// verifyChain wants a certificate of the authorities of now, for servers: one that is for clients alone makes nobody an equal.
 func (s *Source) verifyChain(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("peer sent no certificate")
 	}
-	opts := x509.VerifyOptions{Roots: s.Authorities(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	opts := x509.VerifyOptions{Roots: s.Authorities(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	for _, c := range state.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(c)
 	}
