@@ -206,7 +206,7 @@ func (s *secretCommand) command(cmd *cobra.Command, args cobra.PositionalArgs, a
 		if err != nil {
 			return err
 		}
-		out, err := s.openOut(cmd.OutOrStdout())
+		out, err := openSecret(s.file, cmd.OutOrStdout())
 		if err != nil {
 			return err
 		}
@@ -245,16 +245,16 @@ type secretOut struct {
 	path string // "": standard output
 }
 
-// openOut makes the file before there is a secret, which would be lost if it could not be made.
-func (s *secretCommand) openOut(stdout io.Writer) (*secretOut, error) {
-	if s.file == "" {
+// openSecret makes a file (path "": none) before there is a secret, which would be lost if it could not be made.
+func openSecret(path string, stdout io.Writer) (*secretOut, error) {
+	if path == "" {
 		return &secretOut{w: stdout}, nil
 	}
-	f, err := os.OpenFile(s.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s is there already; it is not overwritten: give another name", s.file)
+		return nil, fmt.Errorf("%s is there already; it is not overwritten: give another name", path)
 	}
-	return &secretOut{f, s.file}, err
+	return &secretOut{f, path}, err
 }
 
 func (o *secretOut) write(text string) error {

@@ -105,10 +105,9 @@ func (o *hashOptions) give(stderr io.Writer, text string) error {
 		_, err := fmt.Fprintf(stderr, "the token, which is shown this once: %s\n", text)
 		return err
 	}
-	f, err := os.OpenFile(o.out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	out, err := openSecret(o.out, nil)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text + "\n")
-	return errors.Join(err, f.Close())
+	return out.write(text + "\n")
 }

@@ -40,7 +40,7 @@ func TestAuthHashMakesALineAndGivesTheTextOnce(t *testing.T) {
 	expect.That(t, k.Good(access.HashOf(text), k.Expires-1) && !k.Good(access.HashOf(text), k.Expires) && k.App == "ORDERS", "got %+v", k)
 
 	_, _, err = authHash(t, "", append(args, "--out", path)...)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "exists"), "a file was overwritten: %v", err)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "there already"), "a file was overwritten: %v", err)
 
 	again, shown, err := authHash(t, text+"\n", "--name", "orders", "--role", "service", "--app", "ORDERS", "--from", "-")
 	need.OK(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -211,19 +212,12 @@ func newTokenRevokeCommand() *cobra.Command {
 // tokenFileEnv is --token-file in the environment.
 const tokenFileEnv = "ROLLCALL_TOKEN_FILE"
 
-// widestToken is the widest mode of a token's file: its owner writes, its group reads.
-const widestToken = 0o640
-
 // checkTokenFile refuses a file of a token that is readable beyond its owner and group.
 func checkTokenFile(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
+	if err := privatefile.Check(path); err != nil {
+		return fmt.Errorf("%w, and exchange the token (rollcall token rotate): others may have read it", err)
 	}
-	if mode := info.Mode().Perm(); mode&^widestToken != 0 {
-		return fmt.Errorf("%s has mode %#o, wider than %#o: others may have read the token; chmod it, and exchange the token (rollcall token rotate)", path, mode, widestToken)
-	}
-	if !info.Mode().IsRegular() {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no file", path)
 	}
 	return nil

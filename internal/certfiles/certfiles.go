@@ -10,13 +10,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
 // Files are the names of a key pair and of the file of authorities; an empty name stands for none.
@@ -165,7 +166,7 @@ func (s *Source) read() (pair *tls.Certificate, pool *x509.CertPool, err error) 
 	var errs []error
 	if s.files.Cert != "" {
 		read, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
-		err = errors.Join(CheckKey(s.files.Key), err)
+		err = errors.Join(privatefile.Check(s.files.Key), err)
 		if err == nil {
 			pair = &read
 		} else {
@@ -187,21 +188,6 @@ func (s *Source) modified() (at stamps) {
 		}
 	}
 	return at
-}
-
-// widestKey is the widest mode of a private key's file: owner writes, group reads.
-const widestKey fs.FileMode = 0o640
-
-// CheckKey refuses a private key that is readable beyond its owner and group.
-func CheckKey(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if mode := info.Mode().Perm(); mode&^widestKey != 0 {
-		return fmt.Errorf("%s has mode %#o, wider than %#o; chmod it", path, mode, widestKey)
-	}
-	return nil
 }
 
 // ReadPool reads the certificates of authorities from a PEM file. Of several each must be readable.

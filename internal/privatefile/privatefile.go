@@ -11,6 +11,22 @@ import (
 // Widest is the widest mode of such a file: owner writes, group reads.
 const Widest fs.FileMode = 0o640
 
+// Check refuses a file with a mode wider than Widest.
+func Check(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return check(path, info)
+}
+
+func check(path string, info fs.FileInfo) error {
+	if mode := info.Mode().Perm(); mode&^Widest != 0 {
+		return fmt.Errorf("%s has mode %#o, wider than %#o; chmod it", path, mode, Widest)
+	}
+	return nil
+}
+
 // Read reads a file of at most limit bytes. It refuses one with a mode wider than Widest. Errors name the file, and nothing
 // of what is in it.
 func Read(path string, limit int64) ([]byte, error) {
@@ -23,8 +39,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode := info.Mode().Perm(); mode&^Widest != 0 {
-		return nil, fmt.Errorf("%s has mode %#o, wider than %#o; chmod it", path, mode, Widest)
+	if err := check(path, info); err != nil {
+		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
+	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
 // ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
@@ -80,7 +81,7 @@ func checkKeyFile(name, path string) error {
 	if path == "" {
 		return nil
 	}
-	return prefix(name, certfiles.CheckKey(path))
+	return prefix(name, privatefile.Check(path))
 }
 
 // checkAuthorities wants certificates in the file that a setting names; an empty path names none.
