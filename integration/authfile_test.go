@@ -16,7 +16,7 @@ import (
 )
 
 // newTokenFor runs rollcall auth hash, and returns the text of a new token and its line of auth.file.
-func newTokenFor(t *testing.T, name, role string) (text, line string) {
+func newTokenFor(t testing.TB, name, role string) (text, line string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), name)
 	line = string(runProgram(t, Binary(t), "auth", "hash", "--name", name, "--role", role, "--out", out))
@@ -24,7 +24,7 @@ func newTokenFor(t *testing.T, name, role string) (text, line string) {
 }
 
 // writePrivate replaces a file at once, as programs do that hand out secrets.
-func writePrivate(t *testing.T, path, text string) {
+func writePrivate(t testing.TB, path, text string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(path+".new", []byte(text), 0o600))
 	need.OK(t, os.Rename(path+".new", path))

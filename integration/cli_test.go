@@ -31,7 +31,7 @@ func benchmark(t *testing.T, args ...string) []byte {
 	return runProgram(t, benchProgram(t), args...)
 }
 
-func runProgram(t *testing.T, path string, args ...string) []byte {
+func runProgram(t testing.TB, path string, args ...string) []byte {
 	t.Helper()
 	out, err := readUntilTaken(func() ([]byte, error) {
 		out, err := exec.Command(path, args...).Output()

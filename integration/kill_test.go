@@ -56,7 +56,7 @@ func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 
 // mustRegister registers an instance and expects success in the end: a refused registration was not done, and one that
 // was not answered in time may be done twice.
-func mustRegister(t *testing.T, n *Node, i Instance) {
+func mustRegister(t testing.TB, n *Node, i Instance) {
 	t.Helper()
 	err := untilTaken(func() error {
 		if response := n.Register(i); response.Status != 204 {
