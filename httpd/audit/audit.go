@@ -24,9 +24,10 @@ type Log struct {
 	// Lost counts the records that were not written.
 	Lost prometheus.Counter
 
-	to   io.Writer
-	file *file // nil: it is standard output
-	log  *slog.Logger
+	to    io.Writer
+	file  *file // nil: it is standard output
+	log   *slog.Logger
+	tries sample
 
 	mu      sync.Mutex
 	lines   [][]byte      // that the goroutine has not fetched yet
@@ -57,11 +58,8 @@ const (
 	maxText = 1024
 )
 
-// Record writes a record, soon. Texts that are too long are cut.
-func (l *Log) Record(r api.AuditRecord) {
-	if l == nil {
-		return
-	}
+// line is a record as a line of the file.
+func line(r api.AuditRecord) ([]byte, error) {
 	for text, most := range map[*string]int{
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
 		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText,
@@ -71,21 +69,43 @@ func (l *Log) Record(r api.AuditRecord) {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil { // a year beyond 9999
+	err := enc.Encode(r) // an error: a year beyond 9999
+	return line.Bytes(), err
+}
+
+// Record writes a record, soon. Texts that are too long are cut.
+func (l *Log) Record(r api.AuditRecord) {
+	if l == nil {
+		return
+	}
+	text, err := line(r)
+	if err != nil {
 		l.lost(1, err)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bytes+line.Len() > queueBytes {
+	if l.bytes+len(text) > queueBytes {
 		l.lostLocked(1, errBehind)
 		return
 	}
-	l.lines = append(l.lines, line.Bytes())
-	l.bytes += line.Len()
+	l.lines = append(l.lines, text)
+	l.bytes += len(text)
 	if !l.writing {
 		l.writing, l.idle = true, make(chan struct{})
 		go l.writeAll()
+	}
+}
+
+// RecordTry is Record of something that a caller tried in vain: of many such a sample.
+func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
+	if l == nil {
+		return
+	}
+	var kept bool
+	text, _ := line(r)
+	if r.Suppressed, kept = l.tries.Admit(r.Time, by, r.Outcome+" "+r.Resource, len(text)); kept {
+		l.Record(r)
 	}
 }
 

@@ -243,7 +243,7 @@ func TestReadingIsBoundedInBytes(t *testing.T) {
 }
 
 func TestOneOfEqualTriesASecondIsKept(t *testing.T) {
-	var s Sample
+	var s sample
 	a := Caller{Principal: "ops", From: netip.MustParsePrefix("10.0.0.1/32")}
 	b := Caller{From: a.From}
 	for i, row := range []struct {
@@ -261,17 +261,17 @@ func TestOneOfEqualTriesASecondIsKept(t *testing.T) {
 		{"another caller", time.Second - 1, b, "denied app ORDERS", 0, true},
 		{"the same after a second", time.Second, a, "denied app ORDERS", 0, true},
 	} {
-		leftOut, ok := s.Admit(noon.Add(row.after), row.by, row.thing)
+		leftOut, ok := s.Admit(noon.Add(row.after), row.by, row.thing, 100)
 		expect.That(t, leftOut == row.leftOut && ok == row.ok, "%d, %s: %d left out, %v, want %d, %v", i, row.name, leftOut, ok, row.leftOut, row.ok)
 	}
 }
 
 func TestTriesOfManyThingsAreBoundedForEachCaller(t *testing.T) {
-	var s Sample
+	var s sample
 	by := Caller{Principal: "ops"}
 	kept := func(at time.Time, tries int) (n int) {
 		for i := range tries {
-			if _, ok := s.Admit(at, by, fmt.Sprint(at, i)); ok {
+			if _, ok := s.Admit(at, by, fmt.Sprint(at, i), 100); ok {
 				n++
 			}
 		}
@@ -280,8 +280,24 @@ func TestTriesOfManyThingsAreBoundedForEachCaller(t *testing.T) {
 	expect.That(t, kept(noon, 1000) == sampleBurst, "at once others than %g are kept", sampleBurst)
 	later := kept(noon.Add(10*time.Second), 1000)
 	expect.That(t, later == 10*sampleRate, "10 s later %d are kept, want %g", later, 10*sampleRate)
-	for i := range 3 * samplesKept {
-		s.Admit(noon, Caller{Principal: fmt.Sprint(i)}, "x")
+}
+
+// TestTriesOfManyCallersAreBoundedTogether: however many there are, and whatever they try, they push out little of what others did.
+func TestTriesOfManyCallersAreBoundedTogether(t *testing.T) {
+	const size, hour = 1000, 3600
+	var s sample
+	kept := 0
+	for second := range hour {
+		for i := range 10 {
+			by := Caller{Principal: fmt.Sprint(second, i)}
+			if _, ok := s.Admit(noon.Add(time.Duration(second)*time.Second), by, "x", size); ok {
+				kept += size
+			}
+		}
 	}
-	expect.That(t, len(s.callers) <= samplesKept, "%d callers are remembered, want %d at most", len(s.callers), samplesKept)
+	expect.That(t, kept > bytesBurst && float64(kept) <= bytesBurst+bytesRate*hour, "%d bytes are kept in an hour, want %d and %g more at most", kept, bytesBurst, bytesRate*hour)
+	for i := range 3 * samplesKept {
+		s.Admit(noon.Add(hour*time.Second), Caller{Principal: fmt.Sprint(i)}, "x", 1)
+	}
+	expect.That(t, len(s.callers) <= samplesKept+1, "%d callers are remembered, want %d at most", len(s.callers), samplesKept+1)
 }

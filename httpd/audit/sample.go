@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// Sample says which of many equal records are kept: of one caller one a second for each thing that is tried, and sampleRate a second
-// (sampleBurst at once) of all. So those who try without permission cannot fill a disk, nor push out what others did. The zero value
-// is ready.
-type Sample struct {
+// sample says which of many equal records are kept: of one caller one a second for each thing that is tried, and sampleRate a second
+// (sampleBurst at once) of all; of all callers together so many bytes (bytesRate) that, of what others did, files of the default sizes
+// keep that of days. So those who try without permission cannot fill a disk, nor push out what others did. The zero value is ready.
+type sample struct {
 	mu      sync.Mutex
 	callers map[Caller]*tries
 	seed    maphash.Seed
+	bytes   float64 // of bytesBurst that are spent, at
+	at      time.Time
 }
 
 // Caller is a principal (may be "") at a network.
@@ -29,6 +31,9 @@ const (
 	// samplesKept bounds the callers that are remembered, and for each the things that were tried.
 	samplesKept = 4096
 	thingsKept  = 64
+	// bytesRate, a second, and bytesBurst bound the records of all callers: 1 MiB an hour, and 4 MiB at once.
+	bytesRate  = float64(1<<20) / 3600
+	bytesBurst = 4 << 20
 )
 
 // tries are what one caller tried lately.
@@ -39,8 +44,8 @@ type tries struct {
 	things map[uint64]time.Time // by hash, when the last record was kept
 }
 
-// Admit says whether a record is kept, and how many of the caller's were left out since the last one that was.
-func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok bool) {
+// Admit says whether a record of so many bytes is kept, and how many of the caller's were left out since the last one that was.
+func (s *sample) Admit(now time.Time, by Caller, thing string, size int) (leftOut int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.callers[by]
@@ -49,10 +54,12 @@ func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok 
 	}
 	hash := maphash.String(s.seed, thing)
 	spent := max(t.spent-sampleRate*now.Sub(t.at).Seconds(), 0)
-	if last, tried := t.things[hash]; tried && now.Sub(last) < sampleEvery || spent+1 > sampleBurst {
+	bytes := max(s.bytes-bytesRate*now.Sub(s.at).Seconds(), 0) + float64(size)
+	if last, tried := t.things[hash]; tried && now.Sub(last) < sampleEvery || spent+1 > sampleBurst || bytes > bytesBurst {
 		t.left++
 		return 0, false
 	}
+	s.bytes, s.at = bytes, now
 	if len(t.things) >= thingsKept {
 		clear(t.things)
 	}
@@ -61,8 +68,9 @@ func (s *Sample) Admit(now time.Time, by Caller, thing string) (leftOut int, ok 
 	return leftOut, true
 }
 
-// add remembers one more caller. If there are too many, those are forgotten that tried nothing for a while, or if all did, all.
-func (s *Sample) add(now time.Time, by Caller) *tries {
+// add remembers one more caller. If there are too many, those are forgotten that tried nothing for a while; if all did, the new ones
+// count as one.
+func (s *sample) add(now time.Time, by Caller) *tries {
 	if len(s.callers) >= samplesKept {
 		for of, t := range s.callers {
 			if now.Sub(t.at) > sampleBurst/sampleRate*time.Second {
@@ -70,7 +78,10 @@ func (s *Sample) add(now time.Time, by Caller) *tries {
 			}
 		}
 		if len(s.callers) >= samplesKept {
-			clear(s.callers)
+			by = Caller{}
+			if t := s.callers[by]; t != nil {
+				return t
+			}
 		}
 	}
 	if s.callers == nil {

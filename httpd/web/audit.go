@@ -118,10 +118,7 @@ func (n *Node) recordSample(ctx context.Context, r api.AuditRecord) {
 			by.From = NetworkOf(addr)
 		}
 	}
-	var kept bool
-	if r.Suppressed, kept = n.sample.Admit(r.Time, by, r.Outcome+" "+r.Resource); kept {
-		n.Audit.Record(r)
-	}
+	n.Audit.RecordTry(by, r)
 }
 
 // resourceOf is what a need is about, in the words of a rule.

@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // CoordinationClock is the lease clock (ms) at which a view is read.
@@ -18,31 +21,59 @@ func (n *Node) CoordinationClock(v *kv.View) int64 {
 // Coordinate performs one operation on sessions, keys or locks, or fails soon if there is no leader: our own
 // clients then go to another node.
 func (n *Node) Coordinate(ctx context.Context, op kv.Op) (kv.Result, error) {
-	if err := n.mayCoordinate(ctx, op); err != nil {
-		return kv.Result{}, err
-	}
-	deeds := n.deedsOf(ctx, op)
-	result, err := onlyResult(n.Coordination.Apply(ctx, op))
-	n.recordParts(ctx, deeds, result, err)
-	return result, err
+	return n.coordinate(ctx, op, func(ctx context.Context, try func(context.Context) ([]kv.Result, error)) ([]kv.Result, error) {
+		return try(ctx)
+	})
 }
 
 // CoordinateAwaitingLeader is Coordinate that waits for a leader as long as Consul's clients need it.
 func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Result, error) {
-	if err := n.mayCoordinate(ctx, op); err != nil {
-		return kv.Result{}, err
-	}
-	deeds := n.deedsOf(ctx, op)
-	result, err := onlyResult(UntilLeader(ctx, func(ctx context.Context) ([]kv.Result, error) {
+	return n.coordinate(ctx, op, UntilLeader[[]kv.Result])
+}
+
+// coordinate performs an operation if its sender may, which each try finds out anew.
+func (n *Node) coordinate(ctx context.Context, op kv.Op, do func(context.Context, func(context.Context) ([]kv.Result, error)) ([]kv.Result, error)) (kv.Result, error) {
+	var deeds []deed
+	result, err := onlyResult(do(ctx, func(ctx context.Context) ([]kv.Result, error) {
+		if err := n.mayCoordinate(ctx, op); err != nil {
+			return nil, err
+		}
+		deeds = n.deedsOf(ctx, op)
 		return n.Coordination.Apply(ctx, op)
 	}))
 	n.recordParts(ctx, deeds, result, err)
 	return result, err
 }
 
-// mayCoordinate refuses an operation that the principal of a context may not send.
+// mayCoordinate refuses an operation that the principal of a context may not send. Where the decision rests on whose a session or
+// service is, which this node may not know yet, it catches up first.
 func (n *Node) mayCoordinate(ctx context.Context, op kv.Op) error {
-	return n.allow(ctx, kv.Needs(op, StaleView(n.Service))...)
+	needs := kv.Needs(op, StaleView(n.Service))
+	if n.access.asks() && n.restsOnOthers(op, needs) {
+		if _, err := n.Coordination.View(ctx, registry.Linearizable); err != nil {
+			return err
+		}
+		needs = kv.Needs(op, StaleView(n.Service))
+	}
+	return n.allow(ctx, needs...)
+}
+
+// restsOnOthers says whether needs depend on what is registered, or on a session that this node does not know.
+func (n *Node) restsOnOthers(op kv.Op, needs []access.Need) bool {
+	if once, is := op.(kv.Once); is {
+		op = once.Op
+	}
+	if txn, is := op.(kv.Txn); is && slices.ContainsFunc(txn.Ops, func(o kv.TxnOp) bool { return o.Catalog != nil }) {
+		return true
+	}
+	v, err := n.Coordination.View(context.Background(), registry.Stale)
+	return err == nil && slices.ContainsFunc(needs, func(need access.Need) bool {
+		if need.Resource != access.Session || need.Name == "" {
+			return false
+		}
+		s, _ := v.Session(need.Name)
+		return s == nil
+	})
 }
 
 func onlyResult(results []kv.Result, err error) (kv.Result, error) {

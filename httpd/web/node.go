@@ -25,9 +25,8 @@ type Node struct {
 
 	logged     logged // calls that failed or were slow
 	access     *control
-	held       held         // calls that wait
-	sample     audit.Sample // of denied calls, for the audit
-	budget     budget       // of the memory of requests under way
+	held       held   // calls that wait
+	budget     budget // of the memory of requests under way
 	limits     atomic.Pointer[Limits]
 	responses  atomic.Pointer[pool]
 	senders    *senders

@@ -97,37 +97,47 @@ func (n *Node) PerformAllowed(ctx context.Context, ops ...registry.Op) ([]regist
 	return results, err
 }
 
-// PerformAwaitingLeader performs one operation of a client, and waits for a leader as long as Consul's clients need it.
+// PerformAwaitingLeader performs one operation of a client on the catalog, and waits for a leader as long as Consul's clients need it.
+// Each try finds out anew whether the client may: meanwhile another's can be what the operation names by its id.
 func (n *Node) PerformAwaitingLeader(ctx context.Context, op registry.Op) ([]registry.Result, error) {
-	ops := []registry.Op{op}
-	nothing, err := UntilLeader(ctx, func(ctx context.Context) (bool, error) { return n.isAboutNothing(ctx, op) })
-	if nothing || err != nil {
-		return []registry.Result{{Outcome: registry.NotFound}}, err
-	}
-	if err := n.allow(ctx, n.needsOf(registry.FromClient, ops)...); err != nil {
-		return nil, err
-	}
-	deeds := n.deedsIn(ctx, registry.FromClient, ops)
+	var deeds []deed
 	results, err := UntilLeader(ctx, func(ctx context.Context) ([]registry.Result, error) {
+		needs, nothing, err := n.needsByID(ctx, op)
+		switch {
+		case err != nil:
+			return nil, err
+		case nothing:
+			return []registry.Result{{Outcome: registry.NotFound}}, nil
+		}
+		if err := n.allow(ctx, needs...); err != nil {
+			return nil, err
+		}
+		deeds = n.deedsIn(ctx, registry.FromClient, []registry.Op{op})
 		return n.Service.Apply(ctx, registry.FromClient, op)
 	})
 	n.recordAll(ctx, deeds, results, err)
 	return results, err
 }
 
-// isAboutNothing says that an operation names a service or check by an id that there is not. Nothing is needed for it, so
-// it is not performed either: when it takes effect, another's may be there.
-func (n *Node) isAboutNothing(ctx context.Context, op registry.Op) (bool, error) {
-	switch op.(type) {
-	case registry.DeregisterCatalog, registry.SetCheck:
-	default:
-		return false, nil
+// needsByID is what the sender of an operation on the catalog needs, by the newest state: what an id names there is replaced or
+// removed. A heartbeat, which does neither, is decided on by what this node has, if it knows the check. Nothing is needed for what
+// is not there, so it is not performed either: when it takes effect, another's may be there.
+func (n *Node) needsByID(ctx context.Context, op registry.Op) (needs []access.Need, nothing bool, err error) {
+	if !n.access.asks() {
+		return nil, false, nil
 	}
-	if !n.access.asks() || len(registry.Needs(op, StaleView(n.Service))) > 0 {
-		return false, nil
+	if _, beats := op.(registry.SetCheck); beats {
+		if needs = registry.Needs(op, StaleView(n.Service)); len(needs) > 0 {
+			return needs, false, nil
+		}
 	}
 	v, err := n.Newest(ctx)
-	return err == nil && len(registry.Needs(op, v.View)) == 0, err
+	if err != nil {
+		return nil, false, err
+	}
+	needs = registry.Needs(op, v.View)
+	_, registers := op.(registry.RegisterCatalog)
+	return needs, len(needs) == 0 && !registers, nil
 }
 
 // needsOf is what the sender of operations needs.
