@@ -52,11 +52,15 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 	if rt.Path == eurekaroutes.MetadataPath {
 		params = web.MaxMetaParams
 	}
+	writes := slices.Contains(rt.Methods, http.MethodPut)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if resp, ok := w.(*web.Response); ok {
 			resp.Route = template
 		}
 		err := web.CheckQuery(r.URL.RawQuery, params)
+		if err == nil && writes && r.Method == http.MethodGet {
+			err = h.sites.checkWritingGet(r)
+		}
 		if err == nil {
 			err = h.node.NewCall(w, r, v1).Serve(rt)
 		}

@@ -35,15 +35,30 @@ func newSites(hosts []string) *sites {
 // check refuses a write on behalf of a page of another site, and a request to a name that is not the
 // node's. Clients that are not browsers send neither Origin nor Sec-Fetch-Site.
 func (s *sites) check(r *http.Request) error {
-	if err := s.crossOrigin.Check(r); err != nil {
-		return &web.Refusal{Status: http.StatusForbidden, Cause: err,
-			Text: "a web page of another site may not write here (headers Sec-Fetch-Site and Origin)"}
+	if err := s.checkWrite(r); err != nil {
+		return err
 	}
 	if s.knows(r) {
 		return nil
 	}
 	return &web.Refusal{Status: http.StatusMisdirectedRequest,
 		Text: fmt.Sprintf("this node listens on loopback and is not addressed as %.100q; use localhost or its address, or add the name to http.hosts", hostName(r.Host))}
+}
+
+// checkWrite refuses a write on behalf of a page of another site. By their method, reads are none.
+func (s *sites) checkWrite(r *http.Request) error {
+	if err := s.crossOrigin.Check(r); err != nil {
+		return &web.Refusal{Status: http.StatusForbidden, Cause: err,
+			Text: "a web page of another site may not write here (headers Sec-Fetch-Site and Origin)"}
+	}
+	return nil
+}
+
+// checkWritingGet is checkWrite of a GET that writes, which any page can make a browser send, and with its user's password.
+func (s *sites) checkWritingGet(r *http.Request) error {
+	put := *r
+	put.Method = http.MethodPut
+	return s.checkWrite(&put)
 }
 
 // knows says whether the request names this node. Probes may come under any name: they read nothing.

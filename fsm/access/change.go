@@ -118,11 +118,11 @@ func (t *Content) create(op *Change, wall int64) error {
 		}
 		at, there := t.find(k.Accessor)
 		switch {
-		case op.Return && (there || t.wasRevoked(k.Accessor)):
+		case op.Return && (there || t.WasRevoked(k.Accessor)):
 			continue
 		case there:
 			return fmt.Errorf("there is a token %s already", k.Accessor)
-		case t.wasRevoked(k.Accessor):
+		case t.WasRevoked(k.Accessor):
 			return fmt.Errorf("token %s was revoked, and is never good again", k.Accessor)
 		}
 		for _, name := range k.Roles {
@@ -163,7 +163,7 @@ func (t *Content) revoke(op *Change, _ int64) error {
 		switch {
 		case there:
 			t.Tokens = slices.Delete(t.Tokens, at, at+1)
-		case op.Return && IsAccessor(accessor) && !t.wasRevoked(accessor):
+		case op.Return && IsAccessor(accessor) && !t.WasRevoked(accessor):
 		case op.Return:
 			continue
 		default:

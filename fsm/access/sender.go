@@ -31,16 +31,29 @@ func SenderOf(ctx context.Context) Sender {
 
 type judgeKey struct{}
 
-// Judged is a context of calls of which judge refuses what may not be done.
-func Judged(ctx context.Context, judge func(Need) error) context.Context {
-	return context.WithValue(ctx, judgeKey{}, judge)
+// judge decides on the calls of a context.
+type judge struct {
+	mode    Mode
+	refuses func(Need) error
+}
+
+// Judged is a context of calls of which refuses refuses what may not be done; mode is the one in force.
+func Judged(ctx context.Context, mode Mode, refuses func(Need) error) context.Context {
+	return context.WithValue(ctx, judgeKey{}, judge{mode, refuses})
 }
 
 // Allow refuses what may not be done in the calls of a context. Where nobody judges, everything may.
 func Allow(ctx context.Context, n Need) error {
-	judge, ok := ctx.Value(judgeKey{}).(func(Need) error)
-	if !ok {
-		return nil
+	if j, ok := ctx.Value(judgeKey{}).(judge); ok {
+		return j.refuses(n)
 	}
-	return judge(n)
+	return nil
+}
+
+// ModeOf is the mode in which the calls of a context are judged.
+func ModeOf(ctx context.Context) Mode {
+	if j, ok := ctx.Value(judgeKey{}).(judge); ok {
+		return j.mode
+	}
+	return Off
 }

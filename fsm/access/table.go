@@ -75,7 +75,7 @@ func (t *Content) verify() error {
 		if err := k.Validate(); err != nil {
 			return err
 		}
-		if t.wasRevoked(k.Accessor) {
+		if t.WasRevoked(k.Accessor) {
 			return fmt.Errorf("token %s was revoked, and is there", k.Accessor)
 		}
 	}
@@ -123,8 +123,8 @@ func (t *Content) Role(name string) *Role {
 // Holder finds a token; nil: there is none.
 func (t *Table) Holder(accessor string) *Holder { return t.holders[accessor] }
 
-// wasRevoked says whether a token of an accessor was revoked.
-func (t *Content) wasRevoked(accessor string) bool {
+// WasRevoked says whether a token of an accessor was revoked.
+func (t *Content) WasRevoked(accessor string) bool {
 	_, revoked := slices.BinarySearch(t.Revoked, accessor)
 	return revoked
 }

@@ -96,15 +96,19 @@ func (t *Token) Validate() error {
 	return validText("the application of token "+t.Accessor, t.App)
 }
 
-// Good says whether a secret with this hash is good at a moment (ms since the epoch). It takes equally long for each hash.
-func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool {
+// Good says whether a secret with this hash is good at a moment (ms since the epoch).
+func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool { return t.Has(hash, wall) && !t.Expired(wall) }
+
+// Has says whether a secret with this hash is the token's at a moment (ms since the epoch), which may have ended. It takes equally
+// long for each hash.
+func (t *Token) Has(hash [sha256.Size]byte, wall int64) bool {
 	good := 0
 	for _, s := range t.Secrets {
 		if s.Until == 0 || wall < s.Until {
 			good |= subtle.ConstantTimeCompare(hash[:], s.Hash[:])
 		}
 	}
-	return good == 1 && !t.Expired(wall)
+	return good == 1
 }
 
 // Expired says whether the token has ended by itself at a moment (ms since the epoch).

@@ -110,11 +110,8 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	if accessor == "" || a.mode() != access.On {
 		return true
 	}
-	for _, t := range a.tables() {
-		if t == nil {
-			continue
-		}
-		if h := t.Holder(accessor); h != nil {
+	for _, h := range a.tables().holders(accessor) {
+		if h != nil {
 			return !h.Expired(time.Now().UnixMilli()) && h.Policy.Allows(need)
 		}
 	}
@@ -148,20 +145,17 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 // principal is who has a token.
 func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
 	now := time.Now().UnixMilli()
-	for i, t := range a.tables() {
-		if t == nil {
-			continue
-		}
-		h := t.Holder(accessor)
+	wrong := unknownCredential
+	for i, h := range a.tables().holders(accessor) {
 		switch {
 		case h == nil:
 		case h.Good(hash, now):
 			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
-		case h.Expired(now):
-			return nil, &credentialError{"the token has expired"}
+		case h.Expired(now) && h.Has(hash, now):
+			wrong = &credentialError{"the token has expired"}
 		}
 	}
-	return nil, unknownCredential
+	return nil, wrong
 }
 
 type administratorKey struct{}
@@ -321,12 +315,12 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	a, ctx := n.access, r.Context()
 	p, err := a.identify(r)
 	if err != nil {
-		if a.mode() == access.On && !a.failures.admit(addressOf(r)) {
-			return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
-		}
 		refused := a.refuse(err)
 		if refused != nil {
 			n.recordFailure(ctx, r, api.AuditUnauthenticated, err)
+			if !a.failures.admit(addressOf(r)) {
+				return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
+			}
 			return nil, refused
 		}
 		if a.asks() {
@@ -339,7 +333,7 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	if p != nil {
 		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
 	}
-	return access.Judged(ctx, func(need access.Need) error { return n.allow(ctx, need) }), nil
+	return access.Judged(ctx, a.mode(), func(need access.Need) error { return n.allow(ctx, need) }), nil
 }
 
 // refuse is what becomes of a call with a credential of which something is wrong; nil: it goes on as nobody's.
@@ -372,11 +366,11 @@ func (n *Node) NewSecret(accessor string) string {
 
 // Token is the one that a principal came with, as it is now; nil: with none, or it is no more.
 func (n *Node) Token(p *Principal) *access.Token {
-	for _, t := range n.access.tables() {
-		if t == nil || p == nil {
-			continue
-		}
-		if h := t.Holder(p.Accessor); h != nil {
+	if p == nil {
+		return nil
+	}
+	for _, h := range n.access.tables().holders(p.Accessor) {
+		if h != nil {
 			return h.Token
 		}
 	}
@@ -502,6 +496,19 @@ func addressIn(remote string) netip.Addr {
 
 // tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
 type tables [2]*access.Table
+
+// holders are who has a token by each of them; nil: none has. What the cluster has revoked is not good by the file either.
+func (t tables) holders(accessor string) (all [2]*access.Holder) {
+	for i, table := range t {
+		if table != nil {
+			all[i] = table.Holder(accessor)
+		}
+	}
+	if t[0] != nil && t[0].WasRevoked(accessor) {
+		all[1] = nil
+	}
+	return all
+}
 
 // endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
 func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {

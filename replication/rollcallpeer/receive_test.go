@@ -466,7 +466,7 @@ func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
 	_, d := twoDatacenters(t)
 	refused := errors.New("refused")
 	var asked []access.Need
-	ctx := access.Judged(t.Context(), func(n access.Need) error {
+	ctx := access.Judged(t.Context(), access.On, func(n access.Need) error {
 		asked = append(asked, n)
 		return refused
 	})

@@ -193,30 +193,25 @@ func TestMessageOfAnotherPrincipalInASendersNameIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := from(t)
 			head := a.only().head()
-			send := func(principal string, strict bool, want error) {
+			send := func(principal string, mode access.Mode, want error) {
 				t.Helper()
 				head.Clock++
-				ctx := access.Judged(access.As(context.Background(), access.Sender{Name: principal}), func(n access.Need) error {
-					if strict && n.Resource == access.Operator {
-						return errors.New("not allowed")
-					}
-					return nil
-				})
+				ctx := access.Judged(access.As(context.Background(), access.Sender{Name: principal}), mode, func(access.Need) error { return nil })
 				need.ErrorIs(t, expect.Err(b.Receive(ctx, write(head))), want, "a message of %q:", principal)
 			}
-			send("first", true, nil)
-			send("first", true, nil)
-			send("second", true, ErrOtherPrincipal)
+			send("first", access.On, nil)
+			send("first", access.On, nil)
+			send("second", access.On, ErrOtherPrincipal)
 			expect.Equal(t, b.Senders()[0].Principal, "first", "the name belongs to")
 			head.Incarnation++
-			send("second", true, ErrOtherPrincipal)
-			send("second", false, nil) // nothing is refused in mode log-only
-			send("", false, nil)
-			send("first", true, nil)
+			send("second", access.On, ErrOtherPrincipal)
+			send("second", access.LogOnly, nil) // nothing is refused in mode log-only
+			send("", access.LogOnly, nil)
+			send("first", access.On, nil)
 
 			need.OK(t, b.Forget(context.Background(), head.Sender, registry.Act{}))
-			send("second", true, nil)
-			send("first", true, ErrOtherPrincipal)
+			send("second", access.On, nil)
+			send("first", access.On, ErrOtherPrincipal)
 		})
 	}
 }
