@@ -672,6 +672,32 @@ func TestAddressWithManyFailuresIsToldToWait(t *testing.T) {
 	expect.Equal(t, from("[2001:db8:1::1]:1", "rct_x"), http.StatusUnauthorized, "another address: got")
 }
 
+// TestRevokedTokenIsNotGoodByTheFile, which keeps it for a day on which the cluster is lost.
+func TestRevokedTokenIsNotGoodByTheFile(t *testing.T) {
+	before := newGuarded(t, access.On, true)
+	file := need.Got(before.locker.View(context.Background(), registry.Stale))(t).Access()
+	g := newGuarded(t, access.On, true, func(c *httpd.Config) { c.Access.File = func() *access.Table { return file } })
+	status := func() int { return g.send("GET", "/eureka/apps/ORDERS", "", bearer(g.texts["ORDERS"])).status }
+	expect.Equal(t, status(), http.StatusOK, "before: got")
+	g.change(t, access.Change{Revoke: []string{g.accessor}})
+	expect.Equal(t, status(), http.StatusUnauthorized, "after it was revoked: got")
+}
+
+// TestWhoGuessesLearnsNothingOfAToken: that it has expired is told to its holder alone.
+func TestWhoGuessesLearnsNothingOfAToken(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	accessor, _, err := access.Parse(g.texts["expired"], "c1")
+	need.OK(t, err)
+	for name, row := range map[string]struct{ text, says string }{
+		"the holder":    {g.texts["expired"], "has expired"},
+		"who guesses":   {access.NewText([access.RandomBytes]byte{20: 1}, accessor, "c1"), "not known"},
+		"of a good one": {access.NewText([access.RandomBytes]byte{20: 1}, g.accessor, "c1"), "not known"},
+	} {
+		got := g.send("GET", "/v1/rollcall/status", "", bearer(row.text))
+		expect.That(t, got.status == http.StatusUnauthorized && strings.Contains(got.body, row.says), "%s: got %d %s", name, got.status, got.body)
+	}
+}
+
 // TestWhoIsUnknownIsAskedForAToken does not name a permission that no token would need.
 func TestWhoIsUnknownIsAskedForAToken(t *testing.T) {
 	g := newGuarded(t, access.On, true)
@@ -795,6 +821,13 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 	}
 }
 
+// TestCheckIsItsTokensAlsoWhereNoneIsRun: the node that runs it, when it leads, judges it by whose it is.
+func TestCheckIsItsTokensAlsoWhereNoneIsRun(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.must(t, "ORDERS", "PUT", "/v1/agent/check/register", `{"ServiceID":"ORDERS-c","ID":"p","Name":"p","Interval":"10s","TCP":"10.1.2.3:80"}`)
+	expect.Equal(t, g.registeredBy(t), g.accessor, "the check is whose")
+}
+
 // registeredBy is the accessor of the token that registered the check p.
 func (g *guarded) registeredBy(t *testing.T) string {
 	t.Helper()
@@ -827,6 +860,45 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	}
 	got := g.send("PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"later"}`, bearer(g.texts["ORDERS"]))
 	expect.Equal(t, got.status, http.StatusOK, "catalog/deregister")
+	expect.Equal(t, g.done(), before, "operations")
+}
+
+// lagging is a registry of which this node has applied less than others.
+type lagging struct {
+	*registrytest.Memory
+	old *registry.View // nil: it has applied all
+}
+
+// View implements registry.Service.
+func (l *lagging) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if l.old != nil && read == registry.Stale {
+		return l.old, nil
+	}
+	return l.Memory.View(ctx, read)
+}
+
+// TestNodeThatLagsGivesToNoneWhatIsAnothers asks a node that has not applied yet whose a service and a session are.
+func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
+	l := &lagging{}
+	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
+		l.Memory = c.Service.(*registrytest.Memory)
+		c.Service = l
+	})
+	services, sessions := g.memory.Newest(), need.Got(g.locker.View(context.Background(), registry.Stale))(t)
+	create := need.Got(g.locker.Apply(access.As(context.Background(), access.Sender{Name: "PAY"}), kv.CreateSession{ID: "0badcafe-0000-4000-8000-000000000001"}))(t)
+	g.memory.Perform(t, registry.RegisterCatalog{Service: &catalog.Service{ID: "new", Name: "pay"}, Instance: &registry.Instance{App: "PAY", InstanceID: "new", HostName: "h", Status: registry.Up}})
+	before := g.done()
+	for _, r := range []struct{ target, body string }{
+		{"/v1/agent/service/register", `{"Name":"orders","ID":"new","Port":80}`},
+		{"/v1/agent/service/deregister/new", ""},
+		{"/v1/txn", `[{"Service":{"Verb":"set","Node":"rollcall","Service":{"ID":"new","Service":"orders"}}}]`},
+		{"/v1/session/destroy/" + create[0].Session.ID, ""},
+	} {
+		l.old, g.locker.behind = services, sessions
+		g.locker.after = func() { l.old, g.locker.behind = nil, nil } // who has waited for the newest state has it
+		got := g.send("PUT", r.target, r.body, bearer(g.texts["ORDERS"]))
+		expect.That(t, got.status == http.StatusForbidden && strings.Contains(got.body, "Permission denied"), "%s: got %d %q", r.target, got.status, got.body)
+	}
 	expect.Equal(t, g.done(), before, "operations")
 }
 

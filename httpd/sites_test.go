@@ -38,6 +38,11 @@ func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
 				t.Errorf("registration: got %d %q, want %d", got.status, got.body, row.status)
 			}
 			expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "", row.headers...)).status, 200, "read: got")
+			// What old clients of Consul's write by GET, a picture in a page of another site would, too.
+			got = n.send(t, request("GET", "/v1/agent/check/fail/web", "", row.headers...))
+			if refused := strings.Contains(got.body, "another site"); refused != (row.status == 403) {
+				t.Errorf("GET that writes: got %d %q", got.status, got.body)
+			}
 		})
 	}
 }
