@@ -199,10 +199,10 @@ func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
 	h.verbatim.ServeHTTP(a, r)
 }
 
-// limit refuses a fetch that has no token. routed is the request as the routes see it, r as it came.
+// limit refuses a fetch that has no token of the buckets. Who is refused anyway gets none. routed is the request as the routes see it, r as it came.
 func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
-	if t == notLimited || !h.underBase(routed.URL.Path) || !h.limiter.refuses(t, r.Header) {
+	if t == notLimited || !h.underBase(routed.URL.Path) || !h.node.IsKnown(r) || !h.limiter.refuses(t, r.Header) {
 		return nil
 	}
 	a.Route = fetches[t].route

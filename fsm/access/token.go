@@ -97,7 +97,9 @@ func (t *Token) Validate() error {
 }
 
 // Good says whether a secret with this hash is good at a moment (ms since the epoch).
-func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool { return t.Has(hash, wall) && !t.Expired(wall) }
+func (t *Token) Good(hash [sha256.Size]byte, wall int64) bool {
+	return t.Has(hash, wall) && !t.Expired(wall)
+}
 
 // Has says whether a secret with this hash is the token's at a moment (ms since the epoch), which may have ended. It takes equally
 // long for each hash.

@@ -103,9 +103,12 @@ func (op CatalogOp) Needs(v *View) []access.Need {
 	return all
 }
 
-// catalogNeeds is about a check (given), a service (given), or a node with all that is on it.
+// catalogNeeds is about a check (given), a service (given), or a node with all that is on it. If both are given it is about both:
+// which of them is meant depends on the operation.
 func catalogNeeds(v *View, node, service, check string, reads bool) []access.Need {
 	switch {
+	case check != "" && service != "":
+		return append(catalogNeeds(v, node, service, "", reads), catalogNeeds(v, node, "", check, reads)...)
 	case check != "":
 		c, ok := v.CheckOn(node, check)
 		switch {

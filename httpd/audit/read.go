@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,19 @@ func (l *Log) Read(ctx context.Context, q Query) ([]api.AuditRecord, error) {
 	return records, nil
 }
 
+// lineBegin is the form in which a line begins, up to its second.
+const lineBegin = `{"time":"2006-01-02T15:04:05`
+
+// isBefore says that a line is of a second before the one with which lines since begin. Who follows the audit asks for the newest
+// each second: it is a hundred times cheaper than to decode a line.
+func isBefore(line []byte, since string) bool {
+	return len(line) > len(since) && bytes.HasPrefix(line, []byte(lineBegin[:9])) && string(line[:len(since)]) < since
+}
+
 // newestOf are the newest records of a file that are wanted, as many and of as many bytes as there is room for.
 func newestOf(ctx context.Context, from io.Reader, q Query, limit, room int) (records []api.AuditRecord, bytes int, err error) {
 	in := bufio.NewReaderSize(from, maxLine)
+	since := q.Since.UTC().Format(lineBegin)
 	var sizes []int
 	for ctx.Err() == nil {
 		line, err := in.ReadSlice('\n')
@@ -85,6 +96,9 @@ func newestOf(ctx context.Context, from io.Reader, q Query, limit, room int) (re
 			return records, bytes, err // a last line without an end is being written, or was cut off
 		}
 		var r api.AuditRecord
+		if whole && isBefore(line, since) {
+			continue
+		}
 		if !whole || json.Unmarshal(line, &r) != nil || !q.wants(&r) {
 			continue
 		}

@@ -194,6 +194,9 @@ func (d *dashboard) warnings(health registry.Health) []string {
 	if d.WithoutConsensus && health.Ready && health.Suspended {
 		warnings = append(warnings, "No lease is ended at present: this node became ready too short a time ago to know which instances are alive.")
 	}
+	for _, lack := range d.Lacks() {
+		warnings = append(warnings, "Insecure: "+lack+".")
+	}
 	return warnings
 }
 

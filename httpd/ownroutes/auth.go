@@ -15,7 +15,7 @@ import (
 
 // authStatus is GET /v1/rollcall/auth.
 func (c call) authStatus() (any, error) {
-	s := c.AccessStatus()
+	s := c.AccessStatus(c.Principal())
 	if p := c.Principal(); p != nil {
 		s.Caller = api.Caller{Name: p.Name, Accessor: p.Accessor, Via: p.Via}
 	}

@@ -33,6 +33,8 @@ type AccessConfig struct {
 	Table, File func() *access.Table
 	// FileFailure says why the file is not in force as it is now; "": it is. Nil, if there is no file.
 	FileFailure func() string
+	// Lacks says in words which protection the node does without that other machines reach, in a mode. Nil: it lacks nothing.
+	Lacks func(access.Mode) []string
 }
 
 // Principal is who makes a call. A nil *Principal is nobody: no credential came.
@@ -351,6 +353,23 @@ func (a *control) refuse(wrong error) error {
 // AccessMode is the mode in force.
 func (n *Node) AccessMode() access.Mode { return n.access.mode() }
 
+// Lacks says in words which protection the node does without, as the mode is now.
+func (n *Node) Lacks() []string {
+	if n.access.AccessConfig.Lacks == nil {
+		return nil
+	}
+	return n.access.AccessConfig.Lacks(n.AccessMode())
+}
+
+// IsKnown says whether a request comes from somebody, where only those are served.
+func (n *Node) IsKnown(r *http.Request) bool {
+	if n.AccessMode() != access.On {
+		return true
+	}
+	p, err := n.access.identify(r)
+	return p != nil && err == nil
+}
+
 // AccessTable is the cluster's roles and tokens, as this node knows them; nil: there are none.
 func (n *Node) AccessTable() *access.Table { return n.access.tables()[0] }
 
@@ -377,8 +396,11 @@ func (n *Node) Token(p *Principal) *access.Token {
 	return nil
 }
 
-// AccessStatus says what is in force on this node.
-func (n *Node) AccessStatus() api.AuthStatus {
+// fileFails is why the file is not in force as it is now, for those who may not read of roles and tokens.
+const fileFails = "the file is not in force as it is now; why is shown to those who have auth read, and in the node's log"
+
+// AccessStatus says to a caller what is in force on this node.
+func (n *Node) AccessStatus(p *Principal) api.AuthStatus {
 	s := api.AuthStatus{Mode: n.access.mode().String(), NodeMode: n.access.Floor.String(), Age: n.Service.Health().Age.Seconds()}
 	tables := n.access.tables()
 	if t := tables[0]; t != nil {
@@ -388,6 +410,9 @@ func (n *Node) AccessStatus() api.AuthStatus {
 		s.FileRevision, s.FileDigest = uint64(t.Revision), t.Digest()
 		s.Roles, s.Tokens = s.Roles+len(t.Roles), s.Tokens+len(t.Tokens)
 		s.FileError = n.access.FileFailure()
+		if s.FileError != "" && n.access.asks() && !n.allows(p, access.Need{Resource: access.Auth, Verb: access.Read}) {
+			s.FileError = fileFails
+		}
 	}
 	return s
 }

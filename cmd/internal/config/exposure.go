@@ -66,38 +66,43 @@ func (c *Config) Floor() access.Mode {
 	return mode
 }
 
-// Protections are what Insecure can name.
-var Protections = []string{"http-plain", "cluster-plain", "auth-off", "auth-log-only"}
+// Lack is a protection that a node does without.
+type Lack struct{ What, Warning string }
+
+// Lacks are all that Insecure can name.
+var Lacks = [...]Lack{
+	{"http-plain", "other machines reach http.addr, and what they send, tokens too, can be read and changed on its way"},
+	{"cluster-plain", "other machines reach cluster.addr without TLS, and each of them can take part in the consensus"},
+	{"auth-off", "every machine that reaches http.addr may read and change everything in the registry"},
+	{"auth-log-only", "calls are counted that their callers may not make, and performed"},
+}
 
 // Insecure is which protection the listeners do without that other machines reach, with access control in a mode.
-func (c *Config) Insecure(mode access.Mode) []string {
+func (c *Config) Insecure(mode access.Mode) (all []Lack) {
 	http := exposed(c.HTTP.Addr)
-	without := []bool{
+	for i, without := range []bool{
 		http && c.HTTP.TLS.Cert == "",
 		c.Mode == CP && exposed(c.Store.ClusterAddr) && c.Store.TLS.Cert == "",
 		http && mode <= access.Off,
 		http && mode == access.LogOnly,
-	}
-	var all []string
-	for i, is := range without {
-		if is {
-			all = append(all, Protections[i])
+	} {
+		if without {
+			all = append(all, Lacks[i])
 		}
 	}
 	return all
 }
 
-// warnOpen warns of what is allowed without protection.
+// warnOpen warns of what is allowed without protection, as far as settings and auth.file say it: the cluster's mode is not known yet.
 func (c *Config) warnOpen(log *slog.Logger) {
-	for _, what := range c.Insecure(c.Floor()) {
-		log.Warn(map[string]string{
-			"http-plain":    "other machines reach http.addr, and what they send, tokens too, can be read and changed on its way",
-			"cluster-plain": "other machines reach cluster.addr without TLS, and each of them can take part in the consensus",
-			"auth-off":      "every machine that reaches http.addr may read and change everything in the registry",
-			"auth-log-only": "calls are counted that their callers may not make, and performed",
-		}[what], "insecure", what)
+	mode := c.Floor()
+	if file, err := authfile.Load(c.Auth.File); c.Auth.File != "" && err == nil {
+		mode = max(mode, file.Mode)
 	}
-	if c.Auth.Mode == "" {
+	for _, lack := range c.Insecure(mode) {
+		log.Warn(lack.Warning, "insecure", lack.What)
+	}
+	if mode == access.Unset {
 		log.Warn("every program of this machine may read and change everything in the registry (auth.mode)")
 	}
 }

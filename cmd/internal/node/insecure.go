@@ -23,11 +23,11 @@ func (insecure) Describe(to chan<- *prometheus.Desc) { to <- insecureDesc }
 // Collect implements prometheus.Collector.
 func (i insecure) Collect(to chan<- prometheus.Metric) {
 	now := i.Insecure(i.mode())
-	for _, what := range config.Protections {
+	for _, lack := range config.Lacks {
 		value := 0.0
-		if slices.Contains(now, what) {
+		if slices.Contains(now, lack) {
 			value = 1
 		}
-		to <- prometheus.MustNewConstMetric(insecureDesc, prometheus.GaugeValue, value, what)
+		to <- prometheus.MustNewConstMetric(insecureDesc, prometheus.GaugeValue, value, lack.What)
 	}
 }

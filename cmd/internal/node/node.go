@@ -36,6 +36,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
@@ -174,7 +175,12 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
 	h.Snapshots = e.snapshots
-	h.Access = httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
+	h.Access = httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID, Lacks: func(mode access.Mode) (warnings []string) {
+		for _, lack := range c.Insecure(mode) {
+			warnings = append(warnings, lack.Warning)
+		}
+		return warnings
+	}}
 	if n.auth != nil {
 		h.Access.File, h.Access.FileFailure = n.auth.Table, n.auth.Failure
 	}
