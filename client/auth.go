@@ -20,8 +20,8 @@ func (c *Client) AuthStatus(ctx context.Context) (AuthStatus, error) {
 // AuthChange goes with a change of the mode, of roles and of tokens.
 type AuthChange struct {
 	By registry.Act // author and reason, which the audit keeps beside who called
-	// Force: also if no token is left then by which roles and tokens can be changed. By the socket in a node's data directory
-	// they still can be.
+	// Force: also if no token is left then by which roles and tokens can be changed, or none that does not end. By the socket in
+	// a node's data directory they still can be. Of a rotation: also if the older of two secrets that are good ends by it at once.
 	Force bool
 }
 
@@ -33,8 +33,8 @@ func (c *Client) SetAuthMode(ctx context.Context, mode string, o AuthChange) (Au
 // Bootstrap makes the first operator's token, once for each cluster, and returns it with its secret, which cannot be read
 // again. It needs no credential by the socket in a node's data directory. Name and Expires of the request are optional. After
 // ErrUnknownOutcome make a token by that socket.
-func (c *Client) Bootstrap(ctx context.Context, r TokenRequest) (NewToken, error) {
-	return c.newToken(ctx, ownAuth(http.MethodPost, "bootstrap"), r, "make the first operator's token")
+func (c *Client) Bootstrap(ctx context.Context, r TokenRequest, by registry.Act) (NewToken, error) {
+	return c.newToken(ctx, AuthChange{By: by}.of(ownAuth(http.MethodPost, "bootstrap")), r, "make the first operator's token")
 }
 
 // Roles returns all roles, by name.
@@ -72,15 +72,15 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 
 // CreateToken makes a token, and returns it with its secret, which cannot be read again. After ErrUnknownOutcome there may be
 // a token whose secret nobody knows: Tokens lists it.
-func (c *Client) CreateToken(ctx context.Context, r TokenRequest) (NewToken, error) {
-	return c.newToken(ctx, ownAuth(http.MethodPost, "tokens"), r, "make a token")
+func (c *Client) CreateToken(ctx context.Context, r TokenRequest, by registry.Act) (NewToken, error) {
+	return c.newToken(ctx, AuthChange{By: by}.of(ownAuth(http.MethodPost, "tokens")), r, "make a token")
 }
 
 // RotateToken gives a token another secret, and returns that. The one that it had stays good for grace (0: not at all). After
-// ErrUnknownOutcome the token may have a secret that nobody knows: wait for the end of the grace, or rotate again, which ends
-// the old secret. ErrUnknownToken: there is none with that accessor.
-func (c *Client) RotateToken(ctx context.Context, accessor string, grace time.Duration) (NewToken, error) {
-	q := ofToken(http.MethodPost, accessor, "rotate").With("grace", grace.String())
+// ErrUnknownOutcome the token may have a secret that nobody knows: wait for the end of the grace, or rotate again with Force, which
+// ends the old secret at once. ErrUnknownToken: there is none with that accessor.
+func (c *Client) RotateToken(ctx context.Context, accessor string, grace time.Duration, o AuthChange) (NewToken, error) {
+	q := o.of(ofToken(http.MethodPost, accessor, "rotate").With("grace", grace.String()))
 	q.Once = true
 	return transport.Ask[NewToken](ctx, c.cluster, q, "rotate token %q", accessor)
 }

@@ -122,8 +122,8 @@ var methods = []method{
 		do: func(ctx context.Context, c *Client) (any, error) { return c.AuthStatus(ctx) }},
 	{sends: "PUT /v1/rollcall/auth/mode?author=anna%40bastion&mode=on&reason=kernel+update", response: `{"mode":"on"}`, want: AuthStatus{Mode: "on"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.SetAuthMode(ctx, "on", AuthChange{By: by}) }},
-	{sends: "POST /v1/rollcall/auth/bootstrap", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
-		do: func(ctx context.Context, c *Client) (any, error) { return c.Bootstrap(ctx, TokenRequest{}) }},
+	{sends: "POST /v1/rollcall/auth/bootstrap?author=anna%40bastion&reason=kernel+update", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.Bootstrap(ctx, TokenRequest{}, by) }},
 	{sends: "GET /v1/rollcall/auth/roles", reads: true, response: `[{"name":"r","rules":["session write"]}]`, want: []Role{{Name: "r", Rules: []string{"session write"}}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Roles(ctx) }},
 	{sends: "GET /v1/rollcall/auth/roles/a%2Fb", reads: true, missing: ErrUnknownRole, response: `{"name":"a/b"}`, want: Role{Name: "a/b"},
@@ -136,10 +136,14 @@ var methods = []method{
 		do: done(func(ctx context.Context, c *Client) error { return c.DeleteRole(ctx, "r", AuthChange{Force: true}) })},
 	{sends: "GET /v1/rollcall/auth/tokens", reads: true, response: `[{"accessor":"a"}]`, want: []Token{{Accessor: "a"}},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.Tokens(ctx) }},
-	{sends: "POST /v1/rollcall/auth/tokens", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
-		do: func(ctx context.Context, c *Client) (any, error) { return c.CreateToken(ctx, TokenRequest{Name: "n"}) }},
-	{sends: "POST /v1/rollcall/auth/tokens/a/rotate?grace=1h0m0s", once: true, missing: ErrUnknownToken, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
-		do: func(ctx context.Context, c *Client) (any, error) { return c.RotateToken(ctx, "a", time.Hour) }},
+	{sends: "POST /v1/rollcall/auth/tokens?author=anna%40bastion&reason=kernel+update", once: true, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.CreateToken(ctx, TokenRequest{Name: "n"}, by)
+		}},
+	{sends: "POST /v1/rollcall/auth/tokens/a/rotate?force=&grace=1h0m0s", once: true, missing: ErrUnknownToken, response: `{"accessor":"a","secret":"rct_"}`, want: NewToken{Token: Token{Accessor: "a"}, Secret: "rct_"},
+		do: func(ctx context.Context, c *Client) (any, error) {
+			return c.RotateToken(ctx, "a", time.Hour, AuthChange{Force: true})
+		}},
 	{sends: "DELETE /v1/rollcall/auth/tokens/a?author=anna%40bastion&reason=kernel+update", missing: ErrUnknownToken, removes: true,
 		do: done(func(ctx context.Context, c *Client) error { return c.RevokeToken(ctx, "a", AuthChange{By: by}) })},
 	{sends: "GET /v1/rollcall/auth/test?accessor=a&need=app+ORDERS+read", reads: true, response: `{"allowed":true,"need":"app ORDERS read"}`, want: Decision{Allowed: true, Need: "app ORDERS read"},

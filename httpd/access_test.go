@@ -863,6 +863,35 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	expect.Equal(t, g.done(), before, "operations")
 }
 
+// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead.
+func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	for vip, want := range map[string]int{"orders": 204, "orders-canary,Orders": 204, "pay": 403, "orders,PAY": 403, "": 204} {
+		for _, key := range []string{"vipAddress", "secureVipAddress"} {
+			body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, fmt.Sprintf("%q:%q,%s", key, vip, `"status"`), 1)
+			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["ORDERS"])).status, want, "%s %q: got", key, vip)
+		}
+	}
+}
+
+// TestNodeThatHasJustStartedLetsNobodyIn: what it finds on its disk may be of before a revocation.
+func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
+	for mode, want := range map[access.Mode]int{access.On: 503, access.LogOnly: 503, access.Off: 200} {
+		var config httpd.Config
+		g := newGuarded(t, mode, true, func(c *httpd.Config) { config = *c })
+		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+		g.handler = need.Got(httpd.New(config))(t)
+		status := func() int { return g.send("GET", "/v1/rollcall/status", "", bearer(g.texts["operator"])).status }
+		expect.Equal(t, status(), want, "in mode %v: got", mode)
+		administrator := g.sendBy(web.AsAdministrator(context.Background()), "GET", "/v1/rollcall/status", "")
+		expect.Equal(t, administrator.status, 200, "by the socket: got")
+		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+		expect.Equal(t, status(), 200, "when it has heard a leader: got")
+		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+		expect.Equal(t, status(), 200, "what it has heard it goes on with: got")
+	}
+}
+
 // lagging is a registry of which this node has applied less than others.
 type lagging struct {
 	*registrytest.Memory

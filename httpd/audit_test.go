@@ -132,6 +132,12 @@ func TestAuditHasEachWriteButRenewals(t *testing.T) {
 		}
 		expect.That(t, strings.Join(lines, "\n") == row.want, "%s %s: %d %s, recorded %q, want %q", row.method, row.target, got.status, got.body, lines, row.want)
 	}
+	made := decodeReply[api.NewToken](t, a.as("operator", "POST", "/v1/rollcall/auth/tokens?author=amy", `{"name":"ci","roles":["readers"],"app":"ORDERS","expires":"1h"}`))
+	records := a.records(t, "limit=1000")
+	last := records[len(records)-1]
+	expect.That(t, last.Name == "ci/"+made.Accessor && strings.HasPrefix(last.Grants, "roles readers; app ORDERS; good until 20") && last.Says == "amy", "of a new token: %+v", last)
+	put := slices.IndexFunc(records, func(r api.AuditRecord) bool { return r.Operation == "role_put" && r.Name == "readers" })
+	expect.Equal(t, records[put].Grants, "app * read", "of a role:")
 	content, err := os.ReadFile(a.path)
 	expect.That(t, err == nil && !bytes.Contains(content, []byte("secret value")), "a value stands in the audit (%v)", err)
 }

@@ -300,6 +300,10 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 	}{
 		"its token is revoked":       {access.On, func(t *testing.T, k *keyring, token string) { k.revoke(t, token) }, unauthorized},
 		"its secret is exchanged":    {access.On, func(t *testing.T, k *keyring, token string) { k.rotate(t, token, 0) }, unauthorized},
+		"the grace of its secret ends": {access.On, func(t *testing.T, k *keyring, token string) {
+			k.rotate(t, token, 2*time.Minute)
+			time.Sleep(2 * time.Minute)
+		}, unauthorized},
 		"its token ends":             {access.On, func(*testing.T, *keyring, string) { time.Sleep(4 * time.Minute) }, unauthorized},
 		"its role is taken away":     {access.On, func(t *testing.T, k *keyring, _ string) { k.change(t, access.Change{DropRoles: []string{"reader"}}) }, forbidden},
 		"another role is taken away": {access.On, func(t *testing.T, k *keyring, _ string) { k.change(t, access.Change{DropRoles: []string{"pay"}}) }, allOf("", "")},

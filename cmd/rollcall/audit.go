@@ -80,6 +80,9 @@ func auditRow(r client.AuditRecord) []string {
 		by += " (" + r.Via + ")"
 	}
 	says := r.Says
+	if r.Grants != "" {
+		says = strings.TrimSpace("[" + r.Grants + "] " + says)
+	}
 	if r.Suppressed > 0 {
 		says += fmt.Sprintf(" (and %d before that were not recorded)", r.Suppressed)
 	}

@@ -68,7 +68,7 @@ type change struct {
 
 func (c *change) addFlags(cmd *cobra.Command) {
 	c.operator.addFlags(cmd)
-	cmd.Flags().BoolVar(&c.force, "force", false, "also if no token is left then by which roles and tokens can be changed; the sockets in the data directories remain")
+	cmd.Flags().BoolVar(&c.force, "force", false, "also if no token is left then by which roles and tokens can be changed, or none that does not end (the sockets in the data directories remain); of a rotation also if an older secret ends by it at once")
 }
 
 func (c *change) with() client.AuthChange { return client.AuthChange{By: c.act(), Force: c.force} }
@@ -164,6 +164,7 @@ const dataDirEnv = "ROLLCALL_DATA_DIR"
 func newAuthBootstrapCommand() *cobra.Command {
 	var s secretCommand
 	var request client.TokenRequest
+	var by operator
 	cmd := s.command(&cobra.Command{
 		Use:   "bootstrap",
 		Short: "Make the first operator's token, once for each cluster",
@@ -174,8 +175,9 @@ func newAuthBootstrapCommand() *cobra.Command {
 		Example: "  rollcall auth bootstrap --data-dir /var/lib/rollcall --out ops.token\n" +
 			"  rollcall auth bootstrap --addr unix:/var/lib/rollcall/admin.sock --out ops.token",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (client.NewToken, error) {
-		return cl.Bootstrap(ctx, request)
+		return cl.Bootstrap(ctx, request, by.act())
 	})
+	by.addFlags(cmd)
 	s.needsAddress = true
 	cmd.Flags().StringVar(&request.Name, "name", "", "name of the token's holder, as the audit shows it (default: operator)")
 	cmd.Flags().StringVar(&request.Expires, "expires", "", "when the token ends, such as 720h (default: never)")

@@ -40,7 +40,7 @@ func TestAuthCommandsSendTheirRequests(t *testing.T) {
 		{name: "mode, by force", args: []string{"auth", "mode", "off", "--author=me", "--force"}, body: `{"mode":"off"}`, want: "PUT /v1/rollcall/auth/mode?author=me&force=&mode=off", prints: "off   -"},
 		{name: "test", args: []string{"auth", "test", "abc", "app", "ORDERS", "read"}, body: `{"allowed":true,"need":"app ORDERS read"}`, want: "GET /v1/rollcall/auth/test?accessor=abc&need=app+ORDERS+read", prints: "allowed  app ORDERS read\n"},
 		{name: "test of what is denied", args: []string{"auth", "test", "abc", "auth write"}, body: `{"need":"auth write"}`, want: "GET /v1/rollcall/auth/test?accessor=abc&need=auth+write", prints: "denied  auth write\n", code: cli.ExitError},
-		{name: "bootstrap", args: []string{"auth", "bootstrap"}, body: made, want: "POST /v1/rollcall/auth/bootstrap", sends: `"name":""`, prints: "rct_k5b7_canary\n", says: "token k5b7q2mdn3xw4r6c of orders"},
+		{name: "bootstrap", args: []string{"auth", "bootstrap", "--author=me"}, body: made, want: "POST /v1/rollcall/auth/bootstrap?author=me", sends: `"name":""`, prints: "rct_k5b7_canary\n", says: "token k5b7q2mdn3xw4r6c of orders"},
 		{name: "roles", args: []string{"role", "ls"}, body: `[{"name":"service","rules":["app {app} register","session write"]},{"name":"none","rules":[]}]`, want: "GET /v1/rollcall/auth/roles",
 			prints: "ROLE     RULE\nservice  app {app} register\nservice  session write\nnone     -\n"},
 		{name: "no roles, in JSON", args: []string{"role", "ls", "-o", "json"}, body: `null`, want: "GET /v1/rollcall/auth/roles", prints: "[]\n"},
@@ -50,13 +50,13 @@ func TestAuthCommandsSendTheirRequests(t *testing.T) {
 		{name: "delete a role", args: []string{"role", "delete", "r", "--author=me", "--reason=old"}, body: `{}`, want: "DELETE /v1/rollcall/auth/roles/r?author=me&reason=old", prints: "deleted  r\n"},
 		{name: "tokens", args: []string{"token", "ls"}, body: `[{"accessor":"a","name":"orders","roles":["x","y"],"app":"ORDERS","secrets":2,"created":1000,"by":"ops"}]`, want: "GET /v1/rollcall/auth/tokens",
 			prints: "a         orders  x,y    ORDERS  2        1970-01-01T00:00:01Z  ops  -\n"},
-		{name: "create", args: []string{"token", "create", "--name", "orders", "--role", "service", "--role", "x", "--app=ORDERS", "--expires=1h"}, body: made, want: "POST /v1/rollcall/auth/tokens",
+		{name: "create", args: []string{"token", "create", "--name", "orders", "--role", "service", "--role", "x", "--app=ORDERS", "--expires=1h", "--author=me", "--reason=new"}, body: made, want: "POST /v1/rollcall/auth/tokens?author=me&reason=new",
 			sends: `{"name":"orders","roles":["service","x"],"app":"ORDERS","expires":"1h"}`, prints: "rct_k5b7_canary\n", says: "(roles: service; ends: never)"},
-		{name: "rotate", args: []string{"token", "rotate", "k5b7q2mdn3xw4r6c", "--grace=90m"}, body: made, want: "POST /v1/rollcall/auth/tokens/k5b7q2mdn3xw4r6c/rotate?grace=1h30m0s", prints: "rct_k5b7_canary\n", says: "k5b7q2mdn3xw4r6c"},
+		{name: "rotate", args: []string{"token", "rotate", "k5b7q2mdn3xw4r6c", "--grace=90m", "--author=me", "--force"}, body: made, want: "POST /v1/rollcall/auth/tokens/k5b7q2mdn3xw4r6c/rotate?author=me&force=&grace=1h30m0s", prints: "rct_k5b7_canary\n", says: "k5b7q2mdn3xw4r6c"},
 		{name: "revoke", args: []string{"token", "revoke", "k5b7", "--author=me"}, body: `{}`, want: "DELETE /v1/rollcall/auth/tokens/k5b7?author=me", prints: "revoked  k5b7\n"},
 		{name: "audit", args: []string{"audit", "--app=ORDERS", "--principal=ops", "--outcome=denied", "--since=1h", "--limit=9"}, want: "GET /v1/rollcall/audit?app=ORDERS&limit=9&outcome=denied&principal=ops&since=1h",
-			body:   `{"records":[{"time":"2026-11-22T08:00:00.5Z","node":"n1","principal":"ops","via":"token","address":"10.0.0.9","operation":"cancel","resource":"app ORDERS","name":"ORDERS/o1","outcome":"denied","says":"\u001b[2J"}]}`,
-			prints: "2026-11-22T08:00:00.500Z  n1    ops  -         10.0.0.9  cancel     ORDERS/o1  denied   -      ?[2J\n"},
+			body:   `{"records":[{"time":"2026-11-22T08:00:00.5Z","node":"n1","principal":"ops","via":"token","address":"10.0.0.9","operation":"cancel","resource":"app ORDERS","name":"ORDERS/o1","grants":"roles x","outcome":"denied","says":"\u001b[2J"}]}`,
+			prints: "2026-11-22T08:00:00.500Z  n1    ops  -         10.0.0.9  cancel     ORDERS/o1  denied   -      [roles x] ?[2J\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, 200, tc.body)

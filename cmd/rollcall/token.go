@@ -151,6 +151,7 @@ func (l tokenList) Table() [][]string {
 func newTokenCreateCommand() *cobra.Command {
 	var s secretCommand
 	var request client.TokenRequest
+	var by operator
 	cmd := s.command(&cobra.Command{
 		Use:   "create --name NAME",
 		Short: "Create a token and print it; it is shown this once",
@@ -164,8 +165,9 @@ func newTokenCreateCommand() *cobra.Command {
 		if request.Name == "" {
 			return client.NewToken{}, cli.Usage(errors.New("--name: is required: whose token it is, as the audit shows it"))
 		}
-		return cl.CreateToken(ctx, request)
+		return cl.CreateToken(ctx, request, by.act())
 	})
+	by.addFlags(cmd)
 	cmd.Flags().StringVar(&request.Name, "name", "", "name of its holder, as the audit shows it (required)")
 	cmd.Flags().StringSliceVar(&request.Roles, "role", nil, "roles that it has, which must be there; may be given several times")
 	cmd.Flags().StringVar(&request.App, "app", "", "the application that {app} stands for in the rules of its roles")
@@ -176,6 +178,7 @@ func newTokenCreateCommand() *cobra.Command {
 func newTokenRotateCommand() *cobra.Command {
 	var s secretCommand
 	var grace time.Duration
+	var with change
 	cmd := s.command(&cobra.Command{
 		Use:   "rotate ACCESSOR",
 		Short: "Give a token another secret and print it; it is shown this once",
@@ -187,8 +190,9 @@ func newTokenRotateCommand() *cobra.Command {
 		if grace < 0 {
 			return client.NewToken{}, cli.Usage(fmt.Errorf("--grace: %v is negative", grace))
 		}
-		return cl.RotateToken(ctx, args[0], grace)
+		return cl.RotateToken(ctx, args[0], grace, with.with())
 	})
+	with.addFlags(cmd)
 	cmd.Flags().DurationVar(&grace, "grace", 0, "how long the secret that it had stays good; at most 2160h (default: it ends at once)")
 	return cmd
 }
@@ -214,11 +218,15 @@ const tokenFileEnv = "ROLLCALL_TOKEN_FILE"
 
 // checkTokenFile refuses a file of a token that is readable beyond its owner and group.
 func checkTokenFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file", path)
+	}
 	if err := privatefile.Check(path); err != nil {
 		return fmt.Errorf("%w, and exchange the token (rollcall token rotate): others may have read it", err)
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file", path)
 	}
 	return nil
 }

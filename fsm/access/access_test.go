@@ -200,9 +200,32 @@ func TestLastOperatorStaysUnlessOneIsSure(t *testing.T) {
 	second, _ := granted(t, "bob", "operator")
 	second.Expires = 5000
 	table = applied(t, table, Change{Create: []*Token{second}}, 2000)
-	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last) // bob's has ended
-	applied(t, table, Change{Revoke: []string{operator.Accessor}}, 4000)
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last)              // bob's has ended
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 4000, "auth write) end") // bob's will have
+	third, _ := granted(t, "cid", "operator")
+	applied(t, applied(t, table, Change{Create: []*Token{third}}, 4000), Change{Revoke: []string{operator.Accessor}}, 4000)
 	applied(t, table, Change{Sure: true, Revoke: []string{operator.Accessor, second.Accessor}}, 4000)
+}
+
+func TestNamesOfCallersWithoutATokenAreNoTokens(t *testing.T) {
+	table, _ := founded(t)
+	for _, name := range ownNames {
+		k, _ := granted(t, name)
+		refused(t, table, Change{Create: []*Token{k}}, 2000, "choose another")
+	}
+}
+
+// TestSecretThatWasPromisedIsNotEndedByTheWay: of three secrets a token keeps two.
+func TestSecretThatWasPromisedIsNotEndedByTheWay(t *testing.T) {
+	table, operator := founded(t)
+	rotation := func(until int64, secret byte) []Rotation {
+		return []Rotation{{Accessor: operator.Accessor, Hash: [32]byte{secret}, Until: until}}
+	}
+	table = applied(t, table, Change{Rotate: rotation(9000, 1)}, 2000)
+	refused(t, table, Change{Rotate: rotation(9500, 2)}, 3000, "two secrets until 1970-01-01T00:00:09Z")
+	applied(t, table, Change{Rotate: rotation(0, 2)}, 3000) // which is to end all others
+	applied(t, table, Change{Sure: true, Rotate: rotation(9500, 2)}, 3000)
+	applied(t, table, Change{Rotate: rotation(9900, 2)}, 9000)
 }
 
 func TestRevokedTokenNeverComesBack(t *testing.T) {
@@ -302,7 +325,7 @@ func FuzzTable(f *testing.F) {
 			return
 		}
 		expect.That(t, bytes.Equal(written(table), b), "the table differs when it is written again")
-		table.governedAt(1)
+		table.governed(1)
 	})
 }
 

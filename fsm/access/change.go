@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -77,8 +78,12 @@ func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, r
 		}
 	}
 	n.compile()
-	if !op.Sure && t.governedAt(wall) && !n.governedAt(wall) {
+	switch before, after := t.governed(wall), n.governed(wall); {
+	case op.Sure || before <= after:
+	case after == 0:
 		return t, "nobody would be left who may change roles and tokens (auth write); say it with force, and the socket in a node's data directory remains"
+	default:
+		return t, "the tokens that would be left of those who may change roles and tokens (auth write) end; say it with force, and the socket in a node's data directory remains"
 	}
 	return n, ""
 }
@@ -146,6 +151,9 @@ func (t *Content) rotate(op *Change, wall int64) error {
 			return fmt.Errorf("there is no token %q", r.Accessor)
 		}
 		k := t.Tokens[at].clone()
+		if first := k.Secrets[0]; !op.Sure && len(k.Secrets) == MaxSecrets && first.Until > wall && r.Until > wall {
+			return fmt.Errorf("token %s has two secrets until %s, and a third would end the first one at once; wait, or say it with force", r.Accessor, time.UnixMilli(first.Until).UTC().Format(time.RFC3339))
+		}
 		newest := k.Secrets[len(k.Secrets)-1]
 		newest.Until = r.Until
 		k.Secrets = []Secret{newest, {Hash: r.Hash}}

@@ -21,6 +21,15 @@ func (r *Role) Fields(c *codec.Codec) {
 	codec.List(c, &r.Rules, 3, (*Rule).fields)
 }
 
+// String is the rules of a role.
+func (r *Role) String() string {
+	texts := make([]string, len(r.Rules))
+	for i, rule := range r.Rules {
+		texts[i] = rule.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
 // Validate says what is wrong with a role that is to be kept.
 func (r *Role) Validate() error {
 	if err := validName("role", r.Name); err != nil {

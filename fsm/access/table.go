@@ -196,9 +196,16 @@ func (t *Token) Weight() int {
 	return eachWeight + len(t.Name) + len(t.App) + len(t.By) + len(t.Roles)*32 + len(t.Secrets)*48
 }
 
-// governedAt says whether somebody may change the table at a moment (ms since the epoch).
-func (t *Table) governedAt(wall int64) bool {
-	return slices.ContainsFunc(t.Tokens, func(k *Token) bool {
-		return !k.Expired(wall) && t.holders[k.Accessor].Policy.Allows(Need{Resource: Auth, Verb: Write})
-	})
+// governed says who may change the table at a moment (ms since the epoch): nobody (0), only those whose tokens end (1), or others (2).
+func (t *Table) governed(wall int64) (by int) {
+	for _, k := range t.Tokens {
+		switch {
+		case k.Expired(wall) || !t.holders[k.Accessor].Policy.Allows(Need{Resource: Auth, Verb: Write}):
+		case k.Expires == 0:
+			return 2
+		default:
+			by = 1
+		}
+	}
+	return by
 }

@@ -71,6 +71,9 @@ func IsAccessor(text string) bool {
 	return len(text) == accessorLen && strings.Trim(text, alphabet) == ""
 }
 
+// ownNames are the audit's and the metrics' for callers without a token that is good.
+var ownNames = []string{"admin.sock", "nobody", "invalid"}
+
 // clone is a copy that may be changed.
 func (t *Token) clone() *Token {
 	c := *t
@@ -92,6 +95,9 @@ func (t *Token) Validate() error {
 	}
 	if err := validName("token", t.Name); err != nil {
 		return err
+	}
+	if slices.Contains(ownNames, t.Name) {
+		return fmt.Errorf("token %s: the name %q is of callers without a token (%s); choose another", t.Accessor, t.Name, strings.Join(ownNames, ", "))
 	}
 	return validText("the application of token "+t.Accessor, t.App)
 }

@@ -32,7 +32,6 @@ func ofAct(key Key, by Act) []access.Need {
 }
 
 func (op Renew) needs(*View) []access.Need            { return registering(op.Key.App) }
-func (op Register) needs(*View) []access.Need         { return registering(op.Instance.App) }
 func (op Cancel) needs(*View) []access.Need           { return registering(op.Key.App) }
 func (op UpdateMetadata) needs(*View) []access.Need   { return registering(op.Key.App) }
 func (op SetOverride) needs(*View) []access.Need      { return ofAct(op.Key, op.By) }
@@ -49,6 +48,28 @@ func (op AckPeer) needs(*View) []access.Need          { return operating() }
 func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
+
+// needs of a registration: under the VIP of another application it would get the calls that are meant for that one.
+func (op Register) needs(v *View) []access.Need {
+	all := registering(op.Instance.App)
+	for _, vips := range []string{op.Instance.VIP, op.Instance.SecureVIP} {
+		for vip := range parts(vips) {
+			if name := strings.ToUpper(vip); name != op.Instance.App && v.hasApp(name) {
+				all = append(all, registering(name)...)
+			}
+		}
+	}
+	return all
+}
+
+// hasApp says whether an application is registered. In no view there is none.
+func (v *View) hasApp(name string) bool {
+	if v == nil {
+		return false
+	}
+	_, there := v.App(name)
+	return there
+}
 
 func (op SetCheck) needs(v *View) []access.Need { return catalogNeeds(v, op.Node, "", op.Check, false) }
 

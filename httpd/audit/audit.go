@@ -54,15 +54,16 @@ func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
 
 // Bounds of the texts of a record, in bytes: what callers name can be of any length.
 const (
-	maxWord = 256
-	maxText = 1024
+	maxWord   = 256
+	maxText   = 1024
+	maxGrants = 8 << 10 // the rules of a role
 )
 
 // line is a record as a line of the file.
 func line(r api.AuditRecord) ([]byte, error) {
 	for text, most := range map[*string]int{
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
-		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText,
+		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText, &r.Grants: maxGrants,
 	} {
 		*text = Cut(*text, most)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -53,6 +54,8 @@ func (c call) changeAccess(op access.Change) error {
 	if result.Refusal != "" {
 		return &web.Refusal{Status: http.StatusConflict, Text: result.Refusal}
 	}
+	// Who is answered may use it here at once. That this node cannot catch up now does not undo what was done.
+	_, _ = c.Coordination.View(c.R.Context(), registry.Linearizable)
 	return nil
 }
 
@@ -290,11 +293,7 @@ func (c call) revokeToken() (any, error) {
 
 // testPolicy is GET /v1/rollcall/auth/test: whether a token may do something, in the words of a rule.
 func (c call) testPolicy() (any, error) {
-	t, err := c.table()
-	if err != nil {
-		return nil, err
-	}
-	h := t.Holder(c.Text("accessor"))
+	h := c.Holder(c.Text("accessor"))
 	if h == nil {
 		c.Refuse("accessor: there is no token %q", c.Text("accessor"))
 	}
@@ -305,5 +304,5 @@ func (c call) testPolicy() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return api.Decision{Allowed: h.Policy.Allows(need), Need: need.String()}, nil
+	return api.Decision{Allowed: !h.Expired(time.Now().UnixMilli()) && h.Policy.Allows(need), Need: need.String()}, nil
 }

@@ -121,7 +121,11 @@ func (c call) restoreSnapshot() (any, error) {
 	if o.DryRun {
 		return done, err
 	}
-	return done, c.Did("snapshot_restore", o.Prefix, o.By, err)
+	what := o.Prefix
+	if o.WithAuth {
+		what = "with roles and tokens"
+	}
+	return done, c.Did("snapshot_restore", what, o.By, err)
 }
 
 // snapshotRefusal words what only a snapshot can meet.

@@ -315,6 +315,9 @@ func labelOf(need access.Need) string {
 // enter is the context of a request of which it is known who sends it.
 func (n *Node) enter(r *http.Request) (context.Context, error) {
 	a, ctx := n.access, r.Context()
+	if a.asks() && !n.knowsAccess() && r.Context().Value(administratorKey{}) == nil {
+		return nil, errAccessUnknown
+	}
 	p, err := a.identify(r)
 	if err != nil {
 		refused := a.refuse(err)
@@ -338,12 +341,23 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	return access.Judged(ctx, a.mode(), func(need access.Need) error { return n.allow(ctx, need) }), nil
 }
 
+// errAccessUnknown is of a node that has just started: what it has on its disk can be of before a revocation.
+var errAccessUnknown = &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Text: "this node has heard no leader since it started, so it does not know yet who may do what; ask another one"}
+
+// knowsAccess says whether this node knows the cluster's roles and tokens as they were when it started, or later.
+func (n *Node) knowsAccess() bool {
+	if !n.accessKnown.Load() && (n.Coordination == nil || n.Service.Health().Ready) {
+		n.accessKnown.Store(true)
+	}
+	return n.accessKnown.Load()
+}
+
 // refuse is what becomes of a call with a credential of which something is wrong; nil: it goes on as nobody's.
 func (a *control) refuse(wrong error) error {
 	switch a.mode() {
 	case access.On:
 		a.denials.WithLabelValues("invalid", "", "").Inc()
-		return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error(), challenge: true, consul: "ACL not found", Cause: wrong}
+		return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error(), challenge: true, consul: "ACL not found: " + wrong.Error(), Cause: wrong}
 	case access.LogOnly:
 		a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
 	}
@@ -388,9 +402,17 @@ func (n *Node) Token(p *Principal) *access.Token {
 	if p == nil {
 		return nil
 	}
-	for _, h := range n.access.tables().holders(p.Accessor) {
+	if h := n.Holder(p.Accessor); h != nil {
+		return h.Token
+	}
+	return nil
+}
+
+// Holder is who has the token of an accessor, by the cluster or by the file; nil: nobody.
+func (n *Node) Holder(accessor string) *access.Holder {
+	for _, h := range n.access.tables().holders(accessor) {
 		if h != nil {
-			return h.Token
+			return h
 		}
 	}
 	return nil
@@ -504,7 +526,7 @@ func denial(p *Principal, need access.Need) error {
 			Text: "this needs a token with " + what + send}
 	}
 	text := fmt.Sprintf("Permission denied: token with AccessorID '%s' lacks %s", p.Accessor, what)
-	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text}
+	return &Refusal{Status: http.StatusForbidden, Text: text, consul: text, denial: true}
 }
 
 // addressOf is the address that a request comes from.

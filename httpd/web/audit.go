@@ -134,6 +134,7 @@ type deed struct {
 	operation string
 	needs     []access.Need // of its sender; none: it is about nothing that is there
 	name      string        // of what it is done to
+	grants    string        // see api.AuditRecord
 	by        registry.Act
 	at        int // of its operation, among those of a call
 }
@@ -169,7 +170,7 @@ func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uin
 	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil && d.by == (registry.Act{}) {
 		d.by = a.by
 	}
-	r.Operation, r.Name, r.Says, r.Outcome = d.operation, d.name, d.says(r.Principal), outcome
+	r.Operation, r.Name, r.Grants, r.Says, r.Outcome = d.operation, d.name, d.grants, d.says(r.Principal), outcome
 	if len(d.needs) > 0 {
 		r.Resource = resourceOf(d.needs[0])
 	}
@@ -364,31 +365,47 @@ func partsOf(op kv.Txn, v *registry.View) (deeds []deed) {
 
 // changesOf are what is changed of roles, tokens and the mode.
 func changesOf(op kv.Access, v *registry.View) (deeds []deed) {
-	add := func(does, name string) {
-		deeds = append(deeds, deed{operation: does, needs: kv.Needs(op, v), name: name})
+	add := func(does, name, grants string) {
+		deeds = append(deeds, deed{operation: does, needs: kv.Needs(op, v), name: name, grants: grants})
 	}
 	if op.Bootstrap {
-		add("auth_bootstrap", "")
+		add("auth_bootstrap", "", "")
 	}
 	if op.Mode != access.Unset {
-		add("auth_mode", op.Mode.String())
+		add("auth_mode", op.Mode.String(), "")
 	}
 	for _, r := range op.PutRoles {
-		add("role_put", r.Name)
+		add("role_put", r.Name, r.String())
 	}
 	for _, name := range op.DropRoles {
-		add("role_delete", name)
+		add("role_delete", name, "")
 	}
 	for _, k := range op.Create {
-		add("token_create", placed(k.Name, k.Accessor))
+		add("token_create", placed(k.Name, k.Accessor), grantsOf(k))
 	}
 	for _, r := range op.Rotate {
-		add("token_rotate", r.Accessor)
+		add("token_rotate", r.Accessor, untilText("the old secret", r.Until))
 	}
 	for _, accessor := range op.Revoke {
-		add("token_revoke", accessor)
+		add("token_revoke", accessor, "")
 	}
 	return deeds
+}
+
+// grantsOf says what a token has, but for its secret.
+func grantsOf(k *access.Token) string {
+	text := "roles " + strings.Join(k.Roles, ",")
+	if k.App != "" {
+		text += "; app " + k.App
+	}
+	if k.Expires != 0 {
+		text += "; " + untilText("good", k.Expires)
+	}
+	return text
+}
+
+func untilText(what string, wall int64) string {
+	return what + " until " + time.UnixMilli(wall).UTC().Format(time.RFC3339)
 }
 
 // recordParts records what became of deedsOf's.

@@ -22,6 +22,7 @@ type Refusal struct {
 	Index     string // where to go on after everything was fetched, with 410; in JSON only
 	Cause     error  // for the log
 	challenge bool   // the caller is to say who it is, with 401
+	denial    bool   // the caller is known, and may not
 	consul    string // Text for Consul's API, whose status is 403; "": they are as they are
 }
 
@@ -152,8 +153,11 @@ func (f Refusal) headers(header http.Header) {
 	if f.Allow != "" {
 		header.Set("Allow", f.Allow)
 	}
-	if f.challenge {
+	switch {
+	case f.challenge:
 		header.Set("WWW-Authenticate", `Basic realm="rollcall"`)
+	case f.denial: // Eureka's 403 has no text, and a server's that keeps its lists back looks the same
+		header.Set("WWW-Authenticate", `Bearer realm="rollcall", error="insufficient_scope"`)
 	}
 	if f.Status == http.StatusRequestEntityTooLarge {
 		// The rest of the body is not worth reading.
@@ -221,7 +225,7 @@ func WriteError(err error) error {
 }
 
 // errRevoked is of an operation whose sender lost the token while it was under way.
-var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found"}
+var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found: " + unknownCredential.text}
 
 // errNoCoordination is the response of a node without consensus.
 var errNoCoordination = &Refusal{

@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,13 +121,17 @@ func (h *held) leave(c *heldCall) {
 // look judges the calls again if anything has changed, as long as there are any.
 func (h *held) look() {
 	now := h.node.access.tables()
-	for _, c := range h.due(now, time.Now().UnixMilli()) {
+	due := h.due(now, time.Now().UnixMilli())
+	for _, c := range due {
 		if err := h.node.judge(c); err != nil {
 			c.end(err)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, c := range due { // a secret that is exchanged has an end since then
+		h.ends = sooner(h.ends, c.principal.lasts())
+	}
 	if h.looks = len(h.calls) > 0; h.looks {
 		time.AfterFunc(judgeEvery, h.look)
 	}
@@ -139,13 +145,7 @@ func (h *held) due(now tables, wall int64) (all []*heldCall) {
 		return nil
 	}
 	h.by, h.ends = now, 0
-	for c := range h.calls {
-		all = append(all, c)
-		if ends := c.principal.lasts(); ends > wall {
-			h.ends = sooner(h.ends, ends)
-		}
-	}
-	return all
+	return slices.Collect(maps.Keys(h.calls))
 }
 
 // judge decides again whether a caller may go on.
@@ -156,6 +156,7 @@ func (n *Node) judge(c *heldCall) error {
 			return err
 		}
 	}
+	c.principal = p
 	ctx := context.WithValue(c.asked, principalKey{}, p)
 	if p == nil && len(c.needs) == 0 {
 		return n.allow(ctx, anything)

@@ -23,15 +23,16 @@ type Node struct {
 	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
 	Watches  *Watches
 
-	logged     logged // calls that failed or were slow
-	access     *control
-	held       held   // calls that wait
-	budget     budget // of the memory of requests under way
-	limits     atomic.Pointer[Limits]
-	responses  atomic.Pointer[pool]
-	senders    *senders
-	operations *prometheus.CounterVec // by action, origin and outcome
-	renewals   renewals
+	logged      logged // calls that failed or were slow
+	access      *control
+	accessKnown atomic.Bool // see knowsAccess
+	held        held        // calls that wait
+	budget      budget      // of the memory of requests under way
+	limits      atomic.Pointer[Limits]
+	responses   atomic.Pointer[pool]
+	senders     *senders
+	operations  *prometheus.CounterVec // by action, origin and outcome
+	renewals    renewals
 }
 
 // pool is the bytes of the budget that responses may take.

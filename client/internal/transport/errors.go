@@ -23,6 +23,7 @@ type Refusal struct {
 	Status     int           // of HTTP
 	Message    string        // what the response says about it; may be empty
 	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
+	denied     bool          // it is for want of permission, as Rollcall says (RFC 6750, insufficient_scope)
 
 	public error // what Config.Refused made of it, for users of the client
 }

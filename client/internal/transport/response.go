@@ -32,6 +32,7 @@ func (a Response) Refusal() *Refusal {
 		return nil
 	}
 	r := &Refusal{Server: a.Server, Status: a.Status, Message: a.message(), RetryAfter: seconds(a.Header.Get("Retry-After"))}
+	r.denied = strings.Contains(a.Header.Get("WWW-Authenticate"), "insufficient_scope")
 	r.public = a.refused(*r)
 	return r
 }
@@ -131,7 +132,7 @@ func (q *Call) elsewhere(refused *Refusal) bool {
 // yet (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). A delta is refused
 // like that where the whole list is to be fetched, so that one is no reason to ask another server.
 func (q *Call) gated(refused *Refusal) bool {
-	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && q.operation() != "delta"
+	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && !refused.denied && q.operation() != "delta"
 }
 
 // mayHaveWritten says whether a write may have taken effect although this came back.

@@ -68,6 +68,11 @@ func TestCallPassesOverAStockServerThatKeepsItsListsBack(t *testing.T) {
 		a, err := c.do(t.Context(), Eureka(http.MethodGet, tc.path...))
 		expect.That(t, err == nil && a.Status == tc.wants, "%s: %d, %v, want %d", tc.name, a.Status, err, tc.wants)
 	}
+	for wants, header := range map[int][]string{403: {"WWW-Authenticate", `Bearer realm="rollcall", error="insufficient_scope"`}, 200: nil} {
+		c := clusterOf(t, fake.Servers{"a": fake.Always(403, "", header...), "b": fake.Always(200, "{}")}, "a", "b")
+		a, err := c.do(t.Context(), Eureka(http.MethodGet, "apps"))
+		expect.That(t, err == nil && a.Status == wants, "denied with %q: %d, %v, want %d", header, a.Status, err, wants)
+	}
 	var status *Refusal
 	if _, err := clusterOf(t, fake.Servers{"a": fake.Always(403, "")}, "a").fetch(t.Context(), "apps"); !errors.As(err, &status) || status.Status != 403 {
 		t.Errorf("from no server: %v, want the refusal", err)

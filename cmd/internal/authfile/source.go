@@ -1,8 +1,10 @@
 package authfile
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -26,7 +28,7 @@ func Load(path string) (*access.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := Parse(path, data)
+	content, err := parseWhole(path, data)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +36,33 @@ func Load(path string) (*access.Table, error) {
 	return access.TableOf(content)
 }
 
+// parseWhole is Parse of a file of which the end is there: a file that is cut off, as a full disk leaves it, can be one that parses.
+func parseWhole(path string, data []byte) (access.Content, error) {
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return access.Content{}, fmt.Errorf("%s is empty", path)
+	case data[len(data)-1] != '\n':
+		return access.Content{}, fmt.Errorf("%s is cut off: its last line has no end", path)
+	}
+	return Parse(path, data)
+}
+
+// checkLoss refuses contents that an accident leaves behind more often than it is meant.
+func checkLoss(path string, old *access.Table, next *access.Content) error {
+	switch {
+	case len(next.Tokens) == 0 && len(old.Tokens) > 0:
+		return fmt.Errorf("%s has no tokens any more, and had %d; if that is meant, start the node again", path, len(old.Tokens))
+	case next.Mode == access.Unset && old.Mode > access.Off:
+		return fmt.Errorf("%s says no mode any more, and said %v; if that is meant, write mode: off", path, old.Mode)
+	}
+	return nil
+}
+
 // Source is a file that is in use: the newest content of it that could be read. Safe for concurrent use.
 type Source struct {
+	// Changed is called with what was in force and what is now. Set it before Run.
+	Changed func(old, now *access.Table)
+
 	path  string
 	log   *slog.Logger
 	state atomic.Pointer[state]
@@ -134,7 +161,10 @@ func (s *Source) use(data []byte, err error) (changed bool) {
 	var content access.Content
 	var next *access.Table
 	if err == nil {
-		content, err = Parse(s.path, data)
+		content, err = parseWhole(s.path, data)
+	}
+	if err == nil {
+		err = checkLoss(s.path, old.table, &content)
 	}
 	if err == nil {
 		content.Revision = old.table.Revision + 1
@@ -154,6 +184,9 @@ func (s *Source) use(data []byte, err error) (changed bool) {
 		return false
 	}
 	s.state.Store(&state{next, digest, ""})
+	if s.Changed != nil {
+		s.Changed(old.table, next)
+	}
 	s.log.Info("the changed auth.file is in force", "roles", len(next.Roles), "tokens", len(next.Tokens), "digest", digest)
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -75,8 +76,11 @@ func TestFileThatCannotBeReadLeavesInForceWhatWasThere(t *testing.T) {
 		spoil func(t *testing.T, path string)
 		want  string
 	}{
-		{"no YAML", func(t *testing.T, path string) { need.OK(t, os.WriteFile(path, []byte("tokens: ["), 0o600)) }, "auth.yaml: "},
-		{"mistake", func(t *testing.T, path string) { need.OK(t, os.WriteFile(path, []byte("tokens: a"), 0o600)) }, "auth.yaml:1: tokens must be a list"},
+		{"no YAML", func(t *testing.T, path string) { need.OK(t, os.WriteFile(path, []byte("tokens: [\n"), 0o600)) }, "auth.yaml: "},
+		{"mistake", func(t *testing.T, path string) { need.OK(t, os.WriteFile(path, []byte("tokens: a\n"), 0o600)) }, "auth.yaml:1: tokens must be a list"},
+		{"empty", func(t *testing.T, path string) { need.OK(t, os.Truncate(path, 0)) }, "auth.yaml is empty"},
+		{"a line that is cut off", func(t *testing.T, path string) { need.OK(t, os.Truncate(path, int64(len(twoTokens())-3))) }, "is cut off"},
+		{"no tokens", func(t *testing.T, path string) { need.OK(t, os.WriteFile(path, []byte("mode: on\n"), 0o600)) }, "no tokens any more, and had 2"},
 		{"mode", func(t *testing.T, path string) { need.OK(t, os.Chmod(path, 0o644)) }, "mode 0644"},
 		{"removed", func(t *testing.T, path string) { need.OK(t, os.Remove(path)) }, "no such file"},
 	} {
@@ -118,15 +122,26 @@ func TestFileIsNotJudgedBeforeItIsWhole(t *testing.T) {
 func TestReloadReadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, twoTokens())
-		need.OK(t, os.WriteFile(r.path, nil, 0o600))
+		need.OK(t, os.WriteFile(r.path, []byte("tokens:\n"+tokenLine(accessorB, "")), 0o600))
 		expect.That(t, r.Reload() && r.Table().Holder(accessorA) == nil, "the token is still there")
 		expect.That(t, !r.Reload(), "it changed again")
 	})
 }
 
+// TestModeDoesNotVanish by the way: who leaves it out may have cut it off, and all that the node asks for would be asked no more.
+func TestModeDoesNotVanish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "mode: on\n"+twoTokens())
+		need.OK(t, os.WriteFile(r.path, []byte(twoTokens()), 0o600))
+		expect.That(t, !r.Reload() && r.Table().Mode == access.On && strings.Contains(r.Failure(), "write mode: off"), "mode %v, %q", r.Table().Mode, r.Failure())
+		need.OK(t, os.WriteFile(r.path, []byte("mode: off\n"+twoTokens()), 0o600))
+		expect.That(t, r.Reload() && r.Table().Mode == access.Off, "mode %v, %q", r.Table().Mode, r.Failure())
+	})
+}
+
 func TestOpenRefusesABadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
-	need.OK(t, os.WriteFile(path, []byte("tokens: a"), 0o600))
+	need.OK(t, os.WriteFile(path, []byte("tokens: a\n"), 0o600))
 	_, err := Open(path, slog.New(slog.DiscardHandler))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "auth.yaml:1: "), "got %v", err)
 }

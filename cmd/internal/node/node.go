@@ -189,6 +189,9 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		return err
 	}
 	h.Audit = n.audit
+	if n.auth != nil {
+		n.auth.Changed = func(old, now *access.Table) { n.audit.Record(authFileRecord(name, old, now)) }
+	}
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
