@@ -125,6 +125,19 @@ func sorted(verbs map[string]Verbs) []prefix {
 	return all
 }
 
+// AllowsSome says whether there is any of a kind of resource that a verb is allowed on.
+func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
+	if p == nil {
+		return false
+	}
+	for _, verbs := range p.granted[on].exact {
+		if verbs&verb != 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.granted[on].prefixes, func(p prefix) bool { return p.verbs&verb != 0 })
+}
+
 // Allows decides.
 func (p *Policy) Allows(n Need) bool {
 	if p == nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -169,6 +170,9 @@ const authFileHeader = "X-Rollcall-Auth-File"
 // unknown outcome has the response of one that was not applied: a peer can send everything again.
 func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
+		if err := c.AllowSome(access.Peer, access.Exchange); err != nil {
+			return nil, err // the message, which is large, says for which datacenter it is
+		}
 		message := c.Body(c.Limits().BatchBytes)
 		if c.Err != nil {
 			return nil, c.Err

@@ -450,6 +450,14 @@ func (c *Call) Allow(needs ...access.Need) error {
 	return c.node.allow(c.R.Context(), needs...)
 }
 
+// AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.
+func (c *Call) AllowSome(on access.Resource, verb access.Verbs) error {
+	if p := c.Principal(); c.node.AccessMode() != access.On || p != nil && (p.all || p.policy.AllowsSome(on, verb)) {
+		return nil
+	}
+	return c.node.allow(c.R.Context(), access.Need{Resource: on, Verb: verb})
+}
+
 // allow refuses what the principal of a context may not do.
 func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	if len(needs) == 0 {

@@ -30,11 +30,7 @@ func (s spent) left(now time.Time) float64 { return max(s.tries-failRate*now.Sub
 
 // admit says whether an address may have failed once more.
 func (f *failures) admit(from netip.Addr) bool {
-	bits := 32
-	if from.Is6() {
-		bits = 64
-	}
-	prefix, _ := from.Prefix(bits)
+	prefix := NetworkOf(from)
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -175,23 +175,11 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
 	h.Snapshots = e.snapshots
-	h.Access = httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID, Lacks: func(mode access.Mode) (warnings []string) {
-		for _, lack := range c.Insecure(mode) {
-			warnings = append(warnings, lack.Warning)
-		}
-		return warnings
-	}}
-	if n.auth != nil {
-		h.Access.File, h.Access.FileFailure = n.auth.Table, n.auth.Failure
-	}
 	var err error
 	if n.audit, err = openAudit(c, n.log); err != nil {
 		return err
 	}
-	h.Audit = n.audit
-	if n.auth != nil {
-		n.auth.Changed = func(old, now *access.Table) { n.audit.Record(authFileRecord(name, old, now)) }
-	}
+	h.Audit, h.Access = n.audit, n.accessConfig(c, name, e)
 	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
@@ -230,6 +218,22 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		n.listeners[0].handler = handler
 	}
 	return n.openAdmin(c.Store.DataDir, handler)
+}
+
+// accessConfig is where roles and tokens come from. Changes of auth.file go into the audit.
+func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.AccessConfig {
+	a := httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
+	a.Lacks = func(mode access.Mode) (warnings []string) {
+		for _, lack := range c.Insecure(mode) {
+			warnings = append(warnings, lack.Warning)
+		}
+		return warnings
+	}
+	if n.auth != nil {
+		a.File, a.FileFailure = n.auth.Table, n.auth.Failure
+		n.auth.Changed = func(old, now *access.Table) { n.audit.Record(authFileRecord(name, old, now)) }
+	}
+	return a
 }
 
 // openAudit opens the audit, by default in the data directory, which this node has for itself.
