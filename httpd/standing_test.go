@@ -298,8 +298,8 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 		change func(t *testing.T, k *keyring, token string)
 		want   map[string]string
 	}{
-		"its token is revoked":       {access.On, func(t *testing.T, k *keyring, token string) { k.revoke(t, token) }, unauthorized},
-		"its secret is exchanged":    {access.On, func(t *testing.T, k *keyring, token string) { k.rotate(t, token, 0) }, unauthorized},
+		"its token is revoked":    {access.On, func(t *testing.T, k *keyring, token string) { k.revoke(t, token) }, unauthorized},
+		"its secret is exchanged": {access.On, func(t *testing.T, k *keyring, token string) { k.rotate(t, token, 0) }, unauthorized},
 		"the grace of its secret ends": {access.On, func(t *testing.T, k *keyring, token string) {
 			k.rotate(t, token, 2*time.Minute)
 			time.Sleep(2 * time.Minute)
