@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -141,28 +142,93 @@ func TestWildPrometheusDiscoversTheSame(t *testing.T) {
 	}
 }
 
-// targets are those that a Prometheus found for a job, each by its labels.
-func targets(addr, job string) ([]string, error) {
+// TestWildPrometheusLivesByItsToken: Prometheus finds the services by both of its discoveries that ask us, and scrapes a node, with
+// the token of its role in each place where its settings have one, and finds and scrapes nothing without.
+func TestWildPrometheusLivesByItsToken(t *testing.T) {
+	program := inTheWild(t, "prometheus")[0]
+	t.Parallel()
+	c := StartCluster(t, withSteadyLeader(Config{Auth: "on"}))
+	n := c.Others(c.Leader())[0]
+	mustRegister(t, n, Instance{App: "ORDERS", ID: "orders-1"})
+	need.OK(t, consulClient(t, n).Agent().ServiceRegister(&api.AgentServiceRegistration{ID: "web-1", Name: "web", Address: "10.0.0.7", Port: 80}))
+	c.PutRole(t, "prometheus", "app * read", "metrics read")
+	token := c.NewToken(t, "prometheus", "", "prometheus").Secret
+	dir, addr := t.TempDir(), FreeAddr(t)
+	file := filepath.Join(dir, "token")
+	writePrivate(t, file, token)
+	ways := map[string]string{
+		"basic":         fmt.Sprintf("basic_auth: {username: prometheus, password_file: %q}", file),
+		"authorization": fmt.Sprintf("authorization: {credentials_file: %q}", file),
+		"token":         fmt.Sprintf("token: %q", token),
+		"none":          "",
+	}
+	var jobs strings.Builder
+	for way, settings := range ways {
+		if way != "token" {
+			fmt.Fprintf(&jobs, "- {job_name: eureka %s, eureka_sd_configs: [{server: %q, refresh_interval: 1s, %s}]}\n", way, n.URL()+"/eureka", settings)
+			fmt.Fprintf(&jobs, "- {job_name: scrape %s, scrape_interval: 1s, static_configs: [{targets: [%q]}], %s}\n", way, n.HTTP, settings)
+		}
+		fmt.Fprintf(&jobs, "- {job_name: consul %s, consul_sd_configs: [{server: %q, refresh_interval: 1s, services: [web], %s}]}\n", way, n.HTTP, settings)
+	}
+	config := filepath.Join(dir, "prometheus.yml")
+	writePrivate(t, config, "global: {scrape_interval: 1h}\nscrape_configs:\n"+jobs.String())
+	launchWild(t, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	want := map[string]string{
+		"eureka basic": "1", "eureka authorization": "1", "consul basic": "1", "consul authorization": "1", "consul token": "1",
+		"scrape basic": "1, up", "scrape authorization": "1, up", "scrape none": "1, down",
+	}
+	look := func() error {
+		active, err := activeTargets(addr)
+		found := make(map[string]string)
+		for job, targets := range active {
+			found[job] = fmt.Sprint(len(targets))
+			if strings.HasPrefix(job, "scrape") {
+				found[job] += ", " + targets[0].Health
+			}
+		}
+		return errors.Join(err, unless(maps.Equal(found, want), "found %v, want %v", found, want))
+	}
+	Eventually(t, ReadyLimit, "the token finds, and nothing else does", look)
+	time.Sleep(3 * time.Second) // in which who has no token asks again
+	need.OK(t, look())
+}
+
+// target is one that a Prometheus has found.
+type target struct {
+	DiscoveredLabels map[string]string `json:"discoveredLabels"`
+	ScrapePool       string            `json:"scrapePool"`
+	Health           string            `json:"health"`
+}
+
+// activeTargets are those of a Prometheus, by their jobs.
+func activeTargets(addr string) (map[string][]target, error) {
 	response := serverAt(addr).Get("/api/v1/targets?state=active")
 	if response.Status != http.StatusOK {
 		return nil, fmt.Errorf("Prometheus: %v", response)
 	}
 	var body struct {
 		Data struct {
-			ActiveTargets []struct {
-				DiscoveredLabels map[string]string `json:"discoveredLabels"`
-				ScrapePool       string            `json:"scrapePool"`
-			} `json:"activeTargets"`
+			ActiveTargets []target `json:"activeTargets"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(response.Body, &body); err != nil {
 		return nil, err
 	}
+	active := make(map[string][]target)
+	for _, t := range body.Data.ActiveTargets {
+		active[t.ScrapePool] = append(active[t.ScrapePool], t)
+	}
+	return active, nil
+}
+
+// targets are those that a Prometheus found for a job, each by its labels.
+func targets(addr, job string) ([]string, error) {
+	active, err := activeTargets(addr)
+	if err != nil {
+		return nil, err
+	}
 	var found []string
-	for _, target := range body.Data.ActiveTargets {
-		if target.ScrapePool != job {
-			continue
-		}
+	for _, target := range active[job] {
 		var labels []string
 		for name, label := range target.DiscoveredLabels {
 			if compared.MatchString(name) {
