@@ -96,14 +96,21 @@ func (s authStatus) Table() [][]string {
 	if s.FileRevision != 0 {
 		file = strconv.FormatUint(s.FileRevision, 10) + " " + s.FileDigest
 	}
-	age := time.Duration(s.Age * float64(time.Second)).Round(time.Millisecond)
-	return [][]string{
+	age := time.Duration(s.Age * float64(time.Second)).Round(time.Millisecond).String()
+	if s.Age > 365*24*3600 {
+		age = "unknown" // it has heard no leader yet
+	}
+	table := [][]string{
 		{"MODE", "NODE'S", "CLUSTER'S", "BOOTSTRAPPED", "ROLES", "TOKENS", "REVISION", "AGE", "FILE"},
-		{s.Mode, s.NodeMode, s.ClusterMode, cli.YesNo(s.Bootstrapped), strconv.Itoa(s.Roles), strconv.Itoa(s.Tokens), unlessZero(s.Revision), age.String(), file},
+		{s.Mode, s.NodeMode, s.ClusterMode, cli.YesNo(s.Bootstrapped), strconv.Itoa(s.Roles), strconv.Itoa(s.Tokens), unlessZero(s.Revision), age, file},
 		{},
 		{"YOU", "ACCESSOR", "BY"},
 		{s.Caller.Name, s.Caller.Accessor, s.Caller.Via},
 	}
+	if s.FileError != "" {
+		table = append(table, nil, []string{"THE FILE IS NOT IN FORCE AS IT IS NOW"}, []string{s.FileError})
+	}
+	return table
 }
 
 func newAuthModeCommand() *cobra.Command {

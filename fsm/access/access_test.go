@@ -22,6 +22,7 @@ func TestRuleIsReadAndWrittenAlike(t *testing.T) {
 		{"app {app} register", "app {app} register"},
 		{"kv orders/ read,write", "kv orders/ read,write"},
 		{"kv orders/* read", "kv orders/ read"},
+		{"kv * read", "kv * read"},
 		{"lock jobs/{app} write", "lock jobs/{app} write"},
 		{"session write", "session write"},
 		{"operator read,write", "operator read,write"},
@@ -201,7 +202,7 @@ func TestLastOperatorStaysUnlessOneIsSure(t *testing.T) {
 	second.Expires = 5000
 	table = applied(t, table, Change{Create: []*Token{second}}, 2000)
 	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last)              // bob's has ended
-	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 4000, "auth write) end") // bob's will have
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 4000, "only tokens that end") // bob's will have
 	third, _ := granted(t, "cid", "operator")
 	applied(t, applied(t, table, Change{Create: []*Token{third}}, 4000), Change{Revoke: []string{operator.Accessor}}, 4000)
 	applied(t, table, Change{Sure: true, Revoke: []string{operator.Accessor, second.Accessor}}, 4000)

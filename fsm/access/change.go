@@ -83,7 +83,7 @@ func (t *Table) Apply(op *Change, index order.Index, wall int64) (next *Table, r
 	case after == 0:
 		return t, "nobody would be left who may change roles and tokens (auth write); say it with force, and the socket in a node's data directory remains"
 	default:
-		return t, "the tokens that would be left of those who may change roles and tokens (auth write) end; say it with force, and the socket in a node's data directory remains"
+		return t, "only tokens that end would be left of those that may change roles and tokens (auth write); say it with force, and the socket in a node's data directory remains"
 	}
 	return n, ""
 }

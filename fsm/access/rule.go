@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,7 +102,7 @@ func (r Rule) String() string {
 	if kinds[r.Resource].matching == unnamed {
 		return r.Resource.String() + " " + r.Verbs.String()
 	}
-	return r.Resource.String() + " " + r.Match + " " + r.Verbs.String()
+	return r.Resource.String() + " " + cmp.Or(r.Match, "*") + " " + r.Verbs.String() // a prefix of all is empty
 }
 
 // MaxMatch bounds Rule.Match, in bytes.

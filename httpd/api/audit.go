@@ -20,7 +20,7 @@ type AuditRecord struct {
 	Operation  string    `json:"operation"`            // such as register; of what was denied a rule's verb; authenticate
 	Resource   string    `json:"resource"`             // in the words of a rule, such as "app ORDERS"
 	Name       string    `json:"name"`                 // of what was to be changed, such as ORDERS/i-1; of what was denied the method and the path
-	Grants     string    `json:"grants,omitempty"`     // the rules of a role that was made; the roles of a token, its application and its end; what else was asked for beside the name
+	Grants     string    `json:"grants,omitempty"`     // the rules of a role that was made; the roles of a token, its application and its end; of auth.file what has changed; of an override or a quarantine what was set, and for how long
 	Outcome    string    `json:"outcome"`              // one of AuditOutcomes
 	Says       string    `json:"says"`                 // what the caller gave as author and reason, or why it failed
 	Index      uint64    `json:"index"`                // of the change; 0: there is none, or it is not known

@@ -219,7 +219,7 @@ func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []regist
 	v := StaleView(n.Service)
 	for i, op := range ops {
 		name, by := nameOf(op)
-		deeds = append(deeds, deed{operation: registry.NameOf(op), needs: registry.Needs(op, v), name: name, by: by, at: i})
+		deeds = append(deeds, deed{operation: registry.NameOf(op), needs: registry.Needs(op, v), name: name, grants: setBy(op), by: by, at: i})
 	}
 	return n.recorded(ctx, deeds)
 }
@@ -243,6 +243,30 @@ func (n *Node) recordAll(ctx context.Context, deeds []deed, results []registry.R
 		}
 		n.recordDeed(ctx, d, outcome, uint64(result.Index), nil)
 	}
+}
+
+// setBy is what an act of an operator sets, and for how long; an end of it is "ended".
+func setBy(op registry.Op) string {
+	forTime := func(what string, ms int64) string {
+		if ms == 0 {
+			return what
+		}
+		return strings.TrimSpace(what + " for " + (time.Duration(ms) * time.Millisecond).String())
+	}
+	switch op := op.(type) {
+	case registry.SetOverride:
+		return forTime(op.Status.String(), op.For)
+	case registry.DeleteOverride:
+		return "ended"
+	case registry.Quarantine:
+		if op.For == 0 {
+			return "ended"
+		}
+		return forTime("", op.For)
+	case registry.SelfPreservation:
+		return forTime("", op.For)
+	}
+	return ""
 }
 
 // nameOf names what an operation is done to, and says whose act it is.

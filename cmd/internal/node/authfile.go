@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
@@ -11,9 +13,20 @@ import (
 // authFileRecord is for the audit: other roles and tokens of auth.file are in force, though no call has changed them.
 func authFileRecord(node string, old, now *access.Table) api.AuditRecord {
 	come, left := tokensBeside(now, old), tokensBeside(old, now)
+	roles := []string{}
+	for _, r := range now.Roles {
+		if was := old.Role(r.Name); was == nil || was.String() != r.String() {
+			roles = append(roles, r.Name+" = "+r.String())
+		}
+	}
+	for _, r := range old.Roles {
+		if now.Role(r.Name) == nil {
+			roles = append(roles, r.Name+" left")
+		}
+	}
 	return api.AuditRecord{
 		Time: time.Now().UTC(), Node: node, Via: "file", Operation: "auth_file", Resource: "auth", Outcome: api.AuditDone,
-		Grants: fmt.Sprintf("mode %v; %d roles; tokens that came: %v, that left: %v; digest %s, before %s", now.Mode, len(now.Roles), come, left, now.Digest(), old.Digest()),
+		Grants: fmt.Sprintf("mode %v; roles that changed: %s; tokens that came: %v, that left: %v; digest %s, before %s", now.Mode, cmp.Or(strings.Join(roles, " | "), "none"), come, left, now.Digest(), old.Digest()),
 	}
 }
 
