@@ -201,7 +201,7 @@ func TestLastOperatorStaysUnlessOneIsSure(t *testing.T) {
 	second, _ := granted(t, "bob", "operator")
 	second.Expires = 5000
 	table = applied(t, table, Change{Create: []*Token{second}}, 2000)
-	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last)              // bob's has ended
+	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 5000, last)                   // bob's has ended
 	refused(t, table, Change{Revoke: []string{operator.Accessor}}, 4000, "only tokens that end") // bob's will have
 	third, _ := granted(t, "cid", "operator")
 	applied(t, applied(t, table, Change{Create: []*Token{third}}, 4000), Change{Revoke: []string{operator.Accessor}}, 4000)
