@@ -174,7 +174,7 @@ func TestWildPrometheusLivesByItsToken(t *testing.T) {
 	writePrivate(t, config, "global: {scrape_interval: 1h}\nscrape_configs:\n"+jobs.String())
 	launchWild(t, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	want := map[string]string{
-		"eureka basic": "1", "eureka authorization": "1", "consul basic": "1", "consul authorization": "1", "consul token": "1",
+		"eureka basic": "2", "eureka authorization": "2", "consul basic": "1", "consul authorization": "1", "consul token": "1",
 		"scrape basic": "1, up", "scrape authorization": "1, up", "scrape none": "1, down",
 	}
 	look := func() error {
