@@ -892,6 +892,15 @@ func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
 	}
 }
 
+// TestMessageOfWhoReplicatesForNoneIsNotRead: it is large, and says only inside for which datacenter it is.
+func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	for token, want := range map[string]int{"ORDERS": 403, "reader": 403, "dc2": 413} {
+		got := g.send("POST", "/v1/rollcall/replication", strings.Repeat("x", 64<<20), bearer(g.texts[token]))
+		expect.Equal(t, got.status, want, "%s: got", token)
+	}
+}
+
 // lagging is a registry of which this node has applied less than others.
 type lagging struct {
 	*registrytest.Memory

@@ -151,11 +151,15 @@ func (p *Policy) Allows(n Need) bool {
 	if n.Name != "" && !n.Below && g.exact[n.Name]&n.Verb != 0 {
 		return true
 	}
-	at, found := slices.BinarySearchFunc(g.prefixes, n.Name, func(p prefix, name string) int { return cmp.Compare(p.text, name) })
-	if !found {
-		at--
+	low, high := 0, len(g.prefixes) // by hand: slices.BinarySearchFunc takes a half longer
+	for low < high {
+		if middle := (low + high) / 2; g.prefixes[middle].text <= n.Name {
+			low = middle + 1
+		} else {
+			high = middle
+		}
 	}
-	for at >= 0 {
+	for at := low - 1; at >= 0; {
 		if strings.HasPrefix(n.Name, g.prefixes[at].text) {
 			return g.prefixes[at].verbs&n.Verb != 0
 		}
