@@ -1,0 +1,114 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+)
+
+// credentialError says what is wrong with a credential. It never repeats it.
+type credentialError struct{ text string }
+
+func (e *credentialError) Error() string { return e.text }
+
+// unknownCredential is of tokens that are not there, and of secrets that are not the token's: nobody learns which.
+var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
+
+// identify is who a request comes from; nil: no credential came.
+func (a *control) identify(r *http.Request) (*Principal, error) {
+	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
+		return p, nil
+	}
+	text, err := credentialOf(r, a.TokenInQuery)
+	if text == "" || err != nil {
+		return nil, err
+	}
+	accessor, hash, err := access.Parse(text, a.cluster())
+	if err != nil {
+		return nil, &credentialError{err.Error()}
+	}
+	return a.principal(accessor, hash)
+}
+
+// principal is who has a token.
+func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
+	now := time.Now().UnixMilli()
+	wrong := unknownCredential
+	for i, h := range a.tables().holders(accessor) {
+		switch {
+		case h == nil:
+		case h.Good(hash, now):
+			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
+		case h.Expired(now) && h.Has(hash, now):
+			wrong = &credentialError{"the token has expired"}
+		}
+	}
+	return nil, wrong
+}
+
+// credentialOf is the credential that a request has; "": none. Several must be equal.
+func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
+	found := func(credential string) {
+		switch {
+		case credential == "" || text == credential:
+		case text != "":
+			err = &credentialError{"two credentials contradict each other: send one (X-Consul-Token or Authorization)"}
+		default:
+			text = credential
+		}
+	}
+	for _, value := range r.Header["X-Consul-Token"] {
+		found(value)
+	}
+	for _, value := range r.Header["Authorization"] {
+		credential, wrong := ofAuthorization(value)
+		if wrong != nil {
+			return "", wrong
+		}
+		found(credential)
+	}
+	if strings.Contains(r.URL.RawQuery, "token=") {
+		if credential, _, _ := param(r.URL.RawQuery, "token"); access.Looks(credential) {
+			if !inQuery {
+				return "", &credentialError{"a token in the URL lands in logs and is not taken (auth.token-in-query): send it as X-Consul-Token or Authorization"}
+			}
+			found(credential)
+		}
+	}
+	return text, err
+}
+
+// ofAuthorization is the token in an Authorization field: a bearer token, or the password of a user of any name, which is what
+// clients make of http://user:password@host.
+func ofAuthorization(value string) (string, error) {
+	scheme, rest, _ := strings.Cut(value, " ")
+	switch rest = strings.TrimSpace(rest); {
+	case strings.EqualFold(scheme, "Bearer"):
+		return rest, nil
+	case strings.EqualFold(scheme, "Basic"):
+		decoded, err := base64.StdEncoding.DecodeString(rest)
+		user, password, colon := strings.Cut(string(decoded), ":")
+		switch {
+		case err != nil || !colon:
+			return "", &credentialError{"the Authorization field is not a user and a password in base64"}
+		case password == "" && access.Looks(user): // http://rct_…@host
+			return user, nil
+		}
+		return password, nil
+	}
+	return "", &credentialError{"the Authorization field has an unknown scheme; Bearer and Basic are known"}
+}
+
+// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
+func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
+	for _, s := range t.Secrets {
+		if s.Hash == hash {
+			ends = s.Until
+		}
+	}
+	return sooner(ends, t.Expires)
+}
