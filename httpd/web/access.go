@@ -118,11 +118,91 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	return false
 }
 
+// identify is who a request comes from; nil: no credential came.
+func (a *control) identify(r *http.Request) (*Principal, error) {
+	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
+		return p, nil
+	}
+	text, err := credentialOf(r, a.TokenInQuery)
+	if text == "" || err != nil {
+		return nil, err
+	}
+	accessor, hash, err := access.Parse(text, a.cluster())
+	if err != nil {
+		return nil, &credentialError{err.Error()}
+	}
+	return a.principal(accessor, hash)
+}
+
+// principal is who has a token.
+func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
+	now := time.Now().UnixMilli()
+	wrong := unknownCredential
+	for i, h := range a.tables().holders(accessor) {
+		switch {
+		case h == nil:
+		case h.Good(hash, now):
+			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
+		case h.Expired(now) && h.Has(hash, now):
+			wrong = &credentialError{"the token has expired"}
+		}
+	}
+	return nil, wrong
+}
+
 type administratorKey struct{}
 
 // AsAdministrator is the context of connections by the socket in the data directory.
 func AsAdministrator(ctx context.Context) context.Context {
 	return context.WithValue(ctx, administratorKey{}, Administrator)
+}
+
+// Needs is what a route needs, before its endpoint looks at the body.
+type Needs func(c *Call) []access.Need
+
+// Open is of the routes that everybody may call.
+func Open(*Call) []access.Need { return nil }
+
+// Known is of routes that tell every principal the same, or find out for themselves what is needed.
+func Known(*Call) []access.Need { return []access.Need{} }
+
+// ByOperation is of routes that change something, by operations that say themselves what they need. Nobody without a name
+// gets so far.
+func ByOperation(*Call) []access.Need { return []access.Need{} }
+
+// ToDo is of routes that need a verb on a resource of which there is but one, or on all of it.
+func ToDo(verb access.Verbs, on access.Resource) Needs {
+	n := []access.Need{{Resource: on, Verb: verb}}
+	return func(*Call) []access.Need { return n }
+}
+
+// ToRead is of routes that show a resource as a whole.
+func ToRead(on access.Resource) Needs { return ToDo(access.Read, on) }
+
+// ToReadNamed is of routes that show what a variable of the path names.
+func ToReadNamed(on access.Resource, variable string) Needs {
+	return func(c *Call) []access.Need {
+		return []access.Need{{Resource: on, Name: canonicalName(on, c.Segment(variable)), Verb: access.Read}}
+	}
+}
+
+// ToReadRest is ToReadNamed of a variable that takes all that is left of the path.
+func ToReadRest(on access.Resource) Needs {
+	return func(c *Call) []access.Need {
+		return []access.Need{{Resource: on, Name: canonicalName(on, c.Rest()), Verb: access.Read}}
+	}
+}
+
+// ToReadApp is of routes that show the application that the parameter app names, or all.
+func ToReadApp(c *Call) []access.Need {
+	return []access.Need{{Resource: access.App, Name: canonicalName(access.App, c.Text("app")), Verb: access.Read}}
+}
+
+func canonicalName(on access.Resource, name string) string {
+	if on == access.App {
+		return registry.NewKey(name, "").App
+	}
+	return name
 }
 
 // Principal is who makes the call, nil for nobody.
@@ -422,6 +502,16 @@ func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	return all
 }
 
+// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
+func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
+	for _, s := range t.Secrets {
+		if s.Hash == hash {
+			ends = s.Until
+		}
+	}
+	return sooner(ends, t.Expires)
+}
+
 // remember adds what a call needs, for when it is judged again.
 func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }
 
@@ -442,4 +532,9 @@ func sooner(a, b int64) int64 {
 		return max(a, b)
 	}
 	return min(a, b)
+}
+
+// registering is what a client needs that registers an application, or renews it.
+func registering(app string) access.Need {
+	return access.Need{Resource: access.App, Name: app, Verb: access.Register}
 }

@@ -1,11 +1,9 @@
 package web
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
@@ -17,38 +15,6 @@ func (e *credentialError) Error() string { return e.text }
 
 // unknownCredential is of tokens that are not there, and of secrets that are not the token's: nobody learns which.
 var unknownCredential = &credentialError{"the token is not known here: it was revoked, or its secret was exchanged, or it never was"}
-
-// identify is who a request comes from; nil: no credential came.
-func (a *control) identify(r *http.Request) (*Principal, error) {
-	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
-		return p, nil
-	}
-	text, err := credentialOf(r, a.TokenInQuery)
-	if text == "" || err != nil {
-		return nil, err
-	}
-	accessor, hash, err := access.Parse(text, a.cluster())
-	if err != nil {
-		return nil, &credentialError{err.Error()}
-	}
-	return a.principal(accessor, hash)
-}
-
-// principal is who has a token.
-func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
-	now := time.Now().UnixMilli()
-	wrong := unknownCredential
-	for i, h := range a.tables().holders(accessor) {
-		switch {
-		case h == nil:
-		case h.Good(hash, now):
-			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
-		case h.Expired(now) && h.Has(hash, now):
-			wrong = &credentialError{"the token has expired"}
-		}
-	}
-	return nil, wrong
-}
 
 // credentialOf is the credential that a request has; "": none. Several must be equal.
 func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
@@ -101,14 +67,4 @@ func ofAuthorization(value string) (string, error) {
 		return password, nil
 	}
 	return "", &credentialError{"the Authorization field has an unknown scheme; Bearer and Basic are known"}
-}
-
-// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
-func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
-	for _, s := range t.Secrets {
-		if s.Hash == hash {
-			ends = s.Until
-		}
-	}
-	return sooner(ends, t.Expires)
 }
