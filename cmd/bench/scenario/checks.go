@@ -13,7 +13,6 @@ import (
 // What a scenario may ask for.
 const (
 	mostDatacenters = 3
-	mostRounds      = 100
 	shortest        = 2 * time.Second
 	longest         = time.Hour
 	usual           = 15 * time.Second // what scenarios without a length must fit into
@@ -21,6 +20,8 @@ const (
 	mostCalls       = 100_000.0 // per second, of one rate
 	mostWatchers    = 10_000
 	mostKeys        = 1000
+	mostWriters     = 1000 // of a shared key
+	mostTimes       = 100
 	longestDelay    = time.Second
 )
 
@@ -60,7 +61,6 @@ func mistakes(s Scenario) []mistake {
 	var c checks
 	c.unless(nameRule.MatchString(s.Name), "name", "is %q; want up to 64 letters, digits and dashes", s.Name)
 	within(&c, "datacenters", s.Datacenters, 1, mostDatacenters)
-	within(&c, "rounds", s.Rounds, 1, mostRounds)
 	length := s.Length.Duration()
 	c.unless(length == 0 || length >= shortest && length <= longest, "length", "is %s; want %s to %s, or none for the comparison's", length, shortest, longest)
 	c.load(s.Load)
@@ -74,9 +74,9 @@ func mistakes(s Scenario) []mistake {
 		length = usual
 	}
 	c.times(s, length)
-	for _, mode := range slices.Sorted(maps.Keys(s.Limits)) {
-		c.unless(mode == CP || mode == AP, "limits", "has the mode %q; want cp or ap", mode)
-		c.limits("limits."+string(mode), s.Limits[mode])
+	for _, column := range slices.Sorted(maps.Keys(s.Limits)) {
+		c.unless(nameRule.MatchString(column), "limits."+column, "is no mode and no column's name; want cp, ap or such a name")
+		c.limits("limits."+column, s.Limits[column])
 	}
 	return c
 }
@@ -100,6 +100,7 @@ func (c *checks) load(l Load) {
 	within(c, "load.watchers", l.Watchers, 0, mostWatchers)
 	within(c, "load.own-keys", l.OwnKeys, 0, mostKeys)
 	within(c, "load.shared-keys", l.SharedKeys, 0, mostKeys)
+	within(c, "load.key-writers", l.KeyWriters, 0, mostWriters)
 	keyless := l.OwnKeys+l.SharedKeys == 0
 	c.unless(!keyless || l.Writes == 0 && l.Reads == 0, "load.own-keys", "and shared-keys are both 0, so writes and reads have nothing to call on; want keys, or writes: 0 and reads: 0")
 }
@@ -173,6 +174,8 @@ func (c *checks) fault(key string, f Fault, s Scenario) {
 	c.given(key+".instances", f.Kind, n.instances, f.Instances != "", "how many of them, such as 1 or 10%")
 	c.given(key+".delay", f.Kind, n.delay, f.Delay != 0, "how much longer each durable write takes")
 	c.given(key+".for", f.Kind, !n.endless, f.For != Moment{}, "how long the fault lasts")
+	c.unless(n.times || f.Times == 0, key+".times", "is given, but %s strikes once; want the key left out", f.Kind)
+	within(c, key+".times", f.Times, 0, mostTimes)
 	c.unless(f.Delay.Duration() <= longestDelay, key+".delay", "is %s; want at most %s", f.Delay, longestDelay)
 	c.unless(f.Kind != CutLink || s.Datacenters > 1, key+".kind", "cuts datacenters off from each other, but there is one; want datacenters: 2")
 	if n.nodes && f.Nodes != "" {
@@ -201,4 +204,5 @@ func (c *checks) nodes(key string, f Fault, datacenters int) {
 		return
 	}
 	c.unless(f.Kind != Isolate || len(struck) < len(places), key, "are all nodes, with no node left to isolate them from; want some")
+	c.unless(f.Kind != Lose || 2*len(struck) < len(places), key, "are half of the nodes or more, which no mode survives; want fewer")
 }

@@ -135,11 +135,15 @@ func (p *parser) value(key string, n *yaml.Node, to reflect.Value) {
 // keysOf are the keys that a map may hold. The names of the servers' settings are not known here.
 func keysOf(t reflect.Type, n *yaml.Node) (keys []string) {
 	switch t {
-	case reflect.TypeFor[map[Mode]Limits]():
-		return []string{string(AP), string(CP)}
+	case reflect.TypeFor[map[string]Limits](): // of modes, and of columns that have limits of their own
+		return append(columnNames(), keysIn(n)...)
 	case reflect.TypeFor[map[string]float64]():
 		return slices.Sorted(maps.Keys(rateFields(new(Load))))
 	}
+	return keysIn(n)
+}
+
+func keysIn(n *yaml.Node) (keys []string) {
 	for i := 0; i < len(n.Content); i += 2 {
 		keys = append(keys, n.Content[i].Value)
 	}
@@ -222,7 +226,6 @@ func (p *parser) scalar(key string, n *yaml.Node, w wants, to reflect.Value) {
 func defaults() Scenario {
 	return Scenario{
 		Datacenters: 1,
-		Rounds:      1,
 		Load: Load{
 			Instances:  300,
 			Heartbeat:  Span(time.Second),
@@ -236,6 +239,7 @@ func defaults() Scenario {
 			Sightings:  4,
 			OwnKeys:    12,
 			SharedKeys: 6,
+			Sealed:     20,
 		},
 	}
 }
@@ -248,6 +252,7 @@ func rateFields(l *Load) map[string]*float64 {
 		"reads":     &l.Reads,
 		"fetches":   &l.Fetches,
 		"deltas":    &l.Deltas,
+		"sealed":    &l.Sealed,
 	}
 }
 

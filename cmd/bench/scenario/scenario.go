@@ -24,18 +24,18 @@ const (
 
 // Scenario is what happens in a trial. Parse fills in the defaults.
 type Scenario struct {
-	Name        string            `yaml:"name" json:"name"`   // letters, digits, dashes
-	Title       string            `yaml:"title" json:"title"` // of its part of the report
-	About       string            `yaml:"about" json:"about"` // a sentence or two: what it shows
-	Quick       bool              `yaml:"quick" json:"quick"` // part of --quick
+	Name        string            `yaml:"name" json:"name"`     // letters, digits, dashes
+	Title       string            `yaml:"title" json:"title"`   // of its part of the report
+	About       string            `yaml:"about" json:"about"`   // a sentence or two: what it shows
+	Quick       bool              `yaml:"quick" json:"quick"`   // part of --quick
+	Chosen      bool              `yaml:"chosen" json:"chosen"` // brief columns run it, too
 	Datacenters int               `yaml:"datacenters" json:"datacenters"`
-	Rounds      int               `yaml:"rounds" json:"rounds"`     // how often it runs in each mode
 	Length      Span              `yaml:"length" json:"length"`     // of the load; 0: the comparison's
 	Load        Load              `yaml:"load" json:"load"`         // from the begin to the end
 	Storms      []Storm           `yaml:"storms" json:"storms"`     // stretches of another load
 	Faults      []Fault           `yaml:"faults" json:"faults"`     //
-	Settings    map[string]string `yaml:"settings" json:"settings"` // of all nodes, other than the defaults
-	Limits      map[Mode]Limits   `yaml:"limits" json:"limits"`     // beyond which the comparison fails
+	Settings    map[string]string `yaml:"settings" json:"settings"` // of all nodes of Rollcall, other than the defaults
+	Limits      map[string]Limits `yaml:"limits" json:"limits"`     // beyond which the comparison fails, by column or mode
 }
 
 // Load is what clients do. Rates are calls per second, of all clients together, by a schedule that does not
@@ -53,6 +53,8 @@ type Load struct {
 	Sightings  float64 `yaml:"sightings" json:"sightings"`     // registrations per second whose way to every node is timed
 	OwnKeys    int     `yaml:"own-keys" json:"own_keys"`       // watched keys with one writer each
 	SharedKeys int     `yaml:"shared-keys" json:"shared_keys"` // watched keys with writers at every node
+	KeyWriters int     `yaml:"key-writers" json:"key_writers"` // of each shared key, spread over the nodes; 0: one at each node
+	Sealed     float64 `yaml:"sealed" json:"sealed"`           // sealed instances per second: written once or twice, and never again
 }
 
 // Storm is a stretch with another load: rates that are given replace those of the scenario's load. Storms do not
@@ -69,6 +71,7 @@ type Kind string
 // The kinds of faults.
 const (
 	Kill     Kind = "kill"      // nodes end by SIGKILL and are started again when the fault ends
+	Lose     Kind = "lose"      // nodes end by SIGKILL, their disks are erased, and they never come back
 	Restart  Kind = "restart"   // nodes end by SIGTERM and are started again when the fault ends
 	Pause    Kind = "pause"     // nodes are stopped by SIGSTOP and go on when the fault ends
 	Isolate  Kind = "isolate"   // nodes, and the clients whose home they are, lose every link to the others
@@ -79,16 +82,19 @@ const (
 	Flap     Kind = "flap"      // instances cancel and register again, once a second each
 )
 
-// Fault is one fault: its kind, which nodes or instances it strikes, and when. Of the faults of processes (kill,
+// Fault is one fault: its kind, which nodes or instances it strikes, and when. Of the faults of processes (kill, lose,
 // restart, pause), of links (isolate, cut-link) and of disks each, one ends before the next begins.
 type Fault struct {
 	At    Moment `yaml:"at" json:"at"`
-	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die)
+	For   Moment `yaml:"for" json:"for"` // 0: it has no end (die, lose)
 	Kind  Kind   `yaml:"kind" json:"kind"`
 	Nodes string `yaml:"nodes" json:"nodes"` // as Select understands it: leader, follower, followers, all, dc2, node1
 	// Instances is a number of them ("1"), or a share of them ("10%"), of die, silence and flap.
 	Instances string `yaml:"instances" json:"instances"`
 	Delay     Span   `yaml:"delay" json:"delay"` // of slow-disk
+	// Times is how often a kill strikes: as often within For nodes are selected, killed as soon as a write is on its way
+	// to them, and started again. 0: once, at At, for as long as For.
+	Times int `yaml:"times" json:"times"`
 }
 
 // Limits are what a trial must keep. A nil limit is not stated. What a mode promises at all times need not
@@ -114,10 +120,12 @@ type needs struct {
 	instances bool
 	delay     bool
 	endless   bool
+	times     bool // it can strike several times
 }
 
 var kinds = map[Kind]needs{
-	Kill:     {group: "faults of processes", nodes: true},
+	Kill:     {group: "faults of processes", nodes: true, times: true},
+	Lose:     {group: "faults of processes", nodes: true, endless: true},
 	Restart:  {group: "faults of processes", nodes: true},
 	Pause:    {group: "faults of processes", nodes: true},
 	Isolate:  {group: "faults of links", nodes: true},

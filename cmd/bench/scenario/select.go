@@ -125,6 +125,8 @@ var order = []string{
 	"partition-minority",
 	"leader-isolated",
 	"majority-lost",
+	"node-lost",
+	"kills-amid-writes",
 	"dc-link-cut",
 	"servers-restart",
 	"slow-disk",
@@ -135,7 +137,12 @@ var order = []string{
 	"flapping",
 	"registration-storm",
 	"read-storm",
-	"heartbeats",
+	"idle",
+	"heartbeats-10",
+	"heartbeats-167",
+	"heartbeats-1000",
+	"heartbeats-5000",
+	"heartbeats-20000",
 }
 
 // Builtin are the scenarios that come with the program, in the order of reports.

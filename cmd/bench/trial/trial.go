@@ -1,4 +1,4 @@
-// Package trial is what a comparison has measured: one scenario, in one mode, once, is a trial. It holds
+// Package trial is what a comparison has measured: one scenario, in one column, once, is a trial. It holds
 // raw observations only; every figure and sentence of a report is computed from them (package verdict),
 // so that they can be computed again from the file.
 package trial
@@ -41,6 +41,16 @@ type Comparison struct {
 	Trials    []Trial             `json:"trials"`    // in the order in which they ran
 }
 
+// Column is one of the comparison's by its name; one that is not described promises nothing.
+func (c *Comparison) Column(name string) scenario.Column {
+	for _, column := range c.Plan.Columns {
+		if column.Name == name {
+			return column
+		}
+	}
+	return scenario.Column{Name: name, Title: name}
+}
+
 // Machine describes where figures come from, as far as it explains them. Nothing that names the machine or its owner is
 // in it.
 type Machine struct {
@@ -60,30 +70,38 @@ func (m Machine) String() string {
 
 // Plan says how a comparison was run.
 type Plan struct {
-	Seed        uint64          `json:"seed"`
-	Quick       bool            `json:"quick"`
-	Repeat      int             `json:"repeat"` // how often everything was run
-	Datacenters int             `json:"datacenters"`
-	Length      Micros          `json:"length_us"`  // of a trial's load, unless its scenario says otherwise
-	Modes       []scenario.Mode `json:"modes"`      // compared
-	LeftOut     []string        `json:"left_out"`   // sentences: scenarios that did not run, and why
-	Timeout     Micros          `json:"timeout_us"` // after which a client gives a try up
-	Took        Micros          `json:"took_us"`    // the whole comparison
+	Seed        uint64            `json:"seed"`
+	Quick       bool              `json:"quick"`
+	Rounds      int               `json:"rounds"` // of every scenario; brief columns have fewer
+	Datacenters int               `json:"datacenters"`
+	Length      Micros            `json:"length_us"`  // of a trial's load, unless its scenario says otherwise
+	Columns     []scenario.Column `json:"columns"`    // compared
+	LeftOut     []string          `json:"left_out"`   // sentences: what did not run, and why
+	Timeout     Micros            `json:"timeout_us"` // after which a client gives a try up
+	Took        Micros            `json:"took_us"`    // the whole comparison
 }
 
-// Trial is one scenario, in one mode, once.
+// Trial is one scenario, in one column, once.
 type Trial struct {
-	Scenario string        `json:"scenario"`
-	Mode     scenario.Mode `json:"mode"`
-	Round    int           `json:"round"` // from 1
-	Seed     uint64        `json:"seed"`
-	Length   Micros        `json:"length_us"`  // of the load; observations go on until the end
-	Ended    Micros        `json:"settled_us"` // when the observations ended
-	Nodes    []Node        `json:"nodes"`      // numbered by their place in this list
-	Failed   string        `json:"failed"`     // why the trial could not be completed; empty: it was
+	Scenario string `json:"scenario"`
+	Column   string `json:"column"` // its name
+	Round    int    `json:"round"`  // from 1
+	Seed     uint64 `json:"seed"`
+	Length   Micros `json:"length_us"`  // of the load; observations go on until the end
+	Ended    Micros `json:"settled_us"` // when the observations ended
+	Cores    int    `json:"cores"`      // of the machine
+	Took     Micros `json:"took_us"`    // all of it, the cluster's start and end included
+	Nodes    []Node `json:"nodes"`      // numbered by their place in this list
+	Failed   string `json:"failed"`     // why the trial could not be completed; empty: it was
+	// Repeats are why earlier tries of the trial are not valid: the machine did not carry them. They are in no figure.
+	Repeats []string `json:"repeats,omitempty"`
 
 	Faults     []Fault       `json:"faults"`
 	Series     []Series      `json:"series"`
+	Clients    []Client      `json:"clients"`    // what single clients had to bear
+	Sealed     []Sealed      `json:"sealed"`     // instances that are written once or twice, and never again
+	Forgotten  []Forgotten   `json:"forgotten"`  // heartbeats answered 404 though the instance was registered and alive
+	Machine    []Health      `json:"machine"`    // every second: whether the machine carried all this
 	History    []Call        `json:"history"`    // every call on the watched keys, ordered by the time of the call
 	Lists      []List        `json:"lists"`      // every list that an observer fetched
 	Sightings  []Sighting    `json:"sightings"`  // when acknowledged registrations were first seen
@@ -118,26 +136,39 @@ type Fault struct {
 	To    Micros        `json:"to_us"`    // when it was undone; equal to From: it has no length
 	Ready Micros        `json:"ready_us"` // when all restarted nodes could serve again; 0: nothing was restarted
 	Count int           `json:"count"`    // instances that it struck
+	Kills []Kill        `json:"kills"`    // of a fault that ends processes: each end
+}
+
+// Kill is the end of a process.
+type Kill struct {
+	At      Micros `json:"at_us"`
+	Node    int    `json:"node"`
+	Writing int    `json:"writing"` // writes of watched keys that were on their way to it
 }
 
 // Operation is what a client asked for.
 type Operation string
 
-// The operations. A read is of one instance, a fetch of the whole registry.
+// The operations. A fetch is of the whole registry. Probes are calls on watched keys: each stays with one node, so that
+// what that node answers is known, and no client goes without an answer because of it.
 const (
-	Heartbeat Operation = "heartbeat"
-	Register  Operation = "register"
-	Cancel    Operation = "cancel"
-	Read      Operation = "read"
-	Fetch     Operation = "fetch"
-	Delta     Operation = "delta"
+	Heartbeat  Operation = "heartbeat"
+	Register   Operation = "register"
+	Cancel     Operation = "cancel"
+	Fetch      Operation = "fetch"
+	Delta      Operation = "delta"
+	ProbeWrite Operation = "probe write"
+	ProbeRead  Operation = "probe read"
 )
 
-// Operations lists them, writes first.
-var Operations = []Operation{Heartbeat, Register, Cancel, Read, Fetch, Delta}
+// Operations lists them, those of stock clients first.
+var Operations = []Operation{Heartbeat, Register, Cancel, Fetch, Delta, ProbeWrite, ProbeRead}
 
-// Writes reports whether the operation changes the registry.
+// Writes reports whether the operation of a stock client changes the registry.
 func (o Operation) Writes() bool { return o == Heartbeat || o == Register || o == Cancel }
+
+// Reads reports whether the operation of a stock client reads the registry.
+func (o Operation) Reads() bool { return o == Fetch || o == Delta }
 
 // Outcome is how a call ended.
 type Outcome string
@@ -261,6 +292,56 @@ func (b *Bin) Columns(decimals int) []string {
 	return columns
 }
 
+// Client is what one client saw of one operation: of heartbeats the client of one instance. It goes on to the next node
+// that it can reach where one gives no answer, as stock clients do.
+type Client struct {
+	Operation Operation `json:"operation"`
+	Home      int       `json:"home"` // node
+	Calls     int       `json:"calls"`
+	Answered  int       `json:"answered"`
+	Gap       Micros    `json:"gap_us"` // the longest time from when a call was due until the client got an answer again
+}
+
+// Sealed is an instance with a lease that outlasts the trial. It is registered, a second later perhaps registered in
+// another version or canceled, and then never renewed nor written again: what is lost of it stays lost.
+type Sealed struct {
+	ID     string      `json:"id"`
+	Writes []SealWrite `json:"writes"` // one or two
+}
+
+// SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel has none.
+type SealWrite struct {
+	Cancel   bool    `json:"cancel"`
+	Node     int     `json:"node"` // that was asked last
+	Outcome  Outcome `json:"outcome"`
+	Doubtful bool    `json:"doubtful"` // an earlier try of it got no answer, and may take effect late
+	Called   Micros  `json:"called_us"`
+	Returned Micros  `json:"returned_us"`
+}
+
+// Forgotten is a heartbeat that was answered 404.
+type Forgotten struct {
+	At   Micros `json:"at_us"`
+	Node int    `json:"node"` // that answered
+	ID   string `json:"id"`
+	Last Micros `json:"last_us"` // the last acknowledged heartbeat or registration of the instance before
+}
+
+// Health is what the machine did in the second before At.
+type Health struct {
+	At    Micros `json:"at_us"`
+	Busy  Micros `json:"busy_us"`  // all processors together, all processes
+	Own   Micros `json:"own_us"`   // this program: load, proxies, observation
+	Due   int    `json:"due"`      // calls that the schedule made due
+	Late  int    `json:"late"`     // of these, how many were handed to a client more than LateAfter later
+	Worst Micros `json:"worst_us"` // the latest of them
+	Sync  Micros `json:"sync_us"`  // what one durable write took on the disk of the nodes
+}
+
+// LateAfter is from when on a call that was due counts as late: a client that has to wait for the program that measures is
+// no measure of a server.
+const LateAfter = 50 * time.Millisecond
+
 // Action is what a call of the history did.
 type Action string
 
@@ -272,7 +353,7 @@ const (
 )
 
 // Call is one call on one of the watched keys: instances whose every write carries a version, so that a
-// reader can tell how old what it read is. Keys named own-… have one writer, which sends one call after
+// reader can tell how old what it read is. Of heavy histories, writes come in bursts: all writers of a key at once. Keys named own-… have one writer, which sends one call after
 // the other, always to its home node while that can be reached. Keys named shared-… are written through
 // all nodes and never canceled; versions of one key are drawn in the order of sending.
 //
@@ -298,10 +379,10 @@ type List struct {
 	Node     int    `json:"node"`
 	Asked    Micros `json:"asked_us"`
 	Answered Micros `json:"answered_us"`
-	Failed   bool   `json:"failed,omitempty"` // no list came; what follows is 0
+	Failed   bool   `json:"failed,omitempty"` // no list came; what follows is 0, but for Missing
 	Listed   int    `json:"listed"`
 	Ghosts   int    `json:"ghosts"`  // listed, though they died or their cancel was acknowledged before it was asked
-	Missing  int    `json:"missing"` // not listed, though registered, acknowledged and alive all the time
+	Missing  int    `json:"missing"` // not listed, though registered, acknowledged and alive all the time; all such, if no list came
 	Behind   int    `json:"behind"`  // listed in an older version than what was acknowledged before it was asked
 	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still
 	// is, if it was a cancel).
@@ -316,7 +397,7 @@ type Way string
 // The ways.
 const (
 	ByRead  Way = "read"       // of the instance, as an unmodified client does it
-	ByStale Way = "stale read" // of the instance, ?consistency=stale
+	ByStale Way = "stale read" // of the instance, ?consistency=stale, which only Rollcall has
 	ByList  Way = "list"       // of its application
 	ByDelta Way = "delta"
 	ByWatch Way = "watch"
@@ -332,7 +413,7 @@ type Sighting struct {
 	To    int    `json:"to"`
 	Way   Way    `json:"way"`
 	Acked Micros `json:"acked_us"`
-	Delay Micros `json:"delay_us"` // 0: at once, or even before the acknowledgement; -1: not within the trial
+	Delay Micros `json:"delay_us"` // until the answer that showed it had come; 0: before the acknowledgement; -1: not within the trial
 }
 
 // Departure is an instance that went, and when one node stopped listing it.
@@ -398,6 +479,8 @@ type Ending struct {
 	Missing []string `json:"missing"`
 	Revived []string `json:"revived"`
 	Dead    []string `json:"dead"`
+	Sealed  []int    `json:"sealed"`     // the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0: not listed
+	Watched Micros   `json:"watched_us"` // for how long its stream of changes was read: without it evictions are not known
 }
 
 // Records that a trial has thousands of are arrays in JSON, without the names of their fields: a comparison's file would be
@@ -474,6 +557,30 @@ func (d Departure) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *Departure) UnmarshalJSON(data []byte) error {
 	return fields(data, "a departure", &d.ID, &d.Canceled, &d.Last, &d.Node, &d.Gone)
+}
+
+// MarshalJSON implements json.Marshaler: [operation, home, calls, answered, gap], the last in µs.
+func (c Client) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{c.Operation, c.Home, c.Calls, c.Answered, c.Gap})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Client) UnmarshalJSON(data []byte) error {
+	return fields(data, "a client", &c.Operation, &c.Home, &c.Calls, &c.Answered, &c.Gap)
+}
+
+// MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took], the last two in µs.
+func (w SealWrite) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{w.Cancel, w.Node, outcomeLetters.of(w.Outcome), w.Doubtful, w.Called, w.Returned - w.Called})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *SealWrite) UnmarshalJSON(data []byte) error {
+	var outcome string
+	var took Micros
+	err := fields(data, "a write of a sealed instance", &w.Cancel, &w.Node, &outcome, &w.Doubtful, &w.Called, &took)
+	w.Outcome, w.Returned = outcomeLetters.meant(outcome), w.Called+took
+	return err
 }
 
 // fields decodes a JSON array of exactly as many values as there are pointers.

@@ -197,7 +197,7 @@ func binStart(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.
 
 func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
 	length := (during.to - during.from).Seconds()
-	reads := func(s trial.Series) bool { return !s.Operation.Writes() && slices.Contains(nodes, s.Node) }
+	reads := func(s trial.Series) bool { return s.Operation.Reads() && slices.Contains(nodes, s.Node) }
 	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
 	found := Side{
 		Nodes:  nodes,
@@ -348,33 +348,50 @@ func inOrder[T any](nodes map[int][]T, at func(T) trial.Micros) [][]T {
 	return sorted
 }
 
-// cost is what the servers spent during the load: from each node's last sample before its begin, or the first one
-// after it, to the last one.
-func cost(t *trial.Trial, s scenario.Scenario) Cost {
+// worst is what the worst client of each operation of stock clients saw.
+func worst(clients []trial.Client) map[trial.Operation]Worst {
+	found := make(map[trial.Operation]Worst)
+	for _, c := range clients {
+		if c.Calls == 0 || !c.Operation.Writes() && !c.Operation.Reads() {
+			continue
+		}
+		w, ok := found[c.Operation]
+		if !ok {
+			w.Success = 1
+		}
+		w.Clients++
+		w.Success = min(w.Success, float64(c.Answered)/float64(c.Calls))
+		w.Gap = max(w.Gap, c.Gap.Seconds())
+		found[c.Operation] = w
+	}
+	return found
+}
+
+// usageByNode are the samples of each node by their times, node by node.
+func usageByNode(usage []trial.Usage) [][]trial.Usage {
 	nodes := make(map[int][]trial.Usage)
-	for _, u := range t.Usage {
+	for _, u := range usage {
 		nodes[u.Node] = append(nodes[u.Node], u)
 	}
-	all := inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
-	if len(all) == 0 {
+	return inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
+}
+
+// cost is what the servers spent during a load of heartbeats alone: from each node's last sample before its begin, or the
+// first one after it, to the last one.
+func cost(t *trial.Trial, s scenario.Scenario) Cost {
+	all := usageByNode(t.Usage)
+	if len(all) == 0 || !s.HeartbeatsOnly() {
 		return Cost{}
 	}
 	var c Cost
-	spent := spentBy(all, t.Length)
-	if spent.took > 0 {
-		c.CPU = spent.cpu.Seconds() / spent.took.Seconds()
-		c.Written = float64(spent.written) / spent.took.Seconds()
-		c.Sent = float64(spent.sent) / spent.took.Seconds()
+	if spent := spentBy(all, t.Length); spent.took > 0 {
+		took := spent.took.Seconds()
+		c.CPU = spent.cpu.Seconds() / took
+		c.Written = float64(spent.written) / took / float64(len(all))
+		c.Sent = float64(spent.sent) / took
+		c.Renewals = float64(spent.renewals) / took
 	}
-	if heartbeatsOnly(s) {
-		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
-	}
-	if spent.renewals > 0 && heartbeatsOnly(s) {
-		thousands := float64(spent.renewals) / 1000
-		c.CPUPerRenewals = spent.cpu.Seconds() / thousands
-		c.BytesPerRenewals = float64(spent.sent) / thousands
-		c.DiskPerRenewals = float64(spent.written) / thousands
-	}
+	c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
 	for _, of := range all {
 		last := of[len(of)-1]
 		c.Memory += float64(last.Memory) / float64(len(all))
@@ -419,13 +436,6 @@ func duringLoad(samples []trial.Usage, length trial.Micros) []trial.Usage {
 		}
 	}
 	return samples[min(first, last):last]
-}
-
-// heartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then the cost is that of
-// the heartbeats, and the memory that of the instances.
-func heartbeatsOnly(s scenario.Scenario) bool {
-	l := s.Load
-	return l.Registers+l.Writes+l.Reads+l.Fetches+l.Deltas+l.Sightings == 0 && l.Watchers == 0 && len(s.Storms)+len(s.Faults) == 0
 }
 
 // memoryPerInstances compares, of each node, the last sample without instances with the first one with all of them.

@@ -35,11 +35,15 @@ var register = porcupine.Model{
 	},
 }
 
-// history checks the calls on each watched key, in mode cp. No promise is made between datacenters: each is checked for
-// itself.
-func history(t *trial.Trial, watched keys) History {
+// history checks the calls on each watched key, where the column promises that they are linearizable. No promise is made
+// between datacenters: each is checked for itself.
+func history(t *trial.Trial, c scenario.Column, watched keys) History {
 	h := History{Result: OK, Violated: []string{}}
-	if t.Mode != scenario.CP {
+	for _, name := range watched.names() {
+		h.Overlapping += overlapping(watched[name])
+		h.Unknown += unknown(watched[name])
+	}
+	if !c.Linearizable() {
 		h.Result = Unpromised
 		return h
 	}
@@ -70,6 +74,30 @@ func (h *History) check(t *trial.Trial, name string, calls []trial.Call) {
 			h.Example = counterexample(t, name, calls)
 		}
 	}
+}
+
+// overlapping counts the writes that began while another write of the key was under way. The calls are in the order of
+// their times.
+func overlapping(calls []trial.Call) int {
+	count := 0
+	until := trial.Micros(math.MinInt64) // the last of the writes until now returned
+	for _, c := range calls {
+		if c.Action == trial.Look || c.Outcome == trial.Refused || c.Outcome == trial.Unreached {
+			continue
+		}
+		count += toNumber(c.Called < until)
+		until = max(until, c.Returned)
+	}
+	return count
+}
+
+// unknown counts the writes of which nobody knows whether they took effect.
+func unknown(calls []trial.Call) int {
+	count := 0
+	for _, c := range calls {
+		count += toNumber(c.Action != trial.Look && c.Outcome == trial.Unknown)
+	}
+	return count
 }
 
 // datacenters are those in which a key's history is checked: where it was written.
@@ -125,70 +153,22 @@ func informative(calls []trial.Call) []trial.Call {
 
 // check asks whether calls on one key, as informative returns them, can be explained by a single copy.
 func check(calls []trial.Call) porcupine.CheckResult {
-	operations, possible := operationsOf(calls)
-	if !possible {
+	if growing(calls) {
+		if explainsVersions(calls) {
+			return porcupine.Ok
+		}
 		return porcupine.Illegal
 	}
-	return porcupine.CheckOperationsTimeout(register, operations, patience)
+	return porcupine.CheckOperationsTimeout(register, operationsOf(calls), patience)
 }
 
 // operationsOf are the calls on one key for the checker, which searches for long if many calls overlap, and those of
-// unknown outcome overlap all that follow. But each version is written once, and on a key that is never removed
-// versions only grow. So a write of such a key took effect after each look that saw an older version, or nothing, was
-// called; and a write of unknown outcome that no look saw can be left out, because without it all others remain
-// explained. (A removal would show that it found something.)
-//
-// It is impossible to explain them if a write must have taken effect after it returned.
-func operationsOf(calls []trial.Call) (operations []porcupine.Operation, possible bool) {
-	s := sightsOf(calls)
+// unknown outcome overlap all that follow.
+func operationsOf(calls []trial.Call) (operations []porcupine.Operation) {
 	for _, c := range calls {
-		from, to := c.Called, max(c.Returned, c.Called)
-		if c.Action == trial.Write && !s.removed && s.written[c.Version] == 1 {
-			if c.Outcome == trial.Unknown && !s.seen[c.Version] {
-				continue
-			}
-			if from = max(from, s.older(c.Version)); from > to {
-				return nil, false
-			}
-		}
-		operations = append(operations, porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(from), Return: int64(to)})
+		operations = append(operations, porcupine.Operation{ClientId: c.Client, Input: c, Call: int64(c.Called), Return: int64(max(c.Returned, c.Called))})
 	}
-	return operations, true
-}
-
-// sights is what the looks of a key show of its versions.
-type sights struct {
-	looks   []trial.Call
-	seen    map[int64]bool // the versions that a look saw
-	written map[int64]int  // how often a version was
-	removed bool           // the key was, or may have been
-}
-
-func sightsOf(calls []trial.Call) sights {
-	s := sights{seen: make(map[int64]bool), written: make(map[int64]int)}
-	for _, c := range calls {
-		switch c.Action {
-		case trial.Look:
-			s.looks = append(s.looks, c)
-			s.seen[sees(c)] = true
-		case trial.Remove:
-			s.removed = true
-		case trial.Write:
-			s.written[c.Version]++
-		}
-	}
-	return s
-}
-
-// older is when the last look was called that saw an older version, or nothing.
-func (s sights) older(version int64) trial.Micros {
-	last := trial.Micros(math.MinInt64)
-	for _, c := range s.looks {
-		if sees(c) < version {
-			last = max(last, c.Called)
-		}
-	}
-	return last
+	return operations
 }
 
 // counterexample is the shortest prefix of a key's calls that cannot be explained; the whole cannot. A prefix of

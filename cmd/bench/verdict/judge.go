@@ -10,15 +10,16 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// Judge computes the verdict of a trial of a scenario. It depends on nothing else, except that the checker of histories
-// may run out of time (Undecided).
-func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
+// Judge computes the verdict of a trial of a scenario in a column. It depends on nothing else, except that the checker of
+// histories may run out of time (Undecided).
+func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 	answered := t.Length.Seconds()
 	watched := keysOf(t.History)
 	v := Verdict{
 		Operations: operations(t.Series, answered),
-		Reads:      callsOf(t.Series, answered, func(s trial.Series) bool { return !s.Operation.Writes() }, always),
+		Reads:      callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Reads() }, always),
 		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
+		Worst:      worst(t.Clients),
 		Staleness:  watched.staleness(always),
 		Sides:      sides(t, watched),
 		During:     during(t, watched),
@@ -26,9 +27,11 @@ func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
 		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
-		Ghosts:     integral(t.Lists, func(l trial.List) int { return l.Ghosts }),
+		Ghosts:     integral(answeredLists(t.Lists), func(l trial.List) int { return l.Ghosts }),
 		Missing:    integral(t.Lists, func(l trial.List) int { return l.Missing }),
+		Unanswered: integral(t.Lists, func(l trial.List) int { return toNumber(l.Failed) }),
 		Healing:    healings(t),
+		Losses:     losses(t, s, watched),
 		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
 		Revived:    revived(t),
 		Dead:       endings(t, func(e trial.Ending) []string { return e.Dead }),
@@ -36,12 +39,14 @@ func Judge(t *trial.Trial, s scenario.Scenario) Verdict {
 		Leaderless: leaderless(t),
 		Replicator: replicator(t.Replicator),
 		Cost:       cost(t, s),
-		History:    history(t, watched),
+		History:    history(t, c, watched),
 		Converged:  convergence(t, watched),
 
 		FalseEvictions: falseEvictions(t.Evictions),
+		Told:           told(t),
+		Invalid:        invalid(t),
 	}
-	v.Broken = broken(t, s, &v)
+	v.Broken = broken(t, c, s, &v)
 	return v
 }
 
@@ -53,41 +58,68 @@ const Completed = "the trial is completed"
 
 // limits collects those that a trial did not keep.
 type limits struct {
-	mode   scenario.Mode
+	column string
 	broken []Broken
 }
 
-// broken lists the limits that a trial did not keep: what its mode promises at all times, and what its scenario states.
-func broken(t *trial.Trial, s scenario.Scenario, v *Verdict) []Broken {
-	l := limits{mode: t.Mode, broken: []Broken{}}
+// broken lists the limits that a trial did not keep: what its column promises at all times, and what its scenario states.
+// What was not asked, not answered or not decided is a limit that was not kept. Other systems than ours have no limits.
+func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) []Broken {
+	l := limits{column: c.Name, broken: []Broken{}}
 	if t.Failed != "" {
 		l.add(Completed, t.Failed)
 	}
-	l.promises(v, s.Limits[t.Mode].MayLose)
+	if !c.Promises() {
+		return l.broken
+	}
+	stated := s.LimitsOf(c)
+	l.promises(v, stated.MayLose)
 	if t.Failed == "" {
-		l.stated(s.Limits[t.Mode], t, v)
+		l.asked(t, v)
+		l.stated(stated, t, v)
 	}
 	return l.broken
 }
 
 func (l *limits) add(limit, got string) {
-	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.mode, limit), Got: got})
+	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.column, limit), Got: got})
 }
 
-// promises are those of the mode. mayLose allows that the last moments of a killed node are lost; the nodes must
+// promises are those of the column. mayLose allows that the last moments of a killed node are lost; the nodes must
 // agree all the same.
 func (l *limits) promises(v *Verdict, mayLose bool) {
-	if v.History.Result == Violated {
+	switch v.History.Result {
+	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
+	case Undecided:
+		l.add("histories are linearizable", "undecided: the checker ran out of time")
 	}
-	if l.mode == scenario.AP && v.Converged.Result == Violated && !(mayLose && len(v.Converged.Differ) == 0) {
+	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
 	}
 	if len(v.Lost) > 0 {
 		l.add("nothing is lost", counted(v.Lost)+" not listed by some node at the end, though acknowledged and alive")
 	}
-	if len(v.Revived) > 0 && !mayLose {
+	if mayLose {
+		return
+	}
+	if len(v.Revived) > 0 {
 		l.add("nothing is revived", counted(v.Revived)+" listed after the acknowledged cancel")
+	}
+	for _, loss := range v.Losses.all() {
+		if loss.Count > 0 {
+			l.add(loss.limit, counted(loss.Names)+" "+loss.what)
+		}
+	}
+}
+
+// asked demands that what is judged was asked for, and answered.
+func (l *limits) asked(t *trial.Trial, v *Verdict) {
+	if silent := silentNodes(t); len(silent) > 0 {
+		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")
+	}
+	if unjudged := v.Losses.unjudged(t); unjudged != "" {
+		l.add("losses can be judged", unjudged)
 	}
 }
 
@@ -105,34 +137,56 @@ func counted(ids []string) string {
 }
 
 func (l *limits) stated(s scenario.Limits, t *trial.Trial, v *Verdict) {
-	l.longest("write-gap", s.WriteGap, v.Writes.LongestGap)
-	l.longest("read-gap", s.ReadGap, v.Reads.LongestGap)
-	l.least("write-success", s.WriteSuccess, v.Writes.Success)
-	l.least("read-success", s.ReadSuccess, v.Reads.Success)
-	if h, ok := lastHealing(t, v.Healing); ok {
-		l.longest("converged", s.Converged, h.Seconds)
-	}
-	if s.FalseEvictions != nil && v.FalseEvictions > *s.FalseEvictions {
-		l.add(fmt.Sprintf("false-evictions at most %d", *s.FalseEvictions), fmt.Sprint(v.FalseEvictions))
+	l.longest("write-gap", s.WriteGap, v.Writes.Count, v.Writes.LongestGap)
+	l.longest("read-gap", s.ReadGap, v.Reads.Count, v.Reads.LongestGap)
+	l.least("write-success", s.WriteSuccess, v.Writes)
+	l.least("read-success", s.ReadSuccess, v.Reads)
+	h, ended := lastHealing(t, v.Healing)
+	l.longest("converged", s.Converged, toNumber(ended), h.Seconds)
+	if s.FalseEvictions != nil {
+		l.falseEvictions(*s.FalseEvictions, v)
 	}
 	l.removal(s.Removal, v.Removal)
 }
 
-// longest is a limit on seconds; negative ones did not end within the trial.
-func (l *limits) longest(name string, limit *scenario.Span, got float64) {
+func (l *limits) falseEvictions(most int, v *Verdict) {
+	limit := fmt.Sprintf("false-evictions at most %d", most)
 	switch {
-	case limit == nil:
-	case got < 0:
-		l.add(fmt.Sprintf("%s at most %s", name, limit), "not within the trial")
-	case got > limit.Duration().Seconds():
-		l.add(fmt.Sprintf("%s at most %s", name, limit), fmt.Sprintf("%.4g s", got))
+	case v.FalseEvictions > most:
+		l.add(limit, fmt.Sprint(v.FalseEvictions))
+	case !v.Told:
+		l.add(limit, "undecided: a node's stream of changes was never read")
 	}
 }
 
-// least is a limit on a share.
-func (l *limits) least(name string, limit *float64, got float64) {
-	if limit != nil && got < *limit {
-		l.add(fmt.Sprintf("%s at least %v", name, *limit), fmt.Sprintf("%.4g", got))
+// nothing is what a limit gets that there is nothing to hold against.
+const nothing = "nothing that it could be held against"
+
+// longest is a limit on seconds, of which there is one for each of what was measured; negative ones did not end within
+// the trial.
+func (l *limits) longest(name string, limit *scenario.Span, measured int, got float64) {
+	if limit == nil {
+		return
+	}
+	text := fmt.Sprintf("%s at most %s", name, limit)
+	switch {
+	case measured == 0:
+		l.add(text, nothing)
+	case got < 0:
+		l.add(text, "not within the trial")
+	case got > limit.Duration().Seconds():
+		l.add(text, fmt.Sprintf("%.4g s", got))
+	}
+}
+
+// least is a limit on the share of calls that were answered.
+func (l *limits) least(name string, limit *float64, got Calls) {
+	switch {
+	case limit == nil:
+	case got.Count == 0:
+		l.add(fmt.Sprintf("%s at least %v", name, *limit), nothing)
+	case got.Success < *limit:
+		l.add(fmt.Sprintf("%s at least %v", name, *limit), fmt.Sprintf("%.4g", got.Success))
 	}
 }
 
@@ -141,7 +195,14 @@ func (l *limits) removal(limit *scenario.Span, got Spread) {
 		l.add(fmt.Sprintf("removal at most %s", limit), fmt.Sprintf("%d of %d were listed until the end", got.Never, got.Never+got.Count))
 		return
 	}
-	l.longest("removal", limit, got.P99)
+	l.longest("removal", limit, got.Count, got.P99)
+}
+
+func toNumber(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // lastHealing is that of the fault that ended last.

@@ -2,10 +2,15 @@
 // trial gives the same verdict, so that every number of a report can be computed again from its raw file. Its files:
 //
 //	verdict.go what a verdict is made of
-//	judge.go   the verdict on a trial, and the limits that it did not keep
-//	calls.go   figures of calls, of the clients of each side of a fault, and of what the servers spent
-//	lists.go   figures of lists, sightings, endings and leaders, and how old the answers of looks were
-//	history.go whether a single copy explains the calls on each watched key
+//	judge.go    the verdict on a trial, and the limits that it did not keep
+//	machine.go  whether the machine carried the trial
+//	calls.go    figures of calls, of the clients of each side of a fault, and of what the servers spent
+//	lists.go    figures of lists, sightings and leaders
+//	staleness.go how old the answers of looks were
+//	losses.go   what was acknowledged and is not there any more
+//	ending.go   whether all nodes held the same at the end
+//	history.go  whether a single copy explains the calls on each watched key
+//	versions.go the same for keys that are never removed
 package verdict
 
 import (
@@ -20,8 +25,9 @@ import (
 // Verdict is what one trial means.
 type Verdict struct {
 	Operations     map[trial.Operation]Calls `json:"operations"` // those that were called
-	Reads          Calls                     `json:"reads"`      // Read, Fetch and Delta together
+	Reads          Calls                     `json:"reads"`      // Fetch and Delta together
 	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
+	Worst          map[trial.Operation]Worst `json:"worst"`      // of the operations of stock clients
 	Staleness      Staleness                 `json:"staleness"`
 	Sides          []Side                    `json:"sides"`           // per fault that strikes nodes: the clients of those, and of the others if there are any
 	During         []Side                    `json:"during"`          // per fault: all clients, struck or not
@@ -30,19 +36,47 @@ type Verdict struct {
 	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
 	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
 	Ghosts         float64                   `json:"ghosts"`          // instance-seconds: dead or canceled, but listed; mean over the nodes
-	Missing        float64                   `json:"missing"`         // instance-seconds: alive, but not listed; mean over the nodes
+	Missing        float64                   `json:"missing"`         // instance-seconds: alive, but not listed, or no list came; mean over the nodes
+	Unanswered     float64                   `json:"unanswered"`      // seconds without an answer to who asked for the list; mean over the nodes
 	Healing        []Healing                 `json:"healing"`         // per fault that ended
-	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end though acknowledged and alive
+	Losses         Losses                    `json:"losses"`          // what was acknowledged, and was not there any more
+	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end, when clients have gone on, though acknowledged and alive
 	Revived        []string                  `json:"revived"`         // instances listed again after their acknowledged cancel, or at the end
 	Dead           []string                  `json:"dead"`            // instances that some node lists at the end though their lease ended
 	FalseEvictions int                       `json:"false_evictions"` // distinct instances
+	Told           bool                      `json:"told"`            // every node's stream of changes was read, so that evictions are known
 	Elections      int                       `json:"elections"`       // leaders that came after the first
 	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
 	Replicator     Replicator                `json:"replicator"`
 	Cost           Cost                      `json:"cost"`
 	History        History                   `json:"history"`
 	Converged      Convergence               `json:"converged"`
-	Broken         []Broken                  `json:"broken"` // limits; empty: all were kept
+	Broken         []Broken                  `json:"broken"`  // limits; empty: all were kept
+	Invalid        []string                  `json:"invalid"` // why the trial measured the machine and not the servers, a sentence each; empty: it is valid
+}
+
+// Worst is what the worst client of an operation saw.
+type Worst struct {
+	Clients int     `json:"clients"` // how many there were
+	Success float64 `json:"success"` // the least share of a client's calls that were answered
+	Gap     float64 `json:"gap"`     // the longest time for which a client got no answer, from when the call was due, in seconds
+}
+
+// Losses are what was acknowledged, and was not there any more. Nothing that clients restored afterwards hides them.
+type Losses struct {
+	Registrations Loss `json:"registrations"` // sealed instances that some node lacks at the end
+	Updates       Loss `json:"updates"`       // sealed instances that some node holds in an older version at the end
+	Cancels       Loss `json:"cancels"`       // sealed instances that some node lists at the end though their cancel was acknowledged
+	Rollbacks     Loss `json:"rollbacks"`     // versions of watched keys that were acknowledged before a process ended, and never read after it though an older one was
+	Heartbeats    Loss `json:"heartbeats"`    // heartbeats answered 404 within a lease after the last acknowledged one
+}
+
+// Loss counts losses of one kind.
+type Loss struct {
+	Of    int      `json:"of"` // how many could be judged
+	Count int      `json:"count"`
+	Age   Spread   `json:"age"`   // seconds from the acknowledgement to the end of a process after it; of those that no process's end followed there is none
+	Names []string `json:"names"` // sorted
 }
 
 // Calls sums up calls.
@@ -77,6 +111,14 @@ type Staleness struct {
 	Share  float64 `json:"share"`
 	Age    Spread  `json:"age"`    // seconds between the acknowledgement of the next version and the call; of the stale ones
 	Behind int     `json:"behind"` // most versions behind
+	// Follows is the share that follows for keys that change more rarely than watched keys do.
+	Follows []Follow `json:"follows"`
+}
+
+// Follow is the share of stale answers that follows for a key which changes at an interval.
+type Follow struct {
+	Every float64 `json:"every"` // seconds from one change to the next
+	Share float64 `json:"share"`
 }
 
 // Side is what the clients of some nodes saw during one fault: until it was undone, and what it had stopped could serve
@@ -111,17 +153,15 @@ type Replicator struct {
 	LagSeconds float64 `json:"lag_seconds"`
 }
 
-// Cost is what the servers spent. A figure that the trial cannot tell is 0.
+// Cost is what the servers spent while nothing but heartbeats came, and nobody observed them; of other trials all is 0.
 type Cost struct {
-	CPUPerRenewals     float64 `json:"cpu_per_1000_renewals"`     // seconds, of all nodes; from trials whose load is heartbeats only
-	BytesPerRenewals   float64 `json:"bytes_per_1000_renewals"`   // between nodes; likewise
-	DiskPerRenewals    float64 `json:"disk_per_1000_renewals"`    // bytes sent to disks; likewise
-	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one; likewise
+	Renewals           float64 `json:"renewals"`                  // answered, per second
 	CPU                float64 `json:"cpu"`                       // seconds per second, of all nodes
-	Memory             float64 `json:"memory"`                    // bytes, mean of the nodes, at the end
-	Disk               float64 `json:"disk"`                      // bytes of all data directories at the end
-	Written            float64 `json:"written"`                   // bytes sent to disks, per second
+	Written            float64 `json:"written"`                   // bytes sent to the disk of a node, per second
 	Sent               float64 `json:"sent"`                      // bytes between nodes, per second
+	Memory             float64 `json:"memory"`                    // bytes, mean of the nodes, at the end
+	MemoryPerInstances float64 `json:"memory_per_1000_instances"` // resident bytes of one node, above those of the empty one
+	Disk               float64 `json:"disk"`                      // bytes of all data directories at the end
 }
 
 // Result is what a checker says.
@@ -138,11 +178,15 @@ const (
 // History is whether the calls on each watched key can be explained by a single copy on which every call took
 // effect at one moment between its begin and its end.
 type History struct {
-	Result   Result          `json:"result"`
-	Keys     int             `json:"keys"`
-	Calls    int             `json:"calls"`
-	Example  *Counterexample `json:"example,omitempty"` // of the first key that cannot be explained
-	Violated []string        `json:"violated"`          // all such keys
+	Result Result `json:"result"`
+	Keys   int    `json:"keys"`
+	Calls  int    `json:"calls"`
+	// Overlapping are the writes that began while another one of their key was under way, Unknown those of which it is not
+	// known whether they took effect: without both a history proves little.
+	Overlapping int             `json:"overlapping"`
+	Unknown     int             `json:"unknown"`
+	Example     *Counterexample `json:"example,omitempty"` // of the first key that cannot be explained
+	Violated    []string        `json:"violated"`          // all such keys
 }
 
 // Counterexample is the shortest prefix of a key's history that cannot be explained: without its last return it

@@ -1,0 +1,166 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// System is a kind of registry.
+type System string
+
+// The systems.
+const (
+	Rollcall System = "rollcall"
+	Eureka   System = "eureka" // Netflix's server as it is published, with its defaults
+)
+
+// Column is one of the registries that are compared: a column of every table.
+type Column struct {
+	Name     string            `json:"name"`  // by which it is asked for: letters, digits, dashes
+	Title    string            `json:"title"` // of the column
+	System   System            `json:"system"`
+	Mode     Mode              `json:"mode,omitempty"`     // of Rollcall
+	Settings map[string]string `json:"settings,omitempty"` // other than the defaults, by key of the configuration file
+	// Brief columns run only in the scenarios that are Chosen, and with fewer rounds.
+	Brief bool `json:"brief,omitempty"`
+}
+
+// The settings that decide what a column promises.
+const (
+	readsKey   = "reads.eureka"
+	syncKey    = "data.sync"
+	syncAlways = "always"
+)
+
+// Columns are those that come with the program, in the order of reports.
+func Columns() []Column {
+	return []Column{
+		{Name: "cp", Title: "CP", System: Rollcall, Mode: CP},
+		{Name: "ap", Title: "AP", System: Rollcall, Mode: AP},
+		{Name: "eureka", Title: "Eureka", System: Eureka},
+		{Name: "cp-stale", Title: "CP, stale without quorum", System: Rollcall, Mode: CP, Brief: true, Settings: map[string]string{readsKey: "stale-without-quorum"}},
+		{Name: "ap-always", Title: "AP, synced always", System: Rollcall, Mode: AP, Brief: true, Settings: map[string]string{syncKey: syncAlways}},
+	}
+}
+
+// FindColumn finds one of those that come with the program, or reads one that the caller describes as in
+// "slow=cp,test.sync-delay=20ms": a name, a mode of Rollcall, and settings.
+func FindColumn(text string) (Column, error) {
+	name, described, own := strings.Cut(text, "=")
+	known := slices.IndexFunc(Columns(), func(c Column) bool { return c.Name == name })
+	switch {
+	case own && known >= 0:
+		return Column{}, fmt.Errorf("%q is the name of a column that comes with the program; give yours another one", name)
+	case own:
+		return describedColumn(name, described)
+	case known >= 0:
+		return Columns()[known], nil
+	}
+	return Column{}, fmt.Errorf("there is no column %q; name one of %s, or describe one as in slow=cp,test.sync-delay=20ms", name, strings.Join(columnNames(), ", "))
+}
+
+func describedColumn(name, text string) (Column, error) {
+	parts := strings.Split(text, ",")
+	c := Column{Name: name, Title: name, System: Rollcall, Mode: Mode(parts[0]), Settings: make(map[string]string)}
+	if !nameRule.MatchString(name) {
+		return Column{}, fmt.Errorf("column %q: want a name of up to 64 letters, digits and dashes", name)
+	}
+	if c.Mode != CP && c.Mode != AP {
+		return Column{}, fmt.Errorf("column %s: %q is no mode; want cp or ap before the settings", name, parts[0])
+	}
+	for _, part := range parts[1:] {
+		key, value, ok := strings.Cut(part, "=")
+		if !ok || key == "" {
+			return Column{}, fmt.Errorf("column %s: %q is no setting; want one such as data.sync=always", name, part)
+		}
+		c.Settings[key] = value
+	}
+	return c, nil
+}
+
+func columnNames() []string {
+	var names []string
+	for _, c := range Columns() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Linearizable reports whether the column promises that reads and writes are.
+func (c Column) Linearizable() bool {
+	return c.Mode == CP && (c.Settings[readsKey] == "" || c.Settings[readsKey] == "linearizable")
+}
+
+// Leads reports whether a node of each datacenter leads.
+func (c Column) Leads() bool { return c.Mode == CP }
+
+// Promises reports whether a report fails if the column keeps no promise: it is ours.
+func (c Column) Promises() bool { return c.System == Rollcall }
+
+// Streams reports whether nodes tell of changes as they come.
+func (c Column) Streams() bool { return c.System == Rollcall }
+
+// Limits are those of a scenario for the column: those under its name, or else under its mode.
+func (s Scenario) LimitsOf(c Column) Limits {
+	if l, own := s.Limits[c.Name]; own {
+		return l
+	}
+	return s.Limits[string(c.Mode)]
+}
+
+// Cannot says why a column cannot run a scenario; empty: it can.
+func (c Column) Cannot(s Scenario) string {
+	if c.System == Rollcall {
+		return ""
+	}
+	for _, f := range s.Faults {
+		if f.Kind == SlowDisk {
+			return fmt.Sprintf("%s writes to no disk that could be slow", c.Title)
+		}
+	}
+	if s.Datacenters > 1 {
+		return fmt.Sprintf("%s has no datacenters that replicate to each other", c.Title)
+	}
+	return ""
+}
+
+// RoundsOf is how often a column runs a scenario if its rounds are to be so many; 0: not at all.
+func (c Column) RoundsOf(s Scenario, rounds int) int {
+	switch {
+	case c.Cannot(s) != "", c.Brief && !s.Chosen:
+		return 0
+	case c.Brief:
+		return min(rounds, briefRounds)
+	}
+	return rounds
+}
+
+// briefRounds is how often a brief column runs a scenario at most.
+const briefRounds = 3
+
+// SettingsFor are what a column's nodes are set to in a scenario. What makes the column is above what the scenario sets.
+func (c Column) SettingsFor(s Scenario) map[string]string {
+	if c.System != Rollcall {
+		return nil
+	}
+	all := make(map[string]string)
+	for key, value := range s.Settings {
+		all[key] = value
+	}
+	for key, value := range c.Settings {
+		all[key] = value
+	}
+	return all
+}
+
+// Heading is the column's title.
+func (c Column) Heading() string { return cmp.Or(c.Title, c.Name) }
+
+// HeartbeatsOnly reports whether nothing but heartbeats is sent, and nothing happens: only then what is spent is the price
+// of heartbeats and instances, and nobody observes the nodes meanwhile.
+func (s Scenario) HeartbeatsOnly() bool {
+	l := s.Load
+	return l.Registers+l.Writes+l.Reads+l.Fetches+l.Deltas+l.Sightings+l.Sealed == 0 && l.Watchers == 0 && len(s.Storms)+len(s.Faults) == 0
+}

@@ -1,0 +1,199 @@
+package verdict
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// endings are what any node that could be asked ended with.
+func endings(t *trial.Trial, what func(trial.Ending) []string) []string {
+	found := make(map[string]bool)
+	for _, e := range t.Ending {
+		if e.Failed != "" {
+			continue
+		}
+		for _, id := range what(e) {
+			found[id] = true
+		}
+	}
+	return names(found)
+}
+
+// lostNodes are those that were lost with their disks.
+func lostNodes(t *trial.Trial) []int {
+	var lost []int
+	for _, f := range t.Faults {
+		if f.Kind == scenario.Lose {
+			lost = append(lost, f.Nodes...)
+		}
+	}
+	return lost
+}
+
+// silentNodes are those that were not asked at the end, or gave no answer, by their names; lost ones are not expected to.
+func silentNodes(t *trial.Trial) []string {
+	answered := make(map[int]bool)
+	for _, e := range t.Ending {
+		answered[e.Node] = e.Failed == ""
+	}
+	var silent []string
+	for node := range t.Nodes {
+		if !answered[node] && !slices.Contains(lostNodes(t), node) {
+			silent = append(silent, t.NodeName(node))
+		}
+	}
+	return silent
+}
+
+// convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that
+// gave no answer leave it undecided, unless the others differ already.
+func convergence(t *trial.Trial, watched keys) Convergence {
+	c := Convergence{Result: OK, Differ: []string{}, Lost: []string{}}
+	asked := slices.DeleteFunc(slices.Clone(t.Ending), func(e trial.Ending) bool { return e.Failed != "" })
+	for _, key := range held(asked, watched) {
+		switch versions := versionsOf(asked, key); {
+		case len(slices.Compact(slices.Sorted(slices.Values(versions)))) > 1:
+			c.Differ = append(c.Differ, key)
+			c.setText("%s", differing(t, asked, key))
+		case len(asked) > 0 && older(watched[key], versions[0]):
+			c.Lost = append(c.Lost, key)
+			c.setText("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
+		}
+	}
+	for _, id := range append(oneSided(asked), sealedApart(t, asked)...) {
+		c.Differ = append(c.Differ, id)
+		c.setText("some nodes list the instance %s, others do not, or in another version", id)
+	}
+	switch {
+	case len(c.Differ)+len(c.Lost) > 0:
+		c.Result = Violated
+	case len(asked) == 0 || len(silentNodes(t)) > 0:
+		c.Result = Undecided
+		c.setText("%d of %d nodes gave an answer at the end", len(asked), len(t.Nodes))
+	}
+	return c
+}
+
+// setText keeps the first sentence.
+func (c *Convergence) setText(format string, args ...any) {
+	if c.Text == "" {
+		c.Text = fmt.Sprintf(format, args...)
+	}
+}
+
+// held are the watched keys that were called, or that a node holds.
+func held(asked []trial.Ending, watched keys) []string {
+	found := make(map[string]bool)
+	for name := range watched {
+		found[name] = true
+	}
+	for _, e := range asked {
+		for key := range e.Keys {
+			found[key] = true
+		}
+	}
+	return names(found)
+}
+
+// versionsOf are the versions of a key that the nodes hold; 0: it is not registered.
+func versionsOf(asked []trial.Ending, key string) []int64 {
+	var found []int64
+	for _, e := range asked {
+		found = append(found, e.Keys[key])
+	}
+	return found
+}
+
+// sealedApart are the sealed instances that not all nodes hold in the same version.
+func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
+	var found []string
+	for number, sealed := range t.Sealed {
+		versions := make(map[int]bool)
+		for _, e := range asked {
+			if number < len(e.Sealed) {
+				versions[e.Sealed[number]] = true
+			}
+		}
+		if len(versions) > 1 {
+			found = append(found, sealed.ID)
+		}
+	}
+	return found
+}
+
+// older reports whether a version is older than what the rule says a key must hold when all calls are over.
+func older(calls []trial.Call, version int64) bool {
+	_, behind := stale(calls, lastLook(version))
+	return behind > 0
+}
+
+// lastLook is a look after everything.
+func lastLook(version int64) trial.Call {
+	look := trial.Call{Action: trial.Look, Version: version, Outcome: trial.Done, Called: endless, Returned: endless}
+	if version == 0 {
+		look.Outcome = trial.NotFound
+	}
+	return look
+}
+
+func version(v int64) string {
+	if v == 0 {
+		return "no registration"
+	}
+	return fmt.Sprintf("version %d", v)
+}
+
+// differing says which node holds which version of a key.
+func differing(t *trial.Trial, asked []trial.Ending, key string) string {
+	holders := make(map[int64][]string)
+	for _, e := range asked {
+		holders[e.Keys[key]] = append(holders[e.Keys[key]], t.NodeName(e.Node))
+	}
+	var parts []string
+	for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
+		verb := "hold"
+		if len(holders[v]) == 1 {
+			verb = "holds"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s", strings.Join(holders[v], " and "), verb, version(v)))
+	}
+	return fmt.Sprintf("of %s, %s", key, strings.Join(parts, ", "))
+}
+
+// newestOf says what the newest acknowledged call on a key was.
+func newestOf(t *trial.Trial, calls []trial.Call) string {
+	var newest trial.Call
+	for _, c := range calls {
+		if c.Action != trial.Look && c.Outcome == trial.Done && c.Version > newest.Version {
+			newest = c
+		}
+	}
+	return evidence(t, newest)
+}
+
+// oneSided are the instances that some of the nodes lack, or list though they were canceled, and others do not.
+func oneSided(asked []trial.Ending) []string {
+	found := make(map[string]bool)
+	for _, what := range []func(trial.Ending) []string{
+		func(e trial.Ending) []string { return e.Missing },
+		func(e trial.Ending) []string { return e.Revived },
+	} {
+		count := make(map[string]int)
+		for _, e := range asked {
+			for _, id := range what(e) {
+				count[id]++
+			}
+		}
+		for id, of := range count {
+			if of < len(asked) {
+				found[id] = true
+			}
+		}
+	}
+	return names(found)
+}

@@ -1,0 +1,224 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// losses finds what was acknowledged and is not there any more.
+func losses(t *trial.Trial, s scenario.Scenario, watched keys) Losses {
+	ends := endsOfProcesses(t)
+	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(ends, watched)}
+	var registrations, updates, cancels lossesOf
+	for i, sealed := range t.Sealed {
+		claim, ok := claimOf(sealed)
+		if !ok {
+			continue
+		}
+		of := map[claimKind]*lossesOf{registered: &registrations, updated: &updates, removed: &cancels}[claim.kind]
+		of.judge(sealed.ID, claim.acknowledged, ends, !claim.kept(t, i))
+	}
+	found.Registrations, found.Updates, found.Cancels = registrations.loss(), updates.loss(), cancels.loss()
+	return found
+}
+
+// lossLimit is a kind of loss as a limit.
+type lossLimit struct {
+	Loss
+	limit, what string
+}
+
+func (l Losses) all() []lossLimit {
+	return []lossLimit{
+		{l.Registrations, "no registration is lost", "not listed by some node at the end, though acknowledged and never written again"},
+		{l.Updates, "no update is lost", "in an older version at some node at the end, though the newer one was acknowledged"},
+		{l.Cancels, "no cancel is undone", "listed by some node at the end, though the cancel was acknowledged"},
+		{l.Rollbacks, "no watched key is rolled back", "read in an older version after a process ended, and never again in the acknowledged one"},
+		{l.Heartbeats, "no living instance is forgotten", "answered 404 within the lease after the last acknowledged heartbeat"},
+	}
+}
+
+// unjudged says which losses should have been judged and could not be; empty: none.
+func (l Losses) unjudged(t *trial.Trial) string {
+	if len(t.Sealed) > 0 && l.Registrations.Of+l.Updates.Of+l.Cancels.Of == 0 {
+		return fmt.Sprintf("of %d sealed instances the outcome of none is known", len(t.Sealed))
+	}
+	for _, e := range t.Ending {
+		if e.Failed == "" && len(e.Sealed) != len(t.Sealed) {
+			return fmt.Sprintf("%s was asked for %d of %d sealed instances", t.NodeName(e.Node), len(e.Sealed), len(t.Sealed))
+		}
+	}
+	return ""
+}
+
+// lossesOf collects losses of one kind.
+type lossesOf struct {
+	of    int
+	names []string
+	ages  []float64
+}
+
+// judge counts what was acknowledged at a moment, and whether it was lost.
+func (l *lossesOf) judge(name string, acknowledged trial.Micros, ends []trial.Kill, lost bool) {
+	l.of++
+	if !lost {
+		return
+	}
+	l.names = append(l.names, name)
+	if next := slices.IndexFunc(ends, func(k trial.Kill) bool { return k.At >= acknowledged }); next >= 0 {
+		l.ages = append(l.ages, (ends[next].At - acknowledged).Seconds())
+	}
+}
+
+func (l *lossesOf) loss() Loss {
+	names := slices.AppendSeq([]string{}, slices.Values(l.names))
+	slices.Sort(names)
+	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: names}
+}
+
+// endsOfProcesses are the moments at which processes were ended, by their times.
+func endsOfProcesses(t *trial.Trial) []trial.Kill {
+	var ends []trial.Kill
+	for _, f := range t.Faults {
+		ends = append(ends, f.Kills...)
+	}
+	slices.SortStableFunc(ends, func(a, b trial.Kill) int { return cmp.Compare(a.At, b.At) })
+	return ends
+}
+
+// claimKind is what a claim is about.
+type claimKind int
+
+const (
+	registered claimKind = iota
+	updated
+	removed
+)
+
+// claim is what must hold of a sealed instance at the end.
+type claim struct {
+	kind         claimKind
+	version      int // at least; of removed 0
+	acknowledged trial.Micros
+}
+
+// claimOf is what follows from the writes of a sealed instance; not ok: nothing does.
+func claimOf(s trial.Sealed) (claim, bool) {
+	if len(s.Writes) == 0 {
+		return claim{}, false
+	}
+	first, last := s.Writes[0], s.Writes[len(s.Writes)-1]
+	kept := claim{registered, 1, first.Returned}
+	switch {
+	case len(s.Writes) == 1:
+		return kept, first.Outcome == trial.Done
+	case last.Outcome == trial.Refused || last.Outcome == trial.Unreached: // it certainly did nothing
+		return kept, first.Outcome == trial.Done && !last.Doubtful
+	case !last.Cancel && last.Outcome == trial.Done:
+		return claim{updated, 2, last.Returned}, true
+	case !last.Cancel: // it is listed in one of the versions
+		return kept, first.Outcome == trial.Done
+	}
+	// A try of the registration that got no answer may take effect after the cancel.
+	return claim{removed, 0, last.Returned}, last.Outcome == trial.Done && first.Outcome == trial.Done && !first.Doubtful
+}
+
+// kept reports whether every node that was asked at the end holds what was claimed of a sealed instance.
+func (c claim) kept(t *trial.Trial, number int) bool {
+	return !slices.ContainsFunc(t.Ending, func(e trial.Ending) bool {
+		if e.Failed != "" || number >= len(e.Sealed) {
+			return false // see silentNodes and unjudged
+		}
+		held := e.Sealed[number]
+		return c.kind == removed && held > 0 || held < c.version
+	})
+}
+
+// forgotten counts the heartbeats that were answered 404 though a lease had begun within its length.
+func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
+	l := lossesOf{}
+	for _, f := range t.Forgotten {
+		if f.At-f.Last >= trial.Of(s.Load.Lease.Duration()) {
+			continue
+		}
+		l.judge(f.ID, f.Last, slices.DeleteFunc(slices.Clone(ends), func(k trial.Kill) bool { return k.At > f.At }), true)
+	}
+	l.of = 0
+	for _, series := range t.Series {
+		for _, b := range series.Bins {
+			if series.Operation == trial.Heartbeat {
+				l.of += b.Answered()
+			}
+		}
+	}
+	return l.loss()
+}
+
+// onItsWay is for how long after its acknowledgement a write may still be on its way to another node: who reads the version
+// before it until then reads late, which is no loss.
+const onItsWay = time.Second
+
+// rollbacks finds the watched keys whose newest acknowledged version was never read again after a process ended, though an
+// older one was. Once a newer one was sent, nothing can be told any more; keys that were not read before are not judged.
+func rollbacks(ends []trial.Kill, watched keys) Loss {
+	l := lossesOf{}
+	known := make(map[string]bool)
+	for _, end := range ends {
+		for _, name := range watched.names() {
+			newest, ok := newestBefore(watched[name], end.At)
+			mark := fmt.Sprintf("%s version %d", name, newest.Version)
+			if !ok || known[mark] {
+				continue
+			}
+			judged, lost := rolledBack(watched[name], newest, end.At)
+			if judged {
+				known[mark] = lost
+				l.judge(mark, newest.Returned, []trial.Kill{end}, lost)
+			}
+		}
+	}
+	return l.loss()
+}
+
+// newestBefore is the newest acknowledged registration of a key at a moment; not ok: there is none, or a removal, or a write
+// of unknown outcome, may have come after it.
+func newestBefore(calls []trial.Call, at trial.Micros) (newest trial.Call, ok bool) {
+	for _, c := range calls {
+		if c.Action == trial.Write && c.Outcome == trial.Done && c.Returned < at && c.Version > newest.Version {
+			newest, ok = c, true
+		}
+	}
+	for _, c := range calls {
+		if c.Action == trial.Remove && c.Outcome != trial.Refused && c.Outcome != trial.Unreached && c.Version > newest.Version && c.Called < at {
+			return newest, false
+		}
+	}
+	return newest, ok
+}
+
+// rolledBack reports whether a version that was the newest when a process ended was lost with it.
+func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros) (judged, lost bool) {
+	until := endless // a newer write hides what was before
+	for _, c := range calls {
+		if c.Action != trial.Look && c.Version > newest.Version && c.Outcome != trial.Refused && c.Outcome != trial.Unreached {
+			until = min(until, c.Called)
+		}
+	}
+	older, again := false, false
+	for _, c := range calls {
+		if c.Action != trial.Look || !c.Outcome.Answered() || c.Called <= end {
+			continue
+		}
+		again = again || sees(c) == newest.Version
+		if c.Returned < until && c.Called >= newest.Returned+trial.Of(onItsWay) {
+			judged = true
+			older = older || sees(c) < newest.Version
+		}
+	}
+	return judged, older && !again
+}

@@ -1,0 +1,122 @@
+package verdict
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// When a trial measures the machine rather than the servers.
+const (
+	mostLate     = 0.01                   // share of the calls that were handed to their clients late
+	busy         = 0.97                   // share of the processors' time from which on they are exhausted
+	mostBusy     = 0.5                    // share of the load's seconds in which they may be
+	mostForeign  = 0.15                   // share of the processors' time that other programs may use
+	stalledDisk  = 500 * time.Millisecond // what one durable write takes on a disk that stalls
+	mostUnlooked = 3 * time.Second        // between two looks at the machine
+)
+
+// invalid are the reasons why a trial is not valid.
+func invalid(t *trial.Trial) []string {
+	found := []string{}
+	if t.Failed != "" {
+		return found // it says that itself
+	}
+	seen := healthDuringLoad(t)
+	if len(seen) < 2 || gapOf(seen, t.Length) > trial.Of(mostUnlooked) || t.Cores < 1 {
+		return append(found, "nothing says whether the machine carried it: it was not looked at all the time")
+	}
+	if text := tardy(seen); text != "" {
+		found = append(found, text)
+	}
+	if text := exhausted(seen, t.Cores); text != "" {
+		found = append(found, text)
+	}
+	if text := foreign(t, seen); text != "" {
+		found = append(found, text)
+	}
+	if text := stalled(seen); text != "" {
+		found = append(found, text)
+	}
+	return found
+}
+
+// healthDuringLoad are the looks at the machine from the begin of the load to its end.
+func healthDuringLoad(t *trial.Trial) []trial.Health {
+	var found []trial.Health
+	for _, h := range t.Machine {
+		if h.At > 0 && h.At <= t.Length+trial.Of(time.Second) {
+			found = append(found, h)
+		}
+	}
+	return found
+}
+
+// gapOf is the longest time without a look at the machine.
+func gapOf(seen []trial.Health, length trial.Micros) trial.Micros {
+	longest, last := trial.Micros(0), trial.Micros(0)
+	for _, h := range seen {
+		longest, last = max(longest, h.At-last), h.At
+	}
+	return max(longest, length-last)
+}
+
+func tardy(seen []trial.Health) string {
+	due, late, worst := 0, 0, trial.Micros(0)
+	for _, h := range seen {
+		due, late, worst = due+h.Due, late+h.Late, max(worst, h.Worst)
+	}
+	if float64(late) <= mostLate*float64(due) {
+		return ""
+	}
+	return fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
+}
+
+func exhausted(seen []trial.Health, cores int) string {
+	full := 0
+	for i := 1; i < len(seen); i++ {
+		used, had := seen[i].Busy-seen[i-1].Busy, float64(seen[i].At-seen[i-1].At)*float64(cores)
+		full += toNumber(float64(used) >= busy*had)
+	}
+	if float64(full) <= mostBusy*float64(len(seen)-1) {
+		return ""
+	}
+	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, len(seen)-1)
+}
+
+// foreign says how much of the processors other programs used than the servers and the one that measures.
+func foreign(t *trial.Trial, seen []trial.Health) string {
+	first, last := seen[0], seen[len(seen)-1]
+	others := last.Busy - first.Busy - (last.Own - first.Own)
+	for _, of := range usageByNode(t.Usage) {
+		others -= spentBetween(of, first.At, last.At)
+	}
+	share := float64(others) / (float64(last.At-first.At) * float64(t.Cores))
+	if share <= mostForeign {
+		return ""
+	}
+	return fmt.Sprintf("other programs used %.0f %% of the processors", 100*share)
+}
+
+// spentBetween is what a node's process used between two moments, as far as the samples tell.
+func spentBetween(samples []trial.Usage, from, to trial.Micros) trial.Micros {
+	var within []trial.Usage
+	for _, u := range samples {
+		if u.At >= from-trial.Of(time.Second) && u.At <= to {
+			within = append(within, u)
+		}
+	}
+	return grown(within, func(u trial.Usage) trial.Micros { return u.CPU })
+}
+
+func stalled(seen []trial.Health) string {
+	worst := trial.Micros(0)
+	for _, h := range seen {
+		worst = max(worst, h.Sync)
+	}
+	if worst <= trial.Of(stalledDisk) {
+		return ""
+	}
+	return fmt.Sprintf("the disk stalled: a durable write took %.2g s", worst.Seconds())
+}
