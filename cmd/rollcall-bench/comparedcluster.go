@@ -42,6 +42,11 @@ func (c *comparedCluster) Nodes() []compare.Node {
 
 func (c *comparedCluster) Kill(node int) error { return c.nodes[node].kill() }
 
+func (c *comparedCluster) Lose(node int) error {
+	n := c.nodes[node]
+	return errors.Join(n.kill(), os.RemoveAll(n.Dir))
+}
+
 func (c *comparedCluster) Stop(ctx context.Context, node int) error { return c.nodes[node].stop(ctx) }
 
 // Start returns an error if ctx ends before the node may serve, which never happens while the node is cut off. The
@@ -287,10 +292,10 @@ func launchComparison(server, dir string) compare.Launch {
 	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
 		c := new(comparedCluster)
 		if err := c.layOut(server, dir, s); err != nil {
-			return nil, errors.Join(fmt.Errorf("lay out a cluster in mode %s: %w", s.Mode, err), c.Close())
+			return nil, errors.Join(fmt.Errorf("lay out a cluster of column %s: %w", s.Column.Name, err), c.Close())
 		}
-		if err := c.start(ctx, s.Mode); err != nil {
-			return nil, errors.Join(fmt.Errorf("start a cluster in mode %s: %w", s.Mode, err), c.Close())
+		if err := c.start(ctx, s.Column.Mode); err != nil {
+			return nil, errors.Join(fmt.Errorf("start a cluster of column %s: %w", s.Column.Name, err), c.Close())
 		}
 		return c, nil
 	}
@@ -301,7 +306,7 @@ func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error)
 	if c.dir, err = os.MkdirTemp(dir, "cluster-*"); err != nil {
 		return err
 	}
-	nodes, err := localcluster.LayOut(c.dir, string(s.Mode), max(s.Datacenters, 1), benchNodes)
+	nodes, err := localcluster.LayOut(c.dir, string(s.Column.Mode), max(s.Datacenters, 1), benchNodes)
 	if err != nil {
 		return err
 	}

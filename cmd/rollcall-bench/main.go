@@ -228,25 +228,49 @@ func deviceKind(m mount) string {
 
 // timeSync returns the median time of a 4 KiB append with fsync.
 func timeSync(dir string) (time.Duration, error) {
-	f, err := os.CreateTemp(dir, "sync-*")
+	const tries = 200
+	times, err := timeSyncs(dir, tries)
 	if err != nil {
 		return 0, err
 	}
+	slices.Sort(times)
+	return times[tries/2], nil
+}
+
+// timeSyncs is what each of some durable writes takes.
+func timeSyncs(dir string, tries int) ([]time.Duration, error) {
+	f, err := os.CreateTemp(dir, "sync-*")
+	if err != nil {
+		return nil, err
+	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	const tries = 200
 	block := make([]byte, 4<<10)
 	times := make([]time.Duration, tries)
 	for i := range times {
 		begin := time.Now()
 		if _, err := f.Write(block); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := f.Sync(); err != nil {
-			return 0, err
+			return nil, err
 		}
 		times[i] = time.Since(begin)
 	}
-	slices.Sort(times)
-	return times[tries/2], nil
+	return times, nil
+}
+
+// machineHealth is what the machine has done until now, and what a durable write in a directory takes now.
+func machineHealth(dir string) func() (trial.Health, error) {
+	return func() (trial.Health, error) {
+		busy, own, err := machineUsage()
+		if err != nil {
+			return trial.Health{}, err
+		}
+		syncs, err := timeSyncs(dir, 1)
+		if err != nil {
+			return trial.Health{}, err
+		}
+		return trial.Health{Busy: trial.Of(busy), Own: trial.Of(own), Sync: trial.Of(syncs[0])}, nil
+	}
 }

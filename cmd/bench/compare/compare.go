@@ -1,7 +1,7 @@
-// Package compare runs scenarios in both modes on clusters of real processes, and collects what was measured. It starts
+// Package compare runs scenarios in all columns on clusters of real processes, and collects what was measured. It starts
 // no process itself (Launch does), and judges nothing (package verdict).
-// Its files: compare.go has what a comparison needs from a cluster, run.go the trials and their order, strike.go the
-// faults.
+// Its files: compare.go has what a comparison needs from a cluster, run.go the trials and their order, one.go one trial,
+// progress.go what is said meanwhile, inject.go when faults come, strike.go what they do.
 package compare
 
 import (
@@ -20,6 +20,8 @@ type Cluster interface {
 	// Kill ends a node by SIGKILL, Stop by SIGTERM. Both return when the process has ended.
 	Kill(node int) error
 	Stop(ctx context.Context, node int) error
+	// Lose ends a node by SIGKILL and erases its disk. It is never started again.
+	Lose(node int) error
 	// Start starts a node again that has ended. It returns when it may serve.
 	Start(ctx context.Context, node int) error
 	// Pause stops a process by SIGSTOP, Resume lets it go on.
@@ -46,7 +48,7 @@ type Node struct {
 
 // Spec is a cluster to be started.
 type Spec struct {
-	Mode        scenario.Mode
+	Column      scenario.Column
 	Datacenters int               // of three nodes each
 	Settings    map[string]string // other than the defaults, by key of the configuration file
 }
@@ -56,10 +58,21 @@ type Launch func(ctx context.Context, s Spec) (Cluster, error)
 
 // Config says what is compared.
 type Config struct {
-	Plan      trial.Plan // Seed, Quick, Repeat, Datacenters, Length, Modes, Timeout; the rest is filled in
+	Plan      trial.Plan // all but Took; sentences are added to LeftOut
 	Version   string
 	Machine   trial.Machine
 	Scenarios []scenario.Scenario
 	Launch    Launch
 	Progress  io.Writer // a line for each trial, and while it runs
+	// Only says which scenarios run in which columns; nil: all.
+	Only func(scenario, column string) bool
+	// Health is what the machine did since it was asked last: Busy, Own and Sync of it.
+	Health func() (trial.Health, error)
+	// Invalid says why a trial is not valid; nil: all are. One that is not is run again, up to Repeats times.
+	Invalid func(*trial.Trial) []string
+	Repeats int
+	// Done are the trials of an earlier run of the same plan, which do not run again.
+	Done []trial.Trial
+	// Keep gets each trial when it has ended. Its error ends the comparison. Nil: nobody does.
+	Keep func(*trial.Trial) error
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
@@ -26,13 +25,19 @@ type stroke struct {
 	count    int                             // struck instances
 	undo     func(ctx context.Context) error // nil: it stays
 	restarts bool                            // nodes, which serve when undo has returned
+	kills    []trial.Kill
 }
 
 // strike injects a fault. A stroke that comes with an error may have struck in part.
 func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stroke, error) {
 	switch f.Kind {
 	case scenario.Kill:
+		if f.Times > 0 {
+			return i.killAmidWrites(ctx, f, t)
+		}
 		return i.endProcesses(t, "killed (-9)", i.cluster.Kill)
+	case scenario.Lose:
+		return i.lose(t)
 	case scenario.Restart:
 		return i.endProcesses(t, "stopped (SIGTERM)", func(node int) error { return i.stop(ctx, node) })
 	case scenario.Pause:
@@ -54,12 +59,114 @@ func (i *injector) strike(ctx context.Context, f scenario.Fault, t target) (stro
 // endProcesses ends processes, which are started again.
 func (i *injector) endProcesses(t target, how string, end func(node int) error) (stroke, error) {
 	return stroke{
-		text: t.text + " " + how, nodes: t.nodes, restarts: true,
+		text: t.text + " " + how, nodes: t.nodes, restarts: true, kills: i.killsOf(t.nodes),
 		undo: func(ctx context.Context) error {
 			return each(t.nodes, func(node int) error { return i.start(ctx, node) })
 		},
 	}, each(t.nodes, end)
 }
+
+// killsOf are the ends of processes now.
+func (i *injector) killsOf(nodes []int) []trial.Kill {
+	var all []trial.Kill
+	for _, node := range nodes {
+		all = append(all, trial.Kill{At: i.at(time.Now()), Node: node})
+	}
+	return all
+}
+
+// lose ends nodes for good, with their disks.
+func (i *injector) lose(t target) (stroke, error) {
+	for _, node := range t.nodes {
+		i.drop(node)
+	}
+	return stroke{text: t.text + " lost with its disk", nodes: t.nodes, kills: i.killsOf(t.nodes)}, each(t.nodes, i.cluster.Lose)
+}
+
+// killAmidWrites kills nodes again and again, each time at the moment at which a write is on its way there, and starts each
+// again half a part later. The last ones are started by undo, which waits until all serve.
+func (i *injector) killAmidWrites(ctx context.Context, f scenario.Fault, first target) (stroke, error) {
+	part := f.For.In(i.length) / time.Duration(f.Times)
+	begun := time.Now()
+	k := &killer{injector: i, restarts: make(map[int]*restart), part: part}
+	var errs []error
+	for n, t := 0, first; ; {
+		errs = append(errs, k.kill(ctx, t, begun.Add(time.Duration(n)*part+part/2)))
+		n++
+		if n == f.Times || !until(ctx, begun.Add(time.Duration(n)*part)) {
+			break
+		}
+		var err error
+		if t, err = i.target(ctx, f.Nodes, n); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, k.awaitAll(ctx)) // nobody undoes it
+	}
+	text := fmt.Sprintf("%d kills (-9) amid writes", len(k.kills))
+	return stroke{text: text, nodes: k.nodes(), restarts: true, kills: k.kills, undo: k.awaitAll}, errors.Join(errs...)
+}
+
+// killer kills nodes and starts them again. One goroutine uses it.
+type killer struct {
+	*injector
+	part     time.Duration
+	kills    []trial.Kill
+	restarts map[int]*restart // by node: the newest
+}
+
+// restart is a start that was ordered, and may be under way.
+type restart struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // valid once done is closed
+}
+
+// kill kills nodes when a write goes there, or soon if none does, and orders their start at a time.
+func (k *killer) kill(ctx context.Context, t target, again time.Time) error {
+	var errs []error
+	for _, node := range t.nodes {
+		if before := k.restarts[node]; before != nil {
+			before.cancel()
+			<-before.done
+		}
+		aiming, cancel := context.WithTimeout(ctx, k.part/4)
+		writing := k.clients.AwaitWrite(aiming, node)
+		cancel()
+		errs = append(errs, k.cluster.Kill(node))
+		k.kills = append(k.kills, trial.Kill{At: k.at(time.Now()), Node: node, Writing: writing})
+		k.order(ctx, node, again)
+	}
+	return errors.Join(errs...)
+}
+
+// order starts a node at a time.
+func (k *killer) order(ctx context.Context, node int, at time.Time) {
+	r := &restart{done: make(chan struct{})}
+	ctx, r.cancel = context.WithCancel(ctx)
+	k.restarts[node] = r
+	go func() {
+		defer close(r.done)
+		if until(ctx, at) {
+			r.err = k.start(ctx, node)
+		}
+	}()
+}
+
+// awaitAll waits for the newest start of each node.
+func (k *killer) awaitAll(context.Context) error {
+	var errs []error
+	for _, node := range k.nodes() {
+		<-k.restarts[node].done // within startWithin, or with the trial
+		k.restarts[node].cancel()
+		errs = append(errs, k.restarts[node].err)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *killer) nodes() []int { return slices.Sorted(maps.Keys(k.restarts)) }
 
 func (i *injector) stop(ctx context.Context, node int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopWithin, fmt.Errorf("not stopped after %s", stopWithin))
@@ -177,185 +284,4 @@ func each(nodes []int, do func(node int) error) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// clients are what faults and storms do to a load. *load.Load implements it.
-type clients interface {
-	SetRates(rates map[string]float64)
-	Die(which string) (int, error)
-	Silence(which string) (count int, restart func(), err error)
-	Flap(which string) (count int, stop func(), err error)
-}
-
-// links are which nodes the clients can reach. *load.Reach implements it.
-type links interface {
-	Split(nodes []int)
-	Join()
-}
-
-// injector injects the faults of a scenario, and its storms, at their times.
-type injector struct {
-	scenario scenario.Scenario
-	cluster  Cluster
-	nodes    []scenario.Place
-	leader   func(ctx context.Context) (int, error) // nil: there is none, and the first node stands for it
-	clients  clients
-	links    links
-	mark     func() // marks what must be listed once a fault has healed
-	began    time.Time
-	length   time.Duration
-
-	faults []trial.Fault // in the order of the scenario's; each has one writer until run has returned
-
-	mu      sync.Mutex
-	current map[int]string // texts of the faults that hold now, by number
-}
-
-// run returns when all faults and storms have ended. When ctx ends it returns at once, and leaves undone what was not
-// undone yet: the cluster will be closed. The error joins what could not be injected or undone; everything else was.
-func (i *injector) run(ctx context.Context) error {
-	i.faults = make([]trial.Fault, len(i.scenario.Faults))
-	errs := make([]error, len(i.scenario.Faults))
-	var all sync.WaitGroup
-	for number, f := range i.scenario.Faults {
-		all.Go(func() { errs[number] = i.inject(ctx, number, f) })
-	}
-	for _, s := range i.scenario.Storms {
-		all.Go(func() { i.storm(ctx, s) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-func (i *injector) storm(ctx context.Context, s scenario.Storm) {
-	begin := i.began.Add(s.At.In(i.length))
-	if !until(ctx, begin) {
-		return
-	}
-	i.clients.SetRates(s.Load)
-	until(ctx, begin.Add(s.For.In(i.length)))
-	i.clients.SetRates(nil)
-}
-
-func (i *injector) inject(ctx context.Context, number int, f scenario.Fault) error {
-	record := &i.faults[number]
-	record.Kind = f.Kind
-	if !until(ctx, i.began.Add(f.At.In(i.length))) {
-		return nil
-	}
-	target, err := i.target(ctx, f.Nodes)
-	if err != nil {
-		return fmt.Errorf("%s at %s: %w", f.Kind, f.At, err)
-	}
-	from := time.Now()
-	s, err := i.strike(ctx, f, target)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", s.text, err)
-	}
-	*record = trial.Fault{Kind: f.Kind, Text: s.text, Nodes: s.nodes, Count: s.count, From: i.at(from), To: i.at(from)}
-	i.setCurrent(number, s.text)
-	if s.undo == nil {
-		return err
-	}
-	if !until(ctx, from.Add(f.For.In(i.length))) {
-		return err
-	}
-	return errors.Join(err, i.heal(ctx, number, s))
-}
-
-// heal undoes a fault. The mark comes first, or lists that are asked for now would be judged by an older one.
-func (i *injector) heal(ctx context.Context, number int, s stroke) error {
-	i.mark()
-	i.faults[number].To = i.at(time.Now())
-	err := s.undo(ctx)
-	if err != nil {
-		err = fmt.Errorf("undo %q: %w", s.text, err)
-	}
-	if s.restarts && err == nil {
-		i.faults[number].Ready = i.at(time.Now())
-	}
-	i.setCurrent(number, "")
-	return err
-}
-
-func (i *injector) at(t time.Time) trial.Micros { return trial.Since(i.began, t) }
-
-// setCurrent records the text of a fault that holds now; empty: it has ended.
-func (i *injector) setCurrent(number int, text string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.current == nil {
-		i.current = make(map[int]string)
-	}
-	i.current[number] = text
-}
-
-// underWay says which faults hold now; empty: none.
-func (i *injector) underWay() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var texts []string
-	for number := range i.scenario.Faults {
-		if text := i.current[number]; text != "" {
-			texts = append(texts, text)
-		}
-	}
-	return strings.Join(texts, ", ")
-}
-
-// until waits for a time, and reports whether it came before ctx ended.
-func until(ctx context.Context, t time.Time) bool { return wire.Pause(ctx, time.Until(t)) }
-
-// target is the nodes that a fault strikes.
-type target struct {
-	nodes []int
-	text  string // as in "leader node2"
-}
-
-// target finds the nodes that a selector means now. Without a selector there are none.
-func (i *injector) target(ctx context.Context, selector string) (target, error) {
-	if selector == "" {
-		return target{}, nil
-	}
-	leader := 0
-	if i.leader != nil && byRole(selector) {
-		var err error
-		if leader, err = i.leader(ctx); err != nil {
-			return target{}, err
-		}
-	}
-	nodes, err := scenario.Select(selector, i.nodes, leader)
-	return target{nodes: nodes, text: i.describe(selector, nodes)}, err
-}
-
-var roles = []string{"leader", "follower", "followers"}
-
-// byRole reports whether a selector depends on which node leads.
-func byRole(selector string) bool {
-	return slices.ContainsFunc(roles, func(role string) bool { return strings.Contains(selector, role) })
-}
-
-// describe names nodes, and before them their role if the selector is a role and the mode has roles.
-func (i *injector) describe(selector string, nodes []int) string {
-	if len(nodes) == len(i.nodes) {
-		return "all nodes"
-	}
-	var names []string
-	for _, n := range nodes {
-		names = append(names, i.nodes[n].Name)
-	}
-	text := enumerate(names)
-	if i.leader != nil && slices.Contains(roles, selector) {
-		text = selector + " " + text
-	}
-	return text
-}
-
-// enumerate is "a", "a and b", or "a, b and c".
-func enumerate(names []string) string {
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

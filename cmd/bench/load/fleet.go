@@ -27,6 +27,8 @@ type fleet struct {
 	arrivals atomic.Int64 // instances that have come, of which some may have canceled
 
 	mu          sync.Mutex
+	passing     []*instance // that have come, in this order
+	forgot      []pastForgotten
 	dice        *rand.Rand // by which instances are struck
 	agendas     []*agenda  // by home node
 	registering bool       // the lasting instances are being registered, and their agenda renews them; heartbeats begin later
@@ -41,6 +43,8 @@ type instance struct {
 	home    int
 	leaves  time.Time // when it cancels; zero: it lasts
 	version int64     // of its newest write; changed only by the goroutine that made the instance busy
+	acked   time.Time // its newest acknowledged heartbeat or registration, likewise; zero: a cancel may take effect late
+	felt    struct{ heartbeats, registrations, cancels felt }
 
 	// Guarded by the fleet.
 	mode       mode
@@ -356,16 +360,53 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 // reports whether what came of it is certain.
 func (f *fleet) renew(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	r := c.call(ctx, i.renewal(i.version), false)
-	f.load.record(trial.Heartbeat, i.home, due, r)
+	f.load.record(trial.Heartbeat, i.home, due, r, &i.felt.heartbeats)
 	switch r.outcome {
 	case trial.Done:
+		i.acked = r.done
 		f.book.Renewed(i.id, r.done)
 	case trial.NotFound:
+		f.noteForgotten(i, r)
 		if f.markUnregistered(i) {
 			return f.registerOnce(ctx, c, i, r.done)
 		}
 	}
 	return true
+}
+
+// pastForgotten is a heartbeat that was answered 404.
+type pastForgotten struct {
+	id       string
+	node     int
+	at, last time.Time
+}
+
+// noteForgotten keeps a 404 if it is certain that the instance was registered before, and has not been canceled since.
+func (f *fleet) noteForgotten(i *instance, r callResult) {
+	if i.acked.IsZero() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgot = append(f.forgot, pastForgotten{i.id, r.node, r.done, i.acked})
+}
+
+// Forgotten are the heartbeats that were answered 404.
+func (l *Load) Forgotten(began time.Time) []trial.Forgotten {
+	l.fleet.mu.Lock()
+	defer l.fleet.mu.Unlock()
+	var all []trial.Forgotten
+	for _, p := range l.fleet.forgot {
+		all = append(all, trial.Forgotten{At: trial.Since(began, p.at), Node: p.node, ID: p.id, Last: trial.Since(began, p.last)})
+	}
+	return all
+}
+
+// instances are all that there have been.
+func (f *fleet) instances() []*instance {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Concat(f.lasting, f.passing)
 }
 
 // renewOnce renews an instance whose heartbeats have no schedule. The next one is due an interval after this one was,
@@ -391,14 +432,14 @@ func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due ti
 	i.version++
 	f.book.Registering(i.id, i.version, time.Now())
 	r := c.call(ctx, i.registration(i.version), false)
-	f.load.record(trial.Register, i.home, due, r)
+	f.load.record(trial.Register, i.home, due, r, &i.felt.registrations)
 	recordWrite(f.book, i.id, i.version, r, f.book.Registering, f.book.Registered)
 	if r.outcome != trial.Done {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i.registered = true
+	i.registered, i.acked = true, r.done
 	i.beat = r.done.Add(f.interval)
 	if !i.known && i.leaves.IsZero() {
 		if f.awaited--; f.awaited == 0 {
@@ -415,12 +456,12 @@ func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time
 	i.version++
 	f.book.Canceling(i.id, i.version, time.Now())
 	r := c.call(ctx, i.cancel(), false)
-	f.load.record(trial.Cancel, i.home, due, r)
+	f.load.record(trial.Cancel, i.home, due, r, &i.felt.cancels)
 	recordWrite(f.book, i.id, i.version, r, f.book.Canceling, f.book.Canceled)
 	certain = r.outcome.Answered()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i.registered, i.canceling = false, !certain
+	i.registered, i.canceling, i.acked = false, !certain, time.Time{}
 	if certain && !i.leaves.IsZero() {
 		i.mode = canceled
 		if r.outcome == trial.NotFound {
@@ -497,6 +538,9 @@ func (s churn) send(ctx context.Context, c *caller, due time.Time) {
 	number := int(f.arrivals.Add(1))
 	i := f.describe(fmt.Sprintf("%s-CHURN", f.load.Prefix), number, c.home)
 	i.leaves, i.busy = due.Add(f.stay), true
+	f.mu.Lock()
+	f.passing = append(f.passing, i)
+	f.mu.Unlock()
 	f.release(i, f.registerOnce(ctx, c, i, due))
 }
 

@@ -1,12 +1,9 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +29,8 @@ type watchedKeys struct {
 type watchedKey struct {
 	described
 	version atomic.Int64 // the newest that was drawn
-	writers []*writer    // one, or one for each node
+	writers []*writer    // one, or at least one for each node
+	readers []*caller    // where writes come in bursts: one for each node
 }
 
 // Watched keys are never renewed: their leases, in seconds, outlast any trial.
@@ -51,15 +49,20 @@ func newKeys(l *Load) *watchedKeys {
 	for i := range l.Load.OwnKeys {
 		k.add(fmt.Sprintf("own-%d", i), true, i%len(l.Nodes))
 	}
-	everywhere := make([]int, len(l.Nodes))
+	everywhere := make([]int, max(l.Load.KeyWriters, len(l.Nodes)))
 	for n := range everywhere {
-		everywhere[n] = n
+		everywhere[n] = n % len(l.Nodes)
 	}
 	for i := range l.Load.SharedKeys {
 		k.add(fmt.Sprintf("shared-%d", i), false, everywhere...)
 	}
 	for _, p := range k.pools {
 		p.open()
+	}
+	if k.bursts() {
+		for _, key := range k.keys {
+			key.readers = l.newCallers(len(l.Nodes))
+		}
 	}
 	return k
 }
@@ -86,6 +89,9 @@ func (k *watchedKeys) close() {
 			for _, c := range w.callers {
 				c.close()
 			}
+		}
+		for _, c := range key.readers {
+			c.close()
 		}
 	}
 }
@@ -121,10 +127,29 @@ func (l *Load) keyStreams() []*stream {
 	if len(l.keys.keys) == 0 {
 		return nil
 	}
-	return []*stream{
-		{source: keyWrites{l.keys}, name: "writes", rate: l.Load.Writes},
-		{source: keyReads{l.keys}, name: "reads", rate: l.Load.Reads, bodies: true},
+	writes := &stream{source: keyWrites{l.keys}, name: "writes", rate: l.Load.Writes}
+	if n := len(l.keys.keys); l.keys.bursts() {
+		writes = &stream{source: keyBursts{l.keys}, name: "writes", rate: l.Load.Writes, calls: l.Load.KeyWriters, fixed: n, cycle: n}
 	}
+	return []*stream{writes, {source: keyReads{l.keys}, name: "reads", rate: l.Load.Reads, bodies: true}}
+}
+
+// bursts reports whether all writers of a key write at the same moment.
+func (k *watchedKeys) bursts() bool { return k.load.Load.KeyWriters > 0 }
+
+// keyBursts lets all writers of a key write at the same moment, and a client of each node read it. The keys have turns.
+type keyBursts struct{ keys *watchedKeys }
+
+func (s keyBursts) send(ctx context.Context, c *caller, due time.Time) {
+	key := s.keys.keys[c.turn]
+	var calls sync.WaitGroup
+	for _, w := range key.writers {
+		calls.Go(func() { w.next(ctx, due) })
+	}
+	for _, reader := range key.readers {
+		calls.Go(func() { s.keys.look(ctx, reader, key, time.Now()) })
+	}
+	calls.Wait()
 }
 
 // keyWrites writes the watched keys, each time by a writer whose home is the caller's.
@@ -142,7 +167,11 @@ func (s keyWrites) send(ctx context.Context, c *caller, due time.Time) {
 type keyReads struct{ keys *watchedKeys }
 
 func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
-	key := s.keys.keys[s.keys.draw(len(s.keys.keys))]
+	s.keys.look(ctx, c, s.keys.keys[s.keys.draw(len(s.keys.keys))], due)
+}
+
+// look reads a key at the caller's home.
+func (k *watchedKeys) look(ctx context.Context, c *caller, key *watchedKey, due time.Time) {
 	called := time.Now()
 	r := c.call(ctx, key.lookup(), true)
 	past := pastCall{key: key.id, client: int32(c.number), node: int32(r.node), action: trial.Look, called: called, returned: time.Now()}
@@ -153,8 +182,8 @@ func (s keyReads) send(ctx context.Context, c *caller, due time.Time) {
 		}
 	}
 	past.outcome = r.outcome
-	s.keys.load.History.add(past)
-	s.keys.load.record(trial.Read, c.home, due, r)
+	k.load.History.add(past)
+	k.load.record(trial.ProbeRead, c.home, due, r, nil)
 }
 
 // writer is a client that writes one watched key, one call after the other. Only the goroutine that reserved it uses it.
@@ -198,7 +227,7 @@ func (w *writer) register(ctx context.Context, due time.Time) callResult {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Registering(w.key.id, version, time.Now())
 	r := w.write(ctx, w.key.registration(version), trial.Write, version)
-	w.keys.load.record(trial.Register, w.home, due, r)
+	w.keys.load.record(trial.ProbeWrite, w.home, due, r, nil)
 	recordWrite(book, w.key.id, version, r, book.Registering, book.Registered)
 	w.removed = w.removed && !mayHaveHappened(r)
 	return r
@@ -208,7 +237,7 @@ func (w *writer) cancel(ctx context.Context, due time.Time) {
 	version, book := w.key.version.Add(1), w.keys.book
 	book.Canceling(w.key.id, version, time.Now())
 	r := w.write(ctx, w.key.cancel(), trial.Remove, version)
-	w.keys.load.record(trial.Cancel, w.home, due, r)
+	w.keys.load.record(trial.ProbeWrite, w.home, due, r, nil)
 	recordWrite(book, w.key.id, version, r, book.Canceling, book.Canceled)
 	w.removed = mayHaveHappened(r)
 }
@@ -220,7 +249,9 @@ func mayHaveHappened(r callResult) bool { return r.outcome.Answered() || r.outco
 func (w *writer) write(ctx context.Context, request []byte, action trial.Action, version int64) (r callResult) {
 	for _, node := range w.nodes() {
 		called := time.Now()
+		landed := w.keys.load.flight.begin(node)
 		r = w.callers[node].call(ctx, request, true)
+		landed()
 		w.keys.load.History.add(pastCall{
 			key: w.key.id, version: version, client: int32(w.callers[w.home].number), node: int32(node),
 			action: action, outcome: r.outcome, called: called, returned: time.Now(),
@@ -288,62 +319,11 @@ func (p *writerPool) release(w *writer) {
 	p.idle <- struct{}{}
 }
 
-// History keeps every call on the watched keys. The zero value is empty. Safe for concurrent use.
-type History struct {
-	mu    sync.Mutex
-	calls []pastCall
-}
-
-// pastCall is a call that has ended, or whose response will not be awaited any longer.
-type pastCall struct {
-	key              string
-	version          int64
-	client, node     int32
-	action           trial.Action
-	outcome          trial.Outcome
-	called, returned time.Time
-}
-
-// add keeps a call. Without a history there is nothing to do.
-func (h *History) add(c pastCall) {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.calls = append(h.calls, c)
-}
-
-// Calls are the calls in the order of their times, relative to began. Calls without a response return at the
-// end of time (math.MaxInt64) if their outcome is trial.Unknown.
-func (h *History) Calls(began time.Time) []trial.Call {
-	h.mu.Lock()
-	past := slices.Clone(h.calls)
-	h.mu.Unlock()
-	calls := make([]trial.Call, len(past))
-	for i, c := range past {
-		calls[i] = c.since(began)
-	}
-	slices.SortStableFunc(calls, func(a, b trial.Call) int { return cmp.Compare(a.Called, b.Called) })
-	return calls
-}
-
-func (c pastCall) since(began time.Time) trial.Call {
-	returned := trial.Since(began, c.returned)
-	if c.outcome == trial.Unknown {
-		returned = math.MaxInt64
-	}
-	return trial.Call{
-		Key: c.key, Client: int(c.client), Node: int(c.node), Action: c.action, Version: c.version, Outcome: c.outcome,
-		Called: trial.Since(began, c.called), Returned: returned,
-	}
-}
-
 // fetchStreams are the fetches of the whole registry and of the delta.
 func (l *Load) fetchStreams() []*stream {
 	return []*stream{
-		{source: l.fetches(trial.Fetch, "/eureka/v2/apps"), name: "fetches", rate: l.Load.Fetches},
-		{source: l.fetches(trial.Delta, "/eureka/v2/apps/delta"), name: "deltas", rate: l.Load.Deltas},
+		{source: l.fetches(trial.Fetch, registryPath), name: "fetches", rate: l.Load.Fetches},
+		{source: l.fetches(trial.Delta, registryPath+"/delta"), name: "deltas", rate: l.Load.Deltas},
 	}
 }
 
@@ -360,5 +340,5 @@ func (l *Load) fetches(what trial.Operation, path string) *fetches {
 }
 
 func (f *fetches) send(ctx context.Context, c *caller, due time.Time) {
-	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false))
+	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false), &c.felt)
 }

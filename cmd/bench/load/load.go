@@ -7,7 +7,11 @@
 //	call.go      one call of a client, and which nodes the client can reach
 //	register.go  registration and cancellation of everything
 //	fleet.go     the clients of the instances: heartbeats, registrations, cancels, and faults that strike instances
-//	keys.go      reads and writes of the watched keys, their history, and fetches
+//	keys.go      reads and writes of the watched keys, and fetches
+//	history.go   the history of the watched keys
+//	sealed.go    instances that are written once or twice, and never again
+//	clients.go   what single clients had to bear
+//	flight.go    which writes are on their way, so that faults can strike amid them, and whether the load is in time
 //	watchers.go  streams of changes
 //	recorder.go  counts and latencies of all calls
 //	bulk.go      prepared requests without a scenario, for the benchmarks of ratios
@@ -63,9 +67,13 @@ type Load struct {
 	stop       context.CancelFunc // nil: there is nothing to stop
 	background sync.WaitGroup     // what Stop waits for
 
-	watched watchCounts // by the watchers
-	fleet   *fleet
-	keys    *watchedKeys
+	watched  watchCounts // by the watchers
+	fleet    *fleet
+	keys     *watchedKeys
+	sealed   *seals
+	fetching []*stream
+	flight   flight
+	pace     pace
 }
 
 // described is an instance as its client describes it to the registry: about 1 KB, as Spring sends it.
@@ -80,7 +88,10 @@ type described struct {
 const DirtyBase = 1767225599000
 
 // appPath is the path of an application, of which all instances' paths are below.
-func (d described) appPath() string { return "/eureka/v2/apps/" + d.app }
+func (d described) appPath() string { return registryPath + "/" + d.app }
+
+// registryPath is where every system has its registry.
+const registryPath = "/eureka/apps"
 
 func (d described) path() string { return d.appPath() + "/" + d.id }
 

@@ -31,9 +31,9 @@ func newRecorder(nodes int) *recorder {
 	return r
 }
 
-// record counts one ended call of a client of home that was due at due. Of calls that were due before Run's begin only
-// Renewals counts.
-func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult) {
+// record counts one ended call of a client of home that was due at due, and what the client felt (nil: nothing is kept of
+// it). Of calls that were due before Run's begin only Renewals counts.
+func (l *Load) record(o trial.Operation, home int, due time.Time, result callResult, client *felt) {
 	r := l.recorder
 	if o == trial.Heartbeat && result.outcome == trial.Done {
 		r.renewals.Add(1)
@@ -42,6 +42,7 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, result callRes
 	if began == nil || due.Before(*began) {
 		return
 	}
+	client.add(due, result.done, result.outcome.Answered())
 	at, took := trial.Since(*began, due), trial.Since(due, result.done)
 	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, result.outcome, min(max(int64(took), 0), LongestLatency))
 }

@@ -39,11 +39,13 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 	l.recorder.began.Store(&began)
 	l.background.Go(func() { l.watch(living) })
 	l.background.Go(func() { l.fleet.tend(living) })
+	l.background.Go(func() { l.sealed.tend(living) })
 	if l.Closed {
 		r.closed()
 	}
 	r.open()
 	l.fleet.stayOn()
+	l.sealed.drain(living)
 	return ctx.Err()
 }
 
@@ -83,10 +85,10 @@ func (l *Load) SetRates(rates map[string]float64) {
 func (l *Load) rate(s *stream) float64 {
 	if rates := l.rates.Load(); rates != nil && s.name != "" {
 		if rate, given := (*rates)[s.name]; given {
-			return rate
+			return rate / float64(max(s.calls, 1))
 		}
 	}
-	return s.rate
+	return s.rate / float64(max(s.calls, 1))
 }
 
 // running is the one run of a load.
@@ -134,6 +136,7 @@ func (r *running) hand(s *stream, due time.Time) {
 	if due.Before(r.end) {
 		r.due.Add(1)
 	}
+	r.load.pace.add(time.Since(due))
 	s.hand(due)
 }
 
@@ -167,6 +170,7 @@ type stream struct {
 	source
 	name   string  // of its rate in scenario.Load, for SetRates; "": its rate never changes
 	rate   float64 // per second
+	calls  int     // that a time stands for which is due; 0: one
 	fixed  int     // how many callers it has; 0: as many as Config.Connections says
 	bodies bool    // its source looks at the bodies of responses
 	// lasting streams go on after Run's length, until Stop.
@@ -211,7 +215,8 @@ const closedCallers = 8
 
 // streams are everything that is sent while the load runs, each with its source and its callers.
 func (l *Load) streams() []*stream {
-	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetchStreams())
+	l.fetching = l.fetchStreams()
+	all := slices.Concat(l.fleetStreams(), l.keyStreams(), l.fetching, l.sealStreams())
 	for _, s := range all {
 		s.callers = l.newCallers(l.callersOf(s))
 		for _, c := range s.callers {
@@ -496,6 +501,8 @@ func New(c Config) (*Load, error) {
 		c.Reach = new(Reach)
 	}
 	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
-	l.fleet, l.keys = newFleet(l), newKeys(l)
+	l.fleet, l.keys, l.sealed = newFleet(l), newKeys(l), newSeals(l)
+	l.flight.aimed = make([]chan int, len(c.Nodes))
+	l.flight.counts = make([]int, len(c.Nodes))
 	return l, nil
 }

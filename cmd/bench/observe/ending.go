@@ -10,22 +10,36 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
 	// endLimit is for how long nodes that do not respond, or that differ, are asked again.
-	endLimit = 5 * time.Second
-	endEvery = 100 * time.Millisecond
+	endLimit       = 5 * time.Second
+	endLimitCached = 40 * time.Second // of servers that make their lists every 30 s
+	endEvery       = 100 * time.Millisecond
 )
+
+// Held is what every node is asked for at the end.
+type Held struct {
+	App    string   // of the watched keys
+	Keys   []string // their ids
+	Sealed []string // ids of the sealed instances
+	// SealedApp is their application.
+	SealedApp string
+	Lease     time.Duration // how long after its last sign of life an instance must not be listed any more
+	Lost      []int         // nodes that are not asked
+}
 
 // End asks every node for its own state (?consistency=stale): the registry's list, by the book, and the versions of
 // the watched keys. It asks again for up to 5 s while a node gives no response, lacks something, lists what was
 // canceled, or holds another version than the others; the last responses count. Leases must be renewed meanwhile. The
 // times of Config.Began and the seed do not matter.
-func End(ctx context.Context, c Config, app string, keys []string, lease time.Duration) []trial.Ending {
-	e := &ender{observer: New(c), app: app, keys: keys, lease: lease}
+func End(ctx context.Context, c Config, held Held) []trial.Ending {
+	e := &ender{observer: New(c), Held: held}
 	defer e.observer.http.CloseIdleConnections()
 	return e.askUntilAgreed(ctx)
 }
@@ -33,6 +47,9 @@ func End(ctx context.Context, c Config, app string, keys []string, lease time.Du
 // askUntilAgreed asks until there is nothing to wait for.
 func (e *ender) askUntilAgreed(ctx context.Context) []trial.Ending {
 	limit := time.Now().Add(endLimit)
+	if e.cached() {
+		limit = time.Now().Add(endLimitCached)
+	}
 	for {
 		endings := e.all(ctx)
 		if agreed(endings) || time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
@@ -44,23 +61,30 @@ func (e *ender) askUntilAgreed(ctx context.Context) []trial.Ending {
 // agreed reports whether there is nothing to wait for. Dead instances may stay, because of self-preservation.
 func agreed(endings []trial.Ending) bool {
 	return !slices.ContainsFunc(endings, func(e trial.Ending) bool {
-		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys)
+		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys) || !slices.Equal(e.Sealed, endings[0].Sealed)
 	})
 }
+
+// cached reports whether lists are older than what the servers know.
+func (e *ender) cached() bool { return e.observer.config.Column.System == scenario.Eureka }
 
 // ender asks nodes for their ending.
 type ender struct {
 	observer *Observer
-	app      string
-	keys     []string
-	lease    time.Duration
+	Held
 }
 
 func (e *ender) all(ctx context.Context) []trial.Ending {
-	endings := make([]trial.Ending, len(e.observer.config.Nodes))
+	var asked []int
+	for node := range e.observer.config.Nodes {
+		if !slices.Contains(e.Lost, node) {
+			asked = append(asked, node)
+		}
+	}
+	endings := make([]trial.Ending, len(asked))
 	var nodes sync.WaitGroup
-	for node := range endings {
-		nodes.Go(func() { endings[node] = e.node(ctx, node) })
+	for i, node := range asked {
+		nodes.Go(func() { endings[i] = e.node(ctx, node) })
 	}
 	nodes.Wait()
 	return endings
@@ -81,18 +105,28 @@ func (e *ender) node(ctx context.Context, node int) trial.Ending {
 	if err != nil {
 		return fail(fmt.Errorf("list: %w", err))
 	}
-	ending.Missing, ending.Revived, ending.Dead = e.observer.config.Book.End(listing, asked, e.lease)
-	if ending.Keys, err = e.versions(ctx, asker, reader); err != nil {
+	ending.Missing, ending.Revived, ending.Dead = e.observer.config.Book.End(listing, asked, e.Lease)
+	sealed := maps.Clone(listing)
+	if ending.Keys, err = e.versions(ctx, asker, reader, e.App, e.Keys); err != nil {
 		return fail(err)
+	}
+	if e.cached() {
+		if sealed, err = e.versions(ctx, asker, reader, e.SealedApp, e.Sealed); err != nil {
+			return fail(err)
+		}
+	}
+	ending.Sealed = make([]int, len(e.Sealed))
+	for i, id := range e.Sealed {
+		ending.Sealed[i] = int(sealed[id])
 	}
 	return ending
 }
 
-// versions are the versions of the watched keys that a node holds.
-func (e *ender) versions(ctx context.Context, a *asker, reader *listReader) (map[string]int64, error) {
-	versions := make(map[string]int64)
-	for _, key := range e.keys {
-		path := registryPath + "/" + url.PathEscape(e.app) + "/" + url.PathEscape(key) + "?consistency=stale"
+// versions are the versions of instances of an application that a node holds.
+func (e *ender) versions(ctx context.Context, a *asker, reader *listReader, app string, ids []string) (truth.Listing, error) {
+	versions := make(truth.Listing)
+	for _, key := range ids {
+		path := registryPath + "/" + url.PathEscape(app) + "/" + url.PathEscape(key) + "?consistency=stale"
 		resp, err := a.get(ctx, path)
 		switch {
 		case err != nil:

@@ -18,7 +18,7 @@ type lastList struct {
 }
 
 const (
-	registryPath = "/eureka/v2/apps"
+	registryPath = "/eureka/apps" // every system has it there
 	// listShare bounds the share of the time that reading a node's lists takes, one in listShare: large registries are
 	// read less often.
 	listShare = 10
@@ -33,6 +33,9 @@ func (o *Observer) follow(ctx context.Context, node int) {
 		return
 	}
 	repeat(ctx, o.config.Every, func() (pause time.Duration) {
+		if o.isDropped(node) {
+			return longPause
+		}
 		asked := time.Now()
 		list, work := o.list(ctx, node, asker, reader)
 		if ctx.Err() == nil {
@@ -47,11 +50,14 @@ func (o *Observer) list(ctx context.Context, node int, a *asker, reader *listRea
 	asked := time.Now()
 	resp, err := a.find(ctx, registryPath)
 	answered := time.Now()
-	list = trial.List{Node: node, Failed: true}
+	var listing truth.Listing
 	if err == nil {
-		if listing, err := reader.registry(resp.body); err == nil {
-			list = o.config.Book.Judge(node, listing, asked, answered)
-		}
+		listing, err = reader.registry(resp.body)
+	}
+	if err != nil {
+		list = o.config.Book.Unanswered(node, asked, answered)
+	} else {
+		list = o.config.Book.Judge(node, listing, asked, answered)
 		work = time.Since(resp.firstByte)
 	}
 	list.Asked, list.Answered = o.at(asked), o.at(answered)

@@ -131,10 +131,9 @@ func (l *lookout) askAll(ctx context.Context, batch []*search) {
 	}
 }
 
-// ask asks one question. What a look saw was there when the response was made; the moment of the question counts,
-// because a slow response that is right is late, but not stale.
+// ask asks one question. A registration counts as seen when the response that shows it has come: before that no client
+// knows of it.
 func (l *lookout) ask(ctx context.Context, batch []*search) {
-	begun := time.Now()
 	resp, err := l.asker.find(ctx, l.glance.path(batch[0].id))
 	if ctx.Err() != nil {
 		return
@@ -145,7 +144,7 @@ func (l *lookout) ask(ctx context.Context, batch []*search) {
 	}
 	for _, w := range batch {
 		if err == nil && shows(resp.body, w.id) {
-			l.observer.sighted(w.sighting, l.node, l.glance.way, begun)
+			l.observer.sighted(w.sighting, l.node, l.glance.way, now)
 			w.finish()
 			continue
 		}
@@ -159,7 +158,7 @@ func shows(document []byte, id string) bool { return bytes.Contains(document, []
 // again makes the next look due, unless the search has lasted for sightLimit.
 func (l *lookout) again(w *search, now time.Time, least time.Duration) {
 	age := now.Sub(w.acked)
-	if age > sightLimit {
+	if age > l.observer.sightLimit() {
 		l.observer.unseen(w.sighting, l.node, l.glance.way)
 		w.finish()
 		return

@@ -27,14 +27,36 @@ const (
 
 // watch follows a node's stream of changes, and goes on after every interruption.
 func (o *Observer) watch(ctx context.Context, node int) {
+	if !o.config.Column.Streams() {
+		return
+	}
 	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, streamPatience, "http://"+o.config.Nodes[node])
 	repeat(ctx, retryEvery, func() time.Duration {
+		if o.isDropped(node) {
+			return longPause
+		}
+		var began time.Time                                                      // zero: not yet
 		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // the node ends it, and repeat begins it anew
+			if began.IsZero() {
+				began = time.Now()
+			}
 			o.changed(node, e, time.Now())
 			return nil
 		})
+		if !began.IsZero() {
+			o.addWatched(node, time.Since(began))
+		}
 		return 0
 	})
+}
+
+// longPause is longer than a trial goes on after a node was lost.
+const longPause = time.Hour
+
+func (o *Observer) addWatched(node int, read time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watched[node] += read
 }
 
 // changed records an event of a node's stream.
@@ -80,7 +102,7 @@ const leaderEvery = 100 * time.Millisecond
 
 // leaders asks a node for its leader, and records every change. A node that does not respond knows no leader.
 func (o *Observer) leaders(ctx context.Context, node int) {
-	if o.config.Mode != scenario.CP {
+	if !o.config.Column.Leads() {
 		return
 	}
 	asker := o.asker(node)
@@ -109,6 +131,9 @@ func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint6
 
 // replicator records the figures of a node's replicator every second, if the node has one that sends.
 func (o *Observer) replicator(ctx context.Context, node int) {
+	if o.config.Column.System != scenario.Rollcall {
+		return
+	}
 	asker := o.asker(node)
 	repeat(ctx, time.Second, func() time.Duration {
 		at := time.Now()

@@ -10,6 +10,7 @@
 //	sightings.go registrations whose way to every node is timed
 //	lookout.go   the search for them at one node in one way
 //	ending.go    what nodes hold at the end
+//	machine.go   whether the machine carries all this
 package observe
 
 import (
@@ -29,15 +30,19 @@ import (
 
 // Config is what to observe.
 type Config struct {
-	Nodes     []string // HTTP addresses, in the order of trial.Trial.Nodes
-	Names     []string // the nodes' names, as they call each other
-	Mode      scenario.Mode
-	Began     time.Time // of the trial
+	Nodes  []string // HTTP addresses, in the order of trial.Trial.Nodes
+	Names  []string // the nodes' names, as they call each other
+	Column scenario.Column
+	Began  time.Time // of the trial
+	// Quiet is for how long after Began no node is asked for anything: what is measured then is what clients cost. 0: never.
+	Quiet     time.Duration
+	Length    time.Duration // of the load, during which registrations are sighted
 	Book      *truth.Book
 	Sightings float64                             // registrations per second whose way to every node is timed
 	Every     time.Duration                       // between two lists of a node; 0: 100 ms
 	Usage     func(node int) (trial.Usage, error) // CPU, memory, disk and bytes of a node's process, now; asked once a second; nil: never
 	Renewals  func() int64                        // heartbeats answered so far; nil: not counted
+	Machine   func() (trial.Health, error)        // what the machine did since it was asked last; asked once a second; nil: never
 	Seed      uint64
 }
 
@@ -47,9 +52,31 @@ type Observer struct {
 	http      *http.Client
 	sightings *sightings
 
-	mu    sync.Mutex
-	seen  trial.Trial // what Into adds
-	lists []lastList  // by node
+	mu      sync.Mutex
+	seen    trial.Trial     // what Into adds
+	lists   []lastList      // by node
+	dropped []bool          // by node: it is lost, and is not asked any more
+	watched []time.Duration // by node: for how long its stream of changes was read
+}
+
+// Drop says that a node is lost: nobody asks it from now on.
+func (o *Observer) Drop(node int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dropped[node] = true
+}
+
+func (o *Observer) isDropped(node int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped[node]
+}
+
+// Watched is for how long a node's stream of changes was read.
+func (o *Observer) Watched(node int) trial.Micros {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return trial.Of(o.watched[node])
 }
 
 // add adds an observation.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 // New prepares an observation. No node is asked yet.
@@ -16,7 +17,9 @@ func New(c Config) *Observer { return newObserver(c, newHTTP()) }
 
 func newObserver(c Config, h *http.Client) *Observer {
 	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
-	o := &Observer{config: c, http: h, lists: make([]lastList, len(c.Nodes))}
+	o := &Observer{
+		config: c, http: h, lists: make([]lastList, len(c.Nodes)), dropped: make([]bool, len(c.Nodes)), watched: make([]time.Duration, len(c.Nodes)),
+	}
 	o.sightings = newSightings(o)
 	return o
 }
@@ -24,12 +27,18 @@ func newObserver(c Config, h *http.Client) *Observer {
 // Run observes until ctx ends. Nodes that do not respond are asked again, and are no error.
 func (o *Observer) Run(ctx context.Context) {
 	var parts sync.WaitGroup
+	parts.Go(func() { o.machine(ctx) })
 	for node := range o.config.Nodes {
-		for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders, o.replicator, o.usage} {
-			parts.Go(func() { part(ctx, node) })
-		}
+		parts.Go(func() { o.usage(ctx, node) })
 	}
-	parts.Go(func() { o.sightings.run(ctx) })
+	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
+		for node := range o.config.Nodes {
+			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders, o.replicator} {
+				parts.Go(func() { part(ctx, node) })
+			}
+		}
+		parts.Go(func() { o.sightings.run(ctx) })
+	}
 	parts.Wait()
 	o.http.CloseIdleConnections()
 }
@@ -40,9 +49,12 @@ func (o *Observer) Healed() bool {
 	marked := o.config.Book.Marked()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !slices.ContainsFunc(o.lists, func(l lastList) bool {
-		return l.asked.IsZero() || l.asked.Before(marked) || l.Failed || l.Unhealed > 0
-	})
+	for node, l := range o.lists {
+		if !o.dropped[node] && (l.asked.IsZero() || l.asked.Before(marked) || l.Failed || l.Unhealed > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
@@ -56,6 +68,7 @@ func (o *Observer) Into(t *trial.Trial) {
 	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
 	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
 	t.Replicator = append(t.Replicator, sorted(s.Replicator, func(r trial.Replication) place { return place{r.At, r.Node, ""} })...)
+	t.Machine = append(t.Machine, s.Machine...)
 	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
 }
 

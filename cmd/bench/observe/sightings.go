@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -17,8 +18,10 @@ const (
 	sightApp = "SIGHT"
 	// sightLease is a lease, in seconds, that needs no renewal before its cancel.
 	sightLease = 90
-	// sightLimit is for how long a registration is searched for.
-	sightLimit = 10 * time.Second
+	// sightLimit is for how long a registration is searched for, and sightLimitCached at servers that make their documents
+	// every 30 s.
+	sightLimit       = 10 * time.Second
+	sightLimitCached = 70 * time.Second
 	// sightLeast is how long a search must have lasted, when the observation ends, for its registration to count as not
 	// seen. A younger one does not count.
 	sightLeast = 2 * time.Second
@@ -26,8 +29,7 @@ const (
 	mostSightings = 200
 )
 
-// sightings registers instances of its own, which the book knows nothing of, through each node in turn, and looks for
-// each at every node by every way.
+// sightings registers instances of its own through each node in turn, and looks for each at every node by every way.
 type sightings struct {
 	observer   *Observer
 	homes      []*client.Client // by node: asks it alone
@@ -56,7 +58,7 @@ func newSightings(o *Observer) *sightings {
 	for node, addr := range o.config.Nodes {
 		s.homes = append(s.homes, newClient(o.http, 2*patience, "http://"+addr))
 		all = append(all, "http://"+addr)
-		for _, glance := range []glance{byRead, byStaleRead, byList, byDelta} {
+		for _, glance := range o.glances() {
 			s.lookouts = append(s.lookouts, newLookout(o, node, glance))
 		}
 	}
@@ -64,6 +66,22 @@ func newSightings(o *Observer) *sightings {
 		s.everywhere = newClient(o.http, 2*patience, all...)
 	}
 	return s
+}
+
+// sightLimit is for how long a registration is searched for.
+func (o *Observer) sightLimit() time.Duration {
+	if o.config.Column.System == scenario.Eureka {
+		return sightLimitCached
+	}
+	return sightLimit
+}
+
+// glances are the ways of looking that the column's servers have, beside the watch.
+func (o *Observer) glances() []glance {
+	if o.config.Column.System == scenario.Rollcall {
+		return []glance{byRead, byStaleRead, byList, byDelta}
+	}
+	return []glance{byRead, byList, byDelta}
 }
 
 // run begins a sighting whenever one is due, until ctx ends. The first waits until the nodes' streams may have begun.
@@ -82,6 +100,9 @@ func (s *sightings) run(ctx context.Context) {
 	}
 	number := 0
 	repeat(ctx, every, func() time.Duration {
+		if time.Now().After(s.observer.config.Began.Add(s.observer.config.Length)) {
+			return longPause // those that have begun are searched for until ctx ends
+		}
 		n := number
 		number++
 		if s.count.Load() < mostSightings {
@@ -101,16 +122,22 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	defer s.remove(g)
 	instance := g.instance()
 	defer s.cancel(ctx, instance.Key(), g.from)
+	book := s.observer.config.Book
+	book.Registering(g.id, 0, time.Now())
 	if err := s.homes[g.from].Register(ctx, instance); err != nil {
 		return
 	}
 	g.acked = time.Now()
+	book.Registered(g.id, 0, g.acked)
 	for _, l := range s.lookouts {
 		l.add(g)
 	}
-	limited, cancel := context.WithTimeout(ctx, sightLimit)
+	limited, cancel := context.WithTimeout(ctx, s.observer.sightLimit())
 	defer cancel()
 	for node := range g.watches {
+		if !s.observer.config.Column.Streams() {
+			break
+		}
 		switch at, shown := g.awaitWatch(limited, node); {
 		case !shown:
 			s.observer.unseen(g, node, trial.ByWatch)
@@ -207,14 +234,19 @@ func (g *sighting) instance() *registry.Instance {
 	}
 }
 
-// cancel removes an instance where it was registered, or else where that can be done. Nothing depends on it.
+// cancel removes an instance where it was registered, or else where that can be done.
 func (s *sightings) cancel(ctx context.Context, key registry.Key, home int) {
-	if ctx.Err() == nil && s.homes[home].Cancel(ctx, key) != nil {
-		_ = s.everywhere.Cancel(ctx, key)
+	if ctx.Err() != nil {
+		return
+	}
+	book := s.observer.config.Book
+	book.Canceling(key.ID, 0, time.Now())
+	if s.homes[home].Cancel(ctx, key) == nil || s.everywhere.Cancel(ctx, key) == nil {
+		book.Canceled(key.ID, 0, time.Now())
 	}
 }
 
-// sighted records that a registration was seen by a look that began at a time, or by a watch.
+// sighted records that a registration was seen, by a look or by a watch, at a time.
 func (o *Observer) sighted(g *sighting, node int, way trial.Way, at time.Time) {
 	o.addSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
 }

@@ -131,14 +131,14 @@ func (c Column) RoundsOf(s Scenario, rounds int) int {
 	switch {
 	case c.Cannot(s) != "", c.Brief && !s.Chosen:
 		return 0
-	case c.Brief:
-		return min(rounds, briefRounds)
+	case c.Brief, s.HeartbeatsOnly():
+		return min(rounds, fewRounds)
 	}
 	return rounds
 }
 
-// briefRounds is how often a brief column runs a scenario at most.
-const briefRounds = 3
+// fewRounds is how often at most a brief column runs a scenario, and all columns one in which nothing can go wrong.
+const fewRounds = 3
 
 // SettingsFor are what a column's nodes are set to in a scenario. What makes the column is above what the scenario sets.
 func (c Column) SettingsFor(s Scenario) map[string]string {

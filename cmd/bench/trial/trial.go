@@ -496,11 +496,23 @@ var (
 // is w (write), r (remove) or l (look); the outcome d (done), f (not found), r (refused), x (unreached) or u
 // (unknown); called is in µs since the load began, took in µs, -1 of a call that was never answered.
 func (c Call) MarshalJSON() ([]byte, error) {
-	took := c.Returned - c.Called
-	if c.Returned == math.MaxInt64 {
-		took = -1
+	return json.Marshal([]any{c.Key, c.Client, c.Node, actionLetters.of(c.Action), c.Version, outcomeLetters.of(c.Outcome), c.Called, took(c.Called, c.Returned)})
+}
+
+// took is how long a call took; -1: it was never answered.
+func took(called, returned Micros) Micros {
+	if returned == math.MaxInt64 {
+		return -1
 	}
-	return json.Marshal([]any{c.Key, c.Client, c.Node, actionLetters.of(c.Action), c.Version, outcomeLetters.of(c.Outcome), c.Called, took})
+	return returned - called
+}
+
+// returned is when a call ended that took so long.
+func returned(called, took Micros) Micros {
+	if took < 0 {
+		return math.MaxInt64
+	}
+	return called + took
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -510,10 +522,7 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	if err := fields(data, "a call", &c.Key, &c.Client, &c.Node, &action, &c.Version, &outcome, &c.Called, &took); err != nil {
 		return err
 	}
-	c.Action, c.Outcome, c.Returned = actionLetters.meant(action), outcomeLetters.meant(outcome), c.Called+took
-	if took < 0 {
-		c.Returned = math.MaxInt64
-	}
+	c.Action, c.Outcome, c.Returned = actionLetters.meant(action), outcomeLetters.meant(outcome), returned(c.Called, took)
 	return nil
 }
 
@@ -569,9 +578,10 @@ func (c *Client) UnmarshalJSON(data []byte) error {
 	return fields(data, "a client", &c.Operation, &c.Home, &c.Calls, &c.Answered, &c.Gap)
 }
 
-// MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took], the last two in µs.
+// MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took], the last two in µs, -1 of a write that
+// was never answered.
 func (w SealWrite) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{w.Cancel, w.Node, outcomeLetters.of(w.Outcome), w.Doubtful, w.Called, w.Returned - w.Called})
+	return json.Marshal([]any{w.Cancel, w.Node, outcomeLetters.of(w.Outcome), w.Doubtful, w.Called, took(w.Called, w.Returned)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -579,7 +589,7 @@ func (w *SealWrite) UnmarshalJSON(data []byte) error {
 	var outcome string
 	var took Micros
 	err := fields(data, "a write of a sealed instance", &w.Cancel, &w.Node, &outcome, &w.Doubtful, &w.Called, &took)
-	w.Outcome, w.Returned = outcomeLetters.meant(outcome), w.Called+took
+	w.Outcome, w.Returned = outcomeLetters.meant(outcome), returned(w.Called, took)
 	return err
 }
 

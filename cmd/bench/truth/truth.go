@@ -146,6 +146,17 @@ func (b *Book) Judge(node int, listed Listing, asked, answered time.Time) trial.
 	return sum
 }
 
+// Unanswered is a list that was asked for and did not come: its reader misses all that should be in it.
+func (b *Book) Unanswered(node int, asked, answered time.Time) trial.List {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := trial.List{Node: node, Failed: true}
+	for _, r := range b.records {
+		sum.Missing += count(r.missing(look{node: node, asked: asked, answered: answered}))
+	}
+	return sum
+}
+
 func count(is bool) int {
 	if is {
 		return 1

@@ -44,7 +44,7 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 
 		FalseEvictions: falseEvictions(t.Evictions),
 		Told:           told(t),
-		Invalid:        invalid(t),
+		Invalid:        Invalid(t),
 	}
 	v.Broken = broken(t, c, s, &v)
 	return v

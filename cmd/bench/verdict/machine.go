@@ -17,8 +17,8 @@ const (
 	mostUnlooked = 3 * time.Second        // between two looks at the machine
 )
 
-// invalid are the reasons why a trial is not valid.
-func invalid(t *trial.Trial) []string {
+// Invalid are the reasons why a trial is not valid.
+func Invalid(t *trial.Trial) []string {
 	found := []string{}
 	if t.Failed != "" {
 		return found // it says that itself

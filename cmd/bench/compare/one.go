@@ -1,0 +1,329 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+)
+
+const (
+	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
+	registerWithin = 30 * time.Second
+	perThousand    = 10 * time.Second
+	// spreading is from the registration of the first instances to the load's begin: without consensus they are still
+	// on their way to the other nodes, and would count as missing there. They send heartbeats meanwhile.
+	spreading = time.Second
+	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
+	// connections stand.
+	headStart = 300 * time.Millisecond
+	// stuck is for how long after its length a load may still wait for responses before the trial is given up.
+	stuck = time.Minute
+	// endWithin bounds the asking of the nodes for what they hold at the end.
+	endWithin = time.Minute
+)
+
+// run is one trial under way.
+type run struct {
+	config   Config
+	turn     turn
+	progress *progress
+
+	cluster  Cluster // nil: it could not be started
+	nodes    []Node
+	book     truth.Book
+	reach    load.Reach
+	history  load.History
+	load     *load.Load
+	observer *observe.Observer
+	began    time.Time
+}
+
+// trial runs a trial on a cluster of its own. If the trial cannot be completed, the reason is the error, and is
+// recorded in the trial; the measurements until then stay.
+func (r *run) trial(ctx context.Context) (trial.Trial, error) {
+	t := trial.Trial{
+		Scenario: r.turn.scenario.Name, Column: r.turn.column.Name, Round: r.turn.round, Seed: r.turn.seed,
+		Length: trial.Of(r.length()), Cores: r.config.Machine.Cores,
+	}
+	r.progress.reportStart()
+	begun := time.Now()
+	err := r.onCluster(ctx, &t)
+	t.Took = trial.Of(time.Since(begun))
+	if err != nil {
+		t.Failed = err.Error()
+	}
+	r.progress.reportTrial(&t)
+	return t, err
+}
+
+func (r *run) length() time.Duration { return r.config.length(r.turn.scenario) }
+
+func (r *run) onCluster(ctx context.Context, t *trial.Trial) (err error) {
+	s := r.turn.scenario
+	cluster, err := r.config.Launch(ctx, Spec{Column: r.turn.column, Datacenters: s.Datacenters, Settings: r.turn.column.SettingsFor(s)})
+	if err != nil {
+		return fmt.Errorf("start a cluster: %w", err)
+	}
+	defer func() {
+		if closing := cluster.Close(); closing != nil {
+			err = errors.Join(err, fmt.Errorf("end the cluster: %w", closing))
+		}
+	}()
+	r.cluster, r.nodes = cluster, cluster.Nodes()
+	for _, n := range r.nodes {
+		t.Nodes = append(t.Nodes, trial.Node{Name: n.Name, Datacenter: n.Datacenter})
+	}
+	empty, taken := r.usage(), time.Now()
+	if err := r.register(ctx); err != nil {
+		return err
+	}
+	defer r.load.Stop()
+	err = r.measure(ctx, t)
+	for i := range empty {
+		empty[i].At = trial.Since(r.began, taken)
+	}
+	t.Usage = append(empty, t.Usage...)
+	return err
+}
+
+// usage is what the nodes use while nothing is registered. A node whose usage cannot be read is left out.
+func (r *run) usage() []trial.Usage {
+	var all []trial.Usage
+	for i := range r.nodes {
+		if u, err := r.cluster.Usage(i); err == nil {
+			u.Node = i
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// register lays the load out and registers its instances.
+func (r *run) register(ctx context.Context) error {
+	l, err := load.New(load.Config{
+		Nodes: r.addresses(), Load: r.clients(), Seed: r.turn.seed,
+		Timeout: r.config.Plan.Timeout.Duration(), Reach: &r.reach, Book: &r.book, History: &r.history,
+	})
+	if err != nil {
+		return fmt.Errorf("lay out the load: %w", err)
+	}
+	within := registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not done within %s", within))
+	defer cancel()
+	if err := l.Register(ctx); err != nil {
+		l.Stop()
+		return fmt.Errorf("register the first instances: %w (%w)", err, context.Cause(ctx))
+	}
+	r.load = l
+	return nil
+}
+
+// clients are the scenario's load, without what the column's servers have no answer to.
+func (r *run) clients() scenario.Load {
+	l := r.turn.scenario.Load
+	if !r.turn.column.Streams() {
+		l.Watchers = 0
+	}
+	return l
+}
+
+func (r *run) addresses() []string {
+	var all []string
+	for _, n := range r.nodes {
+		all = append(all, n.HTTP)
+	}
+	return all
+}
+
+// measure runs the load, the faults and the observation, and writes down what they found.
+func (r *run) measure(ctx context.Context, t *trial.Trial) error {
+	r.began = time.Now().Add(spreading)
+	watched := r.watched()
+	r.observer = observe.New(watched)
+	loading, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil) // not before: instances send heartbeats until the end
+	observing, stop := context.WithCancel(ctx)
+	var observers sync.WaitGroup
+	observers.Go(func() {
+		if until(observing, r.began.Add(-headStart)) {
+			r.observer.Run(observing)
+		}
+	})
+	faults, err := r.underLoad(loading, giveUp)
+	r.awaitHealing(ctx, faults)
+	stop()
+	observers.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.Faults = faults
+	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(), r.load.Forgotten(r.began)
+	t.History = r.history.Calls(r.began)
+	r.observer.Into(t)
+	t.Ending = r.ending(ctx, watched, t)
+	t.Ended = trial.Since(r.began, time.Now())
+	return err
+}
+
+func (r *run) watched() observe.Config {
+	c := observe.Config{
+		Nodes: r.addresses(), Column: r.turn.column, Began: r.began, Length: r.length(), Book: &r.book,
+		Sightings: r.turn.scenario.Load.Sightings, Usage: r.cluster.Usage, Renewals: r.load.Renewals, Machine: r.health, Seed: r.turn.seed,
+	}
+	if r.turn.scenario.HeartbeatsOnly() {
+		c.Quiet = r.length()
+	}
+	for _, n := range r.nodes {
+		c.Names = append(c.Names, n.Name)
+	}
+	return c
+}
+
+// health is what the machine did since it was asked last.
+func (r *run) health() (trial.Health, error) {
+	h, err := r.config.Health()
+	var worst time.Duration
+	h.Due, h.Late, worst = r.load.Pace()
+	h.Worst = trial.Of(worst)
+	return h, err
+}
+
+// underLoad runs the load with the scenario's faults and storms, until it and they have ended. A load that never ends
+// is given up, and ctx is canceled with it.
+func (r *run) underLoad(ctx context.Context, giveUp context.CancelCauseFunc) ([]trial.Fault, error) {
+	within := r.length() + stuck
+	limit := time.AfterFunc(within, func() { giveUp(fmt.Errorf("the load has not ended after %s", within)) })
+	defer limit.Stop()
+	i := r.injector()
+	reporting, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { r.progress.reportLoad(reporting, r.began, r.length(), r.load.Snapshot, i.underWay) })
+	injected := make(chan error, 1)
+	go func() { injected <- i.run(ctx) }()
+	err := r.load.Run(ctx, r.began, r.length())
+	err = errors.Join(err, <-injected)
+	stop()
+	beside.Wait()
+	if ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return i.faults, err
+}
+
+func (r *run) injector() *injector {
+	i := &injector{
+		scenario: r.turn.scenario, cluster: r.cluster, clients: r.load, links: &r.reach, mark: r.book.Mark,
+		drop: r.observer.Drop, began: r.began, length: r.length(),
+	}
+	for _, n := range r.nodes {
+		i.nodes = append(i.nodes, scenario.Place{Name: n.Name, Datacenter: n.Datacenter})
+	}
+	if r.turn.column.Leads() {
+		i.leader = leaderOf(r.nodes)
+	}
+	return i
+}
+
+// ending fills in the sealed instances of the trial, too: the nodes are asked for them.
+func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial) []trial.Ending {
+	ctx, cancel := context.WithTimeout(ctx, endWithin)
+	defer cancel()
+	held := observe.Held{Lease: r.leaseEnds()}
+	held.App, held.Keys = r.load.Keys()
+	held.SealedApp, t.Sealed = r.load.Sealed(r.began)
+	for _, s := range t.Sealed {
+		held.Sealed = append(held.Sealed, s.ID)
+	}
+	for _, f := range t.Faults {
+		if f.Kind == scenario.Lose {
+			held.Lost = append(held.Lost, f.Nodes...)
+		}
+	}
+	endings := observe.End(ctx, watched, held)
+	for i := range endings {
+		endings[i].Watched = r.observer.Watched(endings[i].Node)
+	}
+	return endings
+}
+
+const (
+	healWithin      = 15 * time.Second
+	healWithinQuick = 8 * time.Second
+	// healWithinStock is that of a server that makes its lists every 30 s, and looks for dead instances every 60 s.
+	healWithinStock = 2 * time.Minute
+	healPoll        = 50 * time.Millisecond
+	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
+	// lease clock, which is up to a second behind.
+	evictionLag = 3 * time.Second
+	// evictionLagStock is that of a server that evicts every 60 s, and makes its lists every 30 s.
+	evictionLagStock = 100 * time.Second
+)
+
+// leaseEnds is how long after its last sign of life an instance must not be listed any more.
+func (r *run) leaseEnds() time.Duration {
+	lease := r.turn.scenario.Load.Lease.Duration()
+	if r.turn.column.System == scenario.Eureka {
+		return 2*lease + evictionLagStock // it counts a lease twice
+	}
+	return lease + evictionLag
+}
+
+// awaitHealing waits until every node lists what was acknowledged before the last fault ended, and until the leases of
+// the dead have ended, then until it lists what was acknowledged at all; in bounded time. The second mark comes after
+// the first wait: set earlier, it would count what came after the fault as not healed.
+func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
+	within := healWithin
+	switch {
+	case r.turn.column.System == scenario.Eureka:
+		within = healWithinStock
+	case r.config.Plan.Quick:
+		within = healWithinQuick
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ended := r.began.Add(r.deaths(faults))
+	await(ctx, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	r.book.Mark()
+	await(ctx, healPoll, r.observer.Healed)
+}
+
+// deaths is the time, from the load's begin, at which the leases of all instances that died must have ended; 0: none
+// died. A node that comes back gives each lease its time anew, and so does self-preservation once more when it goes off
+// there.
+func (r *run) deaths(faults []trial.Fault) time.Duration {
+	died, last := false, time.Duration(0)
+	for _, f := range faults {
+		ended := max(f.To, f.Ready).Duration() + r.leaseEnds()
+		if f.Kind == scenario.Die {
+			died = true
+		} else {
+			ended += r.turn.scenario.Load.Lease.Duration()
+		}
+		last = max(last, ended)
+	}
+	if !died {
+		return 0
+	}
+	return last
+}
+
+// await asks every so often until it is done or ctx ends.
+func await(ctx context.Context, every time.Duration, done func() bool) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
