@@ -32,18 +32,33 @@ const (
 	compareTimeout = 2 * time.Second
 )
 
+// How often every scenario runs, unless --rounds says otherwise, and how often a trial that the machine did not carry is
+// run again.
+const (
+	fullRounds  = 5
+	quickRounds = 1
+	fullRepeats = 2
+)
+
+// exitInvalid is the exit code of a comparison that measured the machine rather than the servers.
+const exitInvalid = 4
+
 // compareOptions are the flags of bench compare.
 type compareOptions struct {
 	dir       string
 	quick     bool
 	dcs       int
-	repeat    int
+	rounds    int           // 0: as many as quick says
 	length    time.Duration // 0: as long as quick says
 	seed      uint64
-	modes     []string
+	columns   []string // names; empty: as quick says
+	described []string // the caller's own
 	scenarios []string
+	only      []string
+	resume    bool
 	list      bool
 	data      string
+	eureka    string // the jar of a stock Eureka server
 	from      string // report.json of a run that is over; empty: a new one
 	form      cli.Output
 	server    server
@@ -53,17 +68,20 @@ func newBenchCompareCommand() *cobra.Command {
 	var o compareOptions
 	cmd := &cobra.Command{
 		Use:   "compare",
-		Short: "Compare the modes CP and AP under the same load and the same faults",
-		Long: "Starts clusters of three processes in each mode, puts the same load on them, kills, pauses and cuts off\n" +
-			"nodes as its scenarios say, and writes what each mode made of it: a page for people (report.html), a\n" +
-			"summary (report.md), and the raw observations (report.json, report.csv). What a mode promises, and the\n" +
-			"limits that a scenario states, are checked; a broken one is an error. docs/scenarios.md says how to write\n" +
-			"a scenario.",
+		Short: "Compare registries under the same load and the same faults",
+		Long: "Starts clusters of three processes of each column (mode cp, mode ap, a stock Eureka cluster, either mode with\n" +
+			"other settings), puts the same load on them, kills, pauses and cuts off nodes as its scenarios say, and writes\n" +
+			"what each made of it: a page for people (report.html), a summary (report.md), and the raw observations\n" +
+			"(report.json, report.csv). What a column promises, and the limits that a scenario states, are checked; one that\n" +
+			"was broken, or could not be decided, is an error (exit code 1). A run that the machine did not carry is not\n" +
+			"valid (exit code 4). docs/scenarios.md says how to write a scenario.",
 		Example: "  rollcall-bench compare\n" +
 			"  rollcall-bench compare --quick --out /tmp/comparison\n" +
 			"  rollcall-bench compare --list\n" +
 			"  rollcall-bench compare --dcs 2 --scenario dc-link-cut\n" +
-			"  rollcall-bench compare --modes cp --scenario leader-killed --scenario mine.yaml --length 30s\n" +
+			"  rollcall-bench compare --columns cp,eureka --scenario leader-killed --scenario mine.yaml --length 30s\n" +
+			"  rollcall-bench compare --columns cp --column slow=cp,test.sync-delay=20ms --rounds 3\n" +
+			"  rollcall-bench compare --resume --only servers-restart/ap\n" +
 			"  rollcall-bench compare --from rollcall-comparison/report.json --out /tmp/anew",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,15 +105,19 @@ func newBenchCompareCommand() *cobra.Command {
 
 func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 	o.server.addFlag(f)
-	f.StringVar(&o.dir, "out", "rollcall-comparison", "directory for the report; it is made where it is missing")
-	f.BoolVar(&o.quick, "quick", false, "only the scenarios that matter most, once each, in less than two minutes")
+	f.StringVar(&o.dir, "out", "rollcall-comparison", "directory for the report; it is made where it is missing, and must not hold another run")
+	f.BoolVar(&o.quick, "quick", false, "only cp and ap, and the scenarios that matter most, once each, in less than two minutes")
 	f.IntVar(&o.dcs, "dcs", 1, "datacenters: 2 adds the scenarios that need two")
-	f.IntVar(&o.repeat, "repeat", 1, "times that everything is run")
+	f.IntVar(&o.rounds, "rounds", 0, "how often each scenario runs in each column (default 5, with --quick 1)")
 	f.DurationVar(&o.length, "length", 0, "how long each load lasts (default 15s, with --quick 10s)")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn: the same seed gives the same load")
-	f.StringSliceVar(&o.modes, "modes", []string{localcluster.CP, localcluster.AP}, "modes to run: cp, ap")
+	f.StringSliceVar(&o.columns, "columns", nil, "columns to run, of cp, ap, eureka, cp-stale and ap-always (default: all of them, with --quick cp and ap)")
+	f.StringArrayVar(&o.described, "column", nil, "a column of your own: NAME=MODE and settings, as in slow=cp,test.sync-delay=20ms (repeatable)")
 	f.StringArrayVar(&o.scenarios, "scenario", nil, "a scenario's name or file (repeatable; default: all that come with the program)")
+	f.StringSliceVar(&o.only, "only", nil, "run only these trials: SCENARIO, COLUMN or SCENARIO/COLUMN (the report has what there is)")
+	f.BoolVar(&o.resume, "resume", false, "go on with the run that was interrupted in --out")
 	f.BoolVar(&o.list, "list", false, "only list the scenarios that would run")
+	f.StringVar(&o.eureka, "eureka-jar", defaultEurekaJar, "jar of a published Eureka server, which make eureka-server builds")
 	f.StringVar(&o.from, "from", "", "report.json of an earlier run: make its report anew, and run nothing")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 }
@@ -104,27 +126,36 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 type comparePlan struct {
 	trial.Plan
 	scenarios []scenario.Scenario
+	only      func(scenario, column string) bool // nil: all trials run
 }
 
 // plan reads the flags and the scenarios that they name, and finds every mistake in them.
 func (o *compareOptions) plan() (*comparePlan, error) {
 	p := &comparePlan{Plan: trial.Plan{
-		Seed: o.seed, Quick: o.quick, Repeat: o.repeat, Datacenters: o.dcs,
+		Seed: o.seed, Quick: o.quick, Rounds: o.rounds, Datacenters: o.dcs,
 		Length: trial.Of(o.trialLength()), Timeout: trial.Of(compareTimeout),
 	}}
+	if p.Rounds == 0 {
+		p.Rounds = fullRounds
+		if o.quick {
+			p.Rounds = quickRounds
+		}
+	}
 	errs := []error{
 		o.form.Validate(),
 		inBounds("--dcs", o.dcs, 1, 2),
-		inBounds("--repeat", o.repeat, 1, 100),
+		inBounds("--rounds", p.Rounds, 1, 100),
 		inBounds("--length", o.trialLength(), 2*time.Second, time.Hour),
 	}
 	if o.dir == "" {
 		errs = append(errs, errors.New("--out: is empty; name a directory"))
 	}
 	var err error
-	p.Modes, err = o.comparedModes()
+	p.Columns, err = o.comparedColumns()
 	errs = append(errs, err)
 	p.scenarios, p.LeftOut, err = o.comparedScenarios()
+	errs = append(errs, err)
+	p.only, err = o.comparedOnly(p)
 	return p, errors.Join(append(errs, err)...)
 }
 
@@ -138,24 +169,63 @@ func (o *compareOptions) trialLength() time.Duration {
 	return fullLength
 }
 
-// comparedModes are the modes, each once.
-func (o *compareOptions) comparedModes() ([]scenario.Mode, error) {
-	var modes []scenario.Mode
+// comparedColumns are the columns, each once.
+func (o *compareOptions) comparedColumns() ([]scenario.Column, error) {
+	var columns []scenario.Column
 	var errs []error
-	for _, m := range o.modes {
-		errs = append(errs, cli.OneOf("--modes", m, []string{localcluster.CP, localcluster.AP}))
-		if !slices.Contains(modes, scenario.Mode(m)) {
-			modes = append(modes, scenario.Mode(m))
+	add := func(flag, text string) {
+		c, err := scenario.FindColumn(text)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
+		case slices.ContainsFunc(columns, func(other scenario.Column) bool { return other.Name == c.Name }):
+			errs = append(errs, fmt.Errorf("%s: %s is named twice", flag, c.Name))
+		default:
+			columns = append(columns, c)
 		}
 	}
-	if len(modes) == 0 {
-		errs = append(errs, errors.New("--modes: is empty; write cp, ap or both"))
+	for _, name := range o.columns {
+		add("--columns", name)
 	}
-	return modes, errors.Join(errs...)
+	if len(o.columns) == 0 && len(o.described) == 0 {
+		for _, c := range scenario.Columns() {
+			if !o.quick || c.Name == localcluster.CP || c.Name == localcluster.AP {
+				columns = append(columns, c)
+			}
+		}
+	}
+	for _, text := range o.described {
+		add("--column", text)
+	}
+	return columns, errors.Join(errs...)
 }
 
-// run compares the modes, writes the report, and names the limits that were broken.
-func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress io.Writer) error {
+// comparedOnly says which trials run; nil: all.
+func (o *compareOptions) comparedOnly(p *comparePlan) (func(scenario, column string) bool, error) {
+	if len(o.only) == 0 {
+		return nil, nil
+	}
+	fits := func(text, s, c string) bool { return text == s || text == c || text == s+"/"+c }
+	var errs []error
+	for _, text := range o.only {
+		names := false
+		for _, s := range p.scenarios {
+			for _, c := range p.Columns {
+				names = names || fits(text, s.Name, c.Name)
+			}
+		}
+		if !names {
+			errs = append(errs, fmt.Errorf("--only: %q names none of the trials; want a scenario, a column, or both as in steady/cp", text))
+		}
+	}
+	return func(s, c string) bool {
+		return slices.ContainsFunc(o.only, func(text string) bool { return fits(text, s, c) })
+	}, errors.Join(errs...)
+}
+
+// run compares the columns, writes the report, and names the limits that were broken.
+func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress io.Writer) (err error) {
+	jar := o.findColumns(p)
 	if err := errors.Join(clearSettings(), o.server.find()); err != nil {
 		return err
 	}
@@ -168,14 +238,55 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	if err != nil {
 		return err
 	}
-	comparison, err := compare.Run(ctx, compare.Config{
-		Plan: p.Plan, Version: version, Machine: m, Scenarios: p.scenarios,
-		Launch: launchComparison(o.server.path, dir), Progress: progress,
-	})
+	log, err := openTrials(o.dir, p, o.resume)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	whole := false
+	defer func() { err = errors.Join(err, log.close(whole)) }()
+	config := compare.Config{
+		Plan: p.Plan, Version: version, Machine: m, Scenarios: p.scenarios, Only: p.only,
+		Launch: launchColumns(o.server.path, jar, dir), Progress: progress,
+		Health: machineHealth(dir), Invalid: verdicts.Invalid, Done: log.done, Keep: log.keep,
+	}
+	if !o.quick {
+		config.Repeats = fullRepeats
+	}
+	comparison, err := compare.Run(ctx, config)
 	if err != nil {
 		return err
 	}
-	return o.publish(reports.New(comparison), out)
+	r := reports.New(comparison)
+	if err := r.Write(o.dir); err != nil {
+		return fmt.Errorf("--out: %w; what was measured is in %s: make room, and give --resume", err, trialsFile)
+	}
+	whole = p.only == nil
+	return o.conclude(r, out)
+}
+
+// findColumns leaves out the columns whose programs are missing, and says so. It returns the jar of the Eureka server.
+func (o *compareOptions) findColumns(p *comparePlan) (jar string) {
+	isEureka := func(c scenario.Column) bool { return c.System == scenario.Eureka }
+	if !slices.ContainsFunc(p.Columns, isEureka) {
+		return ""
+	}
+	jar, missing := findEureka(o.eureka)
+	if missing != "" {
+		p.Columns = slices.DeleteFunc(p.Columns, isEureka)
+		p.LeftOut = append(p.LeftOut, missing)
+	}
+	return jar
+}
+
+// launchColumns starts clusters of any column.
+func launchColumns(server, jar, dir string) compare.Launch {
+	ours, stock := launchComparison(server, dir), launchEureka(jar, dir)
+	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
+		if s.Column.System == scenario.Eureka {
+			return stock(ctx, s)
+		}
+		return ours(ctx, s)
+	}
 }
 
 // anew makes the report of a run that is over: figures, sentences and plots are computed from what was observed then.
@@ -189,21 +300,25 @@ func (o *compareOptions) anew(out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--from: %s: %w", o.from, err)
 	}
-	return o.publish(r, out)
-}
-
-// publish writes and prints the report; a broken limit is an error.
-func (o *compareOptions) publish(r *reports.Report, out io.Writer) error {
 	if err := r.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
+	return o.conclude(r, out)
+}
+
+// conclude prints the report; a broken limit is an error, and so is a run that is not valid.
+func (o *compareOptions) conclude(r *reports.Report, out io.Writer) error {
 	if err := o.print(r, out); err != nil {
 		return err
 	}
+	var err error
 	if broken := r.Broken(); len(broken) > 0 {
-		return fmt.Errorf("limits were broken:\n  %s", strings.Join(broken, "\n  "))
+		err = fmt.Errorf("limits were broken:\n  %s", strings.Join(broken, "\n  "))
 	}
-	return nil
+	if invalid := r.Invalid(); len(invalid) > 0 {
+		err = cli.ExitStatus{Code: exitInvalid, Err: errors.Join(fmt.Errorf("the run is not valid:\n  %s", strings.Join(invalid, "\n  ")), err)}
+	}
+	return err
 }
 
 // print shows the summary, or as JSON what the trials mean.
@@ -227,9 +342,6 @@ func (o *compareOptions) comparedScenarios() (chosen []scenario.Scenario, leftOu
 	}
 	errs := []error{err}
 	for i := range chosen {
-		if o.quick {
-			chosen[i].Rounds = 1
-		}
 		errs = append(errs, o.fits(chosen[i]))
 	}
 	return chosen, leftOut, errors.Join(errs...)
@@ -301,9 +413,9 @@ func (o *compareOptions) fits(s scenario.Scenario) error {
 type scenarioList []scenario.Scenario
 
 func (l scenarioList) Table() [][]string {
-	rows := [][]string{{"NAME", "QUICK", "DATACENTERS", "ROUNDS", "TITLE"}}
+	rows := [][]string{{"NAME", "QUICK", "ALL COLUMNS", "DATACENTERS", "TITLE"}}
 	for _, s := range l {
-		rows = append(rows, []string{s.Name, cli.YesNo(s.Quick), strconv.Itoa(s.Datacenters), strconv.Itoa(s.Rounds), s.Title})
+		rows = append(rows, []string{s.Name, cli.YesNo(s.Quick), cli.YesNo(s.Chosen), strconv.Itoa(s.Datacenters), s.Title})
 	}
 	return rows
 }
@@ -313,22 +425,23 @@ type comparisonSummary struct {
 	Report  string         `json:"report"` // directory
 	LeftOut []string       `json:"left_out"`
 	Trials  []trialSummary `json:"trials"`
-	Broken  []string       `json:"broken"` // limits
+	Broken  []string       `json:"broken"`  // limits
+	Invalid []string       `json:"invalid"` // why the run is not valid
 }
 
 // trialSummary is what one trial means.
 type trialSummary struct {
 	Scenario string           `json:"scenario"`
-	Mode     scenario.Mode    `json:"mode"`
+	Column   string           `json:"column"`
 	Round    int              `json:"round"`
 	Failed   string           `json:"failed,omitempty"` // why it could not be completed
 	Verdict  verdicts.Verdict `json:"verdict"`
 }
 
 func newComparisonSummary(dir string, r *reports.Report) comparisonSummary {
-	s := comparisonSummary{Report: dir, LeftOut: r.Plan.LeftOut, Broken: r.Broken()}
+	s := comparisonSummary{Report: dir, LeftOut: r.Plan.LeftOut, Broken: r.Broken(), Invalid: r.Invalid()}
 	for i, t := range r.Trials {
-		s.Trials = append(s.Trials, trialSummary{t.Scenario, t.Mode, t.Round, t.Failed, r.Verdicts[i]})
+		s.Trials = append(s.Trials, trialSummary{t.Scenario, t.Column, t.Round, t.Failed, r.Verdicts[i]})
 	}
 	return s
 }
