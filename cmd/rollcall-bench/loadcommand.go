@@ -585,7 +585,7 @@ func (r *loadRun) summary(w load.Watched) *loadSummary {
 
 // count sums the series up.
 func (s *loadSummary) count(length time.Duration) {
-	v := verdicts.Judge(&trial.Trial{Length: trial.Of(length), Series: s.series}, scenario.Scenario{})
+	v := verdicts.Judge(&trial.Trial{Length: trial.Of(length), Series: s.series}, scenario.Column{}, scenario.Scenario{})
 	s.Operations = v.Operations
 	for _, calls := range s.Operations {
 		s.Answered += calls.PerSecond

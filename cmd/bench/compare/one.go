@@ -165,7 +165,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 		return context.Cause(ctx)
 	}
 	t.Faults = faults
-	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(), r.load.Forgotten(r.began)
+	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(r.began.Add(r.length())), r.load.Forgotten(r.began)
 	t.History = r.history.Calls(r.began)
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched, t)

@@ -28,8 +28,6 @@ type caller struct {
 	load   *Load
 	bodies bool // of responses are kept
 
-	felt felt // of the calls of its stream
-
 	links []link // by node
 	order []int  // of the nodes of the call under way; its room is used again
 

@@ -34,24 +34,23 @@ func (f *felt) add(due, done time.Time, answered bool) {
 	}
 }
 
-// until is what the client saw until now.
-func (f *felt) until(now time.Time, o trial.Operation, home int) trial.Client {
+// until is what the client saw until the end of the load.
+func (f *felt) until(end time.Time, o trial.Operation, home int) trial.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := trial.Client{Operation: o, Home: home, Calls: f.calls, Answered: f.answered, Gap: trial.Of(f.gap)}
 	if !f.waits.IsZero() {
-		c.Gap = max(c.Gap, trial.Since(f.waits, now))
+		c.Gap = max(c.Gap, trial.Since(f.waits, end))
 	}
 	return c
 }
 
-// Clients are what the clients saw that called at all: those of instances, of heartbeats, registrations and cancels; and those
-// that fetch.
-func (l *Load) Clients() []trial.Client {
-	now := time.Now()
+// Clients are what the clients saw that called at all until the end of the load: those of instances, of heartbeats,
+// registrations and cancels; and those that fetch.
+func (l *Load) Clients(end time.Time) []trial.Client {
 	var all []trial.Client
 	add := func(f *felt, o trial.Operation, home int) {
-		if c := f.until(now, o, home); c.Calls > 0 {
+		if c := f.until(end, o, home); c.Calls > 0 {
 			all = append(all, c)
 		}
 	}
@@ -60,9 +59,12 @@ func (l *Load) Clients() []trial.Client {
 		add(&i.felt.registrations, trial.Register, i.home)
 		add(&i.felt.cancels, trial.Cancel, i.home)
 	}
-	for _, f := range l.fetching {
-		for _, c := range f.callers {
-			add(&c.felt, f.source.(*fetches).what, c.home)
+	for _, s := range l.fetching {
+		f := s.source.(*fetches)
+		for home := range f.clients {
+			for i := range f.clients[home].felts {
+				add(&f.clients[home].felts[i], f.what, home)
+			}
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -322,8 +323,8 @@ func (p *writerPool) release(w *writer) {
 // fetchStreams are the fetches of the whole registry and of the delta.
 func (l *Load) fetchStreams() []*stream {
 	return []*stream{
-		{source: l.fetches(trial.Fetch, registryPath), name: "fetches", rate: l.Load.Fetches},
-		{source: l.fetches(trial.Delta, registryPath+"/delta"), name: "deltas", rate: l.Load.Deltas},
+		{source: l.fetches(trial.Fetch, registryPath, l.Load.Fetches), name: "fetches", rate: l.Load.Fetches},
+		{source: l.fetches(trial.Delta, registryPath+"/delta", l.Load.Deltas), name: "deltas", rate: l.Load.Deltas},
 	}
 }
 
@@ -333,12 +334,31 @@ type fetches struct {
 	load    *Load
 	what    trial.Operation
 	request []byte
+	clients []polling // by home
 }
 
-func (l *Load) fetches(what trial.Operation, path string) *fetches {
-	return &fetches{l, what, []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n")}
+// polling is the clients of a home that fetch in turn, about once a second each.
+type polling struct {
+	turn  atomic.Int64
+	felts []felt
+}
+
+// next is the client whose turn it is.
+func (p *polling) next() *felt { return &p.felts[int(p.turn.Add(1)-1)%len(p.felts)] }
+
+func (l *Load) fetches(what trial.Operation, path string, rate float64) *fetches {
+	f := &fetches{
+		load: l, what: what, clients: make([]polling, len(l.Nodes)),
+		request: []byte("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n\r\n"),
+	}
+	each := max(1, int(math.Ceil(rate/float64(len(l.Nodes)))))
+	for home := range f.clients {
+		f.clients[home].felts = make([]felt, each)
+	}
+	return f
 }
 
 func (f *fetches) send(ctx context.Context, c *caller, due time.Time) {
-	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false), &c.felt)
+	client := f.clients[c.home].next()
+	f.load.record(f.what, c.home, due, c.call(ctx, f.request, false), client)
 }

@@ -152,6 +152,10 @@ func (r *record) die(at time.Time) {
 	}
 }
 
+// single reports whether the client writes the instance only once, in version 0, and does nothing about its loss: of such
+// instances lists are judged, but nothing waits for them to come back.
+func (r *record) single() bool { return len(r.acks) > 0 && r.acks[len(r.acks)-1].version == 0 }
+
 // alive reports whether it should be listed.
 func (r *record) alive() bool {
 	return r.fate == present && r.died.IsZero() && !r.underWay(true, time.Time{})
@@ -175,7 +179,7 @@ type mark struct {
 func (r *record) mark() {
 	r.marked = mark{begun: r.begun}
 	switch {
-	case !r.died.IsZero():
+	case !r.died.IsZero(), r.single():
 	case r.fate == present && !r.underWay(true, time.Time{}):
 		r.marked.fate = present
 		if n := len(r.acks); n > 0 {

@@ -27,7 +27,7 @@ type Book struct {
 }
 
 // Registering records that a registration is about to be sent: from now on the instance may be listed, in
-// this version.
+// this version. Version 0 is that of an instance which its client registers once, and does not register again if it is lost.
 func (b *Book) Registering(id string, version int64, at time.Time) {
 	b.update(id, func(r *record) { r.beginWrite(write{version: version, at: at}) })
 }
@@ -188,7 +188,7 @@ func (b *Book) End(listed Listing, at time.Time, lease time.Duration) (missing, 
 		version, is := listed[id]
 		l := look{listed: is, version: version, asked: at, answered: at}
 		switch {
-		case r.missing(l) && !r.mayBeCanceled():
+		case r.missing(l) && !r.mayBeCanceled() && !r.single():
 			missing = append(missing, id)
 		case r.revived(l):
 			revived = append(revived, id)
