@@ -27,7 +27,7 @@ const (
 	// stuck is for how long after its length a load may still wait for responses before the trial is given up.
 	stuck = time.Minute
 	// endWithin bounds the asking of the nodes for what they hold at the end.
-	endWithin = time.Minute
+	endWithin = 2 * time.Minute
 )
 
 // run is one trial under way.
@@ -170,6 +170,9 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched, t)
 	t.Ended = trial.Since(r.began, time.Now())
+	if t.Agreed == 0 {
+		t.Agreed = t.Ended
+	}
 	return err
 }
 
@@ -247,7 +250,10 @@ func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial
 			held.Lost = append(held.Lost, f.Nodes...)
 		}
 	}
-	endings := observe.End(ctx, watched, held)
+	endings, agreed := observe.End(ctx, watched, held)
+	if !agreed {
+		t.Agreed = -1
+	}
 	for i := range endings {
 		endings[i].Watched = r.observer.Watched(endings[i].Node)
 	}

@@ -34,6 +34,16 @@ func (f *felt) add(due, done time.Time, answered bool) {
 	}
 }
 
+// stop says that the client calls no more: what it got no answer to, it waits for no longer.
+func (f *felt) stop(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.waits.IsZero() {
+		f.gap = max(f.gap, at.Sub(f.waits))
+		f.waits = time.Time{}
+	}
+}
+
 // until is what the client saw until the end of the load.
 func (f *felt) until(end time.Time, o trial.Operation, home int) trial.Client {
 	f.mu.Lock()

@@ -454,6 +454,7 @@ func (f *fleet) registerOnce(ctx context.Context, c *caller, i *instance, due ti
 // instance: the book learns only that its client has died.
 func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time.Time) (certain bool) {
 	i.version++
+	i.felt.heartbeats.stop(time.Now())
 	f.book.Canceling(i.id, i.version, time.Now())
 	r := c.call(ctx, i.cancel(), false)
 	f.load.record(trial.Cancel, i.home, due, r, &i.felt.cancels)
@@ -575,6 +576,7 @@ func (f *fleet) stop(which string, how mode) ([]*instance, error) {
 	now := time.Now()
 	for _, i := range struck {
 		i.mode = how
+		i.felt.heartbeats.stop(now)
 		if !i.busy {
 			f.book.Died(i.id, now)
 		}

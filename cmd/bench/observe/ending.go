@@ -19,7 +19,8 @@ import (
 const (
 	// endLimit is for how long nodes that do not respond, or that differ, are asked again.
 	endLimit       = 5 * time.Second
-	endLimitCached = 40 * time.Second // of servers that make their lists every 30 s
+	endLimitAP     = 75 * time.Second // nodes without consensus compare all that they hold every 60 s
+	endLimitCached = 40 * time.Second // servers of Eureka make their lists every 30 s
 	endEvery       = 100 * time.Millisecond
 )
 
@@ -35,25 +36,27 @@ type Held struct {
 }
 
 // End asks every node for its own state (?consistency=stale): the registry's list, by the book, and the versions of
-// the watched keys. It asks again for up to 5 s while a node gives no response, lacks something, lists what was
+// the watched keys. It asks again for a while, by column, as long as a node gives no response, lacks something, lists what was
 // canceled, or holds another version than the others; the last responses count. Leases must be renewed meanwhile. The
 // times of Config.Began and the seed do not matter.
-func End(ctx context.Context, c Config, held Held) []trial.Ending {
+//
+// agreed says that the nodes did, or that there was nothing to wait for any more.
+func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, agreed bool) {
 	e := &ender{observer: New(c), Held: held}
 	defer e.observer.http.CloseIdleConnections()
 	return e.askUntilAgreed(ctx)
 }
 
 // askUntilAgreed asks until there is nothing to wait for.
-func (e *ender) askUntilAgreed(ctx context.Context) []trial.Ending {
-	limit := time.Now().Add(endLimit)
-	if e.cached() {
-		limit = time.Now().Add(endLimitCached)
-	}
+func (e *ender) askUntilAgreed(ctx context.Context) ([]trial.Ending, bool) {
+	limit := time.Now().Add(e.limit())
 	for {
 		endings := e.all(ctx)
-		if agreed(endings) || time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
-			return endings
+		if agreed(endings) {
+			return endings, true
+		}
+		if time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
+			return endings, false
 		}
 	}
 }
@@ -63,6 +66,17 @@ func agreed(endings []trial.Ending) bool {
 	return !slices.ContainsFunc(endings, func(e trial.Ending) bool {
 		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys) || !slices.Equal(e.Sealed, endings[0].Sealed)
 	})
+}
+
+// limit is for how long nodes are asked again.
+func (e *ender) limit() time.Duration {
+	switch {
+	case e.cached():
+		return endLimitCached
+	case e.observer.config.Column.Mode == scenario.AP:
+		return endLimitAP
+	}
+	return endLimit
 }
 
 // cached reports whether lists are older than what the servers know.

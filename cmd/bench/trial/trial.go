@@ -88,6 +88,7 @@ type Trial struct {
 	Round    int    `json:"round"`  // from 1
 	Seed     uint64 `json:"seed"`
 	Length   Micros `json:"length_us"`  // of the load; observations go on until the end
+	Agreed   Micros `json:"agreed_us"`  // when all nodes held the same at the end; -1: they did not in time
 	Ended    Micros `json:"settled_us"` // when the observations ended
 	Cores    int    `json:"cores"`      // of the machine
 	Took     Micros `json:"took_us"`    // all of it, the cluster's start and end included
