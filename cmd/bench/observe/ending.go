@@ -40,8 +40,8 @@ type Held struct {
 // canceled, or holds another version than the others; the last responses count. Leases must be renewed meanwhile. The
 // times of Config.Began and the seed do not matter.
 //
-// agreed says that the nodes did, or that there was nothing to wait for any more.
-func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, agreed bool) {
+// done says that the nodes agreed, or that there was nothing to wait for any more.
+func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, done bool) {
 	e := &ender{observer: New(c), Held: held}
 	defer e.observer.http.CloseIdleConnections()
 	return e.askUntilAgreed(ctx)
