@@ -5,10 +5,14 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -17,32 +21,39 @@ import (
 // comparison must find.
 //
 //	local-reads            linearizable reads read the node's own state
+//	late-reads             linearizable reads are answered late, from a view that is up to a second old
 //	discard:NODE:PREFIX    the node discards what servers send it about instances whose id begins so
+//	lose-cancels:PREFIX    cancels of instances whose id begins so are acknowledged, and not performed
+//	forget                 a node that starts again forgets what was registered in the last second before its end
+//	hang                   a node that had no leader for a while gives no answer any more once it has one again
 //	falsify:NODE:TEXT      the node applies entries with TEXT as if its last byte were another one
 const plantedEnv = "ROLLCALL_PLANTED"
 
 // planted returns a node's service with the fault that the environment names.
 func planted(node string, service registry.Service) registry.Service {
-	fault := os.Getenv(plantedEnv)
-	switch kind, rest, _ := strings.Cut(fault, ":"); kind {
-	case "":
+	kind, rest, _ := strings.Cut(os.Getenv(plantedEnv), ":")
+	first, second, two := strings.Cut(rest, ":")
+	switch {
+	case kind == "" && rest == "", kind == "falsify" && two && first != "" && second != "": // see falsified
 		return service
-	case "local-reads":
+	case kind == "local-reads":
 		return localReads{service}
-	case "discard":
-		if victim, prefix, ok := strings.Cut(rest, ":"); ok && prefix != "" {
-			if victim != node {
-				return service
-			}
-			return discarding{service, prefix}
+	case kind == "late-reads":
+		return &lateReads{Service: service}
+	case kind == "lose-cancels" && rest != "":
+		return loseCancels{service, rest}
+	case kind == "forget":
+		return &forgetting{Service: service}
+	case kind == "hang":
+		return &hanging{Service: service}
+	case kind == "discard" && two && second != "":
+		if first == node {
+			return discarding{service, second}
 		}
-	case "falsify":
-		if victim, text, ok := strings.Cut(rest, ":"); ok && victim != "" && text != "" {
-			return service // see falsified
-		}
+		return service
 	}
 	// Without the fault a test of the checkers would pass for no reason.
-	panic(fmt.Sprintf("%s is %q; it must be local-reads, discard:NODE:PREFIX or falsify:NODE:TEXT", plantedEnv, fault))
+	panic(fmt.Sprintf("%s is %q; it must be local-reads, late-reads, discard:NODE:PREFIX, lose-cancels:PREFIX, forget, hang or falsify:NODE:TEXT", plantedEnv, os.Getenv(plantedEnv)))
 }
 
 // falsified returns what a node applies in the place of entries; nil: the entries.
@@ -65,6 +76,139 @@ func (s localReads) View(ctx context.Context, _ registry.Consistency) (*registry
 	return s.Service.View(ctx, registry.Stale)
 }
 
+// lateReads is a registry whose linearizable reads are answered from a view that was taken up to a second before they began.
+type lateReads struct {
+	registry.Service
+
+	mu   sync.Mutex
+	view *registry.View
+	took time.Time
+}
+
+// View implements registry.Service.
+func (s *lateReads) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	now, err := s.Service.View(ctx, read)
+	if err != nil || read == registry.Stale {
+		return now, err
+	}
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view == nil || time.Since(s.took) > time.Second {
+		s.view, s.took = now, time.Now()
+	}
+	return s.view, nil
+}
+
+// loseCancels is a registry that acknowledges cancels of some instances, and does not perform them.
+type loseCancels struct {
+	registry.Service
+	prefix string // of the instances' ids
+}
+
+// Apply implements registry.Service.
+func (s loseCancels) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	return without(ctx, s.Service, origin, ops, func(op registry.Op) bool {
+		cancel, is := op.(registry.Cancel)
+		return is && strings.HasPrefix(cancel.Key.ID, s.prefix)
+	})
+}
+
+// forgetting is a registry that, with its first call after a start, removes what was registered in the last second of what
+// it has.
+type forgetting struct {
+	registry.Service
+
+	mu   sync.Mutex
+	done bool
+}
+
+// Apply implements registry.Service.
+func (s *forgetting) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if err := s.forget(ctx); err != nil {
+		return nil, err
+	}
+	return s.Service.Apply(ctx, origin, ops...)
+}
+
+// View implements registry.Service.
+func (s *forgetting) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if read != registry.Stale {
+		if err := s.forget(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Service.View(ctx, read)
+}
+
+func (s *forgetting) forget(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return nil
+	}
+	view, err := s.Service.View(ctx, registry.Linearizable)
+	if err != nil {
+		return err
+	}
+	newest := int64(0)
+	for l := range view.Leases() {
+		newest = max(newest, l.RegisteredAt)
+	}
+	var ops []registry.Op
+	for l := range view.Leases() {
+		if newest-l.RegisteredAt < time.Second.Milliseconds() {
+			ops = append(ops, registry.Cancel{Key: l.Instance.Key()})
+		}
+	}
+	if len(ops) > 0 {
+		_, err = s.Service.Apply(ctx, registry.FromClient, ops...)
+	}
+	s.done = err == nil
+	return err
+}
+
+// hanging is a registry that gives no answer once it had a leader, had none, and has one again.
+type hanging struct {
+	registry.Service
+	served, alone, hung atomic.Bool
+}
+
+// Apply implements registry.Service.
+func (s *hanging) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	if s.hung.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	results, err := s.Service.Apply(ctx, origin, ops...)
+	s.watch(err)
+	return results, err
+}
+
+// View implements registry.Service.
+func (s *hanging) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if s.hung.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	view, err := s.Service.View(ctx, read)
+	if read != registry.Stale {
+		s.watch(err)
+	}
+	return view, err
+}
+
+func (s *hanging) watch(err error) {
+	switch {
+	case err == nil && s.alone.Load():
+		s.hung.Store(true)
+	case err == nil:
+		s.served.Store(true)
+	case s.served.Load() && errors.Is(err, registry.ErrNoLeader):
+		s.alone.Store(true)
+	}
+}
+
 // discarding is a registry that discards what servers send about some instances, repairs and copies at the start
 // included, and returns Done for it, so that the sender does not send it again.
 type discarding struct {
@@ -77,18 +221,23 @@ func (s discarding) Apply(ctx context.Context, origin registry.Origin, ops ...re
 	if origin.Kind == registry.FromClient.Kind {
 		return s.Service.Apply(ctx, origin, ops...)
 	}
+	return without(ctx, s.Service, origin, ops, s.discards)
+}
+
+// without performs operations but for some, whose result is done.
+func without(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op, which func(registry.Op) bool) ([]registry.Result, error) {
 	results := make([]registry.Result, len(ops)) // done
 	var kept []registry.Op
 	var places []int
 	for i, op := range ops {
-		if !s.discards(op) {
+		if !which(op) {
 			kept, places = append(kept, op), append(places, i)
 		}
 	}
 	if len(kept) == 0 {
 		return results, nil
 	}
-	applied, err := s.Service.Apply(ctx, origin, kept...)
+	applied, err := service.Apply(ctx, origin, kept...)
 	if err != nil {
 		return nil, err
 	}
