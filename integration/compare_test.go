@@ -35,6 +35,18 @@ faults:
   - {at: 1500ms, for: 1s, kind: restart, nodes: node2}
 load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
 `
+	calmScenario = `name: calm
+title: Calm
+about: Nothing happens.
+load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
+`
+	powerScenario = `name: power
+title: The power fails
+about: All nodes are killed at once.
+faults:
+  - {at: 1500ms, for: 1s, kind: kill, nodes: all}
+load: {instances: 100, heartbeat: 2s, lease: 30s, registers: 2, writes: 30, reads: 60, fetches: 1, deltas: 2, watchers: 2, sightings: 1, own-keys: 6, shared-keys: 3}
+`
 )
 
 // compareLimit is how long one comparison may take: ten times what it takes on an idle machine.
@@ -44,7 +56,7 @@ const compareLimit = 10 * time.Minute
 type comparedReport struct {
 	Comparison struct {
 		Trials []struct {
-			Scenario, Mode, Failed string
+			Scenario, Column, Failed string
 			Faults                 []struct{ Kind string }
 		}
 	}
@@ -71,6 +83,16 @@ type comparedVerdict struct {
 	Broken []struct{ Limit, Got string }
 }
 
+// brokenLimits are the broken limits whose texts have a prefix, and what was got.
+func (v comparedVerdict) brokenLimits(prefix string) (got []string) {
+	for _, b := range v.Broken {
+		if strings.HasPrefix(b.Limit, prefix) {
+			got = append(got, b.Got)
+		}
+	}
+	return got
+}
+
 // comparison is a run of `rollcall-bench compare`.
 type comparison struct {
 	code   int
@@ -78,12 +100,12 @@ type comparison struct {
 	report comparedReport
 }
 
-// compareModes runs `rollcall-bench compare` on a server's program in scenarios (texts of YAML), with a fault planted in the
-// program ("": none); modes as in "cp,ap".
-func compareModes(t *testing.T, program, planted, modes string, scenarios ...string) comparison {
+// compareColumns runs `rollcall-bench compare` on a server's program in scenarios (texts of YAML), with a fault planted in the
+// program ("": none); columns as in "cp,ap".
+func compareColumns(t *testing.T, program, planted, columns string, scenarios ...string) comparison {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{benchProgram(t), "compare", "--server", program, "--modes", modes, "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
+	args := []string{benchProgram(t), "compare", "--server", program, "--columns", columns, "--quick", "--length", "6s", "--out", filepath.Join(dir, "report"), "--data", filepath.Join(dir, "data")}
 	for i, text := range scenarios {
 		path := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
 		need.OK(t, os.WriteFile(path, []byte(text), 0o600))
@@ -104,20 +126,14 @@ func (c comparison) onlyVerdict(t *testing.T) comparedVerdict {
 	t.Helper()
 	need.That(t, len(c.report.Verdicts) == 1 && len(c.report.Comparison.Trials) == 1 && c.report.Comparison.Trials[0].Failed == "",
 		"%+v, want one trial that was completed; it said:\n%s", c.report, c.stderr)
-	expect.That(t, c.code == 1 && strings.Contains(c.stderr, "limits were broken:"),
-		"exit code %d, want 1 and what was broken; it said:\n%s", c.code, c.stderr)
+	// The machine may be too busy for its figures to be valid, which has a code of its own.
+	expect.That(t, (c.code == 1 || c.code == 4) && strings.Contains(c.stderr, "limits were broken:"),
+		"exit code %d, want 1 or 4, and what was broken; it said:\n%s", c.code, c.stderr)
 	return c.report.Verdicts[0]
 }
 
 // broke reports whether a limit was broken whose text has a prefix.
-func (v comparedVerdict) broke(prefix string) bool {
-	for _, b := range v.Broken {
-		if strings.HasPrefix(b.Limit, prefix) {
-			return true
-		}
-	}
-	return false
-}
+func (v comparedVerdict) broke(prefix string) bool { return len(v.brokenLimits(prefix)) > 0 }
 
 // plantedProgram builds the program with the faults that tests can plant.
 func plantedProgram(t *testing.T) string { return taggedProgram(t, "planted") }
@@ -153,7 +169,7 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	program := plantedProgram(t)
 	t.Run("linearizable reads from the node's own state", func(t *testing.T) {
 		t.Parallel()
-		v := compareModes(t, program, "local-reads", "cp", cutOffScenario).onlyVerdict(t)
+		v := compareColumns(t, program, "local-reads", "cp", cutOffScenario).onlyVerdict(t)
 		example := v.History.Example
 		need.That(t, v.History.Result == "violated" && v.broke("cp: histories are linearizable") && example != nil,
 			"%+v, want a history that is violated, and an example", v)
@@ -166,7 +182,7 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	})
 	t.Run("a node that discards what it receives", func(t *testing.T) {
 		t.Parallel()
-		v := compareModes(t, program, "discard:node2:own-", "ap", restartedScenario).onlyVerdict(t)
+		v := compareColumns(t, program, "discard:node2:own-", "ap", restartedScenario).onlyVerdict(t)
 		need.That(t, v.Converged.Result == "violated" && v.broke("ap: nodes converge"), "%+v, want nodes that do not converge", v)
 		for _, key := range v.Converged.Differ {
 			if !strings.HasPrefix(key, "own-") {
@@ -179,20 +195,44 @@ func TestComparisonFindsPlantedFaults(t *testing.T) {
 	})
 }
 
+// Each fault is found by the checker that is there for it.
+func TestComparisonFindsEveryOtherPlantedFault(t *testing.T) {
+	t.Parallel()
+	program := plantedProgram(t)
+	for _, tc := range []struct {
+		name, planted, scenario string
+		limit                   string
+		says                    string // in what was got instead
+	}{
+		{name: "a node forgets its last second", planted: "forget", scenario: powerScenario, limit: "cp: no registration is lost", says: "sealed-"},
+		{name: "a node hangs after a heal", planted: "hang", scenario: cutOffScenario, limit: "cp: every node answers at the end", says: "did not"},
+		{name: "a node diverges", planted: "falsify:node2:sealed-10", scenario: calmScenario, limit: "cp: nodes converge", says: "sealed-10"},
+		{name: "cancels are lost", planted: "lose-cancels:sealed-", scenario: calmScenario, limit: "cp: no cancel is undone", says: "sealed-"},
+		{name: "reads are answered late from an old view", planted: "late-reads", scenario: calmScenario, limit: "cp: histories are linearizable", says: "a read"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			v := compareColumns(t, program, tc.planted, "cp", tc.scenario).onlyVerdict(t)
+			got := v.brokenLimits(tc.limit)
+			expect.That(t, len(got) == 1 && strings.Contains(got[0], tc.says), "%+v, want %q broken by %q", v.Broken, tc.limit, tc.says)
+		})
+	}
+}
+
 func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 	t.Parallel()
 	// The variable plants the fault, but this program does not read it.
-	c := compareModes(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
-	need.That(t, c.code == 0 && len(c.report.Verdicts) == 4,
-		"exit code %d and %d verdicts, want 0 and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
+	c := compareColumns(t, Binary(t), "local-reads", "cp,ap", cutOffScenario, restartedScenario)
+	need.That(t, (c.code == 0 || c.code == 4) && len(c.report.Verdicts) == 4,
+		"exit code %d and %d verdicts, want 0 (or 4 on a busy machine) and 4; it said:\n%s", c.code, len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
 		expect.That(t, v.History.Result != "violated" && v.Converged.Result != "violated" && len(v.Broken) == 0,
-			"%s in mode %s: %+v, want nothing wrong", trial.Scenario, trial.Mode, v)
-		if trial.Mode == "cp" && (v.History.Result != "ok" || v.History.Keys != 9) {
+			"%s in column %s: %+v, want nothing wrong", trial.Scenario, trial.Column, v)
+		if trial.Column == "cp" && (v.History.Result != "ok" || v.History.Keys != 9) {
 			t.Errorf("%s in mode cp: the histories of %d keys are %s, want 9 and ok", trial.Scenario, v.History.Keys, v.History.Result)
 		}
-		expect.Equal(t, v.Converged.Result, "ok", "%s in mode %s: convergence is", trial.Scenario, trial.Mode)
+		expect.Equal(t, v.Converged.Result, "ok", "%s in column %s: convergence is", trial.Scenario, trial.Column)
 	}
 }
 
@@ -201,18 +241,18 @@ func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 func TestScenarioWrittenByThePageAloneRuns(t *testing.T) {
 	t.Parallel()
 	example := need.Got(os.ReadFile("../docs/scenarios/example.yaml"))(t)
-	c := compareModes(t, Binary(t), "", "cp,ap", string(example))
+	c := compareColumns(t, Binary(t), "", "cp,ap", string(example))
 	need.That(t, len(c.report.Verdicts) == 2, "%d verdicts, want 2; it said:\n%s", len(c.report.Verdicts), c.stderr)
 	for i, v := range c.report.Verdicts {
 		trial := c.report.Comparison.Trials[i]
 		// Without consensus a cancel does not remove a registration that has not reached its node yet (ADR 13).
-		cancelOvertaken := trial.Mode == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
-		wrong := v.Converged.Result != "ok" || v.broke(trial.Mode+": nothing is")
+		cancelOvertaken := trial.Column == "ap" && strings.Contains(v.Converged.Text, "though its cancel")
+		wrong := v.Converged.Result != "ok" || v.broke(trial.Column+": nothing is")
 		if trial.Failed != "" || v.History.Result == "violated" || wrong && !cancelOvertaken {
-			t.Errorf("%s in mode %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Mode, trial, v)
+			t.Errorf("%s in column %s: %+v, %+v, want it completed, and nothing wrong but limits", trial.Scenario, trial.Column, trial, v)
 		}
 		expect.That(t, len(trial.Faults) == 2 && trial.Faults[0].Kind == "kill" && trial.Faults[1].Kind == "die",
-			"%s in mode %s: the faults are %+v, want those of the file", trial.Scenario, trial.Mode, trial.Faults)
+			"%s in column %s: the faults are %+v, want those of the file", trial.Scenario, trial.Column, trial.Faults)
 	}
 }
 
@@ -244,7 +284,7 @@ func TestBenchRunAddsUpAndLeavesNothingBehind(t *testing.T) {
 			decode(t, benchmark(t, slices.Concat([]string{"run", "--addr", c.Nodes[0].HTTP, "--all-nodes", "--instances=100", "--heartbeat=1s", "--lease=30s",
 				"--watchers=2", "--warm-up=500ms", "--duration=5s", "--progress=false", "-o", "json", "--out", rows}, loop)...), &r)
 			expect.That(t, len(r.Nodes) == len(c.Nodes) && r.Mode == map[bool]string{false: "cp", true: "ap"}[ap] && r.Watchers != nil && r.Watchers.Events != 0,
-				"%v: it loaded %q in mode %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
+				"%v: it loaded %q in column %s, and the watchers saw %+v, want all nodes, and changes", loop, r.Nodes, r.Mode, r.Watchers)
 			r.addsUp(t, fmt.Sprint(loop))
 			text, err := os.ReadFile(rows)
 			expect.That(t, err == nil && strings.HasPrefix(string(text), "seconds,operation,node,done,"), "%v: the rows are %.50q, %v", loop, text, err)
@@ -267,7 +307,7 @@ func (r loadResult) addsUp(t *testing.T, what string) {
 			"%s: %s does not add up: %+v", what, name, o)
 		count, answered = count+o.Count, answered+got
 	}
-	for _, name := range []string{"heartbeat", "register", "read", "delta"} {
+	for _, name := range []string{"heartbeat", "register", "probe read", "delta"} {
 		expect.That(t, r.Operations[name].Outcomes["done"] != 0, "%s: no %s was done: %+v", what, name, r.Operations)
 	}
 	const rounding = 0.001

@@ -78,7 +78,7 @@ func (l *lossesOf) judge(name string, acknowledged trial.Micros, ends []trial.Ki
 func (l *lossesOf) loss() Loss {
 	names := slices.AppendSeq([]string{}, slices.Values(l.names))
 	slices.Sort(names)
-	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: names}
+	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: slices.Compact(names)}
 }
 
 // endsOfProcesses are the moments at which processes were ended, by their times.
