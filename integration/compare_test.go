@@ -57,7 +57,7 @@ type comparedReport struct {
 	Comparison struct {
 		Trials []struct {
 			Scenario, Column, Failed string
-			Faults                 []struct{ Kind string }
+			Faults                   []struct{ Kind string }
 		}
 	}
 	Verdicts []comparedVerdict
