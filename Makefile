@@ -66,9 +66,9 @@ check:
 bench: build
 	$(BENCH) ratios
 
-# CP against AP under the same load and faults; a quarter of an hour. docs/comparison.md explains it.
+# All columns under the same load and faults, five rounds; hours. docs/comparison.md explains it.
 compare: build
-	$(BENCH) compare --dcs 2 --out docs/benchmarks
+	$(BENCH) compare --dcs 2 --out data/comparison
 
 FUZZTIME ?= 30s
 fuzz:
