@@ -3,10 +3,12 @@ package integration
 import (
 	"debug/buildinfo"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +100,7 @@ type comparison struct {
 	code   int
 	stderr string
 	report comparedReport
+	raw    string // report.json
 }
 
 // compareColumns runs `rollcall-bench compare` on a server's program in scenarios (texts of YAML), with a fault planted in the
@@ -113,7 +116,8 @@ func compareColumns(t *testing.T, program, planted, columns string, scenarios ..
 	}
 	p := need.Got(launch(t, filepath.Join(dir, "log"), []string{"ROLLCALL_PLANTED=" + planted}, args))(t)
 	c := comparison{code: p.ExitCode(t, compareLimit), stderr: p.Output(t)}
-	text, err := os.ReadFile(filepath.Join(dir, "report", "report.json"))
+	c.raw = filepath.Join(dir, "report", "report.json")
+	text, err := os.ReadFile(c.raw)
 	need.That(t, err == nil, "%v; it said:\n%s", err, c.stderr)
 	decode(t, text, &c.report)
 	left, err := os.ReadDir(filepath.Join(dir, "data"))
@@ -234,6 +238,60 @@ func TestComparisonFindsNothingWhereNothingIsWrong(t *testing.T) {
 		}
 		expect.Equal(t, v.Converged.Result, "ok", "%s in column %s: convergence is", trial.Scenario, trial.Column)
 	}
+}
+
+// The lines of Python in docs/comparison.md compute from the raw observations what the verdicts beside them say.
+func TestFiguresCanBeRecomputedByThePageAlone(t *testing.T) {
+	t.Parallel()
+	c := compareColumns(t, Binary(t), "", "cp,ap", powerScenario)
+	var file struct {
+		Verdicts []struct {
+			Operations          map[string]struct{ Success float64 }
+			Worst               map[string]struct{ Gap float64 }
+			Missing, Unanswered float64
+			Losses              struct{ Registrations, Updates, Cancels struct{ Count float64 } }
+		}
+	}
+	decode(t, need.Got(os.ReadFile(c.raw))(t), &file)
+	for i, column := range []string{"cp", "ap"} {
+		v := file.Verdicts[i]
+		want := map[string]float64{
+			"heartbeats answered":                v.Operations["heartbeat"].Success,
+			"registrations answered":             v.Operations["register"].Success,
+			"full fetches answered":              v.Operations["fetch"].Success,
+			"worst gap of a client's heartbeats": v.Worst["heartbeat"].Gap,
+			"worst gap of a client's fetches":    v.Worst["fetch"].Gap,
+			"registrations lost":                 v.Losses.Registrations.Count,
+			"updates lost":                       v.Losses.Updates.Count,
+			"cancels undone":                     v.Losses.Cancels.Count,
+			"missing":                            v.Missing,
+			"unanswered":                         v.Unanswered,
+		}
+		for name, got := range recomputed(t, c.raw, "power", column, i) {
+			wanted, known := want[name]
+			expect.That(t, known && math.Abs(got-wanted) < 1e-5, "column %s, %s: recomputed %v, want %v (known: %t)", column, name, got, wanted, known)
+			delete(want, name)
+		}
+		expect.That(t, len(want) == 0, "column %s: %v were not recomputed", column, want)
+	}
+}
+
+// recomputed runs the Python of docs/comparison.md on a raw file, and returns its figures of a trial, which must have a number.
+func recomputed(t *testing.T, raw, scenario, column string, number int) map[string]float64 {
+	t.Helper()
+	page := string(need.Got(os.ReadFile("../docs/comparison.md"))(t))
+	_, program, found := strings.Cut(page, "```python\n")
+	program, _, _ = strings.Cut(program, "```\n")
+	need.That(t, found, "docs/comparison.md has no Python")
+	out, err := exec.Command("python3", "-c", program, raw, scenario, column).CombinedOutput()
+	need.That(t, err == nil, "%v: %s", err, out)
+	figures := make(map[string]float64)
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		need.That(t, len(fields) == 3 && fields[0] == fmt.Sprint(number), "it printed %q, want trial %d, a name and a figure", line, number)
+		figures[fields[1]] = need.Got(strconv.ParseFloat(fields[2], 64))(t)
+	}
+	return figures
 }
 
 // The example of the page on scenarios runs as it is. Its limits do not count here: leases of 3 s and gaps of 5 s
