@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients clean
+.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -25,6 +25,11 @@ run: build
 # The clients that the integration tests drive, from their package registries.
 clients:
 	$(MAKE) -C integration/clients
+
+# The published Eureka server that `rollcall-bench compare` runs beside Rollcall; JDK 17 and Maven build it, and its jar runs
+# where it is, with what lies beside it. `make clients` builds it, too.
+eureka-server:
+	$(MAKE) -C integration/clients eureka-server
 
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
 # long. The first node of each cluster has the race detector, too. Of the others three packages are tested at a time on two

@@ -21,98 +21,33 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
-// comparedCluster is processes on loopback with a proxy between any two. It implements compare.Cluster.
+// comparedCluster is processes of Rollcall. It implements compare.Cluster.
 type comparedCluster struct {
-	dir   string // everything is below it
-	nodes []*comparedNode
-	links localcluster.Links
-
-	closing sync.Once
-	closed  error // what Close returns; valid once closing is done
+	linkedNodes
+	servers []*comparedNode // the nodes
 }
-
-// Nodes implements compare.Cluster, as all of the following do.
-func (c *comparedCluster) Nodes() []compare.Node {
-	nodes := make([]compare.Node, len(c.nodes))
-	for i, n := range c.nodes {
-		nodes[i] = compare.Node{Name: n.Name, Datacenter: n.Datacenter, HTTP: n.HTTP}
-	}
-	return nodes
-}
-
-func (c *comparedCluster) Kill(node int) error { return c.nodes[node].kill() }
-
-func (c *comparedCluster) Lose(node int) error {
-	n := c.nodes[node]
-	return errors.Join(n.kill(), os.RemoveAll(n.Dir))
-}
-
-func (c *comparedCluster) Stop(ctx context.Context, node int) error { return c.nodes[node].stop(ctx) }
 
 // Start returns an error if ctx ends before the node may serve, which never happens while the node is cut off. The
 // process goes on then.
 func (c *comparedCluster) Start(ctx context.Context, node int) error {
-	return c.nodes[node].start(ctx, false)
+	return c.servers[node].start(ctx, false)
 }
 
-func (c *comparedCluster) Pause(node int) error { return c.nodes[node].pause() }
-
-func (c *comparedCluster) Resume(node int) error { return c.nodes[node].resume() }
-
-func (c *comparedCluster) Cut(a, b int) {
-	c.links[a][b].Cut()
-	c.links[b][a].Cut()
-}
-
-func (c *comparedCluster) Heal() { c.links.Heal() }
-
+// SlowDisk implements compare.Cluster.
 func (c *comparedCluster) SlowDisk(node int, delay time.Duration) error {
-	return c.nodes[node].slowDisk(delay)
+	return c.servers[node].slowDisk(delay)
 }
 
-func (c *comparedCluster) Usage(node int) (trial.Usage, error) {
-	n := c.nodes[node]
-	used := n.usage()
-	stored, err := bytesBelow(n.Dir)
-	return trial.Usage{
-		Node: node, CPU: trial.Of(used.cpu), Memory: used.memory, Written: used.written,
-		Stored: stored, Sent: c.links.Sent(node),
-	}, err
-}
-
-// Close also returns an error for each node that has ended without a signal from here.
-func (c *comparedCluster) Close() error {
-	c.closing.Do(func() { c.closed = c.closeAll() })
-	return c.closed
-}
-
-func (c *comparedCluster) closeAll() error {
-	errs := make([]error, len(c.nodes))
-	var ending sync.WaitGroup
-	for i, n := range c.nodes {
-		ending.Go(func() { errs[i] = n.close() })
-	}
-	ending.Wait()
-	c.links.Stop()
-	if c.dir != "" {
-		errs = append(errs, os.RemoveAll(c.dir))
-	}
-	return errors.Join(errs...)
-}
-
-// comparedNode is a node of a comparison: its processes, one after the other.
+// comparedNode is a node of Rollcall.
 type comparedNode struct {
-	*localcluster.Node
+	*linkedNode
 	server   string
 	settings map[string]string // what its file says, by key
 
-	mu         sync.Mutex    // guards the following fields and localcluster.Node.Process
-	signaled   bool          // the process was sent a signal that ends it
+	// Guarded by linkedNode.mu.
 	serves     bool          // the process has been ready, and so handles SIGHUP
 	delay      time.Duration // of its disk; 0: that of settings
 	knownDelay time.Duration // the delay that the process has read
-	past       processUsage  // of the processes before
-	discard    bool          // no further process may be started
 }
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
@@ -131,26 +66,20 @@ func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) e
 }
 
 // launchNext starts the node's next process, and returns the node with it: the node may have another process later.
-func (n *comparedNode) launchNext(once []string) (localcluster.Node, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.discard {
-		return localcluster.Node{}, fmt.Errorf("%s is not started: its cluster was closed", n.Name)
-	}
-	past := n.past
-	if n.Process != nil && n.Ended() {
-		past = past.plus(endedUsage(n.State()))
-	}
-	if err := n.writeFile(); err != nil {
-		return localcluster.Node{}, err
-	}
-	next := *n.Node
-	next.Args = append(next.Args[:len(next.Args):len(next.Args)], once...)
-	if err := next.Start(n.server); err != nil {
-		return localcluster.Node{}, err
-	}
-	n.Process, n.past, n.signaled, n.serves, n.knownDelay = next.Process, past, false, false, n.delay
-	return next, nil
+func (n *comparedNode) launchNext(once []string) (begun localcluster.Node, err error) {
+	err = n.launch(func() (*localcluster.Process, error) {
+		if err := n.writeFile(); err != nil {
+			return nil, err
+		}
+		begun = *n.Node
+		begun.Args = append(begun.Args[:len(begun.Args):len(begun.Args)], once...)
+		if err := begun.Start(n.server); err != nil {
+			return nil, err
+		}
+		n.serves, n.knownDelay = false, n.delay
+		return begun.Process, nil
+	})
+	return begun, err
 }
 
 // ready records that a process may serve, and has it read what has changed meanwhile.
@@ -208,85 +137,6 @@ func (n *comparedNode) writeFile() error {
 	return os.WriteFile(n.file(), text, 0o600)
 }
 
-// kill ends the process by SIGKILL and waits for its end.
-func (n *comparedNode) kill() error {
-	process, err := n.signalEnd(syscall.SIGKILL)
-	if err == nil {
-		<-process.Done()
-	}
-	return err
-}
-
-// stop ends the process by SIGTERM and waits for its end, which must be a proper one.
-func (n *comparedNode) stop(ctx context.Context) error {
-	process, err := n.signalEnd(syscall.SIGTERM)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-process.Done():
-		return process.Err()
-	case <-ctx.Done():
-		return fmt.Errorf("%s has not stopped: %w", n.Name, context.Cause(ctx))
-	}
-}
-
-func (n *comparedNode) signalEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
-	err = n.onProcess(func(p *localcluster.Process) error {
-		process = p
-		err := p.Signal(sig)
-		n.signaled = n.signaled || err == nil
-		return err
-	})
-	return process, err
-}
-
-func (n *comparedNode) pause() error  { return n.onProcess((*localcluster.Process).Pause) }
-func (n *comparedNode) resume() error { return n.onProcess((*localcluster.Process).Resume) }
-
-// onProcess does something with the process, of which there must be one.
-func (n *comparedNode) onProcess(do func(*localcluster.Process) error) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.Process == nil {
-		return fmt.Errorf("%s was not started", n.Name)
-	}
-	if err := do(n.Process); err != nil {
-		return fmt.Errorf("%s: %w", n.Name, err)
-	}
-	return nil
-}
-
-// usage is what the node's processes have used.
-func (n *comparedNode) usage() processUsage {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.Process == nil {
-		return n.past
-	}
-	now := runningUsage(n.Pid())
-	if n.Ended() { // perhaps while its usage was read
-		now = endedUsage(n.State())
-	}
-	return n.past.plus(now)
-}
-
-// close ends the process. It is an error if the process has ended by itself before.
-func (n *comparedNode) close() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.discard = true
-	switch {
-	case n.Process == nil:
-		return nil
-	case !n.Ended():
-		n.Kill()
-	case !n.signaled:
-		return fmt.Errorf("%s %s", n.Name, n.Obituary())
-	}
-	return nil
-}
-
 // launchComparison starts clusters of a server below dir, each in a directory of its own that goes with it.
 func launchComparison(server, dir string) compare.Launch {
 	return func(ctx context.Context, s compare.Spec) (compare.Cluster, error) {
@@ -315,9 +165,9 @@ func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error)
 	}
 	c.links.Introduce(nodes)
 	for _, n := range nodes {
-		node := &comparedNode{Node: n, server: server, settings: s.Settings}
+		node := &comparedNode{linkedNode: &linkedNode{Node: n}, server: server, settings: s.Settings}
 		n.Args = []string{"--config", node.file()}
-		c.nodes = append(c.nodes, node)
+		c.nodes, c.servers = append(c.nodes, node.linkedNode), append(c.servers, node)
 	}
 	return nil
 }
@@ -332,10 +182,195 @@ func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 		once = append(once, "--replication-copy-wait=1ms") // no node has anything to copy yet
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, n := range c.nodes {
+	for _, n := range c.servers {
 		g.Go(func() error { return n.start(ctx, mode == scenario.CP, once...) })
 	}
 	return g.Wait()
+}
+
+// linkedNodes is processes on loopback with a proxy between any two: what compare.Cluster asks of any cluster, whatever
+// its processes run. The clusters that embed it start them.
+type linkedNodes struct {
+	dir   string // everything is below it
+	nodes []*linkedNode
+	links localcluster.Links
+
+	closing sync.Once
+	closed  error // what Close returns; valid once closing is done
+}
+
+// Nodes implements compare.Cluster, as all of the following do.
+func (c *linkedNodes) Nodes() []compare.Node {
+	nodes := make([]compare.Node, len(c.nodes))
+	for i, n := range c.nodes {
+		nodes[i] = compare.Node{Name: n.Name, Datacenter: n.Datacenter, HTTP: n.HTTP}
+	}
+	return nodes
+}
+
+func (c *linkedNodes) Kill(node int) error { return c.nodes[node].kill() }
+
+func (c *linkedNodes) Lose(node int) error {
+	n := c.nodes[node]
+	return errors.Join(n.kill(), os.RemoveAll(n.Dir))
+}
+
+func (c *linkedNodes) Stop(ctx context.Context, node int) error { return c.nodes[node].stop(ctx) }
+
+func (c *linkedNodes) Pause(node int) error { return c.nodes[node].pause() }
+
+func (c *linkedNodes) Resume(node int) error { return c.nodes[node].resume() }
+
+func (c *linkedNodes) Cut(a, b int) {
+	c.links[a][b].Cut()
+	c.links[b][a].Cut()
+}
+
+func (c *linkedNodes) Heal() { c.links.Heal() }
+
+func (c *linkedNodes) Usage(node int) (trial.Usage, error) {
+	n := c.nodes[node]
+	used := n.usage()
+	stored, err := bytesBelow(n.Dir)
+	return trial.Usage{
+		Node: node, CPU: trial.Of(used.cpu), Memory: used.memory, Written: used.written,
+		Stored: stored, Sent: c.links.Sent(node),
+	}, err
+}
+
+// Close also returns an error for each node that has ended without a signal from here.
+func (c *linkedNodes) Close() error {
+	c.closing.Do(func() { c.closed = c.closeAll() })
+	return c.closed
+}
+
+func (c *linkedNodes) closeAll() error {
+	errs := make([]error, len(c.nodes))
+	var ending sync.WaitGroup
+	for i, n := range c.nodes {
+		ending.Go(func() { errs[i] = n.close() })
+	}
+	ending.Wait()
+	c.links.Stop()
+	if c.dir != "" {
+		errs = append(errs, os.RemoveAll(c.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// linkedNode is a node of a comparison: its processes, one after the other.
+type linkedNode struct {
+	*localcluster.Node
+	stopped int // exit code after SIGTERM
+
+	mu       sync.Mutex   // guards the following fields and localcluster.Node.Process
+	signaled bool         // the process was sent a signal that ends it
+	past     processUsage // of the processes before
+	discard  bool         // no further process may be started
+}
+
+// launch starts the node's next process by a function, which is called with mu held.
+func (n *linkedNode) launch(start func() (*localcluster.Process, error)) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.discard:
+		return fmt.Errorf("%s is not started: its cluster was closed", n.Name)
+	case n.Running():
+		return fmt.Errorf("%s is not started: it runs", n.Name)
+	}
+	past := n.past
+	if n.Process != nil {
+		past = past.plus(endedUsage(n.State()))
+	}
+	process, err := start()
+	if err != nil {
+		return err
+	}
+	n.Process, n.past, n.signaled = process, past, false
+	return nil
+}
+
+// kill ends the process by SIGKILL and waits for its end.
+func (n *linkedNode) kill() error {
+	process, err := n.signalEnd(syscall.SIGKILL)
+	if err == nil {
+		<-process.Done()
+	}
+	return err
+}
+
+// stop ends the process by SIGTERM and waits for its end, which must be a proper one.
+func (n *linkedNode) stop(ctx context.Context) error {
+	process, err := n.signalEnd(syscall.SIGTERM)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-process.Done():
+		if process.State().ExitCode() == n.stopped {
+			return nil
+		}
+		return fmt.Errorf("%s %s", n.Name, process.Obituary())
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not stopped: %w", n.Name, context.Cause(ctx))
+	}
+}
+
+func (n *linkedNode) signalEnd(sig syscall.Signal) (process *localcluster.Process, err error) {
+	err = n.onProcess(func(p *localcluster.Process) error {
+		process = p
+		err := p.Signal(sig)
+		n.signaled = n.signaled || err == nil
+		return err
+	})
+	return process, err
+}
+
+func (n *linkedNode) pause() error  { return n.onProcess((*localcluster.Process).Pause) }
+func (n *linkedNode) resume() error { return n.onProcess((*localcluster.Process).Resume) }
+
+// onProcess does something with the process, of which there must be one.
+func (n *linkedNode) onProcess(do func(*localcluster.Process) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Process == nil {
+		return fmt.Errorf("%s was not started", n.Name)
+	}
+	if err := do(n.Process); err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// usage is what the node's processes have used.
+func (n *linkedNode) usage() processUsage {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Process == nil {
+		return n.past
+	}
+	now := runningUsage(n.Pid())
+	if n.Ended() { // perhaps while its usage was read
+		now = endedUsage(n.State())
+	}
+	return n.past.plus(now)
+}
+
+// close ends the process. It is an error if the process has ended by itself before.
+func (n *linkedNode) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.discard = true
+	switch {
+	case n.Process == nil:
+		return nil
+	case !n.Ended():
+		n.Kill()
+	case !n.signaled:
+		return fmt.Errorf("%s %s", n.Name, n.Obituary())
+	}
+	return nil
 }
 
 // processUsage is what a process has used.

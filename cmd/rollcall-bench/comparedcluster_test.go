@@ -240,7 +240,7 @@ func TestComparedNodeWithASlowDiskIsSlowUntilTheDiskIsFast(t *testing.T) {
 }
 
 func TestComparedNodeRefusesADiskSlowerThanTheServerAllows(t *testing.T) {
-	n := comparedNode{Node: &localcluster.Node{Name: "n1"}}
+	n := comparedNode{linkedNode: &linkedNode{Node: &localcluster.Node{Name: "n1"}}}
 	for _, delay := range []time.Duration{-1, maxSyncDelay + 1} {
 		err := n.slowDisk(delay)
 		expect.That(t, err != nil && strings.Contains(err.Error(), delay.String()), "%v: got %v, want an error that names it", delay, err)

@@ -111,13 +111,27 @@ func (s *server) defaults(ctx context.Context) (d serverDefaults, err error) {
 func clearSettings() error {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "ROLLCALL_") && name != "ROLLCALL_PLANTED" && name != "ROLLCALL_PARENT_PIPE" {
-			if err := os.Unsetenv(name); err != nil {
-				return err
-			}
+		if !isSetting(name) {
+			continue
+		}
+		if err := os.Unsetenv(name); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// isSetting says whether a variable of the environment is a setting of Rollcall, or of a Java program or Spring's servers.
+func isSetting(name string) bool {
+	switch name {
+	case "ROLLCALL_PLANTED", "ROLLCALL_PARENT_PIPE":
+		return false
+	case "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS":
+		return true
+	}
+	return slices.ContainsFunc([]string{"ROLLCALL_", "EUREKA_", "SPRING_", "SERVER_", "MANAGEMENT_", "LOGGING_"}, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
 }
 
 // describeMachine tries the disk on which dir lies. Nothing that names the machine or its owner is in it.

@@ -16,7 +16,7 @@ import (
 // StopWithin is the time that a process has to stop by itself before it is killed.
 const StopWithin = 10 * time.Second
 
-// Process is a child process. A program of Rollcall ends when this process does.
+// Process is a child process. A program of Rollcall ends when this process does, and so does a foreign one on Linux.
 type Process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -28,6 +28,16 @@ type Process struct {
 // Start starts a program, which appends its output to the file log. env is added to the environment of this process. The
 // caller stops the process.
 func Start(log string, env []string, program string, args ...string) (*Process, error) {
+	return start(childAttributes(), log, env, program, args)
+}
+
+// StartForeign starts a program that knows nothing of Rollcall, and takes no notice of the end of its standard input. The
+// caller kills the process. If this process ends without having done so, Linux does it.
+func StartForeign(log string, env []string, program string, args ...string) (*Process, error) {
+	return start(foreignAttributes(), log, env, program, args)
+}
+
+func start(attributes *syscall.SysProcAttr, log string, env []string, program string, args []string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
 		return nil, err
 	}
@@ -39,7 +49,7 @@ func Start(log string, env []string, program string, args ...string) (*Process, 
 	p := &Process{log: log, cmd: exec.Command(program, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.Env = append(append(os.Environ(), parentPipeEnv+"=1"), env...)
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = attributes
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

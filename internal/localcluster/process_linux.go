@@ -12,6 +12,11 @@ func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGCONT}
 }
 
+// foreignAttributes give a process a group of its own, and end it with its parent, even if it is stopped.
+func foreignAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
 // AwaitStopped returns when every thread of a child that was sent SIGSTOP has stopped: until then some still respond.
 func AwaitStopped(pid int) error {
 	const byPID, stopped, leaveIt = 1, 2, 0x1000000 // waitid(2): P_PID, WSTOPPED, WNOWAIT

@@ -72,7 +72,8 @@ func (c *Conn) Close() error { return c.net.Close() }
 func (c *Conn) SetDeadline(t time.Time) error { return c.net.SetReadDeadline(t) }
 
 // Exchange sends a whole request and returns the status of its response. After an error the connection
-// is of no more use; unless the error is ErrNotSent, the server may have acted on the request.
+// is of no more use, nor is it when the server says that it closes it (Idle); unless the error is ErrNotSent, the server
+// may have acted on the request.
 func (c *Conn) Exchange(request []byte) (status int, err error) {
 	c.request, c.err = request, nil
 	c.response.reset(c.KeepBody)
@@ -88,10 +89,11 @@ func (c *Conn) Size() int64 { return c.response.body }
 // Body is the body of the newest response, if KeepBody was set. It is valid until the next exchange.
 func (c *Conn) Body() []byte { return c.response.text }
 
-// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read. So a server
-// that has ended is noticed before a request is sent to it in vain. It costs a system call.
+// Idle reports whether the connection is as it must be between two exchanges: open, with nothing to read, and not about to
+// be closed, as the newest response may have said. So a server that has ended, or takes no more requests on this
+// connection, is noticed before a request is sent to it in vain. It costs a system call.
 func (c *Conn) Idle() bool {
-	return c.raw.Control(c.look) == nil && c.open
+	return !c.response.closes && c.raw.Control(c.look) == nil && c.open
 }
 
 // peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
@@ -160,21 +162,24 @@ const maxHead = 16 << 10
 
 var (
 	errNotHTTP  = errors.New("not an HTTP/1.1 answer")
-	errNoLength = errors.New("the answer has no Content-Length")
+	errNoLength = errors.New("the answer has no Content-Length, and is not chunked")
 	errSurplus  = errors.New("more bytes than the answer has")
 )
 
 // responseReader takes an HTTP/1.1 answer in pieces as they arrive, and drops the body unless it is to be
-// kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body.
-// Chunked responses are errors.
+// kept. It knows what the measured servers send: a status line, a header with a Content-Length, a body; or a chunked body,
+// as Tomcat's errors have.
 type responseReader struct {
 	status  int
-	body    int64  // bytes of the body, known once head is false
-	missing int64  // bytes of the body that have not come
+	body    int64  // bytes of the body: of a chunked one as far as it has come, otherwise known once head is false
+	missing int64  // bytes of the body that have not come; of a body that is not chunked
 	head    bool   // the header is not complete
+	closes  bool   // the server closes the connection behind the response
 	kept    []byte // the begin of a header that came in pieces
 	keep    bool   // keep the body
 	text    []byte // the body as far as it has come, if it is kept
+	chunked bool
+	chunks  chunkedReader // of a chunked body
 }
 
 func (r *responseReader) reset(keep bool) {
@@ -188,13 +193,36 @@ func (r *responseReader) read(b []byte) (whole bool, err error) {
 			return false, err
 		}
 	}
+	if r.chunked {
+		return r.readChunks(b)
+	}
 	if r.missing -= int64(len(b)); r.missing < 0 {
 		return false, errSurplus
 	}
+	r.keepText(b)
+	return r.missing == 0, nil
+}
+
+// readChunks takes the next bytes of a chunked body.
+func (r *responseReader) readChunks(b []byte) (whole bool, err error) {
+	for len(b) > 0 {
+		var data []byte
+		if data, b, whole, err = r.chunks.read(b); err != nil {
+			return false, err
+		}
+		if whole && len(b) > 0 {
+			return false, errSurplus
+		}
+		r.body += int64(len(data))
+		r.keepText(data)
+	}
+	return whole, nil
+}
+
+func (r *responseReader) keepText(b []byte) {
 	if r.keep {
 		r.text = append(r.text, b...)
 	}
-	return r.missing == 0, nil
 }
 
 // readHead returns what follows the header, if that is complete.
@@ -227,11 +255,14 @@ func (r *responseReader) parseHead(head []byte) (err error) {
 	if r.status, err = strconv.Atoi(string(head[statusLine-3 : statusLine])); err != nil {
 		return errNotHTTP
 	}
-	length, given := contentLength(head)
+	length := r.parseFields(head)
 	switch {
 	case r.status == http.StatusNoContent || r.status == http.StatusNotModified:
+		r.chunked = false
 		return nil
-	case !given:
+	case r.chunked:
+		return nil
+	case length == nil:
 		return errNoLength
 	}
 	if r.body, err = strconv.ParseInt(string(length), 10, 64); err != nil || r.body < 0 {
@@ -241,18 +272,29 @@ func (r *responseReader) parseHead(head []byte) (err error) {
 	return nil
 }
 
-// contentLength finds the header's value. Lines are compared by hand, since almost all responses have a
-// line or two.
-func contentLength(head []byte) (value []byte, given bool) {
-	const name = "content-length:"
+// parseFields reads the header's fields that matter here, and returns the Content-Length; nil: there is none. Lines are
+// compared by hand, since almost all responses have a line or two.
+func (r *responseReader) parseFields(head []byte) (length []byte) {
 	for len(head) > 0 {
 		var line []byte
 		line, head, _ = bytes.Cut(head, []byte("\r\n"))
-		if len(line) >= len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
-			return bytes.TrimSpace(line[len(name):]), true
+		if value, ok := field(line, "content-length:"); ok {
+			length = value
+		} else if value, ok := field(line, "transfer-encoding:"); ok {
+			r.chunked = bytes.EqualFold(value, []byte("chunked"))
+		} else if value, ok := field(line, "connection:"); ok {
+			r.closes = bytes.EqualFold(value, []byte("close"))
 		}
 	}
-	return nil, false
+	return length
+}
+
+// field returns the value of a line that has a name, which ends with a colon.
+func field(line []byte, name string) (value []byte, ok bool) {
+	if len(line) < len(name) || !bytes.EqualFold(line[:len(name)], []byte(name)) {
+		return nil, false
+	}
+	return bytes.TrimSpace(line[len(name):]), true
 }
 
 // Pause waits, and reports false if ctx ended before.

@@ -152,6 +152,10 @@ func TestResponseIsReadInAnyPieces(t *testing.T) {
 		{name: "204 without a length", text: "HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n", status: 204},
 		{name: "body", text: "HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX-A: b\r\n\r\nhello\r\n\r\nyo", status: 200, body: "hello\r\n\r\nyo"},
 		{name: "header name in lower case", text: "HTTP/1.1 503 Unavailable\r\ncontent-length:3\r\n\r\nwhy", status: 503, body: "why"},
+		{name: "chunked", text: "HTTP/1.1 404 \r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwhy\r\nA\r\n\r\n not now\r\n0\r\n\r\n", status: 404, body: "why\r\n not now"},
+		{name: "chunked and empty", text: "HTTP/1.1 404 \r\ntransfer-encoding:chunked\r\n\r\n0\r\n\r\n", status: 404},
+		{name: "chunks with an extension, and a trailer", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n02;x=y\r\nhi\r\n0;z\r\nX-A: b\r\nX-B: c\r\n\r\n", status: 200, body: "hi"},
+		{name: "chunked is meant where a length is given, too", text: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", status: 200, body: "hi"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var a responseReader
@@ -167,6 +171,32 @@ func TestResponseIsReadInAnyPieces(t *testing.T) {
 	}
 }
 
+const chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+func TestConnThatTheServerWillCloseIsNotIdle(t *testing.T) {
+	_, c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			w.Header().Set("Connection", "close")
+		}
+	})
+	for _, method := range []string{"GET", "DELETE"} {
+		status, err := c.Exchange([]byte(method + " / HTTP/1.1\r\nHost: a\r\n\r\n"))
+		need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
+		expect.Equal(t, c.response.closes, method == "DELETE", "%s: the server closes the connection", method)
+	}
+	expect.That(t, !c.Idle(), "a connection that the server closes is idle")
+}
+
+func TestConnKeepsChunkedBodies(t *testing.T) {
+	long := strings.Repeat("long ", 50_000) // more than one read, and more than one chunk
+	_, c := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, long) })
+	c.KeepBody = true
+	status, err := c.Exchange(get)
+	need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
+	expect.That(t, c.response.chunked && string(c.Body()) == long && c.Size() == int64(len(long)),
+		"chunked %t, %d bytes of %d", c.response.chunked, c.Size(), len(long))
+}
+
 func TestResponseThatCannotBeReadIsAnError(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string
@@ -175,7 +205,13 @@ func TestResponseThatCannotBeReadIsAnError(t *testing.T) {
 		{name: "HTTP/1.0", text: "HTTP/1.0 200 OK\r\n\r\n", want: errNotHTTP},
 		{name: "no number", text: "HTTP/1.1 abc\r\n\r\n", want: errNotHTTP},
 		{name: "endless header", text: strings.Repeat("x", maxHead+1), want: errNotHTTP},
-		{name: "chunked", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", want: errNoLength},
+		{name: "no length", text: "HTTP/1.1 200 OK\r\nX-A: b\r\n\r\n", want: errNoLength},
+		{name: "another encoding", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", want: errNoLength},
+		{name: "chunk without a size", text: chunkedHead + "\r\nhi\r\n", want: errChunk},
+		{name: "chunk of a size in words", text: chunkedHead + "two\r\nhi\r\n", want: errChunk},
+		{name: "endless chunk", text: chunkedHead + "10000000001\r\n", want: errChunk},
+		{name: "more than the chunk's size", text: chunkedHead + "1\r\nhi\r\n", want: errChunk},
+		{name: "more behind the last chunk", text: chunkedHead + "0\r\n\r\nhi", want: errSurplus},
 		{name: "length in words", text: "HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n"},
 		{name: "negative length", text: "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n"},
 		{name: "more than the length", text: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", want: errSurplus},
