@@ -17,14 +17,7 @@ type advice struct {
 // advices are those of the columns that were compared, first of those that ran everything, then of their variants. All
 // follows from the rows: with other figures a column is advised for other reasons, or for none.
 func (r *Report) advices() []advice {
-	var rows []row
-	for _, g := range r.groups() {
-		for _, row := range g.Rows {
-			if row.wish != "" {
-				rows = append(rows, row)
-			}
-		}
-	}
+	rows := r.wishes()
 	var main, variants []column
 	for _, c := range r.columns() {
 		if c.Brief {
@@ -48,8 +41,27 @@ func (r *Report) advices() []advice {
 	return all
 }
 
+// wishes are the rows that take part in the decision: the first of each group, then the second of each, for the first ones
+// are what a reader is told.
+func (r *Report) wishes() []row {
+	var rows []row
+	groups := r.groups()
+	for i := range groups {
+		groups[i].Rows = slices.DeleteFunc(groups[i].Rows, func(row row) bool { return row.wish == "" })
+	}
+	for place, found := 0, true; found; place++ {
+		found = false
+		for _, g := range groups {
+			if place < len(g.Rows) {
+				rows, found = append(rows, g.Rows[place]), true
+			}
+		}
+	}
+	return rows
+}
+
 // mostAdvised is how many reasons a reader is told of each kind; the tables have all of them.
-const mostAdvised = 6
+const mostAdvised = 5
 
 // adviceOf holds a column against others.
 func adviceOf(c column, against []column, rows []row) advice {

@@ -38,17 +38,19 @@ func rarely(name string, show func(float64) string, better direction, get func(*
 
 // late is the 99th percentile of a spread, with the median beside it.
 func late(name string, get func(*verdict.Verdict) verdict.Spread) figure {
-	f := of(name, showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return get(v).P99, get(v).Count > 0 })
-	f.name += ", p99"
-	f.notes = func(of runs) []string {
-		half := of.known(func(o run) (float64, bool) { return get(o.verdict).P50, get(o.verdict).Count > 0 })
-		return []string{"p50 " + showSeconds(half.median()), neverNote(of, get)}
-	}
-	f.absent = func(of runs) string {
-		if text := neverNote(of, get); text != "" {
-			return text
+	f := of(name+", p99", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+		s := get(v)
+		if s.Never*100 > s.Never+s.Count {
+			return -1, true
 		}
-		return none
+		return s.P99, s.Count > 0
+	})
+	f.notes = func(of runs) []string {
+		half := ""
+		if known := of.known(func(o run) (float64, bool) { return get(o.verdict).P50, get(o.verdict).Count > 0 }); len(known) > 0 {
+			half = "p50 " + showSeconds(known.median())
+		}
+		return []string{half, neverNote(of, get)}
 	}
 	return f
 }
@@ -87,12 +89,12 @@ func readGap() figure {
 
 // worstGap is the longest time for which one client of an operation got no answer.
 func worstGap(o trial.Operation) figure {
-	f := of(fmt.Sprintf("longest time without an answer for one client, %s", o), showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	f := of(fmt.Sprintf("worst client: longest time without an answered %s", o), showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		return v.Worst[o].Gap, v.Worst[o].Clients > 0
 	})
 	f.notes = func(of runs) []string {
 		least := of.known(func(o2 run) (float64, bool) { w := o2.verdict.Worst[o]; return w.Success, w.Clients > 0 })
-		return []string{"worst client: " + showShare(least.median()) + " answered"}
+		return []string{"the worst client got " + showShare(least.median()) + " answered"}
 	}
 	return f
 }
@@ -271,8 +273,8 @@ func explained() figure {
 
 // overlap says how much a column's histories prove: without writes that overlap, and writes of unknown outcome, little.
 func overlap(of runs) string {
-	return fmt.Sprintf("%s that overlap, %s of unknown outcome",
-		amount(of.each(func(o run) float64 { return float64(o.verdict.History.Overlapping) }).median(), "write"),
+	return fmt.Sprintf("overlapping writes: %s; of unknown outcome: %s",
+		showCount(of.each(func(o run) float64 { return float64(o.verdict.History.Overlapping) }).median()),
 		showCount(of.each(func(o run) float64 { return float64(o.verdict.History.Unknown) }).median()))
 }
 
@@ -290,14 +292,9 @@ func results(of runs, get func(*verdict.Verdict) verdict.Result) string {
 	return strings.Join(names, ", ")
 }
 
-// removal is how long dead instances were listed, where self-preservation withheld nothing.
+// removal is how long dead instances were listed.
 func removal() figure {
 	f := late("a dead instance is gone from every list", func(v *verdict.Verdict) verdict.Spread { return v.Removal })
-	quantile := f.get
-	f.get = func(o run) (float64, bool) {
-		value, ok := quantile(o)
-		return value, ok && o.verdict.Removal.Never == 0
-	}
 	notes := f.notes
 	f.notes = func(of runs) []string {
 		return append(notes(of), "leases here "+showSeconds(of.scenario.Load.Lease.Duration().Seconds()))
@@ -377,8 +374,8 @@ func costFigures() []figure {
 	}
 }
 
-// everywhere are all scenarios.
-func everywhere(scenario.Scenario) bool { return true }
+// observed are the scenarios in which nodes are observed and something can be lost: all but those of heartbeats alone.
+func observed(s scenario.Scenario) bool { return !s.HeartbeatsOnly() }
 
 // calm are the scenarios of which nothing is expected but the load, probes included.
 func calm(s scenario.Scenario) bool { return len(s.Faults)+len(s.Storms) == 0 && s.Load.Reads > 0 }

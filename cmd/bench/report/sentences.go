@@ -19,15 +19,15 @@ func (r *Report) sentences(name string) []string {
 	columns := r.each(s, r.spoken())
 	var all []string
 	for number := range s.Faults {
-		all = append(all, faultSentence(s, number, columns))
+		all = append(all, faultSentences(s, number, columns)...)
 	}
 	for number := range s.Storms {
-		all = append(all, stormSentence(s, number, columns))
+		all = append(all, stormSentences(s, number, columns)...)
 	}
 	if len(s.Faults)+len(s.Storms) == 0 {
 		all = append(all, calmSentences(columns)...)
 	}
-	all = append(all, costSentence(columns))
+	all = append(all, costSentences(columns)...)
 	all = append(all, judgements(columns)...)
 	all = append(all, r.failures(name)...)
 	return given(all)
@@ -55,26 +55,37 @@ func given(texts []string) []string {
 	return found
 }
 
-// sentence is "Opening, CP did this, and that; AP did something else." The clauses of a column follow its name. Without any
-// there is no sentence.
-func sentence(opening string, columns []runs, clauses func(runs) []string) string {
-	var parts []string
+// told is "Opening, CP did this, and that.", "AP did something else.": a sentence for each column, and one for columns that did
+// the same. The clauses of a column follow its name. Without any there is no sentence.
+func told(opening string, columns []runs, clauses func(runs) []string) []string {
+	var who [][]string
+	var what []string
 	for _, m := range columns {
 		if len(m.of) == 0 {
 			continue
 		}
-		if said := given(clauses(m)); len(said) > 0 {
-			parts = append(parts, m.Heading()+" "+list(said))
+		said := list(given(clauses(m)))
+		switch same := slices.Index(what, said); {
+		case said == "":
+		case same >= 0:
+			who[same] = append(who[same], m.Heading())
+		default:
+			who, what = append(who, []string{m.Heading()}), append(what, said)
 		}
 	}
-	if len(parts) == 0 {
-		return ""
+	var sentences []string
+	for i := range what {
+		text := list(who[i]) + " " + what[i] + "."
+		if i == 0 && opening != "" {
+			text = capital(opening + text)
+		}
+		sentences = append(sentences, text)
 	}
-	return capital(opening+strings.Join(parts, "; ")) + "."
+	return sentences
 }
 
-// stormSentence says how the calls of all clients went during a storm.
-func stormSentence(s scenario.Scenario, number int, columns []runs) string {
+// stormSentences say how the calls of all clients went during a storm.
+func stormSentences(s scenario.Scenario, number int, columns []runs) []string {
 	var length float64
 	for _, m := range columns {
 		for _, one := range m.of {
@@ -82,7 +93,7 @@ func stormSentence(s scenario.Scenario, number int, columns []runs) string {
 		}
 	}
 	opening := fmt.Sprintf("in the %s of the storm (%s), ", showSeconds(length), stormOf(s.Storms[number]))
-	return sentence(opening, columns, func(m runs) []string {
+	return told(opening, columns, func(m runs) []string {
 		during := m.storm(number)
 		return append(during.service(), during.staleReads())
 	})
@@ -103,16 +114,16 @@ func stormOf(s scenario.Storm) string {
 // calmSentences are for scenarios in which nothing happens: throughput, latency, how soon others see what was
 // registered, how old reads are.
 func calmSentences(columns []runs) []string {
-	return []string{
-		sentence("while nothing failed, ", columns, func(m runs) []string { return m.whole().service() }),
-		sentence("", columns, func(m runs) []string { return []string{m.shown("at other nodes", home)} }),
-		sentence("", columns, func(m runs) []string { return []string{m.whole().staleReads()} }),
-	}
+	return slices.Concat(
+		told("while nothing failed, ", columns, func(m runs) []string { return m.whole().service() }),
+		told("", columns, func(m runs) []string { return []string{m.shown("at other nodes", home)} }),
+		told("", columns, func(m runs) []string { return []string{m.whole().staleReads()} }),
+	)
 }
 
-// costSentence says what a load of heartbeats costs.
-func costSentence(columns []runs) string {
-	return sentence("", columns, func(m runs) []string {
+// costSentences say what a load of heartbeats costs.
+func costSentences(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
 		if m.each(func(o run) float64 { return o.verdict.Cost.Memory }).zero() {
 			return nil
 		}
@@ -133,7 +144,7 @@ func judgements(columns []runs) []string {
 	for _, m := range columns {
 		all = append(all, m.histories(), m.convergence())
 	}
-	return append(all, losses(columns), harm(columns))
+	return append(append(all, losses(columns)...), harm(columns)...)
 }
 
 // histories says what the checker says of a column that promises linearizable histories.
@@ -174,12 +185,8 @@ func (m runs) convergence() string {
 }
 
 // losses says in which columns something was lost, of which nothing that clients restored hides anything, or that nothing was.
-func losses(columns []runs) string {
-	var parts, clean []string
-	for _, m := range columns {
-		if len(m.of) == 0 || !m.judged() {
-			continue
-		}
+func losses(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
 		var said []string
 		for _, k := range lossKinds {
 			if lost := m.most(func(v *verdict.Verdict) int { return k.of(v.Losses).Count }); lost > 0 {
@@ -189,21 +196,14 @@ func losses(columns []runs) string {
 		if revived := m.most(func(v *verdict.Verdict) int { return len(v.Revived) }); revived > 0 {
 			said = append(said, "listed "+counted(revived, "canceled instance")+" again")
 		}
-		if len(said) == 0 {
-			clean = append(clean, m.Heading())
-			continue
+		if absent := m.most(func(v *verdict.Verdict) int { return len(v.Lost) }); absent > 0 {
+			said = append(said, "lacked "+counted(absent, "living instance")+" at the end")
 		}
-		parts = append(parts, m.Heading()+" "+list(said))
-	}
-	switch {
-	case len(parts) == 0 && len(clean) == 0:
-		return ""
-	case len(parts) == 0:
-		return list(clean) + " lost nothing that was acknowledged."
-	case len(clean) > 0:
-		parts = append(parts, list(clean)+" lost nothing")
-	}
-	return strings.Join(parts, "; ") + "."
+		if len(said) == 0 && m.judged() {
+			said = append(said, "lost nothing that was acknowledged")
+		}
+		return said
+	})
 }
 
 // judged reports whether there was anything that could be lost.
@@ -241,8 +241,8 @@ func (m runs) most(count func(*verdict.Verdict) int) int {
 }
 
 // harm says what clients had to bear that is bad for a column: living instances evicted, or absent from lists.
-func harm(columns []runs) string {
-	return sentence("", slices.DeleteFunc(slices.Clone(columns), func(m runs) bool { return len(m.of) == 0 }), func(m runs) []string {
+func harm(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
 		var said []string
 		if evicted := m.falseEvictions(); !evicted.zero() {
 			said = append(said, "evicted "+evicted.counted("living instance"))
@@ -250,10 +250,19 @@ func harm(columns []runs) string {
 		missing := m.each(func(o run) float64 { return o.verdict.Missing })
 		// Less than that is the lists' way to the nodes, a tenth of a second now and then.
 		if math.Round(missing.median()) > 0 {
-			said = append(said, "lacked living instances in its lists for "+missing.show(showSum)+" instance-seconds a node")
+			said = append(said, "lacked living instances in lists for "+missing.show(showSum)+" instance-seconds a node"+m.silent())
 		}
 		return said
 	})
+}
+
+// silent says for how long no list came, which counts as lists that lack everything.
+func (m runs) silent() string {
+	unanswered := m.each(func(o run) float64 { return o.verdict.Unanswered })
+	if unanswered.zero() {
+		return ""
+	}
+	return ", with no list at all for " + unanswered.show(showSeconds)
 }
 
 // spared says that no living instance was evicted; if some were, that is said elsewhere (harm).
@@ -272,14 +281,14 @@ func (m runs) falseEvictions() perRound {
 // counted is "no write", "1 write" or "412 writes".
 func counted(n int, noun string) string { return amount(float64(n), noun) }
 
-// faultSentence says what became of one fault of a scenario in each column.
-func faultSentence(s scenario.Scenario, number int, columns []runs) string {
+// faultSentences say what became of one fault of a scenario in each column.
+func faultSentences(s scenario.Scenario, number int, columns []runs) []string {
 	struck := injected(columns, number)
 	if len(struck) == 0 {
-		return ""
+		return nil
 	}
 	f := faultOf{Fault: s.Faults[number], number: number, alone: len(s.Faults) == 1, instances: s.Load.Instances, injected: struck}
-	return sentence(f.opening(), columns, func(m runs) []string { return f.clauses(m) })
+	return told(f.opening(), columns, func(m runs) []string { return f.clauses(m) })
 }
 
 // injected are a fault's injections in all rounds of all columns.
