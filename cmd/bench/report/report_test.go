@@ -146,7 +146,7 @@ func withoutCharts(page string) string { return strings.Replace(page, chartsScri
 
 func TestPageShowsHostileNamesAsText(t *testing.T) {
 	hostile := `</script><script>alert("x")</script><img src=x onerror=alert(1)>|*_` + "`"
-	c := sample()
+	c := small()
 	c.Scenarios[2].Title, c.Scenarios[2].About = hostile, hostile
 	c.Plan.LeftOut, c.Plan.Columns[0].Title, c.Machine.CPU = []string{hostile}, hostile, hostile
 	c.Plan.Columns[1].Settings = map[string]string{hostile: hostile}
@@ -169,11 +169,11 @@ func TestPageShowsHostileNamesAsText(t *testing.T) {
 }
 
 func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
-	c := sample()
+	c := small()
 	c.Trials = slices.DeleteFunc(c.Trials, func(tr trial.Trial) bool { return tr.Scenario == "steady" && tr.Column == "cp" })
 	c.Trials[0].Failed = "node2 did not start"
 	got := strings.Join(New(c).Broken(), "\n")
-	for _, want := range []string{"steady, ap, round 1: the trial could not be completed: node2 did not start", "leader-killed, cp, round 1: write-gap at most 1s, but got "} {
+	for _, want := range []string{"steady, ap: the trial could not be completed: node2 did not start", "leader-killed, cp: write-gap at most 1s, but got "} {
 		expect.That(t, strings.Contains(got, want), "%q lacks %q", got, want)
 	}
 }
@@ -202,7 +202,7 @@ func TestWriteNeedsNeitherAllColumnsNorTrials(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			comparison := sample()
+			comparison := small()
 			comparison.Trials = slices.DeleteFunc(comparison.Trials, func(tr trial.Trial) bool { return !c.keep(tr) })
 			expect.That(t, strings.Contains(written(t, New(comparison))[HTMLFile], "</html>"), "the page does not end")
 		})

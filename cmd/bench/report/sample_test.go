@@ -25,6 +25,11 @@ func sample() *trial.Comparison {
 	return made(scenario.Columns()[:3], 3, "steady", "leader-killed", "partition-minority", "instances-die-tenth", "idle", "heartbeats-1000", "heartbeats-20000")
 }
 
+// small is as much of it as tests need that change it.
+func small() *trial.Comparison {
+	return made(scenario.Columns()[:3], 1, "steady", "leader-killed", "partition-minority")
+}
+
 // judgedSample is the sample's report, made once. No test changes it.
 var judgedSample = sync.OnceValue(func() *Report { return New(sample()) })
 
