@@ -52,6 +52,15 @@ func (r *Report) spoken() []column {
 	return all[:min(most, len(all))]
 }
 
+// Short is the heading, or the name where that is short enough for a narrow cell and the heading is not.
+func (c column) Short() string {
+	const narrow = 10
+	if len(c.Heading()) <= narrow {
+		return c.Heading()
+	}
+	return c.Name
+}
+
 // About says what a column is.
 func (c column) About() string {
 	if c.System != scenario.Rollcall {

@@ -61,7 +61,7 @@ func (r *Report) wishes() []row {
 }
 
 // mostAdvised is how many reasons a reader is told of each kind; the tables have all of them.
-const mostAdvised = 5
+const mostAdvised = 4
 
 // adviceOf holds a column against others.
 func adviceOf(c column, against []column, rows []row) advice {

@@ -120,6 +120,7 @@ func struckSide(v *verdict.Verdict) verdict.Side {
 // staleShare is the share of the probes that got an answer older than what had been acknowledged, with their ages.
 func staleShare(name string, get func(*verdict.Verdict) verdict.Staleness) figure {
 	f := of(name, showShare, less, func(v *verdict.Verdict) (float64, bool) { return get(v).Share, get(v).Reads > 0 })
+	f.absent = func(runs) string { return "no probe answered" }
 	f.notes = func(of runs) []string {
 		ages := func(of runs, age func(verdict.Spread) float64) perRound {
 			return of.known(func(o run) (float64, bool) { s := get(o.verdict); return age(s.Age), s.Stale > 0 })
@@ -195,7 +196,7 @@ func (k lossKind) figure() figure {
 		}
 		notes := []string{"of " + amount(most.median(), k.noun)}
 		if len(half) > 0 {
-			notes = append(notes, fmt.Sprintf("acknowledged up to %s before the kill, p50 %s", showSeconds(slices.Max(oldest)), showSeconds(half.median())))
+			notes = append(notes, fmt.Sprintf("age at the kill up to %s, p50 %s", showSeconds(slices.Max(oldest)), showSeconds(half.median())))
 		}
 		return notes
 	}

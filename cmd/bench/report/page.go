@@ -156,12 +156,7 @@ func (r *Report) plots() plots {
 func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 	part := scenarioPart{
 		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Columns) > 0, Faults: faultRows(line, r.columns()),
-		Figures: r.figures(s), Operations: r.operations(s), Examples: r.examples(s.Name),
-	}
-	for _, of := range r.each(s, r.columns()) {
-		if of.why != "" {
-			part.Absent = append(part.Absent, of.Heading()+": "+of.why)
-		}
+		Figures: r.figures(s), Operations: r.operations(s), Absent: r.absent(s), Examples: r.examples(s.Name),
 	}
 	for i, t := range r.Trials {
 		if t.Scenario != s.Name {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -63,7 +64,7 @@ func failing() []question {
 	isolated := with(scenario.Isolate, "follower")
 	heartbeats := worstGap(trial.Heartbeat)
 	return []question{
-		{figure: writeGap(), when: "the leader is killed (the first node, where none leads)", in: with(scenario.Kill, "leader"), wish: "writes to go on when the leader is killed"},
+		{figure: writeGap(), when: "the leader is killed", in: with(scenario.Kill, "leader"), wish: "writes to go on when the leader is killed"},
 		{figure: writeGap(), when: "another node is killed", in: with(scenario.Kill, "follower"), wish: "writes to go on when a node is killed"},
 		{figure: writeGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "writes to go on when the majority is killed"},
 		{figure: readGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "lists to be answered when the majority is killed"},
@@ -186,8 +187,8 @@ func (r *Report) worst(f figure, asked []scenario.Scenario) []cell {
 		if cells[i].partial && !cells[i].Absent {
 			cells[i].Notes = append(cells[i].Notes, fmt.Sprintf("ran %d of %d scenarios", known[i], total))
 		}
-		if cells[i].Absent || !cells[i].values.spans() {
-			cells[i].Link = "" // alike in all scenarios
+		if !cells[i].values.spans() {
+			cells[i].Link = "matrix" // alike in all scenarios
 		}
 	}
 	return cells
@@ -238,12 +239,12 @@ func says(f figure, cells []cell) bool {
 type matrixRow struct {
 	Name, Title string
 	Lines       []matrixLine
+	Absent      []string // columns that have no figures here, and why, a sentence each
 }
 
 // matrixLine is a column in a scenario of the matrix.
 type matrixLine struct {
 	Column column
-	Why    string // the column has no figures here; empty: it has
 	Cells  []cell // as many as matrixHeads
 }
 
@@ -261,20 +262,43 @@ func (r *Report) matrix() []matrixRow {
 		if s.HeartbeatsOnly() {
 			continue
 		}
-		found := matrixRow{Name: s.Name, Title: s.Title}
-		for _, c := range r.columns() {
-			found.Lines = append(found.Lines, matrixLine{Column: c, Why: r.runs(s, c).why})
-		}
+		found := matrixRow{Name: s.Name, Title: s.Title, Absent: r.absent(s)}
 		for _, f := range shown {
-			cells := r.cells(f, s)
+			cells := slices.DeleteFunc(r.cells(f, s), func(c cell) bool { return r.runs(s, c.Column).why != "" })
 			mark(cells, f.better)
 			for i, c := range cells {
+				if i == len(found.Lines) {
+					found.Lines = append(found.Lines, matrixLine{Column: c.Column})
+				}
 				found.Lines[i].Cells = append(found.Lines[i].Cells, c)
 			}
 		}
 		rows = append(rows, found)
 	}
 	return rows
+}
+
+// absent says which columns have no figures of a scenario, and why.
+func (r *Report) absent(s scenario.Scenario) []string {
+	var reasons []string
+	names := make(map[string][]string)
+	for _, of := range r.each(s, r.columns()) {
+		if of.why == "" {
+			continue
+		}
+		if names[of.why] == nil {
+			reasons = append(reasons, of.why)
+		}
+		names[of.why] = append(names[of.why], of.Heading())
+	}
+	var sentences []string
+	for _, why := range reasons {
+		if !strings.HasPrefix(why, names[why][0]) {
+			why = capital(why) + ": " + strings.Join(names[why], "; ")
+		}
+		sentences = append(sentences, why)
+	}
+	return sentences
 }
 
 // operationRow sums up one operation of one column, as text; medians of the rounds.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -90,19 +91,24 @@ func (r *Report) matrixMarkdown(b *strings.Builder) {
 	r.headMarkdown(b, "scenario")
 	for _, row := range rows {
 		fmt.Fprintf(b, "| %s |", inMarkdown(row.Title))
-		for _, line := range row.Lines {
-			if line.Why != "" {
-				fmt.Fprintf(b, " %s |", inMarkdown(line.Why))
-				continue
-			}
-			var cells []string
-			for _, c := range line.Cells {
-				cells = append(cells, marked(c.Text, c.Better))
-			}
-			fmt.Fprintf(b, " %s |", strings.Join(cells, " / "))
+		for _, c := range r.columns() {
+			fmt.Fprintf(b, " %s |", row.markdown(c))
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// markdown are the figures of a column in a scenario of the matrix.
+func (m matrixRow) markdown(c column) string {
+	at := slices.IndexFunc(m.Lines, func(l matrixLine) bool { return l.Column.Name == c.Name })
+	if at < 0 {
+		return none
+	}
+	var cells []string
+	for _, c := range m.Lines[at].Cells {
+		cells = append(cells, marked(c.Text, c.Better))
+	}
+	return strings.Join(cells, " / ")
 }
 
 func (r *Report) fleetsMarkdown(b *strings.Builder) {

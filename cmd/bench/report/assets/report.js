@@ -563,7 +563,9 @@
 
   function draw() {
     drawers.forEach((redraw) => redraw());
-    document.documentElement.dataset.charts = drawers.length;
+    const root = document.documentElement;
+    root.dataset.charts = drawers.length;
+    root.dataset.overflow = root.scrollWidth - root.clientWidth; // px by which the page is wider than its window: for tests
   }
 
   function isDark() {
@@ -590,6 +592,7 @@
     });
   }
 
+  if (document.documentElement.dataset.only) document.getElementById(document.documentElement.dataset.only)?.classList.add("only");
   addTimelines();
   addWays();
   addRemovals();
