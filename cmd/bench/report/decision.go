@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 )
 
 // advice is whom a column suits, and what it costs: rows of the tables in which its range is apart from those of others.
@@ -17,7 +19,6 @@ type advice struct {
 // advices are those of the columns that were compared, first of those that ran everything, then of their variants. All
 // follows from the rows: with other figures a column is advised for other reasons, or for none.
 func (r *Report) advices() []advice {
-	rows := r.wishes()
 	var main, variants []column
 	for _, c := range r.columns() {
 		if c.Brief {
@@ -27,18 +28,42 @@ func (r *Report) advices() []advice {
 		main = append(main, c)
 	}
 	var all []advice
+	rows := r.only(main, everything).wishes()
 	for _, c := range main {
-		all = append(all, adviceOf(c, main, rows))
+		all = append(all, adviceOf(c, rows))
 	}
 	for _, c := range variants {
 		base := slices.IndexFunc(main, func(other column) bool { return other.System == c.System && other.Mode == c.Mode })
-		if base >= 0 {
-			a := adviceOf(c, []column{c, main[base]}, rows)
-			a.Instead = main[base].Heading()
-			all = append(all, a)
+		if base < 0 {
+			continue
 		}
+		both := r.only([]column{c, main[base]}, func(s scenario.Scenario) bool { return r.runs(s, c).why == "" })
+		a := adviceOf(c, both.wishes())
+		a.Instead = main[base].Heading()
+		all = append(all, a)
 	}
 	return all
+}
+
+func everything(scenario.Scenario) bool { return true }
+
+// only is the report as if no other columns had been compared, and in no other scenarios.
+func (r *Report) only(columns []column, in func(scenario.Scenario) bool) *Report {
+	c := *r.Comparison
+	c.Plan.Columns = nil
+	for _, column := range columns {
+		c.Plan.Columns = append(c.Plan.Columns, column.Column)
+	}
+	c.Scenarios = slices.DeleteFunc(slices.Clone(c.Scenarios), func(s scenario.Scenario) bool { return !in(s) })
+	c.Trials = nil
+	part := &Report{Comparison: &c}
+	for i, t := range r.Trials {
+		wanted := slices.ContainsFunc(columns, func(c column) bool { return c.Name == t.Column })
+		if wanted && slices.ContainsFunc(c.Scenarios, func(s scenario.Scenario) bool { return s.Name == t.Scenario }) {
+			c.Trials, part.Verdicts = append(c.Trials, t), append(part.Verdicts, r.Verdicts[i])
+		}
+	}
+	return part
 }
 
 // wishes are the rows that take part in the decision: the first of each group, then the second of each, for the first ones
@@ -63,17 +88,11 @@ func (r *Report) wishes() []row {
 // mostAdvised is how many reasons a reader is told of each kind; the tables have all of them.
 const mostAdvised = 4
 
-// adviceOf holds a column against others.
-func adviceOf(c column, against []column, rows []row) advice {
+// adviceOf holds a column against the others of some rows.
+func adviceOf(c column, rows []row) advice {
 	a := advice{Column: c}
 	for _, row := range rows {
-		cells := slices.DeleteFunc(slices.Clone(row.Cells), func(of cell) bool {
-			return !slices.ContainsFunc(against, func(other column) bool { return other.Name == of.Column.Name })
-		})
-		for i := range cells {
-			cells[i].Better = false
-		}
-		mark(cells, row.better)
+		cells := row.Cells
 		own := slices.IndexFunc(cells, func(of cell) bool { return of.Column.Name == c.Name })
 		marked := slices.ContainsFunc(cells, func(of cell) bool { return of.Better })
 		switch {
@@ -193,9 +212,17 @@ func (r *Report) notValid() bool { return len(r.Invalid()) > 0 }
 
 // validText says whether the run is valid.
 func (r *Report) validText() string {
-	invalid := len(r.Invalid())
-	if invalid == 0 {
+	invalid, notCarried := len(r.Invalid()), 0
+	for i := range r.Trials {
+		if r.notCarried(i) {
+			notCarried++
+		}
+	}
+	switch {
+	case invalid == 0 && notCarried == 0:
 		return fmt.Sprintf("The run is valid: the machine carried all of its %s.", counted(len(r.Trials), "trial"))
+	case invalid == 0:
+		return fmt.Sprintf("The run is valid: the machine carried all of its %s but %d of heartbeats alone, which are in no figure.", counted(len(r.Trials), "trial"), notCarried)
 	}
 	return fmt.Sprintf("%d of %s measured the machine and not the servers. They are in no figure; what is left may not be typical either.", invalid, counted(len(r.Trials), "trial"))
 }

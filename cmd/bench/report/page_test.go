@@ -202,6 +202,19 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	}
 }
 
+// TestPageFitsATelephone opens the page at one and a quarter of its size in a window of 500 pixels, for no window of Chromium
+// is narrower: a page that is wider than 400 pixels would have to be moved to and fro.
+func TestPageFitsATelephone(t *testing.T) {
+	chromium := findChromium(t)
+	var page strings.Builder
+	need.OK(t, judgedSample().writeHTML(&page))
+	const open400 = `<html lang="en" style="zoom: 1.25">`
+	path := filepath.Join(t.TempDir(), HTMLFile)
+	need.OK(t, os.WriteFile(path, []byte(strings.Replace(page.String(), `<html lang="en">`, open400, 1)), 0o644))
+	dom, _, _ := open(t, chromium, path, "--window-size=500,900")
+	expect.That(t, strings.Contains(dom, `data-overflow="0"`), "the page is too wide: %s", regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+}
+
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -217,14 +230,14 @@ func findChromium(t *testing.T) string {
 
 // open returns the document as it is after the scripts ran, and what the page wrote to the console and asked the
 // network for.
-func open(t *testing.T, chromium, path string) (dom, log string, requested []string) {
+func open(t *testing.T, chromium, path string, more ...string) (dom, log string, requested []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	netLog := filepath.Join(t.TempDir(), "net.json")
-	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
+	cmd := exec.CommandContext(ctx, chromium, append(more, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", "--enable-logging=stderr",
-		"--log-net-log="+netLog, "--dump-dom", "file://"+path)
+		"--log-net-log="+netLog, "--dump-dom", "file://"+path)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -234,7 +234,7 @@ func says(f figure, cells []cell) bool {
 	return false
 }
 
-// matrixRow is a scenario in the matrix: of each column how long there was no write, the share of stale answers, what was
+// matrixRow is a scenario in the matrix: of each column how long one client at most had no answer, the share of stale answers, what was
 // lost, and how long healing took.
 type matrixRow struct {
 	Name, Title string
@@ -256,7 +256,7 @@ func (r *Report) matrix() []matrixRow {
 	lost := of("lost", showCount, less, func(v *verdict.Verdict) (float64, bool) {
 		return allLost(v), slices.ContainsFunc(lossKinds, func(k lossKind) bool { return k.of(v.Losses).Of > 0 })
 	})
-	shown := []figure{writeGap(), staleShare("", wholeStaleness), lost, healed()}
+	shown := []figure{worstGap(trial.Heartbeat), staleShare("", wholeStaleness), lost, healed()}
 	var rows []matrixRow
 	for _, s := range r.ran() {
 		if s.HeartbeatsOnly() {

@@ -236,6 +236,21 @@ func TestDecisionFollowsFromTheFigures(t *testing.T) {
 	expect.That(t, !strings.Contains(once, wish) && strings.Contains(once, "One round cannot tell"), "one round: %s", once)
 }
 
+// The variant ran one of two scenarios: in the other one nothing is held against its column.
+func TestDecisionHoldsAVariantAgainstItsColumnWhereBothRan(t *testing.T) {
+	r := lossy(map[string]map[string][]int{
+		"crash": {"cp": {0, 0}, "ap": {3, 4}},
+		"power": {"cp": {0, 0}, "ap": {8, 9}},
+	})
+	r.Plan.Columns = scenario.Columns()
+	for range 2 {
+		r.Trials = append(r.Trials, trial.Trial{Scenario: "crash", Column: "ap-always", Round: 1})
+		r.Verdicts = append(r.Verdicts, verdict.Verdict{Losses: verdict.Losses{Registrations: verdict.Loss{Of: 100}}})
+	}
+	want := "**AP, synced always** instead of AP, if you want\n  - no acknowledged registration to be lost (0; AP 3 in Crash)"
+	expect.That(t, strings.Contains(r.Decision(), want), "%q is not in %s", want, r.Decision())
+}
+
 func TestDecisionSaysHowFarTheEvidenceReaches(t *testing.T) {
 	got := judgedSample().Decision()
 	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {

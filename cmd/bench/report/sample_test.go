@@ -234,7 +234,7 @@ func (s *sketch) client(o trial.Operation, node int) {
 	if !stock(o) {
 		return
 	}
-	c := trial.Client{Operation: o, Home: node, Gap: second + trial.Micros(s.IntN(9000))}
+	c := trial.Client{Operation: o, Home: node, Gap: trial.Micros(s.latency(o, 0) * 4)}
 	for at := trial.Micros(0); at < sampleLength; at += second {
 		c.Calls++
 		if s.outcome(o, node, at) == trial.Done {

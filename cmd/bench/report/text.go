@@ -87,7 +87,7 @@ func (r *Report) matrixMarkdown(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## Every scenario\n\nLongest time without an answered write / stale answers to probes / acknowledged changes lost / time until everything was in every list.\n\n")
+	fmt.Fprintf(b, "\n## Every scenario\n\nLongest time for which one client got no answer to its heartbeats / stale answers to probes / acknowledged changes lost / time until everything was in every list.\n\n")
 	r.headMarkdown(b, "scenario")
 	for _, row := range rows {
 		fmt.Fprintf(b, "| %s |", inMarkdown(row.Title))

@@ -195,7 +195,7 @@
   // A page of paper must hold a whole plot.
   const density = () => (matchMedia("print").matches ? 0.62 : 1);
 
-  const left = 88;
+  const left = 100;
   const right = 22;
 
   function timelineOption(line, which, width, full) {
