@@ -32,10 +32,18 @@ type page struct {
 	Title     string
 	Machine   string
 	Plan      string
+	Evidence  string
+	Valid     string // what the banner says of a run that is not valid
+	Invalid   []string
 	Limits    string
 	Broken    []string
-	TradeOffs []tradeOff
-	LookedFor string
+	Columns   []column
+	Undecided string
+	Advices   []advice
+	Groups    []group
+	Lacking   []string
+	Heads     []string // of the matrix
+	Matrix    []matrixRow
 	Main      string // the name of the scenario whose time line comes first
 	MainTitle string
 	MainSays  []string
@@ -43,7 +51,8 @@ type page struct {
 	Removal   bool
 	Ways      bool
 	Backlogs  []scenarioPart
-	Costs     []costBar
+	Fleets    []fleetRow
+	Uncarried []string
 	Files     []string
 	Plots     plots
 	Style     template.CSS
@@ -58,27 +67,37 @@ type scenarioPart struct {
 	Faults             []faultRow
 	Rounds             int
 	Shown              bool     // there is a time line
+	Absent             []string // columns that have no figures here, a sentence each
 	Failed             []string // trials that could not be completed, a sentence each
 	Broken             bool
-	Figures            []figureRow
+	Figures            []row
 	Operations         []operationRow
 	Examples           []example
 }
 
-// faultRow is a fault of the trials that the time line shows, in words; both modes have one if the words are the same.
+// faultRow is a fault of the trials that the time line shows, in words; columns have one if the words are the same.
 type faultRow struct {
-	Sign  string // by which the plot refers to it; empty: it is the only one
-	Modes []scenario.Mode
-	Text  string
+	Sign    string // by which the plot refers to it; empty: it is the only one
+	Columns []column
+	All     bool // of those that are shown
+	Text    string
 }
 
 // plots is the data of all plots, as JSON in the page.
 type plots struct {
-	Main      string          `json:"main"` // a scenario
-	Modes     []scenario.Mode `json:"modes"`
-	Timelines []timeline      `json:"timelines"`
-	Ways      []wayPlot       `json:"ways"`
-	Removal   removalPlot     `json:"removal"`
+	Main      string       `json:"main"` // a scenario
+	Columns   []plotColumn `json:"columns"`
+	Timelines []timeline   `json:"timelines"`
+	Ways      []wayPlot    `json:"ways"`
+	Removal   removalPlot  `json:"removal"`
+	Curves    []curve      `json:"curves"`
+}
+
+// plotColumn is how plots show a column.
+type plotColumn struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Class string `json:"class"`
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
@@ -91,9 +110,13 @@ func (r *Report) writeHTML(w io.Writer) error {
 
 func (r *Report) page() page {
 	p := page{
-		Title: title, LookedFor: countedAtTheEnd, Machine: r.machineText(), Plan: r.planText(), Limits: r.limitsText(), Broken: r.Broken(), TradeOffs: r.tradeOffs(),
-		Costs: r.costs(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
+		Title: title, Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
+		Columns: r.columns(), Undecided: r.undecided(), Groups: r.groups(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
+		Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
+	}
+	if p.Undecided == "" {
+		p.Advices = r.advices()
 	}
 	for i, s := range r.ran() {
 		part := r.scenarioPart(s, p.Plots.Timelines[i])
@@ -112,7 +135,10 @@ func (r *Report) page() page {
 
 func (r *Report) plots() plots {
 	main := r.telling()
-	p := plots{Main: main.Name, Modes: r.modes(), Removal: r.removal()}
+	p := plots{Main: main.Name, Removal: r.removal(), Curves: r.curves()}
+	for _, c := range r.columns() {
+		p.Columns = append(p.Columns, plotColumn{c.Name, c.Heading(), c.Class})
+	}
 	for _, s := range r.ran() {
 		p.Timelines = append(p.Timelines, r.timelineOf(s))
 	}
@@ -129,39 +155,42 @@ func (r *Report) plots() plots {
 
 func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 	part := scenarioPart{
-		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Modes) > 0, Faults: faultRows(line, r.modes()),
-		Figures: r.figures(s.Name), Operations: r.operations(s.Name), Examples: r.examples(s.Name),
+		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Columns) > 0, Faults: faultRows(line, r.columns()),
+		Figures: r.figures(s), Operations: r.operations(s), Absent: r.absent(s), Examples: r.examples(s.Name),
 	}
 	for i, t := range r.Trials {
 		if t.Scenario != s.Name {
 			continue
 		}
-		part.Broken = part.Broken || len(r.Verdicts[i].Broken) > 0
+		part.Broken = part.Broken || len(r.Verdicts[i].Broken) > 0 && !r.notCarried(i)
 		if t.Failed != "" {
-			part.Failed = append(part.Failed, string(t.Mode)+": "+t.Failed)
+			part.Failed = append(part.Failed, r.Column(t.Column).Heading()+": "+t.Failed)
 		}
 	}
 	return part
 }
 
-func faultRows(line timeline, modes []scenario.Mode) []faultRow {
+func faultRows(line timeline, columns []column) []faultRow {
 	var rows []faultRow
-	for _, mode := range modes {
-		if line.Modes[mode] == nil {
+	for _, c := range columns {
+		if line.Columns[c.Name] == nil {
 			continue
 		}
-		for number, b := range line.Modes[mode].Bands {
-			row := faultRow{Modes: []scenario.Mode{mode}, Text: b.words()}
-			if len(line.Modes[mode].Bands) > 1 {
+		for number, b := range line.Columns[c.Name].Bands {
+			row := faultRow{Columns: []column{c}, Text: b.words()}
+			if len(line.Columns[c.Name].Bands) > 1 {
 				row.Sign = circled(number)
 			}
 			same := slices.IndexFunc(rows, func(other faultRow) bool { return other.Sign == row.Sign && other.Text == row.Text })
 			if same >= 0 {
-				rows[same].Modes = append(rows[same].Modes, mode)
+				rows[same].Columns = append(rows[same].Columns, c)
 				continue
 			}
 			rows = append(rows, row)
 		}
+	}
+	for i := range rows {
+		rows[i].All = len(rows[i].Columns) == len(line.Columns)
 	}
 	return rows
 }
@@ -211,7 +240,7 @@ func (r *Report) examples(name string) []example {
 		if t.Scenario != name || found == nil {
 			continue
 		}
-		e := example{Title: fmt.Sprintf("%s, round %d: the shortest prefix of the history of %s that no single copy explains", modeName(t.Mode), t.Round, found.Key)}
+		e := example{Title: fmt.Sprintf("%s, round %d: the shortest prefix of the history of %s that no single copy explains", r.Column(t.Column).Heading(), t.Round, found.Key)}
 		for place, c := range found.Calls {
 			e.Calls = append(e.Calls, exampleCall{
 				Called: instant(c.Called), Returned: instant(c.Returned), Client: c.Client, Node: t.NodeName(c.Node), Text: callText(c), Wrong: place == found.Last,

@@ -23,7 +23,7 @@ import (
 // tiny is a trial of 0.3 s with two nodes.
 func tiny() *trial.Trial {
 	return &trial.Trial{
-		Mode: scenario.CP, Round: 1, Length: second / 5, Ended: 3 * second / 10,
+		Column: "cp", Round: 1, Length: second / 5, Ended: 3 * second / 10, Cores: 1, Machine: []trial.Health{{At: second / 10}, {At: second / 5}},
 		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}},
 	}
 }
@@ -40,7 +40,8 @@ func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 	tr.Series = []trial.Series{
 		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 2, Latencies: []int64{1000, 1, 3000, 1}}, {Number: 1, Refused: 4}}},
 		{Operation: trial.Register, Node: 1, Bins: []trial.Bin{{Number: 0, Done: 1, Unknown: 1, Latencies: []int64{9000, 1}}}},
-		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Number: 1, NotFound: 1, Latencies: []int64{500, 1}}}},
+		{Operation: trial.ProbeRead, Node: 1, Bins: []trial.Bin{{Number: 0, Refused: 1}}},
+		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Number: 1, NotFound: 1, Latencies: []int64{500, 1}}}},
 	}
 	tr.History = []trial.Call{
 		{Key: "k", Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10_000},
@@ -51,7 +52,7 @@ func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 		{Node: 0, Asked: 1000, Behind: 1, Missing: 2}, {Node: 1, Asked: 2000, Behind: 3, Ghosts: 4}, {Node: 0, Asked: 101_000, Failed: true}, {Node: 0, Asked: 201_000, Unhealed: 5},
 	}
 	tr.Replicator = []trial.Replication{{At: 110_000, Node: 0, Queued: 7, LagSeconds: 1}, {At: 120_000, Node: 1, Queued: 1, LagSeconds: 2}, {At: 210_000, Node: 0, Queued: 0}}
-	m := modeLineOf(tr, scenario.Scenario{})
+	m := columnLineOf(tr, scenario.Scenario{})
 	cases := []struct {
 		name string
 		got  samples
@@ -80,9 +81,10 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 	tr.Faults = []trial.Fault{{Kind: scenario.Isolate, Text: "node2 isolated", Nodes: []int{1}, From: 50_000, To: 90_000}}
 	tr.Series = []trial.Series{
 		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Done: 2}}},
-		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
+		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
+		{Operation: trial.ProbeWrite, Node: 1, Bins: []trial.Bin{{Refused: 9}}},
 	}
-	m := modeLineOf(tr, scenario.Scenario{})
+	m := columnLineOf(tr, scenario.Scenario{})
 	expect.Equal(t, encoded(t, m.CutOffSuccess), "[25,null,null]", "cut off:")
 	expect.Equal(t, encoded(t, m.OthersSuccess), "[100,null,null]", "others:")
 	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated", true}}, "bands:")
@@ -91,10 +93,10 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
 	tr := tiny()
 	tr.Ended = 9 * second
-	got := modeLineOf(tr, scenario.Scenario{}).until()
+	got := columnLineOf(tr, scenario.Scenario{}).until()
 	expect.That(t, got == 0.2, "until %v without observations, want the load's length of 0.2", got)
 	tr.Lists = []trial.List{{Asked: 3 * second}}
-	got = modeLineOf(tr, scenario.Scenario{}).until()
+	got = columnLineOf(tr, scenario.Scenario{}).until()
 	expect.That(t, got == 3.1, "until %v, want 3.1: the end of the 100 ms of the last list", got)
 }
 
@@ -113,7 +115,7 @@ func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 }
 
 func TestDistributionCountsWhatNeverEnded(t *testing.T) {
-	got := cdfOf("x", scenario.AP, []trial.Micros{3000, -1, 1000, 2000})
+	got := cdfOf("x", "ap", []trial.Micros{3000, -1, 1000, 2000})
 	expect.That(t, got.Count == 4 && got.Never == 1, "count %d, never %d; want 4 and 1", got.Count, got.Never)
 	expect.Slice(t, got.Delay, (samples{1, 2, 3}), "delays")
 	expect.Slice(t, got.Share, (samples{25, 50, 75}), "shares")
@@ -124,7 +126,7 @@ func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
 	for i := range 10_000 {
 		delays = append(delays, trial.Micros(i+1)*1000)
 	}
-	got := cdfOf("x", scenario.CP, delays)
+	got := cdfOf("x", "cp", delays)
 	last := len(got.Delay) - 1
 	expect.That(t, len(got.Delay) == cdfPoints && got.Delay[last] == 10_000 && got.Share[last] == 100,
 		"%d points up to %v ms and %v %%, want %d up to 10000 and 100", len(got.Delay), got.Delay[last], got.Share[last], cdfPoints)
@@ -139,13 +141,15 @@ func TestMainPlotIsThatOfThePartition(t *testing.T) {
 	expect.Equal(t, r.calm().Name, "steady", "calm:")
 }
 
-func TestPlotsOfBothModesShareTheWordsOfAFault(t *testing.T) {
-	line := timeline{Modes: map[scenario.Mode]*modeLine{
-		scenario.CP: {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
-		scenario.AP: {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
+func TestPlotsOfSeveralColumnsShareTheWordsOfAFault(t *testing.T) {
+	line := timeline{Columns: map[string]*columnLine{
+		"cp":     {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
+		"ap":     {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
+		"eureka": {Bands: []band{{4, 9, "node1 killed", true}}},
 	}}
-	want := []faultRow{{Modes: []scenario.Mode{scenario.CP, scenario.AP}, Text: "leader node1 killed from 3.7 to 9.0 s"}}
-	expect.Deep(t, faultRows(line, []scenario.Mode{scenario.CP, scenario.AP}), want, "got")
+	columns := judgedSample().columns()
+	want := []faultRow{{Columns: columns[:2], Text: "leader node1 killed from 3.7 to 9.0 s"}, {Columns: columns[2:], Text: "node1 killed from 4.0 to 9.0 s"}}
+	expect.Deep(t, faultRows(line, columns), want, "got")
 }
 
 func TestPlotsShowStormsAsBandsLikeFaults(t *testing.T) {
@@ -178,8 +182,9 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	dir := t.TempDir()
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
 	need.OK(t, r.Write(dir))
-	// A plot for the one at the top, one for each scenario, five ways, two removals, two backlogs.
-	want := map[string]string{"charts": "13", "errors": "0"}
+	// A plot for the one at the top, one for each of four scenarios in which something happens, five ways, two removals, two
+	// backlogs, three curves.
+	want := map[string]string{"charts": "17", "errors": "0"}
 	for _, theme := range []string{"light", "dark"} {
 		t.Run(theme, func(t *testing.T) {
 			dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile)+"?theme="+theme)
@@ -197,6 +202,19 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	}
 }
 
+// TestPageFitsATelephone opens the page at one and a quarter of its size in a window of 500 pixels, for no window of Chromium
+// is narrower: a page that is wider than 400 pixels would have to be moved to and fro.
+func TestPageFitsATelephone(t *testing.T) {
+	chromium := findChromium(t)
+	var page strings.Builder
+	need.OK(t, judgedSample().writeHTML(&page))
+	const open400 = `<html lang="en" style="zoom: 1.25">`
+	path := filepath.Join(t.TempDir(), HTMLFile)
+	need.OK(t, os.WriteFile(path, []byte(strings.Replace(page.String(), `<html lang="en">`, open400, 1)), 0o644))
+	dom, _, _ := open(t, chromium, path, "--window-size=500,900")
+	expect.That(t, strings.Contains(dom, `data-overflow="0"`), "the page is too wide: %s", regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+}
+
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -212,14 +230,14 @@ func findChromium(t *testing.T) string {
 
 // open returns the document as it is after the scripts ran, and what the page wrote to the console and asked the
 // network for.
-func open(t *testing.T, chromium, path string) (dom, log string, requested []string) {
+func open(t *testing.T, chromium, path string, more ...string) (dom, log string, requested []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	netLog := filepath.Join(t.TempDir(), "net.json")
-	cmd := exec.CommandContext(ctx, chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
+	cmd := exec.CommandContext(ctx, chromium, append(more, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", "--enable-logging=stderr",
-		"--log-net-log="+netLog, "--dump-dom", "file://"+path)
+		"--log-net-log="+netLog, "--dump-dom", "file://"+path)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

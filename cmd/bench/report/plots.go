@@ -14,15 +14,15 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// timeline is what the time line of a scenario shows: one trial of each mode.
+// timeline is what the time line of a scenario shows: one trial of each column.
 type timeline struct {
-	Scenario string                      `json:"scenario"`
-	Until    float64                     `json:"until"` // seconds: when the last of what is shown was observed
-	Modes    map[scenario.Mode]*modeLine `json:"modes"`
+	Scenario string                 `json:"scenario"`
+	Until    float64                `json:"until"`   // seconds: when the last of what is shown was observed
+	Columns  map[string]*columnLine `json:"columns"` // by name
 }
 
-// modeLine is one trial. Values are per 100 ms.
-type modeLine struct {
+// columnLine is one trial. Values are per 100 ms.
+type columnLine struct {
 	Round         int           `json:"round"`
 	Length        float64       `json:"length"` // of the load, in seconds
 	Bands         []band        `json:"bands"`
@@ -50,13 +50,17 @@ type band struct {
 	apart bool    // nodes were kept from replicating to each other
 }
 
-// timelineOf shows the first completed trial of each mode. It has no modes if there is none.
+// timelineOf shows the first round that counts of each column. It has no columns if there is none, and of heartbeats alone,
+// which look the same all the time.
 func (r *Report) timelineOf(s scenario.Scenario) timeline {
-	line := timeline{Scenario: s.Name, Modes: map[scenario.Mode]*modeLine{}}
-	for _, mode := range r.modes() {
-		if rounds := r.runs(s.Name, mode).of; len(rounds) > 0 {
-			line.Modes[mode] = modeLineOf(rounds[0].Trial, s)
-			line.Until = max(line.Until, line.Modes[mode].until())
+	line := timeline{Scenario: s.Name, Columns: map[string]*columnLine{}}
+	if s.HeartbeatsOnly() {
+		return line
+	}
+	for _, of := range r.each(s, r.columns()) {
+		if len(of.of) > 0 {
+			line.Columns[of.Name] = columnLineOf(of.of[0].Trial, s)
+			line.Until = max(line.Until, line.Columns[of.Name].until())
 		}
 	}
 	return line
@@ -65,14 +69,14 @@ func (r *Report) timelineOf(s scenario.Scenario) timeline {
 // endOf is when a trial's observations ended.
 func endOf(t *trial.Trial) trial.Micros { return max(t.Ended, t.Length) }
 
-func modeLineOf(t *trial.Trial, s scenario.Scenario) *modeLine {
-	m := &modeLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t, s), Leaders: leaderStrips(t), Age: ages(t)}
+func columnLineOf(t *trial.Trial, s scenario.Scenario) *columnLine {
+	m := &columnLine{Round: t.Round, Length: t.Length.Seconds(), Bands: bands(t, s), Leaders: leaderStrips(t), Age: ages(t)}
 	m.WriteSuccess, m.WriteLatency = successAndLatency(t, func(s trial.Series) bool { return s.Operation.Writes() })
-	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(s trial.Series) bool { return !s.Operation.Writes() })
+	m.ReadSuccess, m.ReadLatency = successAndLatency(t, func(s trial.Series) bool { return s.Operation.Reads() })
 	m.CutOffSuccess, m.OthersSuccess = samples{}, samples{}
 	if isolated := isolatedNodes(t); len(isolated) > 0 {
-		m.CutOffSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return isolated[s.Node] })
-		m.OthersSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return !isolated[s.Node] })
+		m.CutOffSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return stock(s.Operation) && isolated[s.Node] })
+		m.OthersSuccess, _ = successAndLatency(t, func(s trial.Series) bool { return stock(s.Operation) && !isolated[s.Node] })
 	}
 	m.Behind = worstLists(t, func(l trial.List) int { return l.Behind })
 	m.Ghosts = worstLists(t, func(l trial.List) int { return l.Ghosts })
@@ -81,6 +85,9 @@ func modeLineOf(t *trial.Trial, s scenario.Scenario) *modeLine {
 	m.Queued, m.Lag = backlog(t)
 	return m
 }
+
+// stock reports whether an operation is one of stock clients, and no probe.
+func stock(o trial.Operation) bool { return o.Writes() || o.Reads() }
 
 // bands are the faults and storms by their times, those of the same time as one.
 func bands(t *trial.Trial, s scenario.Scenario) []band {
@@ -107,7 +114,7 @@ func bands(t *trial.Trial, s scenario.Scenario) []band {
 
 // apart reports whether a fault of the kind keeps nodes from replicating to each other.
 func apart(k scenario.Kind) bool {
-	return slices.Contains([]scenario.Kind{scenario.Kill, scenario.Restart, scenario.Pause, scenario.Isolate, scenario.CutLink}, k)
+	return slices.Contains([]scenario.Kind{scenario.Kill, scenario.Lose, scenario.Restart, scenario.Pause, scenario.Isolate, scenario.CutLink}, k)
 }
 
 // isolatedNodes are those of any fault that cut nodes off together with their clients.
@@ -179,7 +186,7 @@ func backlog(t *trial.Trial) (queued, lag samples) {
 }
 
 // until is when the last of what is shown was observed, in seconds, and at least the length of the load.
-func (m *modeLine) until() float64 {
+func (m *columnLine) until() float64 {
 	last := m.Length
 	for _, s := range []samples{m.WriteSuccess, m.ReadSuccess, m.Age, m.Missing, m.Queued} {
 		for i, value := range s {
@@ -193,7 +200,7 @@ func (m *modeLine) until() float64 {
 
 // hasBacklog reports whether there was anything to catch up with after nodes were apart.
 func (l timeline) hasBacklog() bool {
-	for _, m := range l.Modes {
+	for _, m := range l.Columns {
 		if slices.ContainsFunc(m.Bands, func(b band) bool { return b.apart }) && (m.Queued.shows() || m.Lag.shows() || m.Unhealed.shows()) {
 			return true
 		}
@@ -203,22 +210,22 @@ func (l timeline) hasBacklog() bool {
 
 // cdf is a cumulative distribution: at most so much percent of what was counted took so long.
 type cdf struct {
-	Name  string        `json:"name"` // of the scenario
-	Mode  scenario.Mode `json:"mode"`
-	Count int           `json:"count"` // the endless ones, too
-	Never int           `json:"never"` // of Count
-	Delay samples       `json:"delay"` // ms, ascending
-	Share samples       `json:"share"` // percent
+	Name   string  `json:"name"` // of the scenario
+	Column string  `json:"column"`
+	Count  int     `json:"count"` // the endless ones, too
+	Never  int     `json:"never"` // of Count
+	Delay  samples `json:"delay"` // ms, ascending
+	Share  samples `json:"share"` // percent
 }
 
 // cdfPoints is how many points a plot needs at most: its width in pixels, roughly.
 const cdfPoints = 250
 
 // cdfOf is the distribution of delays. Negative ones never ended: they are counted, but reach no share.
-func cdfOf(name string, mode scenario.Mode, delays []trial.Micros) cdf {
+func cdfOf(name, column string, delays []trial.Micros) cdf {
 	slices.Sort(delays)
 	never, _ := slices.BinarySearch(delays, 0)
-	c := cdf{Name: name, Mode: mode, Count: len(delays), Never: never, Delay: samples{}, Share: samples{}}
+	c := cdf{Name: name, Column: column, Count: len(delays), Never: never, Delay: samples{}, Share: samples{}}
 	ended := delays[never:]
 	for point := range min(cdfPoints, len(ended)) {
 		i := (point + 1) * len(ended) / min(cdfPoints, len(ended)) // how many took at most that long
@@ -228,7 +235,7 @@ func cdfOf(name string, mode scenario.Mode, delays []trial.Micros) cdf {
 	return c
 }
 
-// wayPlot is one way of looking for an instance, with a line for each scenario and mode.
+// wayPlot is one way of looking for an instance, with a line for each scenario and column.
 type wayPlot struct {
 	Way    trial.Way `json:"way"`
 	Abroad bool      `json:"abroad"` // at nodes of other datacenters; otherwise at other nodes of the same one
@@ -241,9 +248,9 @@ func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlo
 	for _, way := range trial.Ways {
 		plot := wayPlot{Way: way, Abroad: abroad}
 		for _, s := range scenarios {
-			for _, mode := range r.modes() {
-				if delays := r.sightings(s.Name, mode, way, abroad); len(delays) > 0 {
-					plot.Lines = append(plot.Lines, cdfOf(s.Title, mode, delays))
+			for _, of := range r.each(s, r.columns()) {
+				if delays := of.sightings(way, abroad); len(delays) > 0 {
+					plot.Lines = append(plot.Lines, cdfOf(s.Title, of.Name, delays))
 				}
 			}
 		}
@@ -254,9 +261,9 @@ func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlo
 	return plots
 }
 
-func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroad bool) []trial.Micros {
+func (m runs) sightings(way trial.Way, abroad bool) []trial.Micros {
 	var delays []trial.Micros
-	for _, t := range r.runs(name, mode).of {
+	for _, t := range m.of {
 		delays = append(delays, verdict.Delays(t.Trial, way, abroad)...)
 	}
 	return delays
@@ -264,8 +271,8 @@ func (r *Report) sightings(name string, mode scenario.Mode, way trial.Way, abroa
 
 // removalPlot is how long instances that went were still listed by some node.
 type removalPlot struct {
-	Died     []cdf   `json:"died"`     // from the last heartbeat on; a line for each mode and each scenario in which instances die
-	Canceled []cdf   `json:"canceled"` // from the cancel's answer on; a line for each mode, over all scenarios in which nothing fails
+	Died     []cdf   `json:"died"`     // from the last heartbeat on; a line for each column and each scenario in which instances die
+	Canceled []cdf   `json:"canceled"` // from the cancel's answer on; a line for each column, over all scenarios in which nothing fails
 	Lease    float64 `json:"lease"`    // seconds, the longest of the instances that died
 }
 
@@ -275,16 +282,16 @@ func (r *Report) removal() removalPlot {
 		if !died(s) {
 			continue
 		}
-		for _, mode := range r.modes() {
-			if delays := r.departures(mode, false, s); len(delays) > 0 {
-				plot.Died = append(plot.Died, cdfOf(s.Title, mode, delays))
+		for _, c := range r.columns() {
+			if delays := r.departures(c, false, s); len(delays) > 0 {
+				plot.Died = append(plot.Died, cdfOf(s.Title, c.Name, delays))
 				plot.Lease = max(plot.Lease, s.Load.Lease.Duration().Seconds())
 			}
 		}
 	}
-	for _, mode := range r.modes() {
-		if canceled := r.departures(mode, true, r.undisturbed()...); len(canceled) > 0 {
-			plot.Canceled = append(plot.Canceled, cdfOf("canceled", mode, canceled))
+	for _, c := range r.columns() {
+		if canceled := r.departures(c, true, r.undisturbed()...); len(canceled) > 0 {
+			plot.Canceled = append(plot.Canceled, cdfOf("canceled", c.Name, canceled))
 		}
 	}
 	return plot
@@ -300,10 +307,10 @@ func (r *Report) undisturbed() []scenario.Scenario {
 }
 
 // departures is, of each instance that went, how long the last node listed it; negative: until the end.
-func (r *Report) departures(mode scenario.Mode, canceled bool, scenarios ...scenario.Scenario) []trial.Micros {
+func (r *Report) departures(c column, canceled bool, scenarios ...scenario.Scenario) []trial.Micros {
 	var delays []trial.Micros
 	for _, s := range scenarios {
-		for _, t := range r.runs(s.Name, mode).of {
+		for _, t := range r.runs(s, c).of {
 			delays = append(delays, slices.Collect(maps.Values(verdict.LastGone(t.Departures, canceled)))...)
 		}
 	}

@@ -1,21 +1,24 @@
 // Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, CSV, JSON,
 // and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
 //
-//	report.go    a comparison with its verdicts, its JSON and its CSV file
+//	report.go    a comparison with its verdicts, what is broken or not valid, its CSV file
+//	file.go      its JSON file
+//	columns.go   the columns, the trials of each that count, and cells with their ranges
+//	figures.go   every figure of a trial that a table can show
+//	rows.go      the rows that help to choose, in four groups; the matrix; tables of a scenario
+//	decision.go  which column suits whom, and how far the evidence reaches
+//	cost.go      what renewals cost, as a curve, and what a fleet costs
 //	page.go      the HTML page
 //	plots.go     the data of the page's plots
-//	text.go      the Markdown file, the summary for the terminal, and how numbers are written
-//	tables.go    tables of figures, operations, trade-offs and costs
+//	text.go      the Markdown file, the summary for the terminal
+//	numbers.go   how numbers are written
 //	sentences.go sentences about what happened in a scenario
-//	runs.go      the rounds of a scenario in one mode, and the clauses of sentences about them
+//	runs.go      the clauses of sentences about the rounds of a scenario in one column
 package report
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/csv"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +45,7 @@ func New(c *trial.Comparison) *Report {
 	r := &Report{Comparison: c}
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		r.Verdicts = append(r.Verdicts, verdict.Judge(t, r.scenario(t.Scenario)))
+		r.Verdicts = append(r.Verdicts, verdict.Judge(t, c.Column(t.Column), r.scenario(t.Scenario)))
 	}
 	return r
 }
@@ -89,28 +92,52 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return file.Close()
 }
 
-// Broken lists the limits that were not kept, a sentence each, with scenario and mode. Empty: the comparison succeeded.
+// Broken lists the limits that were not kept, a sentence each, with scenario and column. Empty: all were kept. Those of a
+// trial that is not valid are listed, too: what was lost is lost, however busy the machine was.
 func (r *Report) Broken() []string {
 	var sentences []string
-	for i, t := range r.Trials {
-		where := fmt.Sprintf("%s, %s", t.Scenario, t.Mode)
-		if r.rounds(t.Scenario) > 1 {
-			where += fmt.Sprintf(", round %d", t.Round)
-		}
-		if t.Failed != "" {
-			sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", where, t.Failed))
-			continue // the verdict says the same
+	for i := range r.Trials {
+		t := &r.Trials[i]
+		if r.notCarried(i) {
+			continue // how a column does under a load that never arrived is not known
 		}
 		for _, broken := range r.Verdicts[i].Broken {
-			limit := strings.TrimPrefix(broken.Limit, string(t.Mode)+": ")
+			limit := strings.TrimPrefix(broken.Limit, t.Column+": ")
 			if limit == verdict.Completed {
-				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", where, broken.Got))
+				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", r.where(t), broken.Got))
 				continue
 			}
-			sentences = append(sentences, fmt.Sprintf("%s: %s, but got %s", where, limit, broken.Got))
+			sentences = append(sentences, fmt.Sprintf("%s: %s, but got %s", r.where(t), limit, broken.Got))
 		}
 	}
 	return sentences
+}
+
+// Invalid lists the trials that measured the machine and not the servers, a sentence each. Empty: the comparison is valid.
+// Loads of heartbeats alone are raised beyond what some machine carries: a trial of them that is not valid is left out, and
+// makes nothing else invalid.
+func (r *Report) Invalid() []string {
+	var sentences []string
+	for i := range r.Trials {
+		if why := r.Verdicts[i].Invalid; len(why) > 0 && !r.notCarried(i) {
+			sentences = append(sentences, fmt.Sprintf("%s: %s", r.where(&r.Trials[i]), strings.Join(why, "; ")))
+		}
+	}
+	return sentences
+}
+
+// notCarried reports whether a trial is one of a load of heartbeats that the machine did not carry.
+func (r *Report) notCarried(number int) bool {
+	return len(r.Verdicts[number].Invalid) > 0 && r.scenario(r.Trials[number].Scenario).HeartbeatsOnly()
+}
+
+// where is a trial, for sentences.
+func (r *Report) where(t *trial.Trial) string {
+	where := fmt.Sprintf("%s, %s", t.Scenario, t.Column)
+	if r.rounds(t.Scenario) > 1 {
+		where += fmt.Sprintf(", round %d", t.Round)
+	}
+	return where
 }
 
 // scenario is one of the comparison's by its name; one that is not described has no limits.
@@ -123,7 +150,7 @@ func (r *Report) scenario(name string) scenario.Scenario {
 	return scenario.Scenario{Name: name, Title: name}
 }
 
-// rounds counts how often a scenario ran in each mode.
+// rounds counts how often a scenario ran, in the column in which it ran most often.
 func (r *Report) rounds(name string) int {
 	last := 0
 	for _, t := range r.Trials {
@@ -132,21 +159,6 @@ func (r *Report) rounds(name string) int {
 		}
 	}
 	return last
-}
-
-// modes lists those that were compared, cp first.
-func (r *Report) modes() []scenario.Mode {
-	ran := map[scenario.Mode]bool{}
-	for _, t := range r.Trials {
-		ran[t.Mode] = true
-	}
-	var modes []scenario.Mode
-	for _, mode := range []scenario.Mode{scenario.CP, scenario.AP} {
-		if ran[mode] {
-			modes = append(modes, mode)
-		}
-	}
-	return modes
 }
 
 // ran lists the scenarios that have trials, in the comparison's order.
@@ -160,55 +172,9 @@ func (r *Report) ran() []scenario.Scenario {
 	return ran
 }
 
-// writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
-// be compared line by line.
-func (r *Report) writeJSON(w io.Writer) error {
-	var failed error
-	text := func(t string) {
-		if failed == nil {
-			_, failed = io.WriteString(w, t)
-		}
-	}
-	value := func(name string, v any) {
-		b, err := json.Marshal(v)
-		failed = cmp.Or(failed, err)
-		text(name + string(b))
-	}
-	list := func(name string, length int, element func(i int) any) {
-		text(name + "[")
-		for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
-			value(begin, element(i))
-		}
-		text("\n]")
-	}
-	value(`{"comparison":{"version":`, r.Version)
-	value(`,"date":`, r.Date)
-	value(",\n\"machine\":", r.Machine)
-	value(",\n\"plan\":", r.Plan)
-	list(",\n\"scenarios\":", len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
-	list(",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] })
-	list("},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
-	text("}\n")
-	return failed
-}
-
-// Read reads a report's JSON file. Verdicts are computed anew.
-func Read(from io.Reader) (*Report, error) {
-	var file struct {
-		Comparison *trial.Comparison `json:"comparison"`
-	}
-	if err := json.NewDecoder(from).Decode(&file); err != nil {
-		return nil, fmt.Errorf("read a report: %w", err)
-	}
-	if file.Comparison == nil {
-		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
-	}
-	return New(file.Comparison), nil
-}
-
 // csvHead names the columns: counts of calls that were due in the 100 ms from from_s on, over all nodes, and the
 // latencies of the answered ones in ms; empty if there were none.
-var csvHead = []string{"scenario", "mode", "round", "operation", "from_s", "due", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}
+var csvHead = []string{"scenario", "column", "round", "operation", "from_s", "due", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}
 
 func (r *Report) writeCSV(to io.Writer) error {
 	rows := [][]string{csvHead}
@@ -218,7 +184,7 @@ func (r *Report) writeCSV(to io.Writer) error {
 			bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
 			for _, number := range slices.Sorted(maps.Keys(bins)) {
 				b := bins[number]
-				row := []string{t.Scenario, string(t.Mode), strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64), strconv.Itoa(b.Due())}
+				row := []string{t.Scenario, t.Column, strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64), strconv.Itoa(b.Due())}
 				rows = append(rows, append(row, b.Columns(-1)...))
 			}
 		}

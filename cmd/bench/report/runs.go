@@ -9,51 +9,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
-
-// run is a completed trial and its verdict.
-type run struct {
-	*trial.Trial
-	verdict *verdict.Verdict
-}
-
-// runs are the rounds of a scenario in one mode that were completed.
-type runs struct {
-	mode scenario.Mode
-	of   []run
-}
-
-func (r *Report) runs(name string, mode scenario.Mode) runs {
-	found := runs{mode: mode}
-	for i := range r.Trials {
-		if t := &r.Trials[i]; t.Scenario == name && t.Mode == mode && t.Failed == "" {
-			found.of = append(found.of, run{t, &r.Verdicts[i]})
-		}
-	}
-	return found
-}
-
-func (m runs) each(value func(run) float64) perRound {
-	var f perRound
-	for _, o := range m.of {
-		f = append(f, value(o))
-	}
-	return f
-}
-
-// known are a figure's values in the rounds that have it.
-func (m runs) known(get func(*verdict.Verdict) (float64, bool)) perRound {
-	var f perRound
-	for _, o := range m.of {
-		if value, ok := get(o.verdict); ok {
-			f = append(f, value)
-		}
-	}
-	return f
-}
 
 // view is what some clients saw in a time, round by round.
 type view []verdict.Side
@@ -236,7 +194,7 @@ func (w view) ofThemStale() string {
 	case share.zero():
 		return ", none of them stale"
 	}
-	return fmt.Sprintf(", %s of those of watched keys up to %s stale", share.show(showShare), oldest.show(showSeconds))
+	return fmt.Sprintf(", %s of the probes of watched keys up to %s stale", share.show(showShare), oldest.show(showSeconds))
 }
 
 // staleReads says how many of the reads that can tell were stale, and how old the oldest was.
@@ -248,7 +206,7 @@ func (w view) staleReads() string {
 	case share.zero():
 		return "gave no stale answer"
 	}
-	return fmt.Sprintf("gave %s of its answers on watched keys stale, by up to %s", share.show(showShare), oldest.show(showSeconds))
+	return fmt.Sprintf("gave %s of its answers to probes of watched keys stale, by up to %s", share.show(showShare), oldest.show(showSeconds))
 }
 
 // stale is the share of stale answers among those that can tell, and the age of the oldest in seconds.
@@ -347,7 +305,7 @@ func (m runs) shown(at string, where func(*verdict.Verdict) map[trial.Way]verdic
 
 // elected says how many leaders followed the first.
 func (m runs) elected() string {
-	if m.mode != scenario.CP {
+	if !m.Leads() {
 		return ""
 	}
 	elections := m.each(func(o run) float64 { return float64(o.verdict.Elections) })
@@ -358,9 +316,6 @@ func (m runs) elected() string {
 	}
 	return text
 }
-
-// perRound is one value of each round.
-type perRound []float64
 
 func (f perRound) median() float64 { return median(slices.Clone(f)) }
 
@@ -458,3 +413,9 @@ func capital(text string) string {
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// uncapital goes on with a sentence.
+func uncapital(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToLower(first)) + text[size:]
+}

@@ -12,24 +12,23 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// sentences say in words what happened in a scenario, from its verdicts: the faults, what each mode did with
+// sentences say in words what happened in a scenario, from its verdicts: the faults, what each column did with
 // them, how long it took, what was lost. One sentence each, the most important first. What was not measured is not mentioned.
 func (r *Report) sentences(name string) []string {
 	s := r.scenario(name)
-	cp, ap := r.runs(name, scenario.CP), r.runs(name, scenario.AP)
-	modes := []runs{cp, ap}
+	columns := r.each(s, r.spoken())
 	var all []string
 	for number := range s.Faults {
-		all = append(all, faultSentence(s, number, modes))
+		all = append(all, faultSentences(s, number, columns)...)
 	}
 	for number := range s.Storms {
-		all = append(all, stormSentence(s, number, modes))
+		all = append(all, stormSentences(s, number, columns)...)
 	}
 	if len(s.Faults)+len(s.Storms) == 0 {
-		all = append(all, calmSentences(modes)...)
+		all = append(all, calmSentences(columns)...)
 	}
-	all = append(all, costSentences(modes)...)
-	all = append(all, judgements(modes)...)
+	all = append(all, costSentences(columns)...)
+	all = append(all, judgements(columns)...)
 	all = append(all, r.failures(name)...)
 	return given(all)
 }
@@ -39,14 +38,11 @@ func (r *Report) failures(name string) []string {
 	var all []string
 	for _, t := range r.Trials {
 		if t.Scenario == name && t.Failed != "" {
-			all = append(all, fmt.Sprintf("Round %d in mode %s could not be completed: %s.", t.Round, modeName(t.Mode), strings.TrimSuffix(t.Failed, ".")))
+			all = append(all, fmt.Sprintf("Round %d of %s could not be completed: %s.", t.Round, r.Column(t.Column).Heading(), strings.TrimSuffix(t.Failed, ".")))
 		}
 	}
 	return all
 }
-
-// modeName is a mode as people write it.
-func modeName(m scenario.Mode) string { return strings.ToUpper(string(m)) }
 
 // given leaves out what is empty.
 func given(texts []string) []string {
@@ -59,34 +55,45 @@ func given(texts []string) []string {
 	return found
 }
 
-// sentence is "Opening, CP did this, and that; AP did something else." The clauses of a mode follow its name. Without any
-// there is no sentence.
-func sentence(opening string, modes []runs, clauses func(runs) []string) string {
-	var parts []string
-	for _, m := range modes {
+// told is "Opening, CP did this, and that.", "AP did something else.": a sentence for each column, and one for columns that did
+// the same. The clauses of a column follow its name. Without any there is no sentence.
+func told(opening string, columns []runs, clauses func(runs) []string) []string {
+	var who [][]string
+	var what []string
+	for _, m := range columns {
 		if len(m.of) == 0 {
 			continue
 		}
-		if said := given(clauses(m)); len(said) > 0 {
-			parts = append(parts, modeName(m.mode)+" "+list(said))
+		said := list(given(clauses(m)))
+		switch same := slices.Index(what, said); {
+		case said == "":
+		case same >= 0:
+			who[same] = append(who[same], m.Heading())
+		default:
+			who, what = append(who, []string{m.Heading()}), append(what, said)
 		}
 	}
-	if len(parts) == 0 {
-		return ""
+	var sentences []string
+	for i := range what {
+		text := list(who[i]) + " " + what[i] + "."
+		if i == 0 && opening != "" {
+			text = capital(opening + text)
+		}
+		sentences = append(sentences, text)
 	}
-	return capital(opening+strings.Join(parts, "; ")) + "."
+	return sentences
 }
 
-// stormSentence says how the calls of all clients went during a storm.
-func stormSentence(s scenario.Scenario, number int, modes []runs) string {
+// stormSentences say how the calls of all clients went during a storm.
+func stormSentences(s scenario.Scenario, number int, columns []runs) []string {
 	var length float64
-	for _, m := range modes {
+	for _, m := range columns {
 		for _, one := range m.of {
 			length = s.Storms[number].For.In(one.Length.Duration()).Seconds()
 		}
 	}
 	opening := fmt.Sprintf("in the %s of the storm (%s), ", showSeconds(length), stormOf(s.Storms[number]))
-	return sentence(opening, modes, func(m runs) []string {
+	return told(opening, columns, func(m runs) []string {
 		during := m.storm(number)
 		return append(during.service(), during.staleReads())
 	})
@@ -106,54 +113,48 @@ func stormOf(s scenario.Storm) string {
 
 // calmSentences are for scenarios in which nothing happens: throughput, latency, how soon others see what was
 // registered, how old reads are.
-func calmSentences(modes []runs) []string {
-	return []string{
-		sentence("while nothing failed, ", modes, func(m runs) []string { return m.whole().service() }),
-		sentence("", modes, func(m runs) []string { return []string{m.shown("at other nodes", home)} }),
-		sentence("", modes, func(m runs) []string { return []string{m.whole().staleReads()} }),
-	}
+func calmSentences(columns []runs) []string {
+	return slices.Concat(
+		told("while nothing failed, ", columns, func(m runs) []string { return m.whole().service() }),
+		told("", columns, func(m runs) []string { return []string{m.shown("at other nodes", home)} }),
+		told("", columns, func(m runs) []string { return []string{m.whole().staleReads()} }),
+	)
 }
 
-// costSentences say what heartbeats and instances cost, where the trial can tell.
-func costSentences(modes []runs) []string {
-	return []string{
-		sentence("for 1,000 renewals ", modes, func(m runs) []string {
-			if m.each(func(o run) float64 { return o.verdict.Cost.CPUPerRenewals }).zero() {
-				return nil
-			}
-			return []string{
-				"needed " + m.each(func(o run) float64 { return o.verdict.Cost.CPUPerRenewals }).show(showSeconds) + " of CPU on all nodes",
-				"sent " + m.each(func(o run) float64 { return o.verdict.Cost.BytesPerRenewals }).show(showBytes) + " between them",
-				"wrote " + m.each(func(o run) float64 { return o.verdict.Cost.DiskPerRenewals }).show(showBytes) + " to their disks",
-			}
-		}),
-		sentence("for 1,000 instances ", modes, func(m runs) []string {
-			memory := m.each(func(o run) float64 { return o.verdict.Cost.MemoryPerInstances })
-			if memory.zero() {
-				return nil
-			}
-			return []string{"needed " + memory.show(showBytes) + " of memory on each node"}
-		}),
-	}
+// costSentences say what a load of heartbeats costs.
+func costSentences(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
+		if m.each(func(o run) float64 { return o.verdict.Cost.Memory }).zero() {
+			return nil
+		}
+		cost := func(get func(verdict.Cost) float64) perRound {
+			return m.each(func(o run) float64 { return get(o.verdict.Cost) })
+		}
+		return []string{
+			"kept " + cost(func(c verdict.Cost) float64 { return c.CPU }).show(showCores) + " busy on all nodes",
+			"wrote " + cost(func(c verdict.Cost) float64 { return c.Written }).show(showBytesPerSecond) + " to each disk",
+			"took " + cost(func(c verdict.Cost) float64 { return c.Memory }).show(showBytes) + " of memory on a node",
+		}
+	})
 }
 
 // judgements say what the checkers found, and what was lost, revived or evicted wrongly, in all rounds together.
-func judgements(modes []runs) []string {
+func judgements(columns []runs) []string {
 	var all []string
-	for _, m := range modes {
+	for _, m := range columns {
 		all = append(all, m.histories(), m.convergence())
 	}
-	return append(all, losses(modes), harm(modes))
+	return append(append(all, losses(columns)...), harm(columns)...)
 }
 
-// histories says what the checker says of a mode that promises linearizable histories.
+// histories says what the checker says of a column that promises linearizable histories.
 func (m runs) histories() string {
 	var keys, calls, undecided int
 	for _, o := range m.of {
 		h := o.verdict.History
 		switch h.Result {
 		case verdict.Violated:
-			return fmt.Sprintf("%s was not linearizable: %s.", modeName(m.mode), h.Example.Text)
+			return fmt.Sprintf("%s was not linearizable: %s.", m.Heading(), h.Example.Text)
 		case verdict.Undecided:
 			undecided++
 		case verdict.OK:
@@ -162,11 +163,11 @@ func (m runs) histories() string {
 	}
 	switch {
 	case undecided > 0:
-		return fmt.Sprintf("Whether %s was linearizable is undecided: the checker ran out of time.", modeName(m.mode))
+		return fmt.Sprintf("Whether %s was linearizable is undecided: the checker ran out of time.", m.Heading())
 	case calls == 0:
 		return ""
 	}
-	return fmt.Sprintf("%s was linearizable: a single copy explains %s on %s.", modeName(m.mode), counted(calls, "call"), counted(keys, "watched key"))
+	return fmt.Sprintf("%s was linearizable: a single copy explains %s on %s.", m.Heading(), counted(calls, "call"), counted(keys, "watched key"))
 }
 
 // convergence says what the comparison of the nodes' ends says where it is bad or undecided.
@@ -175,63 +176,59 @@ func (m runs) convergence() string {
 		c := o.verdict.Converged
 		switch c.Result {
 		case verdict.Violated:
-			return fmt.Sprintf("%s did not converge by the rule: %s.", modeName(m.mode), c.Text)
+			return fmt.Sprintf("%s did not converge by the rule: %s.", m.Heading(), c.Text)
 		case verdict.Undecided:
-			return fmt.Sprintf("Whether %s converged is undecided: %s.", modeName(m.mode), c.Text)
+			return fmt.Sprintf("Whether %s converged is undecided: %s.", m.Heading(), c.Text)
 		}
 	}
 	return ""
 }
 
-// losses says in which mode something was lost or revived, or that nothing was.
-func losses(modes []runs) string {
-	var parts, clean []string
-	for _, m := range modes {
-		if len(m.of) == 0 {
-			continue
+// losses says in which columns something was lost, of which nothing that clients restored hides anything, or that nothing was.
+func losses(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
+		var said []string
+		for _, k := range lossKinds {
+			if lost := m.most(func(v *verdict.Verdict) int { return k.of(v.Losses).Count }); lost > 0 {
+				said = append(said, k.said(lost, m))
+			}
 		}
-		lost := m.most(func(v *verdict.Verdict) int { return len(v.Lost) })
-		updates := m.most(func(v *verdict.Verdict) int { return len(v.Converged.Lost) })
-		revived := m.most(func(v *verdict.Verdict) int { return len(v.Revived) })
-		if lost+updates+revived == 0 {
-			clean = append(clean, modeName(m.mode))
-			continue
+		if revived := m.most(func(v *verdict.Verdict) int { return len(v.Revived) }); revived > 0 {
+			said = append(said, "listed "+counted(revived, "canceled instance")+" again")
 		}
-		said := given([]string{some("lost", lost, "instance"), some("lost", updates, "update"), some("listed", revived, "canceled instance")})
-		parts = append(parts, modeName(m.mode)+" "+list(said)+again(revived))
-	}
-	switch {
-	case len(parts) == 0 && len(clean) == 0:
-		return ""
-	case len(parts) == 0:
-		return "Nothing was lost" + in(clean) + ", and nothing came back that had been canceled."
-	case len(clean) > 0:
-		parts = append(parts, "nothing was lost"+in(clean))
-	}
-	return strings.Join(parts, "; ") + "."
+		if absent := m.most(func(v *verdict.Verdict) int { return len(v.Lost) }); absent > 0 {
+			said = append(said, "lacked "+counted(absent, "living instance")+" at the end")
+		}
+		if len(said) == 0 && m.judged() {
+			said = append(said, "lost nothing that was acknowledged")
+		}
+		return said
+	})
 }
 
-// in names the modes in which something holds.
-func in(modes []string) string {
-	if len(modes) > 1 {
-		return " in either mode"
-	}
-	return " in " + modes[0]
+// judged reports whether there was anything that could be lost.
+func (m runs) judged() bool {
+	return slices.ContainsFunc(lossKinds, func(k lossKind) bool {
+		return m.most(func(v *verdict.Verdict) int { return k.of(v.Losses).Of }) > 0
+	})
 }
 
-func again(revived int) string {
-	if revived == 0 {
-		return ""
+// said is what was lost of a kind at most in one round.
+func (k lossKind) said(lost int, m runs) string {
+	text := map[string]string{
+		"registration": "lost %s", "update": "rolled back %s", "cancel": "undid %s", "version": "rolled back %s of watched keys", "heartbeat": "answered %s of living instances 404",
+	}[k.noun]
+	text = fmt.Sprintf(text, counted(lost, k.noun))
+	var oldest perRound
+	for _, o := range m.of {
+		if age := k.of(o.verdict.Losses).Age; age.Count > 0 {
+			oldest = append(oldest, age.Max)
+		}
 	}
-	return " again"
-}
-
-// some is "lost 3 instances", and nothing for none.
-func some(verb string, n int, noun string) string {
-	if n == 0 {
-		return ""
+	if len(oldest) == 0 {
+		return text
 	}
-	return verb + " " + counted(n, noun)
+	return text + ", acknowledged up to " + showSeconds(slices.Max(oldest)) + " before the kill"
 }
 
 // most is the largest count of all rounds.
@@ -243,9 +240,9 @@ func (m runs) most(count func(*verdict.Verdict) int) int {
 	return largest
 }
 
-// harm says what clients had to bear that is bad for a mode: living instances evicted, or absent from lists.
-func harm(modes []runs) string {
-	return sentence("", slices.DeleteFunc(slices.Clone(modes), func(m runs) bool { return len(m.of) == 0 }), func(m runs) []string {
+// harm says what clients had to bear that is bad for a column: living instances evicted, or absent from lists.
+func harm(columns []runs) []string {
+	return told("", columns, func(m runs) []string {
 		var said []string
 		if evicted := m.falseEvictions(); !evicted.zero() {
 			said = append(said, "evicted "+evicted.counted("living instance"))
@@ -253,15 +250,25 @@ func harm(modes []runs) string {
 		missing := m.each(func(o run) float64 { return o.verdict.Missing })
 		// Less than that is the lists' way to the nodes, a tenth of a second now and then.
 		if math.Round(missing.median()) > 0 {
-			said = append(said, "lacked living instances in its lists for "+missing.show(showSum)+" instance-seconds a node")
+			said = append(said, "lacked living instances in lists for "+missing.show(showSum)+" instance-seconds a node"+m.silent())
 		}
 		return said
 	})
 }
 
+// silent says for how long no list came, which counts as lists that lack everything.
+func (m runs) silent() string {
+	unanswered := m.each(func(o run) float64 { return o.verdict.Unanswered })
+	if unanswered.zero() {
+		return ""
+	}
+	return ", with no list at all for " + unanswered.show(showSeconds)
+}
+
 // spared says that no living instance was evicted; if some were, that is said elsewhere (harm).
 func (m runs) spared() string {
-	if m.falseEvictions().zero() {
+	told := !slices.ContainsFunc(m.of, func(o run) bool { return !o.verdict.Told })
+	if told && m.falseEvictions().zero() {
 		return "evicted no living instance"
 	}
 	return ""
@@ -274,20 +281,20 @@ func (m runs) falseEvictions() perRound {
 // counted is "no write", "1 write" or "412 writes".
 func counted(n int, noun string) string { return amount(float64(n), noun) }
 
-// faultSentence says what became of one fault of a scenario in each mode.
-func faultSentence(s scenario.Scenario, number int, modes []runs) string {
-	struck := injected(modes, number)
+// faultSentences say what became of one fault of a scenario in each column.
+func faultSentences(s scenario.Scenario, number int, columns []runs) []string {
+	struck := injected(columns, number)
 	if len(struck) == 0 {
-		return ""
+		return nil
 	}
 	f := faultOf{Fault: s.Faults[number], number: number, alone: len(s.Faults) == 1, instances: s.Load.Instances, injected: struck}
-	return sentence(f.opening(), modes, func(m runs) []string { return f.clauses(m) })
+	return told(f.opening(), columns, func(m runs) []string { return f.clauses(m) })
 }
 
-// injected are a fault's injections in all rounds of all modes.
-func injected(modes []runs, number int) []trial.Fault {
+// injected are a fault's injections in all rounds of all columns.
+func injected(columns []runs, number int) []trial.Fault {
 	var found []trial.Fault
-	for _, m := range modes {
+	for _, m := range columns {
 		for _, o := range m.of {
 			if number < len(o.Faults) {
 				found = append(found, o.Faults[number])
@@ -315,7 +322,12 @@ func (f faultOf) opening() string {
 	length := showSeconds(math.Round(lengths.median()*10) / 10)
 	switch f.Kind {
 	case scenario.Kill:
+		if f.Times > 1 {
+			return fmt.Sprintf("while nodes were killed amid writes %d times and started again, ", f.Times)
+		}
 		return fmt.Sprintf("when %s killed and started again %s later, ", f.whom(), length)
+	case scenario.Lose:
+		return fmt.Sprintf("when %s killed and lost with the disk, ", f.whom())
 	case scenario.Restart:
 		return fmt.Sprintf("when %s stopped and started again %s later, ", f.whom(), length)
 	case scenario.Pause:
@@ -350,7 +362,7 @@ func (f faultOf) whom() string {
 	nodes := float64(len(f.injected[0].Nodes))
 	switch f.Nodes {
 	case "leader":
-		return "the leader (AP: the first node) was"
+		return "the leader (the first node, where none leads) was"
 	case "followers":
 		return "all nodes but the leader were"
 	case "all":
@@ -370,12 +382,12 @@ func (f faultOf) whom() string {
 	return list(names) + " " + wasWere(nodes)
 }
 
-// clauses say what a mode did, in the order of their weight.
+// clauses say what a column did, in the order of their weight.
 func (f faultOf) clauses(m runs) []string {
 	switch f.Kind {
 	case scenario.Isolate:
 		return f.isolated(m)
-	case scenario.Kill, scenario.Restart, scenario.Pause:
+	case scenario.Kill, scenario.Lose, scenario.Restart, scenario.Pause:
 		return f.stopped(m)
 	case scenario.CutLink:
 		return f.linkCut(m)

@@ -3,10 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -14,32 +12,118 @@ import (
 )
 
 // title is that of all forms of the report.
-const title = "CP against AP: what each mode does with the same faults"
-
-// countedAtTheEnd says what two rows of the trade-offs count, and what they leave out.
-const countedAtTheEnd = `"Lost" and "revived" are counted after the load, when heartbeats have gone on until everything acknowledged is listed, or time is up: a client whose heartbeat is answered 404 registers again, and what it restores is not lost in the end. A loss on the way is therefore not in that row; watched keys show it. In mode ap with data.sync: interval, the default, a kill of all nodes at once loses up to data.sync-interval of changes, a kill of some nodes nothing that another has heard of; with data.sync: always a change is on the disk of the node that answered before the answer. Mode cp answers when a majority has it on disk, and loses nothing.`
+const title = "Which registry for which failure: the columns compared"
 
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n\n", title, inMarkdown(r.machineText()), inMarkdown(r.planText()))
-	b.WriteString("## Limits\n\n" + r.limitsText() + "\n")
-	for i, broken := range r.Broken() {
-		if i == 0 {
-			b.WriteByte('\n')
+	fmt.Fprintf(&b, "# %s\n\n", title)
+	for _, listed := range []struct {
+		head string
+		of   []string
+	}{{"Not valid", r.Invalid()}, {"Limits that were not kept", r.Broken()}} {
+		if len(listed.of) == 0 {
+			continue
 		}
-		fmt.Fprintf(&b, "- %s\n", inMarkdown(broken))
+		fmt.Fprintf(&b, "## %s\n\n", listed.head)
+		for _, sentence := range listed.of {
+			fmt.Fprintf(&b, "- %s\n", inMarkdown(sentence))
+		}
+		b.WriteByte('\n')
 	}
-	b.WriteString("\n## Trade-offs\n\n| | CP | AP |\n| --- | --- | --- |\n")
-	for _, t := range r.tradeOffs() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", inMarkdown(t.Question), marked(t.CP, t.Better == string(scenario.CP)), marked(t.AP, t.Better == string(scenario.AP)))
+	b.WriteString("## The decision\n\n" + r.Decision())
+	b.WriteString("\n## The columns\n\n")
+	for _, c := range r.columns() {
+		fmt.Fprintf(&b, "- **%s** (`%s`): %s\n", inMarkdown(c.Heading()), strings.ReplaceAll(c.Name, "`", "'"), inMarkdown(c.About()))
 	}
-	fmt.Fprintf(&b, "\nThe better one is in bold, where one is better.\n\n**What is looked for, and when.** %s\n", inMarkdown(countedAtTheEnd))
+	for _, g := range r.groups() {
+		r.tableMarkdown(&b, g.Name, g.Rows)
+	}
+	b.WriteString("\nOf each cell: the median of the rounds, and in brackets their range and number. Bold: better, with ranges that touch no other one.\n")
+	for _, sentence := range r.lacking() {
+		fmt.Fprintf(&b, "%s\n", inMarkdown(sentence))
+	}
+	r.matrixMarkdown(&b)
+	r.fleetsMarkdown(&b)
 	for _, s := range r.ran() {
 		r.scenarioMarkdown(&b, s)
 	}
-	fmt.Fprintf(&b, "\nAll raw observations are in %s, calls per 100 ms in %s, the plots in %s.\n", JSONFile, CSVFile, HTMLFile)
+	fmt.Fprintf(&b, "\n%s\n\n%s\n\nAll raw observations are in %s, calls per 100 ms in %s, the plots in %s.\n", inMarkdown(r.planText()), inMarkdown(r.machineText()), JSONFile, CSVFile, HTMLFile)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// headMarkdown begins a table that has the columns.
+func (r *Report) headMarkdown(b *strings.Builder, first string) {
+	fmt.Fprintf(b, "| %s |", inMarkdown(first))
+	for _, c := range r.columns() {
+		fmt.Fprintf(b, " %s |", inMarkdown(c.Heading()))
+	}
+	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.columns())) + "\n")
+}
+
+func (r *Report) tableMarkdown(b *strings.Builder, name string, rows []row) {
+	fmt.Fprintf(b, "\n## %s\n\n", inMarkdown(name))
+	r.headMarkdown(b, "")
+	rowsMarkdown(b, rows)
+}
+
+func rowsMarkdown(b *strings.Builder, rows []row) {
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |", inMarkdown(row.Name))
+		for _, c := range row.Cells {
+			fmt.Fprintf(b, " %s |", c.markdown())
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// markdown is a cell, its figure in bold if it is better.
+func (c cell) markdown() string {
+	return marked(c.Text, c.Better) + inMarkdown(strings.TrimPrefix(c.Words(), c.Text))
+}
+
+func (r *Report) matrixMarkdown(b *strings.Builder) {
+	rows := r.matrix()
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## Every scenario\n\nLongest time for which one client got no answer to its heartbeats / stale answers to probes / acknowledged changes lost / time until everything was in every list.\n\n")
+	r.headMarkdown(b, "scenario")
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |", inMarkdown(row.Title))
+		for _, c := range r.columns() {
+			fmt.Fprintf(b, " %s |", row.markdown(c))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// markdown are the figures of a column in a scenario of the matrix.
+func (m matrixRow) markdown(c column) string {
+	at := slices.IndexFunc(m.Lines, func(l matrixLine) bool { return l.Column.Name == c.Name })
+	if at < 0 {
+		return none
+	}
+	var cells []string
+	for _, c := range m.Lines[at].Cells {
+		cells = append(cells, marked(c.Text, c.Better))
+	}
+	return strings.Join(cells, " / ")
+}
+
+func (r *Report) fleetsMarkdown(b *strings.Builder) {
+	rows := r.fleetRows()
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## Your fleet\n\nProcessors of all nodes together, and what is written to the disk of each; taken from the loads of heartbeats, while nobody observed the nodes.\n\n")
+	r.headMarkdown(b, "fleet")
+	for _, f := range rows {
+		rowsMarkdown(b, []row{{Name: f.Name, Cells: f.Cells}})
+	}
+	for _, sentence := range r.uncarried() {
+		fmt.Fprintf(b, "\n%s\n", inMarkdown(sentence))
+	}
 }
 
 func (r *Report) scenarioMarkdown(b *strings.Builder, s scenario.Scenario) {
@@ -50,16 +134,12 @@ func (r *Report) scenarioMarkdown(b *strings.Builder, s scenario.Scenario) {
 	for _, e := range r.examples(s.Name) {
 		exampleMarkdown(b, e)
 	}
-	b.WriteString("\n| " + inMarkdown(s.Name) + " | CP | AP |\n| --- | --- | --- |\n")
-	for _, row := range r.figures(s.Name) {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", inMarkdown(row.Name), inMarkdown(row.CP), inMarkdown(row.AP))
-	}
-	if rounds := r.rounds(s.Name); rounds > 1 {
-		fmt.Fprintf(b, "\nMedians of %d rounds, in brackets the range.\n", rounds)
-	}
+	b.WriteByte('\n')
+	r.headMarkdown(b, s.Name)
+	rowsMarkdown(b, r.figures(s))
 }
 
-// marked is a cell, in bold if it is the better one.
+// marked is a text, in bold if it is the better one.
 func marked(text string, better bool) string {
 	if better && text != "" {
 		return "**" + inMarkdown(text) + "**"
@@ -83,8 +163,8 @@ func (r *Report) planText() string {
 	if p.Quick {
 		kind = "quick"
 	}
-	text := fmt.Sprintf("%s, %s of %s each with the same load and faults in both modes (%s, seed %d), on clusters of real processes; it took %s.",
-		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), showSeconds(p.Length.Seconds()), kind, p.Seed, p.Took.Duration().Round(1e9))
+	text := fmt.Sprintf("%s, %s of %s each, with the same load and faults in %s (%s, seed %d), on clusters of real processes; it took %s.",
+		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), showSeconds(p.Length.Seconds()), counted(len(r.columns()), "column"), kind, p.Seed, p.Took.Duration().Round(1e9))
 	for _, sentence := range p.LeftOut {
 		text += " " + sentence
 	}
@@ -103,8 +183,8 @@ func (r *Report) limitsText() string {
 	}
 }
 
-// Summary writes what a terminal shows: the sentences of each scenario, the trade-off table, what was broken. Lines
-// fit the terminal's width.
+// Summary writes what a terminal shows: the sentences of each scenario, the rows that help to choose, the decision, what is
+// not valid and what was broken. Lines fit the terminal's width.
 func (r *Report) Summary(w io.Writer) error {
 	s := summary{width: terminalWidth(w)}
 	for _, scenario := range r.ran() {
@@ -114,8 +194,14 @@ func (r *Report) Summary(w io.Writer) error {
 		}
 		s.line("")
 	}
-	s.table(r.tradeOffs())
-	s.wrapped("", r.limitsText())
+	for _, g := range r.groups() {
+		s.rows(g)
+	}
+	s.decision(r)
+	s.wrapped("", r.evidence())
+	for _, invalid := range r.Invalid() {
+		s.wrapped("  - not valid: ", invalid)
+	}
 	for _, broken := range r.Broken() {
 		s.wrapped("  - ", broken)
 	}
@@ -150,46 +236,41 @@ func (s *summary) wrapped(bullet, text string) {
 	}
 }
 
-// table writes the trade-offs in three columns. A cell takes as many lines as it needs; * is the better one.
-func (s *summary) table(rows []tradeOff) {
-	if len(rows) == 0 {
-		return
-	}
-	question := min(40, s.width*2/5)
-	cell := (s.width - question - 4) / 2
-	s.columns(question, cell, "TRADE-OFF (* better)", "CP", "AP")
-	for _, row := range rows {
-		s.columns(question, cell, row.Question, starred(row.CP, row.Better == "cp"), starred(row.AP, row.Better == "ap"))
+// rows writes a group, the columns of each row below each other; * is the better one.
+func (s *summary) rows(g group) {
+	s.line(strings.ToUpper(g.Name) + " (* better)")
+	for _, row := range g.Rows {
+		s.wrapped("  ", row.Name)
+		for _, c := range row.Cells {
+			sign := "  "
+			if c.Better {
+				sign = "* "
+			}
+			s.wrapped("    "+sign, c.Column.Heading()+": "+c.Words())
+		}
 	}
 	s.line("")
 }
 
-func starred(text string, better bool) string {
-	if better {
-		return "* " + text
+// decision writes whom which column suits.
+func (s *summary) decision(r *Report) {
+	s.line("THE DECISION")
+	if why := r.undecided(); why != "" {
+		s.wrapped("  ", why)
+		s.line("")
+		return
 	}
-	return text
-}
-
-func (s *summary) columns(first, other int, cells ...string) {
-	var wrapped [3][]string
-	lines := 0
-	for i, cell := range cells {
-		wrapped[i] = wrap(cell, [3]int{first, other, other}[i])
-		lines = max(lines, len(wrapped[i]))
+	for _, a := range r.advices() {
+		s.wrapped("  ", a.Column.Heading()+" "+a.Wanted())
+		for _, want := range a.Wants {
+			s.wrapped("    - ", want)
+		}
+		s.wrapped("    ", a.Price())
+		for _, cost := range a.Costs {
+			s.wrapped("    - ", cost)
+		}
 	}
-	for n := range lines {
-		s.line(padded(wrapped[0], n, first) + "  " + padded(wrapped[1], n, other) + "  " + padded(wrapped[2], n, other))
-	}
-}
-
-// padded is the n-th line, or nothing, in so many characters.
-func padded(lines []string, n, width int) string {
-	text := ""
-	if n < len(lines) {
-		text = lines[n]
-	}
-	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+	s.line("")
 }
 
 // wrap breaks a text between words into lines of at most so many characters. A word that is longer has a line
@@ -218,94 +299,4 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// showSeconds shows a span of seconds with three digits and the unit that suits it.
-func showSeconds(s float64) string {
-	switch {
-	case s < 0:
-		return "never"
-	case s == 0:
-		return "0 s"
-	case s < 1e-3:
-		return threeDigits(s*1e6) + " µs"
-	case s < 1:
-		return threeDigits(s*1e3) + " ms"
-	}
-	return threeDigits(s) + " s"
-}
-
-// showShare shows a share as a percentage. Only all is 100 %, and only none is 0 %.
-func showShare(share float64) string {
-	percent := share * 100
-	switch {
-	case percent == 0 || percent == 100:
-		return fmt.Sprintf("%.0f %%", percent)
-	case percent < 0.01:
-		return "< 0.01 %"
-	case percent > 99.99:
-		return "> 99.99 %"
-	case percent < 1 || percent > 99:
-		return fmt.Sprintf("%.2f %%", percent)
-	}
-	return fmt.Sprintf("%.1f %%", percent)
-}
-
-// showCount shows a number without decimals, in groups of three digits.
-func showCount(n float64) string {
-	digits := strconv.FormatFloat(math.Abs(math.Round(n)), 'f', 0, 64)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	if n < 0 {
-		return "−" + digits
-	}
-	return digits
-}
-
-// showBytes shows an amount of bytes with three digits and a decimal unit.
-func showBytes(n float64) string {
-	units := []string{"B", "kB", "MB", "GB"}
-	for ; n >= 1000 && len(units) > 1; units = units[1:] {
-		n /= 1000
-	}
-	return threeDigits(n) + " " + units[0]
-}
-
-func showBytesPerSecond(n float64) string { return showBytes(n) + "/s" }
-
-// showSum shows a sum of instance-seconds, or another number that may be a fraction.
-func showSum(n float64) string {
-	if n >= 1000 {
-		return showCount(n)
-	}
-	return threeDigits(n)
-}
-
-// threeDigits rounds to three significant digits and leaves no zeros behind a decimal point.
-func threeDigits(n float64) string {
-	if n == 0 {
-		return "0"
-	}
-	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(n)))))
-	text := strconv.FormatFloat(n, 'f', min(decimals, 6), 64)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
-}
-
-// significant rounds to four significant digits: what a plot can show.
-func significant(n float64) float64 {
-	if n == 0 || math.IsNaN(n) || math.IsInf(n, 0) {
-		return n
-	}
-	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(n))))
-	return math.Round(n*scale) / scale
-}
-
-// median is that of the values, which it sorts; of an even number the lower one, so that it is one that was measured.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[(len(values)-1)/2]
 }

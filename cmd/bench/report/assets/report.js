@@ -20,7 +20,8 @@
   }
 
   function palette() {
-    const names = ["page", "text", "quiet", "line", "grid", "cp", "cp-thin", "ap", "ap-thin", "fault", "fault-edge", "bad"];
+    const hues = data.columns.flatMap((column) => [column.class, `${column.class}-thin`]);
+    const names = ["page", "text", "quiet", "line", "grid", "fault", "fault-edge", "bad", ...hues];
     const colors = Object.fromEntries(names.map((name) => [name, color(name)]));
     colors.nodes = [0, 1, 2, 3, 4, 5].map((n) => color(`node-${n}`));
     return colors;
@@ -42,6 +43,13 @@
   const percent = (p) => (p > 99.99 && p < 100 ? "> 99.99 %" : `${p >= 99 && p < 100 ? p.toFixed(2) : short(p)} %`);
   const count = (n) => Math.round(n).toLocaleString("en-US");
 
+  function bytes(n) {
+    const units = ["B", "kB", "MB", "GB", "TB"];
+    let i = 0;
+    for (; n >= 1000 && i < units.length - 1; i++) n /= 1000;
+    return `${short(n)} ${units[i]}`;
+  }
+
   // Labels of an axis need not say more than the tick.
   const axisMillis = (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms >= 1 ? `${ms} ms` : `${ms * 1000} µs`);
 
@@ -49,23 +57,23 @@
     return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
   }
 
-  // --- time lines: panels below each other on one axis of time, a row for each mode in each panel ---
+  // --- time lines: panels below each other on one axis of time, a row for each column in each panel in which something happens there ---
 
   const panels = {
     success: {
-      title: "Answered calls", unit: "% of those due", styles: "━━ writes   ┅┅ reads", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`,
+      title: "Answered calls", unit: "% of those due", styles: "━━ writes   ┅┅ reads", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, flat: (all) => Math.min(...all) === 100, still: "all",
       lines: [{ key: "writeSuccess", name: "writes answered" }, { key: "readSuccess", name: "reads answered", thin: true }],
     },
     sides: {
-      title: "Answered calls, by side", unit: "% of those due", styles: "━━ clients cut off   ┅┅ others", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, optional: true,
+      title: "Answered calls, by side", unit: "% of those due", styles: "━━ cut off   ┅┅ others", height: 74, format: percent, max: 100, interval: 50, axis: (v) => `${v}`, flat: (all) => Math.min(...all) === 100, still: "all",
       lines: [{ key: "cutOffSuccess", name: "answered, clients cut off" }, { key: "othersSuccess", name: "answered, others", thin: true }],
     },
     latency: {
-      title: "Latency", unit: "p99 of the answered calls, logarithmic", styles: "━━ writes   ┅┅ reads", height: 88, log: true, format: millis, axis: axisMillis,
+      title: "Latency", unit: "p99 of the answered calls, logarithmic", styles: "━━ writes   ┅┅ reads", height: 88, log: true, format: millis, axis: axisMillis, flat: calmLatency, still: "within 20 ms, or three times the median",
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
-      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, answers: true, format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
+      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, flat: (all) => Math.max(...all) === 0, still: "none stale", format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
       lines: [{ key: "age", name: "oldest answer" }],
     },
     missing: listPanel("missing", "Missing from lists", "alive, but not listed"),
@@ -74,7 +82,7 @@
   };
 
   function listPanel(key, title, unit) {
-    return { title, unit: `${unit}; instances, worst node`, height: 58, area: true, optional: true, least: 2, format: count, axis: (v) => `${v}`, lines: [{ key, name: title.toLowerCase() }] };
+    return { title, unit: `${unit}; instances, worst node`, height: 58, area: true, least: 2, flat: (all) => Math.max(...all) === 0, still: "none", format: count, axis: (v) => `${v}`, lines: [{ key, name: title.toLowerCase() }] };
   }
 
   const backlogPanels = [
@@ -83,21 +91,40 @@
     { title: "Not yet healed", unit: "acknowledged before the fault ended, not in the worst node's list", height: 110, least: 2, format: count, axis: (v) => count(v), together: true, lines: [{ key: "unhealed", name: "not yet healed" }] },
   ];
 
-  const modesOf = (line) => data.modes.filter((mode) => line.modes[mode]);
-
-  function values(line, panel) {
-    return modesOf(line).flatMap((mode) => panel.lines.flatMap(({ key }) => line.modes[mode][key].filter((v) => v !== null)));
+  function calmLatency(all) {
+    const sorted = [...all].sort((a, b) => a - b);
+    return sorted[sorted.length - 1] <= Math.max(20, 3 * sorted[Math.floor(sorted.length / 2)]);
   }
 
-  // fits leaves out panels in which there is nothing to see: no value above 0, or, where 0 says something, none at all.
-  function fits(line, panel) {
-    if (panel.answers) return values(line, panel).length > 0;
-    return !panel.optional || shows(line, panel);
-  }
+  // columnsOf are the columns that a time line has, as many as are wanted.
+  const columnsOf = (line) => data.columns.filter((column) => line.columns[column.name]);
+
+  const known = (line, panel, column) => panel.lines.flatMap(({ key }) => line.columns[column.name][key].filter((v) => v !== null));
+
+  const values = (line, panel) => columnsOf(line).flatMap((column) => known(line, panel, column));
 
   const shows = (line, panel) => values(line, panel).some((v) => v > 0);
 
-  // extent is the same for both modes, or their heights could not be compared.
+  // eventful are the columns in which anything happens in a panel.
+  function eventful(line, panel) {
+    return columnsOf(line).filter((column) => {
+      const all = known(line, panel, column);
+      return all.length > 0 && !(panel.flat && panel.flat(all));
+    });
+  }
+
+  // foldedText names what is not drawn because nothing happens there.
+  function foldedText(line, which) {
+    const parts = which.flatMap((panel) => {
+      const flat = columnsOf(line).filter((column) => known(line, panel, column).length > 0 && !eventful(line, panel).includes(column));
+      if (flat.length === 0) return [];
+      const who = flat.length === columnsOf(line).length ? "every column" : flat.map((column) => column.title).join("; ");
+      return [`${panel.title.toLowerCase()}: ${panel.still} (${who})`];
+    });
+    return parts.length ? `Not drawn, for nothing happens there: ${parts.join(" · ")}.` : "";
+  }
+
+  // extent is the same for all columns, or their heights could not be compared.
   function extent(line, panel) {
     const all = values(line, panel).filter((v) => !panel.log || v > 0);
     if (panel.log) {
@@ -125,19 +152,20 @@
     });
   }
 
-  // rows lays the panels out: a grid for each panel and mode, from the top down.
-  function rows(line, which) {
-    const modes = modesOf(line);
+  // rows lays the panels out: a grid for each panel and column, from the top down.
+  function rows(line, which, folds) {
     let top = 0;
     const list = [];
-    which.forEach((panel, number) => {
-      const labels = number === 0; // of the faults, above each row of the first panel
+    which.forEach((panel) => {
+      const columns = folds && !panel.together ? eventful(line, panel) : columnsOf(line);
+      if (columns.length === 0) return;
+      const labels = list.length === 0; // of the faults, above each row of the first panel
       top += 26 + (labels && panel.together ? 16 : 0);
       const title = { panel, top: top - 24 - (labels && panel.together ? 16 : 0) };
-      (panel.together ? [modes] : modes.map((mode) => [mode])).forEach((shown, i) => {
+      (panel.together ? [columns] : columns.map((column) => [column])).forEach((shown, i) => {
         top += !panel.together && labels ? 20 : i > 0 ? 12 : 0;
         const height = Math.round(panel.height * density());
-        list.push({ panel, modes: shown, top, height, labels, title: i === 0 ? title : null });
+        list.push({ panel, columns: shown, top, height, labels, title: i === 0 ? title : null });
         top += height;
       });
       top += 16;
@@ -147,27 +175,33 @@
 
   function leaderRows(line, top) {
     const list = [];
-    modesOf(line).forEach((mode) => {
-      const strips = line.modes[mode].leaders;
+    columnsOf(line).forEach((column) => {
+      const strips = line.columns[column.name].leaders;
       strips.forEach((strip) => {
         if (list.length === 0) top += 26;
-        list.push({ strip, tag: strips.length > 1 ? `${mode.toUpperCase()} ${strip.dc}` : undefined, modes: [mode], top, height: 22, title: list.length === 0 ? { panel: { title: "Leader", unit: "of the greatest term that any node tells" }, top: top - 24 } : null });
+        list.push({ strip, tag: strips.length > 1 ? `${label(column)} ${strip.dc}` : undefined, columns: [column], top, height: 22, title: list.length === 0 ? { panel: { title: "Leader", unit: "of the greatest term that any node tells" }, top: top - 24 } : null });
         top += 22 + 8;
       });
     });
     return { list, height: top };
   }
 
+  // label names a column in the margin of a plot, which is narrow.
+  function label(column) {
+    const text = column.title.length <= 10 ? column.title : column.name;
+    return text.length <= 10 ? text : `${text.slice(0, 9)}…`;
+  }
+
   // A page of paper must hold a whole plot.
   const density = () => (matchMedia("print").matches ? 0.62 : 1);
 
-  const left = 88;
+  const left = 100;
   const right = 22;
 
-  function timelineOption(line, which, width, withLeaders) {
+  function timelineOption(line, which, width, full) {
     const colors = palette();
-    const laid = rows(line, which);
-    const strips = withLeaders ? leaderRows(line, laid.height) : { list: [], height: laid.height };
+    const laid = rows(line, which, full);
+    const strips = full ? leaderRows(line, laid.height) : { list: [], height: laid.height };
     const all = [...laid.list, ...strips.list];
     const inner = width - left - right;
     return {
@@ -186,7 +220,7 @@
     };
   }
 
-  function titles({ title, tag, modes, top, height, panel }, colors, width) {
+  function titles({ title, tag, columns, top, height, panel }, colors, width) {
     const list = [];
     if (title) {
       const { unit, styles } = title.panel;
@@ -197,7 +231,7 @@
       });
     }
     if (!panel || !panel.together) {
-      list.push({ text: tag || modes[0].toUpperCase(), left: 2, top: top + height / 2 - 8, padding: 0, textStyle: { fontSize: 13, fontWeight: 700, color: colors[modes[0]] } });
+      list.push({ text: tag || label(columns[0]), left: 2, top: top + height / 2 - 8, padding: 0, textStyle: { fontSize: 12, fontWeight: 700, color: colors[columns[0].class] } });
     }
     return list;
   }
@@ -224,23 +258,21 @@
 
   function lineSeries(index, row, line, colors, inner) {
     const list = [];
-    row.modes.forEach((mode, m) => {
+    row.columns.forEach((column, m) => {
       row.panel.lines.forEach((shown, n) => {
-        const drawn = modeColor(colors, mode, shown.thin);
+        const drawn = colors[shown.thin ? `${column.class}-thin` : column.class];
         list.push({
-          type: "line", xAxisIndex: index, yAxisIndex: index, data: points(line.modes[mode][shown.key]), symbol: "none", connectNulls: false, z: shown.thin ? 3 : 4,
+          type: "line", xAxisIndex: index, yAxisIndex: index, data: points(line.columns[column.name][shown.key]), symbol: "none", connectNulls: false, z: shown.thin ? 3 : 4,
           lineStyle: { color: drawn, width: shown.thin ? 1.4 : 2, type: shown.thin ? [5, 3] : "solid" }, itemStyle: { color: drawn }, emphasis: { disabled: true },
           areaStyle: row.panel.area ? { color: drawn, opacity: 0.16 } : undefined,
-          // Of several modes in one grid the first one's faults are drawn; they are injected at the same times.
-          markArea: m === 0 && n === 0 ? faultBands(line.modes[mode].bands, colors) : undefined,
-          markLine: m === 0 && n === 0 ? edges(line, mode, row.labels, colors, inner) : undefined,
+          // Of several columns in one grid the first one's faults are drawn; they are injected at the same times.
+          markArea: m === 0 && n === 0 ? faultBands(line.columns[column.name].bands, colors) : undefined,
+          markLine: m === 0 && n === 0 ? edges(line, column, row.labels, colors, inner) : undefined,
         });
       });
     });
     return list;
   }
-
-  const modeColor = (colors, mode, thin) => colors[thin ? `${mode}-thin` : mode];
 
   function faultBands(bands, colors) {
     return { silent: true, itemStyle: { color: colors.fault }, label: { show: false }, data: bands.filter((b) => b.to > b.from).map((b) => [{ xAxis: b.from }, { xAxis: b.to }]) };
@@ -248,8 +280,8 @@
 
   // edges are where faults begin and end, and the load ends. Begins have a text where there is room up to the next
   // edge with one, and otherwise the number that they have below the plot.
-  function edges(line, mode, labeled, colors, inner) {
-    const { bands, length } = line.modes[mode];
+  function edges(line, column, labeled, colors, inner) {
+    const { bands, length } = line.columns[column.name];
     const begins = bands.map((band, i) => ({ at: band.from, text: bands.length > 1 ? `${circled(i)} ${band.text}` : band.text, brief: circled(i) }));
     const quiet = { lineStyle: { type: "dotted" } };
     const stops = line.until - length > 0.5 ? [...begins, { at: length, text: "load ends", brief: "", ...quiet }] : begins;
@@ -269,7 +301,7 @@
   const textWidth = (text) => text.length * 6.3; // of the labels' font, at most
 
   // stripSeries shows the leaders as areas of a line that is not drawn.
-  function stripSeries(index, { strip, modes }, line, colors, inner) {
+  function stripSeries(index, { strip, columns }, line, colors, inner) {
     const names = [...new Set(strip.reigns.map((reign) => reign.name))].filter(Boolean).sort();
     const reigns = strip.reigns.filter((reign) => reign.from < line.until).map((reign) => ({ ...reign, to: Math.min(reign.to, line.until) }));
     const areas = reigns.map((reign) => {
@@ -286,9 +318,13 @@
     });
     return {
       type: "line", xAxisIndex: index, yAxisIndex: index, data: [[0, 0], [line.until, 0]], symbol: "none", lineStyle: { opacity: 0 }, emphasis: { disabled: true },
-      markArea: { silent: true, data: areas }, markLine: edges(line, modes[0], false, colors, inner),
+      markArea: { silent: true, data: areas }, markLine: edges(line, columns[0], false, colors, inner),
     };
   }
+
+  const tag = (column) => `<b class="tag ${column.class}">${escaped(label(column))}</b>`;
+
+  const columnOf = (name) => data.columns.find((column) => column.name === name);
 
   function tooltip(colors, formatter) {
     return {
@@ -300,16 +336,16 @@
     const at = params.find((p) => p.value && p.value.length === 2);
     if (!at) return "";
     const slot = Math.floor(at.value[0] / step);
-    const modes = modesOf(line);
+    const columns = columnsOf(line);
     const body = which.flatMap((panel) => panel.lines.map((shown) => {
-      const cells = modes.map((mode) => {
-        const value = line.modes[mode][shown.key][slot];
+      const cells = columns.map((column) => {
+        const value = line.columns[column.name][shown.key][slot];
         return `<td>${value === null || value === undefined ? "–" : panel.format(value)}</td>`;
       });
       return `<tr><th>${shown.name}</th>${cells.join("")}</tr>`;
     }));
-    const heads = modes.map((mode) => `<td><b class="mode ${mode}">${mode}</b></td>`).join("");
-    const faults = [...new Set(modes.flatMap((mode) => line.modes[mode].bands.filter((b) => b.from <= at.value[0] && at.value[0] < b.to).map((b) => b.text)))];
+    const heads = columns.map((column) => `<td>${tag(column)}</td>`).join("");
+    const faults = [...new Set(columns.flatMap((column) => line.columns[column.name].bands.filter((b) => b.from <= at.value[0] && at.value[0] < b.to).map((b) => b.text)))];
     const begin = slot * step;
     return `<b>${begin.toFixed(1)} to ${(begin + step).toFixed(1)} s</b>${faults.map((f) => `<br>${escaped(f)}`).join("")}<table><tr><th></th>${heads}</tr>${body.join("")}</table>`;
   }
@@ -331,8 +367,8 @@
         type: "value", min: 0, max: 100, interval: 25, axisLabel: { color: colors.quiet, fontSize: 11, formatter: "{value} %" }, splitLine: { lineStyle: { color: colors.grid } }, axisPointer: { show: false },
       },
       series: lines.map((line, i) => ({
-        type: "line", step: "end", data: distributionPoints(line, min, max), symbol: "none", emphasis: { disabled: true }, z: line.mode === "cp" ? 4 : 3,
-        lineStyle: { color: colors[line.mode], width: 2, type: dash(names.indexOf(line.name)) }, itemStyle: { color: colors[line.mode] },
+        type: "line", step: "end", data: distributionPoints(line, min, max), symbol: "none", emphasis: { disabled: true }, z: 3,
+        lineStyle: { color: colors[columnOf(line.column).class], width: 2, type: dash(names.indexOf(line.name)) }, itemStyle: { color: colors[columnOf(line.column).class] },
         markLine: i === 0 && marks ? references(marks, colors) : undefined,
       })),
       tooltip: { ...tooltip(colors, (params) => distributionTip(lines, params, format)), axisPointer: { lineStyle: { color: colors.quiet } } },
@@ -359,7 +395,7 @@
     if (!at) return "";
     const list = lines.map((line) => {
       const below = line.delay.filter((delay) => delay <= at).length;
-      return `<tr><th><b class="mode ${line.mode}">${line.mode}</b> ${escaped(line.name)}</th><td>${percent(below ? line.share[below - 1] : 0)}</td><td>of ${count(line.count)}</td></tr>`;
+      return `<tr><th>${tag(columnOf(line.column))} ${escaped(line.name)}</th><td>${percent(below ? line.share[below - 1] : 0)}</td><td>of ${count(line.count)}</td></tr>`;
     });
     return `<b>within ${millis(at)}</b><table>${list.join("")}</table>`;
   }
@@ -386,17 +422,23 @@
     });
   }
 
+  // firstColumns is a time line of the columns of which sentences tell.
+  function firstColumns(line) {
+    return { ...line, columns: Object.fromEntries(columnsOf(line).slice(0, 3).map((column) => [column.name, line.columns[column.name]])) };
+  }
+
   function plan(kind, line) {
-    if (kind === "main") return { which: [shows(line, panels.sides) ? panels.sides : panels.success, panels.age], leaders: false };
-    if (kind === "backlog") return { which: backlogPanels.filter((panel) => shows(line, panel)), leaders: false };
-    return { which: Object.values(panels).filter((panel) => fits(line, panel)), leaders: true };
+    if (kind === "main") return { which: [shows(line, panels.sides) ? panels.sides : panels.success, panels.age], line: firstColumns(line), full: false };
+    if (kind === "backlog") return { which: backlogPanels.filter((panel) => shows(line, panel)), line, full: false };
+    const both = shows(line, panels.sides) ? Object.values(panels) : Object.values(panels).filter((panel) => panel !== panels.sides);
+    return { which: both, line, full: true };
   }
 
   function addTimelines() {
     document.querySelectorAll("[data-plot]").forEach((element) => {
-      const line = timelines.get(element.dataset.scenario);
-      const { which, leaders } = plan(element.dataset.plot, line);
-      chart(element, (width) => timelineOption(line, which, width, leaders));
+      const { which, line, full } = plan(element.dataset.plot, timelines.get(element.dataset.scenario));
+      chart(element, (width) => timelineOption(line, which, width, full));
+      if (full) element.parentElement.querySelector(".folded").textContent = foldedText(line, which);
     });
   }
 
@@ -427,12 +469,12 @@
   // scenarioLegend names the lines of plots that have one for each mode and scenario.
   function scenarioLegend(id, names) {
     const legend = document.getElementById(id);
-    names.forEach((name, i) => data.modes.forEach((mode) => {
+    names.forEach((name, i) => data.columns.forEach((column) => {
       const entry = document.createElement("span");
       const sample = document.createElement("i");
-      sample.className = `line ${mode}`;
+      sample.className = `line ${column.class}`;
       if (i > 0) sample.style.borderTopStyle = i > 1 ? "dotted" : "dashed";
-      entry.append(sample, `${mode.toUpperCase()}, ${name}`);
+      entry.append(sample, names.length > 1 ? `${column.title}: ${name}` : column.title);
       legend.append(entry);
     }));
   }
@@ -444,9 +486,9 @@
     const height = 280;
     if (died && died.length) {
       const names = [...new Set(died.map((line) => line.name))];
-      const marks = [{ at: 180000, text: "stock Eureka, 180 s", solid: true }, ...(lease > 0 ? [{ at: lease * 1000, text: `lease, ${lease} s` }] : [])];
+      const marks = lease > 0 ? [{ at: lease * 1000, text: `lease, ${lease} s` }] : [];
       const { min, max } = limits([...died, { delay: [lease * 1000] }]);
-      chart(panel(parent, "Died"), () => ({ height, option: distributionOption({ lines: died, min, max: Math.max(max, 1e6), marks, format: axisMillis, colors: palette(), names }) }));
+      chart(panel(parent, "Died"), () => ({ height, option: distributionOption({ lines: died, min, max, marks, format: axisMillis, colors: palette(), names }) }));
       scenarioLegend("removal-legend", names);
     }
     if (canceled && canceled.length) {
@@ -455,9 +497,75 @@
     }
   }
 
+  // --- costs ---
+
+  const costs = [
+    { key: "cpu", title: "Processors of all nodes", format: (v) => `${short(v)} cores` },
+    { key: "written", title: "Written to the disk of a node", format: (v) => `${bytes(v)}/s` },
+    { key: "memory", title: "Memory of a node at the end", format: bytes },
+  ];
+
+  function addCurves() {
+    const parent = document.getElementById("curves");
+    if (!parent) return;
+    const rates = data.curves.flatMap((curve) => curve.points.map((p) => p.rate)).filter((rate) => rate > 0);
+    costs.forEach((cost) => chart(panel(parent, cost.title), () => ({ height: 260, option: curveOption(cost, rates, palette()) })));
+  }
+
+  function curveOption(cost, rates, colors) {
+    const axis = (format) => ({ type: "log", axisLabel: { color: colors.quiet, fontSize: 11, formatter: format, hideOverlap: true }, axisLine: { lineStyle: { color: colors.line } }, splitLine: { show: true, lineStyle: { color: colors.grid } } });
+    const all = data.curves.flatMap((curve) => curve.points.map((p) => p[cost.key])).filter((v) => v > 0);
+    const range = (list) => ({ min: 10 ** Math.floor(Math.log10(Math.min(...list, 1e9))), max: 10 ** Math.ceil(Math.log10(Math.max(...list, 1e-9))) });
+    const series = data.curves.flatMap((curve) => {
+      const color = colors[columnOf(curve.column).class];
+      const drawn = curve.points.filter((p) => p.rate > 0 && p[cost.key] > 0);
+      const line = (points, hollow) => ({
+        type: "line", data: points.map((p) => [p.rate, p[cost.key]]), symbol: hollow ? "emptyCircle" : "circle", symbolSize: hollow ? 9 : 6, name: curve.column, emphasis: { disabled: true },
+        lineStyle: { color, width: 2, opacity: hollow ? 0 : 1 }, itemStyle: { color },
+      });
+      return [line(drawn.filter((p) => p.carried), false), line(drawn.filter((p) => !p.carried), true)];
+    });
+    return {
+      animation: false, textStyle: { fontFamily, color: colors.text }, grid: { left: 74, right: 26, top: 12, bottom: 40 },
+      xAxis: { ...axis((v) => count(v)), ...range(rates), name: "renewals a second", nameLocation: "middle", nameGap: 24, nameTextStyle: { color: colors.quiet, fontSize: 11 } },
+      yAxis: { ...axis(cost.format), ...range(all) }, series,
+      tooltip: { ...tooltip(colors, (p) => `${tag(columnOf(p.seriesName))} ${short(p.value[0])} renewals a second: ${cost.format(p.value[1])}`), trigger: "item" },
+    };
+  }
+
+  // costAt is a cost on the straight line between the loads around a rate; below the least load what that one costs; NaN above
+  // the greatest. The tables of examples are computed likewise (curve.at).
+  function costAt(curve, rate, key) {
+    let below = null;
+    for (const p of curve.points.filter((point) => point.carried)) {
+      if (p.rate >= rate) return below ? below[key] + ((rate - below.rate) / (p.rate - below.rate)) * (p[key] - below[key]) : p[key];
+      below = p;
+    }
+    return NaN;
+  }
+
+  function addFleet() {
+    const form = document.getElementById("fleet");
+    if (!form) return;
+    const own = document.getElementById("fleet-own");
+    const [instances, every] = ["fleet-instances", "fleet-every"].map((id) => document.getElementById(id));
+    form.hidden = own.hidden = false;
+    form.addEventListener("submit", (event) => event.preventDefault());
+    const update = () => own.querySelectorAll("td").forEach((td) => {
+      const curve = data.curves.find((c) => c.column === td.dataset.name);
+      const rate = instances.valueAsNumber / every.valueAsNumber;
+      const cpu = curve && rate > 0 ? costAt(curve, rate, "cpu") : NaN;
+      td.textContent = Number.isFinite(cpu) ? `${short(cpu)} cores, ${bytes(costAt(curve, rate, "written") * 86400)} to each disk a day` : curve ? "not measured" : "not run";
+    });
+    form.addEventListener("input", update);
+    update();
+  }
+
   function draw() {
     drawers.forEach((redraw) => redraw());
-    document.documentElement.dataset.charts = drawers.length;
+    const root = document.documentElement;
+    root.dataset.charts = drawers.length;
+    root.dataset.overflow = root.scrollWidth - root.clientWidth; // px by which the page is wider than its window: for tests
   }
 
   function isDark() {
@@ -484,9 +592,12 @@
     });
   }
 
+  if (document.documentElement.dataset.only) document.getElementById(document.documentElement.dataset.only)?.classList.add("only");
   addTimelines();
   addWays();
   addRemovals();
+  addCurves();
+  addFleet();
   draw();
   listen();
 })();

@@ -1,0 +1,216 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+)
+
+// rateOf is how many renewals a second a load makes.
+func rateOf(s scenario.Scenario) float64 {
+	if s.Load.Heartbeat <= 0 {
+		return 0
+	}
+	return float64(s.Load.Instances) / s.Load.Heartbeat.Duration().Seconds()
+}
+
+// idle reports whether a load is that of a cluster with nothing to do: what it costs is the price of being there.
+func idle(s scenario.Scenario) bool { return s.HeartbeatsOnly() && s.Load.Instances == 1 }
+
+// loads are the scenarios of heartbeats alone that ran, by their rates.
+func (r *Report) loads() []scenario.Scenario {
+	found := slices.DeleteFunc(r.ran(), func(s scenario.Scenario) bool { return !s.HeartbeatsOnly() || rateOf(s) == 0 })
+	slices.SortStableFunc(found, func(a, b scenario.Scenario) int { return less.compare(rateOf(a), rateOf(b)) })
+	return found
+}
+
+// priced is the load of heartbeats of which costs per renewal are told: that nearest to 1,000 a second.
+func (r *Report) priced() scenario.Scenario {
+	loads := slices.DeleteFunc(r.loads(), idle)
+	if len(loads) == 0 {
+		return scenario.Scenario{}
+	}
+	far := func(s scenario.Scenario) float64 { return math.Abs(math.Log(rateOf(s) / 1000)) }
+	return slices.MinFunc(loads, func(a, b scenario.Scenario) int { return less.compare(far(a), far(b)) })
+}
+
+// perRenewals is what 1,000 renewals add to the cost of an idle cluster.
+func (r *Report) perRenewals(name string, show func(float64) string, get func(verdict.Cost) float64) figure {
+	atRest := make(map[string]float64) // by column
+	for _, s := range r.loads() {
+		if !idle(s) {
+			continue
+		}
+		for _, of := range r.each(s, r.columns()) {
+			if costs := of.known(func(o run) (float64, bool) { return get(o.verdict.Cost), o.verdict.Cost.Memory > 0 }); len(costs) > 0 {
+				atRest[of.Name] = costs.median()
+			}
+		}
+	}
+	return figure{name: name, show: show, better: less, get: func(o run) (float64, bool) {
+		rest, ok := atRest[o.Column]
+		cost := o.verdict.Cost
+		if !ok || cost.Renewals == 0 {
+			return 0, false
+		}
+		return max(get(cost)-rest, 0) / cost.Renewals * 1000, true
+	}}
+}
+
+// curve is what renewals cost in a column.
+type curve struct {
+	Column string  `json:"column"`
+	Points []point `json:"points"` // by rate
+}
+
+// point is a load of heartbeats: the medians of the rounds.
+type point struct {
+	Scenario string  `json:"scenario"`
+	Rate     float64 `json:"rate"`    // renewals answered, per second
+	CPU      float64 `json:"cpu"`     // of all nodes, in processors
+	Written  float64 `json:"written"` // to the disk of a node, in bytes per second
+	Memory   float64 `json:"memory"`  // of a node, in bytes
+	Carried  bool    `json:"carried"` // false: the machine did not carry the load, and the costs are not those of servers alone
+}
+
+// curves are those of the columns that ran any load of heartbeats.
+func (r *Report) curves() []curve {
+	found := []curve{}
+	for _, c := range r.columns() {
+		line := curve{Column: c.Name}
+		for _, s := range r.loads() {
+			if p, ok := r.point(s, c); ok {
+				line.Points = append(line.Points, p)
+			}
+		}
+		if len(line.Points) > 0 {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// point is that of a load in a column: of the rounds that count, or if there are none, of those that were not carried.
+func (r *Report) point(s scenario.Scenario, c column) (point, bool) {
+	of := r.runs(s, c)
+	carried := len(of.of) > 0
+	if !carried {
+		for i := range r.Trials {
+			if t := &r.Trials[i]; t.Scenario == s.Name && t.Column == c.Name && t.Failed == "" {
+				of.of = append(of.of, run{t, &r.Verdicts[i]})
+			}
+		}
+	}
+	of.of = slices.DeleteFunc(of.of, func(o run) bool { return o.verdict.Cost.Memory == 0 })
+	if len(of.of) == 0 {
+		return point{}, false
+	}
+	middle := func(get func(verdict.Cost) float64) float64 {
+		return of.each(func(o run) float64 { return get(o.verdict.Cost) }).median()
+	}
+	return point{
+		Scenario: s.Name, Carried: carried,
+		Rate:    middle(func(c verdict.Cost) float64 { return c.Renewals }),
+		CPU:     middle(func(c verdict.Cost) float64 { return c.CPU }),
+		Written: middle(func(c verdict.Cost) float64 { return c.Written }),
+		Memory:  middle(func(c verdict.Cost) float64 { return c.Memory }),
+	}, true
+}
+
+// at is a cost at a rate: on the straight line between the carried loads around it, and below the least of them what that
+// one costs; not ok: none is as great.
+func (c curve) at(rate float64, cost func(point) float64) (float64, bool) {
+	var below *point
+	for i := range c.Points {
+		p := &c.Points[i]
+		switch {
+		case !p.Carried:
+			continue
+		case p.Rate < rate:
+			below = p
+			continue
+		case below == nil:
+			return cost(*p), true
+		}
+		share := (rate - below.Rate) / (p.Rate - below.Rate)
+		return cost(*below) + share*(cost(*p)-cost(*below)), true
+	}
+	return 0, false
+}
+
+// greatest is the greatest rate that was carried.
+func (c curve) greatest() float64 {
+	greatest := 0.0
+	for _, p := range c.Points {
+		if p.Carried {
+			greatest = max(greatest, p.Rate)
+		}
+	}
+	return greatest
+}
+
+// fleet is so many instances that renew their leases every so many seconds.
+type fleet struct{ instances, every float64 }
+
+// fleets are examples. 30 s is the interval of stock clients.
+var fleets = []fleet{{300, 30}, {3_000, 30}, {10_000, 30}, {30_000, 30}, {300_000, 30}, {10_000, 5}}
+
+// fleetRow is what a fleet costs in each column.
+type fleetRow struct {
+	Name  string
+	Cells []cell
+}
+
+// fleetRows are those of the examples; none if no load of heartbeats ran.
+func (r *Report) fleetRows() []fleetRow {
+	curves := r.curves()
+	if len(curves) == 0 {
+		return nil
+	}
+	var rows []fleetRow
+	for _, f := range fleets {
+		row := fleetRow{Name: fmt.Sprintf("%s instances every %s", showCount(f.instances), showSeconds(f.every))}
+		for _, c := range r.columns() {
+			line := slices.IndexFunc(curves, func(l curve) bool { return l.Column == c.Name })
+			shown := cell{Column: c, Absent: true, Text: "not run"}
+			if line >= 0 {
+				shown.Text, shown.Absent = curves[line].price(f)
+			}
+			row.Cells = append(row.Cells, shown)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// price says what a fleet costs: as many processors, and as much to each disk a day.
+func (c curve) price(f fleet) (text string, absent bool) {
+	rate := f.instances / f.every
+	cpu, ok := c.at(rate, func(p point) float64 { return p.CPU })
+	if !ok {
+		return fmt.Sprintf("not measured: the most here was %s a second", showSum(c.greatest())), true
+	}
+	written, _ := c.at(rate, func(p point) float64 { return p.Written })
+	const day = 24 * 60 * 60
+	return fmt.Sprintf("%s, %s to each disk a day", showCores(cpu), showBytes(written*day)), false
+}
+
+// uncarried names the loads that the machine did not carry, a sentence each.
+func (r *Report) uncarried() []string {
+	var sentences []string
+	for _, s := range r.loads() {
+		var names []string
+		for _, c := range r.columns() {
+			if p, ok := r.point(s, c); ok && !p.Carried {
+				names = append(names, c.Heading())
+			}
+		}
+		if len(names) > 0 {
+			sentences = append(sentences, fmt.Sprintf("This machine did not carry %s in %s.", s.Title, list(names)))
+		}
+	}
+	return sentences
+}

@@ -1,0 +1,322 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+)
+
+// advice is whom a column suits, and what it costs: rows of the tables in which its range is apart from those of others.
+type advice struct {
+	Column  column
+	Instead string   // the heading of the column of which it is a variant, and against which alone it is held; empty: it is none
+	Wants   []string // wishes that it meets better than another column
+	Costs   []string // figures in which another column is better
+}
+
+// advices are those of the columns that were compared, first of those that ran everything, then of their variants. All
+// follows from the rows: with other figures a column is advised for other reasons, or for none.
+func (r *Report) advices() []advice {
+	var main, variants []column
+	for _, c := range r.columns() {
+		if c.Brief {
+			variants = append(variants, c)
+			continue
+		}
+		main = append(main, c)
+	}
+	var all []advice
+	rows := r.only(main, everything).wishes()
+	for _, c := range main {
+		all = append(all, adviceOf(c, rows))
+	}
+	for _, c := range variants {
+		base := slices.IndexFunc(main, func(other column) bool { return other.System == c.System && other.Mode == c.Mode })
+		if base < 0 {
+			continue
+		}
+		both := r.only([]column{c, main[base]}, func(s scenario.Scenario) bool { return r.runs(s, c).why == "" })
+		a := adviceOf(c, both.wishes())
+		a.Instead = main[base].Heading()
+		all = append(all, a)
+	}
+	return all
+}
+
+func everything(scenario.Scenario) bool { return true }
+
+// only is the report as if no other columns had been compared, and in no other scenarios.
+func (r *Report) only(columns []column, in func(scenario.Scenario) bool) *Report {
+	c := *r.Comparison
+	c.Plan.Columns = nil
+	for _, column := range columns {
+		c.Plan.Columns = append(c.Plan.Columns, column.Column)
+	}
+	c.Scenarios = slices.DeleteFunc(slices.Clone(c.Scenarios), func(s scenario.Scenario) bool { return !in(s) })
+	c.Trials = nil
+	part := &Report{Comparison: &c}
+	for i, t := range r.Trials {
+		wanted := slices.ContainsFunc(columns, func(c column) bool { return c.Name == t.Column })
+		if wanted && slices.ContainsFunc(c.Scenarios, func(s scenario.Scenario) bool { return s.Name == t.Scenario }) {
+			c.Trials, part.Verdicts = append(c.Trials, t), append(part.Verdicts, r.Verdicts[i])
+		}
+	}
+	return part
+}
+
+// wishes are the rows that take part in the decision: the first of each group, then the second of each, for the first ones
+// are what a reader is told.
+func (r *Report) wishes() []row {
+	var rows []row
+	groups := r.groups()
+	for i := range groups {
+		groups[i].Rows = slices.DeleteFunc(groups[i].Rows, func(row row) bool { return row.wish == "" })
+	}
+	for place, found := 0, true; found; place++ {
+		found = false
+		for _, g := range groups {
+			if place < len(g.Rows) {
+				rows, found = append(rows, g.Rows[place]), true
+			}
+		}
+	}
+	return rows
+}
+
+// mostAdvised is how many reasons a reader is told of each kind; the tables have all of them.
+const mostAdvised = 4
+
+// adviceOf holds a column against the others of some rows.
+func adviceOf(c column, rows []row) advice {
+	a := advice{Column: c}
+	for _, row := range rows {
+		cells := row.Cells
+		own := slices.IndexFunc(cells, func(of cell) bool { return of.Column.Name == c.Name })
+		marked := slices.ContainsFunc(cells, func(of cell) bool { return of.Better })
+		switch {
+		case own < 0 || !marked || len(cells[own].values) == 0:
+		case cells[own].Better:
+			a.Wants = append(a.Wants, row.wish+" ("+compared(cells, own)+")")
+		default:
+			a.Costs = append(a.Costs, uncapital(row.Name)+": "+compared(cells, own))
+		}
+	}
+	a.Wants, a.Costs = foremost(a.Wants), foremost(a.Costs)
+	return a
+}
+
+// foremost are the first of a list, and how many more there are.
+func foremost(texts []string) []string {
+	if len(texts) <= mostAdvised {
+		return texts
+	}
+	return append(slices.Clone(texts[:mostAdvised]), fmt.Sprintf("%d more, below", len(texts)-mostAdvised))
+}
+
+// compared is a column's figure, and those of the others.
+func compared(cells []cell, own int) string {
+	text := cells[own].brief()
+	var others []string
+	for i, c := range cells {
+		if i != own && len(c.values) > 0 {
+			others = append(others, c.Column.Heading()+" "+c.brief())
+		}
+	}
+	return text + "; " + strings.Join(others, ", ")
+}
+
+// brief is a cell's figure, and the scenario that it is of if the row does not say.
+func (c cell) brief() string {
+	if c.In != "" {
+		return c.Text + " in " + c.In
+	}
+	return c.Text
+}
+
+// undecided says why there is no advice; empty: there is some.
+func (r *Report) undecided() string {
+	switch {
+	case len(r.ran()) == 0:
+		return "Nothing ran."
+	case len(r.columns()) < 2:
+		return "One column ran: there is nothing to compare it with."
+	}
+	for _, a := range r.advices() {
+		if len(a.Wants)+len(a.Costs) > 0 {
+			return ""
+		}
+	}
+	if r.mostRounds() < 2 {
+		return "One round cannot tell a difference from chance: no figure has a range, and none is called better. Run it with more rounds."
+	}
+	return "In no figure are the columns' ranges apart: as far as these rounds tell, the columns are alike."
+}
+
+// mostRounds is how often the scenario that ran most often did.
+func (r *Report) mostRounds() int {
+	most := 0
+	for _, s := range r.ran() {
+		most = max(most, r.rounds(s.Name))
+	}
+	return most
+}
+
+// Wanted and Cost are the openings of an advice, for the page and for Markdown.
+func (a advice) Wanted() string {
+	switch {
+	case len(a.Wants) == 0 && a.Instead != "":
+		return "is in nothing better than " + a.Instead + " beyond the ranges of the rounds"
+	case len(a.Wants) == 0:
+		return "is in nothing better than another column beyond the ranges of the rounds"
+	case a.Instead != "":
+		return "instead of " + a.Instead + ", if you want"
+	}
+	return "if you want"
+}
+
+// Price is the opening of what a column costs.
+func (a advice) Price() string {
+	if len(a.Costs) == 0 {
+		return "It costs nothing more, as far as these rounds tell."
+	}
+	return "What it costs you:"
+}
+
+// Decision is the advice in Markdown: which column suits whom, what it costs, and how far the evidence reaches.
+func (r *Report) Decision() string {
+	var b strings.Builder
+	if r.notValid() {
+		fmt.Fprintf(&b, "**Not valid:** %s\n\n", inMarkdown(r.validText()))
+	}
+	if why := r.undecided(); why != "" {
+		fmt.Fprintf(&b, "%s\n", inMarkdown(why))
+	} else {
+		for _, a := range r.advices() {
+			fmt.Fprintf(&b, "- **%s** %s\n", inMarkdown(a.Column.Heading()), inMarkdown(a.Wanted()))
+			for _, want := range a.Wants {
+				fmt.Fprintf(&b, "  - %s\n", inMarkdown(want))
+			}
+			fmt.Fprintf(&b, "\n  %s\n", inMarkdown(a.Price()))
+			for _, cost := range a.Costs {
+				fmt.Fprintf(&b, "  - %s\n", inMarkdown(cost))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", inMarkdown(r.evidence()))
+	return b.String()
+}
+
+func (r *Report) notValid() bool { return len(r.Invalid()) > 0 }
+
+// validText says whether the run is valid.
+func (r *Report) validText() string {
+	invalid, notCarried := len(r.Invalid()), 0
+	for i := range r.Trials {
+		if r.notCarried(i) {
+			notCarried++
+		}
+	}
+	switch {
+	case invalid == 0 && notCarried == 0:
+		return fmt.Sprintf("The run is valid: the machine carried all of its %s.", counted(len(r.Trials), "trial"))
+	case invalid == 0:
+		return fmt.Sprintf("The run is valid: the machine carried all of its %s but %d of heartbeats alone, which are in no figure.", counted(len(r.Trials), "trial"), notCarried)
+	}
+	return fmt.Sprintf("%d of %s measured the machine and not the servers. They are in no figure; what is left may not be typical either.", invalid, counted(len(r.Trials), "trial"))
+}
+
+// evidence says in one line how far the figures reach: the machine, rounds, leases, what cannot be told, and whether the run
+// is valid.
+func (r *Report) evidence() string {
+	m := r.Machine
+	parts := []string{
+		fmt.Sprintf("Evidence: one machine (%s, %s, %s), on which clients, nodes and disks share everything and links have no latency, so that ratios between columns tell more than figures", m.CPU, counted(m.Cores, "core"), m.Disk),
+		fmt.Sprintf("%s of %s, %s of %s each", counted(len(r.Trials), "trial"), counted(len(r.ran()), "scenario"), r.roundsText(), showSeconds(r.Plan.Length.Seconds())),
+	}
+	if text := r.leaseText(); text != "" {
+		parts = append(parts, text)
+	}
+	if repeats := r.repeats(); repeats > 0 {
+		parts = append(parts, counted(repeats, "try")+" repeated because the machine did not carry them")
+	}
+	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText()
+}
+
+// roundsText is how many rounds the columns had.
+func (r *Report) roundsText() string {
+	rounds := make(map[int]bool)
+	for _, s := range r.ran() {
+		for _, c := range r.columns() {
+			n := 0
+			for _, t := range r.Trials {
+				if t.Scenario == s.Name && t.Column == c.Name {
+					n++
+				}
+			}
+			if n > 0 {
+				rounds[n] = true
+			}
+		}
+	}
+	return spanOf(rounds, func(n int) string { return counted(n, "round") }, func(a, b int) string { return fmt.Sprintf("%d to %d rounds", a, b) })
+}
+
+// leaseText says how long leases were where anything happens, for those of stock clients are 90 s.
+func (r *Report) leaseText() string {
+	leases := make(map[int]bool)
+	for _, s := range r.ran() {
+		if !s.HeartbeatsOnly() && s.Load.Lease > 0 {
+			leases[int(s.Load.Lease.Duration().Seconds())] = true
+		}
+	}
+	if len(leases) == 0 {
+		return ""
+	}
+	return "leases of " + spanOf(leases, func(n int) string { return fmt.Sprintf("%d s", n) }, func(a, b int) string { return fmt.Sprintf("%d to %d s", a, b) }) + ", where stock clients ask for 90 s"
+}
+
+// spanOf shows the only number of a set, or its least and its greatest.
+func spanOf(set map[int]bool, one func(int) string, several func(least, most int) string) string {
+	var numbers []int
+	for n := range set {
+		numbers = append(numbers, n)
+	}
+	switch len(numbers) {
+	case 0:
+		return one(0)
+	case 1:
+		return one(numbers[0])
+	}
+	return several(slices.Min(numbers), slices.Max(numbers))
+}
+
+func (r *Report) repeats() int {
+	count := 0
+	for _, t := range r.Trials {
+		count += len(t.Repeats)
+	}
+	return count
+}
+
+// lacking names what the columns could not run, a sentence each: it is said, not scored.
+func (r *Report) lacking() []string {
+	var sentences []string
+	for _, c := range r.columns() {
+		seen := make(map[string][]string)
+		var order []string
+		for _, s := range r.Scenarios {
+			if why := c.Cannot(s); why != "" {
+				if seen[why] == nil {
+					order = append(order, why)
+				}
+				seen[why] = append(seen[why], s.Title)
+			}
+		}
+		for _, why := range order {
+			sentences = append(sentences, fmt.Sprintf("%s, so it did not run %s.", capital(why), list(seen[why])))
+		}
+	}
+	return sentences
+}

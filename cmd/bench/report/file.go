@@ -1,0 +1,95 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+)
+
+// writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
+// be compared line by line.
+func (r *Report) writeJSON(w io.Writer) error {
+	var failed error
+	text := func(t string) {
+		if failed == nil {
+			_, failed = io.WriteString(w, t)
+		}
+	}
+	value := func(name string, v any) {
+		b, err := json.Marshal(v)
+		failed = cmp.Or(failed, err)
+		text(name + string(b))
+	}
+	list := func(name string, length int, element func(i int) any) {
+		text(name + "[")
+		for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
+			value(begin, element(i))
+		}
+		text("\n]")
+	}
+	value(`{"comparison":{"version":`, r.Version)
+	value(`,"date":`, r.Date)
+	value(",\n\"machine\":", r.Machine)
+	value(",\n\"plan\":", r.Plan)
+	list(",\n\"scenarios\":", len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
+	list(",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] })
+	list("},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
+	text("}\n")
+	return failed
+}
+
+// Read reads a report's JSON file, compressed by gzip or not. Verdicts are computed anew.
+func Read(from io.Reader) (*Report, error) {
+	plain, err := unzipped(from)
+	if err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
+	var file struct {
+		Comparison *struct {
+			*trial.Comparison
+			Trials []readTrial `json:"trials"`
+		} `json:"comparison"`
+	}
+	if err := json.NewDecoder(plain).Decode(&file); err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
+	if file.Comparison == nil || file.Comparison.Comparison == nil {
+		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
+	}
+	c := file.Comparison.Comparison
+	for _, t := range file.Comparison.Trials {
+		c.Trials = append(c.Trials, t.Trial)
+	}
+	return New(c), nil
+}
+
+// unzipped is what a reader reads, uncompressed if it begins as gzip does.
+func unzipped(from io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReaderSize(from, 1<<16)
+	if magic, err := buffered.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		return gzip.NewReader(buffered)
+	}
+	return buffered, nil
+}
+
+// readTrial is a trial that is being read from a file.
+type readTrial struct{ trial.Trial }
+
+// UnmarshalJSON implements json.Unmarshaler. It refuses trials of files in which two modes were compared: they hold other
+// observations, of which today's figures cannot be computed.
+func (t *readTrial) UnmarshalJSON(data []byte) error {
+	var head struct{ Mode, Column string }
+	if err := json.Unmarshal(data, &head); err != nil {
+		return err
+	}
+	if head.Column == "" && head.Mode != "" {
+		return errors.New("it is of an older version, which compared two modes and not columns; run the comparison again")
+	}
+	return json.Unmarshal(data, &t.Trial)
+}

@@ -1,0 +1,385 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+)
+
+// row is a figure in every column.
+type row struct {
+	Name  string
+	Cells []cell
+
+	better direction
+	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
+}
+
+// group is the rows that answer one question of a reader.
+type group struct {
+	Name string
+	Rows []row
+}
+
+// question is a row before the trials have answered it.
+type question struct {
+	figure
+	when  string                       // what the scenario is, for the row's name; empty: the name says it
+	wish  string                       // row.wish
+	in    func(scenario.Scenario) bool // the scenarios that answer it: the first one, or the worst
+	worst bool                         // each column answers with the scenario in which it is worst, and names that
+}
+
+// groups are the rows that help to choose. Nothing in them is summed over scenarios, which are unlike.
+func (r *Report) groups() []group {
+	var all []group
+	for _, g := range []struct {
+		name      string
+		questions []question
+	}{
+		{"What clients get while something fails", failing()},
+		{"What is lost", losing()},
+		{"How fresh answers are", freshness()},
+		{"What it costs", r.spending()},
+	} {
+		found := group{Name: g.name}
+		for _, q := range g.questions {
+			if answered, ok := r.ask(q); ok {
+				found.Rows = append(found.Rows, answered)
+			}
+		}
+		if len(found.Rows) > 0 {
+			all = append(all, found)
+		}
+	}
+	return all
+}
+
+func failing() []question {
+	isolated := with(scenario.Isolate, "follower")
+	heartbeats := worstGap(trial.Heartbeat)
+	return []question{
+		{figure: writeGap(), when: "the leader is killed", in: with(scenario.Kill, "leader"), wish: "writes to go on when the leader is killed"},
+		{figure: writeGap(), when: "another node is killed", in: with(scenario.Kill, "follower"), wish: "writes to go on when a node is killed"},
+		{figure: writeGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "writes to go on when the majority is killed"},
+		{figure: readGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "lists to be answered when the majority is killed"},
+		{figure: writeGap(), when: "all nodes are killed at once", in: with(scenario.Kill, "all"), wish: "writes to go on soon after all nodes were killed"},
+		{figure: writeGap(), when: "the leader stands still", in: with(scenario.Pause, "leader"), wish: "writes to go on when the leader stands still"},
+		{figure: heartbeats, when: "the leader is killed", in: with(scenario.Kill, "leader")},
+		{figure: worstGap(trial.Fetch), when: "the leader is killed", in: with(scenario.Kill, "leader")},
+		{figure: cutOff("writes answered on the side cut off", writes), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to register and renew there"},
+		{figure: cutOff("fetches and deltas answered on the side cut off", reads), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to get lists there"},
+		{figure: heartbeats, when: "a node is isolated with its clients", in: isolated},
+		{figure: falseEvictions(), in: observed, worst: true, wish: "no living instance to be evicted"},
+		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance"},
+		{figure: unanswered(), in: observed, worst: true},
+	}
+}
+
+func losing() []question {
+	wishes := []string{"no acknowledged registration to be lost", "no acknowledged update to be rolled back", "no acknowledged cancel to be undone", "no watched key to be rolled back", "no living instance to be forgotten"}
+	var all []question
+	for i, k := range lossKinds {
+		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: wishes[i]})
+	}
+	proven := explained()
+	proven.name += ", where many clients write each at once"
+	return append(all, question{figure: explained(), in: observed, worst: true}, question{figure: proven, in: crowded})
+}
+
+func freshness() []question {
+	isolated := with(scenario.Isolate, "follower")
+	all := []question{
+		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm, wish: "answers that are never old while nothing fails"},
+		{figure: follows(wholeStaleness), when: "nothing fails", in: calm},
+		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated, wish: "answers that are not old where a node is cut off"},
+		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated},
+	}
+	for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta, trial.ByWatch} {
+		q := question{figure: seenBy(way), when: "nothing fails", in: calm}
+		if way == trial.ByList {
+			q.wish = "registrations to be in every list soon"
+		}
+		all = append(all, q)
+	}
+	return append(all, question{figure: removal(), in: died}, question{figure: healed(), in: observed, worst: true, wish: "faults to be healed soon after their end"})
+}
+
+// spending are the questions about costs. Those per renewal compare the load of heartbeats that is nearest to 1,000 a
+// second with the idle cluster.
+func (r *Report) spending() []question {
+	priced := func(s scenario.Scenario) bool { return s.Name == r.priced().Name && s.Name != "" }
+	return []question{
+		{figure: late("latency of a heartbeat", func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency }), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"},
+		{figure: r.perRenewals("processor time of all nodes for 1,000 renewals", showSeconds, func(c verdict.Cost) float64 { return c.CPU }), in: priced, wish: "renewals to cost little processor time"},
+		{figure: r.perRenewals("sent between nodes for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
+		{figure: r.perRenewals("written to the disk of a node for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
+		{figure: of("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
+			return v.Cost.MemoryPerInstances, v.Cost.MemoryPerInstances > 0
+		}), in: priced, wish: "instances to take little memory"},
+	}
+}
+
+// ask answers a question; not ok: no column can.
+func (r *Report) ask(q question) (row, bool) {
+	answer := row{Name: capital(q.name), better: q.better, wish: q.wish}
+	if q.when != "" {
+		answer.Name += ", when " + q.when
+		if q.when == "nothing fails" {
+			answer.Name = capital(q.name) + ", while nothing fails"
+		}
+	}
+	asked := slices.DeleteFunc(r.ran(), func(s scenario.Scenario) bool { return !q.in(s) })
+	if len(asked) == 0 {
+		return row{}, false
+	}
+	if q.worst {
+		answer.Name += ", worst scenario"
+		answer.Cells = r.worst(q.figure, asked)
+	} else {
+		answer.Cells = r.cells(q.figure, asked[0])
+	}
+	mark(answer.Cells, q.better)
+	return answer, slices.ContainsFunc(answer.Cells, func(c cell) bool { return !c.Absent })
+}
+
+// cells are a figure of a scenario in every column.
+func (r *Report) cells(f figure, s scenario.Scenario) []cell {
+	var cells []cell
+	for _, of := range r.each(s, r.columns()) {
+		c := cellOf(f, of)
+		c.Link = s.Name
+		cells = append(cells, c)
+	}
+	return cells
+}
+
+// worst are a figure in the scenario in which each column is worst. A column that lacks a scenario that another one ran
+// may be worse than it seems.
+func (r *Report) worst(f figure, asked []scenario.Scenario) []cell {
+	cells := make([]cell, len(r.columns()))
+	known := make([]int, len(cells))
+	total := 0
+	for _, s := range asked {
+		row := r.cells(f, s)
+		if slices.ContainsFunc(row, func(c cell) bool { return !c.Absent }) {
+			total++
+		}
+		for i, c := range row {
+			if !c.Absent {
+				known[i]++
+			}
+			if cells[i].Text == "" || cells[i].Absent && !c.Absent || !c.Absent && worse(f, c, cells[i]) {
+				cells[i] = c
+				if !c.Absent && c.values.spans() {
+					cells[i].In = s.Title
+				}
+			}
+		}
+	}
+	for i := range cells {
+		cells[i].partial = known[i] < total
+		if cells[i].partial && !cells[i].Absent {
+			cells[i].Notes = append(cells[i].Notes, fmt.Sprintf("ran %d of %d scenarios", known[i], total))
+		}
+		if !cells[i].values.spans() {
+			cells[i].Link = "matrix" // alike in all scenarios
+		}
+	}
+	return cells
+}
+
+// spans reports whether any value is worth the name of its scenario: not 0.
+func (f perRound) spans() bool { return !f.zero() }
+
+// worse compares two cells of a column: by their medians, then by their worst rounds.
+func worse(f figure, a, b cell) bool {
+	if len(a.values) == 0 || len(b.values) == 0 {
+		return false
+	}
+	worst := func(c cell) float64 { return slices.MaxFunc(c.values, f.better.compare) }
+	return cmp.Or(f.better.compare(a.values.median(), b.values.median()), f.better.compare(worst(a), worst(b))) > 0
+}
+
+// figures are the rows of a scenario's table. Those that no column has anything to say to are left out.
+func (r *Report) figures(s scenario.Scenario) []row {
+	var rows []row
+	for _, f := range figures() {
+		cells := r.cells(f, s)
+		if !says(f, cells) {
+			continue
+		}
+		for i := range cells {
+			cells[i].Link = ""
+		}
+		mark(cells, f.better)
+		rows = append(rows, row{Name: f.name, Cells: cells})
+	}
+	return rows
+}
+
+// says reports whether the cells of a figure are worth a row.
+func says(f figure, cells []cell) bool {
+	for _, c := range cells {
+		reason := c.Text == none || c.Column.Class != "" && c.Absent && f.absent == nil
+		if !reason && !(f.rare && c.Text == f.show(0) && c.values.zero()) {
+			return true
+		}
+	}
+	return false
+}
+
+// matrixRow is a scenario in the matrix: of each column how long one client at most had no answer, the share of stale answers, what was
+// lost, and how long healing took.
+type matrixRow struct {
+	Name, Title string
+	Lines       []matrixLine
+	Absent      []string // columns that have no figures here, and why, a sentence each
+}
+
+// matrixLine is a column in a scenario of the matrix.
+type matrixLine struct {
+	Column column
+	Cells  []cell // as many as matrixHeads
+}
+
+// matrixHeads are the figures of the matrix.
+var matrixHeads = []string{"gap", "stale", "lost", "healed"}
+
+// matrix is every scenario but those of heartbeats alone, in which nothing happens.
+func (r *Report) matrix() []matrixRow {
+	lost := of("lost", showCount, less, func(v *verdict.Verdict) (float64, bool) {
+		return allLost(v), slices.ContainsFunc(lossKinds, func(k lossKind) bool { return k.of(v.Losses).Of > 0 })
+	})
+	shown := []figure{worstGap(trial.Heartbeat), staleShare("", wholeStaleness), lost, healed()}
+	var rows []matrixRow
+	for _, s := range r.ran() {
+		if s.HeartbeatsOnly() {
+			continue
+		}
+		found := matrixRow{Name: s.Name, Title: s.Title, Absent: r.absent(s)}
+		for _, f := range shown {
+			cells := slices.DeleteFunc(r.cells(f, s), func(c cell) bool { return r.runs(s, c.Column).why != "" })
+			mark(cells, f.better)
+			for i, c := range cells {
+				if i == len(found.Lines) {
+					found.Lines = append(found.Lines, matrixLine{Column: c.Column})
+				}
+				found.Lines[i].Cells = append(found.Lines[i].Cells, c)
+			}
+		}
+		rows = append(rows, found)
+	}
+	return rows
+}
+
+// absent says which columns have no figures of a scenario, and why.
+func (r *Report) absent(s scenario.Scenario) []string {
+	var reasons []string
+	names := make(map[string][]string)
+	for _, of := range r.each(s, r.columns()) {
+		if of.why == "" {
+			continue
+		}
+		if names[of.why] == nil {
+			reasons = append(reasons, of.why)
+		}
+		names[of.why] = append(names[of.why], of.Heading())
+	}
+	var sentences []string
+	for _, why := range reasons {
+		if !strings.HasPrefix(why, names[why][0]) {
+			why = capital(why) + ": " + strings.Join(names[why], "; ")
+		}
+		sentences = append(sentences, why)
+	}
+	return sentences
+}
+
+// operationRow sums up one operation of one column, as text; medians of the rounds.
+type operationRow struct {
+	Operation                 trial.Operation
+	Column                    column
+	Calls, Success, Gap       string
+	WorstSuccess, WorstGap    string // of the client that was worst off
+	P50, P90, P99, P999, Most string
+}
+
+// operations are the rows of a scenario's table of calls, the columns of each operation below each other.
+func (r *Report) operations(s scenario.Scenario) []operationRow {
+	var rows []operationRow
+	for _, operation := range trial.Operations {
+		for _, of := range r.each(s, r.columns()) {
+			if !of.each(func(o run) float64 { return float64(o.verdict.Operations[operation].Count) }).zero() {
+				rows = append(rows, operationRowOf(operation, of))
+			}
+		}
+	}
+	return rows
+}
+
+func operationRowOf(operation trial.Operation, of runs) operationRow {
+	text := func(show func(float64) string, get func(verdict.Calls) float64) string {
+		return show(of.known(func(o run) (float64, bool) {
+			calls := o.verdict.Operations[operation]
+			return get(calls), calls.Count > 0
+		}).median())
+	}
+	latency := func(get func(verdict.Spread) float64) string {
+		return text(showSeconds, func(c verdict.Calls) float64 { return get(c.Latency) })
+	}
+	worst := func(show func(float64) string, get func(verdict.Worst) float64) string {
+		values := of.known(func(o run) (float64, bool) {
+			w := o.verdict.Worst[operation]
+			return get(w), w.Clients > 0
+		})
+		if len(values) == 0 {
+			return none
+		}
+		return show(values.median())
+	}
+	return operationRow{
+		Operation: operation, Column: of.column,
+		Calls:        text(showCount, func(c verdict.Calls) float64 { return float64(c.Count) }),
+		Success:      text(showShare, func(c verdict.Calls) float64 { return c.Success }),
+		Gap:          text(showSeconds, func(c verdict.Calls) float64 { return c.LongestGap }),
+		WorstSuccess: worst(showShare, func(w verdict.Worst) float64 { return w.Success }),
+		WorstGap:     worst(showSeconds, func(w verdict.Worst) float64 { return w.Gap }),
+		P50:          latency(func(s verdict.Spread) float64 { return s.P50 }),
+		P90:          latency(func(s verdict.Spread) float64 { return s.P90 }),
+		P99:          latency(func(s verdict.Spread) float64 { return s.P99 }),
+		P999:         latency(func(s verdict.Spread) float64 { return s.P999 }),
+		Most:         latency(func(s verdict.Spread) float64 { return s.Max }),
+	}
+}
+
+// calm is the scenario that other ones are compared with: the first one in which nothing happens.
+func (r *Report) calm() scenario.Scenario {
+	ran := r.ran()
+	if i := slices.IndexFunc(ran, calm); i >= 0 {
+		return ran[i]
+	}
+	return scenario.Scenario{}
+}
+
+// telling is the scenario whose plot tells most: a partition, or else the first with any fault, or else the first.
+func (r *Report) telling() scenario.Scenario {
+	ran := r.ran()
+	for _, has := range []func(scenario.Fault) bool{
+		func(f scenario.Fault) bool { return f.Kind == scenario.Isolate },
+		func(f scenario.Fault) bool { return true },
+	} {
+		if i := slices.IndexFunc(ran, func(s scenario.Scenario) bool { return slices.ContainsFunc(s.Faults, has) }); i >= 0 {
+			return ran[i]
+		}
+	}
+	if len(ran) == 0 {
+		return scenario.Scenario{}
+	}
+	return ran[0]
+}

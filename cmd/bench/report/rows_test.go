@@ -1,0 +1,307 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func TestCellsAreMarkedOnlyWhereRangesAreApart(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		better  direction
+		values  []perRound
+		partial int // the place of a column that ran fewer scenarios, from 1; 0: none
+		want    []bool
+	}{
+		{"the least", less, []perRound{{1, 2}, {3, 4}, {5, 6}}, 0, []bool{true, false, false}},
+		{"the most", more, []perRound{{1, 2}, {3, 4}, {5, 6}}, 0, []bool{false, false, true}},
+		{"ranges that touch in one value", less, []perRound{{1, 3}, {3, 4}}, 0, []bool{false, false}},
+		{"a range within another", less, []perRound{{1, 9}, {4, 5}}, 0, []bool{false, false}},
+		{"two that are alike, apart from a third", less, []perRound{{0, 0}, {0, 0}, {5, 6}}, 0, []bool{true, true, false}},
+		{"two that touch, of which one touches a third", less, []perRound{{0, 2}, {1, 4}, {3, 6}}, 0, []bool{false, false, false}},
+		{"one round each", less, []perRound{{1}, {9}}, 0, []bool{false, false}},
+		{"one round of any column", less, []perRound{{1, 2}, {8, 9}, {5}}, 0, []bool{false, false, false}},
+		{"no column to compare with", less, []perRound{{1, 2}, nil}, 0, []bool{false, false}},
+		{"all alike", less, []perRound{{1, 2}, {1, 2}}, 0, []bool{false, false}},
+		{"no direction", neither, []perRound{{1, 2}, {8, 9}}, 0, []bool{false, false}},
+		{"the best ran fewer scenarios", less, []perRound{{0, 0}, {1, 2}, {8, 9}}, 1, []bool{false, true, false}},
+		{"the worst ran fewer scenarios", less, []perRound{{1, 2}, {8, 9}}, 2, []bool{true, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cells := make([]cell, len(c.values))
+			for i := range cells {
+				cells[i] = cell{values: c.values[i], partial: i+1 == c.partial}
+			}
+			mark(cells, c.better)
+			for i := range cells {
+				expect.Equal(t, cells[i].Better, c.want[i], "cell %d:", i)
+			}
+		})
+	}
+}
+
+// rowOf finds a row of any group by its name.
+func rowOf(t *testing.T, r *Report, name string) row {
+	t.Helper()
+	var names []string
+	for _, g := range r.groups() {
+		for _, row := range g.Rows {
+			if row.Name == name {
+				return row
+			}
+			names = append(names, row.Name)
+		}
+	}
+	need.That(t, false, "there is no row %q in:\n%s", name, strings.Join(names, "\n"))
+	return row{}
+}
+
+// words are the cells of a row.
+func words(of row) []string {
+	var all []string
+	for _, c := range of.Cells {
+		text := c.Words()
+		if c.Better {
+			text = "* " + text
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+const leaderKilled = "Longest time without an answered write, when the leader is killed"
+
+func TestCellsHaveMedianRangeAndCount(t *testing.T) {
+	killed, injected := fault(scenario.Fault{Kind: scenario.Kill, Nodes: "leader"}, []int{0}, 0)
+	tale := story{
+		scenario: killed, injected: injected,
+		cp:     []verdict.Verdict{{Writes: gap(done(1, 1), 2)}, {Writes: gap(done(1, 1), 4)}, {Writes: gap(done(1, 1), 3)}},
+		ap:     []verdict.Verdict{{Writes: gap(done(1, 1), 0.1)}, {Writes: gap(done(1, 1), 0.1)}},
+		eureka: []verdict.Verdict{{Writes: gap(done(1, 1), 4)}, {Writes: gap(done(1, 1), 5)}},
+	}
+	expect.Slice(t, words(rowOf(t, tale.report(), leaderKilled)), []string{"3 s (2 s to 4 s, n=3)", "* 100 ms (n=2)", "4 s (4 s to 5 s, n=2)"}, "cells:")
+}
+
+func TestTrialsThatAreNotValidAreInNoFigureAndAreCounted(t *testing.T) {
+	killed, injected := fault(scenario.Fault{Kind: scenario.Kill, Nodes: "leader"}, []int{0}, 0)
+	tale := story{
+		scenario: killed, injected: injected,
+		cp: []verdict.Verdict{{Writes: gap(done(1, 1), 2)}, {Writes: gap(done(1, 1), 90), Invalid: []string{"the disk stalled"}, Broken: []verdict.Broken{{Limit: "cp: nothing is lost", Got: "1 instance"}}}},
+		ap: []verdict.Verdict{{Writes: gap(done(1, 1), 90), Invalid: []string{"the disk stalled", "the load was late"}}},
+	}
+	r := tale.report()
+	expect.Slice(t, words(rowOf(t, r, leaderKilled)), []string{"2 s (n=1; 1 not valid)", "not valid", "not run"}, "cells:")
+	expect.Slice(t, r.Invalid(), []string{"story, cp, round 2: the disk stalled", "story, ap, round 1: the disk stalled; the load was late"}, "not valid:")
+	expect.Slice(t, r.Broken(), []string{"story, cp, round 2: nothing is lost, but got 1 instance"}, "what was lost is lost, valid or not:")
+	expect.That(t, strings.HasPrefix(r.Decision(), "**Not valid:** 2 of 3 trials"), "the decision does not begin with it: %s", r.Decision())
+	for _, banner := range []string{`class="banner invalid"`, `class="banner broken"`} {
+		var page strings.Builder
+		need.OK(t, r.writeHTML(&page))
+		expect.That(t, strings.Contains(page.String(), banner), "the page has no %s", banner)
+	}
+}
+
+// beats is a scenario of nothing but heartbeats.
+func beats(name string, instances int, every time.Duration) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: name, Load: scenario.Load{Instances: instances, Heartbeat: scenario.Span(every)}}
+}
+
+// priced is a report of loads of heartbeats, of which column cp ran each once: what each cost, and whether it was carried.
+func priced(loads []scenario.Scenario, costs []verdict.Cost, carried []bool) *Report {
+	r := &Report{Comparison: &trial.Comparison{Scenarios: loads, Plan: trial.Plan{Columns: scenario.Columns()[:2]}}}
+	for i, s := range loads {
+		costs[i].Memory = 40e6
+		v := verdict.Verdict{Cost: costs[i], Broken: []verdict.Broken{}}
+		if !carried[i] {
+			v.Invalid = []string{"the processors were exhausted"}
+			v.Broken = []verdict.Broken{{Limit: "cp: write-success at least 0.9", Got: "0.5"}}
+		}
+		r.Trials = append(r.Trials, trial.Trial{Scenario: s.Name, Column: "cp", Round: 1})
+		r.Verdicts = append(r.Verdicts, v)
+	}
+	return r
+}
+
+func TestFleetsCostWhatTheCurveSays(t *testing.T) {
+	r := priced(
+		[]scenario.Scenario{beats("idle", 1, 30*time.Second), beats("some", 100, time.Second), beats("many", 1100, time.Second), beats("more", 20000, time.Second)},
+		[]verdict.Cost{{Renewals: 0.03, CPU: 0.01, Written: 0}, {Renewals: 100, CPU: 0.1, Written: 1000}, {Renewals: 1100, CPU: 0.5, Written: 21_000}, {Renewals: 9000, CPU: 3.9, Written: 1e6}},
+		[]bool{true, true, true, false})
+	c := r.curves()[0]
+	cpu := func(p point) float64 { return p.CPU }
+	for _, want := range []struct {
+		rate, cpu float64
+		ok        bool
+	}{{0.001, 0.01, true}, {100, 0.1, true}, {600, 0.3, true}, {1100, 0.5, true}, {1101, 0, false}} {
+		got, ok := c.at(want.rate, cpu)
+		expect.That(t, ok == want.ok && (got-want.cpu)*(got-want.cpu) < 1e-12, "at %v renewals a second %v cores (%v), want %v (%v)", want.rate, got, ok, want.cpu, want.ok)
+	}
+	rows := r.fleetRows()
+	for name, want := range map[string]string{
+		"3,000 instances every 30 s":   "0.1 cores, 86.4 MB to each disk a day",
+		"10,000 instances every 30 s":  "0.193 cores, 490 MB to each disk a day",
+		"300,000 instances every 30 s": "not measured: the most here was 1,100 a second",
+	} {
+		at := slices.IndexFunc(rows, func(r fleetRow) bool { return r.Name == name })
+		expect.That(t, at >= 0 && rows[at].Cells[0].Text == want && rows[at].Cells[1].Text == "not run", "%s: %+v, want %q in CP and nothing in AP", name, rows, want)
+	}
+	expect.Slice(t, r.uncarried(), []string{"This machine did not carry more in CP."}, "not carried:")
+	expect.Slice(t, r.Invalid(), []string(nil), "a load of heartbeats that was not carried makes nothing invalid:")
+	expect.Slice(t, r.Broken(), []string(nil), "its limits tell nothing:")
+}
+
+func TestRenewalsCostWhatTheyAddToAnIdleCluster(t *testing.T) {
+	r := priced([]scenario.Scenario{beats("idle", 1, 30*time.Second), beats("thousand", 1000, time.Second)},
+		[]verdict.Cost{{Renewals: 0.03, CPU: 0.01, Written: 500}, {Renewals: 1000, CPU: 0.13, Written: 20_500, Sent: 1e5}}, []bool{true, true})
+	for name, want := range map[string]string{
+		"Processor time of all nodes for 1,000 renewals":   "120 ms (n=1)",
+		"Written to the disk of a node for 1,000 renewals": "20 kB (n=1)",
+		"Sent between nodes for 1,000 renewals":            "100 kB (n=1)",
+	} {
+		expect.Slice(t, words(rowOf(t, r, name)), []string{want, "not run"}, "%s:", name)
+	}
+	unknown := priced([]scenario.Scenario{beats("thousand", 1000, time.Second)}, []verdict.Cost{{Renewals: 1000, CPU: 0.13}}, []bool{true})
+	for _, g := range unknown.groups() {
+		expect.That(t, !slices.ContainsFunc(g.Rows, func(r row) bool { return strings.Contains(r.Name, "renewals") }), "without an idle cluster there is nothing to subtract: %+v", g)
+	}
+}
+
+// lossy is a report of scenarios in which each column lost so many registrations, in each of its rounds.
+func lossy(lost map[string]map[string][]int) *Report {
+	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
+	for _, name := range sortedNames(lost) {
+		r.Scenarios = append(r.Scenarios, scenario.Scenario{Name: name, Title: capital(name), Load: scenario.Load{Reads: 1}})
+		for _, column := range r.Plan.Columns {
+			for i, count := range lost[name][column.Name] {
+				v := verdict.Verdict{Losses: verdict.Losses{Registrations: verdict.Loss{Of: 100, Count: count}}}
+				if count > 0 {
+					v.Losses.Registrations.Age = verdict.Spread{Count: count, P50: 0.1, Max: 0.4}
+				}
+				r.Trials = append(r.Trials, trial.Trial{Scenario: name, Column: column.Name, Round: i + 1})
+				r.Verdicts = append(r.Verdicts, v)
+			}
+		}
+	}
+	return r
+}
+
+func TestLossesAreThoseOfTheWorstScenarioAndNoSum(t *testing.T) {
+	r := lossy(map[string]map[string][]int{
+		"crash": {"cp": {0, 0}, "ap": {3, 5}, "eureka": {9, 9}},
+		"power": {"cp": {0, 0}, "ap": {6, 8}},
+	})
+	expect.Slice(t, words(rowOf(t, r, "Registrations lost, worst scenario")), []string{
+		"* 0 (n=2; of 100 registrations)",
+		"6 (in Power; 6 to 8, n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms)",
+		"9 (in Crash; n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms; ran 1 of 2 scenarios)",
+	}, "cells:")
+	var md strings.Builder
+	need.OK(t, r.writeMarkdown(&md))
+	expect.That(t, !strings.Contains(md.String(), "in all scenarios"), "something is summed over scenarios, which are unlike")
+}
+
+func TestColumnThatRanFewerScenariosIsNotBetter(t *testing.T) {
+	r := lossy(map[string]map[string][]int{
+		"crash": {"cp": {1, 1}, "ap": {5, 5}, "eureka": {0, 0}},
+		"power": {"cp": {1, 1}, "ap": {6, 8}},
+	})
+	got := words(rowOf(t, r, "Registrations lost, worst scenario"))
+	expect.That(t, strings.HasPrefix(got[0], "* 1 ") && strings.HasPrefix(got[2], "0 (n=2; of 100 registrations; ran 1 of 2"), "cells: %q", got)
+}
+
+func TestDecisionFollowsFromTheFigures(t *testing.T) {
+	wish := "no acknowledged registration to be lost"
+	section := func(r *Report, column string) string {
+		_, text, _ := strings.Cut(r.Decision(), "**"+column+"** ")
+		text, _, _ = strings.Cut(text, "\n- **")
+		return text
+	}
+	for _, c := range []struct{ better, worse string }{{"cp", "ap"}, {"ap", "cp"}} {
+		r := lossy(map[string]map[string][]int{"crash": {c.better: {0, 0}, c.worse: {7, 9}}})
+		better, worse := section(r, r.Column(c.better).Heading()), section(r, r.Column(c.worse).Heading())
+		expect.That(t, strings.Contains(better, "if you want\n  - "+wish+" (0; ") && strings.Contains(better, "It costs nothing more"), "%s lost nothing, and is not advised for that: %s", c.better, better)
+		expect.That(t, !strings.Contains(worse, wish) && strings.Contains(worse, "registrations lost, worst scenario: 7 in Crash; "), "%s lost 7: %s", c.worse, worse)
+	}
+	alike := lossy(map[string]map[string][]int{"crash": {"cp": {0, 8}, "ap": {7, 9}}}).Decision()
+	expect.That(t, !strings.Contains(alike, wish) && strings.Contains(alike, "the columns are alike"), "ranges touch: %s", alike)
+	once := lossy(map[string]map[string][]int{"crash": {"cp": {0}, "ap": {7}}}).Decision()
+	expect.That(t, !strings.Contains(once, wish) && strings.Contains(once, "One round cannot tell"), "one round: %s", once)
+}
+
+// The variant ran one of two scenarios: in the other one nothing is held against its column.
+func TestDecisionHoldsAVariantAgainstItsColumnWhereBothRan(t *testing.T) {
+	r := lossy(map[string]map[string][]int{
+		"crash": {"cp": {0, 0}, "ap": {3, 4}},
+		"power": {"cp": {0, 0}, "ap": {8, 9}},
+	})
+	r.Plan.Columns = scenario.Columns()
+	for range 2 {
+		r.Trials = append(r.Trials, trial.Trial{Scenario: "crash", Column: "ap-always", Round: 1})
+		r.Verdicts = append(r.Verdicts, verdict.Verdict{Losses: verdict.Losses{Registrations: verdict.Loss{Of: 100}}})
+	}
+	want := "**AP, synced always** instead of AP, if you want\n  - no acknowledged registration to be lost (0; AP 3 in Crash)"
+	expect.That(t, strings.Contains(r.Decision(), want), "%q is not in %s", want, r.Decision())
+}
+
+func TestDecisionSaysHowFarTheEvidenceReaches(t *testing.T) {
+	got := judgedSample().Decision()
+	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {
+		expect.That(t, strings.Contains(got, want), "%q is not in %s", want, got)
+	}
+}
+
+func TestWhatAColumnCannotDoIsSaid(t *testing.T) {
+	s, _ := fault(scenario.Fault{Kind: scenario.SlowDisk, Nodes: "all"}, []int{0}, 0)
+	s.Title = "Slow disks"
+	r := story{scenario: s, cp: []verdict.Verdict{{Writes: done(1, 0)}}}.report()
+	expect.Slice(t, r.matrix()[0].Absent, []string{"Not run: AP", "Eureka writes to no disk that could be slow"}, "matrix:")
+	expect.Slice(t, r.lacking(), []string{"Eureka writes to no disk that could be slow, so it did not run Slow disks."}, "sentences:")
+}
+
+func TestSystemsThatAreNotOursTellOfNoEvictions(t *testing.T) {
+	s := scenario.Scenario{Load: scenario.Load{Reads: 1}}
+	r := story{scenario: s, cp: []verdict.Verdict{{}, {}}, eureka: []verdict.Verdict{{}, {}}}.report()
+	expect.Slice(t, words(rowOf(t, r, "Living instances evicted, worst scenario")), []string{"0 (n=2)", "not run", "tells of no evictions"}, "cells:")
+}
+
+func TestColumnsHaveClassesOfAFewWords(t *testing.T) {
+	own := []scenario.Column{{Name: `x" onload="alert(1)`}, {Name: "ap", Title: "AP"}, {Name: "more-0"}, {Name: "eureka"}}
+	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: own}, Trials: []trial.Trial{{Column: "late"}}}}
+	var classes []string
+	for _, c := range r.columns() {
+		classes = append(classes, c.Class)
+	}
+	expect.Slice(t, classes, []string{"more-0", "ap", "more-1", "eureka", "more-2"}, "classes:")
+}
+
+func TestQuantileThatWasNotReachedIsNever(t *testing.T) {
+	dead, _ := fault(scenario.Fault{Kind: scenario.Die, Instances: "1"}, nil, 1)
+	dead.Load.Lease = scenario.Span(3 * time.Second)
+	r := story{
+		scenario: dead,
+		cp:       []verdict.Verdict{{Removal: verdict.Spread{Count: 1, P50: 4, P99: 4}}, {Removal: verdict.Spread{Count: 1, P50: 4, P99: 4}}},
+		eureka:   []verdict.Verdict{{Removal: verdict.Spread{Never: 1}}, {Removal: verdict.Spread{Never: 1}}},
+	}.report()
+	expect.Slice(t, words(rowOf(t, r, "A dead instance is gone from every list, p99")), []string{
+		"* 4 s (n=2; p50 4 s; leases here 3 s)", "not run", "never (n=2; 2 of 2 never; leases here 3 s)",
+	}, "cells:")
+}
+
+func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
+	s := scenario.Scenario{Load: scenario.Load{KeyWriters: 20}}
+	h := func(result verdict.Result, violated ...string) verdict.Verdict {
+		return verdict.Verdict{History: verdict.History{Result: result, Keys: 4, Overlapping: 1234, Unknown: 56, Violated: violated, Example: &verdict.Counterexample{Key: "k"}}}
+	}
+	r := story{scenario: s, cp: []verdict.Verdict{h(verdict.OK), h(verdict.Violated, "k")}, ap: []verdict.Verdict{h(verdict.Unpromised)}}.report()
+	expect.Slice(t, words(rowOf(t, r, "Watched keys whose history no single copy explains, where many clients write each at once")), []string{
+		"0 (0 to 1, n=2; of 4 keys; overlapping writes: 1,234; of unknown outcome: 56)", "not promised", "not run",
+	}, "cells:")
+}
