@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
@@ -44,6 +46,7 @@ func TestEurekaClusterIsThreeStockServers(t *testing.T) {
 	t.Cleanup(func() { expect.OK(t, c.Close()) })
 	t.Run("which are each other's peers through the proxies", func(t *testing.T) { mustBePeers(t, c) })
 	t.Run("which take the load's calls", func(t *testing.T) { mustTakeTheLoad(t, c.Nodes()[0].HTTP) })
+	t.Run("which take the sightings' calls", func(t *testing.T) { mustTakeSightings(t, c.Nodes()[0]) })
 	t.Run("which a cut keeps apart", func(t *testing.T) { mustBeKeptApart(t, c) })
 	t.Run("which can be paused", func(t *testing.T) { mustPause(t, c) })
 	t.Run("which copy the registry when they start again", func(t *testing.T) { mustComeBack(t, c) })
@@ -133,6 +136,20 @@ func mustTakeTheLoad(t *testing.T, addr string) {
 		need.That(t, err == nil && status == http.StatusNotFound, "status %d, %v, want 404", status, err)
 	}
 	expect.That(t, ended > 0, "the server has ended no connection")
+}
+
+// mustTakeSightings registers and cancels by package client, as the sightings of package observe do.
+func mustTakeSightings(t *testing.T, n compare.Node) {
+	cl := need.Got(client.New(client.Config{Servers: []string{"http://" + n.HTTP}}))(t)
+	seen := &registry.Instance{
+		InstanceID: "sight", HostName: "sight", App: "A", IPAddr: "127.0.0.1", Status: registry.Up, CountryID: 1,
+		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
+		RenewalInterval: 30, Duration: 90, VIP: "A", LastDirty: time.Now().UnixMilli(),
+	}
+	need.OKf(t, cl.Register(t.Context(), seen), "register")
+	expect.That(t, has(n, seen.InstanceID), "it is not there")
+	need.OKf(t, cl.Cancel(t.Context(), seen.Key()), "cancel")
+	expect.That(t, !has(n, seen.InstanceID), "it is there after its cancel")
 }
 
 // registerByLoad registers an instance as package load does, with a lease that outlasts the test.
