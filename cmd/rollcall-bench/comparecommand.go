@@ -117,7 +117,7 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.only, "only", nil, "run only these trials: SCENARIO, COLUMN or SCENARIO/COLUMN (the report has what there is)")
 	f.BoolVar(&o.resume, "resume", false, "go on with the run that was interrupted in --out")
 	f.BoolVar(&o.list, "list", false, "only list the scenarios that would run")
-	f.StringVar(&o.eureka, "eureka-jar", defaultEurekaJar, "jar of a published Eureka server, which make eureka-server builds")
+	f.StringVar(&o.eureka, "eureka-jar", eurekaJar, "jar of a published Eureka server, which make eureka-server builds")
 	f.StringVar(&o.from, "from", "", "report.json of an earlier run: make its report anew, and run nothing")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 }

@@ -15,7 +15,7 @@ import (
 
 const (
 	stopWithin  = 10 * time.Second // after SIGTERM
-	startWithin = 30 * time.Second // until a node that was started again may serve
+	startWithin = 3 * time.Minute  // until a node that was started again may serve: a Java server takes most of a minute
 )
 
 // stroke is a fault that was injected.

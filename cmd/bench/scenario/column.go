@@ -120,18 +120,24 @@ func (c Column) Cannot(s Scenario) string {
 			return fmt.Sprintf("%s writes to no disk that could be slow", c.Title)
 		}
 	}
+	if twin, ok := leaderless[s.Name]; ok {
+		return fmt.Sprintf("no node of %s leads, so that it is the same as %s", c.Title, twin)
+	}
 	if s.Datacenters > 1 {
 		return fmt.Sprintf("%s has no datacenters that replicate to each other", c.Title)
 	}
 	return ""
 }
 
+// leaderless are scenarios that differ from another one only in that they strike a node that leads, or does not.
+var leaderless = map[string]string{"node-killed": "leader-killed", "leader-isolated": "partition-minority"}
+
 // RoundsOf is how often a column runs a scenario if its rounds are to be so many; 0: not at all.
 func (c Column) RoundsOf(s Scenario, rounds int) int {
 	switch {
 	case c.Cannot(s) != "", c.Brief && !s.Chosen:
 		return 0
-	case c.Brief, s.HeartbeatsOnly():
+	case c.Brief, len(s.Faults) == 0:
 		return min(rounds, fewRounds)
 	}
 	return rounds
