@@ -116,8 +116,11 @@ func (c Column) Cannot(s Scenario) string {
 		return ""
 	}
 	for _, f := range s.Faults {
-		if f.Kind == SlowDisk {
+		switch {
+		case f.Kind == SlowDisk:
 			return fmt.Sprintf("%s writes to no disk that could be slow", c.Title)
+		case f.Times > 1:
+			return fmt.Sprintf("a server of %s takes longer to start than from one kill to the next", c.Title)
 		}
 	}
 	if twin, ok := leaderless[s.Name]; ok {
