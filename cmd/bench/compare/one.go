@@ -263,8 +263,7 @@ func (r *run) ending(ctx context.Context, watched observe.Config, t *trial.Trial
 const (
 	healWithin      = 15 * time.Second
 	healWithinQuick = 8 * time.Second
-	// healWithinStock is that of a server that makes its lists every 30 s, and looks for dead instances every 60 s.
-	healWithinStock = 2 * time.Minute
+	healWithinStock = 45 * time.Second // of servers that make their lists every 30 s
 	healPoll        = 50 * time.Millisecond
 	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
 	// lease clock, which is up to a second behind.
@@ -293,9 +292,9 @@ func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
 	case r.config.Plan.Quick:
 		within = healWithinQuick
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
 	ended := r.began.Add(r.deaths(faults))
+	ctx, cancel := context.WithTimeout(ctx, max(within, time.Until(ended)))
+	defer cancel()
 	await(ctx, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
 	await(ctx, healPoll, r.observer.Healed)

@@ -18,9 +18,8 @@ import (
 
 const (
 	// endLimit is for how long nodes that do not respond, or that differ, are asked again.
-	endLimit       = 5 * time.Second
-	endLimitAP     = 75 * time.Second // nodes without consensus compare all that they hold every 60 s
-	endLimitCached = 40 * time.Second // servers of Eureka make their lists every 30 s
+	endLimit   = 5 * time.Second
+	endLimitAP = 75 * time.Second // while nodes without consensus differ: they compare all that they hold every 60 s
 	endEvery       = 100 * time.Millisecond
 )
 
@@ -40,8 +39,8 @@ type Held struct {
 // canceled, or holds another version than the others; the last responses count. Leases must be renewed meanwhile. The
 // times of Config.Began and the seed do not matter.
 //
-// done says that the nodes agreed, or that there was nothing to wait for any more.
-func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, done bool) {
+// same says that the nodes agreed.
+func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, same bool) {
 	e := &ender{observer: New(c), Held: held}
 	defer e.observer.http.CloseIdleConnections()
 	return e.askUntilAgreed(ctx)
@@ -49,34 +48,31 @@ func End(ctx context.Context, c Config, held Held) (endings []trial.Ending, done
 
 // askUntilAgreed asks until there is nothing to wait for.
 func (e *ender) askUntilAgreed(ctx context.Context) ([]trial.Ending, bool) {
-	limit := time.Now().Add(e.limit())
+	began := time.Now()
 	for {
 		endings := e.all(ctx)
-		if agreed(endings) {
-			return endings, true
+		same, right := agreed(endings)
+		limit := endLimit
+		if !same && e.observer.config.Column.Mode == scenario.AP {
+			limit = endLimitAP
 		}
-		if time.Now().After(limit) || !wire.Pause(ctx, endEvery) {
-			return endings, false
+		if same && right || time.Since(began) > limit || !wire.Pause(ctx, endEvery) {
+			return endings, same
 		}
 	}
 }
 
-// agreed reports whether there is nothing to wait for. Dead instances may stay, because of self-preservation.
-func agreed(endings []trial.Ending) bool {
-	return !slices.ContainsFunc(endings, func(e trial.Ending) bool {
-		return e.Failed != "" || len(e.Missing) > 0 || len(e.Revived) > 0 || !maps.Equal(e.Keys, endings[0].Keys) || !slices.Equal(e.Sealed, endings[0].Sealed)
-	})
-}
-
-// limit is for how long nodes are asked again.
-func (e *ender) limit() time.Duration {
-	switch {
-	case e.cached():
-		return endLimitCached
-	case e.observer.config.Column.Mode == scenario.AP:
-		return endLimitAP
+// agreed reports whether all nodes hold the same, and whether that is all that it should be. Dead instances may stay, because
+// of self-preservation.
+func agreed(endings []trial.Ending) (same, right bool) {
+	same, right = true, true
+	for _, e := range endings {
+		first := endings[0]
+		same = same && e.Failed == "" && maps.Equal(e.Keys, first.Keys) && slices.Equal(e.Sealed, first.Sealed) &&
+			slices.Equal(e.Missing, first.Missing) && slices.Equal(e.Revived, first.Revived)
+		right = right && len(e.Missing) == 0 && len(e.Revived) == 0
 	}
-	return endLimit
+	return same, right
 }
 
 // cached reports whether lists are older than what the servers know.
