@@ -20,7 +20,7 @@ const (
 	// endLimit is for how long nodes that do not respond, or that differ, are asked again.
 	endLimit   = 5 * time.Second
 	endLimitAP = 75 * time.Second // while nodes without consensus differ: they compare all that they hold every 60 s
-	endEvery       = 100 * time.Millisecond
+	endEvery   = 100 * time.Millisecond
 )
 
 // Held is what every node is asked for at the end.
