@@ -158,7 +158,7 @@ type fleet struct{ instances, every float64 }
 // fleets are examples. 30 s is the interval of stock clients.
 var fleets = []fleet{{300, 30}, {3_000, 30}, {10_000, 30}, {30_000, 30}, {300_000, 30}, {10_000, 5}}
 
-// fleetRow is what a fleet costs in each column.
+// fleetRow is what a fleet costs in each column that ran a load of heartbeats.
 type fleetRow struct {
 	Name  string
 	Cells []cell
@@ -173,17 +173,22 @@ func (r *Report) fleetRows() []fleetRow {
 	var rows []fleetRow
 	for _, f := range fleets {
 		row := fleetRow{Name: fmt.Sprintf("%s instances every %s", showCount(f.instances), showSeconds(f.every))}
-		for _, c := range r.columns() {
-			line := slices.IndexFunc(curves, func(l curve) bool { return l.Column == c.Name })
-			shown := cell{Column: c, Absent: true, Text: "not run"}
-			if line >= 0 {
-				shown.Text, shown.Absent = curves[line].price(f)
-			}
+		for i, c := range r.pricedColumns() {
+			shown := cell{Column: c}
+			shown.Text, shown.Absent = curves[i].price(f)
 			row.Cells = append(row.Cells, shown)
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// pricedColumns are those of the curves, in the same order.
+func (r *Report) pricedColumns() []column {
+	curves := r.curves()
+	return slices.DeleteFunc(r.columns(), func(c column) bool {
+		return !slices.ContainsFunc(curves, func(l curve) bool { return l.Column == c.Name })
+	})
 }
 
 // price says what a fleet costs: as many processors, and as much to each disk a day.

@@ -29,35 +29,37 @@ var (
 
 // page is what the template shows.
 type page struct {
-	Title     string
-	Machine   string
-	Plan      string
-	Evidence  string
-	Valid     string // what the banner says of a run that is not valid
-	Invalid   []string
-	Limits    string
-	Broken    []string
-	Columns   []column
-	Undecided string
-	Advices   []advice
-	Groups    []group
-	Lacking   []string
-	Heads     []string // of the matrix
-	Matrix    []matrixRow
-	Main      string // the name of the scenario whose time line comes first
-	MainTitle string
-	MainSays  []string
-	Scenarios []scenarioPart
-	Removal   bool
-	Ways      bool
-	Backlogs  []scenarioPart
-	Fleets    []fleetRow
-	Uncarried []string
-	Files     []string
-	Plots     plots
-	Style     template.CSS
-	Charts    template.JS
-	Script    template.JS
+	Title          string
+	Machine        string
+	Plan           string
+	Evidence       string
+	Valid          string // what the banner says of a run that is not valid
+	Invalid        []string
+	Limits         string
+	Broken         []string
+	Columns        []column
+	Undecided      string
+	Advices        []advice
+	Groups         []group
+	Lacking        []string
+	Heads          []string // of the matrix
+	Matrix         []matrixRow
+	OperationHeads []string
+	Main           string // the name of the scenario whose time line comes first
+	MainTitle      string
+	MainSays       []string
+	Scenarios      []scenarioPart
+	Removal        bool
+	Ways           bool
+	Backlogs       []scenarioPart
+	Priced         []column // those that ran a load of heartbeats
+	Fleets         []fleetRow
+	Uncarried      []string
+	Files          []string
+	Plots          plots
+	Style          template.CSS
+	Charts         template.JS
+	Script         template.JS
 }
 
 // scenarioPart is a scenario's part of the page.
@@ -110,9 +112,9 @@ func (r *Report) writeHTML(w io.Writer) error {
 
 func (r *Report) page() page {
 	p := page{
-		Title: title, Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
+		Title: r.title(), OperationHeads: operationHeads(), Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
 		Columns: r.columns(), Undecided: r.undecided(), Groups: r.groups(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
-		Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
+		Priced: r.pricedColumns(), Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
 	}
 	if p.Undecided == "" {

@@ -301,13 +301,33 @@ func (r *Report) absent(s scenario.Scenario) []string {
 	return sentences
 }
 
-// operationRow sums up one operation of one column, as text; medians of the rounds.
+// operationRow sums up one operation of one column.
 type operationRow struct {
-	Operation                 trial.Operation
-	Column                    column
-	Calls, Success, Gap       string
-	WorstSuccess, WorstGap    string // of the client that was worst off
-	P50, P90, P99, P999, Most string
+	Operation trial.Operation
+	Column    column
+	Cells     []cell // as many as operationFigures
+}
+
+// operationFigures are those of an operation: of all its calls, of the client that was worst off, and of the latencies.
+func operationFigures(o trial.Operation) []figure {
+	calls := func(name string, show func(float64) string, get func(verdict.Calls) float64) figure {
+		return of(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Operations[o]), v.Operations[o].Count > 0 })
+	}
+	worst := func(name string, show func(float64) string, get func(verdict.Worst) float64) figure {
+		return of(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Worst[o]), v.Worst[o].Clients > 0 })
+	}
+	return []figure{
+		calls("calls", showCount, func(c verdict.Calls) float64 { return float64(c.Count) }),
+		calls("answered", showShare, func(c verdict.Calls) float64 { return c.Success }),
+		calls("longest gap", showSeconds, func(c verdict.Calls) float64 { return c.LongestGap }),
+		worst("worst client: answered", showShare, func(w verdict.Worst) float64 { return w.Success }),
+		worst("its gap", showSeconds, func(w verdict.Worst) float64 { return w.Gap }),
+		calls("p50", showSeconds, func(c verdict.Calls) float64 { return c.Latency.P50 }),
+		calls("p90", showSeconds, func(c verdict.Calls) float64 { return c.Latency.P90 }),
+		calls("p99", showSeconds, func(c verdict.Calls) float64 { return c.Latency.P99 }),
+		calls("p99.9", showSeconds, func(c verdict.Calls) float64 { return c.Latency.P999 }),
+		calls("longest", showSeconds, func(c verdict.Calls) float64 { return c.Latency.Max }),
+	}
 }
 
 // operations are the rows of a scenario's table of calls, the columns of each operation below each other.
@@ -315,47 +335,25 @@ func (r *Report) operations(s scenario.Scenario) []operationRow {
 	var rows []operationRow
 	for _, operation := range trial.Operations {
 		for _, of := range r.each(s, r.columns()) {
-			if !of.each(func(o run) float64 { return float64(o.verdict.Operations[operation].Count) }).zero() {
-				rows = append(rows, operationRowOf(operation, of))
+			row := operationRow{Operation: operation, Column: of.column}
+			for _, f := range operationFigures(operation) {
+				row.Cells = append(row.Cells, cellOf(f, of))
+			}
+			if !row.Cells[0].Absent {
+				rows = append(rows, row)
 			}
 		}
 	}
 	return rows
 }
 
-func operationRowOf(operation trial.Operation, of runs) operationRow {
-	text := func(show func(float64) string, get func(verdict.Calls) float64) string {
-		return show(of.known(func(o run) (float64, bool) {
-			calls := o.verdict.Operations[operation]
-			return get(calls), calls.Count > 0
-		}).median())
+// operationHeads name the columns of the table of calls.
+func operationHeads() []string {
+	var heads []string
+	for _, f := range operationFigures("") {
+		heads = append(heads, f.name)
 	}
-	latency := func(get func(verdict.Spread) float64) string {
-		return text(showSeconds, func(c verdict.Calls) float64 { return get(c.Latency) })
-	}
-	worst := func(show func(float64) string, get func(verdict.Worst) float64) string {
-		values := of.known(func(o run) (float64, bool) {
-			w := o.verdict.Worst[operation]
-			return get(w), w.Clients > 0
-		})
-		if len(values) == 0 {
-			return none
-		}
-		return show(values.median())
-	}
-	return operationRow{
-		Operation: operation, Column: of.column,
-		Calls:        text(showCount, func(c verdict.Calls) float64 { return float64(c.Count) }),
-		Success:      text(showShare, func(c verdict.Calls) float64 { return c.Success }),
-		Gap:          text(showSeconds, func(c verdict.Calls) float64 { return c.LongestGap }),
-		WorstSuccess: worst(showShare, func(w verdict.Worst) float64 { return w.Success }),
-		WorstGap:     worst(showSeconds, func(w verdict.Worst) float64 { return w.Gap }),
-		P50:          latency(func(s verdict.Spread) float64 { return s.P50 }),
-		P90:          latency(func(s verdict.Spread) float64 { return s.P90 }),
-		P99:          latency(func(s verdict.Spread) float64 { return s.P99 }),
-		P999:         latency(func(s verdict.Spread) float64 { return s.P999 }),
-		Most:         latency(func(s verdict.Spread) float64 { return s.Max }),
-	}
+	return heads
 }
 
 // calm is the scenario that other ones are compared with: the first one in which nothing happens.

@@ -12,11 +12,20 @@ import (
 )
 
 // title is that of all forms of the report.
-const title = "Which registry for which failure: the columns compared"
+func (r *Report) title() string {
+	var names []string
+	for _, c := range r.spoken() {
+		names = append(names, c.Heading())
+	}
+	if len(names) == 0 {
+		return "Nothing compared"
+	}
+	return list(names) + ": what each does with the same faults"
+}
 
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n", title)
+	fmt.Fprintf(&b, "# %s\n\n", inMarkdown(r.title()))
 	for _, listed := range []struct {
 		head string
 		of   []string
@@ -52,18 +61,18 @@ func (r *Report) writeMarkdown(w io.Writer) error {
 	return err
 }
 
-// headMarkdown begins a table that has the columns.
-func (r *Report) headMarkdown(b *strings.Builder, first string) {
+// headMarkdown begins a table that has some columns.
+func headMarkdown(b *strings.Builder, first string, columns []column) {
 	fmt.Fprintf(b, "| %s |", inMarkdown(first))
-	for _, c := range r.columns() {
+	for _, c := range columns {
 		fmt.Fprintf(b, " %s |", inMarkdown(c.Heading()))
 	}
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.columns())) + "\n")
+	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(columns)) + "\n")
 }
 
 func (r *Report) tableMarkdown(b *strings.Builder, name string, rows []row) {
 	fmt.Fprintf(b, "\n## %s\n\n", inMarkdown(name))
-	r.headMarkdown(b, "")
+	headMarkdown(b, "", r.columns())
 	rowsMarkdown(b, rows)
 }
 
@@ -88,7 +97,7 @@ func (r *Report) matrixMarkdown(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n## Every scenario\n\nLongest time for which one client got no answer to its heartbeats / stale answers to probes / acknowledged changes lost / time until everything was in every list.\n\n")
-	r.headMarkdown(b, "scenario")
+	headMarkdown(b, "scenario", r.columns())
 	for _, row := range rows {
 		fmt.Fprintf(b, "| %s |", inMarkdown(row.Title))
 		for _, c := range r.columns() {
@@ -117,7 +126,7 @@ func (r *Report) fleetsMarkdown(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n## Your fleet\n\nProcessors of all nodes together, and what is written to the disk of each; taken from the loads of heartbeats, while nobody observed the nodes.\n\n")
-	r.headMarkdown(b, "fleet")
+	headMarkdown(b, "fleet", r.pricedColumns())
 	for _, f := range rows {
 		rowsMarkdown(b, []row{{Name: f.Name, Cells: f.Cells}})
 	}
@@ -135,7 +144,7 @@ func (r *Report) scenarioMarkdown(b *strings.Builder, s scenario.Scenario) {
 		exampleMarkdown(b, e)
 	}
 	b.WriteByte('\n')
-	r.headMarkdown(b, s.Name)
+	headMarkdown(b, s.Name, r.columns())
 	rowsMarkdown(b, r.figures(s))
 }
 
