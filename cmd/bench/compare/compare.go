@@ -66,7 +66,7 @@ type Config struct {
 	Progress  io.Writer // a line for each trial, and while it runs
 	// Only says which scenarios run in which columns; nil: all.
 	Only func(scenario, column string) bool
-	// Health is what the machine did since it was asked last: Busy, Own and Sync of it.
+	// Health is what the machine has done until now: Busy, Own and Sync of it.
 	Health func() (trial.Health, error)
 	// Invalid says why a trial is not valid; nil: all are. One that is not is run again, up to Repeats times.
 	Invalid func(*trial.Trial) []string

@@ -43,7 +43,8 @@ type instance struct {
 	home    int
 	leaves  time.Time // when it cancels; zero: it lasts
 	version int64     // of its newest write; changed only by the goroutine that made the instance busy
-	acked   time.Time // its newest acknowledged heartbeat or registration, likewise; zero: a cancel may take effect late
+	acked   time.Time // its newest acknowledged heartbeat or registration since its last cancel, likewise; zero: there is none
+	late    bool      // a cancel got no answer, and may take effect at any time, likewise
 	felt    struct{ heartbeats, registrations, cancels felt }
 
 	// Guarded by the fleet.
@@ -383,7 +384,7 @@ type pastForgotten struct {
 
 // noteForgotten keeps a 404 if it is certain that the instance was registered before, and has not been canceled since.
 func (f *fleet) noteForgotten(i *instance, r callResult) {
-	if i.acked.IsZero() {
+	if i.acked.IsZero() || i.late {
 		return
 	}
 	f.mu.Lock()
@@ -463,6 +464,7 @@ func (f *fleet) cancelOnce(ctx context.Context, c *caller, i *instance, due time
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.registered, i.canceling, i.acked = false, !certain, time.Time{}
+	i.late = i.late || r.doubtful || r.outcome == trial.Unknown
 	if certain && !i.leaves.IsZero() {
 		i.mode = canceled
 		if r.outcome == trial.NotFound {

@@ -42,7 +42,7 @@ type Config struct {
 	Every     time.Duration                       // between two lists of a node; 0: 100 ms
 	Usage     func(node int) (trial.Usage, error) // CPU, memory, disk and bytes of a node's process, now; asked once a second; nil: never
 	Renewals  func() int64                        // heartbeats answered so far; nil: not counted
-	Machine   func() (trial.Health, error)        // what the machine did since it was asked last; asked once a second; nil: never
+	Machine   func() (trial.Health, error)        // a look at the machine; once a second; nil: never
 	Seed      uint64
 }
 

@@ -62,7 +62,7 @@ type Load struct {
 type Storm struct {
 	At   Moment             `yaml:"at" json:"at"`
 	For  Moment             `yaml:"for" json:"for"`
-	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in files: registers, writes, reads, fetches, deltas
+	Load map[string]float64 `yaml:"load" json:"load"` // by the rates' names in files: registers, writes, reads, fetches, deltas, sealed
 }
 
 // Kind is what a fault does.

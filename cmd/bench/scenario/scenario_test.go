@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"reflect"
@@ -32,6 +33,9 @@ func TestScenarioOfTheExampleFileIsValid(t *testing.T) {
 	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
 	expect.That(t, s.Length.Duration() == 8*time.Second && len(s.Faults) != 0 && len(s.Storms) != 0 && len(s.Limits) == 2,
 		"the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
+	for _, c := range Columns() {
+		expect.That(t, c.Cannot(s) == "", "%s cannot run the example: %s", c.Name, c.Cannot(s))
+	}
 }
 
 func TestFaultExamplesOfThePageAreFaults(t *testing.T) {
@@ -98,8 +102,10 @@ func TestBuiltinScenariosAreTheFilesOfTheirNames(t *testing.T) {
 
 func TestBuiltinScenariosFitQuickAndFullTrials(t *testing.T) {
 	for _, s := range builtins(t) {
-		for _, length := range []time.Duration{10 * time.Second, 15 * time.Second} {
-			expect.OK(t, s.Fits(length))
+		for _, length := range []time.Duration{10 * time.Second, 15 * time.Second, s.Length.Duration()} {
+			if s.Length == 0 || s.Length.Duration() == length {
+				expect.OK(t, s.Fits(cmp.Or(length, usual)))
+			}
 		}
 	}
 }
@@ -107,11 +113,32 @@ func TestBuiltinScenariosFitQuickAndFullTrials(t *testing.T) {
 func TestBuiltinScenariosSayWhatTheyShowAndStateLimits(t *testing.T) {
 	for _, s := range builtins(t) {
 		expect.That(t, len(s.About) >= 40 && s.Title != s.Name, "%s: about %q, title %q; want sentences, and a title in words", s.Name, s.About, s.Title)
-		for _, mode := range []Mode{CP, AP} {
-			_, stated := s.Limits[mode]
-			expect.That(t, stated, "%s states no limits for %s", s.Name, mode)
+		if statesCostsOnly(s) {
+			continue
+		}
+		for _, c := range Columns() {
+			l := s.LimitsOf(c)
+			expect.That(t, !c.Promises() || l.FalseEvictions != nil || l.Converged != nil, "%s states no limits for the column %s", s.Name, c.Name)
 		}
 	}
+}
+
+// statesCostsOnly reports whether a scenario only shows what renewals cost: how many a machine carries is no promise.
+func statesCostsOnly(s Scenario) bool { return s.HeartbeatsOnly() && s.Name != "heartbeats-1000" }
+
+func TestBuiltinScenariosOfHeartbeatsSendNothingElse(t *testing.T) {
+	for _, s := range builtins(t) {
+		is := s.Name == "idle" || strings.HasPrefix(s.Name, "heartbeats-")
+		expect.Equal(t, s.HeartbeatsOnly(), is, "%s: nothing but heartbeats:", s.Name)
+	}
+}
+
+// Kills amid writes need writes that overlap, of keys whose histories the checker decides however many calls overlap.
+func TestKillsAmidWritesAreManyAndOfSharedKeysOnly(t *testing.T) {
+	all := builtins(t)
+	s := all[slices.IndexFunc(all, func(s Scenario) bool { return s.Name == "kills-amid-writes" })]
+	expect.That(t, s.Load.OwnKeys == 0 && s.Load.SharedKeys > 0 && s.Load.KeyWriters >= 20, "its load is %+v, want 20 writers of shared keys", s.Load)
+	expect.That(t, s.Faults[0].Times >= 20 && s.Load.Sealed > 0, "%d kills and %v sealed instances per second, want 20 and some", s.Faults[0].Times, s.Load.Sealed)
 }
 
 // A lost majority is noticed after 3 s; a shorter fault would not show what follows.

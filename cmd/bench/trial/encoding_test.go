@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -23,6 +23,12 @@ func TestEncodingOfFrequentRecordsIsAnArray(t *testing.T) {
 		{"a list with what is back", List{Asked: 100, Answered: 350, Back: []string{"a", "b"}}, `[0,100,250,false,0,0,0,0,0,["a","b"]]`},
 		{"a failed list", List{Node: 1, Asked: -5, Answered: 5, Failed: true}, `[1,-5,10,true,0,0,0,0,0]`},
 		{"a sighting", Sighting{0, 2, ByStale, 1000, -1}, `[0,2,"stale read",1000,-1]`},
+		{"a list that did not come, whose reader misses all", List{Node: 1, Asked: 5, Answered: 9, Failed: true, Missing: 7}, `[1,5,4,true,0,0,7,0,0]`},
+		{"a client", Client{Fetch, 2, 30, 29, 1_500_000}, `["fetch",2,30,29,1500000]`},
+		{"a write of a sealed instance", SealWrite{Node: 1, Outcome: Done, Called: 100, Returned: 350}, `[false,1,"d",false,100,250]`},
+		{"its cancel", SealWrite{Cancel: true, Node: 2, Outcome: Refused, Doubtful: true, Called: -5, Returned: 5}, `[true,2,"r",true,-5,10]`},
+		{"one that was never answered", SealWrite{Outcome: Unknown, Called: 100, Returned: math.MaxInt64}, `[false,0,"u",false,100,-1]`},
+		{"a sealed instance", Sealed{ID: "s", Writes: []SealWrite{{Outcome: NotFound, Called: 1, Returned: 2}}}, `{"id":"s","writes":[[false,0,"f",false,1,1]]}`},
 		{"a departure", Departure{"i-1", true, 1000, 2, 3000}, `["i-1",true,1000,2,3000]`},
 	}
 	for _, c := range cases {
@@ -49,8 +55,25 @@ func TestEncodingKeepsEveryActionAndOutcome(t *testing.T) {
 }
 
 func TestDecodingRefusesAnArrayOfAnotherLength(t *testing.T) {
-	for _, text := range []string{`["k",1,2]`, `["k",1,2,"l",3,"d",4,5,6]`} {
-		err := json.Unmarshal([]byte(text), new(Call))
-		expect.That(t, err != nil && strings.Contains(err.Error(), "not 8"), "%s: %v, want an error that says how many values a call has", text, err)
+	for _, c := range []struct {
+		text string
+		into any
+		want string
+	}{
+		{`["k",1,2]`, new(Call), "not 8"},
+		{`["k",1,2,"l",3,"d",4,5,6]`, new(Call), "not 8"},
+		{`["fetch",1,2,3]`, new(Client), "not 5"},
+		{`[false,1,"d",false,100]`, new(SealWrite), "not 6"},
+	} {
+		expect.ErrorSays(t, json.Unmarshal([]byte(c.text), c.into), c.want, "%s read as %T:", c.text, c.into)
 	}
+}
+
+func TestColumnIsFoundByItsNameAndPromisesNothingIfItIsUnknown(t *testing.T) {
+	described := need.Got(scenario.FindColumn("mine=ap"))(t)
+	c := &Comparison{Plan: Plan{Columns: append(scenario.Columns(), described)}}
+	expect.Equal(t, c.Column("mine").Mode, scenario.AP, "mode of mine:")
+	expect.Equal(t, c.Column("eureka").System, scenario.Eureka, "system of eureka:")
+	unknown := c.Column("gone")
+	expect.That(t, unknown.Name == "gone" && unknown.Title == "gone" && !unknown.Promises(), "an unknown column is %+v, want one that promises nothing", unknown)
 }

@@ -328,7 +328,7 @@ type Forgotten struct {
 	Last Micros `json:"last_us"` // the last acknowledged heartbeat or registration of the instance before
 }
 
-// Health is what the machine did in the second before At.
+// Health is a look at the machine. Busy and Own count since they began; the others are of the time since the last look.
 type Health struct {
 	At    Micros `json:"at_us"`
 	Busy  Micros `json:"busy_us"`  // all processors together, all processes

@@ -95,6 +95,12 @@ func afterCancel(steps ...step) []step {
 	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
 }
 
+// writtenOnce is an instance that was registered at 10 ms in version 0, which says that its client does not register it
+// again.
+func writtenOnce(steps ...step) []step {
+	return append([]step{registering(0, 9), registered(0, 10)}, steps...)
+}
+
 // changedAndGone is an instance in version 2 from 12 ms on, canceled at 30 ms.
 func changedAndGone(steps ...step) []step {
 	return after(append([]step{registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)}, steps...)...)
@@ -173,6 +179,10 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 		{"its cancel marked, then registered again", afterCancel(marking(), registering(3, 40), registered(3, 45)), 3, 50, 51, nil},
 		{"dead when marked", after(died(20), marking()), 1, 50, 51, []string{ghost}},
 
+		{"written once, and missing", writtenOnce(), absent, 50, 51, []string{missing}},
+		{"written once, marked and missing", writtenOnce(marking()), absent, 50, 51, []string{missing}},
+		{"written once, then canceled, and listed", writtenOnce(canceling(0, 20), canceled(0, 30)), 0, 50, 51, []string{ghost}},
+
 		{"listed again after its cancel", afterCancel(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
 		{"listed after its cancel for the first time in a version from before it", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
 		{"listed again after its cancel in such a version", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41), judging(1, 2, 42, 43), judging(1, absent, 44, 45)), 2, 50, 51, []string{ghost, back}},
@@ -191,6 +201,37 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 
 func TestJudgeCountsAListAsItIs(t *testing.T) {
 	expect.Deep(t, new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2)), (trial.List{Node: 2, Listed: 2}), "judged as")
+}
+
+func TestReaderOfAnUnansweredListMissesAllThatShouldBeInIt(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		steps           []step
+		asked, answered int
+		want            int
+	}{
+		{"registered", lives, 50, 51, 1},
+		{"acknowledged while the list was under way", lives, 9, 51, 0},
+		{"registration under way", []step{registering(1, 9)}, 50, 51, 0},
+		{"cancel under way", after(canceling(2, 20)), 50, 51, 0},
+		{"canceled", afterCancel(), 50, 51, 0},
+		{"dead", after(died(20)), 50, 51, 0},
+		{"died while the list was under way", after(died(50)), 49, 51, 0},
+		{"written once", writtenOnce(), 50, 51, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := bookOf(c.steps...).Unanswered(2, ms(c.asked), ms(c.answered))
+			expect.Deep(t, got, trial.List{Node: 2, Failed: true, Missing: c.want}, "judged as")
+		})
+	}
+}
+
+// A list that did not come tells nothing of what the node lists: what is back afterwards, is not back because of it.
+func TestUnansweredListIsNoListWithoutTheInstance(t *testing.T) {
+	b := bookOf(afterCancel(judging(1, 1, 31, 32))...)
+	b.Unanswered(1, ms(40), ms(41))
+	expect.Slice(t, figures(judgeList(b, 1, 1, 50, 51)), []string{ghost}, "the list after it is judged")
+	expect.Slice(t, b.Departures(began), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 1, Gone: -1}}, "departures are")
 }
 
 func TestAliveMeansRegisteredAndSendingHeartbeats(t *testing.T) {
@@ -236,6 +277,9 @@ func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
 		{"revived", afterCancel(), 1, back},
 		{"listed in a version of unknown outcome", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 2, ""},
 		{"listed in another version than that", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 1, back},
+		{"written once, and lost", writtenOnce(), absent, ""},
+		{"written once, canceled and listed", writtenOnce(canceling(0, 20), canceled(0, 30)), 0, back},
+		{"written again after the first time, and lost", writtenOnce(registering(1, 20), registered(1, 30)), absent, missing},
 		{"dead for less than its lease", after(died(81)), 1, ""},
 		{"dead for longer than its lease", after(died(80)), 1, ghost},
 		{"dead and gone", after(died(20)), absent, ""},

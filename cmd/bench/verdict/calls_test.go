@@ -30,9 +30,9 @@ func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {
 			{Number: 0, Done: 98, NotFound: 1, Refused: 2, Unreached: 3, Unknown: 4, Latencies: []int64{1000, 97, 5000, 1, 9000, 1}},
 		}},
 		{Operation: trial.Register, Node: 1, Bins: []trial.Bin{{Number: 3, Done: 1, Latencies: []int64{20000, 1}}}},
-		{Operation: trial.Read, Node: 0, Bins: []trial.Bin{answers(0, 7)}},
+		{Operation: trial.Fetch, Node: 0, Bins: []trial.Bin{answers(0, 7)}},
 	}
-	v := Judge(&trial.Trial{Mode: scenario.AP, Length: 10_000_000, Series: series}, scenario.Scenario{})
+	v := Judge(&trial.Trial{Length: 10_000_000, Series: series}, ap, scenario.Scenario{})
 	want := map[trial.Outcome]int{trial.Done: 99, trial.NotFound: 1, trial.Refused: 2, trial.Unreached: 3, trial.Unknown: 4}
 	w := v.Writes
 	expect.That(t, maps.Equal(w.Outcomes, want) && w.Count == 109 && w.PerSecond == 10 && w.Success == 100.0/109,
@@ -45,9 +45,8 @@ func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {
 }
 
 func TestCallsSucceedIfThereAreNone(t *testing.T) {
-	v := Judge(&trial.Trial{Mode: scenario.CP}, scenario.Scenario{})
-	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0 && len(v.Broken) == 0,
-		"a trial without calls has success %v, gap %v, broken limits %v; want 1, 0, none", v.Writes.Success, v.Writes.LongestGap, v.Broken)
+	v := Judge(&trial.Trial{}, cp, scenario.Scenario{})
+	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0, "a trial without calls has success %v, gap %v; want 1, 0", v.Writes.Success, v.Writes.LongestGap)
 }
 
 func TestLongestGap(t *testing.T) {
@@ -104,12 +103,12 @@ var six = append(slices.Clone(three), trial.Node{Name: "node4", Datacenter: "dc2
 
 func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 	trial1 := &trial.Trial{
-		Mode: scenario.AP, Length: 2000 * ms, Nodes: three,
+		Length: 2000 * ms, Nodes: three,
 		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},
 		Series: []trial.Series{
 			{Operation: trial.Heartbeat, Node: 1, Bins: []trial.Bin{answers(4, 1), answers(5, 1), refusals(6), refusals(9), answers(10, 1)}},
 			{Operation: trial.Heartbeat, Node: 2, Bins: []trial.Bin{answers(5, 1), answers(9, 1, 2)}},
-			{Operation: trial.Read, Node: 1, Bins: []trial.Bin{answers(7, 1)}},
+			{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{answers(7, 1)}},
 		},
 		History: []trial.Call{
 			{Key: "own-0", Client: 7, Node: 1, Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10 * ms},
@@ -119,7 +118,7 @@ func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 			{Key: "own-0", Client: 7, Node: 1, Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 1600 * ms, Returned: 1610 * ms},
 		},
 	}
-	v := Judge(trial1, scenario.Scenario{})
+	v := Judge(trial1, cp, scenario.Scenario{})
 	need.That(t, len(v.Sides) == 2, "%d sides, want 2: %+v", len(v.Sides), v.Sides)
 	struck, others := v.Sides[0], v.Sides[1]
 	expect.That(t, struck.Struck && slices.Equal(struck.Nodes, []int{1}) && struck.Writes.Count == 3 && struck.Writes.PerSecond == 2 && struck.Reads.Count == 1,
@@ -136,17 +135,17 @@ func TestSidesAreTheClientsOfStruckNodesAndTheOthers(t *testing.T) {
 
 func TestResponsesAfterTheFaultAreLate(t *testing.T) {
 	trial1 := &trial.Trial{
-		Mode: scenario.CP, Length: 2000 * ms, Nodes: three,
+		Length: 2000 * ms, Nodes: three,
 		Faults: []trial.Fault{{Kind: scenario.Isolate, Nodes: []int{1}, From: 500 * ms, To: 1000 * ms}},
 		Series: []trial.Series{{Operation: trial.Heartbeat, Node: 1, Bins: []trial.Bin{
 			answers(5, 1), refusals(6), answers(7, 500, 198), answers(9, 20, 21),
 		}}},
 	}
-	got := Judge(trial1, scenario.Scenario{}).Sides[0]
+	got := Judge(trial1, cp, scenario.Scenario{}).Sides[0]
 	expect.That(t, got.Writes.Count == 6 && got.Writes.Late == 2,
 		"%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
 	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
-	expect.Equal(t, Judge(trial1, scenario.Scenario{}).Sides[0].NoWrites, 0.1, "later answers were late: seconds without writes after the fault's begin:")
+	expect.Equal(t, Judge(trial1, cp, scenario.Scenario{}).Sides[0].NoWrites, 0.1, "later answers were late: seconds without writes after the fault's begin:")
 }
 
 func TestStretchOfAFault(t *testing.T) {
@@ -168,7 +167,7 @@ func TestStormsAreCutOutOfTheTrial(t *testing.T) {
 	trial1 := &trial.Trial{Length: 1000 * ms, Nodes: three, Series: []trial.Series{
 		{Operation: trial.Fetch, Bins: []trial.Bin{answers(4, 1), answers(5, 1), answers(6, 1), answers(7, 1)}},
 	}}
-	v := Judge(trial1, scenario.Scenario{Storms: []scenario.Storm{storm}})
+	v := Judge(trial1, cp, scenario.Scenario{Storms: []scenario.Storm{storm}})
 	expect.That(t, len(v.Storms) == 1 && v.Storms[0].Reads.Count == 2, "storms are %+v, want one with the 2 reads of 0.5 s to 0.7 s", v.Storms)
 }
 
@@ -200,25 +199,40 @@ func usage() []trial.Usage {
 func TestCostIsThatOfTheLoad(t *testing.T) {
 	trial1 := &trial.Trial{Length: 3000 * ms, Usage: usage()}
 	heartbeats := scenario.Scenario{Load: scenario.Load{Instances: 1000}}
-	got := Judge(trial1, heartbeats).Cost
+	got := Judge(trial1, cp, heartbeats).Cost
 	want := Cost{
-		CPUPerRenewals: 1, BytesPerRenewals: 2000, DiskPerRenewals: 1000, MemoryPerInstances: 2e6,
-		CPU: 1, Memory: 19e6, Disk: 13, Written: 1000, Sent: 2000,
+		Renewals: 1000, MemoryPerInstances: 2e6,
+		CPU: 1, Memory: 19e6, Disk: 13, Written: 500, Sent: 2000,
 	}
 	expect.Equal(t, got, want, "the cost is")
 }
 
-func TestCostPerRenewalIsOfHeartbeatsOnly(t *testing.T) {
+func TestCostIsOfHeartbeatsOnly(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		s    scenario.Scenario
 	}{
 		{"others read", scenario.Scenario{Load: scenario.Load{Instances: 1000, Reads: 1}}},
+		{"others are sealed", scenario.Scenario{Load: scenario.Load{Sealed: 1}}},
 		{"others watch", scenario.Scenario{Load: scenario.Load{Watchers: 1}}},
 		{"something fails", scenario.Scenario{Faults: []scenario.Fault{{}}}},
 	} {
 		got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s)
-		expect.That(t, got.CPUPerRenewals == 0 && got.BytesPerRenewals == 0 && got.MemoryPerInstances == 0 && got.CPU == 1,
-			"%s: the cost is %+v, want none per renewal", c.name, got)
+		expect.Equal(t, got, Cost{}, "%s: the cost is", c.name)
 	}
+}
+
+func TestWorstIsOfTheWorstClientOfEachOperation(t *testing.T) {
+	v := Judge(&trial.Trial{Clients: []trial.Client{
+		{Operation: trial.Heartbeat, Calls: 10, Answered: 9, Gap: 100 * ms},
+		{Operation: trial.Heartbeat, Calls: 10, Answered: 10, Gap: 2500 * ms},
+		{Operation: trial.Heartbeat, Calls: 4, Answered: 3, Gap: 200 * ms},
+		{Operation: trial.Heartbeat}, // it never called
+		{Operation: trial.Fetch, Calls: 2},
+		{Operation: trial.Delta, Calls: 2, Answered: 2},
+		{Operation: trial.ProbeRead, Calls: 2},
+	}}, stock, noLimits)
+	expect.Deep(t, v.Worst, map[trial.Operation]Worst{
+		trial.Heartbeat: {Clients: 3, Success: 0.75, Gap: 2.5}, trial.Fetch: {Clients: 1}, trial.Delta: {Clients: 1, Success: 1},
+	}, "the worst are")
 }

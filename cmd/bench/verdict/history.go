@@ -37,7 +37,7 @@ var register = porcupine.Model{
 
 // history checks the calls on each watched key, where the column promises that they are linearizable. No promise is made
 // between datacenters: each is checked for itself.
-func history(t *trial.Trial, c scenario.Column, watched keys) History {
+func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Duration) History {
 	h := History{Result: OK, Violated: []string{}}
 	for _, name := range watched.names() {
 		h.Overlapping += overlapping(watched[name])
@@ -52,15 +52,15 @@ func history(t *trial.Trial, c scenario.Column, watched keys) History {
 		for _, dc := range datacenters(t, watched[name]) {
 			calls := informative(local(t, watched[name], dc))
 			h.Calls += len(calls)
-			h.check(t, name, calls)
+			h.check(t, name, calls, patience)
 		}
 	}
 	return h
 }
 
 // check adds what the checker says of one key's calls.
-func (h *History) check(t *trial.Trial, name string, calls []trial.Call) {
-	switch check(calls) {
+func (h *History) check(t *trial.Trial, name string, calls []trial.Call, patience time.Duration) {
+	switch check(calls, patience) {
 	case porcupine.Unknown:
 		if h.Result == OK {
 			h.Result = Undecided
@@ -71,7 +71,7 @@ func (h *History) check(t *trial.Trial, name string, calls []trial.Call) {
 			h.Violated = append(h.Violated, name)
 		}
 		if h.Example == nil {
-			h.Example = counterexample(t, name, calls)
+			h.Example = counterexample(t, name, calls, patience)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func informative(calls []trial.Call) []trial.Call {
 }
 
 // check asks whether calls on one key, as informative returns them, can be explained by a single copy.
-func check(calls []trial.Call) porcupine.CheckResult {
+func check(calls []trial.Call, patience time.Duration) porcupine.CheckResult {
 	if growing(calls) {
 		if explainsVersions(calls) {
 			return porcupine.Ok
@@ -174,10 +174,10 @@ func operationsOf(calls []trial.Call) (operations []porcupine.Operation) {
 // counterexample is the shortest prefix of a key's calls that cannot be explained; the whole cannot. A prefix of
 // what can be explained can be explained, too, so that it is found by halving. A prefix on which the checker runs out of
 // time counts as explained.
-func counterexample(t *trial.Trial, name string, calls []trial.Call) *Counterexample {
+func counterexample(t *trial.Trial, name string, calls []trial.Call, patience time.Duration) *Counterexample {
 	ends := returns(calls)
 	shortest := sort.Search(len(ends)-1, func(last int) bool {
-		return check(prefix(calls, ends, last)) == porcupine.Illegal
+		return check(prefix(calls, ends, last), patience) == porcupine.Illegal
 	})
 	found := prefix(calls, ends, shortest)
 	culprit := slices.Index(found, calls[ends[shortest]])

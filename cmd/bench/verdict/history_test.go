@@ -42,9 +42,9 @@ func of(c trial.Call, o trial.Outcome) trial.Call {
 	return c
 }
 
-// judged is the verdict on a history in mode cp.
+// judged is the verdict on a history of the column cp.
 func judged(calls ...trial.Call) History {
-	return history(&trial.Trial{Mode: scenario.CP, Nodes: three}, keysOf(calls))
+	return history(&trial.Trial{Nodes: three}, cp, keysOf(calls), patience)
 }
 
 func TestHistoriesThatASingleCopyExplains(t *testing.T) {
@@ -145,10 +145,12 @@ func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	}
 }
 
-func TestHistoryNeedNotBeLinearizableInModeAP(t *testing.T) {
+func TestHistoryNeedNotBeLinearizableUnlessTheColumnPromisesIt(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), look(0, 4, 5)}
-	v := Judge(&trial.Trial{Mode: scenario.AP, Nodes: three, History: calls}, scenario.Scenario{})
-	expect.That(t, v.History.Result == Unpromised && v.History.Example == nil, "%+v, want not promised", v.History)
+	for _, c := range []scenario.Column{ap, stock, column("stale=cp,reads.eureka=stale")} {
+		v := Judge(&trial.Trial{Nodes: three, History: calls}, c, scenario.Scenario{})
+		expect.That(t, v.History.Result == Unpromised && v.History.Example == nil, "%s: %+v, want not promised", c.Name, v.History)
+	}
 }
 
 func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
@@ -157,7 +159,7 @@ func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
 		return c
 	}
 	check := func(calls ...trial.Call) Result {
-		return history(&trial.Trial{Mode: scenario.CP, Nodes: six}, keysOf(calls)).Result
+		return history(&trial.Trial{Nodes: six}, cp, keysOf(calls), patience).Result
 	}
 	expect.Equal(t, check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)), OK, "an old answer from abroad:")
 	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)), OK,
@@ -175,8 +177,8 @@ func TestHistoryWithManyWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
 		}
 	}
-	expect.Equal(t, check(informative(calls)), porcupine.Ok, "got")
-	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "with a stale read")
+	expect.Equal(t, check(informative(calls), patience), porcupine.Ok, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001))), patience), porcupine.Illegal, "with a stale read")
 }
 
 func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {
@@ -184,7 +186,7 @@ func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {
 	for i := range trial.Micros(60) {
 		calls = append(calls, of(write(int64(i)+3, 10+i*10, 11+i*10), trial.Unknown), look(int64(i)+3, 12+i*10, 13+i*10))
 	}
-	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001)))), porcupine.Illegal, "got")
+	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001))), patience), porcupine.Illegal, "got")
 }
 
 // span is a call of a random history: when it was asked, took effect, and returned.
@@ -308,7 +310,7 @@ func TestCounterexamplesOfSpoiltHistoriesAreMinimal(t *testing.T) {
 
 // minimal checks that an example cannot be explained, and that it can be before its last return.
 func minimal(t *rapid.T, e *Counterexample) {
-	got := check(e.Calls)
+	got := check(e.Calls, patience)
 	need.That(t, got == porcupine.Illegal, "the example is %s: %+v", got, e)
 	before := slices.Clone(e.Calls)
 	if last := before[e.Last]; last.Action == trial.Look {
@@ -316,7 +318,7 @@ func minimal(t *rapid.T, e *Counterexample) {
 	} else {
 		before[e.Last] = pending(last)
 	}
-	got = check(before)
+	got = check(before, patience)
 	need.That(t, got == porcupine.Ok, "before its last return the example is %s, want ok: %+v", got, e)
 	for _, c := range e.Calls {
 		need.That(t, c.Outcome == trial.Unknown || c.Returned <= e.Calls[e.Last].Returned,
@@ -339,7 +341,7 @@ func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})
 		}
 		want := porcupine.CheckOperationsTimeout(register, whole, patience)
-		got := check(calls)
+		got := check(calls, patience)
 		need.That(t, got == want, "%s, want %s: %+v", got, want, calls)
 		verdicts[want]++
 	})

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -13,6 +14,11 @@ import (
 // Judge computes the verdict of a trial of a scenario in a column. It depends on nothing else, except that the checker of
 // histories may run out of time (Undecided).
 func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
+	return judge(t, c, s, patience)
+}
+
+// judge is Judge with so much time for the checker of each history.
+func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
 	answered := t.Length.Seconds()
 	watched := keysOf(t.History)
 	v := Verdict{
@@ -39,7 +45,7 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 		Leaderless: leaderless(t),
 		Replicator: replicator(t.Replicator),
 		Cost:       cost(t, s),
-		History:    history(t, c, watched),
+		History:    history(t, c, watched, patience),
 		Converged:  convergence(t, watched),
 
 		FalseEvictions: falseEvictions(t.Evictions),

@@ -23,8 +23,8 @@ func TestGhostsAndMissingAreInInstanceSeconds(t *testing.T) {
 		{"none without lists", nil, 0},
 		{"counts times the time since the list before", []trial.List{list(0, 0, 9), list(0, 100, 2), list(0, 300, 1)}, 0.4},
 		{"the mean of the nodes", []trial.List{list(0, 0, 0), list(0, 100, 2), list(1, 0, 0), list(1, 100, 4)}, 0.3},
-		{"a failed list stands for nothing", []trial.List{list(0, 0, 0), {Node: 0, Asked: 100 * ms, Failed: true}, list(0, 200, 1)}, 0.2},
-		{"a list stands for a second at most", []trial.List{list(0, 0, 0), list(0, 5000, 3)}, 3},
+		{"a failed list stands as any other", []trial.List{list(0, 0, 0), {Node: 0, Asked: 100 * ms, Failed: true}, list(0, 200, 1)}, 0.1},
+		{"a list stands for so long at most", []trial.List{list(0, 0, 0), list(0, 5000, 3)}, 7.5},
 		{"in any order", []trial.List{list(0, 300, 1), list(0, 0, 9), list(0, 100, 2)}, 0.4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,15 +48,18 @@ func TestHealingIsOfTheSlowestNode(t *testing.T) {
 		{"the first whole list after the end", []trial.Fault{cut},
 			[]trial.List{list(0, 900, 0), list(0, 1100, 3), list(0, 1300, 0), list(1, 1000, 0)}, []Healing{{0, 0.3}}},
 		{"not within the trial", []trial.Fault{cut}, []trial.List{list(0, 1100, 0), list(1, 1100, 2)}, []Healing{{0, -1}}},
-		{"a node that gives no list is left out", []trial.Fault{cut},
+		{"not if a node gives no list after the end", []trial.Fault{cut},
+			[]trial.List{list(0, 1100, 0), list(1, 900, 0), {Node: 1, Asked: 1100 * ms, Failed: true}}, []Healing{{0, -1}}},
+		{"not if a node was never asked", []trial.Fault{cut}, []trial.List{list(0, 1100, 0)}, []Healing{{0, -1}}},
+		{"a lost node is not expected to", []trial.Fault{cut, {Kind: scenario.Lose, Nodes: []int{1}, From: 500 * ms, To: 500 * ms}},
 			[]trial.List{list(0, 1100, 0), {Node: 1, Asked: 1100 * ms, Failed: true}}, []Healing{{0, 0.1}}},
 		{"unknown if none gives a list", []trial.Fault{cut}, nil, []Healing{{0, -1}}},
 		{"a fault without an end does not heal", []trial.Fault{{Kind: scenario.Die, From: 500 * ms, To: 500 * ms}}, []trial.List{list(0, 1100, 0)}, nil},
 		{"lists after the next fault's end tell of that one", []trial.Fault{cut, {From: 1500 * ms, To: 2000 * ms}},
-			[]trial.List{list(0, 1100, 1), list(0, 2100, 0)}, []Healing{{0, -1}, {1, 0.1}}},
+			[]trial.List{list(0, 1100, 1), list(1, 1100, 0), list(0, 2100, 0), list(1, 2050, 0)}, []Healing{{0, -1}, {1, 0.1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect.Slice(t, healings(&trial.Trial{Faults: c.faults, Lists: c.lists}), c.want, "healings are")
+			expect.Slice(t, healings(&trial.Trial{Nodes: three[:2], Faults: c.faults, Lists: c.lists}), c.want, "healings are")
 		})
 	}
 }
@@ -69,7 +72,7 @@ func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
 		{ID: "b", Last: 1000 * ms, Node: 1, Gone: 4000 * ms},
 		{ID: "c", Last: 1000 * ms, Node: 0, Gone: 9000 * ms, Canceled: true},
 	}
-	got := Judge(&trial.Trial{Departures: departures}, scenario.Scenario{}).Removal
+	got := Judge(&trial.Trial{Departures: departures}, cp, scenario.Scenario{}).Removal
 	expect.Equal(t, got, (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}), "removal is")
 	for canceled, want := range map[bool]map[string]trial.Micros{false: {"a": 4000 * ms, "b": -1}, true: {"c": 8000 * ms}} {
 		got := LastGone(departures, canceled)
@@ -82,7 +85,7 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 		return trial.Sighting{From: from, To: to, Way: trial.ByRead, Delay: delay}
 	}
 	trial1 := &trial.Trial{Nodes: six, Sightings: []trial.Sighting{see(0, 0, 9*ms), see(0, 1, 2*ms), see(0, 2, -1), see(0, 3, 5*ms)}}
-	v := Judge(trial1, scenario.Scenario{})
+	v := Judge(trial1, cp, scenario.Scenario{})
 	expect.Equal(t, v.Visibility[trial.ByRead], (Spread{Count: 1, Never: 1, P50: 0.002, P90: 0.002, P99: 0.002, P999: 0.002, Max: 0.002}), "at home")
 	got := v.Abroad[trial.ByRead]
 	expect.That(t, got.Count == 1 && got.P50 == 0.005, "abroad %+v, want one of 5 ms", got)
@@ -92,7 +95,6 @@ func TestVisibilityIsAtOtherNodes(t *testing.T) {
 
 func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
 	v := Judge(&trial.Trial{
-		Mode:  scenario.AP,
 		Nodes: three,
 		Lists: []trial.List{{Back: []string{"x"}}},
 		Ending: []trial.Ending{
@@ -101,7 +103,7 @@ func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
 			{Node: 2, Failed: "gone", Missing: []string{"z"}},
 		},
 		Evictions: []trial.Eviction{{ID: "e", Alive: true}, {ID: "e", Alive: true, Node: 1}, {ID: "f"}},
-	}, scenario.Scenario{})
+	}, ap, scenario.Scenario{})
 	expect.That(t, slices.Equal(v.Lost, []string{"a", "b"}) && slices.Equal(v.Revived, []string{"x", "y"}) && slices.Equal(v.Dead, []string{"d"}),
 		"lost %v, revived %v, dead %v; want [a b], [x y], [d]", v.Lost, v.Revived, v.Dead)
 	expect.That(t, v.FalseEvictions == 1, "%d false evictions, want 1", v.FalseEvictions)
@@ -127,7 +129,7 @@ func TestElectionsAndLeaderlessTimeAreOfEachDatacenter(t *testing.T) {
 		{"until the end", []trial.Leader{said(0, 0, 0, 1), said(400, 0, -1, 1)}, 0, 0.6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := Judge(&trial.Trial{Mode: scenario.CP, Nodes: six, Leaders: c.said, Ended: 1000 * ms}, scenario.Scenario{})
+			v := Judge(&trial.Trial{Nodes: six, Leaders: c.said, Ended: 1000 * ms}, cp, scenario.Scenario{})
 			expect.That(t, v.Elections == c.elections && math.Abs(v.Leaderless-c.leaderless) <= 1e-9,
 				"%d elections and %v s without a leader, want %d and %v s", v.Elections, v.Leaderless, c.elections, c.leaderless)
 		})
@@ -171,13 +173,18 @@ func TestConvergenceComparesNodesWithEachOtherAndTheRule(t *testing.T) {
 		{"or not", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown)}, ends(1, 1, 1), OK, nil, nil, ""},
 		{"of several writers the greatest version stays", []trial.Call{write(2, 0, 1), write(1, 2, 3)}, ends(2, 2, 2), OK, nil, nil, ""},
 		{"a node that cannot be asked leaves it open", []trial.Call{write(1, 0, 1)}, append(ends(1, 1), trial.Ending{Node: 2, Failed: "no answer"}),
-			Undecided, nil, nil, "2 of 3 nodes could be asked at the end"},
+			Undecided, nil, nil, "2 of 3 nodes gave an answer at the end"},
 		{"a node that cannot be asked excuses no other", []trial.Call{write(1, 0, 1)}, append(ends(1, 0), trial.Ending{Node: 2, Failed: "no answer"}),
 			Violated, []string{"own-1"}, nil, "of own-1, node1 holds version 1, node2 holds no registration"},
-		{"without ends nothing is known", []trial.Call{write(1, 0, 1)}, nil, Undecided, nil, nil, "0 of 3 nodes could be asked at the end"},
+		{"without ends nothing is known", []trial.Call{write(1, 0, 1)}, nil, Undecided, nil, nil, "0 of 3 nodes gave an answer at the end"},
+		{"another node does not hold a key that was never called", nil, []trial.Ending{{Keys: map[string]int64{"x": 1}}, {Node: 1}, {Node: 2}},
+			Violated, []string{"x"}, nil, "of x, node1 holds version 1, node2 and node3 hold no registration"},
+		{"a sealed instance in another version", nil, sealedIn(1, 2, 1), Violated, []string{"sealed-0"}, nil,
+			"some nodes list the instance sealed-0, others do not, or in another version"},
+		{"a sealed instance that all lack", nil, sealedIn(0, 0, 0), OK, nil, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := convergence(&trial.Trial{Nodes: three, Ending: c.ending}, keysOf(c.calls))
+			got := convergence(&trial.Trial{Nodes: three, Ending: c.ending, Sealed: []trial.Sealed{{ID: "sealed-0"}}}, keysOf(c.calls))
 			expect.That(t, got.Result == c.result && slices.Equal(got.Differ, c.differ) && slices.Equal(got.Lost, c.lost) && got.Text == c.text,
 				"got %+v, want %s, differ %v, lost %v, %q", got, c.result, c.differ, c.lost, c.text)
 		})
@@ -223,8 +230,56 @@ func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
 		look(1, 13, 14), look(2, 15, 16), look(3, 17, 18), look(3, 19, 20), of(look(1, 21, 22), trial.Unreached),
 	}
 	got := keysOf(calls).staleness(always)
+	got.Follows = nil
 	want := Staleness{Reads: 4, Stale: 2, Share: 0.5, Behind: 2, Age: Spread{Count: 2, P50: 0.01, P90: 0.01, P99: 0.01, P999: 0.01, Max: 0.01}}
-	expect.Equal(t, got, want, "staleness is")
+	expect.Deep(t, got, want, "staleness is")
+}
+
+func TestStalenessFollowsForKeysThatChangeMoreRarely(t *testing.T) {
+	const s = 1000         // ms
+	calls := []trial.Call{ // a change every 5 s
+		write(1, 0, 1), write(2, 5*s, 5*s+1), write(3, 10*s, 10*s+1),
+		look(3, 11*s, 11*s+1), look(2, 12*s, 12*s+1), look(1, 13*s, 13*s+1), look(3, 14*s, 14*s+1), of(look(1, 15*s, 15*s+1), trial.Refused),
+	}
+	// One look lacks a change, one lacks two: of a key that changes every 30 s the second would be stale with 10 in 30, and so on.
+	got := keysOf(calls).staleness(always).Follows
+	for i, want := range []Follow{{30, (5.0/30 + 10.0/30) / 4}, {300, (5.0/300 + 10.0/300) / 4}, {3600, 15.0 / 3600 / 4}} {
+		expect.That(t, got[i].Every == want.Every && math.Abs(got[i].Share-want.Share) < 1e-9, "%+v, want %+v", got[i], want)
+	}
+	long := []trial.Call{write(1, 0, 1), write(2, 100*s, 100*s+1), look(1, 101*s, 101*s+1)}
+	expect.Equal(t, keysOf(long).staleness(always).Follows[0], Follow{30, 1}, "of a key that changes more often than this one:")
+	expect.Slice(t, keysOf([]trial.Call{write(1, 0, 1)}).staleness(always).Follows, nil, "without looks:")
+}
+
+func TestMissingCountsListsThatDidNotComeAndUnansweredTheTime(t *testing.T) {
+	list := func(at trial.Micros, missing int, failed bool) trial.List {
+		return trial.List{Asked: at * ms, Missing: missing, Ghosts: 1, Failed: failed}
+	}
+	v := Judge(&trial.Trial{Lists: []trial.List{list(0, 0, false), list(100, 0, false), list(1100, 30, true), list(1200, 2, false)}}, stock, noLimits)
+	expect.That(t, math.Abs(v.Missing-30.2) < 1e-9, "%v instance-seconds are missing, want 30.2", v.Missing)
+	expect.That(t, math.Abs(v.Unanswered-1) < 1e-9, "%v s without an answer, want 1", v.Unanswered)
+	expect.That(t, math.Abs(v.Ghosts-1.2) < 1e-9, "%v instance-seconds of ghosts, want 1.2: those of lists that came", v.Ghosts)
+}
+
+func TestToldMeansThatEveryStreamWasRead(t *testing.T) {
+	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{1}}}
+	for _, c := range []struct {
+		name    string
+		watched []trial.Micros
+		faults  []trial.Fault
+		want    bool
+	}{
+		{"all", []trial.Micros{1, 1}, nil, true},
+		{"not one", []trial.Micros{1, 0}, nil, false},
+		{"not the lost one", []trial.Micros{1, 0}, lose, true},
+		{"no node was asked", nil, nil, false},
+	} {
+		one := &trial.Trial{Nodes: three, Faults: c.faults}
+		for node, w := range c.watched {
+			one.Ending = append(one.Ending, trial.Ending{Node: node, Watched: w})
+		}
+		expect.Equal(t, told(one), c.want, "%s: told:", c.name)
+	}
 }
 
 func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {

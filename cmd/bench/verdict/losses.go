@@ -185,8 +185,8 @@ func rollbacks(ends []trial.Kill, watched keys) Loss {
 	return l.loss()
 }
 
-// newestBefore is the newest acknowledged registration of a key at a moment; not ok: there is none, or a removal, or a write
-// of unknown outcome, may have come after it.
+// newestBefore is the newest acknowledged registration of a key at a moment; not ok: there is none, or a removal may have come
+// after it: one that was sent later, or one of unknown outcome, which may come at any time.
 func newestBefore(calls []trial.Call, at trial.Micros) (newest trial.Call, ok bool) {
 	for _, c := range calls {
 		if c.Action == trial.Write && c.Outcome == trial.Done && c.Returned < at && c.Version > newest.Version {
@@ -194,7 +194,10 @@ func newestBefore(calls []trial.Call, at trial.Micros) (newest trial.Call, ok bo
 		}
 	}
 	for _, c := range calls {
-		if c.Action == trial.Remove && c.Outcome != trial.Refused && c.Outcome != trial.Unreached && c.Version > newest.Version && c.Called < at {
+		if c.Action != trial.Remove || c.Outcome == trial.Refused || c.Outcome == trial.Unreached || c.Called >= at {
+			continue
+		}
+		if c.Version > newest.Version || c.Outcome == trial.Unknown {
 			return newest, false
 		}
 	}
