@@ -14,7 +14,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -26,9 +25,11 @@ func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
 		args string
 		says []string
 	}{
-		{name: "numbers", args: "--dcs 3 --repeat 0 --length 1s", says: []string{"--dcs: 3 is not between 1 and 2", "--repeat: 0", "--length: 1s"}},
-		{name: "modes", args: "--modes cp,ca", says: []string{`--modes: "ca" is none of`}},
-		{name: "no mode", args: "--modes=", says: []string{"--modes: is empty"}},
+		{name: "numbers", args: "--dcs 3 --rounds -1 --length 1s", says: []string{"--dcs: 3 is not between 1 and 2", "--rounds: -1", "--length: 1s"}},
+		{name: "columns", args: "--columns cp,ca --column slow --column x=cq --column cp=ap", says: []string{
+			`--columns: there is no column "ca"; name one of cp, ap, eureka,`, `--column: there is no column "slow"`, `"cq" is no mode; want cp or ap`, `"cp" is the name of a column that comes with the program`}},
+		{name: "columns twice", args: "--columns cp,cp", says: []string{"--columns: cp is named twice"}},
+		{name: "no such trial", args: "--only steady/cp,nowhere", says: []string{`--only: "nowhere" names none of the trials`}},
 		{name: "no directory", args: "--out=", says: []string{"--out: is empty"}},
 		{name: "unknown scenarios", args: "--scenario x --scenario steady --scenario y", says: []string{`--scenario: there is no scenario "x"; name one of steady, `, `there is no scenario "y"`}},
 		{name: "twice", args: "--scenario steady --scenario steady", says: []string{"--scenario: steady names \"steady\", which is named already"}},
@@ -51,10 +52,18 @@ func TestBenchCompareNamesEveryMistakeAtOnce(t *testing.T) {
 // compared is a plan for flags that are mostly at their defaults.
 func compared(t *testing.T, change func(*compareOptions)) *comparePlan {
 	t.Helper()
-	o := compareOptions{dir: "d", dcs: 1, repeat: 1, modes: []string{localcluster.CP, localcluster.AP}, form: cli.Table}
+	o := compareOptions{dir: "d", dcs: 1, form: cli.Table}
 	change(&o)
 	p := need.Got(o.plan())(t)
 	return p
+}
+
+func columnNames(p *comparePlan) []string {
+	var names []string
+	for _, c := range p.Columns {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 func scenarioNames(all []scenario.Scenario) []string {
@@ -84,8 +93,11 @@ func TestBenchCompareQuickRunsWhatMattersMostOnce(t *testing.T) {
 	expect.That(t, len(p.scenarios) == 3 && p.Length.Duration() == 10*time.Second && len(p.LeftOut) == 0,
 		"%d scenarios of %v, %q left out, want 3 of 10 s and no words about the others", len(p.scenarios), p.Length.Duration(), p.LeftOut)
 	for _, s := range p.scenarios {
-		expect.That(t, s.Quick && s.Rounds == 1, "%s runs %d times, quick is %t, want once and true", s.Name, s.Rounds, s.Quick)
+		expect.That(t, s.Quick, "%s is not part of a quick comparison", s.Name)
 	}
+	expect.That(t, p.Rounds == 1 && slices.Equal(columnNames(p), []string{"cp", "ap"}), "%d rounds of %q, want one of cp and ap", p.Rounds, columnNames(p))
+	full := compared(t, func(*compareOptions) {})
+	expect.That(t, full.Rounds == 5 && slices.Equal(columnNames(full), []string{"cp", "ap", "eureka", "cp-stale", "ap-always"}), "of a full one %d rounds of %q, want five of all", full.Rounds, columnNames(full))
 }
 
 func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
@@ -93,12 +105,14 @@ func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
 	text := "name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"
 	need.OK(t, os.WriteFile(own, []byte(text), 0o600))
 	p := compared(t, func(o *compareOptions) {
-		o.scenarios, o.length, o.modes = []string{own, "steady"}, 4*time.Second, []string{localcluster.AP, localcluster.AP}
+		o.scenarios, o.length, o.columns, o.described = []string{own, "steady"}, 4*time.Second, []string{"ap"}, []string{"slow=cp,test.sync-delay=20ms"}
+		o.only = []string{"mine", "steady/slow"}
 	})
 	if got := scenarioNames(p.scenarios); !slices.Equal(got, []string{"mine", "steady"}) || p.Length.Duration() != 4*time.Second {
 		t.Errorf("%q in %v, want mine and steady in 4s", got, p.Length.Duration())
 	}
-	expect.That(t, slices.Equal(p.Modes, []scenario.Mode{scenario.AP}), "modes %q, want ap once", p.Modes)
+	expect.That(t, slices.Equal(columnNames(p), []string{"ap", "slow"}) && p.Columns[1].Settings["test.sync-delay"] == "20ms", "columns %+v, want ap, and slow with its setting", p.Columns)
+	expect.That(t, p.only("mine", "ap") && p.only("mine", "slow") && p.only("steady", "slow") && !p.only("steady", "ap"), "it does not run mine in all columns and steady in slow alone")
 }
 
 func TestBenchCompareRefusesAScenarioThatDoesNotFitIntoTheLength(t *testing.T) {
@@ -133,11 +147,12 @@ func TestBenchCompareRemovesWhatItMadeForItsData(t *testing.T) {
 
 func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Rounds: 1, Datacenters: 1}
+	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1}
 	r := reports.New(&trial.Comparison{
-		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Modes: []scenario.Mode{scenario.CP}}, Scenarios: []scenario.Scenario{steady},
-		Trials: []trial.Trial{{Scenario: "steady", Mode: scenario.CP, Round: 1, Length: 1e6, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
-			Series: []trial.Series{{Operation: trial.Read, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}}}},
+		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Columns: []scenario.Column{cpColumn}}, Scenarios: []scenario.Scenario{steady},
+		Trials: []trial.Trial{{Scenario: "steady", Column: "cp", Round: 1, Length: 1e6, Cores: 2, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
+			Series:  []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}},
+			Machine: []trial.Health{{At: 4e5}, {At: 9e5}}, Ending: []trial.Ending{{Watched: 1}}}},
 	})
 	need.OK(t, r.Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
@@ -154,4 +169,46 @@ func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 		_, stderr, code := bench(t, "compare", "--from", file, "--out", other)
 		expect.That(t, code == 1 && strings.Contains(stderr, says), "from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)
 	}
+}
+
+// A comparison that was interrupted goes on with what is on the disk, and with nothing else.
+func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "report")
+	p := compared(t, func(o *compareOptions) { o.quick = true })
+	l := need.Got(openTrials(dir, p, false))(t)
+	for round := range 2 {
+		need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: round + 1}))
+	}
+	need.OK(t, l.close(false))
+	path := filepath.Join(dir, trialsFile)
+	whole := need.Got(os.ReadFile(path))(t)
+	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the third was cut off
+
+	_, err := openTrials(dir, p, false)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "holds another run"), "without --resume: %v, want that the directory holds another run", err)
+	other := compared(t, func(o *compareOptions) { o.quick, o.seed = true, 2 })
+	_, err = openTrials(dir, other, true)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "with other flags"), "with another seed: %v, want that it has other flags", err)
+	_, err = openTrials(t.TempDir(), p, true)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "there is no run to go on with"), "where there is none: %v, want that", err)
+
+	l = need.Got(openTrials(dir, p, true))(t)
+	expect.That(t, len(l.done) == 2 && l.done[1].Round == 2, "%+v, want the two trials that are whole", l.done)
+	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: 3}))
+	need.OK(t, l.close(false))
+	l = need.Got(openTrials(dir, p, true))(t)
+	expect.That(t, len(l.done) == 3 && l.done[2].Round == 3, "%+v, want three trials, the last one in the place of what was cut off", l.done)
+	need.OK(t, l.close(true))
+	expect.That(t, expect.Err(os.Stat(path)) != nil, "the file is there, want it removed: the report has all of it")
+}
+
+// A disk that is full costs no trial that was measured before.
+func TestTrialThatCannotBeKeptSaysHowToGoOn(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	defer full.Close()
+	err = (&trialLog{file: full}).keep(&trial.Trial{})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "no space left") && strings.Contains(err.Error(), "--resume"), "%v, want that there is no space, and --resume", err)
 }

@@ -27,6 +27,12 @@ import (
 var launching sync.Mutex
 
 // launched is a cluster below a directory of its own, closed at the end of the test.
+// The columns of the modes.
+var (
+	cpColumn = scenario.Column{Name: "cp", System: scenario.Rollcall, Mode: scenario.CP}
+	apColumn = scenario.Column{Name: "ap", System: scenario.Rollcall, Mode: scenario.AP}
+)
+
 func launched(t *testing.T, s compare.Spec) *comparedCluster {
 	t.Helper()
 	return launchedIn(t, t.TempDir(), s)
@@ -108,16 +114,16 @@ func TestComparedClusterKeepsCutNodesApartUntilTheCutIsHealed(t *testing.T) {
 		far  []int // by their place in leaderFirst and, from 3 on, by number
 		both bool  // sides go on
 	}{
-		{spec: compare.Spec{Mode: scenario.CP, Datacenters: 1}, far: []int{2}},
-		{spec: compare.Spec{Mode: scenario.AP, Datacenters: 1}, far: []int{2}, both: true},
-		{spec: compare.Spec{Mode: scenario.CP, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
-		{spec: compare.Spec{Mode: scenario.AP, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
+		{spec: compare.Spec{Column: cpColumn, Datacenters: 1}, far: []int{2}},
+		{spec: compare.Spec{Column: apColumn, Datacenters: 1}, far: []int{2}, both: true},
+		{spec: compare.Spec{Column: cpColumn, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
+		{spec: compare.Spec{Column: apColumn, Datacenters: 2}, far: []int{3, 4, 5}, both: true},
 	} {
-		t.Run(fmt.Sprintf("%s in %d datacenters", tc.spec.Mode, tc.spec.Datacenters), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s in %d datacenters", tc.spec.Column.Mode, tc.spec.Datacenters), func(t *testing.T) {
 			t.Parallel()
 			c := launched(t, tc.spec)
 			nodes := c.Nodes()
-			order := append(leaderFirst(t, tc.spec.Mode, nodes), 3, 4, 5)[:len(nodes)]
+			order := append(leaderFirst(t, tc.spec.Column.Mode, nodes), 3, 4, 5)[:len(nodes)]
 			home, near, far := order[0], order[1], order[tc.far[0]]
 			register(t, nodes[home], "before")
 			within(t, "every node has what was registered before the cut", func() bool {
@@ -149,7 +155,7 @@ func TestComparedNodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 	for _, mode := range []scenario.Mode{scenario.CP, scenario.AP} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			c := launched(t, compare.Spec{Mode: mode, Datacenters: 1})
+			c := launched(t, compare.Spec{Column: scenario.Column{Name: string(mode), System: scenario.Rollcall, Mode: mode}, Datacenters: 1})
 			nodes := c.Nodes()
 			for name, end := range map[string]func(node int) error{
 				"killed":  c.Kill,
@@ -175,7 +181,7 @@ func TestComparedNodeThatEndedComesBackWithWhatItMissed(t *testing.T) {
 
 func TestComparedNodeThatStartsCutOffIsAwaitedUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
-	c := launched(t, compare.Spec{Mode: scenario.CP, Datacenters: 1})
+	c := launched(t, compare.Spec{Column: cpColumn, Datacenters: 1})
 	nodes := c.Nodes()
 	node := leaderFirst(t, scenario.CP, nodes)[2]
 	need.OK(t, c.Kill(node))
@@ -193,7 +199,7 @@ func TestComparedNodeThatStartsCutOffIsAwaitedUntilTheContextEnds(t *testing.T) 
 
 func TestComparedNodeThatIsPausedIsSilentUntilItGoesOn(t *testing.T) {
 	t.Parallel()
-	c := launched(t, compare.Spec{Mode: scenario.AP, Datacenters: 1})
+	c := launched(t, compare.Spec{Column: apColumn, Datacenters: 1})
 	n := c.Nodes()[1]
 	need.OK(t, c.Pause(1))
 	silent := http.Client{Timeout: 100 * time.Millisecond}
@@ -211,14 +217,14 @@ func TestComparedNodeWithASlowDiskIsSlowUntilTheDiskIsFast(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
 	for _, spec := range []compare.Spec{
-		{Mode: scenario.CP, Datacenters: 1},
-		{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}},
+		{Column: cpColumn, Datacenters: 1},
+		{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}},
 	} {
-		t.Run(string(spec.Mode), func(t *testing.T) {
+		t.Run(string(spec.Column.Mode), func(t *testing.T) {
 			t.Parallel()
 			c := launched(t, spec)
 			nodes := c.Nodes()
-			order := leaderFirst(t, spec.Mode, nodes)
+			order := leaderFirst(t, spec.Column.Mode, nodes)
 			home := nodes[order[0]]
 			for node := range nodes {
 				need.OK(t, c.SlowDisk(node, delay))
@@ -249,7 +255,7 @@ func TestComparedNodeRefusesADiskSlowerThanTheServerAllows(t *testing.T) {
 
 func TestComparedClusterIsNotStartedWithASettingThatTheServerDoesNotKnow(t *testing.T) {
 	dir := t.TempDir()
-	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
+	_, err := launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sink": "1"}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "unknown key data.sink"), "got %v, want the server's words", err)
 	nothingIn(t, dir)
 }
@@ -264,7 +270,7 @@ func TestComparedClusterLeavesNothingAfterItsClose(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
-	launched := need.Got(launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1}))(t)
+	launched := need.Got(launchComparison(testServer.path, dir)(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1}))(t)
 	c := launched.(*comparedCluster)
 	c.Cut(0, 1)
 	need.OK(t, errors.Join(c.Pause(1), c.Kill(2)))
@@ -280,7 +286,7 @@ func TestComparedClusterLeavesNothingAfterItsClose(t *testing.T) {
 }
 
 func TestComparedClusterReportsANodeThatEndedByItself(t *testing.T) {
-	c := need.Got(launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Mode: scenario.AP, Datacenters: 1}))(t)
+	c := need.Got(launchComparison(testServer.path, t.TempDir())(t.Context(), compare.Spec{Column: apColumn, Datacenters: 1}))(t)
 	node := c.(*comparedCluster).nodes[1]
 	need.OK(t, syscall.Kill(node.Pid(), syscall.SIGABRT))
 	<-node.Done()

@@ -98,7 +98,7 @@ func TestBenchRunDoesNotCountTheWarmUp(t *testing.T) {
 	for n := range 8 {
 		bins = append(bins, trial.Bin{Number: n, Done: 1 << n})
 	}
-	got := r.counted([]trial.Series{{Operation: trial.Read, Node: 1, Bins: bins}})
+	got := r.counted([]trial.Series{{Operation: trial.ProbeRead, Node: 1, Bins: bins}})
 	var counted []int
 	for _, b := range got[0].Bins {
 		counted = append(counted, b.Number, b.Done)
@@ -111,7 +111,7 @@ func TestBenchRunDoesNotCountTheWarmUp(t *testing.T) {
 func exampleSummary() *loadSummary {
 	s := &loadSummary{Nodes: []string{"a:1", "b:2"}, Mode: "cp", Loop: "open", Offered: 20, Seconds: 1, series: []trial.Series{
 		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 8, Latencies: []int64{1000, 7, 3000, 1}}, {Number: 9, Unknown: 1, Refused: 1}}},
-		{Operation: trial.Read, Node: 1, Bins: []trial.Bin{{Number: 3, Done: 9, NotFound: 1, Latencies: []int64{2000, 10}}}},
+		{Operation: trial.ProbeRead, Node: 1, Bins: []trial.Bin{{Number: 3, Done: 9, NotFound: 1, Latencies: []int64{2000, 10}}}},
 	}}
 	s.count(time.Second)
 	return s
@@ -134,9 +134,9 @@ func TestBenchRunTableShowsWhatWasNotDone(t *testing.T) {
 	need.OK(t, exampleSummary().print(&out, cli.Table))
 	lines := strings.Split(out.String(), "\n")
 	for n, want := range []string{
-		"OPERATION  CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      NOT DONE",
-		"heartbeat  10     8.00        80.00 %  1.00 ms  3.00 ms  3.00 ms  3.00 ms  3.00 ms  1 unknown, 1 refused",
-		"read       10     10.0        100 %    2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  1 not found",
+		"OPERATION   CALLS  ANSWERED/S  SUCCESS  P50      P90      P99      P99.9    MAX      NOT DONE",
+		"heartbeat   10     8.00        80.00 %  1.00 ms  3.00 ms  3.00 ms  3.00 ms  3.00 ms  1 unknown, 1 refused",
+		"probe read  10     10.0        100 %    2.00 ms  2.00 ms  2.00 ms  2.00 ms  2.00 ms  1 not found",
 	} {
 		expect.Equal(t, lines[n], want, "line %d is", n)
 	}
@@ -150,7 +150,7 @@ func TestBenchRunRowsAreOfEachOperationNodeAndStretch(t *testing.T) {
 		"seconds operation node done not_found refused unreached unknown p50_ms p99_ms max_ms",
 		"0.0 heartbeat a:1 8 0 0 0 0 1.000 3.000 3.000",
 		"0.9 heartbeat a:1 0 0 1 0 1   ",
-		"0.3 read b:2 9 1 0 0 0 2.000 2.000 2.000",
+		"0.3 probe read b:2 9 1 0 0 0 2.000 2.000 2.000",
 	}
 	var got []string
 	for _, row := range rows {
@@ -180,7 +180,7 @@ func TestBenchRunProgressLineShowsTheLastSecond(t *testing.T) {
 		l := load.NewLatency()
 		l.RecordValues(1000, 100)
 		l.RecordValues(250_000, slow)
-		return map[trial.Operation]load.Totals{trial.Read: {
+		return map[trial.Operation]load.Totals{trial.ProbeRead: {
 			Outcomes: map[trial.Outcome]int64{trial.Done: done, trial.Refused: refused}, Latency: l,
 		}}
 	}

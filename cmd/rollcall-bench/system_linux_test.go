@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -19,7 +18,7 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "usage-*") // on a disk: a file system in memory counts nothing as written
 	need.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	c := launchedIn(t, dir, compare.Spec{Mode: scenario.AP, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
+	c := launchedIn(t, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
 	usage := func() trial.Usage {
 		t.Helper()
 		u := need.Got(c.Usage(0))(t)

@@ -97,8 +97,8 @@ func TestCannotIsOfWhatEurekaHasNot(t *testing.T) {
 	}
 }
 
-func TestRoundsOfBriefColumnsAndOfHeartbeatsAreFew(t *testing.T) {
-	steady := Scenario{Datacenters: 1, Load: Load{Reads: 1}}
+func TestRoundsOfBriefColumnsAndWithoutFaultsAreFew(t *testing.T) {
+	steady := Scenario{Datacenters: 1, Load: Load{Reads: 1}, Faults: []Fault{{Kind: Kill}}}
 	chosen := steady
 	chosen.Chosen = true
 	heartbeats := Scenario{Datacenters: 1, Load: Load{Instances: 5}}
@@ -114,6 +114,9 @@ func TestRoundsOfBriefColumnsAndOfHeartbeatsAreFew(t *testing.T) {
 		{"a brief column of fewer rounds", "ap-always", chosen, 2, 2},
 		{"any column in a scenario of heartbeats", "eureka", heartbeats, 10, 3},
 		{"fewer rounds of heartbeats", "ap", heartbeats, 1, 1},
+		{"any column where nothing goes wrong", "cp", Scenario{Datacenters: 1, Load: Load{Reads: 1}}, 10, 3},
+		{"one without a leader where the leader makes the difference", "eureka", Scenario{Name: "node-killed", Datacenters: 1}, 10, 0},
+		{"one that starts slowly where servers are killed again and again", "eureka", Scenario{Datacenters: 1, Faults: []Fault{{Kind: Kill, Times: 20}}}, 10, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect.Equal(t, column(t, c.column).RoundsOf(c.s, c.rounds), c.want, "%s runs %d rounds as", c.column, c.rounds)
