@@ -461,7 +461,7 @@
     const { min, max } = limits(data.ways.flatMap((plot) => plot.lines));
     const names = [...new Set(data.ways.flatMap((plot) => plot.lines.map((line) => line.name)))];
     data.ways.forEach((plot) => {
-      chart(panel(parent, `by ${plot.way}${plot.abroad ? ", in the other datacenter" : ""}`), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
+      chart(panel(parent, plot.title), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
     });
     scenarioLegend("way-legend", names);
   }
