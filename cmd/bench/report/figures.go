@@ -24,21 +24,21 @@ type figure struct {
 // none stands for a figure that there is not.
 const none = "–"
 
-// of is a figure that a verdict has.
-func of(name string, show func(float64) string, better direction, get func(*verdict.Verdict) (float64, bool)) figure {
+// fromVerdict is a figure that a verdict has.
+func fromVerdict(name string, show func(float64) string, better direction, get func(*verdict.Verdict) (float64, bool)) figure {
 	return figure{name: name, show: show, better: better, get: func(o run) (float64, bool) { return get(o.verdict) }}
 }
 
 // rarely is a figure that every verdict has and that seldom is anything but 0.
 func rarely(name string, show func(float64) string, better direction, get func(*verdict.Verdict) float64) figure {
-	f := of(name, show, better, func(v *verdict.Verdict) (float64, bool) { return get(v), true })
+	f := fromVerdict(name, show, better, func(v *verdict.Verdict) (float64, bool) { return get(v), true })
 	f.rare = true
 	return f
 }
 
 // late is the 99th percentile of a spread, with the median beside it.
 func late(name string, get func(*verdict.Verdict) verdict.Spread) figure {
-	f := of(name+", p99", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	f := fromVerdict(name+", p99", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		s := get(v)
 		if s.Never*100 > s.Never+s.Count {
 			return -1, true
@@ -68,28 +68,28 @@ func neverNote(of runs, get func(*verdict.Verdict) verdict.Spread) string {
 }
 
 func writeSuccess() figure {
-	return of("writes answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Success, v.Writes.Count > 0 })
+	return fromVerdict("writes answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Success, v.Writes.Count > 0 })
 }
 
 func readSuccess() figure {
-	return of("fetches and deltas answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Success, v.Reads.Count > 0 })
+	return fromVerdict("fetches and deltas answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Success, v.Reads.Count > 0 })
 }
 
 func writeGap() figure {
-	return of("longest time without an answered write", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	return fromVerdict("longest time without an answered write", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		return v.Writes.LongestGap, v.Writes.Count > 0
 	})
 }
 
 func readGap() figure {
-	return of("longest time without an answered fetch or delta", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	return fromVerdict("longest time without an answered fetch or delta", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		return v.Reads.LongestGap, v.Reads.Count > 0
 	})
 }
 
 // worstGap is the longest time for which one client of an operation got no answer.
 func worstGap(o trial.Operation) figure {
-	f := of(fmt.Sprintf("worst client: longest time without an answered %s", o), showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	f := fromVerdict(fmt.Sprintf("worst client: longest time without an answered %s", o), showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		return v.Worst[o].Gap, v.Worst[o].Clients > 0
 	})
 	f.notes = func(of runs) []string {
@@ -101,7 +101,7 @@ func worstGap(o trial.Operation) figure {
 
 // cutOff is the share of calls that were answered where the clients were cut off, while they were.
 func cutOff(name string, calls func(verdict.Side) verdict.Calls) figure {
-	return of(name, showShare, more, func(v *verdict.Verdict) (float64, bool) {
+	return fromVerdict(name, showShare, more, func(v *verdict.Verdict) (float64, bool) {
 		c := calls(struckSide(v))
 		return float64(inTime(c)) / float64(max(c.Count, 1)), c.Count > 0
 	})
@@ -119,7 +119,7 @@ func struckSide(v *verdict.Verdict) verdict.Side {
 
 // staleShare is the share of the probes that got an answer older than what had been acknowledged, with their ages.
 func staleShare(name string, get func(*verdict.Verdict) verdict.Staleness) figure {
-	f := of(name, showShare, less, func(v *verdict.Verdict) (float64, bool) { return get(v).Share, get(v).Reads > 0 })
+	f := fromVerdict(name, showShare, less, func(v *verdict.Verdict) (float64, bool) { return get(v).Share, get(v).Reads > 0 })
 	f.absent = func(runs) string { return "no probe answered" }
 	f.notes = func(of runs) []string {
 		ages := func(of runs, age func(verdict.Spread) float64) perRound {
@@ -182,7 +182,7 @@ var lossKinds = []lossKind{
 
 // figure counts the losses of the kind, with how many there could have been, and the ages of what was lost at the kill.
 func (k lossKind) figure() figure {
-	f := of(k.name, showCount, less, func(v *verdict.Verdict) (float64, bool) {
+	f := fromVerdict(k.name, showCount, less, func(v *verdict.Verdict) (float64, bool) {
 		l := k.of(v.Losses)
 		return float64(l.Count), l.Of > 0
 	})
@@ -213,7 +213,7 @@ func allLost(v *verdict.Verdict) float64 {
 }
 
 func falseEvictions() figure {
-	f := of("living instances evicted", showCount, less, func(v *verdict.Verdict) (float64, bool) { return float64(v.FalseEvictions), v.Told })
+	f := fromVerdict("living instances evicted", showCount, less, func(v *verdict.Verdict) (float64, bool) { return float64(v.FalseEvictions), v.Told })
 	f.absent = func(of runs) string {
 		if !of.Streams() {
 			return "tells of no evictions"
@@ -224,7 +224,7 @@ func falseEvictions() figure {
 }
 
 func missing() figure {
-	f := of("living instances absent from lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) (float64, bool) { return v.Missing, true })
+	f := fromVerdict("living instances absent from lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) (float64, bool) { return v.Missing, true })
 	f.notes = func(of runs) []string {
 		unanswered := of.each(func(o run) float64 { return o.verdict.Unanswered })
 		if unanswered.zero() {
@@ -236,12 +236,12 @@ func missing() figure {
 }
 
 func unanswered() figure {
-	return of("time without an answer to who asks for the list, a node", showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return v.Unanswered, true })
+	return fromVerdict("time without an answer to who asks for the list, a node", showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return v.Unanswered, true })
 }
 
 // healed is how long the slowest of the faults took to heal.
 func healed() figure {
-	return of("everything in every list after the fault's end", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
+	return fromVerdict("everything in every list after the fault's end", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
 		slowest := 0.0
 		for _, h := range v.Healing {
 			if h.Seconds < 0 {
@@ -255,7 +255,7 @@ func healed() figure {
 
 // explained counts the watched keys whose history no single copy explains, with what the histories prove.
 func explained() figure {
-	f := of("watched keys whose history no single copy explains", showCount, less, func(v *verdict.Verdict) (float64, bool) {
+	f := fromVerdict("watched keys whose history no single copy explains", showCount, less, func(v *verdict.Verdict) (float64, bool) {
 		return float64(len(v.History.Violated)), v.History.Keys > 0 && (v.History.Result == verdict.OK || v.History.Result == verdict.Violated)
 	})
 	f.notes = func(of runs) []string {
@@ -364,7 +364,7 @@ func converged() figure {
 // costFigures are what the servers spent while nothing but heartbeats came.
 func costFigures() []figure {
 	cost := func(name string, show func(float64) string, get func(verdict.Cost) float64) figure {
-		return of(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v.Cost), v.Cost.Memory > 0 })
+		return fromVerdict(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v.Cost), v.Cost.Memory > 0 })
 	}
 	return []figure{
 		cost("renewals answered, per second", showSum, func(c verdict.Cost) float64 { return c.Renewals }),

@@ -151,7 +151,7 @@ func (r *Report) plots() plots {
 	if main.Name != "" {
 		compared = append(compared, main)
 	}
-	p.Ways = append(r.visibility(compared, false), r.visibility(r.ran(), true)...)
+	p.Ways = slices.Concat([]wayPlot{}, r.visibility(compared, false), r.visibility(r.ran(), true), r.ages(compared))
 	return p
 }
 

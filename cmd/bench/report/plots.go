@@ -235,18 +235,20 @@ func cdfOf(name, column string, delays []trial.Micros) cdf {
 	return c
 }
 
-// wayPlot is one way of looking for an instance, with a line for each scenario and column.
+// wayPlot is one way of looking for an instance, or the ages of answers, with a line for each scenario and column.
 type wayPlot struct {
-	Way    trial.Way `json:"way"`
-	Abroad bool      `json:"abroad"` // at nodes of other datacenters; otherwise at other nodes of the same one
-	Lines  []cdf     `json:"lines"`
+	Title string `json:"title"`
+	Lines []cdf  `json:"lines"`
 }
 
 // visibility takes the delays at other nodes, of the same datacenter or of other ones, from all rounds of some scenarios.
 func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlot {
 	plots := []wayPlot{}
 	for _, way := range trial.Ways {
-		plot := wayPlot{Way: way, Abroad: abroad}
+		plot := wayPlot{Title: "by " + string(way)}
+		if abroad {
+			plot.Title += ", in the other datacenter"
+		}
 		for _, s := range scenarios {
 			for _, of := range r.each(s, r.columns()) {
 				if delays := of.sightings(way, abroad); len(delays) > 0 {
@@ -259,6 +261,29 @@ func (r *Report) visibility(scenarios []scenario.Scenario, abroad bool) []wayPlo
 		}
 	}
 	return plots
+}
+
+// ages are the distributions of how old answers to probes were, of those that were fresh 0, from all rounds of some
+// scenarios; none without probes.
+func (r *Report) ages(scenarios []scenario.Scenario) []wayPlot {
+	plot := wayPlot{Title: "age of an answer to a probe"}
+	for _, s := range scenarios {
+		for _, of := range r.each(s, r.columns()) {
+			var all []trial.Micros
+			for _, o := range of.of {
+				for _, a := range verdict.Ages(o.Trial) {
+					all = append(all, a.Age)
+				}
+			}
+			if len(all) > 0 {
+				plot.Lines = append(plot.Lines, cdfOf(s.Title, of.Name, all))
+			}
+		}
+	}
+	if len(plot.Lines) == 0 {
+		return nil
+	}
+	return []wayPlot{plot}
 }
 
 func (m runs) sightings(way trial.Way, abroad bool) []trial.Micros {

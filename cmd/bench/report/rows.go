@@ -119,7 +119,7 @@ func (r *Report) spending() []question {
 		{figure: r.perRenewals("processor time of all nodes for 1,000 renewals", showSeconds, func(c verdict.Cost) float64 { return c.CPU }), in: priced, wish: "renewals to cost little processor time"},
 		{figure: r.perRenewals("sent between nodes for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
 		{figure: r.perRenewals("written to the disk of a node for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
-		{figure: of("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
+		{figure: fromVerdict("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
 			return v.Cost.MemoryPerInstances, v.Cost.MemoryPerInstances > 0
 		}), in: priced, wish: "instances to take little memory"},
 	}
@@ -253,7 +253,7 @@ var matrixHeads = []string{"gap", "stale", "lost", "healed"}
 
 // matrix is every scenario but those of heartbeats alone, in which nothing happens.
 func (r *Report) matrix() []matrixRow {
-	lost := of("lost", showCount, less, func(v *verdict.Verdict) (float64, bool) {
+	lost := fromVerdict("lost", showCount, less, func(v *verdict.Verdict) (float64, bool) {
 		return allLost(v), slices.ContainsFunc(lossKinds, func(k lossKind) bool { return k.of(v.Losses).Of > 0 })
 	})
 	shown := []figure{worstGap(trial.Heartbeat), staleShare("", wholeStaleness), lost, healed()}
@@ -311,10 +311,10 @@ type operationRow struct {
 // operationFigures are those of an operation: of all its calls, of the client that was worst off, and of the latencies.
 func operationFigures(o trial.Operation) []figure {
 	calls := func(name string, show func(float64) string, get func(verdict.Calls) float64) figure {
-		return of(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Operations[o]), v.Operations[o].Count > 0 })
+		return fromVerdict(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Operations[o]), v.Operations[o].Count > 0 })
 	}
 	worst := func(name string, show func(float64) string, get func(verdict.Worst) float64) figure {
-		return of(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Worst[o]), v.Worst[o].Clients > 0 })
+		return fromVerdict(name, show, neither, func(v *verdict.Verdict) (float64, bool) { return get(v.Worst[o]), v.Worst[o].Clients > 0 })
 	}
 	return []figure{
 		calls("calls", showCount, func(c verdict.Calls) float64 { return float64(c.Count) }),

@@ -73,7 +73,7 @@
       lines: [{ key: "writeLatency", name: "writes, p99" }, { key: "readLatency", name: "reads, p99", thin: true }],
     },
     age: {
-      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, flat: (all) => Math.max(...all) === 0, still: "none stale", format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
+      title: "Age of stale answers", unit: "the oldest of each 100 ms", height: 74, area: true, least: 0.2, flat: (all, top) => Math.max(...all) <= top / 20, still: "fresh, or a twentieth as old as the oldest at most", format: (v) => (v === 0 ? "fresh" : seconds(v)), axis: (v) => (v === 0 ? "fresh" : seconds(v)),
       lines: [{ key: "age", name: "oldest answer" }],
     },
     missing: listPanel("missing", "Missing from lists", "alive, but not listed"),
@@ -107,9 +107,10 @@
 
   // eventful are the columns in which anything happens in a panel.
   function eventful(line, panel) {
+    const top = Math.max(0, ...values(line, panel));
     return columnsOf(line).filter((column) => {
       const all = known(line, panel, column);
-      return all.length > 0 && !(panel.flat && panel.flat(all));
+      return all.length > 0 && !(panel.flat && panel.flat(all, top));
     });
   }
 
@@ -461,7 +462,7 @@
     const { min, max } = limits(data.ways.flatMap((plot) => plot.lines));
     const names = [...new Set(data.ways.flatMap((plot) => plot.lines.map((line) => line.name)))];
     data.ways.forEach((plot) => {
-      chart(panel(parent, `by ${plot.way}${plot.abroad ? ", in the other datacenter" : ""}`), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
+      chart(panel(parent, plot.title), () => ({ height: 210, option: distributionOption({ lines: plot.lines, min, max, format: axisMillis, colors: palette(), names }) }));
     });
     scenarioLegend("way-legend", names);
   }
