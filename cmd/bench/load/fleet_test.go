@@ -80,7 +80,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 
 // sight reads what a request asks for.
 func sight(node int, r *http.Request) (seen, error) {
-	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/v2/apps/"), "/")
+	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/apps/"), "/")
 	s := seen{node: node, method: r.Method, id: id}
 	if r.Method != http.MethodPost {
 		return s, nil

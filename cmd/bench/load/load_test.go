@@ -42,7 +42,7 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 
 func TestRequestOfARegistrationIsWhatAServerReads(t *testing.T) {
 	r, body := parse(t, anInstance.registration(42))
-	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/LOAD-003", "%s %s, want POST to the application", r.Method, r.URL)
+	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/apps/LOAD-003", "%s %s, want POST to the application", r.Method, r.URL)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, anInstance.app))(t)
 	expect.That(t, i.ID() == anInstance.id && i.App == anInstance.app && i.Status == registry.Up && i.HostName == "LOAD-003-000025.cluster.example.internal",
 		"the server reads instance %+v", i)
@@ -56,7 +56,7 @@ func TestRequestOfARegistrationIsWhatAServerReads(t *testing.T) {
 }
 
 func TestRequestsWithoutABodyNameTheInstance(t *testing.T) {
-	path := "/eureka/v2/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
+	path := "/eureka/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
 	for _, tc := range []struct {
 		name, method, query string
 		request             []byte

@@ -38,7 +38,7 @@ func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	for range 5000 {
 		o, outcome := trial.Operations[random.IntN(len(trial.Operations))], outcomes[random.IntN(len(outcomes))]
 		due := began.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
-		l.record(o, random.IntN(3), due, callResult{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))})
+		l.record(o, random.IntN(3), due, callResult{outcome: outcome, done: due.Add(time.Duration(random.Int64N(int64(time.Second))))}, nil)
 		if want[o] == nil {
 			want[o] = make(map[trial.Outcome]int64)
 		}
@@ -85,11 +85,11 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 func TestRecorderCountsACallWhenItWasDue(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
 	began := time.Now()
-	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}) // of the registration
+	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}, nil) // of the registration
 	l.recorder.began.Store(&began)
-	l.record(trial.Heartbeat, 1, began.Add(-1), callResult{outcome: trial.Done, done: began})
+	l.record(trial.Heartbeat, 1, began.Add(-1), callResult{outcome: trial.Done, done: began}, nil)
 	late := began.Add(250 * time.Millisecond)
-	l.record(trial.Heartbeat, 1, late, callResult{outcome: trial.Done, done: late.Add(time.Second)})
+	l.record(trial.Heartbeat, 1, late, callResult{outcome: trial.Done, done: late.Add(time.Second)}, nil)
 	series := l.Series()
 	need.That(t, len(series) == 1 && series[0].Node == 1 && len(series[0].Bins) == 1 && series[0].Bins[0].Number == 2,
 		"got %+v, want one call in bin 2 of node 1", series)
