@@ -110,6 +110,9 @@ func (w view) served(verb string, calls func(verdict.Side) verdict.Calls, noun s
 		return strings.TrimSpace(verb + " no " + noun)
 	}
 	rate := perRound{w.each(func(s verdict.Side) float64 { return dueRate(calls(s)) }).median()}
+	if rate[0] < 1 {
+		return "" // too few to speak of
+	}
 	text := share.show(showShare) + " of " + rate.counted(noun)
 	if share.whole() {
 		text = rate.all(noun)

@@ -376,6 +376,9 @@ func usageByNode(usage []trial.Usage) [][]trial.Usage {
 	return inOrder(nodes, func(u trial.Usage) trial.Micros { return u.At })
 }
 
+// fewestForMemory is how many instances it takes to tell their memory from what a process takes meanwhile anyway.
+const fewestForMemory = 1000
+
 // cost is what the servers spent during a load of heartbeats alone: from each node's last sample before its begin, or the
 // first one after it, to the last one.
 func cost(t *trial.Trial, s scenario.Scenario) Cost {
@@ -391,7 +394,9 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 		c.Sent = float64(spent.sent) / took
 		c.Renewals = float64(spent.renewals) / took
 	}
-	c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
+	if s.Load.Instances >= fewestForMemory {
+		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
+	}
 	for _, of := range all {
 		last := of[len(of)-1]
 		c.Memory += float64(last.Memory) / float64(len(all))
