@@ -113,8 +113,11 @@ func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 				return
 			case posts.Add(1) == writers:
 				close(together)
-			default:
-				<-together // no write is answered before all have come
+			default: // no write is answered before all have come
+				select {
+				case <-together:
+				case <-r.Context().Done():
+				}
 			}
 			w.WriteHeader(http.StatusNoContent)
 		}))

@@ -131,9 +131,15 @@ func (l *lookout) askAll(ctx context.Context, batch []*search) {
 	}
 }
 
-// ask asks one question. A registration counts as seen when the response that shows it has come: before that no client
+// ask asks one question, but a lost node none. A registration counts as seen when the response that shows it has come: before that no client
 // knows of it.
 func (l *lookout) ask(ctx context.Context, batch []*search) {
+	if l.observer.isDropped(l.node) {
+		for _, w := range batch {
+			w.finish()
+		}
+		return
+	}
 	resp, err := l.asker.find(ctx, l.glance.path(batch[0].id))
 	if ctx.Err() != nil {
 		return

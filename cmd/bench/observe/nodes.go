@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -30,22 +33,20 @@ func (o *Observer) watch(ctx context.Context, node int) {
 	if !o.config.Column.Streams() {
 		return
 	}
-	c := newClient(&http.Client{Transport: insistent{o.http.Transport}}, streamPatience, "http://"+o.config.Nodes[node])
+	i := insistent{
+		RoundTripper: o.http.Transport,
+		lost:         func() bool { return o.isDropped(node) },
+		read:         func(length time.Duration) { o.addWatched(node, length) },
+	}
+	c := newClient(&http.Client{Transport: i}, streamPatience, "http://"+o.config.Nodes[node])
 	repeat(ctx, retryEvery, func() time.Duration {
 		if o.isDropped(node) {
 			return longPause
 		}
-		var began time.Time                                                      // zero: not yet
 		_ = c.Watch(ctx, client.WatchConfig{}, func(e client.WatchEvent) error { // the node ends it, and repeat begins it anew
-			if began.IsZero() {
-				began = time.Now()
-			}
 			o.changed(node, e, time.Now())
 			return nil
 		})
-		if !began.IsZero() {
-			o.addWatched(node, time.Since(began))
-		}
 		return 0
 	})
 }
@@ -79,13 +80,26 @@ func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 
 // insistent sends a request again at once if a node does not respond: package client, which spares the servers, would
 // notice a node that is back only after seconds.
-type insistent struct{ http.RoundTripper }
+type insistent struct {
+	http.RoundTripper
+	lost func() bool                // the node is asked no more
+	read func(length time.Duration) // is told of each stream, when it has ended, for how long it was read
+}
+
+var errLost = errors.New("the node is lost")
 
 // RoundTrip implements http.RoundTripper.
 func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
+		if i.lost() {
+			return nil, errLost
+		}
 		resp, err := i.RoundTripper.RoundTrip(req)
 		if err == nil && resp.StatusCode < http.StatusInternalServerError {
+			if resp.StatusCode == http.StatusOK {
+				begun := time.Now()
+				resp.Body = &stream{resp.Body, sync.OnceFunc(func() { i.read(time.Since(begun)) })}
+			}
 			return resp, nil
 		}
 		if err == nil {
@@ -97,10 +111,31 @@ func (i insistent) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// stream is the body of a response, of whose end somebody is told.
+type stream struct {
+	io.ReadCloser
+	ended func()
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if err != nil {
+		s.ended()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error {
+	s.ended()
+	return s.ReadCloser.Close()
+}
+
 // leaderEvery is the interval at which a node is asked for its leader.
 const leaderEvery = 100 * time.Millisecond
 
-// leaders asks a node for its leader, and records every change. A node that does not respond knows no leader.
+// leaders asks a node for its leader, and records every change. A node that does not respond, or is lost, knows no leader.
 func (o *Observer) leaders(ctx context.Context, node int) {
 	if !o.config.Column.Leads() {
 		return
@@ -109,7 +144,9 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 	var last *trial.Leader
 	repeat(ctx, leaderEvery, func() time.Duration {
 		l := trial.Leader{At: o.at(time.Now()), Node: node, Leader: -1}
-		l.Leader, l.Term = o.leader(ctx, asker)
+		if !o.isDropped(node) {
+			l.Leader, l.Term = o.leader(ctx, asker)
+		}
 		if ctx.Err() != nil || last != nil && last.Leader == l.Leader && last.Term == l.Term {
 			return 0
 		}
@@ -136,6 +173,9 @@ func (o *Observer) replicator(ctx context.Context, node int) {
 	}
 	asker := o.asker(node)
 	repeat(ctx, time.Second, func() time.Duration {
+		if o.isDropped(node) {
+			return longPause
+		}
 		at := time.Now()
 		resp, err := asker.find(ctx, "/metrics")
 		if err != nil {

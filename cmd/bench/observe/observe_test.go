@@ -37,12 +37,20 @@ type rig struct {
 	trial    trial.Trial
 }
 
+func column(name string) scenario.Column {
+	c, err := scenario.FindColumn(name)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
 // observe begins to observe a cluster of three nodes, as changed by set.
 func observe(t *testing.T, set func(*fakeCluster, *Config)) *rig {
 	t.Helper()
 	cluster := newFakeCluster(3)
 	config := cluster.config()
-	config.Began, config.Book, config.Mode = time.Now(), new(truth.Book), scenario.AP
+	config.Began, config.Length, config.Book, config.Column = time.Now(), time.Hour, new(truth.Book), column("ap")
 	if set != nil {
 		set(cluster, &config)
 	}
@@ -265,7 +273,7 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 			return func(s *fakeState) { *s = fakeState{leader: leader, term: term} }
 		}
 		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Mode = scenario.CP
+			config.Column = column("cp")
 			c.nodes[0].set(led("node2", 3))
 		})
 		after(950 * time.Millisecond)
@@ -367,7 +375,7 @@ func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 }
 
 func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
-	o := New(Config{Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
+	o := New(Config{Nodes: []string{"node1:8761"}, Book: new(truth.Book), Began: time.Unix(1767225600, 0)})
 	o.seen = trial.Trial{
 		Lists:     []trial.List{{Asked: 2}, {Asked: 1, Node: 1}, {Asked: 1}},
 		Sightings: []trial.Sighting{{Acked: 1, To: 1, Way: trial.ByWatch}, {Acked: 1, To: 1, Way: trial.ByList}, {Acked: 1}},
@@ -389,7 +397,7 @@ func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 
 func TestRunOverRealConnectionsLeavesNothingBehind(t *testing.T) {
 	cluster := newFakeCluster(3)
-	config := Config{Began: time.Now(), Book: new(truth.Book), Mode: scenario.CP, Sightings: 50, Every: 5 * time.Millisecond}
+	config := Config{Began: time.Now(), Length: time.Hour, Book: new(truth.Book), Column: column("cp"), Sightings: 50, Every: 5 * time.Millisecond}
 	for _, n := range cluster.nodes {
 		server := httptest.NewServer(n)
 		defer server.Close()
@@ -422,14 +430,14 @@ func TestRunOverRealConnectionsLeavesNothingBehind(t *testing.T) {
 
 func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 	const lease = 2 * time.Second
-	keys := map[string]int64{"a": 1}
+	keys, sealed := map[string]int64{"a": 1}, []int{2, 0}
 	for _, c := range []struct {
 		name string
 		set  func(*fakeCluster, *truth.Book)
 		want trial.Ending // of the first node
 		took time.Duration
 	}{
-		{"nodes that agree", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys}, 0},
+		{"nodes that agree", func(*fakeCluster, *truth.Book) {}, trial.Ending{Keys: keys, Sealed: sealed}, 0},
 		{
 			"a node that agrees late",
 			func(c *fakeCluster, book *truth.Book) {
@@ -437,12 +445,12 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				c.nodes[1].listVersion("b", 1)
 				time.AfterFunc(time.Second, func() { c.nodes[0].listVersion("b", 1) })
 			},
-			trial.Ending{Keys: keys}, time.Second,
+			trial.Ending{Keys: keys, Sealed: sealed}, time.Second,
 		},
 		{
 			"missing",
 			func(_ *fakeCluster, book *truth.Book) { know(book, "b", 1) },
-			trial.Ending{Keys: keys, Missing: []string{"b"}}, endLimit,
+			trial.Ending{Keys: keys, Sealed: sealed, Missing: []string{"b"}}, endLimit,
 		},
 		{
 			"revived",
@@ -452,7 +460,7 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				book.Canceled("b", 2, time.Now())
 				c.nodes[0].listVersion("b", 1)
 			},
-			trial.Ending{Keys: keys, Revived: []string{"b"}}, endLimit,
+			trial.Ending{Keys: keys, Sealed: sealed, Revived: []string{"b"}}, endLimit,
 		},
 		{
 			"dead and protected",
@@ -462,9 +470,10 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				book.Died("b", time.Now())
 				time.Sleep(lease)
 			},
-			trial.Ending{Keys: keys, Dead: []string{"b"}}, 0,
+			trial.Ending{Keys: keys, Sealed: sealed, Dead: []string{"b"}}, 0,
 		},
-		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}}, endLimit},
+		{"other versions", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("a", 2) }, trial.Ending{Keys: map[string]int64{"a": 2}, Sealed: sealed}, endLimit},
+		{"another version of a sealed instance", func(c *fakeCluster, _ *truth.Book) { c.nodes[0].listVersion("s", 1) }, trial.Ending{Keys: keys, Sealed: []int{1, 0}}, endLimit},
 		{
 			"nodes that do not answer",
 			func(c *fakeCluster, _ *truth.Book) {
@@ -472,23 +481,25 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 					n.set(func(s *fakeState) { s.refuses = true })
 				}
 			},
-			trial.Ending{Failed: "/eureka/v2/apps?consistency=stale of node1:8761: status 503"}, endLimit,
+			trial.Ending{Failed: "/eureka/apps?consistency=stale of node1:8761: status 503"}, endLimit,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := newFakeCluster(2)
 				config := cluster.config()
-				config.Book = new(truth.Book)
+				config.Book, config.Column = new(truth.Book), column("cp")
 				know(config.Book, "a", 1)
 				for _, n := range cluster.nodes {
 					n.listVersion("a", 1)
+					n.listVersion("s", 2)
 				}
 				c.set(cluster, config.Book)
-				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), app: "A", keys: []string{"a", "canceled"}, lease: lease}
+				e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), Held: Held{App: "A", Keys: []string{"a", "canceled"}, Sealed: []string{"s", "gone"}, Lease: lease}}
 				begun := time.Now()
-				got := e.askUntilAgreed(t.Context())
+				got, done := e.askUntilAgreed(t.Context())
 				took := time.Since(begun)
+				expect.Equal(t, done, c.took < endLimit, "they agree:")
 				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
 				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
 			})
@@ -511,6 +522,9 @@ type fakeNode struct {
 	watchers  map[chan string]bool
 	state     fakeState
 	asked     map[string]int // questions, by path
+	requests  int
+	stale     int               // reads of an instance with ?consistency=stale
+	held      map[string]string // documents by id that its lists do not show yet
 }
 
 // fakeState is how a node behaves.
@@ -568,6 +582,13 @@ func (n *fakeNode) listDocument(id, document string) {
 	n.sendChange("ADDED", "registered", id)
 }
 
+// hold makes a node hold an instance in a version that its lists do not show yet.
+func (n *fakeNode) hold(id string, version int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held = map[string]string{id: fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version)}
+}
+
 func (n *fakeNode) remove(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -607,6 +628,9 @@ func (n *fakeNode) hangUp() {
 
 // ServeHTTP implements http.Handler.
 func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	n.requests++
+	n.mu.Unlock()
 	state := n.now()
 	if state.paused {
 		<-r.Context().Done()
@@ -617,14 +641,14 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /eureka/v2/apps", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /eureka/apps", func(w http.ResponseWriter, r *http.Request) {
 		if wire.Pause(r.Context(), state.late) {
 			n.list(w, r)
 		}
 	})
-	mux.HandleFunc("GET /eureka/v2/apps/delta", n.list)
-	mux.HandleFunc("GET /eureka/v2/apps/{app}", n.list)
-	mux.HandleFunc("GET /eureka/v2/apps/{app}/{id}", n.read)
+	mux.HandleFunc("GET /eureka/apps/delta", n.list)
+	mux.HandleFunc("GET /eureka/apps/{app}", n.list)
+	mux.HandleFunc("GET /eureka/apps/{app}/{id}", n.read)
 	mux.HandleFunc("POST /eureka/apps/{app}", n.register)
 	mux.HandleFunc("DELETE /eureka/apps/{app}/{id}", n.cancel)
 	mux.HandleFunc("GET /v1/rollcall/watch", n.watch)
@@ -651,7 +675,13 @@ func (n *fakeNode) read(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked[r.URL.Path]++
-	document, ok := n.instances[r.PathValue("id")]
+	if r.URL.Query().Has("consistency") {
+		n.stale++
+	}
+	document, ok := n.held[r.PathValue("id")]
+	if !ok {
+		document, ok = n.instances[r.PathValue("id")]
+	}
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)
 		return

@@ -64,7 +64,9 @@ func (o *Observer) Into(t *trial.Trial) {
 	s := &o.seen
 	t.Lists = append(t.Lists, sorted(s.Lists, func(l trial.List) place { return place{l.Asked, l.Node, ""} })...)
 	t.Sightings = append(t.Sightings, sorted(s.Sightings, func(s trial.Sighting) place { return place{s.Acked, s.To, string(s.Way)} })...)
-	t.Departures = append(t.Departures, o.config.Book.Departures(o.config.Began)...)
+	t.Departures = append(t.Departures, slices.DeleteFunc(o.config.Book.Departures(o.config.Began), func(d trial.Departure) bool {
+		return d.Gone < 0 && o.dropped[d.Node] // it would have stopped listing the instance, perhaps
+	})...)
 	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
 	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
 	t.Replicator = append(t.Replicator, sorted(s.Replicator, func(r trial.Replication) place { return place{r.At, r.Node, ""} })...)

@@ -120,6 +120,9 @@ func (s *sightings) run(ctx context.Context) {
 func (s *sightings) sight(ctx context.Context, n int) {
 	g := s.expect(n)
 	defer s.remove(g)
+	if s.observer.isDropped(g.from) {
+		return
+	}
 	instance := g.instance()
 	defer s.cancel(ctx, instance.Key(), g.from)
 	book := s.observer.config.Book
@@ -137,6 +140,9 @@ func (s *sightings) sight(ctx context.Context, n int) {
 	for node := range g.watches {
 		if !s.observer.config.Column.Streams() {
 			break
+		}
+		if s.observer.isDropped(node) {
+			continue
 		}
 		switch at, shown := g.awaitWatch(limited, node); {
 		case !shown:
@@ -251,9 +257,9 @@ func (o *Observer) sighted(g *sighting, node int, way trial.Way, at time.Time) {
 	o.addSighting(g, node, way, max(trial.Of(at.Sub(g.acked)), 0))
 }
 
-// unseen records that the search for a registration was given up.
+// unseen records that the search for a registration was given up, unless the node was lost meanwhile.
 func (o *Observer) unseen(g *sighting, node int, way trial.Way) {
-	if time.Since(g.acked) >= sightLeast {
+	if time.Since(g.acked) >= sightLeast && !o.isDropped(node) {
 		o.addSighting(g, node, way, -1)
 	}
 }
