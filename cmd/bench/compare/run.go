@@ -256,3 +256,58 @@ func (c Config) fits() error {
 	}
 	return errors.Join(errs...)
 }
+
+// estimate is how long the trials that are left will take, by those that have ended.
+type estimate struct {
+	length func(scenario.Scenario) time.Duration
+	ahead  map[string][]time.Duration // by column: the lengths of the loads that are left
+	beside map[string][]time.Duration // by column: what trials took beside their loads
+}
+
+func newEstimate(turns []turn, length func(scenario.Scenario) time.Duration) *estimate {
+	e := &estimate{length: length, ahead: make(map[string][]time.Duration), beside: make(map[string][]time.Duration)}
+	for _, t := range turns {
+		e.ahead[t.column.Name] = append(e.ahead[t.column.Name], length(t.scenario))
+	}
+	return e
+}
+
+// add counts a trial that has ended. The turns end in their order.
+func (e *estimate) add(t turn, took trial.Micros) {
+	name := t.column.Name
+	e.ahead[name] = e.ahead[name][1:]
+	e.beside[name] = append(e.beside[name], took.Duration()-e.length(t.scenario))
+}
+
+// skip counts a trial that does not run.
+func (e *estimate) skip(t turn) { e.ahead[t.column.Name] = e.ahead[t.column.Name][1:] }
+
+// left is ", about 1h20m are left", or nothing while no trial has ended.
+func (e *estimate) left() string {
+	if len(e.beside) == 0 {
+		return ""
+	}
+	var all []time.Duration
+	for _, of := range e.beside {
+		all = append(all, of...)
+	}
+	var sum time.Duration
+	for name, ahead := range e.ahead {
+		of := e.beside[name]
+		if len(of) == 0 {
+			of = all
+		}
+		for _, length := range ahead {
+			sum += length + mean(of)
+		}
+	}
+	return fmt.Sprintf(", about %s are left", sum.Round(time.Minute))
+}
+
+func mean(of []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range of {
+		sum += d
+	}
+	return sum / time.Duration(len(of))
+}

@@ -320,3 +320,46 @@ func (r *Report) lacking() []string {
 	}
 	return sentences
 }
+
+// title is that of all forms of the report.
+func (r *Report) title() string {
+	var names []string
+	for _, c := range r.spoken() {
+		names = append(names, c.Heading())
+	}
+	if len(names) == 0 {
+		return "Nothing compared"
+	}
+	return list(names) + ": what each does with the same faults"
+}
+
+func (r *Report) machineText() string {
+	return fmt.Sprintf("rollcall %s, %s. %s.", r.Version, r.Date, r.Machine)
+}
+
+// planText says how the comparison was run.
+func (r *Report) planText() string {
+	p := r.Plan
+	kind := "full"
+	if p.Quick {
+		kind = "quick"
+	}
+	text := fmt.Sprintf("%s, %s of %s each, with the same load and faults in %s (%s, seed %d), on clusters of real processes; it took %s.",
+		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), showSeconds(p.Length.Seconds()), counted(len(r.columns()), "column"), kind, p.Seed, p.Took.Duration().Round(1e9))
+	for _, sentence := range p.LeftOut {
+		text += " " + sentence
+	}
+	return text
+}
+
+// limitsText is the verdict over all limits.
+func (r *Report) limitsText() string {
+	switch broken := len(r.Broken()); broken {
+	case 0:
+		return "All limits were kept."
+	case 1:
+		return "One limit was broken."
+	default:
+		return fmt.Sprintf("%d limits were broken.", broken)
+	}
+}

@@ -120,3 +120,8 @@ func showInterval(seconds float64) string {
 	}
 	return showSeconds(seconds)
 }
+
+// inMarkdown keeps names out of files of scenarios from being markup.
+func inMarkdown(text string) string {
+	return strings.NewReplacer("\n", " ", "\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[").Replace(text)
+}

@@ -11,7 +11,8 @@
 //	page.go      the HTML page
 //	plots.go     the data of the page's plots
 //	text.go      the Markdown file, the summary for the terminal
-//	numbers.go   how numbers are written
+//	numbers.go   how numbers and names are written
+//	examples.go  calls that no single copy explains
 //	sentences.go sentences about what happened in a scenario
 //	runs.go      the clauses of sentences about the rounds of a scenario in one column
 package report
