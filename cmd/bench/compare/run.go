@@ -125,11 +125,13 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	result.Plan.LeftOut = append(slices.Clone(c.Plan.LeftOut), c.unable()...)
 	turns := c.turns()
 	launches := launches{failed: make(map[string]int)}
+	earlier := false
 	estimate := newEstimate(turns, c.length)
 	for number, turn := range turns {
 		if done := slices.IndexFunc(c.Done, func(t trial.Trial) bool { return turn.is(&t) }); done >= 0 {
 			result.Trials = append(result.Trials, c.Done[done])
 			estimate.add(turn, c.Done[done].Took)
+			earlier = true
 			continue
 		}
 		if launches.hopeless(turn.column) {
@@ -150,7 +152,7 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	for _, t := range result.Trials {
 		result.Plan.Took += t.Took
 	}
-	if len(launches.failed) == len(result.Plan.Columns) && launches.none() {
+	if len(launches.failed) > 0 && launches.none() && !earlier {
 		return nil, launches.first
 	}
 	return result, nil

@@ -23,13 +23,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var bothModes = []scenario.Mode{scenario.CP, scenario.AP}
+// both are the columns of most tests.
+var both = columns("cp", "ap")
 
-func configOf(l *launcher, s ...scenario.Scenario) Config {
-	return Config{Plan: trial.Plan{Seed: 1, Modes: bothModes, Length: trial.Of(time.Second), Timeout: trial.Of(time.Second)}, Scenarios: s, Launch: l.launch}
+func columns(texts ...string) []scenario.Column {
+	var all []scenario.Column
+	for _, text := range texts {
+		c, err := scenario.FindColumn(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, c)
+	}
+	return all
 }
 
-func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
+func configOf(l *launcher, s ...scenario.Scenario) Config {
+	return Config{
+		Plan:      trial.Plan{Seed: 1, Rounds: 1, Columns: both, Length: trial.Of(time.Second), Timeout: trial.Of(time.Second)},
+		Machine:   trial.Machine{Cores: 2},
+		Scenarios: s, Launch: l.launch,
+		Health: func() (trial.Health, error) { return trial.Health{Busy: 5}, nil },
+	}
+}
+
+func TestRunMeasuresEachColumnOnAClusterOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := small()
 	s.Settings = map[string]string{"data.sync": "always"}
@@ -43,15 +61,15 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 	config := configOf(l, s)
 	config.Progress = &lines
 	c := need.Got(Run(t.Context(), config))(t)
-	for i, mode := range bothModes {
-		expect.Deep(t, l.specs[i], (Spec{Mode: mode, Datacenters: 1, Settings: s.Settings}), "cluster %d was launched by", i)
+	for i, column := range both {
+		expect.Deep(t, l.specs[i], (Spec{Column: column, Datacenters: 1, Settings: s.Settings}), "cluster %d was launched by", i)
 		closed := l.clusters[i].closed
 		expect.That(t, closed == 1, "cluster %d was closed %d times, want once", i, closed)
 		late := l.clusters[i].lateRequests()
 		expect.That(t, late <= 0, "cluster %d got %d requests after its end", i, late)
 		got := c.Trials[i]
-		expect.That(t, got.Mode == mode && got.Scenario == "small" && got.Round == 1 && got.Seed == c.Trials[0].Seed,
-			"trial %d is of %s, %s, round %d, seed %d", i, got.Scenario, got.Mode, got.Round, got.Seed)
+		expect.That(t, got.Column == column.Name && got.Cores == 2 && got.Scenario == "small" && got.Round == 1 && got.Seed == c.Trials[0].Seed,
+			"trial %d is of %s, %s, round %d, seed %d", i, got.Scenario, got.Column, got.Round, got.Seed)
 		complete(t, &c.Trials[i])
 	}
 	for i, want := range []string{"leader node2 killed (-9)", "node1 killed (-9)"} {
@@ -68,17 +86,20 @@ func TestRunMeasuresEachModeOnAClusterOfItsOwn(t *testing.T) {
 // complete reports what a trial lacks of its observations.
 func complete(t *testing.T, got *trial.Trial) {
 	t.Helper()
-	expect.Equal(t, got.Failed, "", "%s failed:", got.Mode)
-	expect.That(t, len(got.Nodes) == 3 && got.Nodes[2] == (trial.Node{Name: "node3", Datacenter: "dc1"}), "%s has the nodes %v", got.Mode, got.Nodes)
+	expect.Equal(t, got.Failed, "", "%s failed:", got.Column)
+	expect.That(t, len(got.Nodes) == 3 && got.Nodes[2] == (trial.Node{Name: "node3", Datacenter: "dc1"}), "%s has the nodes %v", got.Column, got.Nodes)
 	expect.That(t, len(got.Series) != 0 && len(got.History) != 0 && len(got.Lists) != 0,
-		"%s has %d series, %d calls and %d lists, want some of each", got.Mode, len(got.Series), len(got.History), len(got.Lists))
-	expect.That(t, got.Ended > got.Length, "%s was observed until %d, before the end of its load at %d", got.Mode, got.Ended, got.Length)
+		"%s has %d series, %d calls and %d lists, want some of each", got.Column, len(got.Series), len(got.History), len(got.Lists))
+	expect.That(t, len(got.Clients) != 0 && len(got.Sealed) == 10 && len(got.Machine) != 0 && got.Machine[0].Busy == 5,
+		"%s has %d clients, %d sealed instances, looks at the machine %+v; want some, 10, and those of Health", got.Column, len(got.Clients), len(got.Sealed), got.Machine)
+	expect.That(t, got.Agreed == got.Ended, "%s: the nodes agreed at %d, want at the end, %d", got.Column, got.Agreed, got.Ended)
+	expect.That(t, got.Ended > got.Length, "%s was observed until %d, before the end of its load at %d", got.Column, got.Ended, got.Length)
 	expect.That(t, len(got.Usage) != 0 && got.Usage[0].At < 0 && got.Usage[0].Instances == 0,
-		"%s has the usage %+v, want that of the empty nodes first", got.Mode, got.Usage)
-	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Mode, len(got.Ending))
+		"%s has the usage %+v, want that of the empty nodes first", got.Column, got.Usage)
+	expect.That(t, len(got.Ending) == 3, "%s has %d endings, want 3", got.Column, len(got.Ending))
 	for _, e := range got.Ending {
-		expect.That(t, e.Failed == "" && len(e.Missing)+len(e.Revived)+len(e.Dead) == 0 && len(e.Keys) != 0,
-			"%s ended with %+v, want the keys and nothing wrong", got.Mode, e)
+		expect.That(t, e.Failed == "" && len(e.Missing)+len(e.Revived)+len(e.Dead) == 0 && len(e.Keys) != 0 && len(e.Sealed) == 10,
+			"%s ended with %+v, want the keys and nothing wrong", got.Column, e)
 	}
 }
 
@@ -130,7 +151,7 @@ func TestRunFailsIfItsFirstClusterCannotBeStarted(t *testing.T) {
 	_, err := Run(t.Context(), configOf(l, small()))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "start a cluster: no such binary"),
 		"Run() = %v, want what kept the cluster from starting", err)
-	expect.That(t, len(l.specs) == 1, "%d clusters were tried, want 1", len(l.specs))
+	expect.That(t, len(l.specs) == 2, "%d clusters were tried, want one of each column", len(l.specs))
 }
 
 func TestTrialEndsIfNoNodeAcceptsItsRegistrations(t *testing.T) {
@@ -230,7 +251,7 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 			c.asleep[i]--
 		}
 	}
-	path, ok := strings.CutPrefix(r.URL.Path, "/eureka/v2/apps")
+	path, ok := strings.CutPrefix(r.URL.Path, "/eureka/apps")
 	switch {
 	case ok:
 		app, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -314,6 +335,7 @@ func (c *fakeCluster) set(node int, down bool) error {
 }
 
 func (c *fakeCluster) Kill(node int) error                    { return c.set(node, true) }
+func (c *fakeCluster) Lose(node int) error                    { return c.set(node, true) }
 func (c *fakeCluster) Stop(_ context.Context, node int) error { return c.set(node, true) }
 
 func (c *fakeCluster) Start(_ context.Context, node int) error {
@@ -347,12 +369,19 @@ func (c *fakeCluster) Close() error {
 type launcher struct {
 	t      *testing.T
 	change func(number int, c *fakeCluster) error // before it is handed over; nil: nothing
+	refuse func(Spec) error                       // why no cluster can be started; nil: it can
 
 	specs    []Spec
 	clusters []*fakeCluster
 }
 
 func (l *launcher) launch(_ context.Context, s Spec) (Cluster, error) {
+	if l.refuse != nil {
+		if err := l.refuse(s); err != nil {
+			l.specs = append(l.specs, s)
+			return nil, err
+		}
+	}
 	c := startFake(l.t)
 	number := len(l.specs)
 	l.specs, l.clusters = append(l.specs, s), append(l.clusters, c)
@@ -367,8 +396,8 @@ func (l *launcher) launch(_ context.Context, s Spec) (Cluster, error) {
 // small is a scenario whose trial takes as short as it can.
 func small() scenario.Scenario {
 	return scenario.Scenario{
-		Name: "small", Datacenters: 1, Rounds: 1, Length: scenario.Span(time.Second),
-		Load: scenario.Load{Instances: 6, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second), Writes: 20, Reads: 40, Fetches: 5, OwnKeys: 3, SharedKeys: 2},
+		Name: "small", Datacenters: 1, Length: scenario.Span(time.Second),
+		Load: scenario.Load{Instances: 6, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second), Writes: 20, Reads: 40, Fetches: 5, OwnKeys: 3, SharedKeys: 2, Sealed: 10},
 	}
 }
 
@@ -432,43 +461,53 @@ func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "find the leader"), "leader is %d, %v, want an error", got, err)
 }
 
-func TestTurnsAlternateTheModes(t *testing.T) {
-	steady, kill := scenario.Scenario{Name: "steady", Rounds: 3}, scenario.Scenario{Name: "kill", Rounds: 1}
-	both := []scenario.Mode{scenario.CP, scenario.AP}
+func TestTurnsAlternateTheColumns(t *testing.T) {
+	steady, kill := scenario.Scenario{Name: "steady", Datacenters: 1, Load: scenario.Load{Reads: 1}}, scenario.Scenario{Name: "kill", Datacenters: 1, Chosen: true, Load: scenario.Load{Reads: 1}}
+	idle := scenario.Scenario{Name: "idle", Datacenters: 1}
+	two := scenario.Scenario{Name: "two", Datacenters: 2, Load: scenario.Load{Reads: 1}}
 	for _, tt := range []struct {
-		name string
-		plan trial.Plan
-		want []string
+		name      string
+		rounds    int
+		columns   []scenario.Column
+		scenarios []scenario.Scenario
+		only      func(scenario, column string) bool
+		want      []string
 	}{
-		{"rounds", trial.Plan{Modes: both}, []string{
-			"steady cp 1", "steady ap 1", "kill cp 1", "kill ap 1",
-			"steady ap 2", "steady cp 2",
-			"steady cp 3", "steady ap 3",
-		}},
-		{"repeated", trial.Plan{Modes: both, Repeat: 2}, []string{
+		{"rounds", 3, both, []scenario.Scenario{steady, kill}, nil, []string{
 			"steady cp 1", "steady ap 1", "kill cp 1", "kill ap 1",
 			"steady ap 2", "steady cp 2", "kill ap 2", "kill cp 2",
-			"steady cp 3", "steady ap 3",
-			"steady ap 4", "steady cp 4",
-			"steady cp 5", "steady ap 5",
-			"steady ap 6", "steady cp 6",
+			"steady cp 3", "steady ap 3", "kill cp 3", "kill ap 3",
 		}},
-		{"one mode", trial.Plan{Modes: both[1:]}, []string{"steady ap 1", "kill ap 1", "steady ap 2", "steady ap 3"}},
+		{"brief columns", 4, columns("cp", "cp-stale"), []scenario.Scenario{steady, kill}, nil, []string{
+			"steady cp 1", "kill cp 1", "kill cp-stale 1",
+			"steady cp 2", "kill cp-stale 2", "kill cp 2",
+			"steady cp 3", "kill cp 3", "kill cp-stale 3",
+			"steady cp 4", "kill cp 4",
+		}},
+		{"costs", 5, both[1:], []scenario.Scenario{idle}, nil, []string{"idle ap 1", "idle ap 2", "idle ap 3"}},
+		{"what a column cannot", 1, columns("cp", "eureka"), []scenario.Scenario{two, steady}, nil, []string{"two cp 1", "steady cp 1", "steady eureka 1"}},
+		{"some only", 2, both, []scenario.Scenario{steady, kill}, func(scenario, column string) bool { return scenario == "kill" || column == "ap" }, []string{
+			"steady ap 1", "kill cp 1", "kill ap 1", "steady ap 2", "kill ap 2", "kill cp 2",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, turn := range (Config{Plan: tt.plan, Scenarios: []scenario.Scenario{steady, kill}}).turns() {
-				got = append(got, fmt.Sprintf("%s %s %d", turn.scenario.Name, turn.mode, turn.round))
+			c := Config{Plan: trial.Plan{Columns: tt.columns, Rounds: tt.rounds}, Scenarios: tt.scenarios, Only: tt.only}
+			for _, turn := range c.turns() {
+				got = append(got, fmt.Sprintf("%s %s %d", turn.scenario.Name, turn.column.Name, turn.round))
 			}
 			expect.Slice(t, got, tt.want, "turns are")
+			for i, column := range tt.columns {
+				expect.Equal(t, c.Plan.Columns[i].Name, column.Name, "the plan's columns are turned round:")
+			}
 		})
 	}
 }
 
 func TestTurnsOfARoundShareTheirSeedAndNoOthersDo(t *testing.T) {
 	c := Config{
-		Plan:      trial.Plan{Seed: 7, Modes: []scenario.Mode{scenario.CP, scenario.AP}},
-		Scenarios: []scenario.Scenario{{Name: "a", Rounds: 2}, {Name: "b", Rounds: 1}},
+		Plan:      trial.Plan{Seed: 7, Columns: both, Rounds: 2},
+		Scenarios: []scenario.Scenario{{Name: "a", Datacenters: 1}, {Name: "b", Datacenters: 1}},
 	}
 	seen := make(map[uint64]string)
 	for _, turn := range c.turns() {
@@ -477,6 +516,160 @@ func TestTurnsOfARoundShareTheirSeedAndNoOthersDo(t *testing.T) {
 		expect.That(t, !ok || other == of, "%s has the seed of %s", of, other)
 		seen[turn.seed] = of
 	}
-	expect.That(t, len(seen) == 3, "%d seeds, want one for each of the 3 scenarios and rounds", len(seen))
+	expect.That(t, len(seen) == 4, "%d seeds, want one for each of the 4 scenarios and rounds", len(seen))
 	expect.That(t, seed(1, "a", 1) != seed(2, "a", 1), "another seed of the comparison gives the same trial")
+}
+
+// done is a trial of an earlier run.
+func done(scenario, column string, round int) trial.Trial {
+	return trial.Trial{Scenario: scenario, Column: column, Round: round, Seed: 99, Took: trial.Of(time.Minute)}
+}
+
+func namesOf(c *trial.Comparison) []string {
+	var all []string
+	for _, t := range c.Trials {
+		text := fmt.Sprintf("%s %s %d", t.Scenario, t.Column, t.Round)
+		if t.Seed == 99 {
+			text += " again"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestRunGoesOnWithTheTrialsThatAnEarlierOneLeft(t *testing.T) {
+	t.Parallel()
+	l := &launcher{t: t}
+	c := configOf(l, small())
+	c.Plan.Rounds = 2
+	c.Done = []trial.Trial{done("small", "cp", 2), done("small", "cp", 1), done("other", "ap", 1), done("small", "ap", 2)}
+	var kept []string
+	c.Keep = func(one *trial.Trial) error {
+		kept = append(kept, fmt.Sprintf("%s %s %d", one.Scenario, one.Column, one.Round))
+		return nil
+	}
+	got := need.Got(Run(t.Context(), c))(t)
+	expect.Slice(t, namesOf(got), []string{"small cp 1 again", "small ap 1", "small ap 2 again", "small cp 2 again"}, "trials are")
+	expect.That(t, len(l.specs) == 1 && l.specs[0].Column.Name == "ap", "clusters of %+v were started, want one of ap", l.specs)
+	expect.Slice(t, kept, []string{"small ap 1"}, "kept are")
+	expect.That(t, got.Plan.Took > trial.Of(3*time.Minute), "took %s, want that of the earlier trials included", got.Plan.Took.Duration())
+}
+
+func TestRunEndsIfATrialCannotBeKept(t *testing.T) {
+	full := errors.New("the disk is full")
+	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no port is free") }}
+	c := configOf(l, small())
+	c.Keep = func(*trial.Trial) error { return full }
+	_, err := Run(t.Context(), c)
+	expect.ErrorIs(t, err, full, "Run() =")
+	expect.Equal(t, len(l.specs), 1, "clusters that were tried:")
+}
+
+func TestRunLeavesAColumnOutThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	l := &launcher{t: t, refuse: func(s Spec) error {
+		if s.Column.Name == "ap" {
+			return errors.New("no such binary")
+		}
+		return nil
+	}}
+	c := configOf(l, small())
+	c.Plan.Rounds, c.Plan.LeftOut = 4, []string{"A sentence of the plan."}
+	c.Done = []trial.Trial{done("small", "cp", 1), done("small", "cp", 2), done("small", "cp", 3)}
+	got := need.Got(Run(t.Context(), c))(t)
+	expect.Slice(t, namesOf(got), []string{"small cp 1 again", "small ap 1", "small ap 2", "small cp 2 again", "small cp 3 again", "small cp 4"}, "trials are")
+	expect.Slice(t, got.Plan.LeftOut, []string{"A sentence of the plan.", "Column AP was left out: start a cluster: no such binary."}, "left out are")
+	expect.That(t, got.Trials[1].Failed != "" && got.Trials[5].Failed == "", "failed: %q and %q, want those of ap only", got.Trials[1].Failed, got.Trials[5].Failed)
+}
+
+func TestRunFailsIfNoClusterOfAnyColumnCanBeStarted(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"all columns":           func(*Config) {},
+		"several rounds":        func(c *Config) { c.Plan.Rounds = 5 },
+		"one that never has to": func(c *Config) { c.Plan.Columns = columns("cp", "ap", "cp-stale") },
+		"one column only":       func(c *Config) { c.Only = func(_, column string) bool { return column == "ap" } },
+	} {
+		l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
+		c := configOf(l, small())
+		change(&c)
+		_, err := Run(t.Context(), c)
+		expect.ErrorSays(t, err, "start a cluster: no such binary", "%s: Run() =", name)
+		expect.That(t, len(l.specs) <= mostLaunches*2, "%s: %d clusters were tried, want two of each column at most", name, len(l.specs))
+	}
+}
+
+func TestRunSaysWhatAColumnCannot(t *testing.T) {
+	slow := scenario.Scenario{Title: "Slow disks", Datacenters: 1, Faults: []scenario.Fault{{Kind: scenario.SlowDisk}}}
+	c := Config{Plan: trial.Plan{Columns: columns("cp", "eureka")}, Scenarios: []scenario.Scenario{slow, small()}}
+	expect.Slice(t, c.unable(), []string{"Slow disks did not run in column Eureka: Eureka writes to no disk that could be slow."}, "sentences are")
+}
+
+func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
+	t.Parallel()
+	heartbeats := scenario.Scenario{Name: "beats", Datacenters: 1, Length: scenario.Span(500 * time.Millisecond), Load: small().Load}
+	heartbeats.Load = scenario.Load{Instances: 3, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(3 * time.Second)}
+	brief := small()
+	brief.Length = scenario.Span(300 * time.Millisecond)
+	for _, tt := range []struct {
+		name    string
+		s       scenario.Scenario
+		invalid int // tries, before one is valid
+		repeats []string
+		left    int // reasons that the last try has, too
+	}{
+		{"once", brief, 1, []string{"reason 1"}, 0},
+		{"as often as it may be", brief, 9, []string{"reason 1", "reason 2"}, 1},
+		{"once where costs are measured", heartbeats, 9, []string{"reason 1"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := &launcher{t: t}
+			c := configOf(l, tt.s)
+			c.Plan.Columns, c.Repeats = both[:1], 2
+			tries, kept := 0, 0
+			c.Invalid = func(*trial.Trial) []string {
+				if tries++; tries <= tt.invalid {
+					return []string{fmt.Sprintf("reason %d", tries), "and another one"}
+				}
+				return nil
+			}
+			c.Keep = func(one *trial.Trial) error {
+				kept++
+				expect.Slice(t, one.Repeats, tt.repeats, "kept with")
+				return nil
+			}
+			var lines strings.Builder
+			c.Progress = &lines
+			got := need.Got(Run(t.Context(), c))(t)
+			expect.That(t, len(got.Trials) == 1 && kept == 1, "%d trials, %d kept, want 1", len(got.Trials), kept)
+			expect.Slice(t, got.Trials[0].Repeats, tt.repeats, "the trial says")
+			expect.Equal(t, len(l.specs), len(tt.repeats)+1, "clusters:")
+			expect.That(t, strings.Contains(lines.String(), "not valid, and run again: reason 1\n"), "progress does not say so:\n%s", &lines)
+		})
+	}
+}
+
+func TestTrialThatFailedIsNotRunAgain(t *testing.T) {
+	l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
+	c := configOf(l, small())
+	c.Plan.Columns, c.Repeats = both[:1], 5
+	c.Invalid = func(*trial.Trial) []string { return []string{"reason"} }
+	_, err := Run(t.Context(), c)
+	expect.That(t, err != nil && len(l.specs) == 1, "%v after %d clusters, want an error after 1", err, len(l.specs))
+}
+
+func TestEstimateIsByWhatTrialsTookBesideTheirLoads(t *testing.T) {
+	s, other := scenario.Scenario{Name: "s"}, scenario.Scenario{Name: "other"}
+	length := func(s scenario.Scenario) time.Duration {
+		return map[string]time.Duration{"s": 10 * time.Minute, "other": 20 * time.Minute}[s.Name]
+	}
+	cp, ap := turn{scenario: s, column: both[0]}, turn{scenario: s, column: both[1]}
+	e := newEstimate([]turn{cp, ap, {scenario: other, column: both[0]}, {scenario: other, column: both[1]}}, length)
+	expect.Equal(t, e.left(), "", "before any trial has ended")
+	e.add(cp, trial.Of(15*time.Minute))
+	expect.Equal(t, e.left(), ", about 1h5m0s are left", "10 and 5, 20 and 5, 20 and 5 minutes:")
+	e.add(ap, trial.Of(11*time.Minute))
+	expect.Equal(t, e.left(), ", about 46m0s are left", "20 and 5, 20 and 1 minutes:")
+	e.skip(turn{scenario: other, column: both[0]})
+	expect.Equal(t, e.left(), ", about 21m0s are left", "20 and 1 minutes:")
 }

@@ -36,6 +36,13 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				From: micros(2 * time.Second), To: micros(5 * time.Second), Ready: micros(6 * time.Second)}},
 		},
 		{
+			name:  "a lost node is asked no more, and never comes back",
+			text:  "faults: [{at: 20%, kind: lose, nodes: follower}]",
+			lines: []string{"2s drop 2", "2s lose 2"},
+			want: []trial.Fault{{Kind: scenario.Lose, Text: "follower node3 lost with its disk", Nodes: []int{2},
+				From: micros(2 * time.Second), To: micros(2 * time.Second)}},
+		},
+		{
 			name: "all nodes are stopped at once, and started at once",
 			text: "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
 			lines: []string{
@@ -116,12 +123,128 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				j := &journal{startTakes: time.Second}
 				i := injectorOf(j, scenarioOf(t, tt.text), 10*time.Second)
 				need.OK(t, i.run(t.Context()))
+				for n := range i.faults { // see the test of kills
+					i.faults[n].Kills = nil
+				}
 				got := j.sortedLines()
 				expect.That(t, slices.Equal(got, tt.lines), "what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
 		})
 	}
+}
+
+func TestFaultOfProcessesHasTheMomentOfEachEnd(t *testing.T) {
+	for kind, want := range map[string][]trial.Kill{
+		"kind: kill, for: 1s, nodes: all":         {{At: micros(time.Second)}, {At: micros(time.Second), Node: 1}, {At: micros(time.Second), Node: 2}},
+		"kind: restart, for: 1s, nodes: follower": {{At: micros(time.Second), Node: 2}},
+		"kind: lose, nodes: leader":               {{At: micros(time.Second), Node: 1}},
+		"kind: pause, for: 1s, nodes: leader":     nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := injectorOf(new(journal), scenarioOf(t, "faults: [{at: 1s, "+kind+"}]"), 10*time.Second)
+			need.OK(t, i.run(t.Context()))
+			expect.Slice(t, i.faults[0].Kills, want, "%s: kills", kind)
+		})
+	}
+}
+
+func TestKillsAmidWritesComeOneAfterTheOtherEachWithAWriteOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{startTakes: 500 * time.Millisecond, writes: 100 * time.Millisecond}
+		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 4}]"), 60*time.Second)
+		leaders := []int{1, 2, 2, 0} // that of each kill
+		i.leader = func(context.Context) (int, error) {
+			next := leaders[0]
+			leaders = leaders[1:]
+			return next, nil
+		}
+		need.OK(t, i.run(t.Context()))
+		expect.Slice(t, j.sortedLines(), []string{
+			"10.1s kill 1", "10.1s write 1", "15s start 1",
+			"20.1s kill 2", "20.1s write 2", "25s start 2",
+			"30.1s kill 2", "30.1s write 2", "35s start 2",
+			"40.1s kill 0", "40.1s write 0", "45s start 0",
+			"50s mark",
+		}, "what was done")
+		f := i.faults[0]
+		at := func(seconds float64) trial.Micros { return trial.Micros(seconds * 1e6) }
+		expect.Slice(t, f.Kills, []trial.Kill{{At: at(10.1), Node: 1, Writing: 7}, {At: at(20.1), Node: 2, Writing: 7}, {At: at(30.1), Node: 2, Writing: 7}, {At: at(40.1), Node: 0, Writing: 7}}, "kills")
+		expect.That(t, f.Text == "4 kills (-9) amid writes" && slices.Equal(f.Nodes, []int{0, 1, 2}), "%q of nodes %v, want 4 kills of all three", f.Text, f.Nodes)
+		expect.That(t, f.From == at(10) && f.To == at(50) && f.Ready == at(50), "from %d to %d, ready at %d; want 10 s, 50 s and then at once", f.From, f.To, f.Ready)
+	})
+}
+
+func TestKillsAmidWritesMoveOnOverTheNodesWhereNoneLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := new(journal)
+		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 4}]"), 60*time.Second)
+		i.leader = nil
+		need.OK(t, i.run(t.Context()))
+		var nodes []int
+		for _, k := range i.faults[0].Kills {
+			nodes = append(nodes, k.Node)
+		}
+		expect.Slice(t, nodes, []int{0, 1, 2, 0}, "killed were")
+	})
+}
+
+func TestKillComesSoonIfNoWriteDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{writes: time.Hour}
+		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 2}]"), 60*time.Second)
+		need.OK(t, i.run(t.Context()))
+		expect.Slice(t, j.sortedLines(), []string{"15s kill 0", "20s start 0", "35s kill 0", "40s start 0", "50s mark"}, "what was done")
+		expect.Equal(t, i.faults[0].Kills[0].Writing, 0, "writes on their way:")
+	})
+}
+
+func TestStartThatIsUnderWayIsCanceledByTheNextKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{startTakes: 12 * time.Second}
+		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 2}]"), 60*time.Second)
+		need.OK(t, i.run(t.Context()))
+		// The first start, from 20 s on, would end at 32 s: the second kill does not wait for it. The second one is awaited.
+		expect.Slice(t, j.sortedLines(), []string{"10s kill 0", "10s write 0", "20s start 0", "30s kill 0", "30s write 0", "40s start 0", "50s mark"}, "what was done")
+		expect.Equal(t, i.faults[0].Ready, micros(52*time.Second), "ready at")
+	})
+}
+
+func TestKillsAmidWritesThatFailAreReported(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		j      *journal
+		leader error
+		want   string
+	}{
+		{"a kill", &journal{failures: map[string]error{"kill 1": errors.New("no such process")}}, nil, "kills (-9) amid writes: no such process"},
+		{"a start", &journal{failures: map[string]error{"start 1": errors.New("no port is free")}}, nil, `undo "2 kills (-9) amid writes": no port is free`},
+		{"a leader that is not found", new(journal), errors.New("no leader within 5s"), "no leader within 5s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := injectorOf(tt.j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: leader, times: 2}]"), 60*time.Second)
+			asked := 0
+			i.leader = func(context.Context) (int, error) {
+				if asked++; asked == 2 {
+					return 1, tt.leader
+				}
+				return 1, nil
+			}
+			expect.ErrorSays(t, i.run(t.Context()), tt.want, "%s: run() =", tt.name)
+		})
+	}
+}
+
+func TestKillsAmidWritesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{startTakes: time.Hour}
+		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 4}]"), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 17*time.Second)
+		defer cancel()
+		_ = i.run(ctx) // it is for others to say that ctx ended
+		expect.Equal(t, time.Since(j.began), 17*time.Second, "ended after")
+		expect.Slice(t, j.sortedLines(), []string{"10s kill 0", "10s write 0", "15s start 0"}, "what was done")
+	})
 }
 
 func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
@@ -247,6 +370,7 @@ type journal struct {
 	nodes      []Node
 	startTakes time.Duration
 	failures   map[string]error // by what fails, as in "kill 1"
+	writes     time.Duration    // from when a write is awaited until one begins
 
 	mu    sync.Mutex
 	lines []string
@@ -282,7 +406,18 @@ func (j *journal) sortedLines() []string {
 
 func (j *journal) Nodes() []Node                          { return j.nodes }
 func (j *journal) Kill(node int) error                    { return j.record("kill %d", node) }
+func (j *journal) Lose(node int) error                    { return j.record("lose %d", node) }
+func (j *journal) drop(node int)                          { j.record("drop %d", node) }
 func (j *journal) Stop(_ context.Context, node int) error { return j.record("stop %d", node) }
+
+// AwaitWrite finds seven writes on their way.
+func (j *journal) AwaitWrite(ctx context.Context, node int) int {
+	if !until(ctx, time.Now().Add(j.writes)) {
+		return 0
+	}
+	j.record("write %d", node)
+	return 7
+}
 
 func (j *journal) Start(ctx context.Context, node int) error {
 	err := j.record("start %d", node)
@@ -336,7 +471,7 @@ func injectorOf(j *journal, s scenario.Scenario, length time.Duration) *injector
 	}
 	j.began = time.Now()
 	return &injector{
-		scenario: s, cluster: j, clients: j, links: j, nodes: places, mark: func() { j.mark() },
+		scenario: s, cluster: j, clients: j, links: j, nodes: places, mark: func() { j.mark() }, drop: j.drop,
 		leader: func(context.Context) (int, error) { return 1, nil },
 		began:  j.began, length: length,
 	}

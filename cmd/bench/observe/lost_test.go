@@ -24,6 +24,7 @@ func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
 			config.Column, config.Sightings = column("cp"), 1
+			c.nodes[1].lag = time.Hour // searches for what it does not show yet are under way when it is lost
 			know(config.Book, "dead", 1)
 			for _, n := range c.nodes {
 				n.listVersion("dead", 1)
