@@ -226,6 +226,32 @@ func TestMachineRefusesAnEntryOutOfOrder(t *testing.T) {
 	}
 }
 
+func TestMachineAppliesTheEntriesBeforeOneThatItRefuses(t *testing.T) {
+	n := newNode(t)
+	n.establish()
+	entry := func(index uint64, app string) Entry {
+		n.id.Seq++
+		return Entry{index, term, AppendWrite(nil, codec.Newest, n.stamp, 0, n.batch(registry.Register{Instance: instance(app, "i1")}))}
+	}
+	first, next := n.index+1, n.index+2
+	tests := []struct {
+		name    string
+		refused Entry
+	}{
+		{"an entry out of order", entry(first, "REFUSED")},
+		{"an entry that cannot be read", Entry{next, term, []byte{0xff}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.establish()
+			done, err := n.m.ApplyAll([]Entry{entry(first, "APPLIED"), tt.refused, entry(next+1, "REFUSED")})
+			expect.That(t, err != nil && len(done) == 1 && n.m.Index() == first, "%d entries applied, up to %d: %v; want one, up to %d", len(done), n.m.Index(), err, first)
+			expect.Equal(t, n.m.View().Len(), 1, "instances")
+		})
+	}
+}
+
 func TestMachineFencesEvictionsByEpochAndTerm(t *testing.T) {
 	n := newNode(t)
 	n.write(registry.Register{Instance: instance("ORDERS", "1")})

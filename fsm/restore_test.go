@@ -135,13 +135,14 @@ func (h *history) recover(t *rapid.T) {
 	h.stamp.Wall = max(h.stamp.Wall, 1_767_225_600_000) + 100*3_600_000 // disks are not lost every hour
 	wall := h.stamp.Wall
 	left := rapid.SampledFrom(h.raft).Draw(t, "left")
-	for _, m := range []**Machine{&h.straight, &h.restored} {
+	for _, m := range []**Machine{&h.straight, &h.restored, &h.together} {
 		recovered := NewMachine()
 		need.OK(t, recovered.Restore(bytes.NewReader(left)))
 		recovered.Recover(wall)
 		*m = recovered
 	}
 	h.stamp = registry.Stamp{Lease: h.straight.View().Stamp().Lease, Wall: wall}
+	h.waiting, h.brought = nil, nil
 	h.sent = nil // batches of what was lost
 	for node, id := range h.ids {
 		h.ids[node] = BatchID{Node: node, Boot: id.Boot + 1}

@@ -14,10 +14,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// twins apply the same log, one of them straight, the other through snapshots. All that they return
+// twins apply the same log, one of them straight, the other through snapshots, a third many entries together. All that they return
 // must be equal: a node that restarts or joins is such a twin of the others.
 type twins struct {
 	straight, restored *Machine
+	together           *Machine
+	waiting            []Entry   // that together has not applied yet
+	brought            []Applied // what straight returned for them
 	index, term        uint64
 	stamp              registry.Stamp
 	epoch              registry.Epoch
@@ -28,7 +31,7 @@ type twins struct {
 }
 
 func newTwins() *twins {
-	return &twins{straight: NewMachine(), restored: NewMachine(), term: 1,
+	return &twins{straight: NewMachine(), restored: NewMachine(), together: NewMachine(), term: 1,
 		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
 }
 
@@ -49,6 +52,7 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 		"evict":      tw.evict,
 		"establish":  tw.establish,
 		"restore":    tw.restore,
+		"catch up":   tw.catchUp,
 		"end":        tw.endDue,
 		"preserve":   tw.preserve,
 		"contact":    tw.contact,
@@ -161,6 +165,19 @@ func (tw *twins) restore(t *rapid.T) {
 	tw.restored = fresh
 }
 
+// catchUp has the third twin apply what it has not yet.
+func (tw *twins) catchUp(t *rapid.T) {
+	before := tw.together.View()
+	brought := need.Got(tw.together.ApplyAll(tw.waiting))(t)
+	need.That(t, len(brought) == len(tw.brought), "%d entries were applied together, want %d", len(brought), len(tw.brought))
+	for i := range brought {
+		need.That(t, reflect.DeepEqual(brought[i], tw.brought[i]), "entry %d: applied together with others %+v, alone %+v", tw.waiting[i].Index, brought[i], tw.brought[i])
+	}
+	need.That(t, before == tw.together.View() || len(tw.waiting) > 0, "there is another view although nothing was applied")
+	need.That(t, tw.together.Index() == tw.straight.Index(), "applied up to %d, want %d", tw.together.Index(), tw.straight.Index())
+	tw.waiting, tw.brought = nil, nil
+}
+
 // compare asks the twins for everything that readers and the leader ask for.
 func (tw *twins) compare(t *rapid.T) {
 	tw.compareSnapshots(t)
@@ -173,6 +190,10 @@ func (tw *twins) compareSnapshots(t *rapid.T) {
 	need.Got(tw.straight.Snapshot().WriteTo(&a))(t)
 	need.Got(tw.restored.Snapshot().WriteTo(&b))(t)
 	need.That(t, bytes.Equal(a.Bytes(), b.Bytes()), "the snapshots differ:\n%x\n%x", a.Bytes(), b.Bytes())
+	tw.catchUp(t)
+	b.Reset()
+	need.Got(tw.together.Snapshot().WriteTo(&b))(t)
+	need.That(t, bytes.Equal(a.Bytes(), b.Bytes()), "the snapshot of entries that were applied together differs:\n%x\n%x", a.Bytes(), b.Bytes())
 }
 
 func (tw *twins) compareViews(t *rapid.T) {
@@ -312,6 +333,7 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 func (tw *twins) both(t *rapid.T, entry []byte) Applied {
 	tw.index += rapid.Uint64Range(1, 2).Draw(t, "step")
 	done := need.Got(tw.straight.Apply(tw.index, tw.term, entry))(t)
+	tw.waiting, tw.brought = append(tw.waiting, Entry{tw.index, tw.term, entry}), append(tw.brought, done)
 	other, err := tw.restored.Apply(tw.index, tw.term, entry)
 	need.That(t, err == nil && reflect.DeepEqual(done, other), "entry %d: %+v, and on the restored twin %+v, %v", tw.index, done, other, err)
 	return done

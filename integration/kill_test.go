@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -325,4 +327,44 @@ func TestLeadershipIsTransferredUnderLoad(t *testing.T) {
 	for _, n := range c.Nodes {
 		expect.That(t, n.Running(), "%s has ended", n.Name)
 	}
+}
+
+// TestFollowerThatWasKilledServesLinearizableFetchesAgain kills a follower in the middle of a load of writes, and asks it
+// for everything as soon as its next process runs.
+func TestFollowerThatWasKilledServesLinearizableFetchesAgain(t *testing.T) {
+	t.Parallel()
+	const (
+		expected = 1500 * time.Millisecond // after the start of the process
+		away     = 6 * time.Second
+		clients  = 8
+	)
+	c := StartCluster(t, Config{})
+	leader := c.Leader()
+	follower := c.Others(leader)[0]
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	for i := range clients {
+		load.Go(func() {
+			for n := 0; pause(ctx, 10*time.Millisecond); n++ {
+				leader.Register(Instance{App: "LOAD", ID: fmt.Sprintf("i%d-%d", i, n%50), Duration: 600}) // whatever comes of it
+			}
+		})
+	}
+	Pass(t, away)
+	follower.Kill()
+	Pass(t, away)
+	last := Instance{App: "LAST", ID: "last", Duration: 600}
+	mustRegister(t, leader, last)
+	began := time.Now()
+	follower.Start(t)
+	var listing map[string]Listed
+	Eventually(t, 10*expected, "the follower serves a linearizable fetch", func() (err error) {
+		listing, err = follower.Listing()
+		return err
+	})
+	t.Logf("served %v after the start of the process, expected within %v", time.Since(began), expected)
+	_, found := listing[last.ID]
+	expect.That(t, found, "the fetch lacks what was registered while the follower was away")
 }

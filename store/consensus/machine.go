@@ -28,17 +28,88 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	if f.broken != nil {
 		return f.broken
 	}
-	data := l.Data
-	if f.s.cfg.Test.Falsify != nil {
-		data = f.s.cfg.Test.Falsify(data)
-	}
 	before := f.s.machine.View().Stamp().Wall
-	applied, err := f.s.machine.Apply(l.Index, l.Term, data)
+	applied, err := f.s.machine.Apply(l.Index, l.Term, f.data(l))
 	if err != nil {
-		f.broken = fmt.Errorf("apply log entry %d: %w", l.Index, err)
-		f.s.fail(f.broken)
-		return f.broken
+		return f.breakOff(err)
 	}
+	f.follow(applied)
+	f.publish()
+	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
+		f.s.digests.Make(f.s.machine.Snapshot)
+	}
+	f.wake(applied)
+	return applied
+}
+
+// ApplyBatch implements raft.BatchingFSM. A node that starts goes through its log again, and through what it has missed:
+// until it is ready, it shows the commands that come together as one change. Afterwards each is applied for itself, because the
+// nodes compare their states after single entries.
+func (f *stateMachine) ApplyBatch(logs []*raft.Log) []any {
+	responses := make([]any, len(logs))
+	for from := 0; from < len(logs); {
+		to := from
+		for to < len(logs) && logs[to].Type == raft.LogCommand && !f.s.ready.Load() {
+			to++
+		}
+		switch l := logs[from]; {
+		case to > from:
+			f.catchUp(logs[from:to], responses[from:to])
+			from = to
+			continue
+		case l.Type == raft.LogConfiguration:
+			f.StoreConfiguration(l.Index, raft.DecodeConfiguration(l.Data))
+		default:
+			responses[from] = f.Apply(l)
+		}
+		from++
+	}
+	return responses
+}
+
+// catchUp applies commands before this node is ready.
+func (f *stateMachine) catchUp(logs []*raft.Log, responses []any) {
+	entries := make([]fsm.Entry, len(logs))
+	for i, l := range logs {
+		entries[i] = fsm.Entry{Index: l.Index, Term: l.Term, Data: f.data(l)}
+	}
+	var all []fsm.Applied
+	err := f.broken
+	if err == nil {
+		all, err = f.s.machine.ApplyAll(entries)
+	}
+	for i, applied := range all {
+		f.follow(applied)
+		responses[i] = applied
+	}
+	f.publish()
+	for _, applied := range all {
+		f.wake(applied)
+	}
+	for i := len(all); i < len(logs); i++ {
+		responses[i] = f.breakOff(err)
+	}
+}
+
+// data is what this node applies of a command.
+func (f *stateMachine) data(l *raft.Log) []byte {
+	if f.s.cfg.Test.Falsify != nil {
+		return f.s.cfg.Test.Falsify(l.Data)
+	}
+	return l.Data
+}
+
+// breakOff ends this node, of which no further entry may be applied.
+func (f *stateMachine) breakOff(err error) error {
+	if f.broken == nil {
+		f.broken = fmt.Errorf("apply: %w", err)
+		f.s.fail(f.broken)
+	}
+	return f.broken
+}
+
+// follow does what is due after an entry, before readers are woken.
+func (f *stateMachine) follow(applied fsm.Applied) {
 	f.s.unsaved.Store(true)
 	if applied.Raised {
 		// Entries of before may stand behind this one: what was under way when it came.
@@ -46,10 +117,10 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	}
 	f.s.clock.Observe(applied.Clock.Lease)
 	f.s.transport.Wake() // it is committed, which followers may not know
-	f.publish()
-	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
-		f.s.digests.Make(f.s.machine.Snapshot)
-	}
+}
+
+// wake wakes those who watch for what an entry changed.
+func (f *stateMachine) wake(applied fsm.Applied) {
 	if applied.Restored {
 		f.s.keys.WakeAll()
 	} else if len(applied.Touched) > 0 {
@@ -58,7 +129,6 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	if applied.Epoch != (registry.Epoch{}) {
 		f.compareSettings()
 	}
-	return applied
 }
 
 // Snapshot implements raft.FSM.

@@ -160,7 +160,7 @@ func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig
 	conf := &raft.NetworkTransportConfig{
 		Logger:          logger,
 		Stream:          s.net,
-		MaxPool:         3,
+		MaxPool:         raftio.MaxPool,
 		MaxRPCsInFlight: 2, // docs/adr/0003: fail-stop on disk errors makes pipelining safe
 		Timeout:         port.RaftTimeout,
 	}

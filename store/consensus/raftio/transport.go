@@ -2,7 +2,9 @@ package raftio
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,27 +119,87 @@ func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	})
 }
 
-// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
-// afterwards that its leadership is over, or that the follower was removed.
-const silentLimit = time.Minute
+const (
+	// MaxPool is how many connections to a server are kept for requests that wait for their reply.
+	MaxPool = 3
+	// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
+	// afterwards that its leadership is over, or that the follower was removed.
+	silentLimit = time.Minute
+	// beatAgain is when a heartbeat that failed is sent again, and beatFor how long that goes on within one call of Raft,
+	// which sees only afterwards that its leadership is over.
+	beatAgain = 50 * time.Millisecond
+	beatFor   = 5 * time.Second
+)
 
-// AppendEntries implements raft.Transport. After each failure to send entries Raft waits twice as long, up to
-// 10 s: a follower that comes back would get nothing for as long as it was away (replicateTo in replication.go).
-// Heartbeats go on twice a second at least. So a failure counts, once, when the follower replies to one.
+// AppendEntries implements raft.Transport. After each failure Raft waits longer: up to 10 s before it sends entries again
+// (replicateTo in replication.go), half of the heartbeat timeout before it sends another heartbeat. A follower that has started anew would get nothing
+// for so long. So a heartbeat is sent again and again until the follower replies to one, and entries wait for that reply.
+// Then they are sent again at once: each of the connections that are kept may be one of before the follower's end.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
 	f := t.follower(id)
-	next := f.replied.Wait()
-	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
-	switch heartbeat := isHeartbeat(args); {
-	case heartbeat && err == nil:
-		f.replied.Fire()
-	case heartbeat:
-		f.failed.Add(1)
-	case err != nil:
-		wait.Pause(t.closing, next, silentLimit)
+	send := func() error {
+		*resp = raft.AppendEntriesResponse{} // a reply that broke off
+		return t.NetworkTransport.AppendEntries(id, target, args, resp)
+	}
+	if isHeartbeat(args) {
+		return t.beat(f, send)
+	}
+	replied := f.replied.Wait()
+	err := send()
+	if err == nil {
+		return nil
+	}
+	wait.Pause(t.closing, replied, silentLimit)
+	for range MaxPool + 1 {
+		if err == nil || late(err) || !closed(replied) {
+			break
+		}
+		err = send()
 	}
 	return err
+}
+
+// beat sends a heartbeat until it has a reply, or beatFor has passed.
+func (t *Transport) beat(f *follower, send func() error) error {
+	began := time.Now()
+	err := send()
+	if err != nil {
+		f.failed.Add(1)
+	}
+	for err != nil && time.Since(began) < beatFor && t.closing.Err() == nil {
+		wait.Pause(t.closing, nil, beatAgain)
+		err = send()
+	}
+	if err == nil {
+		f.replied.Fire()
+	}
+	return err
+}
+
+// InstallSnapshot implements raft.Transport. A failure counts, as one to send entries does, when the follower replies to a heartbeat.
+func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	replied := t.follower(id).replied.Wait()
+	err := t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
+	if err != nil {
+		wait.Pause(t.closing, replied, silentLimit)
+	}
+	return err
+}
+
+// late says that a request had no reply in time: the follower is there, and slow.
+func late(err error) bool {
+	var of net.Error
+	return errors.As(err, &of) && of.Timeout()
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // isHeartbeat tells heartbeats as Raft does itself (handleCommand in net_transport.go).

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,7 +158,7 @@ func TestTransportCountsTheHeartbeatsThatFailed(t *testing.T) {
 		tr.during = inTerm(1)
 		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
 		for _, away := range []bool{true, false, true} {
-			w.away = away
+			w.away.Store(away)
 			tr.CloseStreams()
 			before := tr.follower("f").failed.Load()
 			err := tr.AppendEntries("f", "follower", heartbeatOf("leader", 1), new(raft.AppendEntriesResponse))
@@ -167,7 +169,8 @@ func TestTransportCountsTheHeartbeatsThatFailed(t *testing.T) {
 
 // wire is a network of one server, which may be away.
 type wire struct {
-	away     bool
+	away     atomic.Bool
+	broken   int // how many of the next connections end at once
 	accepted chan net.Conn
 	closed   chan struct{}
 }
@@ -175,10 +178,15 @@ type wire struct {
 func newWire() *wire { return &wire{accepted: make(chan net.Conn), closed: make(chan struct{})} }
 
 func (w *wire) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
-	if w.away {
+	if w.away.Load() {
 		return nil, errors.New("refused")
 	}
 	here, there := net.Pipe()
+	if w.broken > 0 {
+		w.broken--
+		there.Close()
+		return here, nil
+	}
 	w.accepted <- there
 	return here, nil
 }
@@ -339,54 +347,128 @@ func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
 	})
 }
 
+// TestTransportSendsEntriesAgainAfterTheNextHeartbeat has a follower be away when a leader sends entries.
 func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		w.away = true
 		closing, stop := context.WithCancel(t.Context())
 		tr := newFollower(closing, w)
 		defer tr.Close()
+		defer tr.CloseStreams()
 		tr.during = inTerm(1)
 		tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
+		go func() {
+			for {
+				select {
+				case rpc := <-tr.NetworkTransport.Consumer():
+					rpc.Respond(&raft.AppendEntriesResponse{LastLog: 1, Success: true}, nil)
+				case <-closing.Done():
+					return
+				}
+			}
+		}()
 		send := func() <-chan error {
-			failed := make(chan error, 1)
+			done := make(chan error, 1)
 			go func() {
-				failed <- tr.AppendEntries("f", "follower", &raft.AppendEntriesRequest{Entries: logsOf(1, 1, 1)}, new(raft.AppendEntriesResponse))
+				done <- tr.AppendEntries("f", "follower", &raft.AppendEntriesRequest{Entries: logsOf(1, 1, 1)}, new(raft.AppendEntriesResponse))
 			}()
-			return failed
+			return done
 		}
 		beat := func() error {
 			return tr.AppendEntries("f", "follower", heartbeatOf("leader", 1), new(raft.AppendEntriesResponse))
 		}
-		ended := func(failed <-chan error) bool {
+		ended := func(done <-chan error) (err error, ended bool) {
 			synctest.Wait()
 			select {
-			case err := <-failed:
-				expect.That(t, err != nil, "entries were sent to a follower that was away")
-				return true
+			case err := <-done:
+				return err, true
 			default:
-				return false
+				return nil, false
 			}
 		}
 
-		failed := send()
-		if err := beat(); err == nil || ended(failed) {
-			t.Fatalf("the failure counts, or a heartbeat was answered (%v), while the follower is away", err)
+		w.away.Store(true)
+		entries := send()
+		if _, ended := ended(entries); ended || beat() == nil {
+			t.Fatal("the call has ended, or a heartbeat was answered, while the follower is away")
 		}
-		w.away = false
-		if err := beat(); err != nil || !ended(failed) {
-			t.Fatalf("the failure does not count, though the follower has answered a heartbeat (%v)", err)
-		}
+		w.away.Store(false)
+		need.OK(t, beat())
+		err, done := ended(entries)
+		expect.That(t, done && err == nil, "after a heartbeat was answered the entries have arrived: %v (%v)", done, err)
 
-		w.away = true
+		w.broken = MaxPool // as connections are that were kept from before the follower's end
 		tr.CloseStreams()
-		failed = send()
+		entries = send()
+		_, done = ended(entries)
+		expect.That(t, !done, "the failure counts before the next heartbeat")
+		need.OK(t, beat())
+		err, done = ended(entries)
+		expect.That(t, done && err == nil, "over the first connection that holds the entries have arrived: %v (%v)", done, err)
+
+		w.away.Store(true)
+		tr.CloseStreams()
+		entries = send()
 		time.Sleep(silentLimit - time.Millisecond)
-		expect.That(t, !ended(failed), "the failure counts before its time")
+		_, done = ended(entries)
+		expect.That(t, !done, "the failure counts before its time")
 		time.Sleep(time.Millisecond)
-		expect.That(t, ended(failed), "the failure does not count after %v", silentLimit)
-		failed = send()
+		err, done = ended(entries)
+		expect.That(t, done && err != nil, "the failure does not count after %v (%v)", silentLimit, err)
+		entries = send()
 		stop()
-		expect.That(t, ended(failed), "the failure is held back though the node stops")
+		_, done = ended(entries)
+		expect.That(t, done, "the failure is held back though the node stops")
+	})
+}
+
+// TestTransportNoticesSoonThatAFollowerIsBack has a follower come back while the leader sends it a heartbeat.
+func TestTransportNoticesSoonThatAFollowerIsBack(t *testing.T) {
+	tests := []struct {
+		name  string
+		back  time.Duration
+		stops time.Duration // the leader
+		fails bool
+		want  time.Duration
+	}{
+		{"soon", beatAgain / 2, time.Hour, false, beatAgain},
+		{"later", time.Second + beatAgain/2, time.Hour, false, time.Second + beatAgain},
+		{"never", time.Hour, time.Hour, true, beatFor},
+		{"never, and the leader stops", time.Hour, time.Second + beatAgain/2, true, time.Second + beatAgain/2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				w.away.Store(true)
+				closing, stop := context.WithTimeout(t.Context(), tt.stops)
+				defer stop()
+				tr := newFollower(closing, w)
+				defer tr.Close()
+				defer tr.CloseStreams()
+				tr.during = inTerm(1)
+				tr.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
+				back := time.AfterFunc(tt.back, func() { w.away.Store(false) })
+				defer back.Stop()
+				began := time.Now()
+				err := tr.AppendEntries("f", "follower", heartbeatOf("leader", 1), new(raft.AppendEntriesResponse))
+				expect.That(t, (err != nil) == tt.fails && time.Since(began) == tt.want, "after %v: %v, want that after %v", time.Since(began), err, tt.want)
+			})
+		})
+	}
+}
+
+func TestTransportHoldsTheFailureOfASnapshotBackUntilTheNextHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.away.Store(true)
+		tr := newFollower(t.Context(), w)
+		defer tr.Close()
+		defer tr.CloseStreams()
+		const back = 3 * time.Second
+		time.AfterFunc(back, func() { tr.follower("f").replied.Fire() })
+		began := time.Now()
+		err := tr.InstallSnapshot("f", "follower", new(raft.InstallSnapshotRequest), new(raft.InstallSnapshotResponse), strings.NewReader(""))
+		expect.That(t, err != nil && time.Since(began) == back, "failed after %v (%v), want %v", time.Since(began), err, back)
 	})
 }
