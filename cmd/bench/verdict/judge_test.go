@@ -68,7 +68,7 @@ const (
 	linear    = "histories are linearizable"
 )
 
-// endless stretches of a key's history that no checker decides soon: many calls of unknown outcome, and a look at what
+// undecidable is a history of a key that the checker does not decide soon: many calls of unknown outcome, and a look at what
 // nobody wrote.
 func undecidable() []trial.Call {
 	calls := []trial.Call{write(1, 0, 1)}
