@@ -598,6 +598,27 @@ func TestRunFailsIfNoClusterOfAnyColumnCanBeStarted(t *testing.T) {
 	}
 }
 
+func TestRunKeepsTheTrialsOfAnEarlierOneThoughNoClusterCanBeStarted(t *testing.T) {
+	l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
+	c := configOf(l, small())
+	c.Done = []trial.Trial{done("small", "cp", 1)}
+	got := need.Got(Run(t.Context(), c))(t)
+	expect.Slice(t, namesOf(got), []string{"small cp 1 again", "small ap 1"}, "trials are")
+}
+
+func TestColumnOfEurekaIsLoadedAndAwaitedAsItsServersAre(t *testing.T) {
+	s := small()
+	s.Load.Watchers = 6
+	for name, want := range map[string]struct {
+		watchers int
+		lease    time.Duration
+	}{"cp": {6, 3*time.Second + evictionLag}, "eureka": {0, 6*time.Second + evictionLagStock}} {
+		r := run{turn: turn{scenario: s, column: columns(name)[0]}}
+		expect.Equal(t, r.clients().Watchers, want.watchers, "%s: watchers", name)
+		expect.Equal(t, r.leaseEnds(), want.lease, "%s: a dead instance must be gone after", name)
+	}
+}
+
 func TestRunSaysWhatAColumnCannot(t *testing.T) {
 	slow := scenario.Scenario{Title: "Slow disks", Datacenters: 1, Faults: []scenario.Fault{{Kind: scenario.SlowDisk}}}
 	c := Config{Plan: trial.Plan{Columns: columns("cp", "eureka")}, Scenarios: []scenario.Scenario{slow, small()}}
@@ -644,6 +665,10 @@ func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
 			expect.That(t, len(got.Trials) == 1 && kept == 1, "%d trials, %d kept, want 1", len(got.Trials), kept)
 			expect.Slice(t, got.Trials[0].Repeats, tt.repeats, "the trial says")
 			expect.Equal(t, len(l.specs), len(tt.repeats)+1, "clusters:")
+			if tt.s.HeartbeatsOnly() {
+				lists := got.Trials[0].Lists
+				expect.That(t, len(lists) > 0 && lists[0].Asked >= got.Trials[0].Length, "lists were asked for from %+v on, want none during the load", lists[:min(1, len(lists))])
+			}
 			expect.That(t, strings.Contains(lines.String(), "not valid, and run again: reason 1\n"), "progress does not say so:\n%s", &lines)
 		})
 	}

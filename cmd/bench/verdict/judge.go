@@ -49,7 +49,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Converged:  convergence(t, watched),
 
 		FalseEvictions: falseEvictions(t.Evictions),
-		Told:           told(t),
+		Told:           told(t) && !s.HeartbeatsOnly(), // nobody observes those
 		Invalid:        Invalid(t),
 	}
 	v.Broken = broken(t, c, s, &v)

@@ -278,7 +278,8 @@ func TestToldMeansThatEveryStreamWasRead(t *testing.T) {
 		for node, w := range c.watched {
 			one.Ending = append(one.Ending, trial.Ending{Node: node, Watched: w})
 		}
-		expect.Equal(t, told(one), c.want, "%s: told:", c.name)
+		expect.Equal(t, Judge(one, cp, scenario.Scenario{Load: scenario.Load{Reads: 1}}).Told, c.want, "%s: told:", c.name)
+		expect.That(t, !Judge(one, cp, scenario.Scenario{Load: scenario.Load{Instances: 1}}).Told, "%s: told of a load of heartbeats, which nobody observes", c.name)
 	}
 }
 
