@@ -36,7 +36,7 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 func registration(t *testing.T, request []byte, app string) *registry.Instance {
 	t.Helper()
 	r, body := parse(t, request)
-	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/v2/apps/"+app, "%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
+	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/apps/"+app, "%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
 	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
 	return i
 }
@@ -47,7 +47,7 @@ func TestFleetRequestsAreWhatClientsSend(t *testing.T) {
 	expect.That(t, i.ID() == f.id(250) && i.LastDirty == load.DirtyBase && i.RenewalInterval == 30 && i.Duration >= 3600 && i.Status == registry.Up,
 		"the server reads %+v", i)
 	r, body := parse(t, f.renewal(250))
-	if r.Method != http.MethodPut || r.URL.Path != "/eureka/v2/apps/"+f.app(250)+"/"+f.id(250) || len(body) != 0 ||
+	if r.Method != http.MethodPut || r.URL.Path != "/eureka/apps/"+f.app(250)+"/"+f.id(250) || len(body) != 0 ||
 		r.URL.Query().Get("status") != "UP" || r.URL.Query().Get("lastDirtyTimestamp") != "1767225599000" {
 		t.Errorf("renewal %s %s with %q", r.Method, r.URL, body)
 	}

@@ -318,7 +318,7 @@ func TestFaultWhoseNodeDoesNotStartAgainIsGivenUp(t *testing.T) {
 		j := &journal{startTakes: time.Hour}
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: node1}]"), 10*time.Second)
 		err := i.run(t.Context())
-		expect.That(t, err != nil && strings.Contains(err.Error(), "not ready after 30s"), "run() = %v, want that node1 was not ready", err)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "not ready after 3m0s"), "run() = %v, want that node1 was not ready", err)
 		expect.Equal(t, i.faults[0].Ready, 0, "ready at")
 	})
 }

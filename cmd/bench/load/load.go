@@ -91,7 +91,7 @@ const DirtyBase = 1767225599000
 func (d described) appPath() string { return registryPath + "/" + d.app }
 
 // registryPath is where every system has its registry.
-const registryPath = "/eureka/v2/apps"
+const registryPath = "/eureka/apps"
 
 func (d described) path() string { return d.appPath() + "/" + d.id }
 

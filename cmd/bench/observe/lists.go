@@ -18,7 +18,7 @@ type lastList struct {
 }
 
 const (
-	registryPath = "/eureka/v2/apps" // every system has it there
+	registryPath = "/eureka/apps" // every system has it there
 	// listShare bounds the share of the time that reading a node's lists takes, one in listShare: large registries are
 	// read less often.
 	listShare = 10

@@ -234,7 +234,7 @@ func TestSealedInstancesAreInTheListAndOfEurekaAskedForOneByOne(t *testing.T) {
 }
 
 func TestEndIsWaitedForAsTheColumnNeedsIt(t *testing.T) {
-	for name, want := range map[string]time.Duration{"cp": endLimit, "cp-stale": endLimit, "ap": endLimitAP, "ap-always": endLimitAP, "eureka": endLimitCached} {
+	for name, want := range map[string]time.Duration{"cp": endLimit, "cp-stale": endLimit, "ap": endLimitAP, "ap-always": endLimitAP, "eureka": endLimit} {
 		synctest.Test(t, func(t *testing.T) {
 			cluster := newFakeCluster(2)
 			cluster.nodes[0].listVersion("k", 1)

@@ -499,7 +499,8 @@ func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
 				begun := time.Now()
 				got, done := e.askUntilAgreed(t.Context())
 				took := time.Since(begun)
-				expect.Equal(t, done, c.took < endLimit, "they agree:")
+				// Nodes that lack the same agree, and are asked again all the same.
+				expect.Equal(t, done, c.took < endLimit || len(c.want.Missing) > 0, "they agree:")
 				expect.That(t, took >= c.took && took <= c.took+2*endEvery, "it took %v, want %v", took, c.took)
 				expect.That(t, len(got) == 2 && reflect.DeepEqual(got[0], c.want) && got[1].Node == 1, "it ends as %+v, want %+v and the other node", got, c.want)
 			})

@@ -81,7 +81,7 @@ func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) 
 	stated := s.LimitsOf(c)
 	l.promises(v, stated.MayLose)
 	if t.Failed == "" {
-		l.asked(t, v)
+		l.asked(t, c, s, v)
 		l.stated(stated, t, v)
 	}
 	return l.broken
@@ -120,7 +120,10 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 }
 
 // asked demands that what is judged was asked for, and answered.
-func (l *limits) asked(t *trial.Trial, v *Verdict) {
+func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) {
+	if c.Linearizable() && s.Load.Writes > 0 && v.History.Calls == 0 {
+		l.add("histories are linearizable", "undecided: no call on a watched key is known")
+	}
 	if silent := silentNodes(t); len(silent) > 0 {
 		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")
 	}
