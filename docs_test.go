@@ -48,20 +48,6 @@ func TestBehavioursNameTestsThatExist(t *testing.T) {
 	need.That(t, named != 0, "docs/behaviours.md names no test")
 }
 
-// TestReadmeShowsTheTradeOffsOfTheKeptComparison compares the tables word by word.
-func TestReadmeShowsTheTradeOffsOfTheKeptComparison(t *testing.T) {
-	const head = "| | CP | AP |\n"
-	table := func(file string) string {
-		text := need.Got(os.ReadFile(file))(t)
-		_, rest, ok := strings.Cut(string(text), head)
-		need.That(t, ok, "%s has no table that begins with %q", file, head)
-		rows, _, _ := strings.Cut(rest, "\n\n")
-		return rows
-	}
-	kept, shown := table("docs/benchmarks/report.md"), table("README.md")
-	expect.That(t, shown == kept, "README.md shows\n%s\nwant the table of docs/benchmarks/report.md:\n%s", shown, kept)
-}
-
 // TestGoClientCodeOfThePagesCompiles compares the blocks of its page, and of README.md, with the examples.
 func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	read := func(file string) string {
