@@ -96,15 +96,20 @@ func (s *seals) second(i *seal) int { return i.number / len(s.load.Nodes) % fate
 // tend writes sealed instances for the second time, until ctx ends.
 func (s *seals) tend(ctx context.Context) {
 	var working sync.WaitGroup
-	defer working.Wait()
 	idle := make([]chan *caller, len(s.load.Nodes))
 	for n := range idle {
 		idle[n] = make(chan *caller, errandClients)
 	}
-	for _, c := range s.load.newCallers(errandClients * len(idle)) {
-		defer c.close()
+	callers := s.load.newCallers(errandClients * len(idle))
+	for _, c := range callers {
 		idle[c.home] <- c
 	}
+	defer func() {
+		working.Wait()
+		for _, c := range callers {
+			c.close()
+		}
+	}()
 	for {
 		select {
 		case i := <-s.pending:
