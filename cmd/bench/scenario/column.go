@@ -102,7 +102,7 @@ func (c Column) Promises() bool { return c.System == Rollcall }
 // Streams reports whether nodes tell of changes as they come.
 func (c Column) Streams() bool { return c.System == Rollcall }
 
-// Limits are those of a scenario for the column: those under its name, or else under its mode.
+// LimitsOf are the limits of a scenario for a column: those under its name, or else under its mode.
 func (s Scenario) LimitsOf(c Column) Limits {
 	if l, own := s.Limits[c.Name]; own {
 		return l

@@ -12,7 +12,7 @@ const (
 	mostLate     = 0.01                   // share of the calls that were handed to their clients late
 	busy         = 0.97                   // share of the processors' time from which on they are exhausted
 	mostBusy     = 0.5                    // share of the load's seconds in which they may be
-	mostForeign  = 0.15                   // share of the processors' time that other programs may use
+	mostForeign  = 0.15                   // share of the processors' time that others may use
 	stalledDisk  = 500 * time.Millisecond // what one durable write takes on a disk that stalls
 	mostUnlooked = 3 * time.Second        // between two looks at the machine
 )
@@ -85,7 +85,8 @@ func exhausted(seen []trial.Health, cores int) string {
 	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, len(seen)-1)
 }
 
-// foreign says how much of the processors other programs used than the servers and the one that measures.
+// foreign says how much of the processors others used than the servers and the program that measures: programs, or the host
+// of a virtual machine.
 func foreign(t *trial.Trial, seen []trial.Health) string {
 	first, last := seen[0], seen[len(seen)-1]
 	others := last.Busy - first.Busy - (last.Own - first.Own)
@@ -96,7 +97,7 @@ func foreign(t *trial.Trial, seen []trial.Health) string {
 	if share <= mostForeign {
 		return ""
 	}
-	return fmt.Sprintf("other programs used %.0f %% of the processors", 100*share)
+	return fmt.Sprintf("others used %.0f %% of the processors", 100*share)
 }
 
 // spentBetween is what a node's process used between two moments, as far as the samples tell.

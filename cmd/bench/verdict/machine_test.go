@@ -56,7 +56,7 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 				t.Machine[i].Busy, t.Machine[i].Own = used, used
 			}
 		}, nil},
-		{"other programs", use(1400*ms, 1000*ms), []string{"other programs used 20 % of the processors"}},
+		{"other programs", use(1400*ms, 1000*ms), []string{"others used 20 % of the processors"}},
 		{"servers", func(t *trial.Trial) {
 			use(1400*ms, 1000*ms)(t)
 			for second := range trial.Micros(12) {
@@ -75,7 +75,7 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 			t.Machine[3].Late, t.Machine[3].Sync = 50, 2000*ms
 		}, []string{
 			"the load was late: 5.5 % of the calls began more than 50ms after they were due, the worst 0.06 s",
-			"the processors were exhausted in 10 of 10 seconds", "other programs used 50 % of the processors",
+			"the processors were exhausted in 10 of 10 seconds", "others used 50 % of the processors",
 			"the disk stalled: a durable write took 2 s",
 		}},
 		{"a trial that was not completed", func(t *trial.Trial) { t.Failed, t.Machine = "node2 did not start", nil }, nil},
