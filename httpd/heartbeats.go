@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -59,6 +60,7 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 		l = tls.NewListener(l, server.TLSConfig) // server.ServeTLS would make the returned connections shake hands again
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		ctx = registry.OnLine(ctx)
 		resumed := resumedOf(conn)
 		if resumed == nil {
 			return context.WithValue(web.WithLife(ctx, conn), beatsInARow{}, new(int))

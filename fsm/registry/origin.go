@@ -1,7 +1,10 @@
 package registry
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -96,3 +99,29 @@ func (a Act) Clone() Act {
 }
 
 func (a Act) weight() int { return len(a.Author) + len(a.Reason) + len(a.Says) }
+
+// waitOnceIn is how long the renewals of a connection do not wait after one that may have waited.
+const waitOnceIn = time.Second
+
+// line is the connection of a client.
+type line struct {
+	waited atomic.Int64 // when a renewal of it last was one that may wait, ns since 1970; 0: none was
+}
+
+type lineKey struct{}
+
+// OnLine is a context of the calls that come over one connection of a client. Renewals may wait for others on it, so that they share
+// the cost of being stored: one in a second, so that a client that sends the next one after the response is not slowed down.
+func OnLine(ctx context.Context) context.Context { return context.WithValue(ctx, lineKey{}, new(line)) }
+
+// MayWait says whether a renewal that comes now in a context may wait for others. If so, the next ones of its connection may not,
+// for a second. Where the context is of no connection, none may.
+func MayWait(ctx context.Context, now time.Time) bool {
+	l, ok := ctx.Value(lineKey{}).(*line)
+	if !ok {
+		return false
+	}
+	before := l.waited.Load()
+	since := time.Duration(now.UnixNano() - before)
+	return (since < 0 || since >= waitOnceIn) && l.waited.CompareAndSwap(before, now.UnixNano())
+}

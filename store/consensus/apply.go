@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 // Apply implements registry.Service.
@@ -31,11 +33,23 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	if renewals && unknown {
 		return s.renewUnknown(ctx, origin, ops)
 	}
-	return s.commitOps(ctx, items, ops, patient)
+	pace := paceOf(patient)
+	if renewals && len(ops) > 0 && origin.Kind == registry.Client && s.cfg.RenewalWait > 0 && registry.MayWait(ctx, time.Now()) {
+		pace = commit.MayWait
+	}
+	return s.commitOps(ctx, items, ops, pace)
 }
 
-func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, patient bool) ([]registry.Result, error) {
-	results, err := s.committer.Commit(ctx, items, patient)
+// paceOf is how soon operations are committed that change nothing but a time, if patient, or others.
+func paceOf(patient bool) commit.Pace {
+	if patient {
+		return commit.Gathered
+	}
+	return commit.AtOnce
+}
+
+func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.Op, pace commit.Pace) ([]registry.Result, error) {
+	results, err := s.committer.Commit(ctx, items, pace)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
@@ -73,7 +87,7 @@ func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []r
 	if len(known) == 0 {
 		return results, nil
 	}
-	committed, err := s.commitOps(ctx, items, known, false)
+	committed, err := s.commitOps(ctx, items, known, commit.AtOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +125,7 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.committer.Commit(ctx, again, false)
+	second, err := s.committer.Commit(ctx, again, commit.AtOnce)
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), store.Partly(len(results)-len(again), err))
 	}

@@ -38,7 +38,7 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 			return make([]kv.Result, 1), err // the result that the state machine gives, too
 		}
 	}
-	results, err := c.s.committer.Commit(ctx, items, patient)
+	results, err := c.s.committer.Commit(ctx, items, paceOf(patient))
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations of coordination: %w", len(ops), err)
 	}

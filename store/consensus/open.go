@@ -95,7 +95,7 @@ func (s *Raft) compose(opened time.Time) {
 	})
 	s.proposer = &commit.Proposer{Stamp: s.stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
 	s.committer = commit.New(commit.Config{
-		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, Node: s.serverID(), Boot: s.identity.Start().Boot,
+		InFlight: s.cfg.InFlight, NoBatching: s.cfg.Test.NoBatching, RenewalWait: s.cfg.RenewalWait, Node: s.serverID(), Boot: s.identity.Start().Boot,
 		Leadership: s.leadership, Proposer: s.proposer, Nodes: s.nodes, TermsOf: s.reader.TermsOf, Above: s.members.Above, Metrics: s.metrics.commit,
 	})
 	calls := port.Calls{"Node.Ask": port.Method(s.serveAsk)}

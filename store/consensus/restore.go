@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/backup"
+	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
@@ -59,7 +60,7 @@ func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.R
 	if err != nil {
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.ResultWait)
 		defer cancel()
-		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, false) // else it is given up by its time
+		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, commit.AtOnce) // else it is given up by its time
 		return kv.Restoration{}, err
 	}
 	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
@@ -107,7 +108,7 @@ func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) 
 func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
 	until := time.Now().Add(restorePatience)
 	for {
-		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op}}, false)
+		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op}}, commit.AtOnce)
 		switch {
 		case err == nil && results.KV[0].Refusal != "":
 			return fmt.Errorf("%w: %s", ErrRestoreRefused, results.KV[0].Refusal)

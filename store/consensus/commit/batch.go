@@ -19,6 +19,8 @@ type batch struct {
 	wait   time.Duration // for a leader
 	oldest time.Time     // arrival of the call that has waited longest
 	sent   time.Time     // when it was first sent; zero: it certainly never was
+
+	mayWait bool // for company, at the leader
 }
 
 // deadline is when the callers of a batch get an error: that it failed, or that its outcome is unknown.
@@ -89,6 +91,7 @@ func (b *batch) around(item int) [][]*call {
 type call struct {
 	items   []fsm.Item
 	size    int
+	pace    Pace
 	arrived time.Time
 	state   atomic.Int32
 	done    chan struct{}
@@ -128,9 +131,10 @@ const (
 
 // proposal is a batch that another node sent to this one, the leader.
 type proposal struct {
-	batch []byte
-	bound fsm.Bound
-	done  chan struct{}
-	res   fsm.BatchResult
-	err   error
+	batch   []byte
+	bound   fsm.Bound
+	mayWait bool // for company
+	done    chan struct{}
+	res     fsm.BatchResult
+	err     error
 }

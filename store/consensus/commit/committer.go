@@ -27,10 +27,12 @@ const (
 
 // Config is what a committer needs of its node.
 type Config struct {
-	InFlight   int    // entries that may be on their way at a time
-	NoBatching bool   // one entry per write, for comparison
-	Node       string // server id of this node
-	Boot       uint64 // this start of it
+	InFlight   int  // entries that may be on their way at a time
+	NoBatching bool // one entry per write, for comparison
+	// RenewalWait is how long renewals wait after the last entry while few come; 0: not at all.
+	RenewalWait time.Duration
+	Node        string // server id of this node
+	Boot        uint64 // this start of it
 
 	Leadership *leadership.State
 	Proposer   *Proposer
@@ -43,7 +45,7 @@ type Config struct {
 }
 
 // Committer is the group commit: all writes of this node go through it. What waits when a slot
-// frees becomes one batch; there is no timer. The shape is that of bbolt's DB.Batch, with the slots
+// frees becomes one batch; there is no timer but for renewals (company.go, gather.go). The shape is that of bbolt's DB.Batch, with the slots
 // of a pipeline: while one entry is in the leader's store, the one before it is in the followers'.
 type Committer struct {
 	cfg   Config
@@ -58,6 +60,7 @@ type Committer struct {
 	calls     []*call    // queued, in order of arrival
 	proposals []*proposal
 	gathered  []*call // renewals that wait for company, see gather
+	company   company
 	seq       uint64
 	open      map[uint64]struct{} // numbers of batches without results yet
 }
@@ -70,22 +73,25 @@ func New(cfg Config) *Committer {
 		wake:     make(chan struct{}, 1),
 		patience: GatherFor,
 		open:     map[uint64]struct{}{},
+		company:  company{limit: cfg.RenewalWait},
 	}
 	if cfg.NoBatching {
-		c.patience = 0
+		c.patience, c.company.limit = 0, 0
 	}
 	return c
 }
 
 // Calls are the calls of other nodes whose batches this one commits while it leads.
-func (c *Committer) Calls() port.Calls { return port.Calls{"Node.Commit": port.Method(c.Serve)} }
+func (c *Committer) Calls() port.Calls {
+	return port.Calls{callCommit: port.Method(c.Serve), callCommitLater: port.Method(c.ServeLater)}
+}
 
 // noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
 func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
 // Commit commits items in order, in as few batches as their size allows. None is committed if one
-// is too large, or needs a higher level than the cluster writes. Patient ones wait for company.
-func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) (Results, error) {
+// is too large, or needs a higher level than the cluster writes. Only renewals may wait.
+func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Results, error) {
 	if err := c.admit(ctx, items); err != nil {
 		return Results{}, err
 	}
@@ -99,13 +105,13 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, patient bool) 
 		sizes = append(sizes, size)
 	}
 	commit := c.commit
-	if patient {
+	if pace == Gathered {
 		commit = c.gather
 	}
 	var results Results
 	for len(items) > 0 {
 		n, size := fit(sizes)
-		part, err := commit(ctx, items[:n], size)
+		part, err := commit(ctx, items[:n], size, pace)
 		if err != nil {
 			return Results{}, store.Partly(len(results.Registry), err)
 		}
@@ -143,19 +149,19 @@ func fit(sizes []int) (n, size int) {
 
 // Announce commits a batch without items, by which the state machine knows this start of the node.
 func (c *Committer) Announce(ctx context.Context) error {
-	_, err := c.commit(ctx, nil, 0)
+	_, err := c.commit(ctx, nil, 0, AtOnce)
 	return err
 }
 
 // commit waits until items took effect, in order and in one batch.
-func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int) (Results, error) {
+func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int, pace Pace) (Results, error) {
 	if grace := c.pulse.grace(time.Now()); grace > 0 {
 		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
 			return Results{}, ctx.Err()
 		}
 	}
-	k := &call{items: items, size: size, arrived: time.Now(), done: make(chan struct{})}
+	k := &call{items: items, size: size, pace: pace, arrived: time.Now(), done: make(chan struct{})}
 	if !c.enqueue(k) {
 		return Results{}, registry.ErrClosed
 	}
@@ -183,6 +189,7 @@ func (c *Committer) enqueue(k *call) bool {
 		return false
 	}
 	c.calls = append(c.calls, k)
+	c.company.count(renewalsIn(k.items), k.arrived)
 	c.signal()
 	return true
 }
@@ -196,14 +203,15 @@ func (c *Committer) signal() {
 }
 
 // propose commits a batch that another node sent, on the established leader.
-func (c *Committer) propose(ctx context.Context, encoded []byte, bound fsm.Bound) (fsm.BatchResult, error) {
-	p := &proposal{batch: encoded, bound: bound, done: make(chan struct{})}
+func (c *Committer) propose(ctx context.Context, p *proposal, renewals int) (fsm.BatchResult, error) {
+	p.done = make(chan struct{})
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return fsm.BatchResult{}, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed)
 	}
 	c.proposals = append(c.proposals, p)
+	c.company.count(renewals, time.Now())
 	c.signal()
 	c.mu.Unlock()
 	select {
@@ -292,8 +300,10 @@ func (c *Committer) seal(calls []*call) *batch {
 		calls: calls, wait: c.noLeader(), oldest: calls[0].arrived, items: make([]fsm.Item, 0, len(calls)),
 		id: fsm.BatchID{Node: c.cfg.Node, Boot: c.cfg.Boot, Seq: c.seq, Finished: closed},
 	}
+	b.mayWait = true
 	for _, k := range calls {
 		b.items = append(b.items, k.items...)
+		b.mayWait = b.mayWait && k.pace == MayWait
 	}
 	c.cfg.Metrics.Batch.Observe(float64(len(b.items)))
 	return b

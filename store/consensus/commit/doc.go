@@ -2,7 +2,7 @@
 //
 //   - batch.go: a batch, its calls and their results
 //   - entry.go: a log entry on its way through Raft
-//   - committer.go: the queue of calls; gather.go: renewals that wait for company, and writes that may have come before a pause
+//   - committer.go: the queue of calls; company.go: renewals of instances that wait for company on the leader; gather.go: others that wait for it here, and writes that may have come before a pause
 //   - forward.go: one attempt to commit a batch, here or at the node that leads
 //   - sending.go: attempts until there is a result, or the time is up
 //   - slots.go: the loop that closes batches, and proposes them

@@ -38,7 +38,11 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 		return fsm.BatchResult{}, err
 	}
 	c.cfg.Metrics.Forwarded.Inc()
-	res, err := c.commitAt(ctx, address, b.encode(c.cfg.Proposer.Level(), terms.Bound(until)))
+	call := callCommit
+	if b.mayWait && b.sent.IsZero() {
+		call = callCommitLater
+	}
+	res, err := c.commitAt(ctx, address, call, b.encode(c.cfg.Proposer.Level(), terms.Bound(until)))
 	if errors.Is(err, leadership.ErrNotLeader) || errors.Is(err, errLate) {
 		c.cfg.Leadership.ClearTerms(terms) // the leader may lead again, in another leadership
 	}
@@ -69,9 +73,25 @@ type CommitReply struct {
 	All    bool // the leader can read no batch of this format version
 }
 
+// The calls by which a follower has the leader commit a batch. The second is for renewals that may wait; leaders that are older than
+// it do not know it.
+const (
+	callCommit      = "Node.Commit"
+	callCommitLater = "Node.CommitLater"
+)
+
 // Serve serves the call Node.Commit: the leader commits a batch of another node.
 func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
-	id, _, err := fsm.ParseBatch(encoded)
+	return c.serve(encoded, false, reply)
+}
+
+// ServeLater serves the call Node.CommitLater: the leader commits a batch of another node, which may wait for company.
+func (c *Committer) ServeLater(encoded []byte, reply *CommitReply) error {
+	return c.serve(encoded, true, reply)
+}
+
+func (c *Committer) serve(encoded []byte, mayWait bool, reply *CommitReply) error {
+	id, items, err := fsm.ParseBatch(encoded)
 	if err != nil {
 		c.replyUnreadable(err, reply)
 		return nil
@@ -82,7 +102,7 @@ func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
 	defer cancel()
-	res, err := c.propose(ctx, encoded, id.Bound)
+	res, err := c.propose(ctx, &proposal{batch: encoded, bound: id.Bound, mayWait: mayWait}, renewalsIn(items))
 	switch {
 	case errors.Is(err, port.ErrNotSent):
 		reply.Answer = port.NotLeader
@@ -94,9 +114,12 @@ func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
 	return nil
 }
 
-// commitAt commits a batch of this node at the node that leads, by the call Node.Commit.
-func (c *Committer) commitAt(ctx context.Context, address string, encoded []byte) (fsm.BatchResult, error) {
-	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, "Node.Commit", encoded)
+// commitAt commits a batch of this node at the node that leads, by one of the calls for that.
+func (c *Committer) commitAt(ctx context.Context, address, call string, encoded []byte) (fsm.BatchResult, error) {
+	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, call, encoded)
+	if errors.Is(err, port.ErrUnknownCall) {
+		reply, err = port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, callCommit, encoded)
+	}
 	switch {
 	case err != nil:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {

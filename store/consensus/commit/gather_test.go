@@ -42,7 +42,7 @@ func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		var all sync.WaitGroup
 		began := time.Now()
 		for range 10 {
-			all.Go(func() { c.gather(ctx, renewal(), 50) })
+			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
 			time.Sleep(GatherFor / 20)
 		}
 		synctest.Wait()
@@ -69,9 +69,9 @@ func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
+		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
 		synctest.Wait()
-		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50) })
+		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, AtOnce) })
 		synctest.Wait()
 		queued, gathered := c.waiting()
 		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
@@ -85,7 +85,7 @@ func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 		c := New(Config{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50) })
+		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
 		synctest.Wait()
 		queued, _ := c.waiting()
 		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
@@ -99,7 +99,7 @@ func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithTimeout(t.Context(), GatherFor/2)
 		defer cancel()
-		_, err := c.gather(ctx, renewal(), 50)
+		_, err := c.gather(ctx, renewal(), 50, Gathered)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
 			"got %v, want the context's error: it certainly had no effect", err)
 		time.Sleep(GatherFor)
@@ -116,7 +116,7 @@ func TestGatheredRenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(ctx, renewal(), 50)
+			_, err := c.gather(ctx, renewal(), 50, Gathered)
 			done <- err
 		}()
 		time.Sleep(GatherFor)
@@ -132,7 +132,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		c := newTestCommitter()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(t.Context(), renewal(), 50)
+			_, err := c.gather(t.Context(), renewal(), 50, Gathered)
 			done <- err
 		}()
 		synctest.Wait()
@@ -141,7 +141,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
 			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
 		}
-		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50)), registry.ErrClosed, "after the end: got")
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50, Gathered)), registry.ErrClosed, "after the end: got")
 		time.Sleep(2 * GatherFor)
 	})
 }

@@ -149,14 +149,14 @@ func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 	leader := leaderWithout(t)
 	c := follower(t, leader.address)
 	b := (&batch{}).encode(codec.Newest, fsm.Bound{})
-	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, b)))
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommit, b)))
 	leader.silent.Store(true)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	_, err := c.commitAt(ctx, leader.address, b)
+	_, err := c.commitAt(ctx, leader.address, callCommit, b)
 	need.That(t, err != nil, "a batch without time has a result")
 	leader.silent.Store(false)
-	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, b)))
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommit, b)))
 	expect.Equal(t, leader.connections.Load(), 2, "connections:")
 }
 
@@ -231,4 +231,12 @@ func TestBatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 			expect.That(t, slices.Equal(got, tt.want), "parts of %v calls, want %v", got, tt.want)
 		})
 	}
+}
+
+func TestCommitterSendsRenewalsToALeaderThatKnowsNoWait(t *testing.T) {
+	leader := leaderWithout(t) // which serves Node.Commit alone, as those of before
+	c := follower(t, leader.address)
+	b := (&batch{}).encode(codec.Newest, fsm.Bound{})
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommitLater, b)))
+	expect.Equal(t, leader.connections.Load(), 1, "connections:")
 }

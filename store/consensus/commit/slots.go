@@ -31,9 +31,14 @@ func (c *Committer) Run(ctx context.Context) {
 			return
 		}
 		e, proposals, err := c.launch(own, proposals)
+		release := func() { <-c.slots }
+		if c.sendAside(own, proposals, e) {
+			release()
+			release = c.returnAside
+		}
 		flying.Go(func() {
+			defer release()
 			c.finishEntry(ctx, own, proposals, e, err)
-			<-c.slots
 		})
 	}
 }
@@ -45,6 +50,9 @@ func (c *Committer) next(ctx context.Context) (*batch, []*proposal, error) {
 		case <-c.wake:
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
+		}
+		if c.holdBack(time.Now()) {
+			continue
 		}
 		own, proposals := c.closeBatch()
 		if own != nil || len(proposals) > 0 {
@@ -94,6 +102,9 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 		kept = append(kept, p)
 		encoded = append(encoded, p.batch)
 	}
+	c.mu.Lock()
+	c.company.newest = now
+	c.mu.Unlock()
 	e, err := c.cfg.Proposer.Propose(encoded...) // an entry without batches does no harm
 	return e, kept, err
 }

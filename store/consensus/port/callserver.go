@@ -61,8 +61,11 @@ func (t Calls) accept(name string, decode func(any) error) (func() (any, error),
 	if accept, ok := t[name]; ok {
 		return accept(decode)
 	}
-	return nil, errors.Join(errors.New("this node knows no call "+name), decode(nil))
+	return nil, errors.Join(errors.New(unknownCall+name), decode(nil))
 }
+
+// unknownCall stands before the name of the call in the error of one that a node does not know, on the wire.
+const unknownCall = "this node knows no call "
 
 // replies writes the replies of one connection.
 type replies struct {

@@ -30,6 +30,9 @@ const sendTimeout = 2 * time.Second
 // ErrNotSent wraps errors of calls that certainly never reached the remote.
 var ErrNotSent = errors.New("not sent")
 
+// ErrUnknownCall wraps errors of calls that the remote, which runs an older program, does not know: it certainly did nothing.
+var ErrUnknownCall = fmt.Errorf("%w: the other node does not know the call", ErrNotSent)
+
 // Calls with a quick reply have a connection of their own: when one of them stays without a
 // reply its connection is given up, and that must not cut off writes that are on their way.
 const (
@@ -153,6 +156,8 @@ func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args a
 	}
 	if _, replied := c.Error.(rpc.ServerError); !replied {
 		p.drop(to, l)
+	} else if c.Error.Error() == unknownCall+method {
+		return none, fmt.Errorf("call %s at %s: %w", method, address, ErrUnknownCall)
 	}
 	return none, fmt.Errorf("call %s at %s: %w", method, address, c.Error)
 }
