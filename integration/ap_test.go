@@ -227,3 +227,36 @@ func TestWithoutConsensusSelfPreservationHoldReachesTheOtherNodes(t *testing.T) 
 		})
 	}
 }
+
+// TestWithoutConsensusNodesStartedTogetherDoNotWaitForACopy starts nodes together, at first with nothing, then each with what no
+// other one has heard of.
+func TestWithoutConsensusNodesStartedTogetherDoNotWaitForACopy(t *testing.T) {
+	t.Parallel()
+	const copyWait = 10 * time.Minute // longer than anything here is waited for
+	began := time.Now()
+	c := StartCluster(t, Config{AP: true, Settings: map[string]string{"replication.copy-wait": copyWait.String(), "data.sync": "always"}})
+	t.Logf("ready %v after the first start", time.Since(began))
+	for _, n := range c.Nodes {
+		mustRegister(t, n, Instance{App: "TOGETHER", ID: "of-" + n.Name, Duration: 600})
+	}
+	for _, n := range c.Nodes {
+		n.Kill()
+	}
+	began = time.Now()
+	c.Start()
+	t.Logf("ready %v after all were killed and started", time.Since(began))
+	for _, n := range c.Nodes {
+		own := mustList(t, n)
+		_, kept := own["of-"+n.Name]
+		expect.That(t, kept, "%s has lost what was on its own disk: %v", n.Name, own)
+	}
+	for _, n := range c.Nodes {
+		Eventually(t, replicated, "every node has what the others had on their disks", func() error {
+			all, err := n.Listing()
+			if err != nil {
+				return err
+			}
+			return notYet(len(all), len(c.Nodes))
+		})
+	}
+}

@@ -52,10 +52,9 @@ type comparedNode struct {
 
 func (n *comparedNode) file() string { return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml") }
 
-// start starts a process and waits until it may serve and, if asked for, knows a leader. once are arguments
-// for this time only.
-func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) error {
-	begun, err := n.launchNext(once)
+// start starts a process and waits until it may serve and, if asked for, knows a leader.
+func (n *comparedNode) start(ctx context.Context, leader bool) error {
+	begun, err := n.launchNext()
 	if err != nil {
 		return err
 	}
@@ -66,13 +65,12 @@ func (n *comparedNode) start(ctx context.Context, leader bool, once ...string) e
 }
 
 // launchNext starts the node's next process, and returns the node with it: the node may have another process later.
-func (n *comparedNode) launchNext(once []string) (begun localcluster.Node, err error) {
+func (n *comparedNode) launchNext() (begun localcluster.Node, err error) {
 	err = n.launch(func() (*localcluster.Process, error) {
 		if err := n.writeFile(); err != nil {
 			return nil, err
 		}
 		begun = *n.Node
-		begun.Args = append(begun.Args[:len(begun.Args):len(begun.Args)], once...)
 		if err := begun.Start(n.server); err != nil {
 			return nil, err
 		}
@@ -177,13 +175,9 @@ func (c *comparedCluster) layOut(server, dir string, s compare.Spec) (err error)
 func (c *comparedCluster) start(ctx context.Context, mode scenario.Mode) error {
 	ctx, cancel := localcluster.WithinReady(ctx)
 	defer cancel()
-	var once []string
-	if mode == scenario.AP {
-		once = append(once, "--replication-copy-wait=1ms") // no node has anything to copy yet
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.servers {
-		g.Go(func() error { return n.start(ctx, mode == scenario.CP, once...) })
+		g.Go(func() error { return n.start(ctx, mode == scenario.CP) })
 	}
 	return g.Wait()
 }

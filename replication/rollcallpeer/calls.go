@@ -166,7 +166,11 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	c.files.heard(resp.Header.Get(link.AuthFileHeader))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		return nil, refusal(r, resp)
+		err := refusal(r, resp)
+		if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(WaitsHeader) == WaitsToo {
+			err = fmt.Errorf("%w: %w", errWaits, err)
+		}
+		return nil, err
 	}
 	return resp.Body, nil
 }

@@ -26,9 +26,12 @@ const (
 // errNotReady: a node has no state to give, now or at all.
 var errNotReady = errors.New("not ready to be copied from")
 
+// errWaits is errNotReady of a node that waits for another one to copy from, as this node does.
+var errWaits = fmt.Errorf("%w: it waits for another node, too", errNotReady)
+
 // Copy copies what the other nodes of this datacenter have, when this one has started. It
-// returns nil when it has it, when there is no other node, or when none of the others has been ready
-// for so long; else an error, after its tries.
+// returns nil when it has it, when there is no other node, when all of the others wait for one to copy from as this one does, or
+// when none of them has been ready for so long; else an error, after its tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
 	for _, p := range r.side.Present() {
@@ -44,6 +47,8 @@ func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 			o.calls.client.CloseIdleConnections()
 		}
 	}()
+	r.waits.Store(true)
+	defer r.waits.Store(false)
 	for broken := 0; ; {
 		err := r.copyFromAny(ctx, others, wait)
 		switch {
@@ -68,7 +73,7 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 	deadline := time.Now().Add(wait)
 	for {
 		last := errNotReady
-		candidates := 0
+		candidates, waiting := 0, 0
 		for _, o := range others {
 			if o.self {
 				continue
@@ -77,8 +82,11 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 			if last = o.copy(ctx); !errors.Is(last, errNotReady) {
 				return last
 			}
+			if errors.Is(last, errWaits) {
+				waiting++
+			}
 		}
-		if candidates == 0 || !time.Now().Before(deadline) {
+		if waiting == candidates || !time.Now().Before(deadline) {
 			return last
 		}
 		if err := pause(ctx, copyPause); err != nil {
@@ -86,6 +94,13 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 		}
 	}
 }
+
+// Waits says that this node waits for another one to copy from, and has nothing to give but what is on its own disk. Nodes that
+// all say so of each other have nothing to wait for: one that is not there may know more, so it counts as saying nothing.
+func (r *Receiver) Waits() bool { return r.waits.Load() }
+
+// WaitsHeader is in the response to a node that asks for the state, with the value WaitsToo, while this node Waits.
+const WaitsHeader, WaitsToo = "X-Rollcall-Copy", "waits"
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
@@ -112,7 +127,7 @@ func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
 
 // copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the
 // transfer: a part of it may have been applied, which is no harm.
-func (c *copySource) copy(ctx context.Context) error {
+func (c *copySource) copy(ctx context.Context) (failed error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A node that falls silent is given up. The time runs anew with every piece that comes.
@@ -128,6 +143,8 @@ func (c *copySource) copy(ctx context.Context) error {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
 	}
 	defer state.Close()
+	c.waits.Store(false) // soon it has what that node has, for which others are to wait
+	defer func() { c.waits.Store(failed != nil) }()
 	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, started: time.Now()}
 	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
 	err = t.run(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,7 @@ type Receiver struct {
 	side         link.Side
 	clockRecords clockRecords
 	late, ahead  *prometheus.CounterVec // by datacenter of the sender
+	waits        atomic.Bool            // see Waits
 }
 
 // NewReceiver is the receiver of a side.

@@ -70,6 +70,9 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	case digestPath:
 		reply, err = s.Compare(r.Context(), body)
 	case statePath:
+		if s.Waits() {
+			w.Header().Set(WaitsHeader, WaitsToo)
+		}
 		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
 	default:
 		http.NotFound(w, r)

@@ -53,6 +53,9 @@ func (p *peers) others() []level.Node { return p.replicator.Levels() }
 // Levels implements httpd.Peers.
 func (p *peers) Levels() string { return p.replicator.Reads() }
 
+// Waits implements httpd.Peers.
+func (p *peers) Waits() bool { return p.replicator.Waits() }
+
 // AuthFile implements httpd.Peers.
 func (p *peers) AuthFile() string { return p.authFile() }
 
