@@ -75,7 +75,7 @@ func changed(t *testing.T, s setting.Setting, certificates string) map[string]st
 		{"raft.heartbeat-timeout": "2s", "raft.election-timeout": "3s", "raft.lease-timeout": "1s"},
 		{"http.addr": "127.0.0.1:9"}, {"cluster.addr": "127.0.0.1:9"}, {"pprof.addr": "127.0.0.1:9"},
 		{"http.advertise": "a:1"}, {"cluster.advertise": "a:1"}, {"test.dial": "n2=127.0.0.1:9"}, {"checks.targets": "10.0.0.0/8:*"},
-		{"self-preservation.renewal-percent-threshold": "0.5"}, {"node.name": "n9"}, {"members.dead-after": "1h"},
+		{"self-preservation.renewal-percent-threshold": "0.5"}, {"node.name": "n9"}, {"members.dead-after": "1h"}, {"commit.renewal-wait": "50ms"},
 		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"audit.max-bytes": "100000"},
 		{"auth.file": private("roles: {prometheus: [metrics read]}\n")}, {"auth.bootstrap-token-file": private(authfile.NewText(""))},
 		{"replication.token-files": "dc2=" + private("password"), "replication.datacenters": peers}, {"replication.queue": "300", "replication.batch-size": "30"},
