@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
+	"github.com/seed-20419f34/rollcall/cmd/bench/load"
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
 
@@ -101,20 +103,53 @@ func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1
 // a minute before they serve.
 const eurekaOpenWithin = 10 * time.Minute
 
-// start starts all processes at once and waits until each has opened and knows all.
+// start starts all processes at once, waits until each has opened and knows all, and warms them up meanwhile.
 func (c *eurekaCluster) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, eurekaOpenWithin, fmt.Errorf("not open after %v", eurekaOpenWithin))
 	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
+	g, serving := errgroup.WithContext(ctx)
+	for _, n := range c.servers {
+		g.Go(func() error { return n.start(serving) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	g, opening := errgroup.WithContext(ctx)
 	for _, n := range c.servers {
 		g.Go(func() error {
-			if err := n.start(ctx); err != nil {
-				return err
-			}
-			return n.await(ctx, func(ctx context.Context) error { return n.open(ctx, c.servers) })
+			return n.await(opening, func(ctx context.Context) error { return n.open(ctx, c.servers) })
 		})
 	}
+	g.Go(func() error { return c.warm(opening) })
 	return g.Wait()
+}
+
+// warmUp is for how long servers that have begun to serve have clients before they open, which takes them 30 s.
+const warmUp = 25 * time.Second
+
+// warm lets clients of every kind come and go. Java compiles what runs often while it runs; without this the first seconds
+// of a trial would measure three compilers that share the processors with the load.
+func (c *eurekaCluster) warm(ctx context.Context) error {
+	var nodes []string
+	for _, n := range c.servers {
+		nodes = append(nodes, n.HTTP)
+	}
+	l, err := load.New(load.Config{Nodes: nodes, Prefix: "WARM", Load: scenario.Load{
+		Instances: 100, Heartbeat: scenario.Span(time.Second), Lease: scenario.Span(90 * time.Second),
+		Registers: 2, Writes: 60, Reads: 400, Fetches: 20, Deltas: 50, OwnKeys: 4,
+	}})
+	if err != nil {
+		return err
+	}
+	defer l.Stop()
+	if err := l.Register(ctx); err != nil {
+		return fmt.Errorf("warm the servers up: %w", err)
+	}
+	if err := l.Run(ctx, time.Now(), warmUp); err != nil {
+		return fmt.Errorf("warm the servers up: %w", err)
+	}
+	l.Stop()
+	return l.CancelAll(ctx)
 }
 
 // eurekaNode is a node that is a Eureka server.
