@@ -18,14 +18,17 @@ const (
 	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// spreading is from the registration of the first instances to the load's begin: without consensus they are still
-	// on their way to the other nodes, and would count as missing there. They send heartbeats meanwhile.
-	spreading = time.Second
+	// settleWithin bounds the time until every node lists the first instances, which servers that make their lists every
+	// 30 s do later than others. Until then they would count as missing, in a cluster in which nothing fails.
+	settleWithin = time.Minute
+	// spreading is from then to the load's begin.
+	spreading = 500 * time.Millisecond
 	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
 	// connections stand.
 	headStart = 300 * time.Millisecond
-	// stuck is for how long after its length a load may still wait for responses before the trial is given up.
-	stuck = time.Minute
+	// stuck is for how long after its length a load may still wait for responses, and for nodes that start again, before the
+	// trial is given up.
+	stuck = startWithin + time.Minute
 	// endWithin bounds the asking of the nodes for what they hold at the end.
 	endWithin = 2 * time.Minute
 )
@@ -111,11 +114,12 @@ func (r *run) register(ctx context.Context) error {
 	l, err := load.New(load.Config{
 		Nodes: r.addresses(), Load: r.clients(), Seed: r.turn.seed,
 		Timeout: r.config.Plan.Timeout.Duration(), Reach: &r.reach, Book: &r.book, History: &r.history,
+		Settled: func(ctx context.Context) error { return observe.Listed(ctx, r.addresses(), &r.book) },
 	})
 	if err != nil {
 		return fmt.Errorf("lay out the load: %w", err)
 	}
-	within := registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
+	within := settleWithin + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not done within %s", within))
 	defer cancel()
 	if err := l.Register(ctx); err != nil {
@@ -165,7 +169,7 @@ func (r *run) measure(ctx context.Context, t *trial.Trial) error {
 		return context.Cause(ctx)
 	}
 	t.Faults = faults
-	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(r.began.Add(r.length())), r.load.Forgotten(r.began)
+	t.Series, t.Clients, t.Forgotten = r.load.Series(), r.load.Clients(), r.load.Forgotten(r.began)
 	t.History = r.history.Calls(r.began)
 	r.observer.Into(t)
 	t.Ending = r.ending(ctx, watched, t)
@@ -265,6 +269,8 @@ const (
 	healWithinQuick = 8 * time.Second
 	healWithinStock = 45 * time.Second // of servers that make their lists every 30 s
 	healPoll        = 50 * time.Millisecond
+	// sightWithin is for how long registrations under way may still be looked for when the lists are right.
+	sightWithin = 3 * time.Second
 	// evictionLag is from the end of a lease until the instance must be gone: an eviction round each second, and the
 	// lease clock, which is up to a second behind.
 	evictionLag = 3 * time.Second
@@ -293,11 +299,14 @@ func (r *run) awaitHealing(ctx context.Context, faults []trial.Fault) {
 		within = healWithinQuick
 	}
 	ended := r.began.Add(r.deaths(faults))
-	ctx, cancel := context.WithTimeout(ctx, max(within, time.Until(ended)))
+	healing, cancel := context.WithTimeout(ctx, max(within, time.Until(ended)))
 	defer cancel()
-	await(ctx, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
+	await(healing, healPoll, func() bool { return r.observer.Healed() && time.Now().After(ended) })
 	r.book.Mark()
-	await(ctx, healPoll, r.observer.Healed)
+	await(healing, healPoll, r.observer.Healed)
+	sighting, cancel := context.WithTimeout(ctx, sightWithin)
+	defer cancel()
+	await(sighting, healPoll, r.observer.Sighted)
 }
 
 // deaths is the time, from the load's begin, at which the leases of all instances that died must have ended; 0: none

@@ -76,8 +76,8 @@ type callResult struct {
 }
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
-// as stock clients do, while a node takes no request, gives no response in time or responds with 5xx. A node that took
-// no connection, or gave no response, is left out for a while, if there is another one. The outcome is that of the last
+// as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still starts
+// responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is another one. The outcome is that of the last
 // try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
@@ -92,7 +92,7 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 		r.doubtful = r.doubtful || r.outcome == trial.Unknown
 		r.node = node
 		r.outcome, r.status = c.try(ctx, node, request)
-		if final(r) {
+		if r.outcome.Answered() {
 			break
 		}
 	}
@@ -107,11 +107,6 @@ func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResu
 		wire.Pause(ctx, refusedPause) // no schedule keeps the client from trying again at once
 	}
 	return r
-}
-
-// final reports whether another node would respond with nothing else.
-func final(r callResult) bool {
-	return r.outcome.Answered() || r.outcome == trial.Refused && r.status < http.StatusInternalServerError
 }
 
 // toAsk lists the nodes to call, in this order. Valid until the next call.

@@ -90,7 +90,7 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 		{name: "home answers", nodes: []node{is(200), is(500)}, outcome: trial.Done, status: 200},
 		{name: "home answers without a body", nodes: []node{is(204), is(500)}, outcome: trial.Done, status: 204},
 		{name: "not registered", nodes: []node{is(404), is(200)}, outcome: trial.NotFound, status: 404},
-		{name: "a bad request is sent to no other node", nodes: []node{is(400), is(200)}, outcome: trial.Refused, status: 400},
+		{name: "403 from a node that still starts", nodes: []node{is(403), is(200)}, outcome: trial.Done, status: 200, node: 1},
 		{name: "503, then 200", nodes: []node{is(503), is(200)}, outcome: trial.Done, status: 200, node: 1},
 		{name: "503 everywhere", nodes: []node{is(503), is(503)}, outcome: trial.Refused, status: 503, node: 1},
 		{name: "503 from the only one that may be asked", nodes: []node{is(503), is(200)}, pinned: true, outcome: trial.Refused, status: 503},

@@ -16,19 +16,24 @@ type felt struct {
 	gap      time.Duration
 }
 
-// add counts a call that was due at a time and has ended.
-func (f *felt) add(due, done time.Time, answered bool) {
+// add counts a call that was due at a time and has ended. Of one that was due after the load (over), only that it ended the
+// client's wait matters.
+func (f *felt) add(due, done time.Time, answered, over bool) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls++
-	if f.waits.IsZero() {
-		f.waits = due
+	if !over {
+		f.calls++
+		if answered {
+			f.answered++
+		}
+		if f.waits.IsZero() {
+			f.waits = due
+		}
 	}
-	if answered {
-		f.answered++
+	if answered && !f.waits.IsZero() {
 		f.gap = max(f.gap, done.Sub(f.waits))
 		f.waits = time.Time{}
 	}
@@ -44,23 +49,31 @@ func (f *felt) stop(at time.Time) {
 	}
 }
 
-// until is what the client saw until the end of the load.
-func (f *felt) until(end time.Time, o trial.Operation, home int) trial.Client {
+// saw is what the client saw of the load. end is when it stopped calling.
+func (f *felt) saw(end time.Time, o trial.Operation, home int) trial.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := trial.Client{Operation: o, Home: home, Calls: f.calls, Answered: f.answered, Gap: trial.Of(f.gap)}
-	if !f.waits.IsZero() {
-		c.Gap = max(c.Gap, trial.Since(f.waits, end))
+	if wait := trial.Since(f.waits, end); !f.waits.IsZero() && wait >= c.Gap {
+		c.Gap, c.Open = wait, true
 	}
 	return c
 }
 
-// Clients are what the clients saw that called at all until the end of the load: those of instances, of heartbeats,
-// registrations and cancels; and those that fetch.
-func (l *Load) Clients(end time.Time) []trial.Client {
+// Clients are what the clients saw of the load that called at all while it lasted: those of instances, of heartbeats,
+// registrations and cancels; and those that fetch, which end with the load. The others have called until now.
+func (l *Load) Clients() []trial.Client {
+	now, loaded := time.Now(), time.Now()
+	if w := l.recorder.window.Load(); w != nil && w.end.Before(now) {
+		loaded = w.end
+	}
 	var all []trial.Client
 	add := func(f *felt, o trial.Operation, home int) {
-		if c := f.until(end, o, home); c.Calls > 0 {
+		end := now
+		if o.Reads() {
+			end = loaded
+		}
+		if c := f.saw(end, o, home); c.Calls > 0 {
 			all = append(all, c)
 		}
 	}

@@ -14,37 +14,41 @@ import (
 func TestClientFeelsTheTimeUntilItGetsAnAnswerAgain(t *testing.T) {
 	began := time.Now()
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
-	answered := func(due, done int) func(*felt) { return func(f *felt) { f.add(at(due), at(done), true) } }
-	unanswered := func(due, done int) func(*felt) { return func(f *felt) { f.add(at(due), at(done), false) } }
+	answered := func(due, done int) func(*felt) { return func(f *felt) { f.add(at(due), at(done), true, due >= 1000) } }
+	unanswered := func(due, done int) func(*felt) { return func(f *felt) { f.add(at(due), at(done), false, due >= 1000) } }
 	stop := func(ms int) func(*felt) { return func(f *felt) { f.stop(at(ms)) } }
 	for _, c := range []struct {
 		name            string
 		seen            []func(*felt)
 		calls, answered int
-		gap             trial.Micros // ms, until 1000
+		gap             trial.Micros // ms
+		open            bool
 	}{
-		{"nothing", nil, 0, 0, 0},
-		{"an answer takes its time", []func(*felt){answered(100, 130)}, 1, 1, 30},
-		{"the longest counts", []func(*felt){answered(100, 130), answered(200, 280), answered(300, 310)}, 3, 3, 80},
-		{"from when the first unanswered call was due", []func(*felt){answered(100, 110), unanswered(200, 250), unanswered(300, 350), answered(400, 410)}, 4, 2, 210},
-		{"a call that was sent late counts from when it was due", []func(*felt){answered(100, 600)}, 1, 1, 500},
-		{"until the end of the load", []func(*felt){answered(100, 110), unanswered(300, 350)}, 2, 1, 700},
-		{"an answer ends it before the end", []func(*felt){unanswered(300, 350), answered(400, 410)}, 2, 1, 110},
-		{"a client that stops waits no longer", []func(*felt){unanswered(300, 350), stop(400)}, 1, 0, 100},
-		{"and waits anew when it calls again", []func(*felt){unanswered(300, 350), stop(400), unanswered(950, 960)}, 2, 0, 100},
-		{"a client that waits for nothing stops", []func(*felt){answered(100, 110), stop(900)}, 1, 1, 10},
+		{"nothing", nil, 0, 0, 0, false},
+		{"an answer takes its time", []func(*felt){answered(100, 130)}, 1, 1, 30, false},
+		{"the longest counts", []func(*felt){answered(100, 130), answered(200, 280), answered(300, 310)}, 3, 3, 80, false},
+		{"from when the first unanswered call was due", []func(*felt){answered(100, 110), unanswered(200, 250), unanswered(300, 350), answered(400, 410)}, 4, 2, 210, false},
+		{"a call that was sent late counts from when it was due", []func(*felt){answered(100, 600)}, 1, 1, 500, false},
+		{"a wait that does not end is as long as it was seen", []func(*felt){answered(100, 110), unanswered(300, 350)}, 2, 1, 1700, true},
+		{"an answer ends it before the end", []func(*felt){unanswered(300, 350), answered(400, 410)}, 2, 1, 110, false},
+		{"a client that stops waits no longer", []func(*felt){unanswered(300, 350), stop(400)}, 1, 0, 100, false},
+		{"and waits anew when it calls again", []func(*felt){unanswered(300, 350), stop(400), unanswered(1950, 1960), unanswered(900, 910)}, 2, 0, 1100, true},
+		{"a wait that does not end and is longer than one that did", []func(*felt){unanswered(100, 110), answered(900, 950), unanswered(1000, 1010), unanswered(990, 1010)}, 3, 1, 1010, true},
+		{"an answer after the load ends a wait, and is no call of it", []func(*felt){unanswered(900, 950), unanswered(1100, 1150), answered(1200, 1210)}, 1, 0, 310, false},
+		{"calls after the load begin no wait", []func(*felt){answered(900, 950), unanswered(1100, 1150)}, 1, 1, 50, false},
+		{"a client that waits for nothing stops", []func(*felt){answered(100, 110), stop(900)}, 1, 1, 10, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := new(felt)
 			for _, see := range c.seen {
 				see(f)
 			}
-			want := trial.Client{Operation: trial.Fetch, Home: 2, Calls: c.calls, Answered: c.answered, Gap: c.gap * 1000}
-			expect.Equal(t, f.until(at(1000), trial.Fetch, 2), want, "it felt")
+			want := trial.Client{Operation: trial.Fetch, Home: 2, Calls: c.calls, Answered: c.answered, Gap: c.gap * 1000, Open: c.open}
+			expect.Equal(t, f.saw(at(2000), trial.Fetch, 2), want, "it felt")
 		})
 	}
 	var none *felt
-	none.add(at(0), at(1), true) // nothing is kept of it
+	none.add(at(0), at(1), true, false) // nothing is kept of it
 }
 
 func TestClientsAreThoseThatCalled(t *testing.T) {
@@ -56,7 +60,7 @@ func TestClientsAreThoseThatCalled(t *testing.T) {
 	began := time.Now()
 	need.OK(t, l.Run(t.Context(), began, 500*time.Millisecond))
 	found := make(map[trial.Operation]int)
-	for _, client := range l.Clients(began.Add(500 * time.Millisecond)) {
+	for _, client := range l.Clients() {
 		found[client.Operation]++
 		expect.That(t, client.Calls > 0 && client.Answered <= client.Calls, "%+v has not called", client)
 	}
@@ -69,7 +73,7 @@ func TestClientsThatFetchPollInTurnAboutOnceASecond(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := newTestLoad(t, c, scenario.Load{Fetches: 6, Deltas: 0.5})
 	began := time.Now()
-	l.recorder.began.Store(&began)
+	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
 	l.fetching = l.fetchStreams()
 	callers := l.newCallers(2)
 	for range 7 {
@@ -80,7 +84,7 @@ func TestClientsThatFetchPollInTurnAboutOnceASecond(t *testing.T) {
 		c.close()
 	}
 	var got []int
-	for _, client := range l.Clients(time.Now()) {
+	for _, client := range l.Clients() {
 		got = append(got, client.Calls)
 		expect.Equal(t, client.Home, map[trial.Operation]int{trial.Fetch: 1}[client.Operation], "%s at home at", client.Operation)
 	}

@@ -126,8 +126,9 @@ func (f *fleet) describe(app string, number, home int) *instance {
 	}}
 }
 
-// register registers all lasting instances, as fast as they are taken, and renews those that wait for the others.
-func (f *fleet) register(ctx context.Context) error {
+// register registers all lasting instances, as fast as they are taken, and renews those that wait for the others and for
+// what is done then.
+func (f *fleet) register(ctx context.Context, then func() error) error {
 	f.planRegistrations()
 	ctx, stop := context.WithCancel(ctx)
 	var tending sync.WaitGroup
@@ -137,7 +138,7 @@ func (f *fleet) register(ctx context.Context) error {
 	defer stop()
 	select {
 	case <-f.complete:
-		return nil
+		return then()
 	case <-ctx.Done():
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -202,6 +203,13 @@ func (f *fleet) release(i *instance, certain bool) {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a

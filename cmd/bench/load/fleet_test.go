@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -291,7 +292,7 @@ func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	need.That(t, len(streams) == 1 && streams[0].name == "registers" && streams[0].rate == 10,
 		"streams %+v, want one of 10 registers per second", streams)
 	began := time.Now()
-	l.recorder.began.Store(&began)
+	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
 	callers := l.newCallers(2)
 	for n := range 6 {
 		streams[0].send(t.Context(), callers[n%2], time.Now())
@@ -327,6 +328,19 @@ func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
 	need.OK(t, l.Register(t.Context()))
 	got := len(c.requests(http.MethodPut, first))
 	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
+}
+
+func TestRegisterRenewsInstancesUntilAllIsSettled(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := newTestLoad(t, c, scenario.Load{Instances: 2, OwnKeys: 1})
+	l.fleet.interval = 20 * time.Millisecond
+	l.Settled = func(context.Context) error {
+		expect.That(t, c.registered() == 3, "%d are registered when it waits, want the instances and the key", c.registered())
+		eventually(t, "heartbeats", func() bool { return len(c.requests(http.MethodPut, "")) >= 6 })
+		return errors.New("does not settle")
+	}
+	err := l.Register(t.Context())
+	expect.That(t, err != nil && err.Error() == "does not settle", "it registers with %v", err)
 }
 
 // The expected state must not change any more while the nodes are asked for theirs.

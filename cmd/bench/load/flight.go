@@ -46,7 +46,7 @@ func (l *Load) AwaitWrite(ctx context.Context, node int) int {
 	}
 }
 
-// pace is whether calls are handed to their clients when they are due. Safe for concurrent use.
+// pace is whether idle clients begin their calls when these are due. Safe for concurrent use.
 type pace struct {
 	mu        sync.Mutex
 	due, late int
@@ -63,8 +63,8 @@ func (p *pace) add(lateness time.Duration) {
 	p.worst = max(p.worst, lateness)
 }
 
-// Pace says how many calls have been due since it was last called, how many of them were handed to their clients late, and
-// how late at worst.
+// Pace says how many calls have been due since it was last called, how many of them began late though their client was
+// idle, and how late at worst.
 func (l *Load) Pace() (due, late int, worst time.Duration) {
 	l.pace.mu.Lock()
 	defer l.pace.mu.Unlock()

@@ -157,3 +157,15 @@ func TestWritesComeByTheirScheduleWithoutKeyWriters(t *testing.T) {
 	s := l.keyStreams()[0]
 	expect.That(t, s.cycle == 0 && l.rate(s) == 70 && len(l.keys.keys[0].writers) == 3, "cycle %d, rate %v, %d writers, want none, 70 and one at each node", s.cycle, l.rate(s), len(l.keys.keys[0].writers))
 }
+
+func TestCallOfAClientThatWasStillWaitingIsNotLate(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	c.decide(func(seen) int {
+		time.Sleep(2 * trial.LateAfter)
+		return 0
+	})
+	l := newLoad(t, Config{Nodes: c.addrs(), Connections: 1, Load: scenario.Load{Fetches: 20}})
+	run(t, l, 300*time.Millisecond)
+	due, late, _ := l.Pace()
+	expect.That(t, due == 6 && late == 0, "%d due, %d late; want 6, none: each waited for the response before", due, late)
+}

@@ -18,10 +18,13 @@ const LongestLatency = int64(time.Minute / time.Microsecond)
 
 // recorder counts calls. Safe for concurrent use.
 type recorder struct {
-	began    atomic.Pointer[time.Time] // nil: not yet
+	window   atomic.Pointer[window] // nil: not yet
 	renewals atomic.Int64
 	ledgers  [][]ledger // by operation, in the order of trial.Operations, and home node
 }
+
+// window is when a load ran.
+type window struct{ begin, end time.Time }
 
 func newRecorder(nodes int) *recorder {
 	r := &recorder{ledgers: make([][]ledger, len(trial.Operations))}
@@ -38,12 +41,12 @@ func (l *Load) record(o trial.Operation, home int, due time.Time, result callRes
 	if o == trial.Heartbeat && result.outcome == trial.Done {
 		r.renewals.Add(1)
 	}
-	began := r.began.Load()
-	if began == nil || due.Before(*began) {
+	w := r.window.Load()
+	if w == nil || due.Before(w.begin) {
 		return
 	}
-	client.add(due, result.done, result.outcome.Answered())
-	at, took := trial.Since(*began, due), trial.Since(due, result.done)
+	client.add(due, result.done, result.outcome.Answered(), !due.Before(w.end))
+	at, took := trial.Since(w.begin, due), trial.Since(due, result.done)
 	r.ledgers[slices.Index(trial.Operations, o)][home].add(at, result.outcome, min(max(int64(took), 0), LongestLatency))
 }
 

@@ -31,7 +31,7 @@ func TestRecorderPutsLatenciesIntoTheBucketsOfAnHdrHistogram(t *testing.T) {
 func TestRecorderHasEveryCallInTheSeriesAndInTheTotalsOnce(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b", "c"}}))(t)
 	began := time.Now()
-	l.recorder.began.Store(&began)
+	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
 	outcomes := []trial.Outcome{trial.Done, trial.NotFound, trial.Refused, trial.Unreached, trial.Unknown}
 	random := rand.New(rand.NewPCG(3, 4))
 	want := make(map[trial.Operation]map[trial.Outcome]int64)
@@ -86,7 +86,7 @@ func TestRecorderCountsACallWhenItWasDue(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
 	began := time.Now()
 	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}, nil) // of the registration
-	l.recorder.began.Store(&began)
+	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
 	l.record(trial.Heartbeat, 1, began.Add(-1), callResult{outcome: trial.Done, done: began}, nil)
 	late := began.Add(250 * time.Millisecond)
 	l.record(trial.Heartbeat, 1, late, callResult{outcome: trial.Done, done: late.Add(time.Second)}, nil)

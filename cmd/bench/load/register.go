@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,9 +11,14 @@ import (
 )
 
 // Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster takes them,
-// and returns when all were acknowledged.
+// and returns when all were acknowledged and Config.Settled has returned.
 func (l *Load) Register(ctx context.Context) error {
-	return errors.Join(l.fleet.register(ctx), l.keys.register(ctx))
+	return l.fleet.register(ctx, func() error {
+		if err := l.keys.register(ctx); err != nil || l.Settled == nil {
+			return err
+		}
+		return l.Settled(ctx)
+	})
 }
 
 // CancelAll cancels what the load has registered and not canceled yet: instances and watched keys. Call it after

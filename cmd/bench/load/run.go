@@ -36,7 +36,7 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 	var cancel context.CancelFunc
 	r.scheduled, cancel = context.WithDeadline(living, r.end.Add(backlogLimit*l.Timeout))
 	defer cancel()
-	l.recorder.began.Store(&began)
+	l.recorder.window.Store(&window{r.begin, r.end})
 	l.background.Go(func() { l.watch(living) })
 	l.background.Go(func() { l.fleet.tend(living) })
 	l.background.Go(func() { l.sealed.tend(living) })
@@ -136,7 +136,6 @@ func (r *running) hand(s *stream, due time.Time) {
 	if due.Before(r.end) {
 		r.due.Add(1)
 	}
-	r.load.pace.add(time.Since(due))
 	s.hand(due)
 }
 
@@ -144,17 +143,21 @@ func (r *running) hand(s *stream, due time.Time) {
 // are recorded.
 func (r *running) serve(s *stream, c *caller, q *queue) {
 	defer c.close()
+	var idle time.Time // since when the caller has had nothing to do: a call that waited for it is not late by the machine's fault
 	for {
 		due, ok := q.pop()
-		switch {
-		case !ok:
+		if !ok {
 			return
+		}
+		r.load.pace.add(time.Since(later(due, idle)))
+		switch {
 		case due.Before(r.end):
 			s.send(r.scheduled, c, due)
 			r.due.Done()
 		case r.living.Err() == nil:
 			s.send(r.living, c, due)
 		}
+		idle = time.Now()
 	}
 }
 

@@ -72,7 +72,7 @@ func TestSealedInstanceThatWasNotCertainlyRegisteredIsLeftAlone(t *testing.T) {
 	l.sealed.drain(t.Context()) // of sealed-5 only
 	_, all := l.Sealed(time.Now().Add(-time.Minute))
 	for n, want := range map[int]trial.SealWrite{
-		2: {Outcome: trial.Refused, Node: 0},
+		2: {Outcome: trial.Refused, Node: 1},
 		3: {Outcome: trial.Unknown, Doubtful: true, Node: 0}, // its home, node 1, was asked first
 		4: {Outcome: trial.Refused, Node: 1},
 	} {

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -23,6 +24,31 @@ const (
 	// read less often.
 	listShare = 10
 )
+
+// cachedLook is between two looks at a document that a server makes every 30 s: more would only cost the server.
+const cachedLook = 500 * time.Millisecond
+
+// listedEvery is the pause before a node that lacks an instance is asked for its list again.
+const listedEvery = 100 * time.Millisecond
+
+// Listed waits until every node lists all instances that are certainly registered.
+func Listed(ctx context.Context, nodes []string, book *truth.Book) error {
+	o := New(Config{Nodes: nodes, Book: book})
+	defer o.http.CloseIdleConnections()
+	for node := range nodes {
+		asker, reader := o.asker(node), newListReader()
+		for {
+			list, _ := o.list(ctx, node, asker, reader)
+			if !list.Failed && list.Missing == 0 {
+				break
+			}
+			if !wire.Pause(ctx, listedEvery) {
+				return fmt.Errorf("node %d lacks %d of the first instances: %w", node+1, list.Missing, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
 
 // follow fetches a node's list, as an unmodified client does, again and again, and judges it by the book. The nodes
 // are asked in turn, not all at once.

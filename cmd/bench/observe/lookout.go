@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
@@ -169,7 +170,11 @@ func (l *lookout) again(w *search, now time.Time, least time.Duration) {
 		w.finish()
 		return
 	}
-	w.due = now.Add(max(least, age/lookShare))
+	pause := max(least, age/lookShare)
+	if l.glance.together && l.observer.config.Column.System == scenario.Eureka {
+		pause = cachedLook
+	}
+	w.due = now.Add(pause)
 }
 
 // finish ends the search of one lookout.

@@ -174,6 +174,24 @@ func TestListIsFetchedAgainFromNodesThatGaveNone(t *testing.T) {
 	}
 }
 
+func TestListedWaitsForEveryNode(t *testing.T) {
+	cluster, book := newFakeCluster(2), new(truth.Book)
+	var nodes []string
+	for _, n := range cluster.nodes {
+		server := httptest.NewServer(n)
+		defer server.Close()
+		nodes = append(nodes, strings.TrimPrefix(server.URL, "http://"))
+	}
+	know(book, "a", 1)
+	cluster.nodes[0].listVersion("a", 1)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("time is up"))
+	defer cancel()
+	err := Listed(ctx, nodes, book)
+	expect.That(t, err != nil && err.Error() == "node 2 lacks 1 of the first instances: time is up", "one lacks it: %v", err)
+	time.AfterFunc(50*time.Millisecond, func() { cluster.nodes[1].listVersion("a", 1) })
+	expect.OK(t, Listed(t.Context(), nodes, book))
+}
+
 func TestListThatTheEndInterruptsIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[0].set(func(s *fakeState) { s.paused = true }) })

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
@@ -17,6 +18,9 @@ func New(c Config) *Observer { return newObserver(c, newHTTP()) }
 
 func newObserver(c Config, h *http.Client) *Observer {
 	c.Every = cmp.Or(c.Every, 100*time.Millisecond)
+	if c.Column.System == scenario.Eureka {
+		c.Every = max(c.Every, cachedLook)
+	}
 	o := &Observer{
 		config: c, http: h, lists: make([]lastList, len(c.Nodes)), dropped: make([]bool, len(c.Nodes)), watched: make([]time.Duration, len(c.Nodes)),
 	}
@@ -56,6 +60,9 @@ func (o *Observer) Healed() bool {
 	}
 	return true
 }
+
+// Sighted reports whether no registration is looked for any more.
+func (o *Observer) Sighted() bool { return o.sightings.count.Load() == 0 }
 
 // Into adds the observations to a trial, in the order of their times. Call it after Run has returned.
 func (o *Observer) Into(t *trial.Trial) {

@@ -24,7 +24,7 @@ func TestEncodingOfFrequentRecordsIsAnArray(t *testing.T) {
 		{"a failed list", List{Node: 1, Asked: -5, Answered: 5, Failed: true}, `[1,-5,10,true,0,0,0,0,0]`},
 		{"a sighting", Sighting{0, 2, ByStale, 1000, -1}, `[0,2,"stale read",1000,-1]`},
 		{"a list that did not come, whose reader misses all", List{Node: 1, Asked: 5, Answered: 9, Failed: true, Missing: 7}, `[1,5,4,true,0,0,7,0,0]`},
-		{"a client", Client{Fetch, 2, 30, 29, 1_500_000}, `["fetch",2,30,29,1500000]`},
+		{"a client", Client{Fetch, 2, 30, 29, 1_500_000, true}, `["fetch",2,30,29,1500000,true]`},
 		{"a write of a sealed instance", SealWrite{Node: 1, Outcome: Done, Called: 100, Returned: 350}, `[false,1,"d",false,100,250]`},
 		{"its cancel", SealWrite{Cancel: true, Node: 2, Outcome: Refused, Doubtful: true, Called: -5, Returned: 5}, `[true,2,"r",true,-5,10]`},
 		{"one that was never answered", SealWrite{Outcome: Unknown, Called: 100, Returned: math.MaxInt64}, `[false,0,"u",false,100,-1]`},
@@ -62,7 +62,7 @@ func TestDecodingRefusesAnArrayOfAnotherLength(t *testing.T) {
 	}{
 		{`["k",1,2]`, new(Call), "not 8"},
 		{`["k",1,2,"l",3,"d",4,5,6]`, new(Call), "not 8"},
-		{`["fetch",1,2,3]`, new(Client), "not 5"},
+		{`["fetch",1,2,3]`, new(Client), "not 6"},
 		{`[false,1,"d",false,100]`, new(SealWrite), "not 6"},
 	} {
 		expect.ErrorSays(t, json.Unmarshal([]byte(c.text), c.into), c.want, "%s read as %T:", c.text, c.into)

@@ -300,7 +300,8 @@ type Client struct {
 	Home      int       `json:"home"` // node
 	Calls     int       `json:"calls"`
 	Answered  int       `json:"answered"`
-	Gap       Micros    `json:"gap_us"` // the longest time from when a call was due until the client got an answer again
+	Gap       Micros    `json:"gap_us"`         // the longest time from when a call was due until the client got an answer again
+	Open      bool      `json:"open,omitempty"` // that gap had not ended when the client's calls did
 }
 
 // Sealed is an instance with a lease that outlasts the trial. It is registered, a second later perhaps registered in
@@ -569,14 +570,14 @@ func (d *Departure) UnmarshalJSON(data []byte) error {
 	return fields(data, "a departure", &d.ID, &d.Canceled, &d.Last, &d.Node, &d.Gone)
 }
 
-// MarshalJSON implements json.Marshaler: [operation, home, calls, answered, gap], the last in µs.
+// MarshalJSON implements json.Marshaler: [operation, home, calls, answered, gap in µs, open].
 func (c Client) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{c.Operation, c.Home, c.Calls, c.Answered, c.Gap})
+	return json.Marshal([]any{c.Operation, c.Home, c.Calls, c.Answered, c.Gap, c.Open})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (c *Client) UnmarshalJSON(data []byte) error {
-	return fields(data, "a client", &c.Operation, &c.Home, &c.Calls, &c.Answered, &c.Gap)
+	return fields(data, "a client", &c.Operation, &c.Home, &c.Calls, &c.Answered, &c.Gap, &c.Open)
 }
 
 // MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took], the last two in µs, -1 of a write that
