@@ -179,7 +179,7 @@ func (n *eurekaNode) command() []string {
 		zone = append(zone, "http://"+peer+"/eureka/")
 	}
 	return []string{
-		"java", "-Xmx512m", "-Djava.io.tmpdir=" + n.temporary(),
+		"java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir=" + n.temporary(),
 		"-Djdk.net.hosts.file=" + n.hosts,
 		"-jar", n.jar,
 		"--spring.config.location=optional:classpath:/", // no file of the directory that the bench was started in
