@@ -26,7 +26,8 @@ const (
 	// manyRenewals in a second find company without waiting for it.
 	manyRenewals = 500
 	// waitingBatches is how many batches of renewals that may wait a follower has at the leader at a time. They hold no slot, so that
-	// no write waits behind them. Together with the slots they are fewer than the state machine remembers (store.Config).
+	// no write waits behind them. Of one whose response is lost while more batches follow than the state machine remembers
+	// (store.Config), the outcome stays unknown, and its clients send again.
 	waitingBatches = 16
 )
 

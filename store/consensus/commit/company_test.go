@@ -218,8 +218,11 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 		time.Sleep(renewalWait)
 		serve(3, r.ServeLater, registry.Renew{Key: waiter})
 		serve(4, r.Serve, registry.Renew{Key: waiter})
+		serve(5, r.ServeLater, registry.Renew{Key: waiter})
+		r.send(t, registry.Cancel{Key: waiter}, AtOnce, registry.Done) // does not overtake it
 		r.calls.Wait()
-		need.Slice(t, r.entries(), []loggedEntry{{0, 1}, {renewalWait, 2}, {renewalWait + renewalWait/10, 2}}, "entries, by time and number of operations:")
+		later := renewalWait + renewalWait/10
+		need.Slice(t, r.entries(), []loggedEntry{{0, 1}, {renewalWait, 2}, {later, 2}, {later, 2}}, "entries, by time and number of operations:")
 	})
 }
 

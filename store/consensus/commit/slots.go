@@ -83,16 +83,14 @@ func (c *Committer) closeBatch() (*batch, []*proposal) {
 }
 
 // launch proposes what next returned as one entry, if this node leads. Proposals that have waited beyond
-// their bound are refused; it returns the others.
+// their bound are refused; it returns the others. They come first: renewals among them may have waited, and this node's own
+// batch may hold an eviction.
 func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*proposal, error) {
 	l, now := c.cfg.Leadership.Own(), time.Now()
 	if l == nil {
 		return nil, proposals, fmt.Errorf("%w: %w", port.ErrNotSent, leadership.ErrNotLeader)
 	}
 	encoded := make([][]byte, 0, 1+len(proposals))
-	if own != nil {
-		encoded = append(encoded, own.encode(c.cfg.Proposer.Level(), l.Bound(own.giveUpAt(now))))
-	}
 	kept := proposals[:0]
 	for _, p := range proposals {
 		if !l.Permits(p.bound, now) {
@@ -101,6 +99,9 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 		}
 		kept = append(kept, p)
 		encoded = append(encoded, p.batch)
+	}
+	if own != nil {
+		encoded = append(encoded, own.encode(c.cfg.Proposer.Level(), l.Bound(own.giveUpAt(now))))
 	}
 	c.mu.Lock()
 	c.company.newest = now
@@ -127,15 +128,15 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 		return
 	}
 	for i, p := range proposals {
-		p.res = results[len(results)-len(proposals)+i]
+		p.res = results[i]
 		close(p.done)
 	}
 	switch {
 	case own == nil:
-	case results[0].Late:
+	case results[len(proposals)].Late:
 		c.sendUntilResult(ctx, own)
 	default:
-		c.finish(own, results[0])
+		c.finish(own, results[len(proposals)])
 	}
 }
 
