@@ -29,7 +29,7 @@ type peers struct {
 	calls  []string
 	state  func(w io.Writer) error
 	takes  time.Duration // a comparison
-	waits  bool          // for a node to copy from
+	waits  string        // its name, while it waits for a node to copy from
 }
 
 func (p *peers) record(asked string) ([]byte, error) {
@@ -58,7 +58,7 @@ func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error
 // Levels implements httpd.Peers.
 func (p *peers) Levels() string { return "0 1 1 1 0 0.1" }
 
-func (p *peers) Waits() bool { return p.waits }
+func (p *peers) Waits() string { return p.waits }
 
 func (p *peers) AuthFile() string { return "none" }
 
@@ -243,13 +243,12 @@ func TestPeerStateCopyOutlastsTheServersTimeLimits(t *testing.T) {
 }
 
 func TestPeerIsToldThatThisNodeWaitsForACopyToo(t *testing.T) {
-	for _, waits := range []bool{true, false} {
+	for _, waits := range []string{"node1", ""} {
 		p := &peers{waits: waits, state: func(io.Writer) error {
 			return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "not ready"}
 		}}
 		got := newNode(t, httpd.Config{Peers: p}, nil).send(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", ""))
-		want := map[bool]string{true: "waits"}[waits]
-		expect.That(t, got.status == 503 && got.header.Get("X-Rollcall-Copy") == want, "got %d, %q; want 503, %q", got.status, got.header.Get("X-Rollcall-Copy"), want)
+		expect.That(t, got.status == 503 && got.header.Get("X-Rollcall-Waits") == waits, "got %d, %q; want 503, %q", got.status, got.header.Get("X-Rollcall-Waits"), waits)
 	}
 }
 

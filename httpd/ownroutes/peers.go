@@ -25,8 +25,8 @@ type Peers interface {
 	Compare(ctx context.Context, message []byte) ([]byte, error)
 	// State writes everything that this node has, for a node of its own datacenter that starts.
 	State(ctx context.Context, datacenter string, w io.Writer) error
-	// Waits says that this node waits for another one to copy from, in mode ap.
-	Waits() bool
+	// Waits is the name of this node while it waits for another one to copy from, in mode ap; else "".
+	Waits() string
 	// Levels is the value of the header level.Header: which levels of the formats this node reads and writes.
 	Levels() string
 	// AuthFile is the value of the header link.AuthFileHeader: the digest of this node's file of roles and tokens.
@@ -168,8 +168,8 @@ var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this nod
 // authFileHeader is link.AuthFileHeader of package replication.
 const authFileHeader = "X-Rollcall-Auth-File"
 
-// waitsHeader and waitsToo are rollcallpeer.WaitsHeader and WaitsToo of package replication.
-const waitsHeader, waitsToo = "X-Rollcall-Copy", "waits"
+// waitsHeader is rollcallpeer.WaitsHeader.
+const waitsHeader = "X-Rollcall-Waits"
 
 // exchange is a message of a peer and the reply: POST /v1/rollcall/replication and …/digest. A message of
 // unknown outcome has the response of one that was not applied: a peer can send everything again.
@@ -202,8 +202,8 @@ func (c call) replicationState() (any, error) {
 	}
 	c.W.Header().Set("Content-Type", "application/octet-stream")
 	c.W.Header().Set("X-Content-Type-Options", "nosniff")
-	if c.config.Peers.Waits() {
-		c.W.Header().Set(waitsHeader, waitsToo)
+	if node := c.config.Peers.Waits(); node != "" {
+		c.W.Header().Set(waitsHeader, node)
 	}
 	out := web.NewPieceWriter(c.W)
 	buffered := bufio.NewWriterSize(out, statePiece)

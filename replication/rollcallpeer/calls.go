@@ -167,8 +167,8 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		err := refusal(r, resp)
-		if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(WaitsHeader) == WaitsToo {
-			err = fmt.Errorf("%w: %w", errWaits, err)
+		if node := resp.Header.Get(WaitsHeader); resp.StatusCode == http.StatusServiceUnavailable && node != "" {
+			err = fmt.Errorf("%w: %w", waitsError{node}, err)
 		}
 		return nil, err
 	}

@@ -26,12 +26,15 @@ const (
 // errNotReady: a node has no state to give, now or at all.
 var errNotReady = errors.New("not ready to be copied from")
 
-// errWaits is errNotReady of a node that waits for another one to copy from, as this node does.
-var errWaits = fmt.Errorf("%w: it waits for another node, too", errNotReady)
+// waitsError is errNotReady of a node, by its name, that waits for another one to copy from, as this node does.
+type waitsError struct{ node string }
+
+func (e waitsError) Error() string { return fmt.Sprintf("%v: %s waits for another node, too", errNotReady, e.node) }
+func (e waitsError) Unwrap() error { return errNotReady }
 
 // Copy copies what the other nodes of this datacenter have, when this one has started. It
-// returns nil when it has it, when there is no other node, when all of the others wait for one to copy from as this one does, or
-// when none of them has been ready for so long; else an error, after its tries.
+// returns nil when it has it, when there is no other node, when all of the others wait for one to copy from as this one does
+// and it is the first of them by name, or when none of them has been ready for so long; else an error, after its tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
 	for _, p := range r.side.Present() {
@@ -73,7 +76,7 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 	deadline := time.Now().Add(wait)
 	for {
 		last := errNotReady
-		candidates, waiting := 0, 0
+		candidates, later := 0, 0
 		for _, o := range others {
 			if o.self {
 				continue
@@ -82,11 +85,11 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 			if last = o.copy(ctx); !errors.Is(last, errNotReady) {
 				return last
 			}
-			if errors.Is(last, errWaits) {
-				waiting++
+			if waits := (waitsError{}); errors.As(last, &waits) && r.side.Node <= waits.node { // itself, too, which it has among the others if it does not know its address
+				later++
 			}
 		}
-		if waiting == candidates || !time.Now().Before(deadline) {
+		if later == candidates || !time.Now().Before(deadline) {
 			return last
 		}
 		if err := pause(ctx, copyPause); err != nil {
@@ -95,12 +98,18 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 	}
 }
 
-// Waits says that this node waits for another one to copy from, and has nothing to give but what is on its own disk. Nodes that
-// all say so of each other have nothing to wait for: one that is not there may know more, so it counts as saying nothing.
-func (r *Receiver) Waits() bool { return r.waits.Load() }
+// Waits is the name of this node while it waits for another one to copy from, and has nothing to give but what is on its own
+// disk; else "". When all nodes say so of each other, the first of them by name goes on, and the others copy from it. One that
+// is not there may know more, so it counts as saying nothing.
+func (r *Receiver) Waits() string {
+	if r.waits.Load() {
+		return r.side.Node
+	}
+	return ""
+}
 
-// WaitsHeader is in the response to a node that asks for the state, with the value WaitsToo, while this node Waits.
-const WaitsHeader, WaitsToo = "X-Rollcall-Copy", "waits"
+// WaitsHeader is in the response to a node that asks for the state while this node Waits, and names it.
+const WaitsHeader = "X-Rollcall-Waits"
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {

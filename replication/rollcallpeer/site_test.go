@@ -70,8 +70,8 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	case digestPath:
 		reply, err = s.Compare(r.Context(), body)
 	case statePath:
-		if s.Waits() {
-			w.Header().Set(WaitsHeader, WaitsToo)
+		if node := s.Waits(); node != "" {
+			w.Header().Set(WaitsHeader, node)
 		}
 		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
 	default:

@@ -54,7 +54,7 @@ func (p *peers) others() []level.Node { return p.replicator.Levels() }
 func (p *peers) Levels() string { return p.replicator.Reads() }
 
 // Waits implements httpd.Peers.
-func (p *peers) Waits() bool { return p.replicator.Waits() }
+func (p *peers) Waits() string { return p.replicator.Waits() }
 
 // AuthFile implements httpd.Peers.
 func (p *peers) AuthFile() string { return p.authFile() }
