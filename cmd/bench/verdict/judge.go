@@ -19,12 +19,11 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 
 // judge is Judge with so much time for the checker of each history.
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
-	answered := t.Length.Seconds()
 	watched := keysOf(t.History)
 	v := Verdict{
-		Operations: operations(t.Series, answered),
-		Reads:      callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Reads() }, always),
-		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
+		Operations: operations(t),
+		Reads:      duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Reads() }),
+		Writes:     duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Writes() }),
 		Worst:      worst(t.Clients),
 		Staleness:  watched.staleness(always),
 		Sides:      sides(t, watched),

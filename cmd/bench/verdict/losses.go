@@ -151,7 +151,7 @@ func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 	l.of = 0
 	for _, series := range t.Series {
 		for _, b := range series.Bins {
-			if series.Operation == trial.Heartbeat {
+			if series.Operation == trial.Heartbeat && dueIn(t)(b) {
 				l.of += b.Answered()
 			}
 		}

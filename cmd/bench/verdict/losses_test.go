@@ -199,7 +199,7 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := losses(&trial.Trial{
-				Nodes: three, Forgotten: []trial.Forgotten{c.forgotten},
+				Nodes: three, Length: 10_000 * ms, Forgotten: []trial.Forgotten{c.forgotten},
 				Faults: []trial.Fault{{Kills: []trial.Kill{{At: 5000 * ms}, {At: 1500 * ms}}}},
 				Series: []trial.Series{
 					{Operation: trial.Heartbeat, Bins: []trial.Bin{{Done: 7, NotFound: 2, Refused: 4}}},

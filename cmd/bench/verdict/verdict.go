@@ -79,7 +79,7 @@ type Loss struct {
 	Names []string `json:"names"` // sorted
 }
 
-// Calls sums up calls.
+// Calls sums up calls: of a trial, or an operation, those that were due during the load.
 type Calls struct {
 	Outcomes   map[trial.Outcome]int `json:"outcomes"`
 	Count      int                   `json:"count"`
@@ -87,6 +87,9 @@ type Calls struct {
 	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
 	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
 	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
+	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is that long at least. Gaps of a
+	// Side end with it, and are never open.
+	OpenGap bool `json:"open_gap,omitempty"`
 	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Side.
 	Late int `json:"late,omitempty"`
 }
