@@ -32,9 +32,9 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
 		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
-		Ghosts:     integral(answeredLists(t.Lists), func(l trial.List) int { return l.Ghosts }),
-		Missing:    integral(t.Lists, func(l trial.List) int { return l.Missing }),
-		Unanswered: integral(t.Lists, func(l trial.List) int { return toNumber(l.Failed) }),
+		Ghosts:     integral(answeredLists(t.Lists), t.Length, func(l trial.List) int { return l.Ghosts }),
+		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
+		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
 		Healing:    healings(t),
 		Losses:     losses(t, s, watched),
 		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
@@ -49,6 +49,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 
 		FalseEvictions: falseEvictions(t.Evictions),
 		Told:           told(t) && !s.HeartbeatsOnly(), // nobody observes those
+		Listed:         listed(t),
 		Invalid:        Invalid(t),
 	}
 	v.Broken = broken(t, c, s, &v)
@@ -71,18 +72,23 @@ type limits struct {
 // What was not asked, not answered or not decided is a limit that was not kept. Other systems than ours have no limits.
 func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) []Broken {
 	l := limits{column: c.Name, broken: []Broken{}}
-	if t.Failed != "" {
-		l.add(Completed, t.Failed)
-	}
 	if !c.Promises() {
 		return l.broken
 	}
 	stated := s.LimitsOf(c)
-	l.promises(v, stated.MayLose)
-	if t.Failed == "" {
-		l.asked(t, c, s, v)
-		l.stated(stated, t, v)
+	if t.Failed != "" {
+		l.add(Completed, t.Failed)
 	}
+	l.promises(v, stated.MayLose)
+	if t.Failed != "" {
+		return l.broken
+	}
+	l.asked(t, c, s, v)
+	if s.HeartbeatsOnly() && len(v.Invalid) > 0 {
+		return l.broken // how a column does under a load that never arrived is not known
+	}
+	l.demanded(t, s, v, stated.MayLose)
+	l.stated(stated, t, v)
 	return l.broken
 }
 
@@ -97,7 +103,7 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
 	case Undecided:
-		l.add("histories are linearizable", "undecided: the checker ran out of time")
+		l.add("histories are linearizable", "undecided: "+v.History.undecided())
 	}
 	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
@@ -126,8 +132,27 @@ func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v
 	if silent := silentNodes(t); len(silent) > 0 {
 		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")
 	}
-	if unjudged := v.Losses.unjudged(t); unjudged != "" {
+	if text := uncounted(t, s); text != "" {
+		l.add("every node answers at the end", text)
+	}
+	if unjudged := v.Losses.unjudged(t, s); unjudged != "" {
 		l.add("losses can be judged", unjudged)
+	}
+}
+
+// demanded demands observations without which a promise is kept whatever happens.
+func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLose bool) {
+	if mayLose {
+		return
+	}
+	if !v.Listed && !s.HeartbeatsOnly() {
+		l.add("nothing is revived", "undecided: a node was asked for lists for less than half of the time")
+	}
+	if s.Load.Reads > 0 && s.Load.Writes > 0 && v.Losses.Rollbacks.Of == 0 && unread(t) {
+		l.add("no watched key is rolled back", "undecided: none was read after the last process ended")
+	}
+	if s.Load.Instances > 0 && v.Losses.Heartbeats.Of == 0 {
+		l.add("no living instance is forgotten", "undecided: no heartbeat was answered")
 	}
 }
 
@@ -163,7 +188,7 @@ func (l *limits) falseEvictions(most int, v *Verdict) {
 	case v.FalseEvictions > most:
 		l.add(limit, fmt.Sprint(v.FalseEvictions))
 	case !v.Told:
-		l.add(limit, "undecided: a node's stream of changes was never read")
+		l.add(limit, "undecided: a node's stream of changes was read for less than half of the time")
 	}
 }
 
