@@ -112,14 +112,6 @@ func unlooked(calls []trial.Call) bool {
 	return len(told) > 0 && !slices.ContainsFunc(told, func(c trial.Call) bool { return c.Action == trial.Look })
 }
 
-// undecided says why a history is.
-func (h History) undecided() string {
-	if len(h.Unread) > 0 {
-		return counted(h.Unread) + " written, and never read"
-	}
-	return "the checker ran out of time"
-}
-
 // datacenters are those in which a key's history is checked: where it was written, or read in a version that nobody wrote.
 func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	found := make(map[string]bool)

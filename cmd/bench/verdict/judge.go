@@ -103,7 +103,7 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
 	case Undecided:
-		l.add("histories are linearizable", "undecided: "+v.History.undecided())
+		l.add("histories are linearizable", "undecided: "+undecided(v.History))
 	}
 	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
@@ -122,6 +122,14 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 			l.add(loss.limit, counted(loss.Names)+" "+loss.what)
 		}
 	}
+}
+
+// undecided says why a history is.
+func undecided(h History) string {
+	if len(h.Unread) > 0 {
+		return counted(h.Unread) + " written, and never read"
+	}
+	return "the checker ran out of time"
 }
 
 // asked demands that what is judged was asked for, and answered.
@@ -146,7 +154,7 @@ func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLo
 		return
 	}
 	if !v.Listed && !s.HeartbeatsOnly() {
-		l.add("nothing is revived", "undecided: a node was asked for lists for less than half of the time")
+		l.add("nothing is revived", "undecided: a node gave no list during the load")
 	}
 	if s.Load.Reads > 0 && s.Load.Writes > 0 && v.Losses.Rollbacks.Of == 0 && unread(t) {
 		l.add("no watched key is rolled back", "undecided: none was read after the last process ended")

@@ -290,28 +290,24 @@ func TestToldMeansThatEveryStreamWasReadForMostOfTheTime(t *testing.T) {
 	}
 }
 
-func TestListedMeansThatEveryNodeWasAskedForListsForMostOfTheTime(t *testing.T) {
+func TestListedMeansThatEveryNodeGaveAListDuringTheLoad(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		failed bool         // the lists of one node but the first
-		until  trial.Micros // the last list of that node, in ms
-		want   bool
+		name string
+		list trial.List // of one node
+		want bool
 	}{
-		{"all", false, 10_000, true},
-		{"one that gave no list for long", true, 10_000, true},
-		{"one for half of the time", false, 5000, true},
-		{"one for less", false, 4900, false},
+		{"all", trial.List{Node: 2, Asked: 10_000 * ms}, true},
+		{"one gave none", trial.List{Node: 2, Failed: true}, false},
+		{"one was not asked", trial.List{Node: 1}, false},
+		{"one gave its list before the load", trial.List{Node: 2, Asked: -1}, false},
+		{"one gave its list after the load", trial.List{Node: 2, Asked: 10_001 * ms}, false},
 	} {
-		one := &trial.Trial{Length: 10_000 * ms, Nodes: three}
-		for at := trial.Micros(0); at <= 10_000; at += 100 {
-			one.Lists = append(one.Lists, trial.List{Node: 0, Asked: at * ms}, trial.List{Node: 1, Asked: at * ms})
-			if at <= c.until {
-				one.Lists = append(one.Lists, trial.List{Node: 2, Asked: at * ms, Failed: c.failed && at > 0})
-			}
-		}
+		one := &trial.Trial{Length: 10_000 * ms, Nodes: three, Lists: []trial.List{{Node: 0}, {Node: 1}, c.list}}
 		expect.Equal(t, Judge(one, cp, noLimits).Listed, c.want, "%s: listed:", c.name)
 	}
-	expect.That(t, !Judge(&trial.Trial{Length: 10_000 * ms, Nodes: three}, cp, noLimits).Listed, "without lists it is listed")
+	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{2}}}
+	expect.That(t, Judge(&trial.Trial{Length: 1, Nodes: three, Faults: lose, Lists: []trial.List{{Node: 0}, {Node: 1}}}, cp, noLimits).Listed, "a lost node has to give a list")
+	expect.That(t, !Judge(&trial.Trial{Length: 1, Nodes: three}, cp, noLimits).Listed, "without lists it is listed")
 }
 
 func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {

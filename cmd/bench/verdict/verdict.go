@@ -45,7 +45,7 @@ type Verdict struct {
 	Dead           []string                  `json:"dead"`            // instances that some node lists at the end though their lease ended
 	FalseEvictions int                       `json:"false_evictions"` // distinct instances
 	Told           bool                      `json:"told"`            // every node's stream of changes was read for most of the time for which it was up, so that evictions are known
-	Listed         bool                      `json:"listed"`          // every node was asked for lists as long: otherwise Ghosts, Missing, Unanswered and Revived are not known
+	Listed         bool                      `json:"listed"`          // every node gave lists during the load: otherwise Ghosts, Missing, Unanswered and Revived are not known
 	Elections      int                       `json:"elections"`       // leaders that came after the first
 	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
 	Replicator     Replicator                `json:"replicator"`
