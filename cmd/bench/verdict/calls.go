@@ -10,11 +10,11 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// operations sums up the calls of each operation that was called at all.
-func operations(series []trial.Series, length float64) map[trial.Operation]Calls {
+// operations sums up the calls of each operation that was called at all during the load.
+func operations(t *trial.Trial) map[trial.Operation]Calls {
 	found := make(map[trial.Operation]Calls)
 	for _, o := range trial.Operations {
-		calls := callsOf(series, length, func(s trial.Series) bool { return s.Operation == o }, always)
+		calls := duringTheLoad(t, func(s trial.Series) bool { return s.Operation == o })
 		if calls.Count > 0 {
 			found[o] = calls
 		}
@@ -22,12 +22,33 @@ func operations(series []trial.Series, length float64) map[trial.Operation]Calls
 	return found
 }
 
+// duringTheLoad sums up the calls of the series that are wanted. Those that were due after the load count only as the end
+// of a gap: for how long they go on differs between the columns.
+func duringTheLoad(t *trial.Trial, wanted func(trial.Series) bool) Calls {
+	c := callsOf(t.Series, t.Length.Seconds(), wanted, dueIn(t))
+	g := gaps{end: t.Length}
+	for _, s := range t.Series {
+		for _, b := range s.Bins {
+			if wanted(s) {
+				g.add(b)
+			}
+		}
+	}
+	c.LongestGap, c.OpenGap = g.longest()
+	return c
+}
+
+// dueIn reports of bins whether they begin before the load's end.
+func dueIn(t *trial.Trial) func(trial.Bin) bool {
+	return func(b trial.Bin) bool { return binStart(b) < t.Length }
+}
+
 // callsOf sums up the calls of the series that are wanted, those that were due in the bins that are wanted, over
 // so many seconds.
 func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bool, within func(trial.Bin) bool) Calls {
 	c := Calls{Outcomes: make(map[trial.Outcome]int), Success: 1}
 	latencies := make(buckets)
-	var g gaps
+	g := gaps{end: endless}
 	for _, s := range series {
 		if !wanted(s) {
 			continue
@@ -46,7 +67,8 @@ func callsOf(series []trial.Series, length float64, wanted func(trial.Series) bo
 	if length > 0 {
 		c.PerSecond = float64(c.answered()) / length
 	}
-	c.Latency, c.LongestGap = latencies.spread(), g.longest()
+	c.Latency = latencies.spread()
+	c.LongestGap, _ = g.longest() // it is open where the bins that are wanted end, which says nothing
 	return c
 }
 
@@ -75,7 +97,10 @@ func (b buckets) add(from trial.Bin) {
 //
 // So a server that lets its clients wait for 2 s and then answers all of them has a gap of 2 s, though every call
 // succeeded. An answer counts as of the middle of the bin in which its call was due, plus the latency.
+//
+// A gap that begins before end goes on until it is over, however late; later ones do not count.
 type gaps struct {
+	end  trial.Micros
 	bins []gapBin // by number
 }
 
@@ -106,22 +131,23 @@ func (g *gaps) at(number int) *gapBin {
 	return &g.bins[number]
 }
 
-// longest is the longest gap in seconds.
-func (g *gaps) longest() float64 {
+// longest is the longest gap in seconds, and whether no answer ended it: then it is only known to be so long at least.
+func (g *gaps) longest() (length float64, open bool) {
 	longest, first, waited := 0, -1, -1
+	last := 0 // the length of the gap that first began
 	for number, b := range g.bins {
 		waited = max(waited, b.waited)
 		switch {
 		case b.answered:
 			first = -1
-		case first < 0 && b.due:
-			first = number
-			longest = max(longest, 1)
+		case first < 0 && b.due && startOf(number) < g.end:
+			first, last = number, 1
 		case first >= 0 && (b.due || number <= waited):
-			longest = max(longest, number-first+1)
+			last = number - first + 1
 		}
+		longest = max(longest, last)
 	}
-	return (time.Duration(longest) * trial.BinLength).Seconds()
+	return (time.Duration(longest) * trial.BinLength).Seconds(), first >= 0 && last == longest
 }
 
 // sides are what the clients of the struck nodes, and those of the others, saw during each fault that struck nodes.
@@ -193,22 +219,25 @@ func (s stretch) holds(m trial.Micros) bool { return s.from <= m && m < s.to }
 // bin reports whether most of a bin lies in the stretch.
 func (s stretch) bin(b trial.Bin) bool { return s.holds(binStart(b) + trial.Of(trial.BinLength)/2) }
 
-func binStart(b trial.Bin) trial.Micros { return trial.Micros(b.Number) * trial.Of(trial.BinLength) }
+func binStart(b trial.Bin) trial.Micros { return startOf(b.Number) }
+
+func startOf(bin int) trial.Micros { return trial.Micros(bin) * trial.Of(trial.BinLength) }
 
 func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
-	length := (during.to - during.from).Seconds()
+	load := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast it
+	length := (load.to - load.from).Seconds()
 	reads := func(s trial.Series) bool { return s.Operation.Reads() && slices.Contains(nodes, s.Node) }
 	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
 	found := Side{
 		Nodes:  nodes,
-		Reads:  callsOf(t.Series, length, reads, during.bin),
-		Writes: callsOf(t.Series, length, writes, during.bin),
+		Reads:  callsOf(t.Series, length, reads, load.bin),
+		Writes: callsOf(t.Series, length, writes, load.bin),
 		Staleness: watched.staleness(func(c trial.Call) bool {
 			return during.holds(c.Called) && slices.Contains(nodes, homes[c.Client])
 		}),
-		NoWrites: noWrites(t.Series, writes, during),
+		NoWrites: noWrites(t.Series, writes, load, during),
 	}
-	found.Reads.Late, found.Writes.Late = late(t.Series, reads, during), late(t.Series, writes, during)
+	found.Reads.Late, found.Writes.Late = late(t.Series, reads, load, during), late(t.Series, writes, load, during)
 	return found
 }
 
@@ -228,12 +257,12 @@ func (s stretch) inTime(b trial.Bin) (inTime, late int) {
 	return b.Answered() - late, late
 }
 
-// late counts the calls that were due in a stretch, and answered only when it was over.
-func late(series []trial.Series, wanted func(trial.Series) bool, during stretch) int {
+// late counts the calls that were due in a stretch, and answered only when another one was over.
+func late(series []trial.Series, wanted func(trial.Series) bool, due, during stretch) int {
 	count := 0
 	for _, s := range series {
 		for _, b := range s.Bins {
-			if wanted(s) && during.bin(b) {
+			if wanted(s) && due.bin(b) {
 				_, late := during.inTime(b)
 				count += late
 			}
@@ -243,11 +272,11 @@ func late(series []trial.Series, wanted func(trial.Series) bool, during stretch)
 }
 
 // noWrites is Side.NoWrites.
-func noWrites(series []trial.Series, wanted func(trial.Series) bool, during stretch) float64 {
+func noWrites(series []trial.Series, wanted func(trial.Series) bool, load, during stretch) float64 {
 	var answered, due trial.Micros // ends of the last bins; 0: none
 	for _, s := range series {
 		for _, b := range s.Bins {
-			if !wanted(s) || !during.bin(b) {
+			if !wanted(s) || !load.bin(b) {
 				continue
 			}
 			end := binStart(b) + trial.Of(trial.BinLength)
@@ -380,7 +409,7 @@ func usageByNode(usage []trial.Usage) [][]trial.Usage {
 const fewestForMemory = 1000
 
 // cost is what the servers spent during a load of heartbeats alone: from each node's last sample before its begin, or the
-// first one after it, to the last one.
+// first one after it, to the last one of the load.
 func cost(t *trial.Trial, s scenario.Scenario) Cost {
 	all := usageByNode(t.Usage)
 	if len(all) == 0 || !s.HeartbeatsOnly() {
@@ -398,9 +427,11 @@ func cost(t *trial.Trial, s scenario.Scenario) Cost {
 		c.MemoryPerInstances = memoryPerInstances(all, s.Load.Instances)
 	}
 	for _, of := range all {
-		last := of[len(of)-1]
-		c.Memory += float64(last.Memory) / float64(len(all))
-		c.Disk += float64(last.Stored)
+		if of = duringLoad(of, t.Length); len(of) > 0 { // later on nodes are asked what they hold
+			last := of[len(of)-1]
+			c.Memory += float64(last.Memory) / float64(len(all))
+			c.Disk += float64(last.Stored)
+		}
 	}
 	return c
 }

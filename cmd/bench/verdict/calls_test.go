@@ -49,30 +49,51 @@ func TestCallsSucceedIfThereAreNone(t *testing.T) {
 	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0, "a trial without calls has success %v, gap %v; want 1, 0", v.Writes.Success, v.Writes.LongestGap)
 }
 
+func TestCallsAfterTheLoadCountForNothingButTheEndOfAGap(t *testing.T) {
+	one := &trial.Trial{Length: 1000 * ms, Nodes: three, Series: []trial.Series{
+		{Operation: trial.Heartbeat, Bins: []trial.Bin{answers(8, 1), refusals(9), refusals(10), answers(11, 70, 70), answers(900, 5)}},
+		{Operation: trial.Fetch, Bins: []trial.Bin{answers(8, 1), refusals(9)}},
+	}, Faults: []trial.Fault{{Kind: scenario.Kill, Nodes: []int{0}, From: 500 * ms, To: 800 * ms, Ready: 2500 * ms}}}
+	v := Judge(one, stock, noLimits)
+	for name, w := range map[string]Calls{"writes": v.Writes, "heartbeats": v.Operations[trial.Heartbeat]} {
+		expect.That(t, w.Count == 2 && w.PerSecond == 1 && w.Success == 0.5 && w.Latency.Max == 0.001, "%s are %+v, want two, one answered, after 1 ms", name, w)
+		expect.That(t, w.LongestGap == 0.3 && !w.OpenGap, "the gap of %s is %v s, open %t; want 0.3 s, ended by the answer after the load", name, w.LongestGap, w.OpenGap)
+	}
+	expect.That(t, v.Reads.LongestGap == 0.1 && v.Reads.OpenGap, "the gap of reads is %v s, open %t; want 0.1 s, open", v.Reads.LongestGap, v.Reads.OpenGap)
+	expect.Equal(t, v.Losses.Heartbeats.Of, 1, "heartbeats that could be forgotten:")
+	d := v.During[0].Writes
+	expect.That(t, d.Count == 2 && d.PerSecond == 2 && d.Late == 0, "during the fault writes are %+v, want two in half a second", d)
+}
+
 func TestLongestGap(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		bins []trial.Bin
 		want float64
+		open bool
 	}{
-		{"none while every bin has an answer", []trial.Bin{answers(0, 1), answers(1, 1), answers(2, 1)}, 0},
-		{"the bins whose calls were refused", []trial.Bin{answers(0, 1), refusals(1), refusals(2), refusals(3), answers(4, 1)}, 0.3},
-		{"begins and ends where calls were due", []trial.Bin{answers(0, 1), refusals(5), refusals(8), answers(20, 1)}, 0.4},
-		{"not of bins in which nothing was due", []trial.Bin{answers(0, 1), answers(50, 1)}, 0},
-		{"the longest, not the last", []trial.Bin{refusals(0), refusals(1), answers(2, 1), refusals(3), answers(4, 1)}, 0.2},
-		{"until the first late answer, though all succeed", []trial.Bin{answers(0, 1), answers(1, 2000), answers(2, 1900), answers(21, 1)}, 2},
-		{"ended by an answer to an older call", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(3), refusals(4)}, 0.3},
-		{"ended by an answer where nothing was due", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(5)}, 0.3},
-		{"goes on to the end", []trial.Bin{answers(0, 1), refusals(1), refusals(2)}, 0.2},
-		{"over the bins of several series, in any order", []trial.Bin{refusals(3), answers(2, 1), refusals(2), answers(5, 1), refusals(4)}, 0.2},
+		{"none while every bin has an answer", []trial.Bin{answers(0, 1), answers(1, 1), answers(2, 1)}, 0, false},
+		{"the bins whose calls were refused", []trial.Bin{answers(0, 1), refusals(1), refusals(2), refusals(3), answers(4, 1)}, 0.3, false},
+		{"begins and ends where calls were due", []trial.Bin{answers(0, 1), refusals(5), refusals(8), answers(20, 1)}, 0.4, false},
+		{"not of bins in which nothing was due", []trial.Bin{answers(0, 1), answers(50, 1)}, 0, false},
+		{"the longest, not the last", []trial.Bin{refusals(0), refusals(1), answers(2, 1), refusals(3), answers(4, 1)}, 0.2, false},
+		{"until the first late answer, though all succeed", []trial.Bin{answers(0, 1), answers(1, 2000), answers(2, 1900), answers(21, 1)}, 2, false},
+		{"ended by an answer to an older call", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(3), refusals(4)}, 0.3, false},
+		{"ended by an answer where nothing was due", []trial.Bin{answers(0, 330), refusals(1), refusals(2), refusals(5)}, 0.3, false},
+		{"goes on to the end", []trial.Bin{answers(0, 1), refusals(1), refusals(2)}, 0.2, true},
+		{"ended, and as long as one that goes on to the end", []trial.Bin{refusals(0), answers(1, 1), refusals(2)}, 0.1, true},
+		{"ended, and longer than one that goes on to the end", []trial.Bin{refusals(0), refusals(1), answers(2, 1), refusals(3)}, 0.2, false},
+		{"goes on beyond the load until the first answer", []trial.Bin{answers(97, 1), refusals(98), refusals(99), refusals(100), answers(101, 1)}, 0.3, false},
+		{"not one that begins after the load", []trial.Bin{answers(99, 1), refusals(100), refusals(101), answers(102, 1)}, 0, false},
+		{"over the bins of several series, in any order", []trial.Bin{refusals(3), answers(2, 1), refusals(2), answers(5, 1), refusals(4)}, 0.2, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var g gaps
+			g := gaps{end: 10_000 * ms}
 			for _, b := range c.bins {
 				g.add(b)
 			}
-			got := g.longest()
-			expect.That(t, got == c.want, "the longest gap of %v is %v s, want %v s", c.bins, got, c.want)
+			got, open := g.longest()
+			expect.That(t, got == c.want && open == c.open, "the longest gap of %v is %v s, open %t; want %v s, open %t", c.bins, got, open, c.want, c.open)
 		})
 	}
 }
@@ -202,7 +223,7 @@ func TestCostIsThatOfTheLoad(t *testing.T) {
 	got := Judge(trial1, cp, heartbeats).Cost
 	want := Cost{
 		Renewals: 1000, MemoryPerInstances: 2e6,
-		CPU: 1, Memory: 19e6, Disk: 13, Written: 500, Sent: 2000,
+		CPU: 1, Memory: 18e6, Disk: 11, Written: 500, Sent: 2000,
 	}
 	expect.Equal(t, got, want, "the cost is")
 }

@@ -35,19 +35,43 @@ func lostNodes(t *trial.Trial) []int {
 	return lost
 }
 
+// expected are the nodes that have to answer until the end: all but lost ones.
+func expected(t *trial.Trial) []int {
+	lost := lostNodes(t)
+	return slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(lost, n) })
+}
+
 // silentNodes are those that were not asked at the end, or gave no answer, by their names; lost ones are not expected to.
+// Nobody knows which of several answers of one node counts, so that it is silent, too.
 func silentNodes(t *trial.Trial) []string {
-	answered := make(map[int]bool)
+	answers, failed := make(map[int]int), make(map[int]bool)
 	for _, e := range t.Ending {
-		answered[e.Node] = e.Failed == ""
+		answers[e.Node]++
+		failed[e.Node] = failed[e.Node] || e.Failed != ""
 	}
 	var silent []string
-	for node := range t.Nodes {
-		if !answered[node] && !slices.Contains(lostNodes(t), node) {
+	for _, node := range expected(t) {
+		if answers[node] != 1 || failed[node] {
 			silent = append(silent, t.NodeName(node))
 		}
 	}
 	return silent
+}
+
+// nodesOfDatacenter is how many there are in each datacenter of every comparison.
+const nodesOfDatacenter = 3
+
+// uncounted says which nodes of the scenario the trial does not know; empty: it knows all of them.
+func uncounted(t *trial.Trial, s scenario.Scenario) string {
+	of := make(map[string]int)
+	for _, n := range t.Nodes {
+		of[n.Datacenter]++
+	}
+	datacenters := max(s.Datacenters, 1)
+	if len(of) != datacenters || slices.ContainsFunc(slices.Collect(maps.Values(of)), func(nodes int) bool { return nodes != nodesOfDatacenter }) {
+		return fmt.Sprintf("undecided: it has %d nodes in %d datacenters, and should have %d in each of %d", len(t.Nodes), len(of), nodesOfDatacenter, datacenters)
+	}
+	return ""
 }
 
 // convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that
@@ -74,7 +98,7 @@ func convergence(t *trial.Trial, watched keys) Convergence {
 		c.Result = Violated
 	case len(asked) == 0 || len(silentNodes(t)) > 0:
 		c.Result = Undecided
-		c.setText("%d of %d nodes gave an answer at the end", len(asked), len(t.Nodes))
+		c.setText("%d of %d nodes gave an answer at the end", len(expected(t))-len(silentNodes(t)), len(t.Nodes))
 	}
 	return c
 }

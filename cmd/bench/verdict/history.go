@@ -49,6 +49,12 @@ func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Dura
 	}
 	for _, name := range watched.names() {
 		h.Keys++
+		if unlooked(watched[name]) {
+			h.Unread = append(h.Unread, name)
+			h.Result = Undecided
+		}
+	}
+	for _, name := range watched.names() {
 		for _, dc := range datacenters(t, watched[name]) {
 			calls := informative(local(t, watched[name], dc))
 			h.Calls += len(calls)
@@ -100,11 +106,23 @@ func unknown(calls []trial.Call) int {
 	return count
 }
 
-// datacenters are those in which a key's history is checked: where it was written.
+// unlooked reports whether a key was written, or may have been, and no look at it was answered: anything explains that.
+func unlooked(calls []trial.Call) bool {
+	told := informative(calls)
+	return len(told) > 0 && !slices.ContainsFunc(told, func(c trial.Call) bool { return c.Action == trial.Look })
+}
+
+// datacenters are those in which a key's history is checked: where it was written, or read in a version that nobody wrote.
 func datacenters(t *trial.Trial, calls []trial.Call) []string {
 	found := make(map[string]bool)
+	written := map[int64]bool{0: true}
 	for _, c := range calls {
-		if c.Action != trial.Look {
+		if c.Action == trial.Write {
+			written[c.Version] = true
+		}
+	}
+	for _, c := range calls {
+		if c.Action != trial.Look || c.Outcome.Answered() && !written[sees(c)] {
 			found[datacenter(t, c.Node)] = true
 		}
 	}

@@ -19,12 +19,11 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 
 // judge is Judge with so much time for the checker of each history.
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
-	answered := t.Length.Seconds()
 	watched := keysOf(t.History)
 	v := Verdict{
-		Operations: operations(t.Series, answered),
-		Reads:      callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Reads() }, always),
-		Writes:     callsOf(t.Series, answered, func(s trial.Series) bool { return s.Operation.Writes() }, always),
+		Operations: operations(t),
+		Reads:      duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Reads() }),
+		Writes:     duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Writes() }),
 		Worst:      worst(t.Clients),
 		Staleness:  watched.staleness(always),
 		Sides:      sides(t, watched),
@@ -33,9 +32,9 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
 		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
-		Ghosts:     integral(answeredLists(t.Lists), func(l trial.List) int { return l.Ghosts }),
-		Missing:    integral(t.Lists, func(l trial.List) int { return l.Missing }),
-		Unanswered: integral(t.Lists, func(l trial.List) int { return toNumber(l.Failed) }),
+		Ghosts:     integral(answeredLists(t.Lists), t.Length, func(l trial.List) int { return l.Ghosts }),
+		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
+		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
 		Healing:    healings(t),
 		Losses:     losses(t, s, watched),
 		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
@@ -50,6 +49,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 
 		FalseEvictions: falseEvictions(t.Evictions),
 		Told:           told(t) && !s.HeartbeatsOnly(), // nobody observes those
+		Listed:         listed(t),
 		Invalid:        Invalid(t),
 	}
 	v.Broken = broken(t, c, s, &v)
@@ -72,18 +72,23 @@ type limits struct {
 // What was not asked, not answered or not decided is a limit that was not kept. Other systems than ours have no limits.
 func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) []Broken {
 	l := limits{column: c.Name, broken: []Broken{}}
-	if t.Failed != "" {
-		l.add(Completed, t.Failed)
-	}
 	if !c.Promises() {
 		return l.broken
 	}
 	stated := s.LimitsOf(c)
-	l.promises(v, stated.MayLose)
-	if t.Failed == "" {
-		l.asked(t, c, s, v)
-		l.stated(stated, t, v)
+	if t.Failed != "" {
+		l.add(Completed, t.Failed)
 	}
+	l.promises(v, stated.MayLose)
+	if t.Failed != "" {
+		return l.broken
+	}
+	l.asked(t, c, s, v)
+	if s.HeartbeatsOnly() && len(v.Invalid) > 0 {
+		return l.broken // how a column does under a load that never arrived is not known
+	}
+	l.demanded(t, s, v, stated.MayLose)
+	l.stated(stated, t, v)
 	return l.broken
 }
 
@@ -98,7 +103,7 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
 	case Undecided:
-		l.add("histories are linearizable", "undecided: the checker ran out of time")
+		l.add("histories are linearizable", "undecided: "+undecided(v.History))
 	}
 	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
@@ -119,6 +124,14 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 	}
 }
 
+// undecided says why a history is.
+func undecided(h History) string {
+	if len(h.Unread) > 0 {
+		return counted(h.Unread) + " written, and never read"
+	}
+	return "the checker ran out of time"
+}
+
 // asked demands that what is judged was asked for, and answered.
 func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) {
 	if c.Linearizable() && s.Load.Writes > 0 && v.History.Calls == 0 {
@@ -127,8 +140,27 @@ func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v
 	if silent := silentNodes(t); len(silent) > 0 {
 		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")
 	}
-	if unjudged := v.Losses.unjudged(t); unjudged != "" {
+	if text := uncounted(t, s); text != "" {
+		l.add("every node answers at the end", text)
+	}
+	if unjudged := v.Losses.unjudged(t, s); unjudged != "" {
 		l.add("losses can be judged", unjudged)
+	}
+}
+
+// demanded demands observations without which a promise is kept whatever happens.
+func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLose bool) {
+	if mayLose {
+		return
+	}
+	if !v.Listed && !s.HeartbeatsOnly() {
+		l.add("nothing is revived", "undecided: a node gave no list during the load")
+	}
+	if s.Load.Reads > 0 && s.Load.Writes > 0 && v.Losses.Rollbacks.Of == 0 && unread(t) {
+		l.add("no watched key is rolled back", "undecided: none was read after the last process ended")
+	}
+	if s.Load.Instances > 0 && v.Losses.Heartbeats.Of == 0 {
+		l.add("no living instance is forgotten", "undecided: no heartbeat was answered")
 	}
 }
 
@@ -164,7 +196,7 @@ func (l *limits) falseEvictions(most int, v *Verdict) {
 	case v.FalseEvictions > most:
 		l.add(limit, fmt.Sprint(v.FalseEvictions))
 	case !v.Told:
-		l.add(limit, "undecided: a node's stream of changes was never read")
+		l.add(limit, "undecided: a node's stream of changes was read for less than half of the time")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
@@ -30,31 +31,38 @@ func byNode(lists []trial.List) map[int][]trial.List {
 	return found
 }
 
-// integral is the mean over the nodes of a count times how long it stood, in instance-seconds. Each list stands for the
-// time since the one before it.
-func integral(lists []trial.List, count func(trial.List) int) float64 {
+// integral is the mean over the nodes of a count times how long it stood during a load of a length, in instance-seconds. Each
+// list stands for the time since the one before it. What was asked after the load does not count: for how long nodes are
+// asked then differs between the columns.
+func integral(lists []trial.List, length trial.Micros, count func(trial.List) int) float64 {
 	nodes := byNode(lists)
 	if len(nodes) == 0 {
 		return 0
 	}
 	var sum trial.Micros
 	for _, of := range nodes {
-		for i := 1; i < len(of); i++ {
-			step := min(of[i].Asked-of[i-1].Asked, trial.Of(longestStep))
-			sum += trial.Micros(count(of[i])) * step
-		}
+		sum += stood(of, length, count)
 	}
 	return sum.Seconds() / float64(len(nodes))
+}
+
+// stood is a count times how long it stood, of the lists of one node.
+func stood(of []trial.List, length trial.Micros, count func(trial.List) int) trial.Micros {
+	var sum trial.Micros
+	for i := 1; i < len(of); i++ {
+		from := max(of[i-1].Asked, of[i].Asked-trial.Of(longestStep), 0)
+		sum += trial.Micros(count(of[i])) * max(min(of[i].Asked, length)-from, 0)
+	}
+	return sum
 }
 
 // healings are how long each fault that ended took to heal.
 func healings(t *trial.Trial) []Healing {
 	found := []Healing{}
 	nodes := byNode(answeredLists(t.Lists))
-	expected := slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(lostNodes(t), n) })
 	for number, f := range t.Faults {
 		if f.To > f.From {
-			found = append(found, Healing{Fault: number, Seconds: healing(nodes, expected, f.To, nextEnd(t.Faults, f.To))})
+			found = append(found, Healing{Fault: number, Seconds: healing(nodes, expected(t), f.To, nextEnd(t.Faults, f.To))})
 		}
 	}
 	return found
@@ -171,14 +179,39 @@ func datacenter(t *trial.Trial, node int) string {
 	return t.Nodes[node].Datacenter
 }
 
-// told reports whether every node's stream of changes was read at some time.
+// told reports whether the stream of changes of every node but lost ones was read for at least half of the time for which it ran.
 func told(t *trial.Trial) bool {
+	watched := make(map[int]trial.Micros)
 	for _, e := range t.Ending {
-		if e.Watched == 0 && !slices.Contains(lostNodes(t), e.Node) {
-			return false
+		watched[e.Node] = e.Watched
+	}
+	return len(t.Nodes) > 0 && !slices.ContainsFunc(expected(t), func(node int) bool {
+		return watched[node] <= 0 || 2*watched[node] < up(t, node)
+	})
+}
+
+// listed reports whether every node but lost ones gave a list during the load. It need not give them all the time: one that is
+// cut off may refuse to, and a busy machine slows who asks.
+func listed(t *trial.Trial) bool {
+	gave := byNode(answeredLists(t.Lists))
+	return len(t.Nodes) > 0 && !slices.ContainsFunc(expected(t), func(node int) bool {
+		return !slices.ContainsFunc(gave[node], func(l trial.List) bool { return l.Asked >= 0 && l.Asked <= t.Length })
+	})
+}
+
+// up is for how long a node's process ran during the load.
+func up(t *trial.Trial, node int) trial.Micros {
+	ran := t.Length
+	for _, f := range t.Faults {
+		switch f.Kind {
+		case scenario.Kill, scenario.Restart, scenario.Pause:
+			if slices.Contains(f.Nodes, node) {
+				down := stretchOf(f, t.Length)
+				ran -= max(min(down.to, t.Length)-max(down.from, 0), 0)
+			}
 		}
 	}
-	return len(t.Ending) > 0
+	return ran
 }
 
 // falseEvictions counts the distinct instances that were evicted though their clients sent heartbeats.

@@ -26,9 +26,11 @@ func TestGhostsAndMissingAreInInstanceSeconds(t *testing.T) {
 		{"a failed list stands as any other", []trial.List{list(0, 0, 0), {Node: 0, Asked: 100 * ms, Failed: true}, list(0, 200, 1)}, 0.1},
 		{"a list stands for so long at most", []trial.List{list(0, 0, 0), list(0, 5000, 3)}, 7.5},
 		{"in any order", []trial.List{list(0, 300, 1), list(0, 0, 9), list(0, 100, 2)}, 0.4},
+		{"not before the load", []trial.List{list(0, -300, 0), list(0, -100, 5), list(0, 100, 2)}, 0.2},
+		{"not after the load, however long lists are asked for", []trial.List{list(0, 9900, 0), list(0, 10_100, 2), list(0, 10_200, 9), list(0, 11_000, 9)}, 0.2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := integral(c.lists, func(l trial.List) int { return l.Ghosts })
+			got := integral(c.lists, 10_000*ms, func(l trial.List) int { return l.Ghosts })
 			expect.That(t, math.Abs(got-c.want) <= 1e-9, "%v instance-seconds, want %v", got, c.want)
 		})
 	}
@@ -255,32 +257,57 @@ func TestMissingCountsListsThatDidNotComeAndUnansweredTheTime(t *testing.T) {
 	list := func(at trial.Micros, missing int, failed bool) trial.List {
 		return trial.List{Asked: at * ms, Missing: missing, Ghosts: 1, Failed: failed}
 	}
-	v := Judge(&trial.Trial{Lists: []trial.List{list(0, 0, false), list(100, 0, false), list(1100, 30, true), list(1200, 2, false)}}, stock, noLimits)
+	v := Judge(&trial.Trial{Length: 10_000 * ms, Lists: []trial.List{list(0, 0, false), list(100, 0, false), list(1100, 30, true), list(1200, 2, false)}}, stock, noLimits)
 	expect.That(t, math.Abs(v.Missing-30.2) < 1e-9, "%v instance-seconds are missing, want 30.2", v.Missing)
 	expect.That(t, math.Abs(v.Unanswered-1) < 1e-9, "%v s without an answer, want 1", v.Unanswered)
 	expect.That(t, math.Abs(v.Ghosts-1.2) < 1e-9, "%v instance-seconds of ghosts, want 1.2: those of lists that came", v.Ghosts)
 }
 
-func TestToldMeansThatEveryStreamWasRead(t *testing.T) {
+func TestToldMeansThatEveryStreamWasReadForMostOfTheTime(t *testing.T) {
 	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{1}}}
+	kill := []trial.Fault{{Kind: scenario.Kill, Nodes: []int{1}, From: 2000 * ms, To: 5000 * ms, Ready: 6000 * ms}}
 	for _, c := range []struct {
 		name    string
-		watched []trial.Micros
+		watched []trial.Micros // in ms
 		faults  []trial.Fault
 		want    bool
 	}{
-		{"all", []trial.Micros{1, 1}, nil, true},
-		{"not one", []trial.Micros{1, 0}, nil, false},
-		{"not the lost one", []trial.Micros{1, 0}, lose, true},
+		{"all", []trial.Micros{10_000, 5000, 11_000}, nil, true},
+		{"not one", []trial.Micros{10_000, 0, 10_000}, nil, false},
+		{"one for a moment", []trial.Micros{10_000, 1, 10_000}, nil, false},
+		{"one for half of the time for which it ran", []trial.Micros{10_000, 3000, 10_000}, kill, true},
+		{"one for less", []trial.Micros{10_000, 2999, 10_000}, kill, false},
+		{"not the lost one", []trial.Micros{10_000, 0, 10_000}, lose, true},
+		{"one node was not asked", []trial.Micros{10_000, 10_000}, nil, false},
 		{"no node was asked", nil, nil, false},
 	} {
-		one := &trial.Trial{Nodes: three, Faults: c.faults}
+		one := &trial.Trial{Length: 10_000 * ms, Nodes: three, Faults: c.faults}
 		for node, w := range c.watched {
-			one.Ending = append(one.Ending, trial.Ending{Node: node, Watched: w})
+			one.Ending = append(one.Ending, trial.Ending{Node: node, Watched: w * ms})
 		}
 		expect.Equal(t, Judge(one, cp, scenario.Scenario{Load: scenario.Load{Reads: 1}}).Told, c.want, "%s: told:", c.name)
 		expect.That(t, !Judge(one, cp, scenario.Scenario{Load: scenario.Load{Instances: 1}}).Told, "%s: told of a load of heartbeats, which nobody observes", c.name)
 	}
+}
+
+func TestListedMeansThatEveryNodeGaveAListDuringTheLoad(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		list trial.List // of one node
+		want bool
+	}{
+		{"all", trial.List{Node: 2, Asked: 10_000 * ms}, true},
+		{"one gave none", trial.List{Node: 2, Failed: true}, false},
+		{"one was not asked", trial.List{Node: 1}, false},
+		{"one gave its list before the load", trial.List{Node: 2, Asked: -1}, false},
+		{"one gave its list after the load", trial.List{Node: 2, Asked: 10_001 * ms}, false},
+	} {
+		one := &trial.Trial{Length: 10_000 * ms, Nodes: three, Lists: []trial.List{{Node: 0}, {Node: 1}, c.list}}
+		expect.Equal(t, Judge(one, cp, noLimits).Listed, c.want, "%s: listed:", c.name)
+	}
+	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{2}}}
+	expect.That(t, Judge(&trial.Trial{Length: 1, Nodes: three, Faults: lose, Lists: []trial.List{{Node: 0}, {Node: 1}}}, cp, noLimits).Listed, "a lost node has to give a list")
+	expect.That(t, !Judge(&trial.Trial{Length: 1, Nodes: three}, cp, noLimits).Listed, "without lists it is listed")
 }
 
 func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {

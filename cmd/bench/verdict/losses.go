@@ -3,6 +3,7 @@ package verdict
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,13 +16,19 @@ func losses(t *trial.Trial, s scenario.Scenario, watched keys) Losses {
 	ends := endsOfProcesses(t)
 	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(ends, watched)}
 	var registrations, updates, cancels lossesOf
+	silent := len(t.Ending) == 0 || len(silentNodes(t)) > 0
 	for i, sealed := range t.Sealed {
 		claim, ok := claimOf(sealed)
 		if !ok {
 			continue
 		}
 		of := map[claimKind]*lossesOf{registered: &registrations, updated: &updates, removed: &cancels}[claim.kind]
-		of.judge(sealed.ID, claim.acknowledged, ends, !claim.kept(t, i))
+		refuted := claim.refuted(t, i)
+		if !refuted && (silent || unasked(t, i)) {
+			of.unjudged++
+			continue
+		}
+		of.judge(sealed.ID, claim.acknowledged, ends, refuted)
 	}
 	found.Registrations, found.Updates, found.Cancels = registrations.loss(), updates.loss(), cancels.loss()
 	return found
@@ -44,23 +51,43 @@ func (l Losses) all() []lossLimit {
 }
 
 // unjudged says which losses should have been judged and could not be; empty: none.
-func (l Losses) unjudged(t *trial.Trial) string {
-	if len(t.Sealed) > 0 && l.Registrations.Of+l.Updates.Of+l.Cancels.Of == 0 {
-		return fmt.Sprintf("of %d sealed instances the outcome of none is known", len(t.Sealed))
+func (l Losses) unjudged(t *trial.Trial, s scenario.Scenario) string {
+	sealed := map[string]Loss{"registrations": l.Registrations, "updates": l.Updates, "cancels": l.Cancels}
+	judged, unjudged := 0, 0
+	for _, loss := range sealed {
+		judged, unjudged = judged+loss.Of, unjudged+loss.Unjudged
 	}
 	for _, e := range t.Ending {
 		if e.Failed == "" && len(e.Sealed) != len(t.Sealed) {
 			return fmt.Sprintf("%s was asked for %d of %d sealed instances", t.NodeName(e.Node), len(e.Sealed), len(t.Sealed))
 		}
 	}
+	due := s.Load.Sealed * t.Length.Seconds()
+	switch {
+	case len(t.Sealed) == 0 && due >= 1:
+		return "undecided: no sealed instance is known"
+	case unjudged > 0:
+		return fmt.Sprintf("undecided: %d of %d claims on sealed instances judged, a silent node may refute the others", judged, judged+unjudged)
+	case len(t.Sealed) > 0 && judged == 0:
+		return fmt.Sprintf("of %d sealed instances the outcome of none is known", len(t.Sealed))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(sealed)) {
+		if sealed[kind].Of == 0 && due >= everyKind {
+			return fmt.Sprintf("undecided: of %d sealed instances none tells of %s", len(t.Sealed), kind)
+		}
+	}
 	return ""
 }
 
+// everyKind is from how many sealed instances on some must tell of each kind of loss: a third of them each.
+const everyKind = 30
+
 // lossesOf collects losses of one kind.
 type lossesOf struct {
-	of    int
-	names []string
-	ages  []float64
+	of       int
+	unjudged int
+	names    []string
+	ages     []float64
 }
 
 // judge counts what was acknowledged at a moment, and whether it was lost.
@@ -78,7 +105,7 @@ func (l *lossesOf) judge(name string, acknowledged trial.Micros, ends []trial.Ki
 func (l *lossesOf) loss() Loss {
 	names := slices.AppendSeq([]string{}, slices.Values(l.names))
 	slices.Sort(names)
-	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: slices.Compact(names)}
+	return Loss{Of: l.of, Count: len(names), Age: spreadOf(l.ages), Names: slices.Compact(names), Unjudged: l.unjudged}
 }
 
 // endsOfProcesses are the moments at which processes were ended, by their times.
@@ -117,6 +144,10 @@ func claimOf(s trial.Sealed) (claim, bool) {
 	switch {
 	case len(s.Writes) == 1:
 		return kept, first.Outcome == trial.Done
+	case last.Cancel && last.Outcome == trial.NotFound:
+		// The node that was asked lacked what had been acknowledged. That is no loss if it only had not got it yet: then all
+		// nodes list it at the end, because a cancel that finds nothing removes nothing.
+		return kept, first.Outcome == trial.Done && !first.Doubtful && !last.Doubtful
 	case last.Outcome == trial.Refused || last.Outcome == trial.Unreached: // it certainly did nothing
 		return kept, first.Outcome == trial.Done && !last.Doubtful
 	case !last.Cancel && last.Outcome == trial.Done:
@@ -128,15 +159,20 @@ func claimOf(s trial.Sealed) (claim, bool) {
 	return claim{removed, 0, last.Returned}, last.Outcome == trial.Done && first.Outcome == trial.Done && !first.Doubtful
 }
 
-// kept reports whether every node that was asked at the end holds what was claimed of a sealed instance.
-func (c claim) kept(t *trial.Trial, number int) bool {
-	return !slices.ContainsFunc(t.Ending, func(e trial.Ending) bool {
+// refuted reports whether a node that answered at the end does not hold what was claimed of a sealed instance.
+func (c claim) refuted(t *trial.Trial, number int) bool {
+	return slices.ContainsFunc(t.Ending, func(e trial.Ending) bool {
 		if e.Failed != "" || number >= len(e.Sealed) {
 			return false // see silentNodes and unjudged
 		}
 		held := e.Sealed[number]
 		return c.kind == removed && held > 0 || held < c.version
 	})
+}
+
+// unasked reports whether a node that answered at the end was not asked for a sealed instance.
+func unasked(t *trial.Trial, number int) bool {
+	return slices.ContainsFunc(t.Ending, func(e trial.Ending) bool { return e.Failed == "" && number >= len(e.Sealed) })
 }
 
 // forgotten counts the heartbeats that were answered 404 though a lease had begun within its length.
@@ -151,7 +187,7 @@ func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 	l.of = 0
 	for _, series := range t.Series {
 		for _, b := range series.Bins {
-			if series.Operation == trial.Heartbeat {
+			if series.Operation == trial.Heartbeat && dueIn(t)(b) {
 				l.of += b.Answered()
 			}
 		}
@@ -162,6 +198,9 @@ func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 // onItsWay is for how long after its acknowledgement a write may still be on its way to another node: who reads the version
 // before it until then reads late, which is no loss.
 const onItsWay = time.Second
+
+// settling is for how long after the signal that ends it a process may still answer.
+const settling = 50 * time.Millisecond
 
 // rollbacks finds the watched keys whose newest acknowledged version was never read again after a process ended, though an
 // older one was. Once a newer one was sent, nothing can be told any more; keys that were not read before are not judged.
@@ -183,6 +222,14 @@ func rollbacks(ends []trial.Kill, watched keys) Loss {
 		}
 	}
 	return l.loss()
+}
+
+// unread reports whether processes ended and no watched key was read after the last of them.
+func unread(t *trial.Trial) bool {
+	ends := endsOfProcesses(t)
+	return len(ends) > 0 && !slices.ContainsFunc(t.History, func(c trial.Call) bool {
+		return c.Action == trial.Look && c.Outcome.Answered() && c.Called > ends[len(ends)-1].At+trial.Of(settling)
+	})
 }
 
 // newestBefore is the newest acknowledged registration of a key at a moment; not ok: there is none, or a removal may have come
@@ -214,7 +261,7 @@ func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros) (judged
 	}
 	older, again := false, false
 	for _, c := range calls {
-		if c.Action != trial.Look || !c.Outcome.Answered() || c.Called <= end {
+		if c.Action != trial.Look || !c.Outcome.Answered() || c.Called <= end+trial.Of(settling) {
 			continue
 		}
 		again = again || sees(c) == newest.Version

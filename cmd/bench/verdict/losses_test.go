@@ -67,6 +67,11 @@ func TestSealedInstanceIsLostIfANodeDoesNotHoldWhatWasAcknowledged(t *testing.T)
 		{"canceled at the second try", writes{sealWrite(0), doubtful(sealCancel(1000))}, cancel, []int{0, 0, 0}, []int{1, 1, 1}},
 		{"not canceled", writes{sealWrite(0), ended(sealCancel(1000), trial.Unreached)}, registration, []int{1, 1, 1}, []int{1, 1, 0}},
 
+		{"not found to cancel", writes{sealWrite(0), ended(sealCancel(1000), trial.NotFound)}, registration, []int{1, 1, 1}, []int{0, 0, 0}},
+		{"not found to cancel, and listed by some", writes{sealWrite(0), ended(sealCancel(1000), trial.NotFound)}, registration, []int{1, 1, 1}, []int{1, 0, 1}},
+
+		{"not found to cancel at the second try", writes{sealWrite(0), doubtful(ended(sealCancel(1000), trial.NotFound))}, no, []int{0, 0, 0}, nil},
+		{"not found to cancel, the registration may come late", writes{doubtful(sealWrite(0)), ended(sealCancel(1000), trial.NotFound)}, no, []int{0, 0, 0}, nil},
 		{"never written", nil, no, []int{0, 1, 0}, nil},
 		{"perhaps registered", writes{ended(sealWrite(0), trial.Unknown)}, no, []int{0, 1, 0}, nil},
 		{"not registered", writes{ended(sealWrite(0), trial.Refused)}, no, []int{0, 0, 0}, nil},
@@ -112,11 +117,28 @@ func TestLossAfterTheLastEndOfAProcessHasNoAge(t *testing.T) {
 	expect.That(t, found.Registrations.Count == 1 && found.Registrations.Age.Count == 0, "got %+v, want one without an age", found.Registrations)
 }
 
-func TestNodesThatWereNotAskedHaveLostNothing(t *testing.T) {
-	ending := sealedIn(1, 0)
-	ending[1].Failed = "no answer"
-	found := losses(&trial.Trial{Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(0)}}}, Ending: ending}, scenario.Scenario{}, nil)
-	expect.That(t, found.Registrations.Of == 1 && found.Registrations.Count == 0, "got %+v, want none of one", found.Registrations)
+func TestClaimThatASilentNodeMayRefuteIsNotJudged(t *testing.T) {
+	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{1}}}
+	for _, c := range []struct {
+		name               string
+		alter              func(e []trial.Ending) []trial.Ending
+		faults             []trial.Fault
+		of, lost, unjudged int
+	}{
+		{"all answer", func(e []trial.Ending) []trial.Ending { return e }, nil, 1, 0, 0},
+		{"one is silent", func(e []trial.Ending) []trial.Ending { e[1].Failed = "no answer"; return e }, nil, 0, 0, 1},
+		{"one was not asked", func(e []trial.Ending) []trial.Ending { return e[1:] }, nil, 0, 0, 1},
+		{"one was asked twice", func(e []trial.Ending) []trial.Ending { return append(e, e[0]) }, nil, 0, 0, 1},
+		{"one was not asked for it", func(e []trial.Ending) []trial.Ending { e[1].Sealed = nil; return e }, nil, 0, 0, 1},
+		{"none was asked", func([]trial.Ending) []trial.Ending { return nil }, nil, 0, 0, 1},
+		{"one is silent, another one lost it", func(e []trial.Ending) []trial.Ending { e[1].Failed, e[2].Sealed = "no answer", []int{0}; return e }, nil, 1, 1, 0},
+		{"a lost one is silent", func(e []trial.Ending) []trial.Ending { e[1].Failed = "no answer"; return e }, lose, 1, 0, 0},
+	} {
+		found := losses(&trial.Trial{
+			Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(0)}}}, Ending: c.alter(sealedIn(1, 1, 1)), Faults: c.faults,
+		}, scenario.Scenario{}, nil).Registrations
+		expect.That(t, found.Of == c.of && found.Count == c.lost && found.Unjudged == c.unjudged, "%s: got %+v, want %d lost of %d, %d unjudged", c.name, found, c.lost, c.of, c.unjudged)
+	}
 }
 
 func TestRollbackIsAnOlderVersionThatStaysAfterAProcessEnded(t *testing.T) {
@@ -135,6 +157,8 @@ func TestRollbackIsAnOlderVersionThatStaysAfterAProcessEnded(t *testing.T) {
 		{"read in the version before", calls{look(2, 1990, 1991), look(1, 2500, 2501)}, 1, 1},
 		{"not read", nil, 0, 0},
 		{"read before the process ended only", calls{look(1, 1990, 1991)}, 0, 0},
+		{"read again while the process ends only", calls{look(2, 2050, 2051), look(1, 2500, 2501)}, 1, 1},
+		{"read again when it has ended", calls{look(2, 2051, 2052), look(1, 2500, 2501)}, 1, 0},
 		{"read without an answer", calls{of(look(1, 2500, 2501), trial.Unknown)}, 0, 0},
 		{"a newer write hides it", calls{write(3, 2100, 2101), look(3, 2500, 2501)}, 0, 0},
 		{"a newer write may hide it", calls{of(write(3, 2100, 2101), trial.Unknown), look(1, 2500, 2501)}, 0, 0},
@@ -199,7 +223,7 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := losses(&trial.Trial{
-				Nodes: three, Forgotten: []trial.Forgotten{c.forgotten},
+				Nodes: three, Length: 10_000 * ms, Forgotten: []trial.Forgotten{c.forgotten},
 				Faults: []trial.Fault{{Kills: []trial.Kill{{At: 5000 * ms}, {At: 1500 * ms}}}},
 				Series: []trial.Series{
 					{Operation: trial.Heartbeat, Bins: []trial.Bin{{Done: 7, NotFound: 2, Refused: 4}}},

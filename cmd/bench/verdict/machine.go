@@ -27,6 +27,9 @@ func Invalid(t *trial.Trial) []string {
 	if len(seen) < 2 || gapOf(seen, t.Length) > trial.Of(mostUnlooked) || t.Cores < 1 {
 		return append(found, "nothing says whether the machine carried it: it was not looked at all the time")
 	}
+	if text := uncounting(t, seen); text != "" {
+		return append(found, text)
+	}
 	if text := tardy(seen); text != "" {
 		found = append(found, text)
 	}
@@ -60,6 +63,21 @@ func gapOf(seen []trial.Health, length trial.Micros) trial.Micros {
 		longest, last = max(longest, h.At-last), h.At
 	}
 	return max(longest, length-last)
+}
+
+// uncounting says which of the counters that the rest is computed from say nothing.
+func uncounting(t *trial.Trial, seen []trial.Health) string {
+	due, late := 0, 0
+	for i, h := range seen {
+		due, late = due+h.Due, late+h.Late
+		if i > 0 && (h.Busy < seen[i-1].Busy || h.Own < seen[i-1].Own) {
+			return "nothing says whether the machine carried it: a counter of what the processors did ran backwards"
+		}
+	}
+	if due == 0 && (late > 0 || duringTheLoad(t, always[trial.Series]).Count > 0) {
+		return "nothing says whether the machine carried it: of no call it is known when it began"
+	}
+	return ""
 }
 
 func tardy(seen []trial.Health) string {

@@ -45,6 +45,24 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 		{"a machine of unknown size", func(t *trial.Trial) { t.Cores = 0 }, unlooked},
 		{"a late load", func(t *trial.Trial) { t.Machine[5].Late, t.Machine[6].Worst = 20, 2500*ms },
 			[]string{"the load was late: 2.7 % of the calls began more than 50ms after they were due, the worst 2.5 s"}},
+		{"late though nothing was due", func(t *trial.Trial) {
+			for i := range t.Machine {
+				t.Machine[i].Due, t.Machine[i].Late = 0, 3
+			}
+		}, []string{"nothing says whether the machine carried it: of no call it is known when it began"}},
+		{"calls of which none was due", func(t *trial.Trial) {
+			for i := range t.Machine {
+				t.Machine[i].Due, t.Machine[i].Late = 0, 0
+			}
+		}, []string{"nothing says whether the machine carried it: of no call it is known when it began"}},
+		{"no call at all", func(t *trial.Trial) {
+			t.Series = nil
+			for i := range t.Machine {
+				t.Machine[i].Due, t.Machine[i].Late = 0, 0
+			}
+		}, nil},
+		{"a counter that runs backwards", func(t *trial.Trial) { t.Machine[5].Busy = 0 },
+			[]string{"nothing says whether the machine carried it: a counter of what the processors did ran backwards"}},
 		{"late after the load", func(t *trial.Trial) {
 			t.Machine = append(t.Machine, trial.Health{At: 12_000 * ms, Due: 1000, Late: 1000, Sync: 900 * ms})
 		}, nil},

@@ -35,16 +35,17 @@ type Verdict struct {
 	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
 	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
 	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
-	Ghosts         float64                   `json:"ghosts"`          // instance-seconds: dead or canceled, but listed; mean over the nodes
-	Missing        float64                   `json:"missing"`         // instance-seconds: alive, but not listed, or no list came; mean over the nodes
-	Unanswered     float64                   `json:"unanswered"`      // seconds without an answer to who asked for the list; mean over the nodes
+	Ghosts         float64                   `json:"ghosts"`          // instance-seconds during the load: dead or canceled, but listed; mean over the nodes
+	Missing        float64                   `json:"missing"`         // instance-seconds during the load: alive, but not listed, or no list came; mean over the nodes
+	Unanswered     float64                   `json:"unanswered"`      // seconds of the load without an answer to who asked for the list; mean over the nodes
 	Healing        []Healing                 `json:"healing"`         // per fault that ended
 	Losses         Losses                    `json:"losses"`          // what was acknowledged, and was not there any more
 	Lost           []string                  `json:"lost"`            // instances that some node lacks at the end, when clients have gone on, though acknowledged and alive
 	Revived        []string                  `json:"revived"`         // instances listed again after their acknowledged cancel, or at the end
 	Dead           []string                  `json:"dead"`            // instances that some node lists at the end though their lease ended
 	FalseEvictions int                       `json:"false_evictions"` // distinct instances
-	Told           bool                      `json:"told"`            // every node's stream of changes was read, so that evictions are known
+	Told           bool                      `json:"told"`            // every node's stream of changes was read for most of the time for which it was up, so that evictions are known
+	Listed         bool                      `json:"listed"`          // every node gave lists during the load: otherwise Ghosts, Missing, Unanswered and Revived are not known
 	Elections      int                       `json:"elections"`       // leaders that came after the first
 	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
 	Replicator     Replicator                `json:"replicator"`
@@ -73,13 +74,15 @@ type Losses struct {
 
 // Loss counts losses of one kind.
 type Loss struct {
-	Of    int      `json:"of"` // how many could be judged
+	Of    int      `json:"of"` // how many were judged
 	Count int      `json:"count"`
 	Age   Spread   `json:"age"`   // seconds from the acknowledgement to the end of a process after it; of those that no process's end followed there is none
 	Names []string `json:"names"` // sorted
+	// Unjudged are claims on sealed instances that no node which was asked refutes, but that a silent one may: they are not in Of.
+	Unjudged int `json:"unjudged,omitempty"`
 }
 
-// Calls sums up calls.
+// Calls sums up calls: of a trial, or an operation, those that were due during the load.
 type Calls struct {
 	Outcomes   map[trial.Outcome]int `json:"outcomes"`
 	Count      int                   `json:"count"`
@@ -87,6 +90,9 @@ type Calls struct {
 	Success    float64               `json:"success"`     // share that was answered; 1 if there were none
 	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
 	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
+	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is that long at least. Gaps of a
+	// Side end with it, and are never open.
+	OpenGap bool `json:"open_gap,omitempty"`
 	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Side.
 	Late int `json:"late,omitempty"`
 }
@@ -171,7 +177,7 @@ type Result string
 const (
 	OK         Result = "ok"
 	Violated   Result = "violated"
-	Undecided  Result = "undecided"    // the checker ran out of time
+	Undecided  Result = "undecided"    // the checker ran out of time, or nobody looked
 	Unpromised Result = "not promised" // by this mode
 )
 
@@ -187,6 +193,7 @@ type History struct {
 	Unknown     int             `json:"unknown"`
 	Example     *Counterexample `json:"example,omitempty"` // of the first key that cannot be explained
 	Violated    []string        `json:"violated"`          // all such keys
+	Unread      []string        `json:"unread,omitempty"`  // keys that were written, and no look at them was answered
 }
 
 // Counterexample is the shortest prefix of a key's history that cannot be explained: without its last return it
