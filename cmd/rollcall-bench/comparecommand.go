@@ -340,6 +340,7 @@ func (o *compareOptions) comparedScenarios() (chosen []scenario.Scenario, leftOu
 	} else {
 		chosen, leftOut = o.usual(all)
 	}
+	scenario.Pair(chosen)
 	errs := []error{err}
 	for i := range chosen {
 		errs = append(errs, o.fits(chosen[i]))

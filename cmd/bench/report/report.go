@@ -44,6 +44,7 @@ type Report struct {
 // New judges every trial of a comparison.
 func New(c *trial.Comparison) *Report {
 	r := &Report{Comparison: c}
+	scenario.Pair(c.Scenarios) // files of older versions name no twins
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		r.Verdicts = append(r.Verdicts, verdict.Judge(t, c.Column(t.Column), r.scenario(t.Scenario)))
