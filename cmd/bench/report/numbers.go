@@ -123,5 +123,15 @@ func showInterval(seconds float64) string {
 
 // inMarkdown keeps names out of files of scenarios from being markup.
 func inMarkdown(text string) string {
-	return strings.NewReplacer("\n", " ", "\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[").Replace(text)
+	return markup.Replace(onOneLine(text))
+}
+
+var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[")
+
+// inCode keeps a name within the code span that it stands in.
+func inCode(text string) string { return strings.ReplaceAll(onOneLine(text), "`", "'") }
+
+// onOneLine has no character that ends a line, or drives a terminal.
+func onOneLine(text string) string {
+	return Printable(strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ").Replace(text))
 }

@@ -25,6 +25,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,10 +101,7 @@ func (r *Report) Broken() []string {
 	var sentences []string
 	for i := range r.Trials {
 		t := &r.Trials[i]
-		if r.notCarried(i) {
-			continue // how a column does under a load that never arrived is not known
-		}
-		for _, broken := range r.Verdicts[i].Broken {
+		for _, broken := range r.broken(i) {
 			limit := strings.TrimPrefix(broken.Limit, t.Column+": ")
 			if limit == verdict.Completed {
 				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", r.where(t), broken.Got))
@@ -115,9 +113,24 @@ func (r *Report) Broken() []string {
 	return sentences
 }
 
-// Invalid lists the trials that measured the machine and not the servers, a sentence each. Empty: the comparison is valid.
-// Loads of heartbeats alone are raised beyond what some machine carries: a trial of them that is not valid is left out, and
-// makes nothing else invalid.
+// statedLimit is a limit that a scenario states, as package verdict words it: all others are promises.
+var statedLimit = regexp.MustCompile(`^[a-z-]+ at (most|least) `)
+
+// broken are the limits that a trial did not keep. How a column does under a load that never arrived is not known, so that
+// what the scenario states for it does not count then; what the column promises at all times does.
+func (r *Report) broken(number int) []verdict.Broken {
+	all := r.Verdicts[number].Broken
+	if !r.notCarried(number) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(b verdict.Broken) bool {
+		return statedLimit.MatchString(strings.TrimPrefix(b.Limit, r.Trials[number].Column+": "))
+	})
+}
+
+// Invalid says why the comparison is not valid, a sentence each: the trials that measured the machine and not the servers,
+// and what was not measured at all. Empty: it is valid. Loads of heartbeats alone are raised beyond what some machine
+// carries: a trial of them that is not valid is left out, and makes nothing else invalid.
 func (r *Report) Invalid() []string {
 	var sentences []string
 	for i := range r.Trials {
@@ -125,7 +138,74 @@ func (r *Report) Invalid() []string {
 			sentences = append(sentences, fmt.Sprintf("%s: %s", r.where(&r.Trials[i]), strings.Join(why, "; ")))
 		}
 	}
+	return append(sentences, r.unmeasured()...)
+}
+
+// unmeasured says that no trial counts, and how many planned ones are missing; empty: all is there.
+func (r *Report) unmeasured() []string {
+	var sentences []string
+	switch {
+	case len(r.Trials) == 0:
+		sentences = append(sentences, "no trial was run")
+	case r.counting() == 0:
+		sentences = append(sentences, fmt.Sprintf("no trial counts: none of %s was completed on a machine that carried it", counted(len(r.Trials), "trial")))
+	}
+	if missing, planned := r.missing(); missing > 0 {
+		sentences = append(sentences, fmt.Sprintf("%d of %s were run", planned-missing, counted(planned, "planned trial")))
+	}
 	return sentences
+}
+
+// counting is how many trials count: those that were completed and are valid.
+func (r *Report) counting() int {
+	count := 0
+	for i := range r.Trials {
+		if r.counts(i) {
+			count++
+		}
+	}
+	return count
+}
+
+func (r *Report) counts(number int) bool {
+	return r.Trials[number].Failed == "" && len(r.Verdicts[number].Invalid) == 0
+}
+
+// missing is how many trials the plan has, and how many of them there are not. Columns that were left out, for their
+// clusters could not be started, and what --only did not ask for are not planned.
+func (r *Report) missing() (missing, planned int) {
+	type key struct {
+		scenario, column string
+		round            int
+	}
+	run := make(map[key]bool)
+	for _, t := range r.Trials {
+		run[key{t.Scenario, t.Column, t.Round}] = true
+	}
+	for _, c := range r.Plan.Columns {
+		if r.leftOut(c) {
+			continue
+		}
+		for _, s := range r.Scenarios {
+			for round := range c.RoundsOf(s, r.Plan.Rounds) {
+				if !r.Plan.Wants(s.Name, c.Name) {
+					continue
+				}
+				planned++
+				if !run[key{s.Name, c.Name, round + 1}] {
+					missing++
+				}
+			}
+		}
+	}
+	return missing, planned
+}
+
+// leftOut reports whether a column was left out when its clusters could not be started: compare.Run says so.
+func (r *Report) leftOut(c scenario.Column) bool {
+	return slices.ContainsFunc(r.Plan.LeftOut, func(sentence string) bool {
+		return strings.HasPrefix(sentence, "Column "+c.Heading()+" was left out: ")
+	})
 }
 
 // notCarried reports whether a trial is one of a load of heartbeats that the machine did not carry.

@@ -288,7 +288,7 @@ func TestFiguresThatArePublishedFollowFromTheRawFiles(t *testing.T) {
 // every column.
 func wantRow(t *testing.T, files map[string]string, scenario, name string, show func(float64) string, values map[string]perRound) {
 	t.Helper()
-	_, page, _ := strings.Cut(files[HTMLFile], `<section id="`+scenario+`">`)
+	_, page, _ := strings.Cut(files[HTMLFile], `<section id="scenario-`+scenario+`">`)
 	_, page, _ = strings.Cut(page, `<th scope="row">`+name+`</th>`)
 	page, _, _ = strings.Cut(page, "</tr>")
 	_, markdown, _ := strings.Cut(files[MarkdownFile], "\n| "+scenario+" | CP | AP | Eureka |")
