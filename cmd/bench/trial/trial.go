@@ -517,9 +517,9 @@ func took(called, returned Micros) Micros {
 	return returned - called
 }
 
-// returned is when a call ended that took so long.
+// returned is when a call ended that took so long; -1: it was never answered. Other spans below 0 are left to Check.
 func returned(called, took Micros) Micros {
-	if took < 0 {
+	if took == -1 {
 		return math.MaxInt64
 	}
 	return called + took
