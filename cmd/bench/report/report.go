@@ -20,6 +20,7 @@ package report
 import (
 	"bufio"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -62,7 +63,12 @@ const (
 )
 
 // Write writes the four files into dir, which it makes if it is absent.
-func (r *Report) Write(dir string) error {
+func (r *Report) Write(dir string) error { return r.write(dir, true) }
+
+// WriteAgain writes the files into the directory of the report's own JSON file, which stays as it is.
+func (r *Report) WriteAgain(dir string) error { return r.write(dir, false) }
+
+func (r *Report) write(dir string, raw bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -71,6 +77,9 @@ func (r *Report) Write(dir string) error {
 		name  string
 		write func(io.Writer) error
 	}{{JSONFile, r.writeJSON}, {CSVFile, r.writeCSV}, {MarkdownFile, r.writeMarkdown}, {HTMLFile, r.writeHTML}} {
+		if file.name == JSONFile && !raw {
+			continue
+		}
 		if err := writeFile(filepath.Join(dir, file.name), file.write); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
@@ -79,20 +88,29 @@ func (r *Report) Write(dir string) error {
 	return nil
 }
 
-func writeFile(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
+// writeFile puts a whole file in the place of the one that is there, or leaves that one as it is.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer file.Close() // again, if writing failed
+	defer func() {
+		if err != nil {
+			file.Close() // again, if writing has not failed
+			os.Remove(file.Name())
+		}
+	}()
 	buffered := bufio.NewWriterSize(file, 1<<16)
 	if err := write(buffered); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := buffered.Flush(); err != nil {
+	if err := errors.Join(buffered.Flush(), file.Chmod(0o644), file.Sync()); err != nil {
 		return err
 	}
-	return file.Close()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }
 
 // Broken lists the limits that were not kept, a sentence each, with scenario and column. Empty: all were kept. Those of a
