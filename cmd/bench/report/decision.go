@@ -308,7 +308,7 @@ func (r *Report) evidence() string {
 // trialsText is how many trials count, and of how many.
 func (r *Report) trialsText() string {
 	if count := r.counting(); count < len(r.Trials) {
-		return fmt.Sprintf("%d of %s that count,", count, counted(len(r.Trials), "trial"))
+		return fmt.Sprintf("%s (%d count)", counted(len(r.Trials), "trial"), count)
 	}
 	return counted(len(r.Trials), "trial")
 }

@@ -335,7 +335,7 @@ func TestRoundsThatWereNotCompletedAreCounted(t *testing.T) {
 	r.Trials[2].Failed = "node1 did not start"
 	got := words(rowOf(t, r, "Registrations lost, worst scenario"))[0]
 	expect.Equal(t, got, "0 (n=2; 1 not completed; of 100 registrations)", "cell:")
-	expect.That(t, strings.Contains(r.evidence(), "; 2 of 3 trials that count, of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
+	expect.That(t, strings.Contains(r.evidence(), "; 3 trials (2 count) of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
 }
 
 // What a Java machine that has just started spends says little of the server in it.
