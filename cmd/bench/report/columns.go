@@ -151,6 +151,24 @@ type cell struct {
 // compared reports whether a cell takes part in the comparison of ranges: of one round no range is known.
 func (c cell) compared() bool { return len(c.values) > 1 && !c.partial }
 
+// row is a figure in every column.
+type row struct {
+	Name  string
+	Note  string // of what the row is, where the name does not say; empty: it does
+	Cells []cell
+
+	better direction
+	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
+}
+
+// label is the row's name on one line, with its note.
+func (r row) label() string {
+	if r.Note == "" {
+		return r.Name
+	}
+	return r.Name + " (" + r.Note + ")"
+}
+
 // Words are the cell on one line.
 func (c cell) Words() string {
 	parts := append([]string{c.Range}, c.Notes...)

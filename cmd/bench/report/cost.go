@@ -37,29 +37,6 @@ func (r *Report) priced() scenario.Scenario {
 	return slices.MinFunc(loads, func(a, b scenario.Scenario) int { return less.compare(far(a), far(b)) })
 }
 
-// compiled is a figure of processor time. A Java machine that has just started spends most of it on its compiler, so that
-// its figure is shown and compared with no other one.
-func compiled(f figure) figure {
-	f.apart = func(c column) string {
-		if c.System == scenario.Rollcall {
-			return ""
-		}
-		return "not compared: its compiler is in it"
-	}
-	return f
-}
-
-// collected is a figure of memory that grows with instances: a Java machine fills what it may have with garbage first.
-func collected(f figure) figure {
-	f.cannot = func(c column) string {
-		if c.System == scenario.Rollcall {
-			return ""
-		}
-		return "cannot be told: garbage is in it"
-	}
-	return f
-}
-
 // perRenewals is what 1,000 renewals add to the cost of an idle cluster, at the rate of the load that is priced: while few
 // come, one may cost more.
 func (r *Report) perRenewals(name string, show func(float64) string, get func(verdict.Cost) float64) figure {

@@ -62,9 +62,6 @@ type page struct {
 	Script         template.JS
 }
 
-// anchor is the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
-func anchor(name string) string { return "scenario-" + name }
-
 // scenarioPart is a scenario's part of the page.
 type scenarioPart struct {
 	Name, Title, About string

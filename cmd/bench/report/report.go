@@ -3,7 +3,7 @@
 //
 //	report.go    a comparison with its verdicts, what is broken or not valid, its CSV file
 //	file.go      its JSON file
-//	columns.go   the columns, the trials of each that count, and cells with their ranges
+//	columns.go   the columns, the trials of each that count, and rows of cells with their ranges
 //	figures.go   every figure of a trial that a table can show
 //	rows.go      the rows that help to choose, in four groups; the matrix; tables of a scenario
 //	decision.go  which column suits whom, and how far the evidence reaches

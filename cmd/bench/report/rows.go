@@ -11,24 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// row is a figure in every column.
-type row struct {
-	Name  string
-	Note  string // of what the row is, where the name does not say; empty: it does
-	Cells []cell
-
-	better direction
-	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
-}
-
-// label is the row's name on one line, with its note.
-func (r row) label() string {
-	if r.Note == "" {
-		return r.Name
-	}
-	return r.Name + " (" + r.Note + ")"
-}
-
 // group is the rows that answer one question of a reader.
 type group struct {
 	Name string

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -249,14 +248,4 @@ func wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
-}
-
-// Printable keeps what servers and files said from driving the terminal, or turning its text round.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return '?'
-		}
-		return r
-	}, text)
 }
