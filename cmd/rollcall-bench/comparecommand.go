@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,7 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 type comparePlan struct {
 	trial.Plan
 	scenarios []scenario.Scenario
+	machine   trial.Machine
 	only      func(scenario, column string) bool // nil: all trials run
 }
 
@@ -205,22 +207,20 @@ func (o *compareOptions) comparedOnly(p *comparePlan) (func(scenario, column str
 	if len(o.only) == 0 {
 		return nil, nil
 	}
-	fits := func(text, s, c string) bool { return text == s || text == c || text == s+"/"+c }
 	var errs []error
 	for _, text := range o.only {
-		names := false
+		one, names := trial.Plan{Only: []string{text}}, false
 		for _, s := range p.scenarios {
 			for _, c := range p.Columns {
-				names = names || fits(text, s.Name, c.Name)
+				names = names || one.Wants(s.Name, c.Name)
 			}
 		}
 		if !names {
 			errs = append(errs, fmt.Errorf("--only: %q names none of the trials; want a scenario, a column, or both as in steady/cp", text))
 		}
 	}
-	return func(s, c string) bool {
-		return slices.ContainsFunc(o.only, func(text string) bool { return fits(text, s, c) })
-	}, errors.Join(errs...)
+	p.Only = o.only
+	return p.Wants, errors.Join(errs...)
 }
 
 // run compares the columns, writes the report, and names the limits that were broken.
@@ -234,7 +234,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 		return err
 	}
 	defer remove()
-	m, err := describeMachine(dir)
+	p.machine, err = describeMachine(dir)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	whole := false
 	defer func() { err = errors.Join(err, log.close(whole)) }()
 	config := compare.Config{
-		Plan: p.Plan, Version: version, Machine: m, Scenarios: p.scenarios, Only: p.only,
+		Plan: p.Plan, Version: version, Machine: p.machine, Scenarios: p.scenarios, Only: p.only,
 		Launch: launchColumns(o.server.path, jar, dir), Progress: progress,
 		Health: machineHealth(dir), Invalid: verdicts.Invalid, Done: log.done, Keep: log.keep,
 	}
@@ -256,6 +256,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	if err != nil {
 		return err
 	}
+	comparison.Date = log.date // a run that goes on began when it began
 	r := reports.New(comparison)
 	if err := r.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w; what was measured is in %s: make room, and give --resume", err, trialsFile)
@@ -298,12 +299,66 @@ func (o *compareOptions) anew(out io.Writer) error {
 	defer file.Close()
 	r, err := reports.Read(file)
 	if err != nil {
-		return fmt.Errorf("--from: %s: %w", o.from, err)
+		return fmt.Errorf("--from: %s: %s", o.from, printableLines(err.Error())) // it may quote what the file holds
 	}
-	if err := r.Write(o.dir); err != nil {
+	own, err := o.ownDirectory(file, r)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	write := r.Write
+	if own {
+		write = r.WriteAgain
+	}
+	if err := write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return o.conclude(r, out)
+}
+
+// ownDirectory reports whether a raw file is that of --out itself. A directory that holds another run is refused.
+func (o *compareOptions) ownDirectory(raw *os.File, r *reports.Report) (own bool, err error) {
+	other := func(name string) error {
+		return fmt.Errorf("%s holds another run (%s): name another directory, or remove it", o.dir, name)
+	}
+	there, err := os.Open(filepath.Join(o.dir, reports.JSONFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(o.dir, trialsFile)); !errors.Is(err, fs.ErrNotExist) {
+			return false, other(trialsFile)
+		}
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	defer there.Close()
+	from, err := raw.Stat()
+	if err != nil {
+		return false, err
+	}
+	if found, err := there.Stat(); err != nil || os.SameFile(from, found) {
+		return err == nil, err
+	}
+	if same, err := r.Holds(there); err != nil || !same {
+		return false, other(reports.JSONFile)
+	}
+	return false, nil
+}
+
+// printableLines keeps what files and servers said from driving the terminal, and leaves lines as they are.
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = reports.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// listed are sentences on lines of their own, below a head.
+func listed(head string, sentences []string) error {
+	text := head
+	for _, sentence := range sentences {
+		text += "\n  " + reports.Printable(sentence)
+	}
+	return errors.New(text)
 }
 
 // conclude prints the report; a broken limit is an error, and so is a run that is not valid.
@@ -313,10 +368,10 @@ func (o *compareOptions) conclude(r *reports.Report, out io.Writer) error {
 	}
 	var err error
 	if broken := r.Broken(); len(broken) > 0 {
-		err = fmt.Errorf("limits were broken:\n  %s", strings.Join(broken, "\n  "))
+		err = listed("limits were broken:", broken)
 	}
 	if invalid := r.Invalid(); len(invalid) > 0 {
-		err = cli.ExitStatus{Code: exitInvalid, Err: errors.Join(fmt.Errorf("the run is not valid:\n  %s", strings.Join(invalid, "\n  ")), err)}
+		err = cli.ExitStatus{Code: exitInvalid, Err: errors.Join(listed("the run is not valid:", invalid), err)}
 	}
 	return err
 }
@@ -340,6 +395,7 @@ func (o *compareOptions) comparedScenarios() (chosen []scenario.Scenario, leftOu
 	} else {
 		chosen, leftOut = o.usual(all)
 	}
+	scenario.Pair(chosen)
 	errs := []error{err}
 	for i := range chosen {
 		errs = append(errs, o.fits(chosen[i]))

@@ -174,32 +174,105 @@ func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 // A comparison that was interrupted goes on with what is on the disk, and with nothing else.
 func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "report")
-	p := compared(t, func(o *compareOptions) { o.quick = true })
+	change := func(o *compareOptions) { o.quick, o.rounds = true, 3 }
+	p := compared(t, change)
 	l := need.Got(openTrials(dir, p, false))(t)
+	_, err := openTrials(dir, p, true)
+	expect.ErrorSays(t, err, "another run is under way", "while a run goes on:")
 	for round := range 2 {
-		need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: round + 1}))
+		need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: round + 1, Length: 1e6, Cores: 2}))
 	}
+	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "ap", Round: 1, Length: 1e6, Cores: 2, Failed: "it did not start"}))
 	need.OK(t, l.close(false))
 	path := filepath.Join(dir, trialsFile)
 	whole := need.Got(os.ReadFile(path))(t)
-	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the third was cut off
+	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the fourth was cut off
 
-	_, err := openTrials(dir, p, false)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "holds another run"), "without --resume: %v, want that the directory holds another run", err)
-	other := compared(t, func(o *compareOptions) { o.quick, o.seed = true, 2 })
-	_, err = openTrials(dir, other, true)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "with other flags"), "with another seed: %v, want that it has other flags", err)
+	_, err = openTrials(dir, p, false)
+	expect.ErrorSays(t, err, "holds another run", "without --resume:")
 	_, err = openTrials(t.TempDir(), p, true)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "there is no run to go on with"), "where there is none: %v, want that", err)
+	expect.ErrorSays(t, err, "there is no run to go on with", "where there is none:")
 
 	l = need.Got(openTrials(dir, p, true))(t)
-	expect.That(t, len(l.done) == 2 && l.done[1].Round == 2, "%+v, want the two trials that are whole", l.done)
-	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: 3}))
+	expect.That(t, len(l.done) == 2 && l.done[1].Round == 2, "%+v, want the two trials that are whole and were completed", l.done)
+	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "ap", Round: 1, Length: 1e6, Cores: 2}))
 	need.OK(t, l.close(false))
 	l = need.Got(openTrials(dir, p, true))(t)
-	expect.That(t, len(l.done) == 3 && l.done[2].Round == 3, "%+v, want three trials, the last one in the place of what was cut off", l.done)
+	expect.That(t, len(l.done) == 3 && l.done[2].Column == "ap", "%+v, want three trials, the last one in the place of what was cut off", l.done)
 	need.OK(t, l.close(true))
 	expect.That(t, expect.Err(os.Stat(path)) != nil, "the file is there, want it removed: the report has all of it")
+}
+
+func TestResumeNamesWhatDiffers(t *testing.T) {
+	begun := compared(t, func(o *compareOptions) { o.columns = []string{"cp", "eureka"} })
+	for want, change := range map[string]func(*comparePlan){
+		"what differs is --seed: 0 then, 2 now": func(p *comparePlan) { p.Seed = 2 },
+		"columns: cp, eureka then, cp now (Eureka is missing.)": func(p *comparePlan) {
+			p.Columns, p.LeftOut = p.Columns[:1], []string{"Eureka is missing."}
+		},
+		"processor of the machine:  then, another now": func(p *comparePlan) { p.machine.CPU = "another" },
+		"number of its cores: 0 then, 64 now":          func(p *comparePlan) { p.machine.Cores = 64 },
+		"--length: 15s then, 20s now":                  func(p *comparePlan) { p.Length = trial.Of(20 * time.Second) },
+		"what the scenario steady does":                func(p *comparePlan) { p.scenarios[0].Load.Reads++ },
+		"the settings of the columns":                  func(p *comparePlan) { p.Columns[0].Settings = map[string]string{"a": "b"} },
+	} {
+		dir := t.TempDir()
+		need.OK(t, need.Got(openTrials(dir, begun, false))(t).close(false))
+		other := compared(t, func(o *compareOptions) { o.columns = []string{"cp", "eureka"} })
+		other.LeftOut = nil
+		change(other)
+		expect.ErrorSays(t, expect.Err(openTrials(dir, other, true)), want, "go on:")
+	}
+}
+
+func TestResumeRefusesLinesThatHoldNoTrialOfTheRun(t *testing.T) {
+	p := compared(t, func(o *compareOptions) { o.quick = true })
+	for _, tc := range []struct{ line, want string }{
+		{"{}", "line 2: holds no trial of this run"},
+		{"null", "line 2: holds no trial of this run"},
+		{"[1]", "line 2: holds no trial: "},
+		{`{"scenario":"steady","column":"raft","round":1}`, `column "raft"`},
+		{`{"scenario":"unsteady","column":"cp","round":1}`, `scenario "unsteady"`},
+		{`{"scenario":"steady","column":"cp","round":2}`, "round 2"},
+		{strings.Repeat(`{"scenario":"steady","column":"cp","round":1,"length_us":1000000,"cores":2}`+"\n", 2), "line 3: holds steady in cp, round 1, a second time"},
+	} {
+		dir := t.TempDir()
+		need.OK(t, need.Got(openTrials(dir, p, false))(t).close(false))
+		path := filepath.Join(dir, trialsFile)
+		head := need.Got(os.ReadFile(path))(t)
+		text := append(head, []byte(tc.line+"\n")...)
+		need.OK(t, os.WriteFile(path, text, 0o600))
+		expect.ErrorSays(t, expect.Err(openTrials(dir, p, true)), tc.want, "%s:", tc.line)
+		expect.That(t, bytes.Equal(need.Got(os.ReadFile(path))(t), text), "%s: the file has changed", tc.line)
+	}
+}
+
+// A report that was kept may be all that is left of hours.
+func TestReportMadeAnewDestroysNoOther(t *testing.T) {
+	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1}
+	made := func(version string) (dir, raw string) {
+		dir = t.TempDir()
+		need.OK(t, reports.New(&trial.Comparison{Version: version, Scenarios: []scenario.Scenario{steady}, Plan: trial.Plan{Columns: []scenario.Column{cpColumn}},
+			Trials: []trial.Trial{{Scenario: "steady", Column: "cp", Round: 1, Length: 1e6, Cores: 2, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}}, Failed: "\x1b[2J\u009bx"}}}).Write(dir))
+		return dir, filepath.Join(dir, reports.JSONFile)
+	}
+	dir, raw := made("one")
+	other, theirs := made("two")
+	before := need.Got(os.Stat(raw))(t)
+	_, stderr, _ := bench(t, "compare", "--from", raw, "--out", dir)
+	expect.That(t, !strings.Contains(stderr, "--out") && !strings.ContainsAny(stderr, "\x1b\u009b"), "into its own directory: %q", stderr)
+	after := need.Got(os.Stat(raw))(t)
+	expect.That(t, os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()), "its raw file was written again")
+	_, stderr, code := bench(t, "compare", "--from", raw, "--out", other)
+	expect.That(t, code == 1 && strings.Contains(stderr, "holds another run"), "over another run: exit %d, %s", code, stderr)
+	expect.That(t, strings.Contains(string(need.Got(os.ReadFile(theirs))(t)), `"version":"two"`), "the other run is lost")
+	fresh := filepath.Join(t.TempDir(), "x")
+	for range 2 {
+		_, stderr, _ = bench(t, "compare", "--from", raw, "--out", fresh)
+		expect.That(t, !strings.Contains(stderr, "--out"), "again into a directory of the same run: %s", stderr)
+	}
+	left := need.Got(os.ReadDir(fresh))(t)
+	expect.That(t, len(left) == 4, "%v, want four files and nothing temporary", left)
 }
 
 // A disk that is full costs no trial that was measured before.

@@ -10,6 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	reports "github.com/seed-20419f34/rollcall/cmd/bench/report"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -23,20 +26,71 @@ const trialsFile = "trials.jsonl"
 // trialLog is such a file. One goroutine uses it.
 type trialLog struct {
 	file *os.File
-	done []trial.Trial // of the run that goes on
+	date string        // of the run's begin
+	done []trial.Trial // of the run that goes on; those that were not completed are run again
 }
 
-// logPlan is what two runs must have in common, or one cannot go on with the other's trials.
+// logPlan is what two runs must have in common, or one cannot go on with the other's trials; but for the date.
 type logPlan struct {
 	Version   string              `json:"version"`
+	Date      string              `json:"date"`
+	CPU       string              `json:"cpu"`
+	Cores     int                 `json:"cores"`
 	Plan      trial.Plan          `json:"plan"`
 	Scenarios []scenario.Scenario `json:"scenarios"`
 }
 
 func (p *comparePlan) logged() logPlan {
 	plan := p.Plan
-	plan.LeftOut = nil
-	return logPlan{version, plan, p.scenarios}
+	plan.LeftOut, plan.Only = nil, nil
+	return logPlan{version, time.Now().Format(time.DateOnly), p.machine.CPU, p.machine.Cores, plan, p.scenarios}
+}
+
+// differs names the first thing in which a run differs from this one; empty: they have all in common.
+func (p logPlan) differs(was logPlan) string {
+	type thing struct {
+		name    string
+		was, is any
+	}
+	for _, t := range []thing{
+		{"version", was.Version, p.Version}, {"processor of the machine", was.CPU, p.CPU}, {"number of its cores", was.Cores, p.Cores},
+		{"--seed", was.Plan.Seed, p.Plan.Seed}, {"--quick", was.Plan.Quick, p.Plan.Quick}, {"--rounds", was.Plan.Rounds, p.Plan.Rounds},
+		{"--dcs", was.Plan.Datacenters, p.Plan.Datacenters}, {"--length", was.Plan.Length.Duration(), p.Plan.Length.Duration()},
+		{"columns", namesOf(was.Plan.Columns, columnName), namesOf(p.Plan.Columns, columnName)},
+		{"scenarios", namesOf(was.Scenarios, scenarioName), namesOf(p.Scenarios, scenarioName)},
+	} {
+		if t.was != t.is {
+			return fmt.Sprintf("%s: %v then, %v now", t.name, t.was, t.is)
+		}
+	}
+	for i, s := range p.Scenarios {
+		if !sameJSON(s, was.Scenarios[i]) {
+			return "what the scenario " + s.Name + " does"
+		}
+	}
+	if !sameJSON(p.Plan, was.Plan) {
+		return "the settings of the columns"
+	}
+	return ""
+}
+
+func columnName(c scenario.Column) string { return c.Name }
+
+func scenarioName(s scenario.Scenario) string { return s.Name }
+
+func namesOf[T any](all []T, name func(T) string) string {
+	var names []string
+	for _, one := range all {
+		names = append(names, name(one))
+	}
+	return strings.Join(names, ", ")
+}
+
+// sameJSON compares values by what a file holds of them.
+func sameJSON(a, b any) bool {
+	left, err := json.Marshal(a)
+	right, err2 := json.Marshal(b)
+	return errors.Join(err, err2) == nil && bytes.Equal(left, right)
 }
 
 // openTrials begins the file of a run in a directory, or goes on with the one that is there. A directory that holds
@@ -58,8 +112,9 @@ func openTrials(dir string, p *comparePlan, resume bool) (*trialLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &trialLog{file: file}
-	if err := l.line(p.logged()); err != nil {
+	head := p.logged()
+	l := &trialLog{file: file, date: head.Date}
+	if err := errors.Join(lockFile(file), l.line(head)); err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(path))
 	}
 	return l, nil
@@ -74,6 +129,10 @@ func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
 	l := &trialLog{file: file}
+	// Before anything is read: what another run appends meanwhile would be cut off.
+	if err := lockFile(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("--resume: %s: %w", path, err), file.Close())
+	}
 	whole, err := l.read(p)
 	if err == nil {
 		err = file.Truncate(whole)
@@ -90,29 +149,71 @@ func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 // read reads the trials that are whole, and returns where the last one ends.
 func (l *trialLog) read(p *comparePlan) (whole int64, err error) {
 	lines := bufio.NewReaderSize(l.file, 1<<20)
-	want, err := json.Marshal(p.logged())
-	if err != nil {
-		return 0, err
+	text, err := lines.ReadBytes('\n')
+	var head logPlan
+	if err != nil || json.Unmarshal(text, &head) != nil {
+		return 0, errors.New("its first line holds no plan")
 	}
-	head, err := lines.ReadBytes('\n')
-	if err != nil || !bytes.Equal(bytes.TrimSpace(head), want) {
-		return 0, errors.New("it was begun by another version, or with other flags: give those (but for --only)")
+	if other := p.logged().differs(head); other != "" {
+		return 0, fmt.Errorf("it was begun otherwise, and can go on only as it began; what differs is %s%s", other, p.leftOut())
 	}
-	whole = int64(len(head))
-	for {
-		line, err := lines.ReadBytes('\n')
-		var t trial.Trial
+	l.date, whole = head.Date, int64(len(text))
+	for number := 2; ; number++ {
+		text, err := lines.ReadBytes('\n')
 		switch {
 		case errors.Is(err, io.EOF):
 			return whole, nil
 		case err != nil:
 			return 0, err
-		case json.Unmarshal(line, &t) != nil:
-			return 0, fmt.Errorf("the line at byte %d holds no trial", whole)
 		}
-		l.done = append(l.done, t)
-		whole += int64(len(line))
+		if err := l.add(p, text); err != nil {
+			return 0, fmt.Errorf("line %d: %w", number, err)
+		}
+		whole += int64(len(text))
 	}
+}
+
+// add takes a trial of the plan from its line. One that was not completed is left to be run again.
+func (l *trialLog) add(p *comparePlan, text []byte) error {
+	var t trial.Trial
+	if err := json.Unmarshal(text, &t); err != nil {
+		return fmt.Errorf("holds no trial: %w", err)
+	}
+	if !p.has(&t) {
+		return fmt.Errorf("holds no trial of this run: scenario %q, column %q, round %d", t.Scenario, t.Column, t.Round)
+	}
+	if slices.ContainsFunc(l.done, func(d trial.Trial) bool {
+		return d.Scenario == t.Scenario && d.Column == t.Column && d.Round == t.Round
+	}) {
+		return fmt.Errorf("holds %s in %s, round %d, a second time", t.Scenario, t.Column, t.Round)
+	}
+	if err := t.Check(); err != nil {
+		return err
+	}
+	if t.Failed == "" {
+		l.done = append(l.done, t)
+	}
+	return nil
+}
+
+// has reports whether a trial is one of the plan, whatever --only asks for.
+func (p *comparePlan) has(t *trial.Trial) bool {
+	for _, s := range p.scenarios {
+		for _, c := range p.Columns {
+			if s.Name == t.Scenario && c.Name == t.Column {
+				return t.Round >= 1 && t.Round <= c.RoundsOf(s, p.Rounds)
+			}
+		}
+	}
+	return false
+}
+
+// leftOut says what the plan leaves out, as the end of a sentence: a missing program may be why it differs.
+func (p *comparePlan) leftOut() string {
+	if len(p.LeftOut) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(p.LeftOut, " ") + ")"
 }
 
 // keep appends a trial. It is on the disk when keep returns.

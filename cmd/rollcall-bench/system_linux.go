@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -71,3 +72,12 @@ func machineUsage() (busy, own time.Duration, err error) {
 // syncDisk writes out what earlier loads left in the page cache, so that the next measurement does
 // not pay for it.
 func syncDisk() { syscall.Sync() }
+
+// lockFile keeps other processes from locking a file until it is closed.
+func lockFile(file *os.File) error {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errors.New("another run is under way there: wait for its end, or name another directory")
+	}
+	return err
+}

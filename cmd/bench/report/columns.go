@@ -88,6 +88,7 @@ type runs struct {
 	column
 	scenario scenario.Scenario
 	of       []run
+	failed   int    // rounds that were not completed
 	invalid  int    // rounds that were left out because they are not valid
 	why      string // there is no round that counts; empty if there is
 }
@@ -104,6 +105,7 @@ func (r *Report) runs(s scenario.Scenario, c column) runs {
 		}
 		switch {
 		case t.Failed != "":
+			found.failed++
 			found.why = "not completed"
 		case r.notCarried(i):
 			found.invalid++
@@ -137,12 +139,34 @@ type cell struct {
 	Range  string // from the least to the most of the rounds, and how many there are
 	Notes  []string
 	In     string // the title of the scenario that it is of; empty: it is that of the row
-	Link   string // the scenario's name; empty: it is that of all of the page's part
-	Better bool   // its range, and those of others that are marked, touch no range that is not
+	Link   string // the id of the page's part that it is of; empty: it is that of all of the part
+	Better bool   // its range touches that of no compared cell that is not marked
 	Absent bool   // there is no figure: Text says why
 
 	values  perRound // that are compared; empty: they are not
 	partial bool     // other columns ran scenarios that this one did not: it may be worse than it seems
+	behind  bool     // its range is apart from those that are marked
+}
+
+// compared reports whether a cell takes part in the comparison of ranges: of one round no range is known.
+func (c cell) compared() bool { return len(c.values) > 1 && !c.partial }
+
+// row is a figure in every column.
+type row struct {
+	Name  string
+	Note  string // of what the row is, where the name does not say; empty: it does
+	Cells []cell
+
+	better direction
+	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
+}
+
+// label is the row's name on one line, with its note.
+func (r row) label() string {
+	if r.Note == "" {
+		return r.Name
+	}
+	return r.Name + " (" + r.Note + ")"
 }
 
 // Words are the cell on one line.
@@ -164,6 +188,10 @@ func cellOf(f figure, of runs) cell {
 		c.Text = of.why
 		return c
 	}
+	if f.cannot != nil && f.cannot(of.column) != "" {
+		c.Text = f.cannot(of.column)
+		return c
+	}
 	values := of.known(f.get)
 	if len(values) == 0 {
 		if f.absent != nil {
@@ -173,13 +201,21 @@ func cellOf(f figure, of runs) cell {
 	}
 	c.Absent, c.Text = false, f.show(values.median())
 	c.Range = values.spread(f.show)
+	if of.failed > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("%d not completed", of.failed))
+	}
 	if of.invalid > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%d not valid", of.invalid))
 	}
 	if f.notes != nil {
 		c.Notes = append(c.Notes, given(f.notes(of))...)
 	}
-	if f.better != neither {
+	apart := ""
+	if f.apart != nil {
+		apart = f.apart(of.column)
+	}
+	c.Notes = append(c.Notes, given([]string{apart})...)
+	if f.better != neither && apart == "" {
 		c.values = values
 	}
 	return c
@@ -200,30 +236,31 @@ func (f perRound) touches(other perRound) bool {
 	return slices.Min(f) <= slices.Max(other) && slices.Min(other) <= slices.Max(f)
 }
 
+// markText says how cells are marked: all forms of the report show it.
+const markText = "its range touches that of no cell that is not marked. Cells of one round, and of columns that ran fewer scenarios, are not compared"
+
 // mark marks the best cells of a row: the one with the best median, and those whose ranges touch its range. None is marked
-// where a range of theirs touches that of a cell which is not, where all are alike, and where any column has a single
-// round, of which no range is known. A column that is partial is never marked: it can only be behind.
+// where a range of theirs touches that of a cell which is not, and where all are alike. Cells that are not compared have no
+// part in it.
 func mark(cells []cell, better direction) {
-	if better == neither || slices.ContainsFunc(cells, func(c cell) bool { return len(c.values) == 1 }) {
+	if better == neither {
 		return
 	}
-	var whole []*cell
+	var all []*cell
 	for i := range cells {
-		if len(cells[i].values) > 1 && !cells[i].partial {
-			whole = append(whole, &cells[i])
+		if cells[i].compared() {
+			all = append(all, &cells[i])
 		}
 	}
-	if len(whole) == 0 {
+	if len(all) == 0 {
 		return
 	}
-	best := slices.MinFunc(whole, func(a, b *cell) int { return better.compare(a.values.median(), b.values.median()) }).values
+	best := slices.MinFunc(all, func(a, b *cell) int { return better.compare(a.values.median(), b.values.median()) }).values
 	var ahead, behind []*cell
-	for i := range cells {
-		switch c := &cells[i]; {
-		case len(c.values) == 0:
-		case c.values.touches(best) && !c.partial:
+	for _, c := range all {
+		if c.values.touches(best) {
 			ahead = append(ahead, c)
-		case !c.values.touches(best) && better.compare(best.median(), c.values.median()) < 0:
+		} else {
 			behind = append(behind, c)
 		}
 	}
@@ -234,6 +271,9 @@ func mark(cells []cell, better direction) {
 	}
 	for _, a := range ahead {
 		a.Better = len(behind) > 0
+	}
+	for _, b := range behind {
+		b.behind = true
 	}
 }
 

@@ -37,8 +37,10 @@ func (r *Report) priced() scenario.Scenario {
 	return slices.MinFunc(loads, func(a, b scenario.Scenario) int { return less.compare(far(a), far(b)) })
 }
 
-// perRenewals is what 1,000 renewals add to the cost of an idle cluster.
+// perRenewals is what 1,000 renewals add to the cost of an idle cluster, at the rate of the load that is priced: while few
+// come, one may cost more.
 func (r *Report) perRenewals(name string, show func(float64) string, get func(verdict.Cost) float64) figure {
+	name += fmt.Sprintf(" for 1,000 renewals, at %s a second", showCount(rateOf(r.priced())))
 	atRest := make(map[string]float64) // by column
 	for _, s := range r.loads() {
 		if !idle(s) {
@@ -158,21 +160,15 @@ type fleet struct{ instances, every float64 }
 // fleets are examples. 30 s is the interval of stock clients.
 var fleets = []fleet{{300, 30}, {3_000, 30}, {10_000, 30}, {30_000, 30}, {300_000, 30}, {10_000, 5}}
 
-// fleetRow is what a fleet costs in each column that ran a load of heartbeats.
-type fleetRow struct {
-	Name  string
-	Cells []cell
-}
-
-// fleetRows are those of the examples; none if no load of heartbeats ran.
-func (r *Report) fleetRows() []fleetRow {
+// fleetRows are what the renewals of the examples cost in each column that ran a load of heartbeats; none if no column did.
+func (r *Report) fleetRows() []row {
 	curves := r.curves()
 	if len(curves) == 0 {
 		return nil
 	}
-	var rows []fleetRow
+	var rows []row
 	for _, f := range fleets {
-		row := fleetRow{Name: fmt.Sprintf("%s instances every %s", showCount(f.instances), showSeconds(f.every))}
+		row := row{Name: fmt.Sprintf("%s instances every %s", showCount(f.instances), showSeconds(f.every))}
 		for i, c := range r.pricedColumns() {
 			shown := cell{Column: c}
 			shown.Text, shown.Absent = curves[i].price(f)
@@ -181,6 +177,29 @@ func (r *Report) fleetRows() []fleetRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// fleetTitle is that of the table of fleets.
+const fleetTitle = "What the renewals of your fleet cost"
+
+// fleetAbout says what the costs of a fleet are, and what is not in them.
+func (r *Report) fleetAbout() string {
+	about := "What renewals cost, and nothing else: clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each."
+	if names := r.compiling(); len(names) > 0 {
+		about += fmt.Sprintf(" Processor times of %s have the compiler of a Java machine in them that has just started.", list(names))
+	}
+	return about
+}
+
+// compiling are the columns whose processor times are compared with nothing.
+func (r *Report) compiling() []string {
+	var names []string
+	for _, c := range r.pricedColumns() {
+		if compiled(figure{}).apart(c) != "" {
+			names = append(names, c.Heading())
+		}
+	}
+	return names
 }
 
 // pricedColumns are those of the curves, in the same order.

@@ -14,6 +14,7 @@ type advice struct {
 	Instead string   // the heading of the column of which it is a variant, and against which alone it is held; empty: it is none
 	Wants   []string // wishes that it meets better than another column
 	Costs   []string // figures in which another column is better
+	Lacks   string   // why nothing can be said of it; empty: something can
 }
 
 // advices are those of the columns that were compared, first of those that ran everything, then of their variants. All
@@ -94,17 +95,40 @@ func adviceOf(c column, rows []row) advice {
 	for _, row := range rows {
 		cells := row.Cells
 		own := slices.IndexFunc(cells, func(of cell) bool { return of.Column.Name == c.Name })
-		marked := slices.ContainsFunc(cells, func(of cell) bool { return of.Better })
 		switch {
-		case own < 0 || !marked || len(cells[own].values) == 0:
+		case own < 0:
 		case cells[own].Better:
 			a.Wants = append(a.Wants, row.wish+" ("+compared(cells, own)+")")
-		default:
+		case cells[own].behind:
 			a.Costs = append(a.Costs, uncapital(row.Name)+": "+compared(cells, own))
 		}
 	}
 	a.Wants, a.Costs = foremost(a.Wants), foremost(a.Costs)
+	a.Lacks = lack(c, rows)
 	return a
+}
+
+// lack says why rows tell nothing of a column; empty: they tell something.
+func lack(c column, rows []row) string {
+	rounds, beside := 0, false
+	for _, row := range rows {
+		for _, own := range row.Cells {
+			if own.Column.Name != c.Name {
+				continue
+			}
+			rounds = max(rounds, len(own.values))
+			beside = beside || own.compared() && slices.ContainsFunc(row.Cells, func(other cell) bool { return other.Column.Name != c.Name && other.compared() })
+		}
+	}
+	switch {
+	case rounds == 0:
+		return "was not measured"
+	case rounds == 1:
+		return "ran once, so that nothing can be said of it"
+	case !beside:
+		return "has no column beside it that ran the same twice, so that nothing can be said of it"
+	}
+	return ""
 }
 
 // foremost are the first of a list, and how many more there are.
@@ -120,7 +144,7 @@ func compared(cells []cell, own int) string {
 	text := cells[own].brief()
 	var others []string
 	for i, c := range cells {
-		if i != own && len(c.values) > 0 {
+		if i != own && c.compared() {
 			others = append(others, c.Column.Heading()+" "+c.brief())
 		}
 	}
@@ -140,10 +164,13 @@ func (r *Report) undecided() string {
 	switch {
 	case len(r.ran()) == 0:
 		return "Nothing ran."
+	case r.counting() == 0:
+		return "No trial counts, so that nothing can be said."
 	case len(r.columns()) < 2:
 		return "One column ran: there is nothing to compare it with."
 	}
-	for _, a := range r.advices() {
+	advices := r.advices()
+	for _, a := range advices {
 		if len(a.Wants)+len(a.Costs) > 0 {
 			return ""
 		}
@@ -151,14 +178,30 @@ func (r *Report) undecided() string {
 	if r.mostRounds() < 2 {
 		return "One round cannot tell a difference from chance: no figure has a range, and none is called better. Run it with more rounds."
 	}
-	return "In no figure are the columns' ranges apart: as far as these rounds tell, the columns are alike."
+	var alike, lacking []string
+	for _, a := range advices {
+		if a.Lacks == "" {
+			alike = append(alike, a.Column.Heading())
+			continue
+		}
+		lacking = append(lacking, a.Column.Heading()+" "+a.Lacks+".")
+	}
+	switch {
+	case len(lacking) == 0:
+		return "In no figure are the columns' ranges apart: as far as these rounds tell, the columns are alike."
+	case len(alike) == 0:
+		return strings.Join(lacking, " ")
+	}
+	return fmt.Sprintf("In no figure are the columns' ranges apart: as far as these rounds tell, %s are alike. %s", list(alike), strings.Join(lacking, " "))
 }
 
-// mostRounds is how often the scenario that ran most often did.
+// mostRounds is how many rounds count of the scenario and the column that have most.
 func (r *Report) mostRounds() int {
 	most := 0
 	for _, s := range r.ran() {
-		most = max(most, r.rounds(s.Name))
+		for _, of := range r.each(s, r.columns()) {
+			most = max(most, len(of.of))
+		}
 	}
 	return most
 }
@@ -166,6 +209,8 @@ func (r *Report) mostRounds() int {
 // Wanted and Cost are the openings of an advice, for the page and for Markdown.
 func (a advice) Wanted() string {
 	switch {
+	case a.Lacks != "":
+		return a.Lacks
 	case len(a.Wants) == 0 && a.Instead != "":
 		return "is in nothing better than " + a.Instead + " beyond the ranges of the rounds"
 	case len(a.Wants) == 0:
@@ -178,6 +223,9 @@ func (a advice) Wanted() string {
 
 // Price is the opening of what a column costs.
 func (a advice) Price() string {
+	if a.Lacks != "" {
+		return "What it costs was not measured beside another column."
+	}
 	if len(a.Costs) == 0 {
 		return "It costs nothing more, as far as these rounds tell."
 	}
@@ -212,19 +260,29 @@ func (r *Report) notValid() bool { return len(r.Invalid()) > 0 }
 
 // validText says whether the run is valid.
 func (r *Report) validText() string {
-	invalid, notCarried := len(r.Invalid()), 0
+	invalid, notCarried := 0, 0
 	for i := range r.Trials {
-		if r.notCarried(i) {
+		switch {
+		case r.notCarried(i):
 			notCarried++
+		case len(r.Verdicts[i].Invalid) > 0:
+			invalid++
 		}
 	}
+	unmeasured := r.unmeasured()
 	switch {
+	case invalid == 0 && len(unmeasured) > 0:
+		return "The run is not valid: " + strings.Join(unmeasured, "; ") + "."
 	case invalid == 0 && notCarried == 0:
 		return fmt.Sprintf("The run is valid: the machine carried all of its %s.", counted(len(r.Trials), "trial"))
 	case invalid == 0:
 		return fmt.Sprintf("The run is valid: the machine carried all of its %s but %d of heartbeats alone, which are in no figure.", counted(len(r.Trials), "trial"), notCarried)
 	}
-	return fmt.Sprintf("%d of %s measured the machine and not the servers. They are in no figure; what is left may not be typical either.", invalid, counted(len(r.Trials), "trial"))
+	text := fmt.Sprintf("%d of %s measured the machine and not the servers. They are in no figure; what is left may not be typical either.", invalid, counted(len(r.Trials), "trial"))
+	for _, sentence := range unmeasured {
+		text += " " + capital(sentence) + "."
+	}
+	return text
 }
 
 // evidence says in one line how far the figures reach: the machine, rounds, leases, what cannot be told, and whether the run
@@ -233,10 +291,13 @@ func (r *Report) evidence() string {
 	m := r.Machine
 	parts := []string{
 		fmt.Sprintf("Evidence: one machine (%s, %s, %s), on which clients, nodes and disks share everything and links have no latency, so that ratios between columns tell more than figures", m.CPU, counted(m.Cores, "core"), m.Disk),
-		fmt.Sprintf("%s of %s, %s of %s each", counted(len(r.Trials), "trial"), counted(len(r.ran()), "scenario"), r.roundsText(), showSeconds(r.Plan.Length.Seconds())),
+		fmt.Sprintf("%s of %s, %s of %s each", r.trialsText(), counted(len(r.ran()), "scenario"), r.roundsText(), showSeconds(r.Plan.Length.Seconds())),
 	}
 	if text := r.leaseText(); text != "" {
 		parts = append(parts, text)
+	}
+	if names := r.compiling(); len(names) > 0 {
+		parts = append(parts, "processor times of "+list(names)+" have a compiler in them and are compared with nothing")
 	}
 	if repeats := r.repeats(); repeats > 0 {
 		parts = append(parts, counted(repeats, "try")+" repeated because the machine did not carry them")
@@ -244,18 +305,20 @@ func (r *Report) evidence() string {
 	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText()
 }
 
-// roundsText is how many rounds the columns had.
+// trialsText is how many trials count, and of how many.
+func (r *Report) trialsText() string {
+	if count := r.counting(); count < len(r.Trials) {
+		return fmt.Sprintf("%s (%d count)", counted(len(r.Trials), "trial"), count)
+	}
+	return counted(len(r.Trials), "trial")
+}
+
+// roundsText is how many rounds of a scenario in a column count.
 func (r *Report) roundsText() string {
 	rounds := make(map[int]bool)
 	for _, s := range r.ran() {
-		for _, c := range r.columns() {
-			n := 0
-			for _, t := range r.Trials {
-				if t.Scenario == s.Name && t.Column == c.Name {
-					n++
-				}
-			}
-			if n > 0 {
+		for _, of := range r.each(s, r.columns()) {
+			if n := len(of.of); n > 0 {
 				rounds[n] = true
 			}
 		}
@@ -354,12 +417,23 @@ func (r *Report) planText() string {
 
 // limitsText is the verdict over all limits.
 func (r *Report) limitsText() string {
-	switch broken := len(r.Broken()); broken {
-	case 0:
-		return "All limits were kept."
-	case 1:
-		return "One limit was broken."
-	default:
-		return fmt.Sprintf("%d limits were broken.", broken)
+	var without []string
+	for _, c := range r.columns() {
+		if !c.Promises() {
+			without = append(without, c.Heading())
+		}
 	}
+	switch broken := len(r.Broken()); {
+	case len(r.Trials) == 0:
+		return "No limit was checked."
+	case broken == 1:
+		return "One limit was broken."
+	case broken > 1:
+		return fmt.Sprintf("%d limits were broken.", broken)
+	case len(without) == 1:
+		return fmt.Sprintf("All limits were kept (%s has none).", without[0])
+	case len(without) > 1:
+		return fmt.Sprintf("All limits were kept (%s have none).", list(without))
+	}
+	return "All limits were kept."
 }

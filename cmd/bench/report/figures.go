@@ -18,6 +18,8 @@ type figure struct {
 	better direction
 	notes  func(runs) []string // further lines of the cell; nil: none
 	absent func(runs) string   // the cell's text where no round has the figure; nil: a dash
+	cannot func(column) string // why a column has no such figure, whatever its rounds say; nil, or empty: it has
+	apart  func(column) string // why the figure of a column is compared with no other one; nil, or empty: it is
 	rare   bool                // where it is 0 in all columns there is no row
 }
 
@@ -366,9 +368,11 @@ func costFigures() []figure {
 	cost := func(name string, show func(float64) string, get func(verdict.Cost) float64) figure {
 		return fromVerdict(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v.Cost), v.Cost.Memory > 0 })
 	}
+	answered := cost("renewals answered, per second", showSum, func(c verdict.Cost) float64 { return c.Renewals })
+	answered.better = neither // it is the load
 	return []figure{
-		cost("renewals answered, per second", showSum, func(c verdict.Cost) float64 { return c.Renewals }),
-		cost("processor time of all nodes, per second", showSeconds, func(c verdict.Cost) float64 { return c.CPU }),
+		answered,
+		compiled(cost("processor time of all nodes, per second", showSeconds, func(c verdict.Cost) float64 { return c.CPU })),
 		cost("written to the disk of a node", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Written }),
 		cost("sent between nodes", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Sent }),
 		cost("memory of a node at the end", showBytes, func(c verdict.Cost) float64 { return c.Memory }),
@@ -395,3 +399,26 @@ func died(s scenario.Scenario) bool {
 
 // crowded are the scenarios in which many clients write the same key.
 func crowded(s scenario.Scenario) bool { return s.Load.KeyWriters > 0 }
+
+// compiled is a figure of processor time. A Java machine that has just started spends most of it on its compiler, so that
+// its figure is shown and compared with no other one.
+func compiled(f figure) figure {
+	f.apart = func(c column) string {
+		if c.System == scenario.Rollcall {
+			return ""
+		}
+		return "not compared: its compiler is in it"
+	}
+	return f
+}
+
+// collected is a figure of memory that grows with instances: a Java machine fills what it may have with garbage first.
+func collected(f figure) figure {
+	f.cannot = func(c column) string {
+		if c.System == scenario.Rollcall {
+			return ""
+		}
+		return "cannot be told: garbage is in it"
+	}
+	return f
+}

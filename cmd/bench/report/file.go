@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"encoding/json"
@@ -66,7 +67,48 @@ func Read(from io.Reader) (*Report, error) {
 	for _, t := range file.Comparison.Trials {
 		c.Trials = append(c.Trials, t.Trial)
 	}
+	if err := c.Check(); err != nil {
+		return nil, fmt.Errorf("read a report: %w", err)
+	}
 	return New(c), nil
+}
+
+// Holds reports whether a report's JSON file is of the same run: of the same plan and machine, with the same trials.
+func (r *Report) Holds(from io.Reader) (bool, error) {
+	plain, err := unzipped(from)
+	if err != nil {
+		return false, err
+	}
+	var file struct{ Comparison runOf }
+	if err := json.NewDecoder(plain).Decode(&file); err != nil {
+		return false, err
+	}
+	own := runOf{Version: r.Version, Date: r.Date, Machine: r.Machine, Plan: r.Plan}
+	for _, t := range r.Trials {
+		own.Trials = append(own.Trials, trialOf{t.Scenario, t.Column, t.Round, t.Took})
+	}
+	want, err := json.Marshal(own)
+	if err != nil {
+		return false, err
+	}
+	got, err := json.Marshal(file.Comparison)
+	return bytes.Equal(want, got), err
+}
+
+// runOf is what tells a run from others.
+type runOf struct {
+	Version string        `json:"version"`
+	Date    string        `json:"date"`
+	Machine trial.Machine `json:"machine"`
+	Plan    trial.Plan    `json:"plan"`
+	Trials  []trialOf     `json:"trials"`
+}
+
+type trialOf struct {
+	Scenario string       `json:"scenario"`
+	Column   string       `json:"column"`
+	Round    int          `json:"round"`
+	Took     trial.Micros `json:"took_us"`
 }
 
 // unzipped is what a reader reads, uncompressed if it begins as gzip does.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // showSeconds shows a span of seconds with three digits and the unit that suits it.
@@ -123,5 +124,28 @@ func showInterval(seconds float64) string {
 
 // inMarkdown keeps names out of files of scenarios from being markup.
 func inMarkdown(text string) string {
-	return strings.NewReplacer("\n", " ", "\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[").Replace(text)
+	return markup.Replace(onOneLine(text))
 }
+
+var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[")
+
+// inCode keeps a name within the code span that it stands in.
+func inCode(text string) string { return strings.ReplaceAll(onOneLine(text), "`", "'") }
+
+// onOneLine has no character that ends a line, or drives a terminal.
+func onOneLine(text string) string {
+	return Printable(strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ").Replace(text))
+}
+
+// Printable keeps what servers and files said from driving the terminal, or turning its text round.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// anchor is the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
+func anchor(name string) string { return "scenario-" + name }

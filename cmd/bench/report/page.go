@@ -38,6 +38,7 @@ type page struct {
 	Undecided      string
 	Advices        []advice
 	Groups         []group
+	Marks          string // how cells are marked
 	Lacking        []string
 	Heads          []string // of the matrix
 	Matrix         []matrixRow
@@ -50,7 +51,9 @@ type page struct {
 	Ways           bool
 	Backlogs       []scenarioPart
 	Priced         []column // those that ran a load of heartbeats
-	Fleets         []fleetRow
+	Fleets         []row
+	FleetTitle     string
+	FleetAbout     string
 	Uncarried      []string
 	Files          []string
 	Plots          plots
@@ -100,7 +103,7 @@ type plotColumn struct {
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
-	parsed, err := template.New("page").Funcs(template.FuncMap{"glued": glued}).Parse(pageTemplate)
+	parsed, err := template.New("page").Funcs(template.FuncMap{"glued": glued, "anchor": anchor}).Parse(pageTemplate)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (r *Report) writeHTML(w io.Writer) error {
 func (r *Report) page() page {
 	p := page{
 		Title: r.title(), OperationHeads: operationHeads(), Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
-		Columns: r.columns(), Undecided: r.undecided(), Groups: r.groups(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
+		Columns: r.columns(), Undecided: r.undecided(), Groups: r.groups(), Marks: markText, FleetTitle: fleetTitle, FleetAbout: r.fleetAbout(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
 		Priced: r.pricedColumns(), Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
 	}
@@ -161,7 +164,7 @@ func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
 		if t.Scenario != s.Name {
 			continue
 		}
-		part.Broken = part.Broken || len(r.Verdicts[i].Broken) > 0 && !r.notCarried(i)
+		part.Broken = part.Broken || len(r.broken(i)) > 0
 		if t.Failed != "" {
 			part.Failed = append(part.Failed, r.Column(t.Column).Heading()+": "+t.Failed)
 		}

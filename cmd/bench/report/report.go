@@ -3,7 +3,7 @@
 //
 //	report.go    a comparison with its verdicts, what is broken or not valid, its CSV file
 //	file.go      its JSON file
-//	columns.go   the columns, the trials of each that count, and cells with their ranges
+//	columns.go   the columns, the trials of each that count, and rows of cells with their ranges
 //	figures.go   every figure of a trial that a table can show
 //	rows.go      the rows that help to choose, in four groups; the matrix; tables of a scenario
 //	decision.go  which column suits whom, and how far the evidence reaches
@@ -20,11 +20,13 @@ package report
 import (
 	"bufio"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +46,7 @@ type Report struct {
 // New judges every trial of a comparison.
 func New(c *trial.Comparison) *Report {
 	r := &Report{Comparison: c}
+	scenario.Pair(c.Scenarios) // files of older versions name no twins
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		r.Verdicts = append(r.Verdicts, verdict.Judge(t, c.Column(t.Column), r.scenario(t.Scenario)))
@@ -60,7 +63,12 @@ const (
 )
 
 // Write writes the four files into dir, which it makes if it is absent.
-func (r *Report) Write(dir string) error {
+func (r *Report) Write(dir string) error { return r.write(dir, true) }
+
+// WriteAgain writes the files into the directory of the report's own JSON file, which stays as it is.
+func (r *Report) WriteAgain(dir string) error { return r.write(dir, false) }
+
+func (r *Report) write(dir string, raw bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -69,6 +77,9 @@ func (r *Report) Write(dir string) error {
 		name  string
 		write func(io.Writer) error
 	}{{JSONFile, r.writeJSON}, {CSVFile, r.writeCSV}, {MarkdownFile, r.writeMarkdown}, {HTMLFile, r.writeHTML}} {
+		if file.name == JSONFile && !raw {
+			continue
+		}
 		if err := writeFile(filepath.Join(dir, file.name), file.write); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
@@ -77,20 +88,29 @@ func (r *Report) Write(dir string) error {
 	return nil
 }
 
-func writeFile(path string, write func(io.Writer) error) error {
-	file, err := os.Create(path)
+// writeFile puts a whole file in the place of the one that is there, or leaves that one as it is.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer file.Close() // again, if writing failed
+	defer func() {
+		if err != nil {
+			file.Close() // again, if writing has not failed
+			os.Remove(file.Name())
+		}
+	}()
 	buffered := bufio.NewWriterSize(file, 1<<16)
 	if err := write(buffered); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err := buffered.Flush(); err != nil {
+	if err := errors.Join(buffered.Flush(), file.Chmod(0o644), file.Sync()); err != nil {
 		return err
 	}
-	return file.Close()
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
 }
 
 // Broken lists the limits that were not kept, a sentence each, with scenario and column. Empty: all were kept. Those of a
@@ -99,10 +119,7 @@ func (r *Report) Broken() []string {
 	var sentences []string
 	for i := range r.Trials {
 		t := &r.Trials[i]
-		if r.notCarried(i) {
-			continue // how a column does under a load that never arrived is not known
-		}
-		for _, broken := range r.Verdicts[i].Broken {
+		for _, broken := range r.broken(i) {
 			limit := strings.TrimPrefix(broken.Limit, t.Column+": ")
 			if limit == verdict.Completed {
 				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", r.where(t), broken.Got))
@@ -114,9 +131,24 @@ func (r *Report) Broken() []string {
 	return sentences
 }
 
-// Invalid lists the trials that measured the machine and not the servers, a sentence each. Empty: the comparison is valid.
-// Loads of heartbeats alone are raised beyond what some machine carries: a trial of them that is not valid is left out, and
-// makes nothing else invalid.
+// statedLimit is a limit that a scenario states, as package verdict words it: all others are promises.
+var statedLimit = regexp.MustCompile(`^[a-z-]+ at (most|least) `)
+
+// broken are the limits that a trial did not keep. How a column does under a load that never arrived is not known, so that
+// what the scenario states for it does not count then; what the column promises at all times does.
+func (r *Report) broken(number int) []verdict.Broken {
+	all := r.Verdicts[number].Broken
+	if !r.notCarried(number) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(b verdict.Broken) bool {
+		return statedLimit.MatchString(strings.TrimPrefix(b.Limit, r.Trials[number].Column+": "))
+	})
+}
+
+// Invalid says why the comparison is not valid, a sentence each: the trials that measured the machine and not the servers,
+// and what was not measured at all. Empty: it is valid. Loads of heartbeats alone are raised beyond what some machine
+// carries: a trial of them that is not valid is left out, and makes nothing else invalid.
 func (r *Report) Invalid() []string {
 	var sentences []string
 	for i := range r.Trials {
@@ -124,7 +156,74 @@ func (r *Report) Invalid() []string {
 			sentences = append(sentences, fmt.Sprintf("%s: %s", r.where(&r.Trials[i]), strings.Join(why, "; ")))
 		}
 	}
+	return append(sentences, r.unmeasured()...)
+}
+
+// unmeasured says that no trial counts, and how many planned ones are missing; empty: all is there.
+func (r *Report) unmeasured() []string {
+	var sentences []string
+	switch {
+	case len(r.Trials) == 0:
+		sentences = append(sentences, "no trial was run")
+	case r.counting() == 0:
+		sentences = append(sentences, fmt.Sprintf("no trial counts: none of %s was completed on a machine that carried it", counted(len(r.Trials), "trial")))
+	}
+	if missing, planned := r.missing(); missing > 0 {
+		sentences = append(sentences, fmt.Sprintf("%d of %s were run", planned-missing, counted(planned, "planned trial")))
+	}
 	return sentences
+}
+
+// counting is how many trials count: those that were completed and are valid.
+func (r *Report) counting() int {
+	count := 0
+	for i := range r.Trials {
+		if r.counts(i) {
+			count++
+		}
+	}
+	return count
+}
+
+func (r *Report) counts(number int) bool {
+	return r.Trials[number].Failed == "" && len(r.Verdicts[number].Invalid) == 0
+}
+
+// missing is how many trials the plan has, and how many of them there are not. Columns that were left out, for their
+// clusters could not be started, and what --only did not ask for are not planned.
+func (r *Report) missing() (missing, planned int) {
+	type key struct {
+		scenario, column string
+		round            int
+	}
+	run := make(map[key]bool)
+	for _, t := range r.Trials {
+		run[key{t.Scenario, t.Column, t.Round}] = true
+	}
+	for _, c := range r.Plan.Columns {
+		if r.leftOut(c) {
+			continue
+		}
+		for _, s := range r.Scenarios {
+			for round := range c.RoundsOf(s, r.Plan.Rounds) {
+				if !r.Plan.Wants(s.Name, c.Name) {
+					continue
+				}
+				planned++
+				if !run[key{s.Name, c.Name, round + 1}] {
+					missing++
+				}
+			}
+		}
+	}
+	return missing, planned
+}
+
+// leftOut reports whether a column was left out when its clusters could not be started: compare.Run says so.
+func (r *Report) leftOut(c scenario.Column) bool {
+	return slices.ContainsFunc(r.Plan.LeftOut, func(sentence string) bool {
+		return strings.HasPrefix(sentence, "Column "+c.Heading()+" was left out: ")
+	})
 }
 
 // notCarried reports whether a trial is one of a load of heartbeats that the machine did not carry.

@@ -168,6 +168,43 @@ func TestPageShowsHostileNamesAsText(t *testing.T) {
 	}
 }
 
+// Names end no code span, line or script, and take the place of no other part of the page.
+func TestNamesStayInTheirPlace(t *testing.T) {
+	c := made([]scenario.Column{{Name: "line\n\n# forged\r\r# heading`", System: scenario.Rollcall, Mode: scenario.AP}, {Name: "constructor", System: scenario.Rollcall, Mode: scenario.CP}}, 1, "steady")
+	c.Trials = c.Trials[:1] // a plot that lacks the column constructor
+	c.Scenarios[0].Name, c.Trials[0].Scenario = "plots", "plots"
+	c.Machine.CPU = "a\rb\x1b[2J\u202ec"
+	r := New(c)
+	var md, page bytes.Buffer
+	need.OK(t, errors.Join(r.writeMarkdown(&md), r.writeHTML(&page)))
+	expect.That(t, !strings.ContainsAny(md.String(), "\r\x1b\u202e") && !strings.Contains(md.String(), "\n# forged"), "names end lines in Markdown:\n%s", md.String())
+	expect.That(t, strings.Contains(md.String(), "(`line  # forged  # heading'`)"), "the code span ends within the name:\n%s", md.String())
+	ids := map[string]int{}
+	for _, found := range regexp.MustCompile(`\sid="([^"]*)"`).FindAllStringSubmatch(withoutCharts(page.String()), -1) {
+		ids[found[1]]++
+	}
+	for id, count := range ids {
+		expect.That(t, count == 1, "%d parts of the page have the id %s", count, id)
+	}
+	expect.That(t, ids["scenario-plots"] == 1, "the scenario has no part of its own: %v", ids)
+	dir := t.TempDir()
+	need.OK(t, r.Write(dir))
+	dom, _, _ := open(t, findChromium(t), filepath.Join(dir, HTMLFile))
+	expect.That(t, strings.Contains(dom, `data-errors="0"`), "errors in the browser: %s", regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+}
+
+func TestFileThatCannotBeWrittenLeavesTheOneThatIsThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), JSONFile)
+	need.OK(t, os.WriteFile(path, []byte("hours of work"), 0o644))
+	err := writeFile(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Repeat("x", 1<<20))
+		return errors.Join(err, errors.New("the disk is full"))
+	})
+	expect.ErrorSays(t, err, "the disk is full", "write:")
+	expect.Equal(t, string(need.Got(os.ReadFile(path))(t)), "hours of work", "the file holds")
+	expect.Equal(t, len(need.Got(os.ReadDir(filepath.Dir(path)))(t)), 1, "files:")
+}
+
 func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
 	c := small()
 	c.Trials = slices.DeleteFunc(c.Trials, func(tr trial.Trial) bool { return tr.Scenario == "steady" && tr.Column == "cp" })
@@ -288,7 +325,7 @@ func TestFiguresThatArePublishedFollowFromTheRawFiles(t *testing.T) {
 // every column.
 func wantRow(t *testing.T, files map[string]string, scenario, name string, show func(float64) string, values map[string]perRound) {
 	t.Helper()
-	_, page, _ := strings.Cut(files[HTMLFile], `<section id="`+scenario+`">`)
+	_, page, _ := strings.Cut(files[HTMLFile], `<section id="scenario-`+scenario+`">`)
 	_, page, _ = strings.Cut(page, `<th scope="row">`+name+`</th>`)
 	page, _, _ = strings.Cut(page, "</tr>")
 	_, markdown, _ := strings.Cut(files[MarkdownFile], "\n| "+scenario+" | CP | AP | Eureka |")

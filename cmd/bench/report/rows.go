@@ -11,15 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// row is a figure in every column.
-type row struct {
-	Name  string
-	Cells []cell
-
-	better direction
-	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
-}
-
 // group is the rows that answer one question of a reader.
 type group struct {
 	Name string
@@ -116,12 +107,12 @@ func (r *Report) spending() []question {
 	priced := func(s scenario.Scenario) bool { return s.Name == r.priced().Name && s.Name != "" }
 	return []question{
 		{figure: late("latency of a heartbeat", func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency }), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"},
-		{figure: r.perRenewals("processor time of all nodes for 1,000 renewals", showSeconds, func(c verdict.Cost) float64 { return c.CPU }), in: priced, wish: "renewals to cost little processor time"},
-		{figure: r.perRenewals("sent between nodes for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
-		{figure: r.perRenewals("written to the disk of a node for 1,000 renewals", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
-		{figure: fromVerdict("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
+		{figure: compiled(r.perRenewals("processor time of all nodes", showSeconds, func(c verdict.Cost) float64 { return c.CPU })), in: priced, wish: "renewals to cost little processor time"},
+		{figure: r.perRenewals("sent between nodes", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
+		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
+		{figure: collected(fromVerdict("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
 			return v.Cost.MemoryPerInstances, v.Cost.MemoryPerInstances > 0
-		}), in: priced, wish: "instances to take little memory"},
+		})), in: priced, wish: "instances to take little memory"},
 	}
 }
 
@@ -140,7 +131,11 @@ func (r *Report) ask(q question) (row, bool) {
 	}
 	if q.worst {
 		answer.Name += ", worst scenario"
-		answer.Cells = r.worst(q.figure, asked)
+		shared, others := r.shared(q.figure, asked)
+		if len(others) > 0 {
+			answer.Note = fmt.Sprintf("of the %s that all columns ran: not of %s", counted(len(shared), "scenario"), titles(others))
+		}
+		answer.Cells = r.worst(q.figure, shared)
 	} else {
 		answer.Cells = r.cells(q.figure, asked[0])
 	}
@@ -153,10 +148,58 @@ func (r *Report) cells(f figure, s scenario.Scenario) []cell {
 	var cells []cell
 	for _, of := range r.each(s, r.columns()) {
 		c := cellOf(f, of)
-		c.Link = s.Name
+		c.Link = anchor(s.Name)
 		cells = append(cells, c)
 	}
 	return cells
+}
+
+// shared divides scenarios into those in which all columns have a figure, and those in which only some have. Brief columns,
+// and those that have it in no scenario, do not count. Where columns share none, all are shared.
+func (r *Report) shared(f figure, asked []scenario.Scenario) (shared, others []scenario.Scenario) {
+	known := make(map[string][]string) // the scenarios of each column
+	var of []string                    // all of them
+	for _, s := range asked {
+		for _, c := range r.cells(f, s) {
+			if c.Absent {
+				continue
+			}
+			if !c.Column.Brief {
+				known[c.Column.Name] = append(known[c.Column.Name], s.Name)
+			}
+			of = append(of, s.Name)
+		}
+	}
+	for _, s := range asked {
+		everywhere := true
+		for _, names := range known {
+			everywhere = everywhere && slices.Contains(names, s.Name)
+		}
+		switch {
+		case !slices.Contains(of, s.Name):
+		case everywhere:
+			shared = append(shared, s)
+		default:
+			others = append(others, s)
+		}
+	}
+	if len(shared) == 0 {
+		return asked, nil
+	}
+	return shared, others
+}
+
+// titles names scenarios, if they are few.
+func titles(of []scenario.Scenario) string {
+	const most = 6
+	if len(of) > most {
+		return counted(len(of), "other")
+	}
+	var all []string
+	for _, s := range of {
+		all = append(all, s.Title)
+	}
+	return list(all)
 }
 
 // worst are a figure in the scenario in which each column is worst. A column that lacks a scenario that another one ran

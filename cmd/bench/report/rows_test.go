@@ -28,12 +28,13 @@ func TestCellsAreMarkedOnlyWhereRangesAreApart(t *testing.T) {
 		{"two that are alike, apart from a third", less, []perRound{{0, 0}, {0, 0}, {5, 6}}, 0, []bool{true, true, false}},
 		{"two that touch, of which one touches a third", less, []perRound{{0, 2}, {1, 4}, {3, 6}}, 0, []bool{false, false, false}},
 		{"one round each", less, []perRound{{1}, {9}}, 0, []bool{false, false}},
-		{"one round of any column", less, []perRound{{1, 2}, {8, 9}, {5}}, 0, []bool{false, false, false}},
+		{"one round of any column", less, []perRound{{1, 2}, {8, 9}, {5}}, 0, []bool{true, false, false}},
+		{"one round that is better than all", less, []perRound{{1, 2}, {8, 9}, {0}}, 0, []bool{true, false, false}},
 		{"no column to compare with", less, []perRound{{1, 2}, nil}, 0, []bool{false, false}},
 		{"all alike", less, []perRound{{1, 2}, {1, 2}}, 0, []bool{false, false}},
 		{"no direction", neither, []perRound{{1, 2}, {8, 9}}, 0, []bool{false, false}},
 		{"the best ran fewer scenarios", less, []perRound{{0, 0}, {1, 2}, {8, 9}}, 1, []bool{false, true, false}},
-		{"the worst ran fewer scenarios", less, []perRound{{1, 2}, {8, 9}}, 2, []bool{true, false}},
+		{"the worst ran fewer scenarios", less, []perRound{{1, 2}, {8, 9}}, 2, []bool{false, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cells := make([]cell, len(c.values))
@@ -150,7 +151,7 @@ func TestFleetsCostWhatTheCurveSays(t *testing.T) {
 		"10,000 instances every 30 s":  "0.193 cores, 490 MB to each disk a day",
 		"300,000 instances every 30 s": "not measured: the most here was 1,100 a second",
 	} {
-		at := slices.IndexFunc(rows, func(r fleetRow) bool { return r.Name == name })
+		at := slices.IndexFunc(rows, func(r row) bool { return r.Name == name })
 		expect.That(t, at >= 0 && rows[at].Cells[0].Text == want && len(rows[at].Cells) == 1, "%s: %+v, want %q in CP, and no AP", name, rows, want)
 	}
 	expect.Slice(t, r.uncarried(), []string{"This machine did not carry more in CP."}, "not carried:")
@@ -162,9 +163,9 @@ func TestRenewalsCostWhatTheyAddToAnIdleCluster(t *testing.T) {
 	r := priced([]scenario.Scenario{beats("idle", 1, 30*time.Second), beats("thousand", 1000, time.Second)},
 		[]verdict.Cost{{Renewals: 0.03, CPU: 0.01, Written: 500}, {Renewals: 1000, CPU: 0.13, Written: 20_500, Sent: 1e5}}, []bool{true, true})
 	for name, want := range map[string]string{
-		"Processor time of all nodes for 1,000 renewals":   "120 ms (n=1)",
-		"Written to the disk of a node for 1,000 renewals": "20 kB (n=1)",
-		"Sent between nodes for 1,000 renewals":            "100 kB (n=1)",
+		"Processor time of all nodes for 1,000 renewals, at 1,000 a second":   "120 ms (n=1)",
+		"Written to the disk of a node for 1,000 renewals, at 1,000 a second": "20 kB (n=1)",
+		"Sent between nodes for 1,000 renewals, at 1,000 a second":            "100 kB (n=1)",
 	} {
 		expect.Slice(t, words(rowOf(t, r, name)), []string{want, "not run"}, "%s:", name)
 	}
@@ -196,25 +197,43 @@ func lossy(lost map[string]map[string][]int) *Report {
 func TestLossesAreThoseOfTheWorstScenarioAndNoSum(t *testing.T) {
 	r := lossy(map[string]map[string][]int{
 		"crash": {"cp": {0, 0}, "ap": {3, 5}, "eureka": {9, 9}},
-		"power": {"cp": {0, 0}, "ap": {6, 8}},
+		"power": {"cp": {0, 0}, "ap": {6, 8}, "eureka": {0, 0}},
+		"reset": {"cp": {0, 0}, "ap": {50, 50}},
 	})
-	expect.Slice(t, words(rowOf(t, r, "Registrations lost, worst scenario")), []string{
+	lost := rowOf(t, r, "Registrations lost, worst scenario")
+	expect.Slice(t, words(lost), []string{
 		"* 0 (n=2; of 100 registrations)",
 		"6 (in Power; 6 to 8, n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms)",
-		"9 (in Crash; n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms; ran 1 of 2 scenarios)",
+		"9 (in Crash; n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms)",
 	}, "cells:")
-	var md strings.Builder
+	expect.Equal(t, lost.Note, "of the 2 scenarios that all columns ran: not of Reset", "note:")
+	var md, page strings.Builder
 	need.OK(t, r.writeMarkdown(&md))
+	need.OK(t, r.writeHTML(&page))
 	expect.That(t, !strings.Contains(md.String(), "in all scenarios"), "something is summed over scenarios, which are unlike")
+	expect.That(t, strings.Contains(md.String(), lost.Note) && strings.Contains(page.String(), "<small>"+lost.Note+"</small>"), "the note is not shown")
 }
 
-func TestColumnThatRanFewerScenariosIsNotBetter(t *testing.T) {
+// Where columns ran other scenarios, they are held against each other in those that all of them ran.
+func TestWorstScenariosAreOfThoseThatAllColumnsRan(t *testing.T) {
 	r := lossy(map[string]map[string][]int{
 		"crash": {"cp": {1, 1}, "ap": {5, 5}, "eureka": {0, 0}},
 		"power": {"cp": {1, 1}, "ap": {6, 8}},
 	})
 	got := words(rowOf(t, r, "Registrations lost, worst scenario"))
-	expect.That(t, strings.HasPrefix(got[0], "* 1 ") && strings.HasPrefix(got[2], "0 (n=2; of 100 registrations; ran 1 of 2"), "cells: %q", got)
+	expect.That(t, strings.HasPrefix(got[0], "1 ") && strings.HasPrefix(got[1], "5 (in Crash") && strings.HasPrefix(got[2], "* 0 "), "cells: %q", got)
+
+	brief := lossy(map[string]map[string][]int{
+		"crash": {"cp": {0, 0}, "ap": {5, 5}, "eureka": {0, 0}},
+		"power": {"cp": {1, 1}, "ap": {6, 8}},
+	})
+	brief.Plan.Columns[2].Brief = true
+	got = words(rowOf(t, brief, "Registrations lost, worst scenario"))
+	expect.That(t, strings.HasPrefix(got[0], "* 1 ") && strings.HasPrefix(got[1], "6 ") && strings.Contains(got[2], "ran 1 of 2 scenarios"), "a brief column leaves out nothing of others: %q", got)
+
+	apart := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}}, "power": {"ap": {6, 8}}})
+	got = words(rowOf(t, apart, "Registrations lost, worst scenario"))
+	expect.That(t, strings.HasPrefix(got[0], "0 ") && strings.HasPrefix(got[1], "6 "), "columns that share no scenario are not compared: %q", got)
 }
 
 func TestDecisionFollowsFromTheFigures(t *testing.T) {
@@ -230,10 +249,122 @@ func TestDecisionFollowsFromTheFigures(t *testing.T) {
 		expect.That(t, strings.Contains(better, "if you want\n  - "+wish+" (0; ") && strings.Contains(better, "It costs nothing more"), "%s lost nothing, and is not advised for that: %s", c.better, better)
 		expect.That(t, !strings.Contains(worse, wish) && strings.Contains(worse, "registrations lost, worst scenario: 7 in Crash; "), "%s lost 7: %s", c.worse, worse)
 	}
-	alike := lossy(map[string]map[string][]int{"crash": {"cp": {0, 8}, "ap": {7, 9}}}).Decision()
-	expect.That(t, !strings.Contains(alike, wish) && strings.Contains(alike, "the columns are alike"), "ranges touch: %s", alike)
-	once := lossy(map[string]map[string][]int{"crash": {"cp": {0}, "ap": {7}}}).Decision()
-	expect.That(t, !strings.Contains(once, wish) && strings.Contains(once, "One round cannot tell"), "one round: %s", once)
+	tie := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}, "eureka": {0, 0}}, "power": {"cp": {0, 0}, "ap": {1, 1}}})
+	expect.That(t, strings.Contains(section(tie, "Eureka"), "It costs nothing more"), "Eureka ties with the best, which is no cost: %s", section(tie, "Eureka"))
+}
+
+func TestDecisionSaysWhyThereIsNone(t *testing.T) {
+	wish := "no acknowledged registration to be lost"
+	for _, c := range []struct {
+		name string
+		lost map[string][]int
+		want string
+	}{
+		{"ranges touch", map[string][]int{"cp": {0, 8}, "ap": {7, 9}, "eureka": {1, 8}}, "the columns are alike"},
+		{"ranges touch, of two columns", map[string][]int{"cp": {0, 8}, "ap": {7, 9}}, "CP and AP are alike. Eureka was not measured."},
+		{"one round", map[string][]int{"cp": {0}, "ap": {7}}, "One round cannot tell"},
+		{"one round of one column", map[string][]int{"cp": {0, 0}, "ap": {7}},
+			"CP has no column beside it that ran the same twice, so that nothing can be said of it. AP ran once, so that nothing can be said of it. Eureka was not measured."},
+		{"no trial", map[string][]int{}, "Nothing ran."},
+	} {
+		got := lossy(map[string]map[string][]int{"crash": c.lost}).Decision()
+		expect.That(t, !strings.Contains(got, wish) && strings.Contains(got, c.want), "%s: want %q in %s", c.name, c.want, got)
+	}
+	none := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}}})
+	for i := range none.Trials {
+		none.Trials[i].Failed = "it did not start"
+	}
+	expect.That(t, strings.Contains(none.Decision(), "No trial counts, so that nothing can be said."), "no trial counts: %s", none.Decision())
+	some := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}, "eureka": {8}}}).Decision()
+	for _, want := range []string{wish + " (0; AP 7 in Crash)", "**Eureka** ran once, so that nothing can be said of it\n\n  What it costs was not measured beside another column."} {
+		expect.That(t, strings.Contains(some, want), "one round of Eureka: %q is not in %s", want, some)
+	}
+}
+
+// A run in which nothing counts proves nothing, and one that lacks trials less than it was planned to.
+func TestRunThatMeasuredNothingOrTooLittleIsNotValid(t *testing.T) {
+	crash := func() *Report {
+		r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "ap": {7, 9}}})
+		r.Plan.Columns = r.Plan.Columns[:2]
+		r.Scenarios[0].Faults = []scenario.Fault{{Kind: scenario.Kill}}
+		r.Plan.Rounds = 2
+		return r
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*Report)
+		want   []string
+	}{
+		{"all is there", func(*Report) {}, nil},
+		{"no trial", func(r *Report) { r.Trials, r.Verdicts = nil, nil }, []string{"no trial was run", "0 of 4 planned trials were run"}},
+		{"no trial was planned", func(r *Report) { r.Trials, r.Verdicts, r.Scenarios = nil, nil, nil }, []string{"no trial was run"}},
+		{"one is missing", func(r *Report) { r.Trials, r.Verdicts = r.Trials[:3], r.Verdicts[:3] }, []string{"3 of 4 planned trials were run"}},
+		{"one was not asked for", func(r *Report) {
+			r.Trials, r.Verdicts, r.Plan.Only = r.Trials[:2], r.Verdicts[:2], []string{"crash/cp"}
+		}, nil},
+		{"one column was left out", func(r *Report) {
+			r.Trials, r.Verdicts, r.Plan.LeftOut = r.Trials[:2], r.Verdicts[:2], []string{"Column AP was left out: no node started."}
+		}, nil},
+		{"none was carried", func(r *Report) {
+			r.Scenarios[0].Load, r.Scenarios[0].Faults = scenario.Load{Instances: 5}, nil
+			for i := range r.Verdicts {
+				r.Verdicts[i].Invalid = []string{"the processors were exhausted"}
+			}
+		}, []string{"no trial counts: none of 4 trials was completed on a machine that carried it"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := crash()
+			c.change(r)
+			expect.Slice(t, r.Invalid(), c.want, "not valid:")
+			valid := strings.HasPrefix(r.validText(), "The run is valid")
+			expect.That(t, valid == (len(c.want) == 0), "it says %s", r.validText())
+		})
+	}
+}
+
+// What a load that never arrived does to a column is not known; that a node gives no answer in the end, or has lost
+// something, is.
+func TestPromisesBreakUnderALoadThatWasNotCarried(t *testing.T) {
+	r := priced([]scenario.Scenario{beats("many", 1000, time.Second)}, []verdict.Cost{{Renewals: 900}}, []bool{false})
+	r.Verdicts[0].Broken = append(r.Verdicts[0].Broken, verdict.Broken{Limit: "cp: every node answers at the end", Got: "node2 did not"}, verdict.Broken{Limit: "cp: false-evictions at most 0", Got: "3"})
+	expect.Slice(t, r.Broken(), []string{"many, cp: every node answers at the end, but got node2 did not"}, "broken:")
+}
+
+func TestRoundsThatWereNotCompletedAreCounted(t *testing.T) {
+	r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0, 0}}})
+	r.Trials[2].Failed = "node1 did not start"
+	got := words(rowOf(t, r, "Registrations lost, worst scenario"))[0]
+	expect.Equal(t, got, "0 (n=2; 1 not completed; of 100 registrations)", "cell:")
+	expect.That(t, strings.Contains(r.evidence(), "; 3 trials (2 count) of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
+}
+
+// What a Java machine that has just started spends says little of the server in it.
+func TestCostsOfAJavaMachineAreNotHeldAgainstOthers(t *testing.T) {
+	loads := []scenario.Scenario{beats("idle", 1, 30*time.Second), beats("thousand", 1001, time.Second)}
+	r := &Report{Comparison: &trial.Comparison{Scenarios: loads, Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
+	for _, s := range loads {
+		for i, c := range r.Plan.Columns {
+			for round := range 2 {
+				rate := float64(s.Load.Instances - 1)
+				r.Trials = append(r.Trials, trial.Trial{Scenario: s.Name, Column: c.Name, Round: round + 1})
+				r.Verdicts = append(r.Verdicts, verdict.Verdict{Cost: verdict.Cost{Renewals: rate, CPU: 0.01 + rate*float64(i+1)/1000, Memory: 1, MemoryPerInstances: float64(4 - i)}})
+			}
+		}
+	}
+	cpu := rowOf(t, r, "Processor time of all nodes for 1,000 renewals, at 1,001 a second")
+	expect.Slice(t, words(cpu), []string{"* 1 s (n=2)", "2 s (n=2)", "3 s (n=2; not compared: its compiler is in it)"}, "processors:")
+	expect.Slice(t, words(rowOf(t, r, "Memory of a node for 1,000 instances")), []string{"4 B (n=2)", "* 3 B (n=2)", "cannot be told: garbage is in it"}, "memory:")
+	expect.That(t, strings.Contains(r.evidence(), "processor times of Eureka have a compiler in them"), "evidence: %s", r.evidence())
+	expect.That(t, strings.Contains(r.fleetAbout(), "fetch the registry, which is not in it"), "fleet: %s", r.fleetAbout())
+	_, eureka, _ := strings.Cut(r.Decision(), "**Eureka**")
+	expect.That(t, !strings.Contains(eureka, "processor time of all"), "the decision holds it against Eureka: %s", eureka)
+}
+
+func TestLimitsTextSaysWhichColumnHasNone(t *testing.T) {
+	r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "eureka": {9, 9}}})
+	expect.Equal(t, r.limitsText(), "All limits were kept (Eureka has none).", "text:")
+	r.Trials = nil
+	expect.Equal(t, r.limitsText(), "No limit was checked.", "without trials:")
 }
 
 // The variant ran one of two scenarios: in the other one nothing is held against its column.

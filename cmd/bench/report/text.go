@@ -30,12 +30,12 @@ func (r *Report) writeMarkdown(w io.Writer) error {
 	b.WriteString("## The decision\n\n" + r.Decision())
 	b.WriteString("\n## The columns\n\n")
 	for _, c := range r.columns() {
-		fmt.Fprintf(&b, "- **%s** (`%s`): %s\n", inMarkdown(c.Heading()), strings.ReplaceAll(c.Name, "`", "'"), inMarkdown(c.About()))
+		fmt.Fprintf(&b, "- **%s** (`%s`): %s\n", inMarkdown(c.Heading()), inCode(c.Name), inMarkdown(c.About()))
 	}
 	for _, g := range r.groups() {
 		r.tableMarkdown(&b, g.Name, g.Rows)
 	}
-	b.WriteString("\nOf each cell: the median of the rounds, and in brackets their range and number. Bold: better, with ranges that touch no other one.\n")
+	b.WriteString("\nOf each cell: the median of the rounds, and in brackets their range and number. Bold: better, " + markText + ".\n")
 	for _, sentence := range r.lacking() {
 		fmt.Fprintf(&b, "%s\n", inMarkdown(sentence))
 	}
@@ -66,7 +66,7 @@ func (r *Report) tableMarkdown(b *strings.Builder, name string, rows []row) {
 
 func rowsMarkdown(b *strings.Builder, rows []row) {
 	for _, row := range rows {
-		fmt.Fprintf(b, "| %s |", inMarkdown(row.Name))
+		fmt.Fprintf(b, "| %s |", inMarkdown(row.label()))
 		for _, c := range row.Cells {
 			fmt.Fprintf(b, " %s |", c.markdown())
 		}
@@ -113,11 +113,9 @@ func (r *Report) fleetsMarkdown(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## Your fleet\n\nProcessors of all nodes together, and what is written to the disk of each; taken from the loads of heartbeats, while nobody observed the nodes.\n\n")
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", fleetTitle, inMarkdown(r.fleetAbout()))
 	headMarkdown(b, "fleet", r.pricedColumns())
-	for _, f := range rows {
-		rowsMarkdown(b, []row{{Name: f.Name, Cells: f.Cells}})
-	}
+	rowsMarkdown(b, rows)
 	for _, sentence := range r.uncarried() {
 		fmt.Fprintf(b, "\n%s\n", inMarkdown(sentence))
 	}
@@ -183,7 +181,7 @@ type summary struct {
 }
 
 func (s *summary) line(text string) {
-	s.text.WriteString(strings.TrimRight(printable(text), " ") + "\n")
+	s.text.WriteString(strings.TrimRight(Printable(text), " ") + "\n")
 }
 
 // wrapped writes a text behind a bullet, further lines indented by as much.
@@ -201,7 +199,7 @@ func (s *summary) wrapped(bullet, text string) {
 func (s *summary) rows(g group) {
 	s.line(strings.ToUpper(g.Name) + " (* better)")
 	for _, row := range g.Rows {
-		s.wrapped("  ", row.Name)
+		s.wrapped("  ", row.label())
 		for _, c := range row.Cells {
 			sign := "  "
 			if c.Better {
@@ -250,14 +248,4 @@ func wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
-}
-
-// printable keeps what servers and files said from driving the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

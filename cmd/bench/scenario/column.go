@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -123,8 +124,8 @@ func (c Column) Cannot(s Scenario) string {
 			return fmt.Sprintf("a server of %s takes longer to start than from one kill to the next", c.Title)
 		}
 	}
-	if twin, ok := leaderless[s.Name]; ok {
-		return fmt.Sprintf("no node of %s leads, so that it is the same as %s", c.Title, twin)
+	if s.Twin != "" {
+		return fmt.Sprintf("no node of %s leads, so that it is the same as %s", c.Title, s.Twin)
 	}
 	if s.Datacenters > 1 {
 		return fmt.Sprintf("%s has no datacenters that replicate to each other", c.Title)
@@ -132,21 +133,50 @@ func (c Column) Cannot(s Scenario) string {
 	return ""
 }
 
-// leaderless are scenarios that differ from another one only in that they strike a node that leads, or does not.
-var leaderless = map[string]string{"node-killed": "leader-killed", "leader-isolated": "partition-minority"}
+// Pair names the twins among the scenarios of a run: of two that differ only in whether their faults strike a node that
+// leads, the later one has the earlier one's name as its Twin. Quick, Chosen and Limits make no difference to servers.
+func Pair(run []Scenario) {
+	for i := range run {
+		run[i].Twin = ""
+		swapped, changed := run[i].exchanged()
+		if !changed {
+			continue
+		}
+		if twin := slices.IndexFunc(run[:i], func(other Scenario) bool { return reflect.DeepEqual(other.content(), swapped.content()) }); twin >= 0 {
+			run[i].Twin = run[twin].Name
+		}
+	}
+}
+
+// exchanged is the scenario with the leader struck in the place of a node that does not lead, and the other way round.
+func (s Scenario) exchanged() (swapped Scenario, changed bool) {
+	other := map[string]string{"leader": "follower", "follower": "leader"}
+	s.Faults = slices.Clone(s.Faults)
+	for i, f := range s.Faults {
+		if nodes, ok := other[f.Nodes]; ok {
+			s.Faults[i].Nodes, changed = nodes, true
+		}
+	}
+	return s, changed
+}
+
+// content is what a scenario does to servers.
+func (s Scenario) content() Scenario {
+	return Scenario{Datacenters: s.Datacenters, Length: s.Length, Load: s.Load, Storms: s.Storms, Faults: s.Faults, Settings: s.Settings}
+}
 
 // RoundsOf is how often a column runs a scenario if its rounds are to be so many; 0: not at all.
 func (c Column) RoundsOf(s Scenario, rounds int) int {
 	switch {
 	case c.Cannot(s) != "", c.Brief && !s.Chosen:
 		return 0
-	case c.Brief, len(s.Faults) == 0:
+	case c.Brief, len(s.Faults)+len(s.Storms) == 0:
 		return min(rounds, fewRounds)
 	}
 	return rounds
 }
 
-// fewRounds is how often at most a brief column runs a scenario, and all columns one in which nothing can go wrong.
+// fewRounds is how often at most a brief column runs a scenario, and all columns one without faults and storms.
 const fewRounds = 3
 
 // SettingsFor are what a column's nodes are set to in a scenario. What makes the column is above what the scenario sets.

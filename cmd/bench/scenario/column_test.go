@@ -115,7 +115,9 @@ func TestRoundsOfBriefColumnsAndWithoutFaultsAreFew(t *testing.T) {
 		{"any column in a scenario of heartbeats", "eureka", heartbeats, 10, 3},
 		{"fewer rounds of heartbeats", "ap", heartbeats, 1, 1},
 		{"any column where nothing goes wrong", "cp", Scenario{Datacenters: 1, Load: Load{Reads: 1}}, 10, 3},
-		{"one without a leader where the leader makes the difference", "eureka", Scenario{Name: "node-killed", Datacenters: 1}, 10, 0},
+		{"one without a leader where the leader makes the difference", "eureka", Scenario{Name: "mine", Twin: "leader-killed", Datacenters: 1}, 10, 0},
+		{"a scenario of one's own by the name of another", "eureka", Scenario{Name: "node-killed", Datacenters: 1, Faults: []Fault{{Kind: Kill}}}, 10, 10},
+		{"storms are as many as faults", "cp", Scenario{Datacenters: 1, Load: Load{Reads: 1}, Storms: []Storm{{}}}, 10, 10},
 		{"one that starts slowly where servers are killed again and again", "eureka", Scenario{Datacenters: 1, Faults: []Fault{{Kind: Kill, Times: 20}}}, 10, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,4 +152,42 @@ func TestHeartbeatsOnlyMeansThatNothingElseIsSent(t *testing.T) {
 		change(&s)
 		expect.That(t, !s.HeartbeatsOnly(), "with %s it is still one of heartbeats", name)
 	}
+}
+
+func TestPairNamesScenariosThatDifferOnlyInTheLeader(t *testing.T) {
+	named := func(name, nodes string, change func(*Scenario)) Scenario {
+		s := Scenario{Name: name, Load: Load{Reads: 1}, Faults: []Fault{{Kind: Kill, Nodes: nodes}}}
+		change(&s)
+		return s
+	}
+	alike := func(*Scenario) {}
+	first := named("first", "leader", alike)
+	for _, c := range []struct {
+		name string
+		run  []Scenario
+		want string // the last one's twin
+	}{
+		{"exchanged", []Scenario{first, named("x", "follower", func(s *Scenario) { s.Title, s.Chosen, s.Limits = "X", true, map[string]Limits{"cp": {}} })}, "first"},
+		{"exchanged the other way round", []Scenario{named("x", "follower", alike), first}, "x"},
+		{"the other is not in the run", []Scenario{named("node-killed", "follower", alike)}, ""},
+		{"the same nodes", []Scenario{first, named("x", "leader", alike)}, ""},
+		{"another load", []Scenario{first, named("node-killed", "follower", func(s *Scenario) { s.Load.Reads = 2 })}, ""},
+		{"another kind", []Scenario{first, named("node-killed", "follower", func(s *Scenario) { s.Faults[0].Kind = Pause })}, ""},
+		{"all nodes", []Scenario{named("first", "all", alike), named("x", "all", alike)}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			Pair(c.run)
+			expect.Equal(t, c.run[len(c.run)-1].Twin, c.want, "twin:")
+			expect.Equal(t, c.run[0].Twin, "", "twin of the first:")
+		})
+	}
+	builtin := need.Got(Builtin())(t)
+	Pair(builtin)
+	twins := map[string]string{}
+	for _, s := range builtin {
+		if s.Twin != "" {
+			twins[s.Name] = s.Twin
+		}
+	}
+	expect.Deep(t, twins, map[string]string{"node-killed": "leader-killed", "leader-isolated": "partition-minority"}, "of those that come with the program:")
 }

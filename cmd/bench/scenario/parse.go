@@ -117,7 +117,9 @@ func (p *parser) value(key string, n *yaml.Node, to reflect.Value) {
 	case reflect.Struct:
 		fields := make(map[string]reflect.Value)
 		for i := range to.NumField() {
-			fields[to.Type().Field(i).Tag.Get("yaml")] = to.Field(i)
+			if name := to.Type().Field(i).Tag.Get("yaml"); name != "-" {
+				fields[name] = to.Field(i)
+			}
 		}
 		p.mapping(key, n, slices.Sorted(maps.Keys(fields)), func(inner, name string, n *yaml.Node) { p.value(inner, n, fields[name]) })
 	case reflect.Map:

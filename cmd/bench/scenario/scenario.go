@@ -36,6 +36,8 @@ type Scenario struct {
 	Faults      []Fault           `yaml:"faults" json:"faults"`     //
 	Settings    map[string]string `yaml:"settings" json:"settings"` // of all nodes of Rollcall, other than the defaults
 	Limits      map[string]Limits `yaml:"limits" json:"limits"`     // beyond which the comparison fails, by column or mode
+	// Twin is the scenario of the same run from which this one differs only in whether leaders are struck (Pair); empty: none.
+	Twin string `yaml:"-" json:"twin,omitempty"`
 }
 
 // Load is what clients do. Rates are calls per second, of all clients together, by a schedule that does not

@@ -74,11 +74,20 @@ type Plan struct {
 	Quick       bool              `json:"quick"`
 	Rounds      int               `json:"rounds"` // of every scenario; brief columns have fewer
 	Datacenters int               `json:"datacenters"`
-	Length      Micros            `json:"length_us"`  // of a trial's load, unless its scenario says otherwise
-	Columns     []scenario.Column `json:"columns"`    // compared
-	LeftOut     []string          `json:"left_out"`   // sentences: what did not run, and why
-	Timeout     Micros            `json:"timeout_us"` // after which a client gives a try up
-	Took        Micros            `json:"took_us"`    // the whole comparison
+	Length      Micros            `json:"length_us"` // of a trial's load, unless its scenario says otherwise
+	Columns     []scenario.Column `json:"columns"`   // compared
+	LeftOut     []string          `json:"left_out"`  // sentences: what did not run, and why
+	// Only are the trials that were asked for (--only): SCENARIO, COLUMN or SCENARIO/COLUMN each; none: all.
+	Only    []string `json:"only,omitempty"`
+	Timeout Micros   `json:"timeout_us"` // after which a client gives a try up
+	Took    Micros   `json:"took_us"`    // the whole comparison
+}
+
+// Wants reports whether trials of a scenario in a column were asked for.
+func (p Plan) Wants(scenario, column string) bool {
+	return len(p.Only) == 0 || slices.ContainsFunc(p.Only, func(text string) bool {
+		return text == scenario || text == column || text == scenario+"/"+column
+	})
 }
 
 // Trial is one scenario, in one column, once.

@@ -97,7 +97,7 @@
   }
 
   // columnsOf are the columns that a time line has, as many as are wanted.
-  const columnsOf = (line) => data.columns.filter((column) => line.columns[column.name]);
+  const columnsOf = (line) => data.columns.filter((column) => Object.hasOwn(line.columns, column.name)); // a column may be called constructor
 
   const known = (line, panel, column) => panel.lines.flatMap(({ key }) => line.columns[column.name][key].filter((v) => v !== null));
 
