@@ -29,7 +29,9 @@ var errNotReady = errors.New("not ready to be copied from")
 // waitsError is errNotReady of a node, by its name, that waits for another one to copy from, as this node does.
 type waitsError struct{ node string }
 
-func (e waitsError) Error() string { return fmt.Sprintf("%v: %s waits for another node, too", errNotReady, e.node) }
+func (e waitsError) Error() string {
+	return fmt.Sprintf("%v: %s waits for another node, too", errNotReady, e.node)
+}
 func (e waitsError) Unwrap() error { return errNotReady }
 
 // Copy copies what the other nodes of this datacenter have, when this one has started. It

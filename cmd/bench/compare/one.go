@@ -12,17 +12,19 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
+	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
 
 const (
 	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// settleWithin bounds the time until every node lists the first instances, which servers that make their lists every
+	// listedWithin bounds the time until every node lists the first instances, which servers that make their lists every
 	// 30 s do later than others. Until then they would count as missing, in a cluster in which nothing fails.
-	settleWithin = time.Minute
-	// spreading is from then to the load's begin.
-	spreading = 500 * time.Millisecond
+	listedWithin = time.Minute
+	// spreading is from the registration of the first instances until the nodes are asked for their lists: without consensus
+	// they are still on their way, and a server that makes its list too early keeps it for 30 s.
+	spreading = time.Second
 	// headStart is from the begin of the observation to the load's, so that the first calls meet observers whose
 	// connections stand.
 	headStart = 300 * time.Millisecond
@@ -114,12 +116,15 @@ func (r *run) register(ctx context.Context) error {
 	l, err := load.New(load.Config{
 		Nodes: r.addresses(), Load: r.clients(), Seed: r.turn.seed,
 		Timeout: r.config.Plan.Timeout.Duration(), Reach: &r.reach, Book: &r.book, History: &r.history,
-		Settled: func(ctx context.Context) error { return observe.Listed(ctx, r.addresses(), &r.book) },
+		AwaitListed: func(ctx context.Context) error {
+			wire.Pause(ctx, spreading)
+			return observe.Listed(ctx, r.addresses(), &r.book)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("lay out the load: %w", err)
 	}
-	within := settleWithin + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
+	within := listedWithin + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not done within %s", within))
 	defer cancel()
 	if err := l.Register(ctx); err != nil {
@@ -149,7 +154,7 @@ func (r *run) addresses() []string {
 
 // measure runs the load, the faults and the observation, and writes down what they found.
 func (r *run) measure(ctx context.Context, t *trial.Trial) error {
-	r.began = time.Now().Add(spreading)
+	r.began = time.Now().Add(headStart)
 	watched := r.watched()
 	r.observer = observe.New(watched)
 	loading, giveUp := context.WithCancelCause(ctx)

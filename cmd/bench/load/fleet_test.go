@@ -330,17 +330,17 @@ func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
 	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
 }
 
-func TestRegisterRenewsInstancesUntilAllIsSettled(t *testing.T) {
+func TestRegisterRenewsInstancesUntilAllAreListed(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Instances: 2, OwnKeys: 1})
 	l.fleet.interval = 20 * time.Millisecond
-	l.Settled = func(context.Context) error {
+	l.AwaitListed = func(context.Context) error {
 		expect.That(t, c.registered() == 3, "%d are registered when it waits, want the instances and the key", c.registered())
 		eventually(t, "heartbeats", func() bool { return len(c.requests(http.MethodPut, "")) >= 6 })
-		return errors.New("does not settle")
+		return errors.New("are not listed")
 	}
 	err := l.Register(t.Context())
-	expect.That(t, err != nil && err.Error() == "does not settle", "it registers with %v", err)
+	expect.That(t, err != nil && err.Error() == "are not listed", "it registers with %v", err)
 }
 
 // The expected state must not change any more while the nodes are asked for theirs.

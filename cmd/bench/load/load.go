@@ -50,9 +50,9 @@ type Config struct {
 	Reach   *Reach        // which nodes the clients can reach; nil: all
 	Book    *truth.Book   // records what is certain; nil: not recorded
 	History *History      // of the watched keys; nil: it is not kept
-	// Settled waits, in Register, for what the registrations are to have brought about. Instances send heartbeats
+	// AwaitListed waits, in Register, for what the registrations are to have brought about. Instances send heartbeats
 	// meanwhile. nil: nothing.
-	Settled func(context.Context) error
+	AwaitListed func(context.Context) error
 }
 
 const defaultTimeout = 2 * time.Second

@@ -11,13 +11,13 @@ import (
 )
 
 // Register registers all instances (Load.Instances) and the watched keys, as fast as the cluster takes them,
-// and returns when all were acknowledged and Config.Settled has returned.
+// and returns when all were acknowledged and Config.AwaitListed has returned.
 func (l *Load) Register(ctx context.Context) error {
 	return l.fleet.register(ctx, func() error {
-		if err := l.keys.register(ctx); err != nil || l.Settled == nil {
+		if err := l.keys.register(ctx); err != nil || l.AwaitListed == nil {
 			return err
 		}
-		return l.Settled(ctx)
+		return l.AwaitListed(ctx)
 	})
 }
 

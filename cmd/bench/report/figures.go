@@ -38,6 +38,13 @@ func rarely(name string, show func(float64) string, better direction, get func(*
 	return f
 }
 
+// inLists is such a figure of what is in the nodes' lists, less of which is better. Without lists it is not known.
+func inLists(name string, show func(float64) string, get func(*verdict.Verdict) float64) figure {
+	f := fromVerdict(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v), v.Listed })
+	f.rare = true
+	return f
+}
+
 // late is the 99th percentile of a spread, with the median beside it.
 func late(name string, get func(*verdict.Verdict) verdict.Spread) figure {
 	f := fromVerdict(name+", p99", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
@@ -78,15 +85,33 @@ func readSuccess() figure {
 }
 
 func writeGap() figure {
-	return fromVerdict("longest time without an answered write", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
-		return v.Writes.LongestGap, v.Writes.Count > 0
-	})
+	return longestGap("longest time without an answered write", func(v *verdict.Verdict) verdict.Calls { return v.Writes })
 }
 
 func readGap() figure {
-	return fromVerdict("longest time without an answered fetch or delta", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
-		return v.Reads.LongestGap, v.Reads.Count > 0
-	})
+	return longestGap("longest time without an answered fetch or delta", func(v *verdict.Verdict) verdict.Calls { return v.Reads })
+}
+
+func longestGap(name string, calls func(*verdict.Verdict) verdict.Calls) figure {
+	f := fromVerdict(name, showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return calls(v).LongestGap, calls(v).Count > 0 })
+	f.notes = func(of runs) []string {
+		return []string{openNote(of, func(v *verdict.Verdict) bool { return calls(v).OpenGap })}
+	}
+	return f
+}
+
+// openNote says in how many rounds a gap had not ended when the calls did; empty: in none.
+func openNote(of runs, open func(*verdict.Verdict) bool) string {
+	rounds := 0
+	for _, o := range of.of {
+		if open(o.verdict) {
+			rounds++
+		}
+	}
+	if rounds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("at least: in %d of %d no answer ended it", rounds, len(of.of))
 }
 
 // worstGap is the longest time for which one client of an operation got no answer.
@@ -96,7 +121,10 @@ func worstGap(o trial.Operation) figure {
 	})
 	f.notes = func(of runs) []string {
 		least := of.known(func(o2 run) (float64, bool) { w := o2.verdict.Worst[o]; return w.Success, w.Clients > 0 })
-		return []string{"the worst client got " + showShare(least.median()) + " answered"}
+		return []string{
+			"the worst client got " + showShare(least.median()) + " answered",
+			openNote(of, func(v *verdict.Verdict) bool { return v.Worst[o].Open }),
+		}
 	}
 	return f
 }
@@ -188,6 +216,13 @@ func (k lossKind) figure() figure {
 		l := k.of(v.Losses)
 		return float64(l.Count), l.Of > 0
 	})
+	unjudged := func(of runs) int { return of.most(func(v *verdict.Verdict) int { return k.of(v.Losses).Unjudged }) }
+	f.absent = func(of runs) string {
+		if unjudged(of) > 0 {
+			return "not judged: a node did not answer"
+		}
+		return none
+	}
 	f.notes = func(of runs) []string {
 		most := of.known(func(o run) (float64, bool) { l := k.of(o.verdict.Losses); return float64(l.Of), l.Of > 0 })
 		var half, oldest perRound
@@ -197,6 +232,9 @@ func (k lossKind) figure() figure {
 			}
 		}
 		notes := []string{"of " + amount(most.median(), k.noun)}
+		if n := unjudged(of); n > 0 {
+			notes = append(notes, fmt.Sprintf("%s more could not be judged: a node did not answer", showCount(float64(n))))
+		}
 		if len(half) > 0 {
 			notes = append(notes, fmt.Sprintf("age at the kill up to %s, p50 %s", showSeconds(slices.Max(oldest)), showSeconds(half.median())))
 		}
@@ -226,7 +264,7 @@ func falseEvictions() figure {
 }
 
 func missing() figure {
-	f := fromVerdict("living instances absent from lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) (float64, bool) { return v.Missing, true })
+	f := fromVerdict("living instances absent from lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) (float64, bool) { return v.Missing, v.Listed })
 	f.notes = func(of runs) []string {
 		unanswered := of.each(func(o run) float64 { return o.verdict.Unanswered })
 		if unanswered.zero() {
@@ -238,7 +276,7 @@ func missing() figure {
 }
 
 func unanswered() figure {
-	return fromVerdict("time without an answer to who asks for the list, a node", showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return v.Unanswered, true })
+	return fromVerdict("time without an answer to who asks for the list, a node", showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return v.Unanswered, v.Listed })
 }
 
 // healed is how long the slowest of the faults took to heal.
@@ -325,14 +363,14 @@ func figures() []figure {
 		all = append(all, seenBy(way), seenAbroadBy(way))
 	}
 	all = append(all, removal(),
-		rarely("gone instances in lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) float64 { return v.Ghosts }),
+		inLists("gone instances in lists, in instance-seconds a node", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts }),
 		missing(), unanswered(), healed())
 	for _, kind := range lossKinds {
 		all = append(all, kind.figure())
 	}
 	all = append(all,
 		rarely("living instances absent at the end, when clients have gone on", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
-		rarely("instances listed again after their cancel", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
+		inLists("instances listed again after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
 		rarely("dead instances listed at the end", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
 		falseEvictions(), explained(), converged(),
 		rarely("elections", showCount, neither, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),

@@ -436,3 +436,35 @@ func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
 		"0 (0 to 1, n=2; of 4 keys; overlapping writes: 1,234; of unknown outcome: 56)", "not promised", "not run",
 	}, "cells:")
 }
+
+func TestNotesSayWhatAFigureLeavesOpen(t *testing.T) {
+	open := verdict.Verdict{
+		Writes: verdict.Calls{Count: 1, LongestGap: 9, OpenGap: true},
+		Worst:  map[trial.Operation]verdict.Worst{trial.Fetch: {Clients: 1, Gap: 9, Open: true}},
+		Losses: verdict.Losses{Cancels: verdict.Loss{Of: 3, Unjudged: 7}},
+	}
+	of := runs{of: []run{{verdict: &open}, {verdict: new(verdict.Verdict)}}}
+	for _, c := range []struct {
+		figure figure
+		want   string
+	}{
+		{writeGap(), "at least: in 1 of 2 no answer ended it"},
+		{worstGap(trial.Fetch), "at least: in 1 of 2 no answer ended it"},
+		{lossKinds[2].figure(), "7 more could not be judged: a node did not answer"},
+	} {
+		notes := c.figure.notes(of)
+		expect.That(t, slices.Contains(notes, c.want), "%s has the notes %q, want %q among them", c.figure.name, notes, c.want)
+	}
+	open.Losses.Cancels.Of = 0
+	expect.Equal(t, lossKinds[2].figure().absent(of), "not judged: a node did not answer", "where none was judged:")
+	expect.Equal(t, lossKinds[0].figure().absent(of), none, "where there was none:")
+}
+
+func TestFigureOfListsIsNotKnownWithoutLists(t *testing.T) {
+	for _, f := range []figure{missing(), unanswered(), inLists("gone", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts })} {
+		for _, listed := range []bool{true, false} {
+			_, known := f.get(run{verdict: &verdict.Verdict{Listed: listed}})
+			expect.Equal(t, known, listed, "%s is known:", f.name)
+		}
+	}
+}

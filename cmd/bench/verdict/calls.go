@@ -390,7 +390,9 @@ func worst(clients []trial.Client) map[trial.Operation]Worst {
 		}
 		w.Clients++
 		w.Success = min(w.Success, float64(c.Answered)/float64(c.Calls))
-		w.Gap = max(w.Gap, c.Gap.Seconds())
+		if gap := c.Gap.Seconds(); gap >= w.Gap {
+			w.Gap, w.Open = gap, c.Open
+		}
 		found[c.Operation] = w
 	}
 	return found

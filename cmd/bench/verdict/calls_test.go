@@ -249,11 +249,12 @@ func TestWorstIsOfTheWorstClientOfEachOperation(t *testing.T) {
 		{Operation: trial.Heartbeat, Calls: 10, Answered: 10, Gap: 2500 * ms},
 		{Operation: trial.Heartbeat, Calls: 4, Answered: 3, Gap: 200 * ms},
 		{Operation: trial.Heartbeat}, // it never called
-		{Operation: trial.Fetch, Calls: 2},
+		{Operation: trial.Fetch, Calls: 2, Gap: 3000 * ms, Open: true},
+		{Operation: trial.Fetch, Calls: 2, Answered: 2, Gap: 1000 * ms},
 		{Operation: trial.Delta, Calls: 2, Answered: 2},
 		{Operation: trial.ProbeRead, Calls: 2},
 	}}, stock, noLimits)
 	expect.Deep(t, v.Worst, map[trial.Operation]Worst{
-		trial.Heartbeat: {Clients: 3, Success: 0.75, Gap: 2.5}, trial.Fetch: {Clients: 1}, trial.Delta: {Clients: 1, Success: 1},
+		trial.Heartbeat: {Clients: 3, Success: 0.75, Gap: 2.5}, trial.Fetch: {Clients: 2, Gap: 3, Open: true}, trial.Delta: {Clients: 1, Success: 1},
 	}, "the worst are")
 }

@@ -58,9 +58,10 @@ type Verdict struct {
 
 // Worst is what the worst client of an operation saw.
 type Worst struct {
-	Clients int     `json:"clients"` // how many there were
-	Success float64 `json:"success"` // the least share of a client's calls that were answered
-	Gap     float64 `json:"gap"`     // the longest time for which a client got no answer, from when the call was due, in seconds
+	Clients int     `json:"clients"`        // how many there were
+	Success float64 `json:"success"`        // the least share of a client's calls that were answered
+	Gap     float64 `json:"gap"`            // the longest time for which a client got no answer, from when the call was due, in seconds
+	Open    bool    `json:"open,omitempty"` // no answer had ended that time when the client's calls ended: it is that long at least
 }
 
 // Losses are what was acknowledged, and was not there any more. Nothing that clients restored afterwards hides them.
