@@ -19,9 +19,11 @@ const (
 	// registerWithin bounds the registration of the first instances, and each thousand of them adds perThousand.
 	registerWithin = 30 * time.Second
 	perThousand    = 10 * time.Second
-	// listedWithin bounds the time until every node lists the first instances, which servers that make their lists every
-	// 30 s do later than others. Until then they would count as missing, in a cluster in which nothing fails.
-	listedWithin = time.Minute
+	// listedWithin bounds the time until every node lists the first instances, and listedWithinStock that of servers that make
+	// their lists every 30 s: until then they would count as missing in a cluster in which nothing fails. A node that does
+	// not list them then, for it is broken, is observed as it is.
+	listedWithin      = 10 * time.Second
+	listedWithinStock = 40 * time.Second
 	// spreading is from the registration of the first instances until the nodes are asked for their lists: without consensus
 	// they are still on their way, and a server that makes its list too early keeps it for 30 s.
 	spreading = time.Second
@@ -116,15 +118,12 @@ func (r *run) register(ctx context.Context) error {
 	l, err := load.New(load.Config{
 		Nodes: r.addresses(), Load: r.clients(), Seed: r.turn.seed,
 		Timeout: r.config.Plan.Timeout.Duration(), Reach: &r.reach, Book: &r.book, History: &r.history,
-		AwaitListed: func(ctx context.Context) error {
-			wire.Pause(ctx, spreading)
-			return observe.Listed(ctx, r.addresses(), &r.book)
-		},
+		AwaitListed: r.awaitListed,
 	})
 	if err != nil {
 		return fmt.Errorf("lay out the load: %w", err)
 	}
-	within := listedWithin + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
+	within := listedWithinStock + registerWithin + time.Duration(r.turn.scenario.Load.Instances)*perThousand/1000
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not done within %s", within))
 	defer cancel()
 	if err := l.Register(ctx); err != nil {
@@ -133,6 +132,20 @@ func (r *run) register(ctx context.Context) error {
 	}
 	r.load = l
 	return nil
+}
+
+// awaitListed waits until the nodes list what was registered.
+func (r *run) awaitListed(ctx context.Context) error {
+	within := spreading + listedWithin
+	if r.turn.column.System == scenario.Eureka {
+		within = spreading + listedWithinStock
+	}
+	waiting, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if wire.Pause(waiting, spreading) {
+		observe.AwaitListed(waiting, r.addresses(), &r.book)
+	}
+	return ctx.Err()
 }
 
 // clients are the scenario's load, without what the column's servers have no answer to.

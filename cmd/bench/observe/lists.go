@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -31,8 +30,8 @@ const cachedLook = 500 * time.Millisecond
 // listedEvery is the pause before a node that lacks an instance is asked for its list again.
 const listedEvery = 100 * time.Millisecond
 
-// Listed waits until every node lists all instances that are certainly registered.
-func Listed(ctx context.Context, nodes []string, book *truth.Book) error {
+// AwaitListed waits until every node lists all instances that are certainly registered, or ctx ends.
+func AwaitListed(ctx context.Context, nodes []string, book *truth.Book) (listed bool) {
 	o := New(Config{Nodes: nodes, Book: book})
 	defer o.http.CloseIdleConnections()
 	for node := range nodes {
@@ -43,11 +42,11 @@ func Listed(ctx context.Context, nodes []string, book *truth.Book) error {
 				break
 			}
 			if !wire.Pause(ctx, listedEvery) {
-				return fmt.Errorf("node %d lacks %d of the first instances: %w", node+1, list.Missing, context.Cause(ctx))
+				return false
 			}
 		}
 	}
-	return nil
+	return true
 }
 
 // follow fetches a node's list, as an unmodified client does, again and again, and judges it by the book. The nodes
