@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,11 +149,19 @@ func TestBenchCompareRemovesWhatItMadeForItsData(t *testing.T) {
 func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1}
+	calm := trial.Trial{
+		Scenario: "steady", Column: "cp", Round: 1, Length: 1e6, Cores: 2,
+		Series:  []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}},
+		Machine: []trial.Health{{At: 4e5, Due: 1}, {At: 9e5, Busy: 1e5, Due: 2}},
+	}
+	for n := range benchNodes {
+		calm.Nodes = append(calm.Nodes, trial.Node{Name: fmt.Sprint("node", n+1), Datacenter: "dc1"})
+		calm.Lists = append(calm.Lists, trial.List{Node: n, Asked: 1000, Answered: 2000})
+		calm.Ending = append(calm.Ending, trial.Ending{Node: n, Watched: 1e6})
+	}
 	r := reports.New(&trial.Comparison{
 		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Columns: []scenario.Column{cpColumn}}, Scenarios: []scenario.Scenario{steady},
-		Trials: []trial.Trial{{Scenario: "steady", Column: "cp", Round: 1, Length: 1e6, Cores: 2, Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}},
-			Series:  []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}},
-			Machine: []trial.Health{{At: 4e5}, {At: 9e5}}, Ending: []trial.Ending{{Watched: 1}}}},
+		Trials: []trial.Trial{calm},
 	})
 	need.OK(t, r.Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)

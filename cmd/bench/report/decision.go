@@ -424,7 +424,7 @@ func (r *Report) limitsText() string {
 		}
 	}
 	switch broken := len(r.Broken()); {
-	case len(r.Trials) == 0:
+	case broken == 0 && r.counting() == 0:
 		return "No limit was checked."
 	case broken == 1:
 		return "One limit was broken."
