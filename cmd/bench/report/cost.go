@@ -186,7 +186,7 @@ const fleetTitle = "What the renewals of your fleet cost"
 func (r *Report) fleetAbout() string {
 	about := "What renewals cost, and nothing else: clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each."
 	if names := r.compiling(); len(names) > 0 {
-		about += fmt.Sprintf(" Processor times of %s have the compiler of a Java machine in them that has just started.", list(names))
+		about += fmt.Sprintf(" Processor times of %s are those of servers that have just started, with the first of Java's two compilers alone.", list(names))
 	}
 	return about
 }

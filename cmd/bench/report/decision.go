@@ -297,7 +297,7 @@ func (r *Report) evidence() string {
 		parts = append(parts, text)
 	}
 	if names := r.compiling(); len(names) > 0 {
-		parts = append(parts, "processor times of "+list(names)+" have a compiler in them and are compared with nothing")
+		parts = append(parts, "processor times of "+list(names)+" are those of the first of Java's two compilers and are compared with nothing")
 	}
 	if repeats := r.repeats(); repeats > 0 {
 		parts = append(parts, counted(repeats, "try")+" repeated because the machine did not carry them")

@@ -438,14 +438,14 @@ func died(s scenario.Scenario) bool {
 // crowded are the scenarios in which many clients write the same key.
 func crowded(s scenario.Scenario) bool { return s.Load.KeyWriters > 0 }
 
-// compiled is a figure of processor time. A Java machine that has just started spends most of it on its compiler, so that
+// compiled is a figure of processor time. A Java machine that has just started has not compiled well yet what it runs, so that
 // its figure is shown and compared with no other one.
 func compiled(f figure) figure {
 	f.apart = func(c column) string {
 		if c.System == scenario.Rollcall {
 			return ""
 		}
-		return "not compared: its compiler is in it"
+		return "not compared: just started, the first compiler alone"
 	}
 	return f
 }

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -33,7 +34,7 @@ func Invalid(t *trial.Trial) []string {
 	if text := tardy(seen); text != "" {
 		found = append(found, text)
 	}
-	if text := exhausted(seen, t.Cores); text != "" {
+	if text := exhausted(t, seen); text != "" {
 		found = append(found, text)
 	}
 	if text := foreign(t, seen); text != "" {
@@ -91,16 +92,26 @@ func tardy(seen []trial.Health) string {
 	return fmt.Sprintf("the load was late: %.1f %% of the calls began more than %v after they were due, the worst %.2g s", 100*float64(late)/float64(due), trial.LateAfter, worst.Seconds())
 }
 
-func exhausted(seen []trial.Health, cores int) string {
-	full := 0
+// exhausted does not look at seconds in which a server starts again after a fault: it takes all that there is for that, and
+// how long that lasts is one of the things to be measured.
+func exhausted(t *trial.Trial, seen []trial.Health) string {
+	full, all := 0, 0
 	for i := 1; i < len(seen); i++ {
-		used, had := seen[i].Busy-seen[i-1].Busy, float64(seen[i].At-seen[i-1].At)*float64(cores)
-		full += toNumber(float64(used) >= busy*had)
+		if starts(t.Faults, seen[i-1].At, seen[i].At) {
+			continue
+		}
+		used, had := seen[i].Busy-seen[i-1].Busy, float64(seen[i].At-seen[i-1].At)*float64(t.Cores)
+		full, all = full+toNumber(float64(used) >= busy*had), all+1
 	}
-	if float64(full) <= mostBusy*float64(len(seen)-1) {
+	if float64(full) <= mostBusy*float64(all) {
 		return ""
 	}
-	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, len(seen)-1)
+	return fmt.Sprintf("the processors were exhausted in %d of %d seconds", full, all)
+}
+
+// starts says whether a server started again between two moments.
+func starts(faults []trial.Fault, from, to trial.Micros) bool {
+	return slices.ContainsFunc(faults, func(f trial.Fault) bool { return f.To < to && from < f.Ready })
 }
 
 // foreign says how much of the processors others used than the servers and the program that measures: programs, or the host

@@ -45,6 +45,14 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 		{"a machine of unknown size", func(t *trial.Trial) { t.Cores = 0 }, unlooked},
 		{"a late load", func(t *trial.Trial) { t.Machine[5].Late, t.Machine[6].Worst = 20, 2500*ms },
 			[]string{"the load was late: 2.7 % of the calls began more than 50ms after they were due, the worst 2.5 s"}},
+		{"no processor left while a server starts again", func(t *trial.Trial) {
+			use(2000*ms, 1000*ms)(t)
+			t.Faults = []trial.Fault{{From: 3000 * ms, To: 3500 * ms, Ready: 20000 * ms}}
+		}, nil},
+		{"no processor left before a server starts again, either", func(t *trial.Trial) {
+			use(2000*ms, 1000*ms)(t)
+			t.Faults = []trial.Fault{{From: 3000 * ms, To: 7500 * ms, Ready: 20000 * ms}}
+		}, []string{"the processors were exhausted in 6 of 6 seconds"}},
 		{"late though nothing was due", func(t *trial.Trial) {
 			for i := range t.Machine {
 				t.Machine[i].Due, t.Machine[i].Late = 0, 3
