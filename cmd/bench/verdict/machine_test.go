@@ -46,11 +46,14 @@ func TestTrialIsValidIfTheMachineCarriedIt(t *testing.T) {
 		{"a late load", func(t *trial.Trial) { t.Machine[5].Late, t.Machine[6].Worst = 20, 2500*ms },
 			[]string{"the load was late: 2.7 % of the calls began more than 50ms after they were due, the worst 2.5 s"}},
 		{"no processor left while a server starts again", func(t *trial.Trial) {
-			use(2000*ms, 1000*ms)(t)
+			for i := range t.Machine {
+				t.Machine[i].Busy = trial.Micros(i+max(i-3, 0)) * 1000 * ms
+				t.Machine[i].Own = t.Machine[i].Busy
+			}
 			t.Faults = []trial.Fault{{From: 3000 * ms, To: 3500 * ms, Ready: 20000 * ms}}
 		}, nil},
 		{"no processor left before a server starts again, either", func(t *trial.Trial) {
-			use(2000*ms, 1000*ms)(t)
+			use(2000*ms, 2000*ms)(t)
 			t.Faults = []trial.Fault{{From: 3000 * ms, To: 7500 * ms, Ready: 20000 * ms}}
 		}, []string{"the processors were exhausted in 6 of 6 seconds"}},
 		{"late though nothing was due", func(t *trial.Trial) {
