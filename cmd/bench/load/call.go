@@ -77,8 +77,9 @@ type callResult struct {
 
 // call sends a request to the caller's home node and, unless it is pinned there, to the next nodes that it can reach,
 // as stock clients do, while a node takes no request, gives no response in time or refuses it: a node that still starts
-// responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is another one. The outcome is that of the last
-// try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier try may have taken effect.
+// responds with 403. A node that took no connection, or gave no response, is left out for a while, if there is another
+// one. The outcome is that of the last try, but Unknown for a write that was not answered (Refused, Unreached) if an earlier
+// try may have taken effect.
 func (c *caller) call(ctx context.Context, request []byte, pinned bool) callResult {
 	now := time.Now()
 	r := callResult{outcome: trial.Unreached, node: c.home}

@@ -50,8 +50,8 @@ type Config struct {
 	Reach   *Reach        // which nodes the clients can reach; nil: all
 	Book    *truth.Book   // records what is certain; nil: not recorded
 	History *History      // of the watched keys; nil: it is not kept
-	// AwaitListed waits, in Register, for what the registrations are to have brought about. Instances send heartbeats
-	// meanwhile. nil: nothing.
+	// AwaitListed waits, at the end of Register, until the nodes list what was registered. Instances send heartbeats
+	// meanwhile. nil: Register does not wait.
 	AwaitListed func(context.Context) error
 }
 

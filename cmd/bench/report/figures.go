@@ -441,22 +441,22 @@ func crowded(s scenario.Scenario) bool { return s.Load.KeyWriters > 0 }
 // compiled is a figure of processor time. A Java machine that has just started has not compiled well yet what it runs, so that
 // its figure is shown and compared with no other one.
 func compiled(f figure) figure {
-	f.apart = func(c column) string {
-		if c.System == scenario.Rollcall {
-			return ""
-		}
-		return "not compared: just started, the first compiler alone"
-	}
+	f.apart = elsewhere("not compared: just started, the first compiler alone")
 	return f
 }
 
 // collected is a figure of memory that grows with instances: a Java machine fills what it may have with garbage first.
 func collected(f figure) figure {
-	f.cannot = func(c column) string {
+	f.cannot = elsewhere("cannot be told: garbage is in it")
+	return f
+}
+
+// elsewhere says why of columns whose servers are not ours, and nothing of the others.
+func elsewhere(why string) func(column) string {
+	return func(c column) string {
 		if c.System == scenario.Rollcall {
 			return ""
 		}
-		return "cannot be told: garbage is in it"
+		return why
 	}
-	return f
 }
