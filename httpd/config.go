@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -68,6 +69,8 @@ type Config struct {
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
+	// Acts says whether the dashboard may change something where no caller is asked for a name.
+	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks nobody who they are: auto (on where the node listens on loopback only), on or off"`
 	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
 	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
 	BasePaths []string

@@ -20,6 +20,7 @@
 package httpd
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -33,6 +34,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -47,6 +49,7 @@ type Handler struct {
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	eureka       *eurekaroutes.Eureka
 	own          *ownroutes.Own
+	dashboard    *dashboard.Dashboard
 	metrics      *metrics
 	limiter      *limiter
 	sites        *sites
@@ -71,9 +74,20 @@ func New(c Config) (*Handler, error) {
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
 		return nil, err
 	}
+	h.dashboard = dashboard.New(h.node, dashboard.Config{
+		Peers: h.own.PeerStatus, OnCut: ownroutes.OnCut, Writes: h.metrics.writes, Do: h.perform,
+		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,
+	})
 	h.routes()
 	return h, nil
 }
+
+// Run keeps ready what the dashboard shows, until ctx ends: without it the pages wait for the other nodes, and have no history.
+func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
+
+// perform performs a call of an API that a page of the dashboard makes for its reader. It passes the checks of every request but
+// that of its origin, which the page's own request has passed.
+func (h *Handler) perform(w http.ResponseWriter, r *http.Request) { h.serveRouted(w, r) }
 
 // newRouter redirects nothing: a redirected PUT would lose its body.
 func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -75,6 +77,48 @@ func (m *metrics) countResponse(route, method string, status int, took time.Dura
 	}
 	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 	m.durations.WithLabelValues(route, method).Observe(took.Seconds())
+}
+
+// writes are the calls that change something, by how long they took.
+func (m *metrics) writes() (all dashboard.Times) {
+	series := make(chan prometheus.Metric)
+	go func() {
+		defer close(series)
+		m.durations.Collect(series)
+	}()
+	for one := range series {
+		var read dto.Metric
+		if one.Write(&read) == nil && !reads(&read) {
+			addTimes(&all, read.GetHistogram())
+		}
+	}
+	return all
+}
+
+// reads says whether a series is of calls that change nothing.
+func reads(series *dto.Metric) bool {
+	for _, label := range series.GetLabel() {
+		if label.GetName() == "method" {
+			return label.GetValue() == http.MethodGet || label.GetValue() == http.MethodHead
+		}
+	}
+	return true
+}
+
+// addTimes adds a histogram, whose counts are cumulative.
+func addTimes(all *dashboard.Times, h *dto.Histogram) {
+	if all.Counts == nil {
+		all.Counts = make([]uint64, len(h.GetBucket())+1)
+		for _, b := range h.GetBucket() {
+			all.Bounds = append(all.Bounds, b.GetUpperBound())
+		}
+	}
+	below := uint64(0)
+	for i, b := range h.GetBucket() {
+		all.Counts[i] += b.GetCumulativeCount() - below
+		below = b.GetCumulativeCount()
+	}
+	all.Counts[len(all.Counts)-1] += h.GetSampleCount() - below
 }
 
 // instanceGauge counts instances by status when it is scraped, out of the hash that the registry

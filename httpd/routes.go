@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
-	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -34,7 +33,7 @@ func (h *Handler) routes() {
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(rt.Methods...)
 		}
 	}
-	for _, rt := range slices.Concat(h.own.Routes(), dashboard.Routes(h.node, h.own.PeerStatus), h.eureka.RootRoutes()) {
+	for _, rt := range slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})

@@ -94,6 +94,30 @@ func changeOf(l *Lease) Change {
 // leadsLong is how long (ms) a leadership lasts before an absence says anything.
 const leadsLong = 10 * 60 * 1000
 
+// NewestFirst yields the elements of the change list, newest first, each with what is remembered of its instance (see History).
+func (v *View) NewestFirst() iter.Seq2[Change, History] {
+	return func(yield func(Change, History) bool) {
+		live, removed := v.tables.live.Iter(), v.tables.removed.Iter()
+		moreLive, moreRemoved := live.Last(), removed.Last()
+		for moreLive || moreRemoved {
+			var c Change
+			var h History
+			if moreLive && (!moreRemoved || live.Key() > removed.Key()) {
+				c = changeOf(live.Value())
+				h = History{v.tables.renewals.past(c.Lease.Handle)}
+				moreLive = live.Prev()
+			} else {
+				rec := removed.Value()
+				c, h = Change{Index: removed.Key(), Lease: rec.Lease, Kind: rec.Kind}, rec.History
+				moreRemoved = removed.Prev()
+			}
+			if !yield(c, h) {
+				return
+			}
+		}
+	}
+}
+
 // TellsAbsence says whether what is neither here nor in a record is known, at a moment of the lease clock (ms),
 // to have been removed. While no record was ever pruned there is one of everything that was removed, so that
 // what is absent was never here: this cluster was founded anew, or its clients talked to another one so far.

@@ -1,8 +1,19 @@
-// Package dashboard is what an operator sees of a node in a browser: the front page and the page of the last events.
+// Package dashboard is what people see of a node in a browser: what is wrong, what is registered and why, and forms to act.
 //
-// The pages load nothing and run no script. Its files:
+// The pages are made by the server and work without a script; with one they show changes as they happen. What a page does is a
+// call of an API, as the command line does it. Its files:
 //
-//	dashboard.go what the pages show, taken from the registry and the node
-//	peers.go     the peers on the front page
-//	pages.go     the pages in HTML, with assets/style.css in them
+//	dashboard.go  the routes, and what all pages need
+//	frame.go      what is around every page
+//	truth.go      the one line of state, worst first
+//	overview.go   figures, what needs attention, and the first steps
+//	apps.go, app.go, search.go  applications and their instances
+//	nodes.go, peers.go, held.go  nodes, replication, locks and keys
+//	timeline.go   what happened
+//	acts.go       what pages can do
+//	login.go      a login by a token
+//	live.go       the stream that says when a page is to be made again
+//	monitor.go, history.go, tally.go  what is kept ready, so that a page waits for no other node and walks no registry
+//	elements.go   pieces of HTML
+//	assets.go     the style, the script and the icon
 package dashboard

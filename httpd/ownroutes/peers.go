@@ -136,8 +136,8 @@ func (e *endpoints) peerStatus(ctx context.Context) (s api.Peers) {
 	return s
 }
 
-// onCut is the policy for the leases of a peer while its link is cut; "" if it is no peer.
-func onCut(s api.Peers, peer string) string {
+// OnCut is the policy for the leases of a peer while its link is cut; "" if it is no peer.
+func OnCut(s api.Peers, peer string) string {
 	for _, p := range s.Peers {
 		if p.Name == peer && p.Incoming != nil {
 			return p.Incoming.OnCut

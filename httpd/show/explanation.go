@@ -25,7 +25,7 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 	_, why := v.Condition(figures)
 	history := v.History(key)
 	e = api.Explanation{
-		App: key.App, ID: key.ID, Clock: at.kind(), History: historyOf(history),
+		App: key.App, ID: key.ID, Clock: at.kind(), History: History(history),
 		SelfPreservation: api.PreservationEffect{State: p.State.String(), Withholds: p.State.Withholds(), Reason: preservationReason(v, at, figures, why)},
 	}
 	if l, live := v.Find(key); live {
@@ -87,7 +87,8 @@ func reportedStatus(l *registry.Lease) string {
 	return ""
 }
 
-func historyOf(events []registry.Event) []api.HistoryEvent {
+// History shows events of an instance, in their order.
+func History(events []registry.Event) []api.HistoryEvent {
 	shown := []api.HistoryEvent{}
 	for _, e := range events {
 		shown = append(shown, api.HistoryEvent{

@@ -10,14 +10,15 @@ import (
 
 // Preservation is self-preservation with what came before and the single applications.
 func Preservation(v *registry.View, at Clock) api.SelfPreservation {
-	p := PreservationNow(v, at)
+	p := PreservationNow(v, at, v.Freshness(at.Now))
 	p.Applications, p.Transitions = appsFigures(v, at.Now), transitionsOf(v)
 	return p
 }
 
-// PreservationNow is Preservation without what came before and the single applications.
-func PreservationNow(v *registry.View, at Clock) api.SelfPreservation {
-	p, f, s := v.Preservation(), v.Freshness(at.Now), v.Settings()
+// PreservationNow is Preservation without what came before and the single applications. f is what v.Freshness counted at about
+// the same moment: it walks all leases.
+func PreservationNow(v *registry.View, at Clock, f registry.Figures) api.SelfPreservation {
+	p, s := v.Preservation(), v.Settings()
 	holds, why := v.Condition(f)
 	shown := api.SelfPreservation{
 		State: p.State.String(), Reason: preservationReason(v, at, f, why), Since: p.Since.Wall,

@@ -236,6 +236,28 @@ func (c *Call) authorize(needs Needs) error {
 	return c.node.allow(ctx, wanted...)
 }
 
+// LogIn finds out whether a token is good, for a login, and when it ends by itself, ms since the epoch; 0: never. A token that is
+// not is refused in every mode, counts as a failed try, and is recorded.
+func (c *Call) LogIn(token string) (ends int64, err error) {
+	r := c.R.Clone(c.R.Context())
+	r.Header = http.Header{"X-Consul-Token": {token}}
+	c.noteAsker([]access.Need{})
+	p, wrong := c.node.access.identify(r)
+	if wrong == nil && p != nil {
+		return p.lasts(), nil
+	}
+	if wrong == nil {
+		return 0, &Refusal{Status: http.StatusUnauthorized, Text: "no token was given"}
+	}
+	c.node.recordFailure(c.R.Context(), r, api.AuditUnauthenticated, wrong)
+	if !c.node.access.failures.admit(addressOf(r)) {
+		return 0, errTooManyTries
+	}
+	return 0, &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error()}
+}
+
+var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
+
 type principalKey struct{}
 
 // anything is what every principal may do, and nobody without a name.
@@ -261,7 +283,7 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 		if refused != nil {
 			n.recordFailure(ctx, r, api.AuditUnauthenticated, err)
 			if !a.failures.admit(addressOf(r)) {
-				return nil, &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
+				return nil, errTooManyTries
 			}
 			return nil, refused
 		}
@@ -385,6 +407,18 @@ func exchanging(origin registry.Origin) access.Need {
 func (c *Call) Allow(needs ...access.Need) error {
 	c.remember(needs)
 	return c.node.allow(c.R.Context(), needs...)
+}
+
+// May says whether the caller may do something, for pages that show also what their reader may not do: it refuses nothing, and
+// nothing is recorded.
+func (c *Call) May(needs ...access.Need) bool {
+	for _, need := range needs {
+		asked := c.node.AccessMode() == access.On || need.Resource == access.Auth
+		if asked && !c.node.allows(c.principal, need) {
+			return false
+		}
+	}
+	return true
 }
 
 // AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.

@@ -102,6 +102,7 @@ const (
 	EurekaForm             // the protocol's text, if it has one
 	JSONForm               // {"error": "…"}
 	ConsulForm             // plain text, with the statuses that Consul's clients depend on
+	PageForm               // a page for people, see Node.ErrorPage
 )
 
 // Fail sends the response to err.
@@ -118,6 +119,10 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	f.headers(w.Header())
 	if f.Status < http.StatusInternalServerError {
 		id = ""
+	}
+	if form == PageForm && n.ErrorPage != nil {
+		n.errorPage(w, f, jsonText(f, err))
+		return
 	}
 	body := f.Text
 	switch form {
@@ -141,6 +146,16 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(f.Status)
 	_, _ = w.Write([]byte(body)) // a client that went away is no error
+}
+
+// errorPage shows an error to a person. A browser must not ask for a password by itself: the page says how to log in.
+func (n *Node) errorPage(w http.ResponseWriter, f Refusal, text string) {
+	w.Header().Del("WWW-Authenticate")
+	var r *http.Request
+	if resp := responseUnder(w); resp != nil {
+		r = resp.request
+	}
+	n.ErrorPage(w, r, f.Status, text)
 }
 
 func (f Refusal) headers(header http.Header) {
@@ -169,21 +184,7 @@ const unknownText = "it is not known whether the operation took effect; read bef
 
 // jsonError words an error for our own API, with the id of the request, if one is given; what is not the client's business stays in the log.
 func jsonError(f Refusal, err error, id string) string {
-	text := f.Text
-	switch {
-	case text != "":
-	case f.Status == http.StatusInternalServerError || f.Status == http.StatusNotFound || f.Status == http.StatusMethodNotAllowed:
-		text = http.StatusText(f.Status)
-	case f.unknown:
-		text = unknownText
-	case errors.Is(err, registry.ErrClosed):
-		text = "this node is shutting down; ask another one"
-	case errors.Is(err, registry.ErrNoLeader):
-		text = "no leader could be reached; try again, or read with consistency=stale"
-	default:
-		text = http.StatusText(f.Status)
-	}
-	fields := map[string]string{"error": text}
+	fields := map[string]string{"error": jsonText(f, err)}
 	if f.Index != "" {
 		fields["index"] = f.Index
 	}
@@ -192,6 +193,23 @@ func jsonError(f Refusal, err error, id string) string {
 	}
 	encoded, _ := json.Marshal(fields) // strings always encode
 	return string(encoded)
+}
+
+// jsonText is the sentence of an error for our own API and for people.
+func jsonText(f Refusal, err error) string {
+	switch {
+	case f.Text != "":
+		return f.Text
+	case f.Status == http.StatusInternalServerError || f.Status == http.StatusNotFound || f.Status == http.StatusMethodNotAllowed:
+		return http.StatusText(f.Status)
+	case f.unknown:
+		return unknownText
+	case errors.Is(err, registry.ErrClosed):
+		return "this node is shutting down; ask another one"
+	case errors.Is(err, registry.ErrNoLeader):
+		return "no leader could be reached; try again, or read with consistency=stale"
+	}
+	return http.StatusText(f.Status)
 }
 
 // consulFailure is RefusalOf for Consul's API.

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ type Node struct {
 	Started  time.Time
 	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
 	Watches  *Watches
+	// ErrorPage shows an error to a person; r is nil if it is not known what was asked for. Set before requests come.
+	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, text string)
 
 	logged      logged // calls that failed or were slow
 	access      *control

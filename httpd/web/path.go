@@ -67,6 +67,8 @@ func FormOfPath(path string) Form {
 		return JSONForm
 	case strings.HasPrefix(path, "/v1/"):
 		return ConsulForm
+	case IsPage(path):
+		return PageForm
 	}
 	return EmptyForm
 }

@@ -14,6 +14,8 @@ type Response struct {
 	ID     string // of the request
 	Waited bool   // the response waited for something to happen
 	Err    error  // that it is the response to; nil: none
+
+	request *http.Request // that it is the response to
 	call   Call   // of the route
 
 	budget     *budget // nil: there is none
@@ -28,7 +30,7 @@ type Response struct {
 func (n *Node) NewResponse(w http.ResponseWriter, r *http.Request) *Response {
 	id := RequestID(r)
 	w.Header().Set(RequestIDHeader, id)
-	return &Response{ResponseWriter: w, ID: id, Route: "none", budget: &n.budget, chargeable: n.budget.limit.Load()}
+	return &Response{ResponseWriter: w, request: r, ID: id, Route: "none", budget: &n.budget, chargeable: n.budget.limit.Load()}
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +22,39 @@ type Watches struct {
 	life    context.Context // done when the node shuts down
 	stop    context.CancelFunc
 	running atomic.Int64
+
+	mu   sync.Mutex
+	held map[*http.Request]time.Time // the requests of the watches, since when
+}
+
+// Watcher is a program that watches an application.
+type Watcher struct {
+	Agent, From string // what it calls itself, and its address
+	Since       time.Time
+}
+
+// Of are the programs that watch one application, those first that have watched for longest. Pages of the dashboard do not count.
+func (w *Watches) Of(app string) (all []Watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for r, since := range w.held {
+		if !IsPage(r.URL.Path) && strings.EqualFold(watchedApp(r), app) {
+			all = append(all, Watcher{r.UserAgent(), r.RemoteAddr, since})
+		}
+	}
+	slices.SortFunc(all, func(a, b Watcher) int { return a.Since.Compare(b.Since) })
+	return all
+}
+
+// watchedApp is the application that a watch names, by a parameter of our own API or in a path of Consul's.
+func watchedApp(r *http.Request) string {
+	for _, path := range []string{"/v1/health/service/", "/v1/catalog/service/"} {
+		if name, is := strings.CutPrefix(r.URL.Path, path); is {
+			return name
+		}
+	}
+	app, _, _ := param(r.URL.RawQuery, "app")
+	return app
 }
 
 // Pace is how fast watchers are sent to, and how fast they must read.
@@ -32,12 +68,15 @@ type Pace struct {
 var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow: 5 * time.Second, Cut: 30 * time.Second}
 
 func newWatches(reg prometheus.Registerer) *Watches {
-	w := &Watches{Pace: defaultPace}
+	w := &Watches{Pace: defaultPace, held: make(map[*http.Request]time.Time)}
 	w.life, w.stop = context.WithCancel(context.Background())
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
 		func() float64 { return float64(w.running.Load()) }))
 	return w
 }
+
+// Running is how many there are.
+func (w *Watches) Running() int64 { return w.running.Load() }
 
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
@@ -55,7 +94,13 @@ func (w *Watches) admit(r *http.Request) (ctx context.Context, end context.Cance
 	}
 	ctx, end = context.WithCancelCause(r.Context())
 	detach := context.AfterFunc(w.life, func() { end(nil) })
+	w.mu.Lock()
+	w.held[r] = time.Now()
+	w.mu.Unlock()
 	return ctx, end, func() {
+		w.mu.Lock()
+		delete(w.held, r)
+		w.mu.Unlock()
 		detach()
 		end(nil)
 		w.running.Add(-1)

@@ -52,6 +52,7 @@ func (n *node) run(ctx context.Context) error {
 	defer stopStore()
 	stored := make(chan error, 1)
 	go func() { stored <- n.runStore(storeCtx) }()
+	defer n.watch(storeCtx)()
 	served := make(chan error, len(n.listeners))
 	for _, l := range n.listeners {
 		go func() { served <- l.serve() }()
@@ -82,6 +83,23 @@ func (n *node) run(ctx context.Context) error {
 		n.finishRequests()
 	}
 	return err
+}
+
+// watch keeps ready what the dashboard shows, until ctx ends; the result ends it, and waits for that.
+func (n *node) watch(ctx context.Context) (end func()) {
+	if n.handler == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = n.handler.Run(ctx) // it ends with ctx, without an error
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // storeEnded closes the listeners of a node whose store must not go on, and says why.

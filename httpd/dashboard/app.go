@@ -1,0 +1,235 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// application is GET /ui/apps/{app}.
+func (c call) application() (any, error) {
+	number, _ := c.Number("page")
+	name := registry.NewKey(c.Segment("app"), "").App
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	leases := leasesOf(v, name)
+	counted := appCount{Name: name}
+	for _, l := range leases {
+		if l.Quarantine == nil {
+			counted.Counts[l.Instance.Status]++
+			counted.Total++
+		}
+	}
+	at := c.monitor.clock(v)
+	p := pageOf(number, len(leases))
+	content := []g.Node{
+		el("h1", text(name)),
+		el("p", el("b", g.Textf("%d of %d UP ", counted.Up(), counted.Total)), counts(counted.Counts, counted.Total)),
+		c.doneNotice(v),
+		table("No instance is registered under this name.", []string{"Instance", "Status", "Address", "Zone", "Lease", "Belongs to"}, leases[p.first:p.end],
+			func(l *registry.Lease) g.Node { return c.leaseRow(v, at, l) }),
+		c.pager(p),
+		el("p", class("soft"), text(p.String()), text(". "), link("/v1/rollcall/apps?consistency=stale&app="+url.QueryEscape(name), "As JSON")),
+		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{app: name, most: rowsPerPage}))),
+		section("Watched by", "on this node", watchersTable(c.Watches.Of(name))),
+	}
+	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
+}
+
+// leasesOf are an application's leases, quarantined ones included, by id.
+func leasesOf(v *registry.View, name string) []*registry.Lease {
+	leases := slices.Collect(web.LeasesOf(v, name))
+	if name == "" {
+		return nil
+	}
+	for l := range v.Quarantined {
+		if l.Instance.App == name {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b *registry.Lease) int { return strings.Compare(a.Instance.ID(), b.Instance.ID()) })
+	return leases
+}
+
+func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
+	i := l.Instance
+	owner := c.Datacenter
+	if l.Owner != "" {
+		owner = l.Owner
+	}
+	return el("tr",
+		named(el("a", class("mono"), attr("href", instancePath(l.Key())), text(i.ID()))),
+		el("td", shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
+		el("td", code(address(i))),
+		cell("", dash(zoneOf(i))),
+		el("td", leaseBar(v, at, l)),
+		el("td", g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(owner))))
+}
+
+// address is where an instance is called.
+func address(i *registry.Instance) string {
+	host := i.HostName
+	if host == "" {
+		host = i.IPAddr
+	}
+	if port := i.Port.Open(); port != 0 {
+		return fmt.Sprintf("%s:%d", host, port)
+	}
+	if port := i.SecurePort.Open(); port != 0 {
+		return fmt.Sprintf("%s:%d", host, port)
+	}
+	return host
+}
+
+// zoneOf is the zone in an instance's metadata, by the key that Eureka's and Spring Cloud's clients use.
+func zoneOf(i *registry.Instance) string {
+	for _, p := range i.Metadata {
+		if p.Key == "zone" {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// leaseBar shows what is left of a lease. A script lets it shrink.
+func leaseBar(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
+	if l.Permanent {
+		return soft("none: it stays")
+	}
+	ends, length := v.Ends(l)-at.Now, int64(l.Duration)*1000
+	left := 100 * math.Max(0, math.Min(1, float64(ends)/float64(max(length, 1))))
+	style, words := "fill UP", show.Span(ends/1000*1000)+" left"
+	switch {
+	case ends < 0:
+		style, words = "fill DOWN", "ended "+show.Span(-ends/1000*1000)+" ago"
+	case left < 34:
+		style = "fill STARTING"
+	}
+	return el("span", class("lease"), attr("data-ends", fmt.Sprint(ends)), attr("data-length", fmt.Sprint(length)),
+		el("svg", class("bar"), attr("viewBox", "0 0 100 6"), attr("preserveAspectRatio", "none"), attr("aria-hidden", "true"),
+			el("rect", class(style), attr("width", decimal(left)), attr("height", "6"))),
+		el("span", text(words)))
+}
+
+func watchersTable(all []web.Watcher) g.Node {
+	return table("No program watches it here. Those that poll are not seen.", []string{"Program", "From", "Since"}, all[:min(len(all), rowsPerPage)], func(w web.Watcher) g.Node {
+		return el("tr", named(text(dash(w.Agent))), el("td", code(w.From)), el("td", moment(w.Since.UnixMilli())))
+	})
+}
+
+// instance is GET /ui/apps/{app}/{id}.
+func (c call) instance() (any, error) {
+	key := c.Key()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	e, known := show.Explain(v, key, c.circumstances())
+	if !known {
+		return c.show(v, page{title: key.String(), here: "/ui/apps", content: []g.Node{
+			el("h1", text(key.String())),
+			el("p", class("empty"), text("Nothing is remembered of it: it was never registered, or it is gone for more than 24 hours.")),
+			el("p", link(appPath(key.App), key.App)),
+		}})
+	}
+	content := []g.Node{
+		el("p", class("crumbs"), link(appPath(key.App), key.App), text(" / "), code(key.ID)),
+		el("h1", class("sentence"), text(e.Summary)),
+		c.doneNotice(v),
+	}
+	if l, live := v.Find(key); live {
+		content = append(content, c.instanceActs(l), c.leaseSection(v, l), metadataSection(l.Instance))
+	}
+	content = append(content,
+		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
+		el("p", link("/v1/rollcall/apps/"+url.PathEscape(key.App)+"/"+url.PathEscape(key.ID)+"/explain?consistency=stale", "As JSON")))
+	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
+}
+
+// leaseSection is the lease, and what the instance says beside what is shown.
+func (c call) leaseSection(v *registry.View, l *registry.Lease) g.Node {
+	at := c.monitor.clock(v)
+	i := l.Instance
+	shown := show.Instance(v, at, l)
+	rows := []fact{
+		{"Status", shownStatus(l)},
+		{"Lease", g.Group{leaseBar(v, at, l), g.Textf(" of %d s, to be renewed every %d s", l.Duration, l.Interval)}},
+		{"Last renewal", g.Group{moment(shown.LastRenewal), soft(" " + show.Span(max(time.Now().UnixMilli()-shown.LastRenewal, 0)) + " ago")}},
+		{"Registered", moment(l.RegisteredAt)},
+		{"Address", g.Group{code(address(i)), g.If(i.IPAddr != "" && i.IPAddr != i.HostName, g.Group{text(" "), code(i.IPAddr)})}},
+		{"VIP", code(dash(i.VIP))},
+		{"Belongs to", text(dash(cmp.Or(l.Owner, c.Datacenter)))},
+	}
+	if o := shown.Override; o != nil {
+		rows = append(rows, fact{"Forced", g.Group{status(o.Status, o.Status), g.If(o.Since != 0, g.Group{text(" by " + show.By(o.Bounded) + " since "), moment(o.Since)}),
+			g.If(o.Until != 0, g.Group{text(" until "), moment(o.Until)})}})
+	}
+	if q := l.Quarantine; q != nil {
+		by := show.Quarantine(q, at)
+		rows = append(rows, fact{"Quarantine", g.Group{text("by " + show.By(*by) + " until "), moment(by.Until)}})
+	}
+	for _, page := range []struct{ words, url string }{{"Home page", i.HomePageURL}, {"Status page", i.StatusPageURL}, {"Health check", i.HealthCheckURL}} {
+		if to := safeLink(page.url); to != "" {
+			rows = append(rows, fact{page.words, el("a", attr("href", to), attr("rel", "noreferrer"), text(to))})
+		}
+	}
+	return section("Lease and address", "", factsTable(rows))
+}
+
+// fact is a row of two cells.
+type fact struct {
+	name  string
+	value g.Node
+}
+
+func factsTable(rows []fact) g.Node {
+	return el("table", class("facts"), el("tbody", g.Map(rows, func(f fact) g.Node { return el("tr", named(text(f.name)), el("td", f.value)) })))
+}
+
+func metadataSection(i *registry.Instance) g.Node {
+	if len(i.Metadata) == 0 {
+		return g.Group{}
+	}
+	rows := make([]fact, len(i.Metadata))
+	for at, p := range i.Metadata {
+		rows[at] = fact{p.Key, code(p.Value)}
+	}
+	return section("Metadata", "", factsTable(rows))
+}
+
+// instanceActs are the buttons of an instance's page.
+func (c call) instanceActs(l *registry.Lease) g.Node {
+	names := []string{"drain", "override", "quarantine", "cancel"}
+	if l.Instance.Overridden != registry.Unknown {
+		names = append(names, "end-override")
+	}
+	if l.Quarantine != nil {
+		names = append(names, "end-quarantine")
+	}
+	key := l.Key()
+	return c.buttons(names, "app", key.App, "id", key.ID)
+}
+
+// overriding is to decide what becomes of an instance whatever it says itself.
+func overriding(app string) access.Need {
+	return access.Need{Resource: access.App, Name: app, Verb: access.Override}
+}

@@ -1,0 +1,144 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// applications is GET /ui/apps: all of them, those in trouble first, or those that a search finds.
+func (c call) applications() (any, error) {
+	s := c.readSearch()
+	filter := c.Text("filter")
+	if filter != "" && filter != filterOverdue && filter != filterChanged {
+		c.Refuse("filter must be %s or %s", filterOverdue, filterChanged)
+	}
+	number, _ := c.Number("page")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	apps := c.readable(c.monitor.tally.of(v, now))
+	all := len(apps)
+	rows := slices.DeleteFunc(s.find(apps, v.All(), c.Datacenter), func(f found) bool { return !c.mayRead(f.Name) })
+	rows = narrowed(rows, filter, c.monitor.overdue(), now)
+	slices.SortStableFunc(rows, func(a, b found) int { return a.trouble() - b.trouble() })
+	p := pageOf(number, len(rows))
+	title := "Applications"
+	if c.query() != "" {
+		title = "Search: " + c.query()
+	}
+	content := []g.Node{
+		el("h1", text(title)),
+		c.filterForm(filter),
+		el("p", class("total"), attr("role", "status"), text(shownTotal(p, all, s.instances() || filter != ""))),
+		table("", []string{"Application", "Instances", "Last change"}, rows[p.first:p.end], appRow),
+		c.pager(p),
+	}
+	if len(rows) == 0 {
+		content = append(content, c.nothingFound(v, &s, filter))
+	}
+	return c.show(v, page{title: title, here: "/ui/apps", content: content})
+}
+
+func shownTotal(p pages, all int, narrowed bool) string {
+	if narrowed {
+		return fmt.Sprintf("%s (of %s)", p, plural(all, "application"))
+	}
+	return p.String() + ", those in trouble first"
+}
+
+func appRow(f found) g.Node {
+	matches := g.Group{}
+	for _, l := range f.first {
+		matches = append(matches, el("li", el("a", class("mono"), attr("href", instancePath(l.Key())), text(l.Instance.ID())), text(" "), shownStatus(l)))
+	}
+	return el("tr",
+		named(link(appPath(f.Name), f.Name), g.If(len(matches) > 0, el("ul", class("matches"), matches)), more(f.matches-len(f.first))),
+		el("td", el("b", g.Textf("%d of %d UP ", f.Up(), f.Total)), counts(f.Counts, f.Total)),
+		el("td", class("when"), moment(f.Changed)))
+}
+
+// shownStatus is an instance's status; one in quarantine has none that lists show.
+func shownStatus(l *registry.Lease) g.Node {
+	if l.Quarantine != nil {
+		return status("quarantined", "quarantined")
+	}
+	return status(l.Instance.Status.String(), l.Instance.Status.String())
+}
+
+// filterForm narrows the list. What is searched for stays.
+func (c call) filterForm(filter string) g.Node {
+	now := *c.Call
+	option := func(value, words, chosen string) g.Node {
+		return el("option", attr("value", value), g.If(value == chosen, attr("selected")), text(words))
+	}
+	statuses := g.Group{option("", "any status", now.Text("status"))}
+	for _, s := range statusOrder {
+		statuses = append(statuses, option(s.String(), s.String(), now.Text("status")))
+	}
+	field := func(name, words string) g.Node {
+		return el("label", text(words), el("input", attr("name", name), attr("value", now.Text(name)), attr("size", "12"), attr("maxlength", "255")))
+	}
+	return el("form", class("filters"), attr("action", "/ui/apps"), attr("aria-label", "Filters"),
+		el("label", text("Search"), el("input", attr("type", "search"), attr("name", "q"), attr("value", c.query()), attr("maxlength", strconv.Itoa(maxQuery)),
+			attr("placeholder", "name, id, host, address, VIP, zone=b"))),
+		el("label", text("Status"), el("select", attr("name", "status"), statuses)),
+		field("zone", "Zone"), field("dc", "Datacenter"),
+		el("label", text("Only"), el("select", attr("name", "filter"),
+			option("", "all", filter), option(filterChanged, "changed within an hour", filter), option(filterOverdue, "with overdue leases", filter))),
+		el("button", text("Show")))
+}
+
+// pager leads to the other pages of a list, with the same parameters.
+func (c call) pager(p pages) g.Node {
+	if p.last == 1 {
+		return g.Group{}
+	}
+	to := func(number int, words, rel string) g.Node {
+		if number < 1 || number > p.last {
+			return el("span", class("soft"), text(words))
+		}
+		return el("a", attr("href", c.withPage(number)), attr("rel", rel), text(words))
+	}
+	return el("nav", class("pager"), attr("aria-label", "Pages"),
+		to(p.number-1, "← Back", "prev"), el("span", g.Textf("Page %d of %d", p.number, p.last)), to(p.number+1, "Further →", "next"))
+}
+
+// withPage is the URL of the call with another number of a page.
+func (c call) withPage(number int) string {
+	query := c.R.URL.Query()
+	query.Set("page", strconv.Itoa(number))
+	query.Del("index")
+	return c.R.URL.Path + "?" + query.Encode()
+}
+
+// nothingFound says what a search without a result means: an instance that is gone may still be known.
+func (c call) nothingFound(v *registry.View, s *search, filter string) g.Node {
+	if !s.instances() {
+		if filter != "" {
+			return el("p", class("empty"), text("None."))
+		}
+		return c.firstSteps()
+	}
+	leases := slices.DeleteFunc(s.gone(v), func(l *registry.Lease) bool { return !c.mayRead(l.Instance.App) })
+	words := "Nothing that is registered is called so, and nothing that was removed within a day."
+	if len(leases) > 0 {
+		words = "Nothing that is registered is called so. These were removed:"
+	}
+	return g.Group{el("p", class("empty"), text(words)),
+		el("ul", g.Map(leases, func(l *registry.Lease) g.Node {
+			return el("li", link(instancePath(l.Key()), l.Key().String()), text(" at "), moment(l.EvictedAt))
+		})),
+		g.If(strings.Contains(c.query(), "="), el("p", class("soft"), text("A pair such as zone=b is compared with the metadata, and the value must be equal.")))}
+}

@@ -1,0 +1,105 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+)
+
+// el, attr and text are called through variables: inlined, each call would bring closures of its own, 130 kB of program.
+var (
+	el   = g.El
+	attr = g.Attr
+	text = g.Text
+)
+
+func class(name string) g.Node { return attr("class", name) }
+
+// section has a heading and, in small letters beside it, what it is about.
+func section(title, aside string, content ...g.Node) g.Node {
+	return el("section", el("h2", text(title), g.If(aside != "", el("small", text(aside)))), g.Group(content))
+}
+
+// table shows rows, or the words for none; without words nothing. It scrolls sideways by itself where the window is narrow.
+func table[T any](none string, titles []string, rows []T, row func(T) g.Node) g.Node {
+	switch {
+	case len(rows) > 0:
+		return el("div", class("scroll"), attr("tabindex", "0"), attr("role", "region"), attr("aria-label", strings.TrimPrefix(titles[0], "#")+" table"),
+			el("table", el("thead", columns(titles)), el("tbody", g.Map(rows, row))))
+	case none != "":
+		return el("p", class("empty"), text(none))
+	default:
+		return g.Group{}
+	}
+}
+
+// columns is a table's first row. The title of a column of numbers begins with #.
+func columns(titles []string) g.Node {
+	return el("tr", g.Map(titles, func(title string) g.Node {
+		title, numbers := strings.CutPrefix(title, "#")
+		return el("th", attr("scope", "col"), g.If(numbers, class("number")), text(title))
+	}))
+}
+
+func cell(style, words string) g.Node {
+	return el("td", g.If(style != "", class(style)), text(words))
+}
+
+// named is a cell that says which row it is.
+func named(content ...g.Node) g.Node { return el("th", attr("scope", "row"), g.Group(content)) }
+
+func number(n any) g.Node { return cell("number", fmt.Sprint(n)) }
+
+// status shows a word in the color of what it means.
+func status(style, words string) g.Node {
+	return el("span", class("status "+style), text(words))
+}
+
+func soft(words string) g.Node {
+	return g.If(words != "", el("span", class("soft"), text(words)))
+}
+
+func more(n int) g.Node {
+	return g.If(n > 0, el("p", class("soft"), g.Textf("and %d more", n)))
+}
+
+func link(path, words string) g.Node { return el("a", attr("href", path), text(words)) }
+
+func code(words string) g.Node { return el("code", text(words)) }
+
+// moment shows a time, ms since the epoch, as the server says it, in UTC; a script puts the reader's time there. 0: there is none.
+func moment(wall int64) g.Node {
+	if wall == 0 {
+		return text("–")
+	}
+	at := timeOf(wall)
+	return el("time", attr("datetime", at.Format("2006-01-02T15:04:05.000Z")), text(at.Format("2006-01-02 15:04:05")))
+}
+
+// copied is what a command line or a document says, with a button that copies it.
+func copied(id, words string) g.Node {
+	return el("div", class("copied"), el("pre", attr("id", id), attr("tabindex", "0"), text(words)),
+		el("button", attr("type", "button"), class("copy"), attr("data-copy", id), text("Copy")))
+}
+
+// plural is a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// sentence ends words with a stop.
+func sentence(words string) string {
+	if words == "" || strings.HasSuffix(words, ".") {
+		return words
+	}
+	return words + "."
+}
+
+// dash stands for what is not there.
+func dash(words string) string { return cmp.Or(words, "–") }

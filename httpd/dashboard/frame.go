@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"net/url"
+
+	g "maragu.dev/gomponents"
+	"maragu.dev/gomponents/html"
+)
+
+// entries are those of the navigation. Locks and keys need consensus.
+var entries = []struct {
+	path, words string
+	may         func(c call) bool
+}{
+	{"/", "Overview", func(call) bool { return true }},
+	{"/ui/apps", "Applications", func(call) bool { return true }},
+	{"/ui/nodes", "Nodes", call.mayOperate},
+	{"/ui/peers", "Peers", call.mayOperate},
+	{"/ui/held", "Locks & keys", func(c call) bool { return c.Coordination != nil && c.May(heldNeeds(c.Call)...) }},
+	{"/ui/events", "Events", func(call) bool { return true }},
+}
+
+// frame is a whole page: who and where, the navigation, the line of state, and the page's own content.
+func (c call) frame(p page, body g.Node) g.Node {
+	return document(p.title+" – "+c.Name, g.Group{
+		el("a", class("skip"), attr("href", "#main"), text("To the content")),
+		el("header",
+			el("a", class("brand"), attr("href", "/"), text("Rollcall")),
+			el("span", class("where"), el("b", text(c.Name)), g.If(c.dc() != "", g.Group{text(" in "), el("b", text(c.dc()))}), text(", mode "+c.mode())),
+			el("nav", attr("aria-label", "Screens"), g.Map(entries, func(e struct {
+				path, words string
+				may         func(c call) bool
+			}) g.Node {
+				if !e.may(c) {
+					return g.Group{}
+				}
+				return el("a", attr("href", e.path), g.If(e.path == p.here, attr("aria-current", "page")), text(e.words))
+			})),
+			el("form", attr("action", "/ui/apps"), attr("role", "search"),
+				el("input", attr("type", "search"), attr("name", "q"), attr("id", "search"), attr("maxlength", "1000"), attr("value", c.query()),
+					attr("placeholder", "Search ( / )"), attr("aria-label", "Search applications and instances"), attr("autocomplete", "off"))),
+			el("span", attr("id", "live"), class("live"), attr("role", "status")),
+			el("button", attr("type", "button"), attr("id", "theme"), class("script"), attr("aria-label", "Theme"), text("Theme")),
+			c.who()),
+		el("div", attr("id", "page"), attr("data-live", "/ui/live?app="+url.QueryEscape(p.watch)), attr("data-title", p.title), body),
+	})
+}
+
+func (c call) dc() string { return c.monitor.dc() }
+
+func (c call) mode() string {
+	if c.WithoutConsensus {
+		return "ap"
+	}
+	return "cp"
+}
+
+// query is what is searched for.
+func (c call) query() string {
+	query := *c.Call // what is wrong with it, the page says
+	return query.Text("q")
+}
+
+// who says who the reader is.
+func (c call) who() g.Node {
+	p := c.Principal()
+	switch {
+	case p != nil && p.Via == "admin.sock":
+		return el("span", class("who"), text(p.Name))
+	case p != nil:
+		return el("form", class("who"), attr("method", "post"), attr("action", "/ui/logout"),
+			el("span", text(p.Name)), el("button", text("Log out")))
+	default:
+		return el("span", class("who"), link("/ui/login", "Log in"))
+	}
+}
+
+// bare is a page without what only readers who are known may see.
+func bare(title string, content ...g.Node) g.Node {
+	return document(title, g.Group{
+		el("header", el("a", class("brand"), attr("href", "/"), text("Rollcall"))),
+		el("div", attr("id", "page"), el("main", attr("id", "main"), g.Group(content))),
+	})
+}
+
+// document is an HTML document with the style and the script.
+func document(title string, body g.Node) g.Node {
+	return html.Doctype(el("html", attr("lang", "en"),
+		el("head",
+			el("meta", attr("charset", "utf-8")),
+			el("meta", attr("name", "viewport"), attr("content", "width=device-width, initial-scale=1")),
+			el("meta", attr("name", "color-scheme"), attr("content", "light dark")),
+			el("title", text(title+" – Rollcall")),
+			el("link", attr("rel", "icon"), attr("href", assetPath("icon.svg"))),
+			el("link", attr("rel", "stylesheet"), attr("href", assetPath("style.css"))),
+			// Not deferred: it sets the theme before anything is drawn.
+			el("script", attr("src", assetPath("app.js"))),
+			el("script", attr("src", assetPath("idiomorph.js")), attr("defer")),
+		),
+		el("body", body),
+	))
+}

@@ -1,0 +1,322 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// maxShownHeld bounds the sessions, the locks and the keys on a page, each.
+const maxShownHeld = 100
+
+// errApart is of a node without consensus, which has neither locks nor keys.
+var errApart = &web.Refusal{Status: http.StatusNotImplemented, Text: "locks and keys need a cluster with consensus (mode cp): this node runs in mode ap"}
+
+// held is GET /ui/held: sessions, locks, semaphores and keys.
+func (c call) held() (any, error) {
+	prefix := c.Text("prefix")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if c.Coordination == nil {
+		return nil, errApart
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.Coordination.View(c.R.Context(), registry.Stale)
+	if err != nil {
+		return nil, err
+	}
+	now := c.CoordinationClock(k)
+	content := []g.Node{el("h1", text("Locks & keys")), c.doneNotice(v)}
+	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+		content = append(content, c.permitsSection(kind, k.AllPermits(kind), now))
+	}
+	content = append(content, c.sessionsSection(k, now), c.keysSection(k, prefix))
+	return c.show(v, page{title: "Locks & keys", here: "/ui/held", content: content})
+}
+
+var kindTitles = map[kv.Kind]string{kv.Lock: "Locks", kv.Semaphore: "Semaphores"}
+
+func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64) g.Node {
+	var rows []api.Permits
+	left := 0
+	for p := range all {
+		if len(rows) == maxShownHeld {
+			left++
+			continue
+		}
+		rows = append(rows, show.Permits(p, now))
+	}
+	title := kindTitles[kind]
+	if len(rows) == 0 && kind == kv.Semaphore {
+		return g.Group{}
+	}
+	return section(title, "", table("None is held or waited for.", []string{"Name", "Held by", "Token", "Since (UTC)", "Queue", "Lock-delays"}, rows, func(p api.Permits) g.Node {
+		holders, tokens, since := g.Group{}, g.Group{}, g.Group{}
+		for _, h := range p.Holders {
+			holders = append(holders, el("div", el("a", class("mono"), attr("href", "#"+h.Session), text(h.Session))))
+			tokens = append(tokens, el("div", text(strconv.FormatUint(h.Fence, 10))))
+			since = append(since, el("div", moment(h.Since)))
+		}
+		limit := ""
+		if kind == kv.Semaphore {
+			limit = fmt.Sprintf(" %d of %d", len(p.Holders), p.Limit)
+		}
+		return el("tr", named(code(p.Name), soft(limit)), el("td", orDash(holders)), el("td", class("number"), orDash(tokens)), el("td", class("when"), orDash(since)),
+			cell("", shownQueue(p.Queue)), cell("", shownDelays(p.DelaysMS)))
+	}), more(left))
+}
+
+func orDash(nodes g.Group) g.Node {
+	if len(nodes) == 0 {
+		return text("–")
+	}
+	return nodes
+}
+
+// shownQueue says who waits first, and how many do.
+func shownQueue(queue []api.Waiter) string {
+	if len(queue) == 0 {
+		return "–"
+	}
+	first := queue[0]
+	return fmt.Sprintf("%d, first %s for %s", len(queue), shortened(first.Session), show.Span(first.WaitedMS))
+}
+
+func shownDelays(delays []int64) string {
+	if len(delays) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d, the last over in %s", len(delays), show.Span(delays[len(delays)-1]))
+}
+
+// sessionsSection lists the sessions that hold something, those that never end by themselves first.
+func (c call) sessionsSection(k *kv.View, now int64) g.Node {
+	var rows []api.Session
+	all := 0
+	for s := range k.Sessions() {
+		all++
+		shown := show.Session(k, now, s)
+		if len(shown.Holds) > 0 || shown.EndsInMS == 0 {
+			rows = append(rows, shown)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b api.Session) int {
+		return cmp.Or(cmp.Compare(min(a.EndsInMS, 1), min(b.EndsInMS, 1)), cmp.Compare(b.AgeMS, a.AgeMS))
+	})
+	shown := rows[:min(len(rows), maxShownHeld)]
+	aside := fmt.Sprintf("%s, of which %d hold something or never end", plural(all, "session"), len(rows))
+	return section("Sessions", aside, table("", []string{"Session", "Name", "Age", "Ends in", "Holds", "Acts"}, shown, func(s api.Session) g.Node {
+		ends := g.Node(status("STARTING", "never by itself"))
+		if s.EndsInMS != 0 {
+			ends = text(show.Span(s.EndsInMS))
+		}
+		return el("tr", attr("id", s.ID), named(code(s.ID)), cell("", dash(s.Name)), cell("", show.Span(s.AgeMS)), el("td", ends), cell("", dash(shownHolds(s.Holds))),
+			el("td", c.buttons([]string{"end-session"}, "session", s.ID)))
+	}), more(len(rows)-len(shown)))
+}
+
+// shownHolds names a few of what a session holds.
+func shownHolds(holds []api.Acquisition) string {
+	const few = 5
+	var names []string
+	for _, hold := range holds[:min(len(holds), few)] {
+		names = append(names, hold.Kind+" "+hold.Name)
+	}
+	words := strings.Join(names, ", ")
+	if left := len(holds) - few; left > 0 {
+		words += fmt.Sprintf(" and %d more", left)
+	}
+	return words
+}
+
+// keysSection lists the keys below a prefix, as a tree whose branches end with a slash.
+func (c call) keysSection(k *kv.View, prefix string) g.Node {
+	if !c.May(access.Need{Resource: access.KV, Name: prefix, Below: true, Verb: access.Read}) {
+		return section("Keys", "", el("p", class("soft"), g.Textf("You may not read the keys that begin with %q.", prefix)))
+	}
+	keys, _, ok := k.Keys(prefix, "/")
+	if !ok {
+		return section("Keys", "", el("p", class("soft"), text("There are more keys than a page can list; narrow them by a prefix.")), prefixForm(prefix))
+	}
+	shown := keys[:min(len(keys), maxShownHeld)]
+	above := g.Group{}
+	if prefix != "" {
+		up := prefix[:strings.LastIndexByte(strings.TrimSuffix(prefix, "/"), '/')+1]
+		above = g.Group{el("p", link(withQuery("/ui/held", "prefix", up), "↑ "+cmp.Or(up, "all keys")))}
+	}
+	return section("Keys", plural(k.Len(), "key"), prefixForm(prefix), above,
+		g.If(len(keys) == 0, el("p", class("empty"), text("None."))),
+		el("ul", class("keys"), g.Map(shown, func(key string) g.Node {
+			if strings.HasSuffix(key, "/") && key != prefix {
+				return el("li", el("a", class("mono"), attr("href", withQuery("/ui/held", "prefix", key)), text(key)))
+			}
+			return el("li", el("a", class("mono"), attr("href", withQuery("/ui/keys", "key", key)), text(key)))
+		})), more(len(keys)-len(shown)))
+}
+
+func prefixForm(prefix string) g.Node {
+	return el("form", class("filters"), attr("action", "/ui/held"),
+		el("label", text("Keys that begin with"), el("input", attr("name", "prefix"), attr("value", prefix), attr("maxlength", "1000"))), el("button", text("Show")))
+}
+
+// key is GET /ui/keys?key=NAME: the names of keys have slashes, and may have anything.
+func (c call) key() (any, error) {
+	name := c.Text("key")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if c.Coordination == nil {
+		return nil, errApart
+	}
+	if err := c.Allow(access.Need{Resource: access.KV, Name: name, Verb: access.Read}); err != nil {
+		return nil, err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	read := registry.Stale
+	if c.Given("index") && c.Service.Health().Quorum {
+		read = registry.Linearizable
+	}
+	k, err := c.Coordination.View(c.R.Context(), read)
+	if err != nil {
+		return nil, err
+	}
+	pair, _ := k.Get(name)
+	content := []g.Node{el("p", class("crumbs"), link(withQuery("/ui/held", "prefix", name[:strings.LastIndexByte(name, '/')+1]), "Locks & keys")), el("h1", code(name)), c.doneNotice(v)}
+	if pair == nil {
+		content = append(content, el("p", class("empty"), text("There is no such key.")))
+		return c.show(v, page{title: name, here: "/ui/held", content: content})
+	}
+	rows := []fact{{"Index", text(strconv.FormatUint(uint64(pair.ModifyIndex), 10))}, {"Size", text(shownBytes(int64(len(pair.Value))))}}
+	if pair.Session != "" {
+		rows = append(rows, fact{"Locked by session", el("a", class("mono"), attr("href", "/ui/held#"+pair.Session), text(pair.Session))},
+			fact{"Token", text(strconv.FormatUint(uint64(pair.Fence), 10))})
+	}
+	content = append(content, factsTable(rows), section("Value", "", shownValue(pair.Value)))
+	if editable(pair.Value) {
+		content = append(content, c.buttons([]string{"set-key"}, "key", name))
+	}
+	return c.show(v, page{title: name, here: "/ui/held", content: content})
+}
+
+// Most bytes of a value that a page shows, and that a form edits.
+const (
+	mostShownValue = 16 << 10
+	mostEdited     = 16 << 10
+)
+
+// editable says whether a form can carry a value and give it back as it is.
+func editable(value []byte) bool {
+	return len(value) <= mostEdited && utf8.Valid(value) && !strings.ContainsFunc(string(value), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
+}
+
+func shownValue(value []byte) g.Node {
+	part := value[:min(len(value), mostShownValue)]
+	shown := string(part)
+	if !utf8.Valid(part) && len(part) == len(value) || strings.ContainsRune(shown, 0) {
+		shown = hex.Dump(part[:min(len(part), 2<<10)])
+	}
+	return g.Group{copied("value", strings.ToValidUTF8(shown, "�")), g.If(len(part) < len(value), el("p", class("soft"), text("The rest is not shown.")))}
+}
+
+// valueField edits the value of a key, as of the index that it had when the page was made.
+func valueField(c call, _ *registry.View, f url.Values) g.Node {
+	value, index := f.Get("value"), f.Get("cas")
+	if !f.Has("cas") {
+		if pair := c.pair(f.Get("key")); pair != nil && editable(pair.Value) {
+			value, index = string(pair.Value), strconv.FormatUint(uint64(pair.ModifyIndex), 10)
+		} else {
+			index = "0"
+		}
+	}
+	return g.Group{
+		el("input", attr("type", "hidden"), attr("name", "cas"), attr("value", index)),
+		// HTML drops the first line end of a text area.
+		el("label", g.Textf("Value, in place of that of index %s", index), el("textarea", attr("name", "value"), attr("rows", "12"), text("\n"+value))),
+	}
+}
+
+// pair is a key as this node has it; nil: there is none, or the caller may not read it.
+func (c call) pair(name string) *kv.Pair {
+	if c.Coordination == nil || !c.May(access.Need{Resource: access.KV, Name: name, Verb: access.Read}) {
+		return nil
+	}
+	k, err := c.Coordination.View(c.R.Context(), registry.Stale)
+	if err != nil {
+		return nil
+	}
+	pair, _ := k.Get(name)
+	return pair
+}
+
+// overtaken is the form of a key that was changed by another meanwhile: it keeps what the reader wrote, and is based on the new
+// index from now on.
+func (c call) overtaken(f url.Values) (url.Values, string) {
+	now, value := "0", "it is gone"
+	if pair := c.pair(f.Get("key")); pair != nil {
+		now = strconv.FormatUint(uint64(pair.ModifyIndex), 10)
+		value = "its value is now: " + strings.ToValidUTF8(string(pair.Value[:min(len(pair.Value), 1000)]), "�")
+	}
+	f.Set("cas", now)
+	return f, fmt.Sprintf("somebody changed it to index %s meanwhile; %s. What you wrote is below, and replaces that if you send it again", now, value)
+}
+
+// commandLine is a command with its arguments, quoted as a shell needs it.
+func commandLine(server string, words []string) string {
+	line := "rollcall"
+	for _, word := range append(words, "--addr", server) {
+		line += " " + quoted(word)
+	}
+	return line
+}
+
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=,@%+", r))
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// cutIndex is the history and the number of an index in the form epoch-number.
+func cutIndex(index string) (epoch string, number uint64) {
+	dash := strings.LastIndexByte(index, '-')
+	if dash < 0 {
+		return index, 0
+	}
+	number, _ = strconv.ParseUint(index[dash+1:], 10, 64)
+	return index[:dash], number
+}
+
+func bodyOf(text string) readCloser { return readCloser{strings.NewReader(text)} }
+
+// readCloser is a body that needs no closing.
+type readCloser struct{ *strings.Reader }
+
+// Close implements io.Closer.
+func (readCloser) Close() error { return nil }

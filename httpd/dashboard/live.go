@@ -1,0 +1,109 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// How often a stream of a page looks and speaks.
+const (
+	liveEvery = 200 * time.Millisecond // looks whether anything has changed
+	liveTick  = 5 * time.Second        // speaks, changed or not: leases go by, and a proxy that holds back is found out
+)
+
+// mark is what a page depends on, in short: a page is made again when its mark changes.
+type mark struct {
+	epoch    string
+	index    registry.Index
+	held     uint64 // of locks and keys
+	state    registry.Preservation
+	led      bool
+	ready    bool
+	suspends bool
+}
+
+// markOf is the mark of now, for an application ("": all).
+func (c call) markOf(app string) mark {
+	health := c.Service.Health()
+	m := mark{led: health.Quorum, ready: health.Ready, suspends: health.Suspended}
+	if v := web.StaleView(c.Service); v != nil {
+		m.epoch, m.index, m.state = v.Epoch(), v.Index(), v.Preservation()
+		if app != "" {
+			m.index = 0
+			if a, there := v.App(app); there {
+				m.index = a.Changed
+			}
+		}
+	}
+	if c.Coordination == nil || app != "" {
+		return m
+	}
+	if k, err := c.Coordination.View(c.R.Context(), registry.Stale); err == nil {
+		m.held = uint64(k.Index())
+	}
+	return m
+}
+
+// live is GET /ui/live: a stream that says when a page is to be made again. It carries no content: the page is fetched, with the
+// rights that its reader has then.
+func (c call) live() (any, error) {
+	app := strings.ToUpper(c.Text("app"))
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	ctx, done, err := c.Hold()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	header := c.W.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
+	ctx, end := c.WhileItLasts(ctx, c.R)
+	defer end()
+	out := web.NewStreamWriter(c.W, c.Watches.Pace)
+	defer out.Finish()
+	c.speak(ctx, out, app)
+	return web.Sent, nil // the response has begun: there is no other one
+}
+
+// speak says when something has changed, with the number of changes since the last word, and else every liveTick that nothing
+// has.
+func (c call) speak(ctx context.Context, out *web.StreamWriter, app string) {
+	look := time.NewTicker(liveEvery)
+	defer look.Stop()
+	was, said := c.markOf(app), time.Time{}
+	for {
+		is := c.markOf(app)
+		if changed := is != was; changed || time.Since(said) >= liveTick {
+			changes := uint64(is.index-was.index) + is.held - was.held
+			if is.epoch != was.epoch || is.index < was.index || is.held < was.held {
+				changes = 1
+			}
+			event := "tick"
+			if changed {
+				event = "change"
+			}
+			out.TakeBuffer()
+			out.Buf = append(out.Buf, fmt.Sprintf("event: %s\ndata: %s\n\n", event, strconv.FormatUint(changes, 10))...)
+			if out.Flush() != nil || out.Slow {
+				return
+			}
+			out.Pause()
+			was, said = is, time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}

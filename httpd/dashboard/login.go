@@ -1,0 +1,86 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// maxForm bounds the body of a form, in bytes.
+const maxForm = 64 << 10
+
+// fields reads the body of a form.
+func (c call) fields() url.Values {
+	body := c.Body(maxForm)
+	if c.Err != nil {
+		return url.Values{}
+	}
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		c.Refuse("the form is not correctly escaped")
+	}
+	return values
+}
+
+// loginPage is GET /ui/login.
+func (c call) loginPage() (any, error) {
+	next := c.Text("next")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	return c.render(c.loginForm(local(next), ""))
+}
+
+// loginForm asks for a token, and leads to next.
+func (d *Dashboard) loginForm(next, wrong string) g.Node {
+	return bare("Log in", el("section", class("narrow"),
+		el("h1", text("Log in to "+d.Name)),
+		g.If(wrong != "", el("p", class("wrong"), attr("role", "alert"), text(sentence(upperFirst(wrong))))),
+		el("form", attr("method", "post"), attr("action", "/ui/login"),
+			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)),
+			el("label", text("Token"), el("input", attr("type", "password"), attr("name", "token"), attr("required"), attr("autofocus"), attr("autocomplete", "current-password"))),
+			el("button", class("primary"), text("Log in"))),
+		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed, or the token ends."))))
+}
+
+// login is POST /ui/login: the token goes into a cookie that only the pages of this node get, and no script reads.
+func (c call) login() (any, error) {
+	form := c.fields()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	token, next := strings.TrimSpace(form.Get("token")), local(form.Get("next"))
+	ends, err := c.LogIn(token)
+	if err != nil {
+		refused := web.RefusalOf(err)
+		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text))
+		return web.Sent, nil
+	}
+	http.SetCookie(c.W, c.cookie(token, ends))
+	return c.redirect(next)
+}
+
+// logout is POST /ui/logout.
+func (c call) logout() (any, error) {
+	if c.IgnoreBody(); c.Err != nil {
+		return nil, c.Err
+	}
+	gone := c.cookie("", 0)
+	gone.MaxAge = -1
+	http.SetCookie(c.W, gone)
+	return c.redirect("/ui/login")
+}
+
+// cookie is that of a login with a token that ends at a time, ms since the epoch; 0: never.
+func (c call) cookie(token string, ends int64) *http.Cookie {
+	k := &http.Cookie{Name: web.LoginCookie, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
+	if ends != 0 {
+		k.Expires = time.UnixMilli(ends)
+	}
+	return k
+}

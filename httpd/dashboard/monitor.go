@@ -1,0 +1,187 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// How often a monitor looks.
+const (
+	// freshFor is for how long what the other nodes said is shown without asking them again.
+	freshFor = time.Second
+	// watchedFor is for how long after a page was read the others are asked every freshFor; otherwise every sampleEvery.
+	watchedFor = 30 * time.Second
+	// askWithin bounds what asking the others may take.
+	askWithin = 2 * time.Second
+)
+
+// seen is what was last seen of the cluster, and since when it is so. It is immutable.
+type seen struct {
+	at         time.Time // of the look; zero: there was none
+	status     api.Status
+	peers      api.Peers
+	silent     map[string]time.Time // nodes that do not answer, since when
+	leaderless time.Time            // since when this node hears no leader; zero: it hears one
+	leading    time.Time            // since when the leader leads, as far as this node saw that; zero: it saw it already lead
+	moves      []leaderMove         // the last changes of the leader, newest first
+}
+
+// leaderMove is a change of the leader that this node saw.
+type leaderMove struct {
+	at       int64  // ms since the epoch
+	from, to string // "": none
+}
+
+const rememberedMoves = 100
+
+// monitor looks at the cluster for the pages, which wait for no other node, and keeps the figures of the last hour. Without
+// Run the pages make it look. Safe for concurrent use.
+type monitor struct {
+	*web.Node
+	peersOf func(context.Context) api.Peers
+	writes  func() Times
+	tally   tally
+
+	looking sync.Mutex // held while the others are asked
+
+	mu       sync.Mutex
+	last     seen
+	read     time.Time // when a page was read last
+	figures  registry.Figures
+	figured  time.Time // when figures were counted; zero: never
+	ring     [ringLength]sample
+	sampled  int // how many samples were ever taken
+	before   counters
+	overdues []registry.AppFreshness // applications with overdue leases, as of the newest sample
+}
+
+// Run looks and takes samples until ctx ends.
+func (m *monitor) Run(ctx context.Context) error {
+	tick := time.NewTicker(freshFor)
+	defer tick.Stop()
+	next := time.Now()
+	for {
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(sampleEvery)
+			m.look(ctx)
+			m.sample(now)
+		} else if m.isRead(now) {
+			m.look(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// isRead says whether somebody reads the pages.
+func (m *monitor) isRead(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return now.Sub(m.read) < watchedFor
+}
+
+// now is what is known of the cluster, for a page.
+func (m *monitor) now(ctx context.Context) seen {
+	now := time.Now()
+	m.mu.Lock()
+	last := m.last
+	m.read = now
+	m.mu.Unlock()
+	if !last.at.IsZero() && now.Sub(last.at) < 2*freshFor {
+		return last
+	}
+	return m.look(ctx)
+}
+
+// look asks the other nodes, and returns what is seen then. Of several calls at a time one asks.
+func (m *monitor) look(ctx context.Context) seen {
+	begun := time.Now()
+	m.looking.Lock()
+	defer m.looking.Unlock()
+	m.mu.Lock()
+	last := m.last
+	m.mu.Unlock()
+	if last.at.After(begun) {
+		return last
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	status := m.ClusterNow(ctx)
+	next := last.after(time.Now(), status, m.peersOf(ctx), m.Service.Health().Quorum || m.WithoutConsensus)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = next
+	return next
+}
+
+// after is what is seen by a new look.
+func (s seen) after(now time.Time, status api.Status, peers api.Peers, led bool) seen {
+	next := seen{at: now, status: status, peers: peers, silent: make(map[string]time.Time), leading: s.leading, leaderless: s.leaderless, moves: s.moves}
+	for _, n := range status.Nodes {
+		if n.Role != "unreachable" && n.Role != "stopped" {
+			continue
+		}
+		if next.silent[n.ID] = now; !s.silent[n.ID].IsZero() {
+			next.silent[n.ID] = s.silent[n.ID]
+		}
+	}
+	switch {
+	case led:
+		next.leaderless = time.Time{}
+	case s.leaderless.IsZero():
+		next.leaderless = now
+	}
+	if status.Leader == s.status.Leader || s.at.IsZero() {
+		return next
+	}
+	next.leading = now
+	moves := append([]leaderMove{{now.UnixMilli(), s.status.Leader, status.Leader}}, s.moves...)
+	next.moves = moves[:min(len(moves), rememberedMoves)]
+	return next
+}
+
+// freshness counts the leases of a view by how they are renewed, once a second at most: it walks all of them.
+func (m *monitor) freshness(v *registry.View, at show.Clock) registry.Figures {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.figured.IsZero() || now.Sub(m.figured) >= freshFor || m.figures.Leases > 0 != (v.Total() > 0) {
+		m.figures, m.figured = v.Freshness(at.Now), now
+	}
+	return m.figures
+}
+
+// preservation is self-preservation as it is now.
+func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
+	at := m.clock(v)
+	return show.PreservationNow(v, at, m.freshness(v, at))
+}
+
+// clock is the lease clock for a view.
+func (m *monitor) clock(v *registry.View) show.Clock {
+	return show.ClockOf(v, m.Service.Health(), m.WithoutConsensus)
+}
+
+// overdue are the applications with overdue leases, by name, as of the newest sample.
+func (m *monitor) overdue() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := make(map[string]int)
+	for _, a := range m.overdues {
+		counts[a.App] = int(a.Counted - a.Fresh)
+	}
+	return counts
+}
+
+// dc names the datacenter of this node, for the frame of the pages.
+func (m *monitor) dc() string { return cmp.Or(m.Datacenter, "") }

@@ -1,0 +1,239 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Most entries of the overview's lists.
+const (
+	mostAttention = 10
+	mostRecent    = 10
+)
+
+// overview is GET /.
+func (c call) overview() (any, error) {
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	apps := c.readable(c.monitor.tally.of(v, now))
+	p := page{title: "Overview", here: "/"}
+	if v.Total() == 0 {
+		p.content = append(p.content, c.firstSteps())
+	}
+	if c.mayRead("") {
+		p.content = append(p.content, c.figures(apps, now))
+	} else {
+		p.content = append(p.content, el("p", class("soft"), g.Textf("You may read %s, and see nothing of the others.", plural(len(apps), "application"))))
+	}
+	p.content = append(p.content,
+		attentionSection(c.attention(apps)),
+		section("Last changes", "", c.timelineTable(c.timeline(v, timelineFilter{most: mostRecent})), el("p", link("/ui/events", "All events"))))
+	return c.show(v, p)
+}
+
+// readable leaves the applications that the caller may read.
+func (c call) readable(apps []appCount) []appCount {
+	if c.mayRead("") {
+		return apps
+	}
+	return slices.DeleteFunc(apps, func(a appCount) bool { return !c.mayRead(a.Name) })
+}
+
+// figures are the six figures, each with its last hour.
+func (c call) figures(apps []appCount, now time.Time) g.Node {
+	up, all, named := 0, 0, 0
+	for _, a := range apps {
+		up, all = up+a.Up(), all+a.Total
+		if a.Total > 0 {
+			named++
+		}
+	}
+	history := c.monitor.history()
+	last := sample{}
+	for i := range last.figures {
+		last.figures[i] = float32(math.NaN())
+	}
+	if len(history) > 0 {
+		last = history[len(history)-1]
+	}
+	tile := func(path, value, words, aside string, figure int) g.Node {
+		return el("a", class("figure"), attr("href", path), el("b", text(value)), el("span", text(words)),
+			g.If(aside != "", el("span", class("soft"), text(aside))), sparkline(words+" in the last hour", history, figure, now))
+	}
+	notUp := ""
+	if all > up {
+		notUp = strconv.Itoa(all-up) + " not UP"
+	}
+	return el("section", class("figures"), attr("aria-label", "Figures"),
+		tile("/ui/apps", strconv.Itoa(up), "instances UP", notUp, upInstances),
+		tile("/ui/apps", strconv.Itoa(named), "applications", "", applications),
+		tile("/ui/events", shownRate(last.figures[changesAMinute]), "changes a minute", "", changesAMinute),
+		tile("/ui/nodes", shownRate(last.figures[writesASecond]), "writes a second", p99(last.figures[writeP99]), writesASecond),
+		tile("/ui/apps", shownRate(last.figures[watchers]), "watchers of this node", "", watchers),
+		tile("/ui/apps?filter=overdue", shownRate(last.figures[overdueLeases]), "overdue leases", "", overdueLeases))
+}
+
+// shownRate is a figure in few digits.
+func shownRate(f float32) string {
+	switch x := float64(f); {
+	case math.IsNaN(x):
+		return "–"
+	case x < 10:
+		return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64)
+	default:
+		return strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	}
+}
+
+// p99 is a time in seconds, for people; "": it is not known.
+func p99(seconds float32) string {
+	x := float64(seconds)
+	if math.IsNaN(x) {
+		return ""
+	}
+	return "p99 " + time.Duration(x*float64(time.Second)).Round(100*time.Microsecond).String()
+}
+
+// notice is something that needs somebody's attention.
+type notice struct {
+	rank        int // the lower the worse
+	words, path string
+	bad         bool
+}
+
+// attention is what needs it, the worst first.
+func (c call) attention(apps []appCount) []notice {
+	notices := attentionOfApps(apps, c.monitor.overdue())
+	if c.mayOperate() {
+		notices = append(notices, c.attentionOfCluster()...)
+	}
+	slices.SortStableFunc(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
+	return notices
+}
+
+func attentionOfApps(apps []appCount, overdue map[string]int) (notices []notice) {
+	for _, a := range apps {
+		switch trouble := a.trouble(); {
+		case trouble == empty && a.Total == 0:
+			notices = append(notices, notice{empty, fmt.Sprintf("%s has no instance any more; within ten minutes %s %s UP", a.Name, strconv.Itoa(a.before()), wasWere(a.before())), appPath(a.Name), true})
+		case trouble == empty:
+			notices = append(notices, notice{empty, fmt.Sprintf("%s: none of %s is UP", a.Name, plural(a.Total, "instance")), appPath(a.Name), true})
+		case trouble == halved:
+			notices = append(notices, notice{halved, fmt.Sprintf("%s: %d UP, within ten minutes %d were", a.Name, a.Up(), a.before()), appPath(a.Name), false})
+		}
+		if n := overdue[a.Name]; n > 0 {
+			notices = append(notices, notice{partly, fmt.Sprintf("%s: %s", a.Name, plural(n, "overdue lease")), appPath(a.Name), false})
+		}
+	}
+	return notices
+}
+
+// attentionOfCluster is what the nodes and the peers need.
+func (c call) attentionOfCluster() (notices []notice) {
+	seen := c.monitor.now(c.R.Context())
+	for _, p := range seen.peers.Peers {
+		if p.Incoming != nil && p.Incoming.Cut || p.State == "failing" {
+			words := fmt.Sprintf("the link to %s fails", p.Name)
+			if p.Reason != "" {
+				words += ": " + p.Reason
+			}
+			notices = append(notices, notice{partly, words, "/ui/peers", false})
+		}
+	}
+	versions := make(map[string]bool)
+	for _, n := range seen.status.Nodes {
+		if n.Version != "" {
+			versions[n.Version] = true
+		}
+	}
+	if len(versions) > 1 {
+		notices = append(notices, notice{sound, "the nodes run different versions", "/ui/nodes", false})
+	}
+	for _, lack := range c.Lacks() {
+		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", false})
+	}
+	return notices
+}
+
+func wasWere(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}
+
+func attentionSection(notices []notice) g.Node {
+	if len(notices) == 0 {
+		return section("Needs attention", "", el("p", class("empty"), text("Nothing.")))
+	}
+	shown := notices[:min(len(notices), mostAttention)]
+	return section("Needs attention", "", el("ul", class("attention"), g.Map(shown, func(n notice) g.Node {
+		return el("li", g.If(n.bad, class("bad")), link(n.path, upperFirst(n.words)))
+	})), more(len(notices)-len(shown)))
+}
+
+// firstSteps says how the first service finds this registry, with the address under which the page was asked for.
+func (c call) firstSteps() g.Node {
+	at := c.scheme() + "://" + c.R.Host
+	return section("Point a service at this registry", "",
+		el("h3", text("Spring Cloud, in application.yaml")),
+		copied("first-spring", "eureka:\n  client:\n    service-url:\n      defaultZone: "+at+"/eureka/\n"),
+		el("h3", text("Go")),
+		copied("first-go", "c, err := client.New(client.Config{Servers: []string{"+strconv.Quote(at)+"}})\n"),
+		el("h3", text("By hand")),
+		copied("first-command", "rollcall register orders --port 8080 --heartbeat --addr "+at+"\n"))
+}
+
+// filters of the list of applications, by their names in the URL.
+const (
+	filterOverdue = "overdue"
+	filterChanged = "changed"
+)
+
+// counts shows how many instances have which status, as a bar and in words.
+func counts(all [registry.OutOfService + 1]int, total int) g.Node {
+	if total == 0 {
+		return soft("none")
+	}
+	at := 0.0
+	var bars, words g.Group
+	for _, s := range statusOrder {
+		n := all[s]
+		if n == 0 {
+			continue
+		}
+		width := 100 * float64(n) / float64(total)
+		bars = append(bars, el("rect", class("fill "+s.String()), attr("x", decimal(at)), attr("width", decimal(width)), attr("height", "6")))
+		at += width
+		words = append(words, status(s.String(), fmt.Sprintf("%d %s", n, s)), text(" "))
+	}
+	return g.Group{el("svg", class("bar"), attr("viewBox", "0 0 100 6"), attr("preserveAspectRatio", "none"), attr("aria-hidden", "true"), bars), words}
+}
+
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
+
+// withQuery is a path with parameters, those that are empty left out.
+func withQuery(path string, pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}

@@ -1,0 +1,189 @@
+package dashboard
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// maxQuery bounds a search, in bytes.
+const maxQuery = 1000
+
+// search is what the list of applications is narrowed by. The zero search narrows nothing.
+type search struct {
+	terms  []string // lower case; each must be found in the application, or in one of an instance's names and addresses
+	pairs  []registry.Pair
+	status registry.Status
+	byStat bool
+	dc     string
+	byDC   bool
+}
+
+// readSearch reads the parameters of a search.
+func (c call) readSearch() (s search) {
+	query := c.Text("q")
+	if len(query) > maxQuery {
+		c.Refuse("the search has %d bytes; at most %d are looked for", len(query), maxQuery)
+		return s
+	}
+	words := strings.Fields(query)
+	if zone := c.Text("zone"); zone != "" {
+		words = append(words, "zone="+zone)
+	}
+	for _, word := range words {
+		if key, value, pair := strings.Cut(word, "="); pair && key != "" {
+			s.pairs = append(s.pairs, registry.Pair{Key: key, Value: value})
+			continue
+		}
+		s.terms = append(s.terms, strings.ToLower(word))
+	}
+	if word := c.Text("status"); word != "" {
+		if s.status, s.byStat = registry.ParseStatus(word); !s.byStat {
+			c.Refuse("status must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
+		}
+	}
+	s.dc, s.byDC = c.Lookup("dc")
+	s.byDC = s.byDC && s.dc != ""
+	return s
+}
+
+// instances says whether instances have to be looked at.
+func (s *search) instances() bool { return len(s.terms) > 0 || len(s.pairs) > 0 || s.byStat || s.byDC }
+
+// finds says whether an instance is one that is looked for. local names this datacenter.
+func (s *search) finds(l *registry.Lease, local string) bool {
+	i := l.Instance
+	if s.byStat && i.Status != s.status || s.byDC && s.dc != l.Owner && !(l.Owner == "" && s.dc == local) {
+		return false
+	}
+	for _, p := range s.pairs {
+		if !slices.ContainsFunc(i.Metadata, func(have registry.Pair) bool { return strings.EqualFold(have.Key, p.Key) && have.Value == p.Value }) {
+			return false
+		}
+	}
+	for _, term := range s.terms {
+		if !(contains(i.App, term) || contains(i.ID(), term) || contains(i.HostName, term) || contains(i.IPAddr, term) ||
+			contains(i.VIP, term) || contains(i.SecureVIP, term)) {
+			return false
+		}
+	}
+	return true
+}
+
+// contains says whether lower, which is in lower case, is part of s in whatever case. Letters beyond ASCII are taken as they are.
+func contains(s, lower string) bool {
+	for start := 0; start+len(lower) <= len(s); start++ {
+		i := 0
+		for i < len(lower) && lowered(s[start+i]) == lower[i] {
+			i++
+		}
+		if i == len(lower) {
+			return true
+		}
+	}
+	return false
+}
+
+func lowered(b byte) byte {
+	if 'A' <= b && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}
+
+// found is an application with those of its instances that are looked for.
+type found struct {
+	appCount
+	matches int
+	first   []*registry.Lease // of the matches
+}
+
+// mostMatches is how many instances are shown in the row of an application.
+const mostMatches = 3
+
+// find narrows applications, sorted by name, to those with instances that are looked for.
+func (s *search) find(apps []appCount, all iter.Seq[*registry.Lease], local string) (rows []found) {
+	if !s.instances() {
+		for _, a := range apps {
+			rows = append(rows, found{appCount: a})
+		}
+		return rows
+	}
+	at := -1 // of the application that the last instance belongs to
+	next := 0
+	for l := range all {
+		if !s.finds(l, local) {
+			continue
+		}
+		app := l.Instance.App
+		if at < 0 || rows[at].Name != app {
+			for next < len(apps) && apps[next].Name < app {
+				next++
+			}
+			count := appCount{Name: app} // an application of which all are in quarantine is not counted
+			if next < len(apps) && apps[next].Name == app {
+				count = apps[next]
+			}
+			rows, at = append(rows, found{appCount: count}), len(rows)
+		}
+		row := &rows[at]
+		if row.matches++; len(row.first) < mostMatches {
+			row.first = append(row.first, l)
+		}
+	}
+	return rows
+}
+
+// mostGone is how many removed instances a search shows that finds no others.
+const mostGone = 10
+
+// gone are the instances that a search for words finds among those that were removed, newest first.
+func (s *search) gone(v *registry.View) (leases []*registry.Lease) {
+	if len(s.terms) == 0 || len(s.pairs) > 0 || s.byStat {
+		return nil
+	}
+	for c := range v.NewestFirst() {
+		if removed := c.Kind == registry.Canceled || c.Kind == registry.Evicted; !removed || !s.finds(c.Lease, "") {
+			continue
+		}
+		if leases = append(leases, c.Lease); len(leases) == mostGone {
+			break
+		}
+	}
+	return leases
+}
+
+// narrowed leaves what a filter of the list leaves.
+func narrowed(rows []found, filter string, overdue map[string]int, now time.Time) []found {
+	switch filter {
+	case filterOverdue:
+		return slices.DeleteFunc(rows, func(f found) bool { return overdue[f.Name] == 0 })
+	case filterChanged:
+		return slices.DeleteFunc(rows, func(f found) bool { return now.Sub(timeOf(f.Changed)) > time.Hour })
+	}
+	return rows
+}
+
+// pages divide rows.
+type pages struct{ number, last, first, end, rows int }
+
+const rowsPerPage = 50
+
+// pageOf is the page of a number, from 1; a number beyond the last page is that of the last.
+func pageOf(number uint64, rows int) pages {
+	last := max((rows+rowsPerPage-1)/rowsPerPage, 1)
+	n := int(min(max(number, 1), uint64(last)))
+	first := (n - 1) * rowsPerPage
+	return pages{n, last, first, min(first+rowsPerPage, rows), rows}
+}
+
+func (p pages) String() string {
+	if p.rows == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d to %d of %d", p.first+1, p.end, p.rows)
+}

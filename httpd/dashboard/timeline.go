@@ -1,0 +1,196 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+)
+
+// What is remembered of instances is part of the state that all nodes have, so the timeline is the same on each, and it is there
+// after a restart. Only who led when is what this node saw.
+
+// The kinds of entries, as the page of events offers them.
+const (
+	kindRegistered   = "registered"
+	kindStatus       = "status"
+	kindCanceled     = "canceled"
+	kindEvicted      = "evicted"
+	kindAct          = "act"
+	kindPreservation = "self-preservation"
+	kindLeader       = "leader"
+	kindLate         = "renewed late"
+)
+
+var timelineKinds = []string{kindRegistered, kindStatus, kindCanceled, kindEvicted, kindAct, kindPreservation, kindLeader, kindLate}
+
+// kindOf is the kind of an event.
+func kindOf(k registry.EventKind) string {
+	switch k {
+	case registry.EventRenewedLate:
+		return kindLate
+	case registry.EventStatus, registry.EventMetadata:
+		return kindStatus
+	case registry.EventCanceled:
+		return kindCanceled
+	case registry.EventEvicted:
+		return kindEvicted
+	case registry.EventOverridden, registry.EventOverrideEnded, registry.EventQuarantined, registry.EventQuarantineEnded:
+		return kindAct
+	}
+	return kindRegistered
+}
+
+// entry is something that happened.
+type entry struct {
+	kind string
+	key  registry.Key // zero: it is about no instance
+	api.HistoryEvent
+}
+
+// timelineFilter says what of the timeline is wanted, and how much.
+type timelineFilter struct {
+	app    string       // "": all
+	key    registry.Key // zero: all
+	kind   string       // "": all but renewals that came late
+	author string       // lower case, a part of it; "": all
+	most   int
+}
+
+// mostScanned bounds how many instances are looked at for a timeline.
+const mostScanned = 20_000
+
+// timeline is what happened last, newest first.
+func (c call) timeline(v *registry.View, f timelineFilter) []entry {
+	var found []entry
+	if f.key != (registry.Key{}) {
+		found = f.entries(f.key, v.History(f.key))
+	} else {
+		found = c.scanned(v, f)
+	}
+	if f.app == "" && f.key == (registry.Key{}) {
+		found = append(found, f.clusterEntries(v, c.permitted(c.monitor.now(c.R.Context())))...)
+	}
+	slices.SortStableFunc(found, func(a, b entry) int { return cmp.Compare(b.At, a.At) })
+	return found[:min(len(found), f.most)]
+}
+
+// scanned are the entries of the instances that changed last: as many of them as entries are wanted suffice, because an
+// instance's last change is not before anything that happened to it.
+func (c call) scanned(v *registry.View, f timelineFilter) (found []entry) {
+	seen := make(map[registry.Key]bool)
+	all := c.mayRead("")
+	left, scans := f.most, mostScanned
+	for change, past := range v.NewestFirst() {
+		key := change.Lease.Key()
+		if scans--; left == 0 || scans < 0 {
+			break
+		}
+		if seen[key] || f.app != "" && key.App != f.app || !all && !c.mayRead(key.App) {
+			continue
+		}
+		seen[key] = true
+		if entries := f.entries(key, past.Events()); len(entries) > 0 {
+			found = append(found, entries...)
+			left--
+		}
+	}
+	return found
+}
+
+// entries are those of an instance's events that are wanted.
+func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (found []entry) {
+	for i, shown := range show.History(events) {
+		e := entry{kindOf(events[i].Kind), key, shown}
+		late := e.kind == kindLate && f.kind == "" && f.key == (registry.Key{})
+		if !late && f.wants(&e) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (f *timelineFilter) wants(e *entry) bool {
+	return (f.kind == "" || f.kind == e.kind) && (f.author == "" || contains(e.Author, f.author) || contains(e.Says, f.author))
+}
+
+// clusterEntries are those about no instance: self-preservation and leaders.
+func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []entry) {
+	for _, p := range v.Transitions() {
+		if p.Since.Wall == 0 {
+			continue
+		}
+		found = append(found, entry{kind: kindPreservation, HistoryEvent: api.HistoryEvent{
+			At: p.Since.Wall, What: p.State.String(), Times: 1, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
+			Text: fmt.Sprintf("self-preservation is %s: %d of %d leases in time, %d ended", p.State, p.Figures.Fresh, p.Figures.Counted, p.Figures.Expired),
+		}})
+	}
+	for _, m := range seen.moves {
+		words := m.to + " leads"
+		if m.to == "" {
+			words = "no leader is known; " + m.from + " led"
+		}
+		found = append(found, entry{kind: kindLeader, HistoryEvent: api.HistoryEvent{At: m.at, What: kindLeader, Text: words, Times: 1}})
+	}
+	return slices.DeleteFunc(found, func(e entry) bool { return !f.wants(&e) })
+}
+
+// timelineTable shows entries.
+func (c call) timelineTable(entries []entry) g.Node {
+	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e entry) g.Node {
+		of := g.Group{text("the cluster")}
+		if e.key != (registry.Key{}) {
+			of = g.Group{link(appPath(e.key.App), e.key.App), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), text(e.key.ID))}
+		}
+		by := show.By(api.Bounded{Author: cmp.Or(e.Author, "–"), Reason: e.Reason, Says: e.Says})
+		return el("tr",
+			el("td", class("when"), moment(e.At)),
+			el("td", status("kind-"+strings.ReplaceAll(e.kind, " ", "-"), e.kind), text(" "+e.Text), g.If(e.Times > 1, soft(fmt.Sprintf(" %d times", e.Times)))),
+			el("td", of),
+			cell("", by))
+	})
+}
+
+const eventsPerPage = 100
+
+// events is GET /ui/events.
+func (c call) events() (any, error) {
+	f := timelineFilter{app: strings.ToUpper(c.Text("app")), kind: c.Text("kind"), author: strings.ToLower(c.Text("author")), most: eventsPerPage}
+	if f.kind != "" && !slices.Contains(timelineKinds, f.kind) {
+		c.Refuse("kind must be one of %s", strings.Join(timelineKinds, ", "))
+	}
+	if c.Err == nil && len(f.app)+len(f.author) > maxQuery {
+		c.Refuse("app and author have %d bytes; at most %d are looked for", len(f.app)+len(f.author), maxQuery)
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	kinds := g.Group{el("option", attr("value", ""), text("everything but late renewals"))}
+	for _, kind := range timelineKinds {
+		kinds = append(kinds, el("option", attr("value", kind), g.If(kind == f.kind, attr("selected")), text(kind)))
+	}
+	return c.show(v, page{title: "Events", here: "/ui/events", watch: f.app, content: []g.Node{
+		el("h1", text("Events")),
+		el("form", class("filters"), attr("action", "/ui/events"), attr("aria-label", "Filters"),
+			el("label", text("Application"), el("input", attr("name", "app"), attr("value", f.app), attr("maxlength", "255"))),
+			el("label", text("Kind"), el("select", attr("name", "kind"), kinds)),
+			el("label", text("Author"), el("input", attr("name", "author"), attr("value", c.R.URL.Query().Get("author")), attr("maxlength", "255"))),
+			el("button", text("Show"))),
+		c.timelineTable(c.timeline(v, f)),
+		el("p", class("soft"), g.Textf("At most %d; of each instance the last %d events are remembered. Who led is as this node saw it.", eventsPerPage, registry.EventsKept)),
+	}})
+}
+
+// succeeded says what a status means.
+func succeeded(status int) bool { return status >= http.StatusOK && status < http.StatusMultipleChoices }

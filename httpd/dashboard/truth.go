@@ -1,0 +1,312 @@
+package dashboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
+)
+
+// truth is the one line of state that every page has: the worst that is known of the cluster, and what to do about it.
+type truth struct {
+	level string // well, warn or bad
+	bold  string // the words that must be seen
+	words string
+	links []linked
+}
+
+type linked struct{ words, path string }
+
+// facts are what the line of state is made of.
+type facts struct {
+	now          time.Time
+	node         string
+	scheme       string // of the nodes' addresses: http or https
+	alone        bool   // each node decides by itself (mode ap)
+	health       registry.Health
+	seen         seen
+	preservation api.SelfPreservation
+	instances    int
+}
+
+// truths are the rules of the line, the worst first: the first one that applies is the truth.
+var truths = []func(f *facts) *truth{loading, leaderless, preserving, linkCut, failing, young, nothingRegistered, serving, well}
+
+// truthOf is what the facts come to.
+func truthOf(f *facts) truth {
+	for _, rule := range truths {
+		if t := rule(f); t != nil {
+			return *t
+		}
+	}
+	return truth{} // well applies always
+}
+
+func loading(f *facts) *truth {
+	if f.health.Ready {
+		return nil
+	}
+	return &truth{level: "bad", bold: "Loading.", words: "This node is loading its state and answers no fetch yet.", links: f.otherNodes()}
+}
+
+// leaderless is of a node that hears no leader: where other nodes answer it, there is none; where none does, it may be this
+// node that is cut off.
+func leaderless(f *facts) *truth {
+	if f.alone || f.health.Quorum {
+		return nil
+	}
+	since := ""
+	if !f.seen.leaderless.IsZero() {
+		since = " since " + clock(f.seen.leaderless)
+	}
+	age := show.Span(f.health.Age.Milliseconds())
+	answers, silent, voters := f.voters()
+	if len(answers) == 0 && voters > 1 {
+		return &truth{level: "bad", bold: "This node is cut off from the others" + since + ".",
+			words: fmt.Sprintf("Others may go on without it. You see what %s knew %s ago.", f.node, age), links: f.otherNodes()}
+	}
+	words := fmt.Sprintf("Nothing can be registered or removed, and no lease ends. You see what %s knew %s ago. Nodes that answer: %s.",
+		f.node, age, strings.Join(append(answers, f.node), ", "))
+	if missing := voters/2 + 1 - len(answers) - 1; missing > 0 && len(silent) > 0 {
+		words += fmt.Sprintf(" Missing for a majority: %s of %s.", numeral(missing), strings.Join(silent, ", "))
+	}
+	return &truth{level: "bad", bold: "No leader" + since + ".", words: words, links: f.otherNodes()}
+}
+
+// voters are the other nodes with a vote, those that answer and those that do not, and how many votes there are.
+func (f *facts) voters() (answers, silent []string, votes int) {
+	for _, n := range f.seen.status.Nodes {
+		if !n.Voter {
+			continue
+		}
+		votes++
+		switch {
+		case n.ID == f.node:
+		case n.Role == "unreachable" || n.Role == "stopped":
+			silent = append(silent, n.ID)
+		default:
+			answers = append(answers, n.ID)
+		}
+	}
+	return answers, silent, votes
+}
+
+func preserving(f *facts) *truth {
+	p := f.preservation
+	withheld := plural(int(p.Withheld), "eviction") + " " + isAre(int(p.Withheld)) + " withheld."
+	until := ""
+	if p.Until != 0 {
+		until = ", or " + clock(timeOf(p.Until))
+	}
+	links := []linked{{"Who is overdue", "/ui/apps?filter=overdue"}, {"Release…", actPath("release", nil)}, {"Hold…", actPath("hold", nil)}}
+	switch p.State {
+	case registry.PreservationOn.String():
+		return &truth{level: "warn", bold: "Self-preservation is on since " + clock(timeOf(p.Since)) + ":",
+			words: fmt.Sprintf("%d of %d leases were not renewed in time. Nothing is removed until they return, somebody releases it%s. %s",
+				p.Figures.Counted-p.Figures.Fresh, p.Figures.Counted, until, withheld), links: links}
+	case registry.PreservationHeld.String():
+		return &truth{level: "warn", bold: "Evictions are held since " + clock(timeOf(p.Since)),
+			words: fmt.Sprintf("by %s%s, until %s. %s", p.Author, inBrackets(p.Note), clock(timeOf(p.Until)), withheld), links: links[:2]}
+	case registry.PreservationReleased.String():
+		by := "after it was on for as long as it may be"
+		if p.Author != "" {
+			by = "by " + p.Author + inBrackets(p.Note)
+		}
+		return &truth{level: "warn", bold: "Self-preservation was released",
+			words: fmt.Sprintf("%s at %s: leases end although only %d of %d were renewed in time.", by, clock(timeOf(p.Since)), p.Figures.Fresh, p.Figures.Counted),
+			links: append(links[:1:1], links[2])}
+	}
+	return nil
+}
+
+func linkCut(f *facts) *truth {
+	for _, p := range f.seen.peers.Peers {
+		in := p.Incoming
+		if in == nil || !in.Cut {
+			continue
+		}
+		heard := "was never heard."
+		if in.HeardMS != nil {
+			heard = "is not heard since " + clock(f.now.Add(-time.Duration(*in.HeardMS)*time.Millisecond)) + "."
+		}
+		words := fmt.Sprintf("%s %s (policy: %s)", "Its "+plural(in.Instances, "instance"), staysListed(in), in.OnCut)
+		if p.LagChanges > 0 {
+			words += fmt.Sprintf("; %s here", waits(p.LagChanges))
+		}
+		return &truth{level: "warn", bold: p.Name + " " + heard, words: words + ".", links: []linked{{"Peers", "/ui/peers"}}}
+	}
+	return nil
+}
+
+func staysListed(in *api.Incoming) string {
+	if in.OnCut == "expire" {
+		return "are removed when their leases end"
+	}
+	return "stay listed"
+}
+
+func waits(changes uint64) string {
+	if changes == 1 {
+		return "1 change waits"
+	}
+	return fmt.Sprintf("%d changes wait", changes)
+}
+
+// failing is of nodes that do not answer, or are far behind, while a majority is there.
+func failing(f *facts) *truth {
+	if f.seen.status.Condition != "degraded" {
+		return nil
+	}
+	links := []linked{{"Nodes", "/ui/nodes"}, {"What to do", runbook("ToleranceGone")}}
+	_, silent, votes := f.voters()
+	if f.alone {
+		silent = f.silentPeers()
+	}
+	if len(silent) == 0 {
+		return &truth{level: "warn", words: f.seen.status.Summary, links: links}
+	}
+	var parts []string
+	for _, name := range silent {
+		part := name + " does not answer"
+		if since, known := f.seen.silent[name]; known {
+			part += " since " + clock(since)
+		}
+		parts = append(parts, part)
+	}
+	words := "The other nodes go on; it is told everything when it is back."
+	if !f.alone {
+		words = fmt.Sprintf("Everything works, and %s.", mayFail(votes-len(silent)-(votes/2+1)))
+	}
+	return &truth{level: "warn", bold: strings.Join(parts, ", ") + ".", words: words, links: links}
+}
+
+func (f *facts) silentPeers() (silent []string) {
+	for _, n := range f.seen.status.Nodes {
+		if n.Role == "unreachable" {
+			silent = append(silent, n.ID)
+		}
+	}
+	return silent
+}
+
+func mayFail(nodes int) string {
+	switch nodes {
+	case 0:
+		return "no further node may fail"
+	case 1:
+		return "one more node may fail"
+	}
+	return fmt.Sprintf("%d more nodes may fail", nodes)
+}
+
+// young is of a leader, or a node without consensus, that began too short a time ago to know which instances are alive.
+func young(f *facts) *truth {
+	if !f.health.Suspended || !(f.health.Leads || f.alone) {
+		return nil
+	}
+	who := f.node + " leads"
+	if f.alone {
+		who = f.node + " is ready"
+	}
+	if !f.seen.leading.IsZero() {
+		who += " for " + show.Span(f.now.Sub(f.seen.leading).Truncate(time.Second).Milliseconds())
+	}
+	return &truth{level: "warn", words: who + ", too short a time to know which instances are alive. No lease ends yet."}
+}
+
+func nothingRegistered(f *facts) *truth {
+	if f.instances > 0 {
+		return nil
+	}
+	return &truth{level: "well", bold: "No service is registered yet.", words: "Below is how the first one finds this registry."}
+}
+
+// serving is of a node without consensus with nothing wrong.
+func serving(f *facts) *truth {
+	if !f.alone {
+		return nil
+	}
+	var behind []string
+	for _, p := range f.seen.peers.Peers {
+		if p.Kind == "node" && p.LagChanges > 0 {
+			behind = append(behind, fmt.Sprintf("%s lacks %d", p.Name, p.LagChanges))
+		}
+	}
+	words := "Each node answers from what it has. The others know everything that this node knows."
+	if len(behind) > 0 {
+		words = "Each node answers from what it has. Of this node's changes, " + strings.Join(behind, ", ") + "."
+	}
+	if len(f.seen.status.Nodes) < 2 {
+		words = "This node runs alone."
+	}
+	return &truth{level: "well", bold: "Mode ap:", words: words}
+}
+
+func well(f *facts) *truth {
+	s := f.seen.status
+	if len(s.Nodes) < 2 {
+		return &truth{level: "well", bold: "Healthy.", words: "This node runs alone: if it fails, nothing is there."}
+	}
+	answers, _, votes := f.voters()
+	words := fmt.Sprintf("%s leads; %d of %d nodes agree; %s.", dash(s.Leader), len(answers)+1, votes, strings.Replace(mayFail(len(answers)+1-(votes/2+1)), "one more node", "one", 1))
+	t := &truth{level: "well", bold: "Healthy.", words: words}
+	if s.Warning != "" {
+		t.level, t.words = "warn", words+" "+s.Warning
+	}
+	return t
+}
+
+// otherNodes are links to the dashboards of the other nodes.
+func (f *facts) otherNodes() (links []linked) {
+	for _, n := range f.seen.status.Nodes {
+		if n.ID != f.node && n.HTTP != "" {
+			links = append(links, linked{n.ID, f.scheme + "://" + n.HTTP + "/"})
+		}
+	}
+	return slices.Clip(links)
+}
+
+// node shows the line.
+func (t *truth) node() g.Node {
+	return el("div", attr("id", "truth"), class("truth "+t.level), attr("role", "status"),
+		el("p", g.If(t.bold != "", g.Group{el("strong", text(t.bold)), text(" ")}), text(t.words)),
+		g.If(len(t.links) > 0, el("p", class("links"), g.Map(t.links, func(l linked) g.Node { return link(l.path, l.words) }))))
+}
+
+// clock is a time of day; of another day with the date.
+func clock(at time.Time) string { return at.UTC().Format("15:04:05") }
+
+func timeOf(wall int64) time.Time { return time.UnixMilli(wall).UTC() }
+
+func inBrackets(words string) string {
+	if words == "" {
+		return ""
+	}
+	return " (" + words + ")"
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// numeral is a small number as a word.
+func numeral(n int) string {
+	if words := []string{"none", "one", "two", "three"}; n < len(words) {
+		return words[n]
+	}
+	return fmt.Sprint(n)
+}
+
+// runbook is where an alert's runbook is, which says what to do.
+func runbook(alert string) string {
+	return "https://github.com/seed-20419f34/rollcall/blob/main/docs/runbooks/" + alert + ".md"
+}
