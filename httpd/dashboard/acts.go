@@ -316,11 +316,36 @@ func (c call) form() (any, error) {
 	if !known {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such act"}
 	}
-	return c.showForm(a, c.R.URL.Query(), "")
+	f := c.R.URL.Query()
+	if err := c.Allow(readNeeds(f)...); err != nil {
+		return nil, err
+	}
+	return c.showForm(a, f, http.StatusOK, "")
+}
+
+// readNeeds is to read what an act is about: its form says how things are.
+func readNeeds(f url.Values) (needs []access.Need) {
+	for name, resource := range map[string]access.Resource{"app": access.App, "node": access.Operator, "peer": access.Operator, "session": access.Session, "key": access.KV} {
+		if !f.Has(name) {
+			continue
+		}
+		n := access.Need{Resource: resource, Verb: access.Read}
+		switch resource {
+		case access.App:
+			n.Name = keyIn(f).App
+		case access.KV:
+			n.Name = f.Get(name)
+		}
+		needs = append(needs, n)
+	}
+	if len(needs) == 0 { // it is about the cluster
+		needs = append(needs, access.Need{Resource: access.Operator, Verb: access.Read})
+	}
+	return needs
 }
 
 // showForm asks for what an act needs, says what will happen, and how the command line does it. wrong is why it was not done.
-func (c call) showForm(a *act, f url.Values, wrong string) (any, error) {
+func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, error) {
 	v, err := c.view()
 	if err != nil {
 		return nil, err
@@ -350,7 +375,7 @@ func (c call) showForm(a *act, f url.Values, wrong string) (any, error) {
 				el("a", class("button"), attr("href", a.after(f)), text("Leave it")))),
 		el("h2", text("The same by the command line")),
 		copied("command", commandLine(c.scheme()+"://"+c.R.Host, a.command(withPlaceholder(a, f)))))
-	return c.show(v, page{title: title, here: "", content: []g.Node{content}})
+	return c.show(v, page{title: title, status: status, content: []g.Node{content}})
 }
 
 // withPlaceholder puts words where the reader has not said yet what the command needs.
@@ -406,17 +431,21 @@ func (c call) act() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
+	if err := c.Allow(readNeeds(f)...); err != nil {
+		return nil, err
+	}
 	if wrong := c.unfit(a, f); wrong != "" {
-		return c.showForm(a, f, wrong)
+		return c.showForm(a, f, http.StatusUnprocessableEntity, wrong)
 	}
 	answer := c.perform(a.call(f))
 	switch {
 	case answer.header.Get("X-Rollcall-Outcome") == "unknown":
 		return c.unknown(a, f)
 	case a.name == "set-key" && succeeded(answer.status) && strings.TrimSpace(answer.body.String()) == "false":
-		return c.showForm(a, c.overtaken(f))
+		f, wrong := c.overtaken(f)
+		return c.showForm(a, f, http.StatusConflict, wrong)
 	case !succeeded(answer.status):
-		return c.showForm(a, f, answer.words())
+		return c.showForm(a, f, answer.status, answer.words())
 	}
 	query := []string{"done", a.name, "index", answer.header.Get("X-Rollcall-Index")}
 	to := a.after(f)
@@ -429,7 +458,7 @@ func (c call) act() (any, error) {
 
 // unfit is what is wrong with what the reader said; "": nothing.
 func (c call) unfit(a *act, f url.Values) string {
-	if why := c.forbidden(a, f); why != "" {
+	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // what permissions say, the call says
 		return why
 	}
 	if a.reasoned && strings.TrimSpace(f.Get("reason")) == "" {

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -107,7 +108,9 @@ func (c call) mayRead(app string) bool {
 }
 
 // mayOperate says whether the caller may read what is for operators.
-func (c call) mayOperate() bool { return c.May(access.Need{Resource: access.Operator, Verb: access.Read}) }
+func (c call) mayOperate() bool {
+	return c.May(access.Need{Resource: access.Operator, Verb: access.Read})
+}
 
 // view is the state that a page shows: what this node has, or, after an act, at least what the act did.
 func (c call) view() (*registry.View, error) {
@@ -125,6 +128,7 @@ type page struct {
 	here  string // path of the entry of the navigation that the page belongs to
 	// watch is the application of which changes are shown as they happen; "": all.
 	watch   string
+	status  int // of HTTP; 0: 200
 	content []g.Node
 }
 
@@ -136,10 +140,12 @@ func (c call) show(v *registry.View, p page) (any, error) {
 		seen: c.permitted(seen), preservation: c.monitor.preservation(v), instances: v.Total(),
 	})
 	body := g.Group{line.node(), el("main", attr("id", "main"), attr("tabindex", "-1"), g.Group(p.content))}
+	whole := c.frame(p, body)
 	if c.R.Header.Get(fragmentHeader) != "" {
-		return c.render(el("div", attr("id", "page"), attr("data-title", p.title), body))
+		whole = el("div", attr("id", "page"), attr("data-title", p.title), body)
 	}
-	return c.render(c.frame(p, body))
+	renderWith(c.W, c.R, cmp.Or(p.status, http.StatusOK), whole)
+	return web.Sent, nil
 }
 
 // fragmentHeader asks for what a page shows without what is around it.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -51,11 +52,17 @@ func (c call) markOf(app string) mark {
 }
 
 // live is GET /ui/live: a stream that says when a page is to be made again. It carries no content: the page is fetched, with the
-// rights that its reader has then.
+// rights that its reader has then. wait ends it after a time.
 func (c call) live() (any, error) {
 	app := strings.ToUpper(c.Text("app"))
+	wait, bounded := c.Duration("wait", 0, time.Hour, "wait must be a duration from 0s to 1h, like 30s")
 	if c.Err != nil {
 		return nil, c.Err
+	}
+	if app != "" {
+		if err := c.Allow(access.Need{Resource: access.App, Name: app, Verb: access.Read}); err != nil {
+			return nil, err
+		}
 	}
 	ctx, done, err := c.Hold()
 	if err != nil {
@@ -69,6 +76,11 @@ func (c call) live() (any, error) {
 	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
 	ctx, end := c.WhileItLasts(ctx, c.R)
 	defer end()
+	if bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
 	out := web.NewStreamWriter(c.W, c.Watches.Pace)
 	defer out.Finish()
 	c.speak(ctx, out, app)

@@ -193,4 +193,6 @@ func (c call) events() (any, error) {
 }
 
 // succeeded says what a status means.
-func succeeded(status int) bool { return status >= http.StatusOK && status < http.StatusMultipleChoices }
+func succeeded(status int) bool {
+	return status >= http.StatusOK && status < http.StatusMultipleChoices
+}

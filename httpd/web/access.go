@@ -247,7 +247,7 @@ func (c *Call) LogIn(token string) (ends int64, err error) {
 		return p.lasts(), nil
 	}
 	if wrong == nil {
-		return 0, &Refusal{Status: http.StatusUnauthorized, Text: "no token was given"}
+		return 0, BadRequest("no token was given")
 	}
 	c.node.recordFailure(c.R.Context(), r, api.AuditUnauthenticated, wrong)
 	if !c.node.access.failures.admit(addressOf(r)) {

@@ -16,7 +16,7 @@ type Response struct {
 	Err    error  // that it is the response to; nil: none
 
 	request *http.Request // that it is the response to
-	call   Call   // of the route
+	call    Call          // of the route
 
 	budget     *budget // nil: there is none
 	chargeable int64   // bytes of it that may be taken when the request takes more
