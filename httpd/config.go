@@ -102,6 +102,8 @@ type (
 	Cluster     = web.Cluster
 	Limits      = web.Limits
 	EurekaReads = web.EurekaReads
+	// Acts is whether pages may act where nobody is asked for a name.
+	Acts = dashboard.Acts
 	// AccessConfig is where roles and tokens come from, and how strict the node is.
 	AccessConfig = web.AccessConfig
 	// Coordination is kv.Service, and what Consul's API needs beside it.

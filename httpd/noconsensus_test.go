@@ -110,8 +110,8 @@ func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 			ready        bool
 			page, reason string
 		}{
-			{"loading", false, "still loading its state", "It is not evicted because this node is still loading its state."},
-			{"young", true, "this node became ready too short a time ago", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
+			{"loading", false, "is loading its state and answers no fetch yet", "It is not evicted because this node is still loading its state."},
+			{"young", true, "too short a time to know which instances are alive", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
 		} {
 			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = row.ready })
 			e, page := n.explain(t, "i1"), n.get(t, "/").body

@@ -3,14 +3,11 @@ package httpd_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -85,9 +82,6 @@ func TestEventsAreShownNewestFirst(t *testing.T) {
 	need.OK(t, json.Unmarshal([]byte(got.body), &events))
 	expect.That(t, len(events.Registered) == 2 && events.Registered[0].ID == "2" && events.Registered[1].ID == "1", "registered: %+v", events.Registered)
 	expect.That(t, len(events.Canceled) == 1 && events.Canceled[0].ID == "1" && events.Canceled[0].App == "A", "canceled: %+v", events.Canceled)
-	page := n.send(t, request("GET", "/lastn", "")).body
-	first, second := strings.Index(page, "<code>2</code>"), strings.Index(page, "<code>1</code>")
-	expect.That(t, first >= 0 && second >= first, "the page shows 2 at %d and 1 at %d, want 2 first", first, second)
 }
 
 func TestOwnErrorsAreJSON(t *testing.T) {
@@ -105,40 +99,6 @@ func TestOwnErrorsAreJSON(t *testing.T) {
 	}
 	if got := n.send(t, request("POST", "/v1/rollcall/apps", "")); got.status != 405 || got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d, Allow %q", got.status, got.header.Get("Allow"))
-	}
-}
-
-func TestDashboardEscapesWhatInstancesSayOfThemselves(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
-	const script = `<script>alert("x")</script>`
-	for id, link := range map[string]string{script: "javascript:alert(1)", "web": "https://web.example/info", "data": "data:text/html,x", "upper": "HTTP://upper.example/"} {
-		instance := newInstance("A"+script, id)
-		instance.StatusPageURL = link
-		n.Perform(t, registry.Register{Instance: instance})
-	}
-	for _, path := range []string{"/", "/lastn"} {
-		got := n.send(t, request("GET", path, ""))
-		if got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
-			t.Fatalf("GET %s: got %d %q", path, got.status, got.header.Get("Content-Type"))
-		}
-		for _, bad := range []string{"<script", "javascript:", "data:text", "src=", "<link"} {
-			expect.That(t, !strings.Contains(got.body, bad), "GET %s has %q in it", path, bad)
-		}
-		policy := got.header.Get("Content-Security-Policy")
-		expect.That(t, strings.Contains(policy, "default-src 'none'"), "GET %s: Content-Security-Policy is %q", path, policy)
-	}
-	page := n.send(t, request("GET", "/", "")).body
-	for _, good := range []string{`href="https://web.example/info"`, `href="HTTP://upper.example/"`, "&lt;script&gt;", "127.0.0.1:8762", "leader"} {
-		expect.That(t, strings.Contains(page, good), "the page lacks %q", good)
-	}
-}
-
-func TestDashboardShowsWhatIsWrong(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{} })
-	page := n.send(t, request("GET", "/", "")).body
-	for _, want := range []string{"still loading its state", "No leader is known"} {
-		expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
 	}
 }
 
@@ -224,8 +184,8 @@ func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 				err := json.Unmarshal([]byte(got.body), &shown)
 				expect.That(t, err == nil && len(shown) == 1 && shown[0].Datacenter == "dc2" && shown[0].Unheard == row.unheard,
 					"listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
-				page := n.get(t, "/").body
-				expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is")
+				page := n.get(t, "/ui/apps/ORDERS").body
+				expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is: %s", page)
 			})
 		})
 	}
@@ -242,92 +202,8 @@ func TestInstanceOfThisDatacenterIsShownWithoutAnOwner(t *testing.T) {
 			"listed: %s", got)
 		e := n.explain(t, "i1")
 		expect.That(t, !strings.Contains(e.Summary, "datacenter"), "it says %s", e.Summary)
-		page := n.get(t, "/").body
+		page := n.get(t, "/ui/apps/ORDERS").body
 		expect.That(t, !strings.Contains(page, "belongs to") && strings.Contains(page, "in <b>dc1</b>"),
-			"the dashboard names an owner, or not the node's datacenter")
-	})
-}
-
-func TestDashboardShowsReplication(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Peers: &peers{status: `{"sender":"n2","peers":[
-			{"name":"10.0.0.2:8761","kind":"node","state":"ok","last_success":946684800000},
-			{"name":"<dc2>","kind":"datacenter","state":"failing","reason":"<b>refused</b>","lag_changes":5000,"lag_ms":90500,
-			 "incoming":{"instances":20,"heard_ms":41000,"cut":true,"on_cut":"keep for 1h0m0s","kept":7}},
-			{"name":"old","kind":"eureka","state":"paused","incoming":{"instances":0,"on_cut":"keep"}}]}`}})
-		page := n.get(t, "/").body
-		for _, want := range []string{
-			"<h2>Replication <small>n2 sends</small>", "10.0.0.2:8761", `peer-ok">ok<`, "2000-01-01 00:00:00 UTC",
-			"&lt;dc2&gt;", `peer-failing">failing<`, "&lt;b&gt;refused&lt;/b&gt;", ">5000<", ">1m31s<", "20 instances, heard 41s ago", "7 kept although their time has passed", "on cut: keep for 1h0m0s",
-			`peer-paused">paused<`, "0 instances, never heard",
-		} {
-			expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
-		}
-		expect.That(t, !strings.Contains(page, "<dc2>") && !strings.Contains(page, "<b>refused"), "the page shows what a peer says as it is")
-	})
-	bubble(t, func(t *testing.T) {
-		page := newBubbled(t, httpd.Config{}).get(t, "/").body
-		expect.That(t, !strings.Contains(page, "Replication"), "the page of a node without peers tells of replication")
-	})
-}
-
-func TestDashboardShowsSelfPreservationAndQuarantines(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		if page := n.get(t, "/").body; !strings.Contains(page, `preserving-off">off<`) || strings.Contains(page, "In quarantine") {
-			t.Errorf("of an empty registry the page says %s", page)
-		}
-		n.fleet(t, 20, 8, 2*time.Minute)
-		odd := newInstance("ODD", "a/b c")
-		n.Perform(t, registry.Register{Instance: odd}, registry.Quarantine{Key: odd.Key(), For: 60_000, By: registry.Act{Author: "<script>ops", Reason: "it's <b>odd</b>"}})
-		page := n.get(t, "/").body
-		for _, want := range []string{
-			`preserving-on">on<`, "8 of 20 leases were renewed in time", "2000-01-01 00:01:10 UTC", "2000-01-01 01:01:10 UTC",
-			"In quarantine", `href="/v1/rollcall/apps/ODD/a%2Fb%20c/explain?consistency=stale"`, "2000-01-01 00:03:00 UTC", "&lt;script&gt;ops (it&#39;s &lt;b&gt;odd&lt;/b&gt;)",
-			`href="/v1/rollcall/apps/FLEET/0/explain?consistency=stale"`,
-		} {
-			expect.That(t, strings.Contains(page, want), "the page lacks %q", want)
-		}
-		expect.That(t, !strings.Contains(page, "<script") && !strings.Contains(page, "<b>odd"), "the page shows what an operator wrote as it is")
-		for _, path := range []string{"/v1/rollcall/apps/ODD/a%2Fb%20c/explain?consistency=stale", "/v1/rollcall/self-preservation?consistency=stale"} {
-			expect.Equal(t, n.get(t, path).status, 200, "the link %s leads to", path)
-		}
-		n.preservation(t, "POST", "/hold?for=1m&author=%3Cscript%3E")
-		if page := n.get(t, "/").body; strings.Contains(page, "<script") || !strings.Contains(page, "Held by &lt;script&gt;") {
-			t.Error("the page does not escape the holder")
-		}
-	})
-}
-
-func TestDashboardShowsTheHoldersOfLocks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		if page := c.get("/").body; !strings.Contains(page, "0 sessions, 0 keys") || !strings.Contains(page, "No session holds anything.") {
-			t.Errorf("without a session the page says %s", page)
-		}
-		a, b := c.ownSession(t, `{"name":"<script>worker","ttl":"20s"}`), c.session(t, "")
-		for i := range 6 {
-			c.put(t, fmt.Sprintf("/v1/kv/%d?acquire=%s", i, a), "")
-		}
-		c.acquire(t, "/v1/rollcall/semaphores/%3Cb%3Es?limit=3&session="+a, "")
-		c.acquire(t, "/v1/rollcall/locks/l?session="+b, "")
-		page := c.get("/").body
-		for _, want := range []string{
-			"2 sessions, 6 keys", "&lt;script&gt;worker", "<td>20s</td><td>key 0, key 1, key 2, key 3, key 4 and 2 more</td>", "<td>never by itself</td><td>lock l</td>",
-			`<td>semaphore</td><td class="name">&lt;b&gt;s</td><td class="number">3</td><td class="mono">` + a, `<td>lock</td><td class="name">l</td>`,
-		} {
-			expect.That(t, strings.Contains(page, want), "the page lacks %q: %s", want, page)
-		}
-		for i := range 60 {
-			c.put(t, fmt.Sprintf("/v1/kv/x%d?acquire=%s", i, c.session(t, "")), "")
-		}
-		if page := c.get("/").body; !strings.Contains(page, "and 12 more") {
-			t.Errorf("of 62 sessions that hold something it does not leave out 12: %s", page)
-		}
-		for _, path := range []string{"/v1/rollcall/sessions?consistency=stale", "/v1/rollcall/locks?consistency=stale", "/v1/rollcall/semaphores?consistency=stale"} {
-			if got := c.get(path); got.status != 200 || got.header.Get("X-Rollcall-Consistency") != "stale" {
-				t.Errorf("the link %s leads to %d, %s", path, got.status, got.header.Get("X-Rollcall-Consistency"))
-			}
-		}
+			"the dashboard names an owner, or not the node's datacenter: %s", page)
 	})
 }

@@ -41,10 +41,10 @@ type appCount struct {
 }
 
 // Up is how many instances are UP.
-func (a *appCount) Up() int { return a.Counts[registry.Up] }
+func (a appCount) Up() int { return a.Counts[registry.Up] }
 
 // before is the most instances that were UP within the remembered minutes.
-func (a *appCount) before() int { return int(slices.Max(a.ups[:])) }
+func (a appCount) before() int { return int(slices.Max(a.ups[:])) }
 
 // The troubles that an application can have, the worst first.
 const (
@@ -55,7 +55,7 @@ const (
 )
 
 // trouble is how bad it is.
-func (a *appCount) trouble() int {
+func (a appCount) trouble() int {
 	switch before := a.before(); {
 	case a.Up() == 0:
 		return empty

@@ -1,0 +1,260 @@
+package httpd_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// screens are the paths of all screens, for an application and an instance of it.
+func screens(app, id string) []string {
+	a, i := url.PathEscape(app), url.PathEscape(id)
+	about := "?app=" + url.QueryEscape(app) + "&id=" + url.QueryEscape(id)
+	return []string{
+		"/", "/lastn", "/ui", "/ui/apps", "/ui/apps?q=" + url.QueryEscape(id), "/ui/apps/" + a, "/ui/apps/" + a + "/" + i, "/ui/nodes", "/ui/peers", "/ui/events",
+		"/ui/acts/drain" + about, "/ui/acts/override" + about, "/ui/acts/quarantine" + about, "/ui/acts/cancel" + about, "/ui/acts/release", "/ui/acts/hold", "/ui/login",
+	}
+}
+
+func TestScreensEscapeWhatOthersSay(t *testing.T) {
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	for _, id := range []string{`<script>alert("x")</script>`, strings.Repeat("ä", 120), "\u202egnp.exe", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)"} {
+		i := newInstance("A"+id[:min(len(id), 100)], id)
+		i.StatusPageURL, i.HomePageURL, i.HealthCheckURL = "javascript:alert(1)", "HTTP://web.example/", "data:text/html,x"
+		i.VIP, i.HostName = id, id
+		i.Metadata = []registry.Pair{{Key: "zone", Value: id}, {Key: id, Value: "javascript:alert(2)"}}
+		n.Perform(t, registry.Register{Instance: i}, registry.SetOverride{Key: i.Key(), Status: registry.Down, By: registry.Act{Author: id, Reason: id}})
+		for _, path := range screens(i.Key().App, id) {
+			got := n.send(t, request("GET", path, ""))
+			expect.That(t, got.status == http.StatusOK && strings.HasPrefix(got.header.Get("Content-Type"), "text/html"), "GET %s: got %d %q", path, got.status, got.header.Get("Content-Type"))
+			for _, bad := range []string{"<script>", "<img", `href="javascript:`, `href="data:`, "onerror=alert(1)>", "style="} {
+				expect.That(t, !strings.Contains(got.body, bad), "GET %s has %q in it", path, bad)
+			}
+			policy := got.header.Get("Content-Security-Policy")
+			expect.That(t, strings.Contains(policy, "default-src 'none'") && !strings.Contains(policy, "unsafe"), "GET %s: Content-Security-Policy is %q", path, policy)
+		}
+		page := n.send(t, request("GET", "/ui/apps/"+url.PathEscape(i.Key().App)+"/"+url.PathEscape(id), "")).body
+		expect.That(t, strings.Contains(page, `href="HTTP://web.example/"`), "the page of the instance lacks its home page")
+	}
+}
+
+func TestScreensSayWhatIsWrong(t *testing.T) {
+	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	for _, row := range []struct {
+		health registry.Health
+		want   string
+	}{
+		{registry.Health{}, "This node is loading its state"},
+		{registry.Health{Ready: true, Age: 12 * time.Second}, "You see what n1 knew 12s ago"},
+	} {
+		n.Set(func(m *registrytest.Memory) { m.Reported = row.health })
+		for _, path := range screens("ORDERS", "i1") {
+			if path == "/ui/login" {
+				continue
+			}
+			page := n.send(t, request("GET", path, "")).body
+			expect.That(t, strings.Contains(page, row.want), "%s lacks %q", path, row.want)
+		}
+	}
+}
+
+func TestSearchFindsByEveryNameAndAddress(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for k := range 120 {
+		i := newInstance(fmt.Sprintf("APP-%03d", k), fmt.Sprintf("host-%d:app", k))
+		i.HostName, i.IPAddr, i.VIP = fmt.Sprintf("h%03d.example", k), fmt.Sprintf("10.7.0.%d", k), fmt.Sprintf("vip-%03d", k)
+		i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}}
+		if k == 77 {
+			i.Status = registry.Down
+		}
+		n.Perform(t, registry.Register{Instance: i})
+	}
+	gone := newInstance("GONE", "gone-1")
+	n.Perform(t, registry.Register{Instance: gone}, registry.Cancel{Key: gone.Key()})
+	rows := func(page string) int { return strings.Count(page, `<th scope="row">`) }
+	for _, row := range []struct {
+		query string
+		rows  int
+		has   string
+	}{
+		{"", 50, "1 to 50 of 120"}, {"page=3", 20, "101 to 120 of 120"}, {"page=99999999999", 20, "101 to 120 of 120"},
+		{"q=app-11", 10, "APP-117"}, {"q=H012.EXAMPLE", 1, "APP-012"}, {"q=10.7.0.99", 1, "APP-099"}, {"q=vip-05", 10, "APP-055"}, {"q=host-33", 1, "host-33:app"},
+		{"q=zone%3Db", 40, "(of 120 applications)"}, {"zone=b&status=UP", 40, "APP-001"}, {"status=DOWN", 1, "APP-077"}, {"q=app-077+zone%3Dc", 1, "APP-077"}, {"q=app-077+zone%3Da", 0, "Nothing that is registered"},
+		{"q=gone", 0, "These were removed:"}, {"filter=changed", 50, "of 120"}, {"filter=overdue", 0, "None."},
+	} {
+		got := n.send(t, request("GET", "/ui/apps?"+row.query, ""))
+		expect.That(t, got.status == 200 && rows(got.body) == row.rows && strings.Contains(got.body, row.has), "%s: got %d with %d rows, want %d and %q", row.query, got.status, rows(got.body), row.rows, row.has)
+	}
+	first := n.send(t, request("GET", "/ui/apps", "")).body
+	expect.That(t, strings.Index(first, "APP-077") < strings.Index(first, "APP-000"), "the one in trouble is not first")
+}
+
+func TestBadInputOfAPageIsAnsweredByAPage(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for path, want := range map[string]int{
+		"/ui/apps?q=" + strings.Repeat("a", 1001): 400, "/ui/apps?q=" + strings.Repeat("a", 10<<10): 414, "/ui/apps?page=-1": 400, "/ui/apps?status=FINE": 400, "/ui/apps?filter=x": 400,
+		"/ui/acts/nothing": 404, "/ui/nothing": 404, "/ui/assets/0/app.js": 404, "/ui/apps/%zz": 400, "/ui/events?kind=x": 400, "/ui/apps/NONE/none": 200, "/ui/keys?key=a": 501, "/ui/held": 501,
+	} {
+		got := n.send(t, request("GET", path, ""))
+		expect.That(t, got.status == want && strings.HasPrefix(got.header.Get("Content-Type"), "text/html") && strings.Contains(got.body, "<main"), "GET %.60s: got %d %s, want a page with %d", path, got.status, got.header.Get("Content-Type"), want)
+	}
+}
+
+// post sends a form.
+func (n *bubbled) post(t *testing.T, path string, fields ...string) reply {
+	t.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	return n.send(t, http.MethodPost, path, form.Encode(), "Content-Type: application/x-www-form-urlencoded")
+}
+
+func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{Hosts: []string{"node"}})
+		for _, id := range []string{"i1", "i2"} {
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", id)})
+		}
+		about := []string{"app", "ORDERS", "id", "i1"}
+		form := n.get(t, "/ui/acts/drain?app=ORDERS&id=i1").body
+		for _, want := range []string{"ORDERS keeps 1 of its 2 UP instances.", "rollcall drain ORDERS/i1 --reason WHY --addr http://"} {
+			expect.That(t, strings.Contains(form, want), "the form lacks %q: %s", want, form)
+		}
+		got := n.post(t, "/ui/acts/drain", about...)
+		expect.That(t, got.status == 422 && strings.Contains(got.body, "reason is missing"), "without a reason: got %d", got.status)
+		got = n.post(t, "/ui/acts/drain", append(about, "reason", "kernel", "author", "ann")...)
+		need.That(t, got.status == http.StatusSeeOther, "got %d %s", got.status, got.body)
+		to := got.header.Get("Location")
+		page := n.get(t, to).body
+		expect.That(t, strings.HasPrefix(to, "/ui/apps/ORDERS/i1?done=drain&index=") && strings.Contains(page, "Done: drain.") && strings.Contains(page, "by ann (kernel)"), "%s leads to %s", to, page)
+		l, _ := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+		expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Author == "ann" && l.Override.By.Reason == "kernel", "the act was %+v", l.Override)
+
+		last := []string{"app", "ORDERS", "id", "i2", "reason", "x"}
+		got = n.post(t, "/ui/acts/cancel", last...)
+		expect.That(t, got.status == 422 && strings.Contains(got.body, "no other instance of ORDERS is UP"), "the last UP one without its name: got %d", got.status)
+		got = n.post(t, "/ui/acts/cancel", append(last, "confirm", "orders")...)
+		expect.Equal(t, got.status, http.StatusSeeOther, "with the name of the application")
+		got = n.post(t, "/ui/acts/quarantine", append(last, "for", "30m")...)
+		expect.That(t, got.status == 404 && strings.Contains(got.body, "is not registered"), "of what is gone meanwhile: got %d %s", got.status, got.body)
+		got = n.post(t, "/ui/acts/hold", "for", "30m", "reason", "works")
+		expect.That(t, got.status == http.StatusSeeOther && n.Newest().Preservation().State == registry.PreservationHeld, "hold: got %d", got.status)
+	})
+}
+
+func TestActOfUnknownOutcomeSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{Hosts: []string{"node"}})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
+		n.Fail(registry.ErrUnknownOutcome)
+		got := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", `why "not"`)
+		for _, want := range []string{"Nobody knows whether it took effect", "Look again", "Repeat", `value="why &#34;not&#34;"`} {
+			expect.That(t, strings.Contains(got.body, want), "got %d, which lacks %q: %s", got.status, want, got.body)
+		}
+	})
+}
+
+func TestActsOfPagesWhereNobodyIsAsked(t *testing.T) {
+	for _, row := range []struct {
+		acts  string
+		hosts []string
+		may   bool
+	}{
+		{"auto", []string{"node"}, true}, {"auto", nil, false}, {"on", nil, true}, {"off", []string{"node"}, false},
+	} {
+		bubble(t, func(t *testing.T) {
+			config := httpd.Config{Hosts: row.hosts}
+			config.Acts = httpd.Acts(row.acts)
+			n := newBubbled(t, config)
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
+			page := n.get(t, "/ui/apps/ORDERS/i1").body
+			got := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x")
+			expect.That(t, strings.Contains(page, `aria-disabled="true"`) != row.may && (got.status == http.StatusSeeOther) == row.may, "%+v: got %d, and the page %s", row, got.status, page)
+		})
+	}
+}
+
+func TestCrossSiteFormIsRefused(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	for _, path := range []string{"/ui/acts/cancel", "/ui/login", "/ui/logout"} {
+		got := n.send(t, request("POST", path, "app=ORDERS&id=i1&confirm=ORDERS", "Sec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded"))
+		expect.Equal(t, got.status, http.StatusForbidden, "POST %s: got", path)
+	}
+	_, there := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+	expect.That(t, there, "a page of another site removed an instance")
+}
+
+func TestLoginIsACookieForPagesOnly(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	login := func(token string) reply {
+		return g.send("POST", "/ui/login", url.Values{"token": {token}, "next": {"/ui/apps?q=a"}}.Encode(), "Content-Type: application/x-www-form-urlencoded")
+	}
+	anonymous := g.send("GET", "/ui/nodes", "")
+	expect.That(t, anonymous.status == 401 && strings.Contains(anonymous.body, `name="token"`) && strings.Contains(anonymous.body, `value="/ui/nodes"`) && anonymous.header.Get("WWW-Authenticate") == "",
+		"without a login: got %d %v", anonymous.status, anonymous.header)
+	wrong := login("rct_wrong")
+	expect.That(t, wrong.status == 401 && wrong.header.Get("Set-Cookie") == "" && strings.Contains(wrong.body, `role="alert"`) && !strings.Contains(wrong.body, "rct_wrong"), "a wrong token: got %d %s", wrong.status, wrong.body)
+	good := login(g.texts["operator"])
+	need.That(t, good.status == http.StatusSeeOther && good.header.Get("Location") == "/ui/apps?q=a", "got %d to %s", good.status, good.header.Get("Location"))
+	cookie := good.header.Get("Set-Cookie")
+	for _, want := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
+		expect.That(t, strings.Contains(cookie, want), "the cookie lacks %s: %s", want, strings.ReplaceAll(cookie, g.texts["operator"], "…"))
+	}
+	pair, _, _ := strings.Cut(cookie, ";")
+	for path, want := range map[string]int{"/": 200, "/ui/nodes": 200, "/ui/apps": 200, "/v1/rollcall/status": 401, "/eureka/apps": 401, "/metrics": 401, "/v1/kv/a": 403} {
+		expect.Equal(t, g.send("GET", path, "", "Cookie: "+pair).status, want, "GET %s with the cookie: got", path)
+	}
+	page := g.send("GET", "/ui/nodes", "", "Cookie: "+pair).body
+	expect.That(t, strings.Contains(page, "Log out") && strings.Contains(page, ">operator<"), "the page does not say who is logged in")
+	acted := g.send("POST", "/ui/acts/hold", "for=30m&reason=x", "Cookie: "+pair, "Content-Type: application/x-www-form-urlencoded")
+	expect.Equal(t, acted.status, http.StatusSeeOther, "an act with the cookie: got")
+	out := g.send("POST", "/ui/logout", "", "Cookie: "+pair)
+	expect.That(t, out.status == http.StatusSeeOther && strings.Contains(out.header.Get("Set-Cookie"), "Max-Age=0"), "a logout: got %d %s", out.status, out.header.Get("Set-Cookie"))
+}
+
+func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i")}, registry.Register{Instance: newInstance("PAY", "PAY-i")})
+	for _, path := range []string{"/", "/lastn", "/ui/apps", "/ui/apps?q=i", "/ui/apps?q=zone%3Da", "/ui/events", "/ui/events?app=PAY", "/ui/apps/ORDERS", "/ui/apps/ORDERS/ORDERS-i", "/ui/acts/drain?app=PAY&id=PAY-i", "/ui/apps?q=pay"} {
+		got := g.send("GET", path, "", bearer(g.texts["ORDERS"]))
+		expect.That(t, !strings.Contains(got.body, "PAY-i") && !strings.Contains(got.body, ">PAY<"), "GET %s: got %d with PAY in it: %s", path, got.status, got.body)
+	}
+	page := g.send("GET", "/ui/apps/ORDERS/ORDERS-i", "", bearer(g.texts["ORDERS"])).body
+	expect.That(t, strings.Contains(page, "needs permission 'app ORDERS override'") && strings.Contains(page, `href="/ui/acts/cancel`), "the page does not say what is missing, or offers nothing: %s", page)
+}
+
+func TestLivePageHearsOfChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		resp := need.Got(n.openRequest(t, request("GET", "/ui/live?app=ORDERS", "")))(t)
+		lines := bufio.NewScanner(resp.Body)
+		next := func() string {
+			for lines.Scan() {
+				if name, is := strings.CutPrefix(lines.Text(), "event: "); is {
+					return name
+				}
+			}
+			return ""
+		}
+		expect.Equal(t, next(), "tick", "it begins with")
+		n.Perform(t, registry.Register{Instance: newInstance("PAY", "p1")})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+		expect.Equal(t, next(), "change", "after a registration comes")
+		expect.Equal(t, next(), "tick", "after five seconds without one comes")
+	})
+}
