@@ -444,6 +444,8 @@ func (c call) act() (any, error) {
 	case a.name == "set-key" && succeeded(answer.status) && strings.TrimSpace(answer.body.String()) == "false":
 		f, wrong := c.overtaken(f)
 		return c.showForm(a, f, http.StatusConflict, wrong)
+	case answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden || answer.status == http.StatusNotImplemented:
+		return nil, &web.Refusal{Status: answer.status, Text: answer.words()}
 	case !succeeded(answer.status):
 		return c.showForm(a, f, answer.status, answer.words())
 	}

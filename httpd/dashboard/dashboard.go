@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -192,13 +193,31 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		return
 	}
 	if status == http.StatusUnauthorized {
-		renderWith(w, r, status, d.loginForm(local(r.URL.RequestURI()), words))
+		renderWith(w, r, status, d.loginForm(local(askedFor(r)), words))
 		return
 	}
 	title := http.StatusText(status)
 	renderWith(w, r, status, bare(title, el("section", class("narrow"),
 		el("h1", text(title)), el("p", text(sentence(upperFirst(words)))),
 		el("p", link("/", "Overview"), text(" "), link("/ui/apps", "Applications")))))
+}
+
+// askedFor is the path of a page that was asked for, to go on with after a login. Of a form that was sent it is that of the form,
+// filled in.
+func askedFor(r *http.Request) string {
+	if r.Method != http.MethodPost {
+		return r.URL.RequestURI()
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm))
+	fields, wrong := url.ParseQuery(string(body))
+	if err != nil || wrong != nil {
+		return r.URL.Path
+	}
+	if path := r.URL.Path + "?" + fields.Encode(); len(path) < web.MaxURIBytes {
+		return path
+	}
+	fields.Del("value") // too long for a URL
+	return r.URL.Path + "?" + fields.Encode()
 }
 
 func upperFirst(words string) string {
