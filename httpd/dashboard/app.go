@@ -40,7 +40,7 @@ func (c call) application() (any, error) {
 	p := pageOf(number, len(leases))
 	content := []g.Node{
 		el("h1", text(name)),
-		el("p", el("b", g.Textf("%d of %d UP ", counted.Up(), counted.Total)), counts(counted.Counts, counted.Total)),
+		counts(&counted),
 		c.doneNotice(v),
 		table("No instance is registered under this name.", []string{"Instance", "Status", "Address", "Zone", "Lease", "Belongs to"}, leases[p.first:p.end],
 			func(l *registry.Lease) g.Node { return c.leaseRow(v, at, l) }),

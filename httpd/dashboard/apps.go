@@ -65,7 +65,7 @@ func appRow(f found) g.Node {
 	}
 	return el("tr",
 		named(link(appPath(f.Name), f.Name), g.If(len(matches) > 0, el("ul", class("matches"), matches)), more(f.matches-len(f.first))),
-		el("td", el("b", g.Textf("%d of %d UP ", f.Up(), f.Total)), counts(f.Counts, f.Total)),
+		el("td", counts(&f.appCount)),
 		el("td", class("when"), moment(f.Changed)))
 }
 

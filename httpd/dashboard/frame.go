@@ -5,6 +5,8 @@ import (
 
 	g "maragu.dev/gomponents"
 	"maragu.dev/gomponents/html"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
 // entries are those of the navigation. Locks and keys need consensus.
@@ -70,6 +72,8 @@ func (c call) who() g.Node {
 	case p != nil:
 		return el("form", class("who"), attr("method", "post"), attr("action", "/ui/logout"),
 			el("span", text(p.Name)), el("button", text("Log out")))
+	case c.AccessMode() == access.Off:
+		return g.Group{}
 	default:
 		return el("span", class("who"), link("/ui/login", "Log in"))
 	}

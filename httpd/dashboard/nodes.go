@@ -90,7 +90,7 @@ func drawing(s api.Status, here string) g.Node {
 	}
 	at := func(i int) (x, y float64) {
 		angle := 2*math.Pi*float64(i)/float64(n) - math.Pi/2
-		return drawnWidth/2 + 0.38*drawnWidth*math.Cos(angle), drawnHeight/2 + 0.36*drawnHeight*math.Sin(angle)
+		return drawnWidth/2 + 0.38*drawnWidth*math.Cos(angle), drawnHeight/2 + 10 + 0.33*drawnHeight*math.Sin(angle)
 	}
 	hub := slices.IndexFunc(s.Nodes, func(n api.NodeStatus) bool { return n.Role == "leader" })
 	var lines, circles g.Group
@@ -110,10 +110,18 @@ func drawing(s api.Status, here string) g.Node {
 		x, y := at(i)
 		m := s.Nodes[i]
 		circles = append(circles, el("circle", class("dot role-"+m.Role), attr("cx", decimal(x)), attr("cy", decimal(y)), attr("r", "16")),
-			el("text", attr("x", decimal(x)), attr("y", decimal(y+32)), attr("text-anchor", "middle"), text(shortened(m.ID)), g.If(m.ID == here, text(" (this one)"))))
+			el("text", attr("x", decimal(x)), attr("y", decimal(below(y))), attr("text-anchor", "middle"), text(shortened(m.ID)), g.If(m.ID == here, text(" (this one)"))))
 	}
 	words := fmt.Sprintf("%s; %s", plural(n, "node"), s.Summary)
 	return el("svg", class("drawing"), attr("viewBox", "0 0 480 220"), attr("role", "img"), attr("aria-label", words), lines, circles)
+}
+
+// below is where the name of a node at a height stands: away from the middle, where the links are.
+func below(y float64) float64 {
+	if y < drawnHeight/2 {
+		return y - 24
+	}
+	return y + 32
 }
 
 func answers(n api.NodeStatus) bool { return n.Role != "unreachable" && n.Role != "stopped" }

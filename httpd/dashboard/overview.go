@@ -202,24 +202,27 @@ const (
 	filterChanged = "changed"
 )
 
-// counts shows how many instances have which status, as a bar and in words.
-func counts(all [registry.OutOfService + 1]int, total int) g.Node {
-	if total == 0 {
+// counts shows how many instances are UP, and which status the others have, in words and as a bar.
+func counts(a *appCount) g.Node {
+	if a.Total == 0 {
 		return soft("none")
 	}
 	at := 0.0
 	var bars, words g.Group
 	for _, s := range statusOrder {
-		n := all[s]
+		n := a.Counts[s]
 		if n == 0 {
 			continue
 		}
-		width := 100 * float64(n) / float64(total)
+		width := 100 * float64(n) / float64(a.Total)
 		bars = append(bars, el("rect", class("fill "+s.String()), attr("x", decimal(at)), attr("width", decimal(width)), attr("height", "6")))
 		at += width
-		words = append(words, status(s.String(), fmt.Sprintf("%d %s", n, s)), text(" "))
+		if s != registry.Up {
+			words = append(words, status(s.String(), fmt.Sprintf("%d %s", n, s)))
+		}
 	}
-	return g.Group{el("svg", class("bar"), attr("viewBox", "0 0 100 6"), attr("preserveAspectRatio", "none"), attr("aria-hidden", "true"), bars), words}
+	return el("div", class("counts"), el("b", g.Textf("%d of %d UP", a.Up(), a.Total)),
+		el("svg", class("bar"), attr("viewBox", "0 0 100 6"), attr("preserveAspectRatio", "none"), attr("aria-hidden", "true"), bars), words)
 }
 
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
