@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
+.PHONY: shape build run test conformance screens check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -54,6 +54,11 @@ stacks: build clients
 ROLLCALL_UPGRADE_KEEPERS ?= 4000
 upgrades: build
 	ROLLCALL_UPGRADE_ORDERS=all ROLLCALL_UPGRADE_KEEPERS=$(ROLLCALL_UPGRADE_KEEPERS) ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run 'Upgrade' -v ./integration
+
+# Pictures of every screen of the dashboard in every state, light and dark, wide and narrow: to be looked at.
+screens: clients
+	ROLLCALL_SCREENS=$(CURDIR)/data/screens $(GO) test -count=1 -timeout 20m -run 'TestScreensAreUsableInABrowser' ./httpd
+	@echo 'pictures are in data/screens'
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

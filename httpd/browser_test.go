@@ -1,0 +1,353 @@
+package httpd_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// axePath is axe-core, which finds what keeps people from using a page; `make clients` fetches it.
+var axePath = filepath.Join("..", "integration", "clients", "browser", "node_modules", "axe-core", "axe.min.js")
+
+// browser is a Chromium without a window, with one page open.
+type browser struct {
+	*testing.T
+	ctx       context.Context
+	axe       string
+	complains []string // console errors, exceptions, and requests to others than base
+}
+
+// openBrowser starts a browser that may ask nothing but base for anything. It ends with the test.
+func openBrowser(t *testing.T, base string) *browser {
+	t.Helper()
+	axe, err := os.ReadFile(axePath)
+	_, missing := exec.LookPath("chromium")
+	if err != nil || missing != nil {
+		const how = "chromium or axe-core is missing; get them with: apt-get install chromium, make clients"
+		need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%v", how)
+		t.Skip(how)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	allocator, endAll := chromedp.NewExecAllocator(ctx, options...)
+	page, end := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(page) // waits for its end
+		end()
+		endAll()
+		cancel()
+	})
+	b := &browser{T: t, ctx: page, axe: string(axe)}
+	chromedp.ListenTarget(page, func(event any) { b.hear(event, base) })
+	b.do(network.Enable(), log.Enable(), runtime.Enable())
+	return b
+}
+
+func (b *browser) hear(event any, base string) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.complains = append(b.complains, "exception: "+e.ExceptionDetails.Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+			b.complains = append(b.complains, fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError {
+			b.complains = append(b.complains, "log: "+e.Entry.Text+" "+e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		if url := e.Request.URL; !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && url != "about:blank" {
+			b.complains = append(b.complains, "request to "+url)
+		}
+	}
+}
+
+func (b *browser) do(actions ...chromedp.Action) {
+	b.Helper()
+	need.OK(b.T, chromedp.Run(b.ctx, actions...))
+}
+
+// evaluate has a script run in the page, and waits for what it promises.
+func (b *browser) evaluate(script string, result any) {
+	b.Helper()
+	b.do(chromedp.Evaluate(script, result, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+}
+
+// look is how a page is looked at.
+type look struct {
+	theme string
+	width int64
+}
+
+var looks = []look{{"light", 1280}, {"dark", 1280}, {"light", 400}, {"dark", 400}}
+
+func (b *browser) as(l look) {
+	b.Helper()
+	b.do(emulation.SetDeviceMetricsOverride(l.width, 900, 1, l.width < 500),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.theme}}))
+}
+
+// violations are what axe finds in the page.
+func (b *browser) violations() []string {
+	b.Helper()
+	var found string
+	b.evaluate(b.axe+`;axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | "))))`, &found)
+	var all []string
+	need.OK(b.T, json.Unmarshal([]byte(found), &all))
+	return all
+}
+
+// screened is a node whose pages the browser looks at, in one of the states of the line.
+type screened struct {
+	name   string
+	change func(config *httpd.Config, m *registrytest.Memory)
+}
+
+var voters = []api.NodeStatus{
+	{ID: "node1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Voter: true, Applied: 41, Version: "v1.2.0", Zone: "a", DiskFree: 20 << 30, Contact: 12},
+	{ID: "node2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "follower", Voter: true, Applied: 40, Lag: 1, Version: "v1.2.0", Zone: "b", DiskFree: 20 << 30, Contact: 31},
+	{ID: "node3", HTTP: "127.0.0.1:8763", Cluster: "127.0.0.1:7763", Role: "leader", Voter: true, Applied: 41, Version: "v1.2.0", Zone: "c", DiskFree: 20 << 30},
+}
+
+// roles is a cluster of three whose nodes have these roles.
+func roles(condition, summary string, all ...string) cluster {
+	s := cluster{Mode: "cp", ClusterID: "9f315502f94635db", Term: 7, Condition: condition, Summary: summary, Nodes: append([]api.NodeStatus(nil), voters...)}
+	for i, role := range all {
+		s.Nodes[i].Role = role
+		if role == "leader" {
+			s.Leader = s.Nodes[i].ID
+		}
+	}
+	return s
+}
+
+const cutPeers = `{"datacenter":"dc1","sender":"node3","peers":[
+	{"name":"dc2","kind":"datacenter","state":"failing","reason":"connection refused","lag_changes":51,"lag_ms":90500,"last_success":1795780800000,
+	 "last_repair":{"at":1795780800000,"reason":"digest","sent":3,"removed":1},"incoming":{"instances":1207,"heard_ms":41000,"cut":true,"on_cut":"keep","kept":7}},
+	{"name":"legacy","kind":"eureka","state":"paused","incoming":{"instances":3,"heard_ms":900,"on_cut":"keep"}}],
+	"receiver":"node1","senders":[{"sender":"n1","datacenter":"dc2","heard_ms":41000,"late":3}]}`
+
+var screenedStates = []screened{
+	{"well", func(*httpd.Config, *registrytest.Memory) {}},
+	{"no-failure-tolerated", func(c *httpd.Config, _ *registrytest.Memory) {
+		c.Cluster = roles("degraded", "Degraded: node2 cannot be reached; no node may fail.", "follower", "unreachable", "leader")
+	}},
+	{"no-leader", func(c *httpd.Config, m *registrytest.Memory) {
+		c.Cluster = roles("leaderless", "No leader.", "candidate", "candidate", "unreachable")
+		m.Set(func(m *registrytest.Memory) {
+			m.Reported = registry.Health{Ready: true, Age: 12 * time.Second, Suspended: true}
+		})
+	}},
+	{"cut-off", func(c *httpd.Config, m *registrytest.Memory) {
+		c.Cluster = roles("leaderless", "No leader.", "candidate", "unreachable", "unreachable")
+		m.Set(func(m *registrytest.Memory) {
+			m.Reported = registry.Health{Ready: true, Age: time.Minute, Suspended: true}
+		})
+	}},
+	{"young-leader", func(c *httpd.Config, m *registrytest.Memory) {
+		c.Node, c.Cluster = "node3", roles("well", "Healthy.", "follower", "follower", "leader")
+		m.Set(func(m *registrytest.Memory) { m.Reported.Leads, m.Reported.Suspended = true, true })
+	}},
+	{"held", func(_ *httpd.Config, m *registrytest.Memory) {
+		_, _ = m.Apply(context.Background(), registry.FromClient, registry.SelfPreservation{To: registry.PreservationHeld, For: 3_600_000, By: registry.Act{Author: "ann", Reason: "network works in zone b"}})
+	}},
+	{"link-cut", func(c *httpd.Config, _ *registrytest.Memory) { c.Peers = &peers{status: cutPeers} }},
+	{"mode-ap", func(c *httpd.Config, m *registrytest.Memory) {
+		c.WithoutConsensus, c.Coordination = true, nil
+		m.Set(func(m *registrytest.Memory) { m.Alone = true })
+		c.Cluster = cluster{Mode: "ap", Condition: "well", Nodes: []api.NodeStatus{{ID: "node1", HTTP: "127.0.0.1:8761", Role: "serving"}, {ID: "127.0.0.1:8762", HTTP: "127.0.0.1:8762", Role: "serving", Contact: 40}}}
+	}},
+	{"loading", func(_ *httpd.Config, m *registrytest.Memory) {
+		m.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{} })
+	}},
+	{"empty", nil}, // see fillScreens
+}
+
+// fillScreens registers what the screens show.
+func fillScreens(t testing.TB, m *registrytest.Memory) {
+	t.Helper()
+	for app, up := range map[string]int{"ORDERS": 3, "PAYMENTS": 2, "INVENTORY": 60, "MAIL": 0} {
+		for k := range max(up, 1) {
+			i := newInstance(app, fmt.Sprintf("%s-%d.example.com:8080", strings.ToLower(app), k+1))
+			i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}, {Key: "version", Value: "1.4.2"}}
+			i.HomePageURL = "http://" + i.HostName + ":8080/"
+			if up == 0 {
+				i.Status = registry.Down
+			}
+			m.Perform(t, registry.Register{Instance: i})
+		}
+	}
+	orders := registry.NewKey("ORDERS", "orders-2.example.com:8080")
+	m.Perform(t, registry.SetOverride{Key: orders, Status: registry.OutOfService, For: 1_800_000, By: registry.Act{Author: "ann", Reason: "kernel update"}},
+		registry.Quarantine{Key: registry.NewKey("PAYMENTS", "payments-2.example.com:8080"), For: 1_800_000, By: registry.Act{Author: "bob", Reason: "heap dump"}},
+		registry.Cancel{Key: registry.NewKey("INVENTORY", "inventory-60.example.com:8080")})
+}
+
+// allScreens are the paths that the browser opens.
+func allScreens(consensus bool) []string {
+	const about = "?app=ORDERS&id=orders-1.example.com%3A8080"
+	all := []string{
+		"/", "/ui/apps", "/ui/apps?q=orders", "/ui/apps?q=nothing-like-it", "/ui/apps/ORDERS", "/ui/apps/ORDERS/orders-1.example.com:8080", "/ui/apps/ORDERS/orders-2.example.com:8080",
+		"/ui/apps/INVENTORY/inventory-60.example.com:8080", "/ui/apps/NONE/none", "/ui/nodes", "/ui/peers", "/ui/events",
+		"/ui/acts/drain" + about, "/ui/acts/override" + about, "/ui/acts/cancel?app=MAIL&id=mail-1.example.com%3A8080", "/ui/acts/release", "/ui/login",
+	}
+	if consensus {
+		all = append(all, "/ui/held", "/ui/keys?key=config/colour", "/ui/acts/set-key?key=config/colour")
+	}
+	return all
+}
+
+// TestScreensAreUsableInABrowser opens every screen in every state, light and dark, in a wide and a narrow window. With
+// ROLLCALL_SCREENS it keeps pictures there (make screens).
+func TestScreensAreUsableInABrowser(t *testing.T) {
+	keep := os.Getenv("ROLLCALL_SCREENS")
+	for _, state := range screenedStates {
+		t.Run(state.name, func(t *testing.T) {
+			m := registrytest.New()
+			locker := newLocker(m)
+			config := httpd.Config{Service: m, Node: "node1", Datacenter: "dc1", Version: "v1.2.0", Hosts: []string{"127.0.0.1"}, Coordination: locker,
+				Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}
+			if state.change != nil {
+				fillScreens(t, m)
+				state.change(&config, m)
+			}
+			n := newNode(t, config, nil)
+			base := "http://" + n.addr
+			if config.Coordination != nil {
+				put := need.Got(http.NewRequest(http.MethodPut, base+"/v1/kv/config/colour", strings.NewReader("blue")))(t)
+				if resp, err := http.DefaultClient.Do(put); err == nil {
+					resp.Body.Close()
+				}
+				http.DefaultClient.CloseIdleConnections()
+			}
+			b := openBrowser(t, base)
+			for _, path := range allScreens(config.Coordination != nil) {
+				for k, l := range looks {
+					b.as(l)
+					b.complains = nil
+					if k == 0 {
+						b.do(chromedp.Navigate(base+path), chromedp.WaitReady("main"))
+					}
+					b.judge(path, l, keep, state.name)
+				}
+			}
+		})
+	}
+}
+
+// judge says what is wrong with the page that is open.
+func (b *browser) judge(path string, l look, keep, state string) {
+	b.Helper()
+	for _, v := range b.violations() {
+		b.Errorf("%s, %s, %d wide: %s", path, l.theme, l.width, v)
+	}
+	var wide int64
+	b.evaluate(`document.documentElement.scrollWidth`, &wide)
+	expect.That(b.T, wide <= l.width, "%s: at a width of %d the page is %d wide", path, l.width, wide)
+	for _, complaint := range b.complains {
+		b.Errorf("%s: %s", path, complaint)
+	}
+	if keep == "" {
+		return
+	}
+	var picture []byte
+	b.do(chromedp.FullScreenshot(&picture, 100))
+	name := strings.Trim(strings.NewReplacer("/", "_", "?", "_", "=", "_", "&", "_", ":", "_", "%3A", "_").Replace(path), "_")
+	if name == "" {
+		name = "overview"
+	}
+	need.OK(b.T, os.MkdirAll(filepath.Join(keep, state), 0o755))
+	need.OK(b.T, os.WriteFile(filepath.Join(keep, state, fmt.Sprintf("%s-%s-%d.png", name, l.theme, l.width)), picture, 0o644))
+}
+
+// TestDrainByKeyboardAlone finds ORDERS, opens an instance, drains it with a reason, and sees it done, without a mouse.
+func TestDrainByKeyboardAlone(t *testing.T) {
+	m := registrytest.New()
+	fillScreens(t, m)
+	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	b := openBrowser(t, "http://"+n.addr)
+	b.do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady("main"),
+		chromedp.KeyEvent("/"), chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".matches a"))
+	b.tabTo(".matches a")
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("h1.sentence"))
+	b.tabTo(`a[href^="/ui/acts/drain"]`)
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`input[name=reason]`))
+	b.tabTo(`input[name=reason]`)
+	b.do(chromedp.KeyEvent("kernel update"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".done"))
+	var done, says string
+	b.do(chromedp.Text(".done", &done), chromedp.Text("h1.sentence", &says))
+	expect.That(t, strings.Contains(done, "Done: drain.") && strings.Contains(says, "OUT_OF_SERVICE") && strings.Contains(says, "kernel update"), "it shows %q, %q", done, says)
+	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+}
+
+// tabTo presses Tab until the focus is on what a selector names.
+func (b *browser) tabTo(selector string) {
+	b.Helper()
+	for range 100 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		var there bool
+		b.evaluate(fmt.Sprintf(`document.activeElement.matches(%q)`, selector), &there)
+		if there {
+			return
+		}
+	}
+	b.Fatalf("100 times Tab do not lead to %s", selector)
+}
+
+// TestDrainWithoutAScript does the same in a browser that runs none.
+func TestDrainWithoutAScript(t *testing.T) {
+	m := registrytest.New()
+	fillScreens(t, m)
+	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	b := openBrowser(t, "http://"+n.addr)
+	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady("main"),
+		chromedp.SendKeys("#search", "orders-1"+kb.Enter), chromedp.WaitVisible(".matches a"),
+		chromedp.Click(".matches a"), chromedp.WaitVisible("h1.sentence"),
+		chromedp.Click(`a[href^="/ui/acts/drain"]`), chromedp.WaitVisible(`input[name=reason]`),
+		chromedp.SendKeys(`input[name=reason]`, "kernel update"+kb.Enter), chromedp.WaitVisible(".done"))
+	l, _ := m.Newest().Lease(registry.NewKey("ORDERS", "orders-1.example.com:8080"))
+	expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Reason == "kernel update", "the instance is %+v", l.Instance)
+}
+
+// TestPageFollowsWhatHappens opens an application in two browsers: what one does the other shows within a second, and what its
+// reader has begun to write stays.
+func TestPageFollowsWhatHappens(t *testing.T) {
+	m := registrytest.New()
+	fillScreens(t, m)
+	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	base := "http://" + n.addr
+	b := openBrowser(t, base)
+	b.do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible("#live.on"))
+	b.do(chromedp.SendKeys("#search", "half a wo"))
+	acted := time.Now()
+	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down, By: registry.Act{Author: "ann"}})
+	b.do(chromedp.WaitVisible(".status.DOWN"))
+	t.Logf("shown after %v", time.Since(acted))
+	var written string
+	var focused bool
+	b.evaluate(`document.getElementById("search").value`, &written)
+	b.evaluate(`document.activeElement.id === "search"`, &focused)
+	expect.That(t, written == "half a wo" && focused, "of what was being written is left %q, with the focus: %t", written, focused)
+	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+}
