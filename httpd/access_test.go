@@ -76,6 +76,7 @@ var accessRows = []accessRow{
 	{route: "GET /ui/apps/{app}/{id}", may: readsApp},
 	{route: "GET /ui/nodes", may: readers},
 	{route: "GET /ui/peers", may: readers},
+	{route: "GET /ui/peers/{name}", may: readers},
 	{route: "GET /ui/held", may: readers},
 	{route: "GET /ui/keys", may: readsApp, call: "/ui/keys?key={app}/k"},
 	{route: "GET /ui/keys", may: readers},

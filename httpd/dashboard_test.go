@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -259,4 +260,47 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 		expect.Equal(t, next(), "change", "after a registration comes")
 		expect.Equal(t, next(), "tick", "after five seconds without one comes")
 	})
+}
+
+// TestPagesAreSmallAtAHundredThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
+func TestPagesAreSmallAtAHundredThousandInstances(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.Perform(t, manyInstances(1000, 20)...)
+	for _, path := range largePages {
+		got := n.send(t, request("GET", path, ""))
+		expect.That(t, got.status == 200 && len(got.body) < 100_000, "GET %s: got %d with %d bytes", path, got.status, len(got.body))
+	}
+}
+
+// largePages are those of which the weight could depend on how much is registered.
+var largePages = []string{"/", "/ui/apps", "/ui/apps?page=20", "/ui/apps?q=host-1", "/ui/apps?q=zone%3Db&status=UP", "/ui/apps/APP-00007", "/ui/apps/APP-00007/app-00007-3", "/ui/events"}
+
+func manyInstances(apps, each int) (ops []registry.Op) {
+	for a := range apps {
+		for k := range each {
+			i := newInstance(fmt.Sprintf("APP-%05d", a), fmt.Sprintf("app-%05d-%d", a, k))
+			i.HostName = fmt.Sprintf("host-%d-%d.example.com", a, k)
+			i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}}
+			ops = append(ops, registry.Register{Instance: i})
+		}
+	}
+	return ops
+}
+
+// BenchmarkPages makes pages of 100,000 instances in 5,000 applications.
+func BenchmarkPages(b *testing.B) {
+	m := registrytest.New()
+	m.Perform(b, manyInstances(5000, 20)...)
+	handler := need.Got(httpd.New(httpd.Config{Service: m}))(b)
+	for _, path := range largePages {
+		b.Run(path, func(b *testing.B) {
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Code)
+				}
+			}
+		})
+	}
 }

@@ -300,7 +300,7 @@ func (c call) buttons(names []string, pairs ...string) g.Node {
 	}
 	return el("div", class("acts"), g.Map(names, func(name string) g.Node {
 		if name == "compare" {
-			return el("a", class("button"), attr("href", "/v1/rollcall/peers/"+url.PathEscape(f.Get("peer"))+"/diff"), text("Compare"))
+			return el("a", class("button"), attr("href", "/ui/peers/"+url.PathEscape(f.Get("peer"))), text("Compare"))
 		}
 		a, _ := actNamed(name)
 		if why := c.forbidden(a, f); why != "" {

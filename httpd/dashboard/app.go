@@ -11,7 +11,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
-	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -47,7 +47,7 @@ func (c call) application() (any, error) {
 		c.pager(p),
 		el("p", class("soft"), text(p.String()), text(". "), link("/v1/rollcall/apps?consistency=stale&app="+url.QueryEscape(name), "As JSON")),
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{app: name, most: rowsPerPage}))),
-		section("Watched by", "on this node", watchersTable(c.Watches.Of(name))),
+		section("Watched by", "on this node", watchersTable(c.Watches.Of(name)), c.elsewhere(appPath(name))),
 	}
 	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
 }
@@ -133,6 +133,20 @@ func watchersTable(all []web.Watcher) g.Node {
 	})
 }
 
+// elsewhere are links to a page of the other nodes, whose watchers they know themselves.
+func (c call) elsewhere(path string) g.Node {
+	links := g.Group{}
+	for _, n := range c.permitted(c.monitor.now(c.R.Context())).status.Nodes {
+		if n.ID != c.Name && n.HTTP != "" {
+			links = append(links, link(c.scheme()+"://"+n.HTTP+path, n.ID), text(" "))
+		}
+	}
+	if len(links) == 0 {
+		return links
+	}
+	return el("p", class("soft"), text("On other nodes: "), links)
+}
+
 // instance is GET /ui/apps/{app}/{id}.
 func (c call) instance() (any, error) {
 	key := c.Key()
@@ -157,7 +171,7 @@ func (c call) instance() (any, error) {
 		c.doneNotice(v),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.instanceActs(l), c.leaseSection(v, l), metadataSection(l.Instance))
+		content = append(content, c.instanceActs(l), c.leaseSection(v, l), checksSection(v, l), metadataSection(l.Instance))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
@@ -216,6 +230,29 @@ func metadataSection(i *registry.Instance) g.Node {
 	return section("Metadata", "", factsTable(rows))
 }
 
+// checksSection are the checks that were registered through Consul's API, those of the instance's node too.
+func checksSection(v *registry.View, l *registry.Lease) g.Node {
+	if l.Service == nil {
+		return g.Group{}
+	}
+	checks := slices.Clone(l.Service.Checks)
+	if node, there := v.Node(l.Service.Node); there {
+		checks = append(checks, node.Checks...)
+	}
+	return section("Checks", "", table("None was registered.", []string{"Check", "Status", "Kind", "Says"}, checks, func(k *catalog.Check) g.Node {
+		return el("tr", named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
+			el("td", status("check-"+k.Status.String(), k.Status.String())), cell("", dash(k.Type)), el("td", code(dash(cut(k.Output, 500)))))
+	}))
+}
+
+// cut is a text of at most so many bytes, as a page shows it.
+func cut(words string, most int) string {
+	if len(words) <= most {
+		return words
+	}
+	return strings.ToValidUTF8(words[:most], "") + "…"
+}
+
 // instanceActs are the buttons of an instance's page.
 func (c call) instanceActs(l *registry.Lease) g.Node {
 	names := []string{"drain", "override", "quarantine", "cancel"}
@@ -227,9 +264,4 @@ func (c call) instanceActs(l *registry.Lease) g.Node {
 	}
 	key := l.Key()
 	return c.buttons(names, "app", key.App, "id", key.ID)
-}
-
-// overriding is to decide what becomes of an instance whatever it says itself.
-func overriding(app string) access.Need {
-	return access.Need{Resource: access.App, Name: app, Verb: access.Override}
 }

@@ -83,6 +83,7 @@ func (d *Dashboard) Routes() []web.Route[*web.Call] {
 		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}/{id}", web.PageForm, call.instance},
 		{web.ToRead(access.Operator), web.Get, "/ui/nodes", web.PageForm, call.nodes},
 		{web.ToRead(access.Operator), web.Get, "/ui/peers", web.PageForm, call.peers},
+		{web.ToRead(access.Operator), web.GetOnly, "/ui/peers/{name}", web.PageForm, call.comparePeer},
 		{heldNeeds, web.Get, "/ui/held", web.PageForm, call.held},
 		{web.Known, web.Get, "/ui/keys", web.PageForm, call.key},
 		{web.Known, web.Get, "/ui/events", web.PageForm, call.events},
@@ -129,7 +130,8 @@ type page struct {
 	here  string // path of the entry of the navigation that the page belongs to
 	// watch is the application of which changes are shown as they happen; "": all.
 	watch   string
-	status  int // of HTTP; 0: 200
+	still   bool // it is not made again: that would ask others
+	status  int  // of HTTP; 0: 200
 	content []g.Node
 }
 

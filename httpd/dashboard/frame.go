@@ -44,7 +44,7 @@ func (c call) frame(p page, body g.Node) g.Node {
 			el("span", attr("id", "live"), class("live"), attr("role", "status")),
 			el("button", attr("type", "button"), attr("id", "theme"), class("script"), attr("aria-label", "Theme"), text("Theme")),
 			c.who()),
-		el("div", attr("id", "page"), attr("data-live", "/ui/live?app="+url.QueryEscape(p.watch)), attr("data-title", p.title), body),
+		el("div", attr("id", "page"), g.If(!p.still, attr("data-live", "/ui/live?app="+url.QueryEscape(p.watch))), attr("data-title", p.title), body),
 	})
 }
 

@@ -1,11 +1,16 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
+	"time"
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 )
@@ -56,6 +61,50 @@ func (c call) peerRow(p api.Peer) g.Node {
 		el("td", repair),
 		el("td", incomingCell(p)),
 		el("td", c.buttons([]string{pause, "compare"}, "peer", p.Name)))
+}
+
+// compareWithin bounds a comparison with a peer, and the page that waits for it.
+const compareWithin = 2*time.Minute + 30*time.Second
+
+// comparePeer is GET /ui/peers/{name}: what the peer has otherwise than it should. It asks the peer, and may last.
+func (c call) comparePeer() (any, error) {
+	name := c.Segment("name")
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	v, err := c.view()
+	if err != nil {
+		return nil, err
+	}
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(compareWithin)) // a failure shows at the write
+	answer := c.perform(request{method: http.MethodGet, path: "/v1/rollcall/peers/" + url.PathEscape(name) + "/diff"})
+	content := []g.Node{el("p", class("crumbs"), link("/ui/peers", "Peers")), el("h1", text("Compared with "+name))}
+	var diff api.PeerDiff
+	switch {
+	case !succeeded(answer.status):
+		content = append(content, el("p", class("wrong"), text(sentence(upperFirst(answer.words())))))
+	case json.Unmarshal(answer.body.Bytes(), &diff) != nil:
+		content = append(content, el("p", class("wrong"), text("What came back cannot be read.")))
+	default:
+		shown := diff.Items[:min(len(diff.Items), maxShownHeld)]
+		content = append(content,
+			el("p", text(diffWords(diff))),
+			table("", []string{"Instance", "The peer's copy is"}, shown, func(i api.DiffedItem) g.Node {
+				key := registry.NewKey(i.App, i.ID)
+				return el("tr", named(link(instancePath(key), key.String())), cell("", i.What))
+			}),
+			more(diff.Missing+diff.Extra-len(shown)),
+			c.buttons([]string{"repair"}, "peer", name))
+	}
+	return c.show(v, page{title: "Compared with " + name, here: "/ui/peers", still: true, content: content})
+}
+
+func diffWords(d api.PeerDiff) string {
+	if d.Missing+d.Extra == 0 {
+		return "Nothing differs."
+	}
+	return fmt.Sprintf("%s differ in %s: the peer lacks %d or has them older, and has %d that it should not have.",
+		plural(d.Missing+d.Extra, "instance"), plural(d.Apps, "application"), d.Missing, d.Extra)
 }
 
 // incomingCell is what comes from a peer. A node of this datacenter tells what its clients do.
