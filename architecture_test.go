@@ -43,7 +43,7 @@ var rooms = []room{
 	{"httpd/ownroutes", []string{"httpd/web", "httpd/show", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"httpd/web", "httpd/show", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consulroutes", []string{"httpd/web", "httpd/consul", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
-	{"httpd/dashboard", []string{"httpd/web", "httpd/show", "httpd/api", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
+	{"httpd/dashboard", []string{"httpd/web", "httpd/show", "httpd/consul", "httpd/api", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
 	{"httpd/show", []string{"httpd/api", "httpd/consul", "fsm/registry", "fsm/kv"}},
 	{"httpd/web", []string{"httpd/api", "httpd/eureka", "httpd/consul", "fsm/access", "fsm/registry", "fsm/kv", "fsm/order", "httpd/audit"}},
 	{"httpd/api", []string{"fsm/registry"}},

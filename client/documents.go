@@ -11,6 +11,7 @@ type (
 	NodeLevels   = api.NodeLevels   // those of one node
 	Verification = api.Verification // whether the states of its nodes are equal
 	VerifiedNode = api.VerifiedNode // one node of that
+	Overview     = api.Overview     // how a cluster is: what is wrong, figures, applications in trouble
 	Events       = api.Events       // the registrations and cancels that a cluster remembers
 	Event        = api.Event        // one of them
 	Settings     = api.Settings     // what a whole cluster shares, by key

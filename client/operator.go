@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
@@ -145,6 +146,16 @@ func (c *Client) Settings(ctx context.Context) (Settings, error) {
 // Status asks one node about the cluster.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return transport.Ask[Status](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "status")), "")
+}
+
+// Overview asks one node how its cluster is, with the counts of at most limit applications, those in trouble first, whose names have
+// part in them ("": of all).
+func (c *Client) Overview(ctx context.Context, part string, limit int) (Overview, error) {
+	call := transport.Own(http.MethodGet, "overview").With("limit", strconv.Itoa(limit))
+	if part != "" {
+		call = call.With("q", part)
+	}
+	return transport.Ask[Overview](ctx, c.cluster, c.cluster.Reading(call), "")
 }
 
 // Verify asks one node to compare the states of all nodes, by what each has made of its own in the last minute. A StatusError of 501:

@@ -71,6 +71,7 @@ var accessRows = []accessRow{
 	{route: "GET /", may: known},
 	{route: "GET /ui", may: known},
 	{route: "GET /lastn", may: known},
+	{route: "GET /v1/rollcall/overview", may: readers},
 	{route: "GET /ui/apps", may: known},
 	{route: "GET /ui/apps/{app}", may: readsApp},
 	{route: "GET /ui/apps/{app}/{id}", may: readsApp},

@@ -222,6 +222,7 @@ func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 		}
 	}
 	compare("paths /v1/rollcall/sessions post requestBody "+body, api.SessionRequest{})
+	compare("paths /v1/rollcall/overview get responses 200 "+body, api.Overview{})
 	compare("components schemas Change", api.Change{})
 	compare("components schemas Error", api.Error{})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -241,7 +242,7 @@ func checksSection(v *registry.View, l *registry.Lease) g.Node {
 	}
 	return section("Checks", "", table("None was registered.", []string{"Check", "Status", "Kind", "Says"}, checks, func(k *catalog.Check) g.Node {
 		return el("tr", named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
-			el("td", status("check-"+k.Status.String(), k.Status.String())), cell("", dash(k.Type)), el("td", code(dash(cut(k.Output, 500)))))
+			el("td", status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), el("td", code(dash(cut(k.Output, 500)))))
 	}))
 }
 

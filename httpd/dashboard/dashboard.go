@@ -78,6 +78,7 @@ func (d *Dashboard) Routes() []web.Route[*web.Call] {
 	rows := []route{
 		{web.Known, web.Get, "/", web.PageForm, call.overview},
 		{web.Known, web.Get, "/ui", web.PageForm, call.overview},
+		{documentNeeds, web.Get, "/v1/rollcall/overview", web.JSONForm, call.document},
 		{web.Known, web.Get, "/ui/apps", web.PageForm, call.applications},
 		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}", web.PageForm, call.application},
 		{web.ToReadNamed(access.App, "app"), web.Get, "/ui/apps/{app}/{id}", web.PageForm, call.instance},
@@ -137,11 +138,7 @@ type page struct {
 
 // show responds with a page.
 func (c call) show(v *registry.View, p page) (any, error) {
-	seen := c.monitor.now(c.R.Context())
-	line := truthOf(&facts{
-		now: time.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
-		seen: c.permitted(seen), preservation: c.monitor.preservation(v), instances: v.Total(),
-	})
+	line := truthOf(c.facts(v, c.permitted(c.monitor.now(c.R.Context()))))
 	body := g.Group{line.node(), el("main", attr("id", "main"), attr("tabindex", "-1"), g.Group(p.content))}
 	whole := c.frame(p, body)
 	if c.R.Header.Get(fragmentHeader) != "" {
@@ -149,6 +146,14 @@ func (c call) show(v *registry.View, p page) (any, error) {
 	}
 	renderWith(c.W, c.R, cmp.Or(p.status, http.StatusOK), whole)
 	return web.Sent, nil
+}
+
+// facts are what the line of state is made of.
+func (c call) facts(v *registry.View, s seen) *facts {
+	return &facts{
+		now: time.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
+		seen: s, preservation: c.monitor.preservation(v), instances: v.Total(),
+	}
 }
 
 // fragmentHeader asks for what a page shows without what is around it.

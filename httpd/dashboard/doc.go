@@ -7,6 +7,7 @@
 //	frame.go      what is around every page
 //	truth.go      the one line of state, worst first
 //	overview.go   figures, what needs attention, and the first steps
+//	document.go   the same for programs
 //	apps.go, app.go, search.go  applications and their instances
 //	nodes.go, peers.go, held.go  nodes, replication, locks and keys
 //	timeline.go   what happened

@@ -53,64 +53,51 @@ func (c call) readable(apps []appCount) []appCount {
 
 // figures are the six figures, each with its last hour.
 func (c call) figures(apps []appCount, now time.Time) g.Node {
-	up, all, named := 0, 0, 0
-	for _, a := range apps {
-		up, all = up+a.Up(), all+a.Total
-		if a.Total > 0 {
-			named++
-		}
-	}
+	f := c.figuresOf(apps)
 	history := c.monitor.history()
-	last := sample{}
-	for i := range last.figures {
-		last.figures[i] = float32(math.NaN())
-	}
-	if len(history) > 0 {
-		last = history[len(history)-1]
-	}
 	tile := func(path, value, words, aside string, figure int) g.Node {
 		return el("a", class("figure"), attr("href", path), el("b", text(value)), el("span", text(words)),
 			g.If(aside != "", el("span", class("soft"), text(aside))), sparkline(words+" in the last hour", history, figure, now))
 	}
 	notUp := ""
-	if all > up {
-		notUp = strconv.Itoa(all-up) + " not UP"
+	if f.NotUp > 0 {
+		notUp = strconv.Itoa(f.NotUp) + " not UP"
 	}
 	return el("section", class("figures"), attr("aria-label", "Figures"),
-		tile("/ui/apps", strconv.Itoa(up), "instances UP", notUp, upInstances),
-		tile("/ui/apps", strconv.Itoa(named), "applications", "", applications),
-		tile("/ui/events", shownRate(last.figures[changesAMinute]), "changes a minute", "", changesAMinute),
-		tile("/ui/nodes", shownRate(last.figures[writesASecond]), "writes a second", p99(last.figures[writeP99]), writesASecond),
-		tile("/ui/apps", shownRate(last.figures[watchers]), "watchers of this node", "", watchers),
-		tile("/ui/apps?filter=overdue", shownRate(last.figures[overdueLeases]), "overdue leases", "", overdueLeases))
+		tile("/ui/apps", strconv.Itoa(f.Up), "instances UP", notUp, upInstances),
+		tile("/ui/apps", strconv.Itoa(f.Apps), "applications", "", applications),
+		tile("/ui/events", shownRate(f.Changes), "changes a minute", "", changesAMinute),
+		tile("/ui/nodes", shownRate(f.Writes), "writes a second", p99(f.WriteP99), writesASecond),
+		tile("/ui/apps", strconv.Itoa(f.Watchers), "watchers of this node", "", watchers),
+		tile("/ui/apps?filter=overdue", strconv.Itoa(f.Overdue), "overdue leases", "", overdueLeases))
 }
 
-// shownRate is a figure in few digits.
-func shownRate(f float32) string {
-	switch x := float64(f); {
-	case math.IsNaN(x):
+// shownRate is a rate in few digits; nil: it is not known.
+func shownRate(rate *float64) string {
+	switch {
+	case rate == nil:
 		return "–"
-	case x < 10:
-		return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64)
-	default:
-		return strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	case *rate < 10:
+		return strconv.FormatFloat(math.Round(*rate*10)/10, 'f', -1, 64)
 	}
+	return strconv.FormatFloat(math.Round(*rate), 'f', 0, 64)
 }
 
 // p99 is a time in seconds, for people; "": it is not known.
-func p99(seconds float32) string {
-	x := float64(seconds)
-	if math.IsNaN(x) {
+func p99(seconds *float64) string {
+	if seconds == nil {
 		return ""
 	}
-	return "p99 " + time.Duration(x*float64(time.Second)).Round(100*time.Microsecond).String()
+	return "p99 " + time.Duration(*seconds*float64(time.Second)).Round(100*time.Microsecond).String()
 }
 
 // notice is something that needs somebody's attention.
 type notice struct {
-	rank        int // the lower the worse
-	words, path string
-	bad         bool
+	rank  int // the lower the worse
+	words string
+	path  string // of the screen about it
+	app   string // that it is about; "": the cluster
+	bad   bool
 }
 
 // attention is what needs it, the worst first.
@@ -127,14 +114,14 @@ func attentionOfApps(apps []appCount, overdue map[string]int) (notices []notice)
 	for _, a := range apps {
 		switch trouble := a.trouble(); {
 		case trouble == empty && a.Total == 0:
-			notices = append(notices, notice{empty, fmt.Sprintf("%s has no instance any more; within ten minutes %s %s UP", a.Name, strconv.Itoa(a.before()), wasWere(a.before())), appPath(a.Name), true})
+			notices = append(notices, notice{empty, fmt.Sprintf("%s has no instance any more; within ten minutes %s %s UP", a.Name, strconv.Itoa(a.before()), wasWere(a.before())), appPath(a.Name), a.Name, true})
 		case trouble == empty:
-			notices = append(notices, notice{empty, fmt.Sprintf("%s: none of %s is UP", a.Name, plural(a.Total, "instance")), appPath(a.Name), true})
+			notices = append(notices, notice{empty, fmt.Sprintf("%s: none of %s is UP", a.Name, plural(a.Total, "instance")), appPath(a.Name), a.Name, true})
 		case trouble == halved:
-			notices = append(notices, notice{halved, fmt.Sprintf("%s: %d UP, within ten minutes %d were", a.Name, a.Up(), a.before()), appPath(a.Name), false})
+			notices = append(notices, notice{halved, fmt.Sprintf("%s: %d UP, within ten minutes %d were", a.Name, a.Up(), a.before()), appPath(a.Name), a.Name, false})
 		}
 		if n := overdue[a.Name]; n > 0 {
-			notices = append(notices, notice{partly, fmt.Sprintf("%s: %s", a.Name, plural(n, "overdue lease")), appPath(a.Name), false})
+			notices = append(notices, notice{partly, fmt.Sprintf("%s: %s", a.Name, plural(n, "overdue lease")), appPath(a.Name), a.Name, false})
 		}
 	}
 	return notices
@@ -149,7 +136,7 @@ func (c call) attentionOfCluster() (notices []notice) {
 			if p.Reason != "" {
 				words += ": " + p.Reason
 			}
-			notices = append(notices, notice{partly, words, "/ui/peers", false})
+			notices = append(notices, notice{partly, words, "/ui/peers", "", false})
 		}
 	}
 	versions := make(map[string]bool)
@@ -159,10 +146,10 @@ func (c call) attentionOfCluster() (notices []notice) {
 		}
 	}
 	if len(versions) > 1 {
-		notices = append(notices, notice{sound, "the nodes run different versions", "/ui/nodes", false})
+		notices = append(notices, notice{sound, "the nodes run different versions", "/ui/nodes", "", false})
 	}
 	for _, lack := range c.Lacks() {
-		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", false})
+		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", "", false})
 	}
 	return notices
 }

@@ -272,6 +272,9 @@ func (f *facts) otherNodes() (links []linked) {
 	return slices.Clip(links)
 }
 
+// text is the line as plain text.
+func (t *truth) text() string { return strings.TrimSpace(t.bold + " " + t.words) }
+
 // node shows the line.
 func (t *truth) node() g.Node {
 	return el("div", attr("id", "truth"), class("truth "+t.level), attr("role", "status"),

@@ -87,7 +87,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		f := facts{now: noon, node: "node1", scheme: "http", health: registry.Health{Ready: true, Quorum: true}, seen: seen{status: clusterOf(nil)}, preservation: api.SelfPreservation{State: "off"}, instances: 3}
 		row.change(&f)
 		got := truthOf(&f)
-		words := strings.TrimSpace(got.bold + " " + got.words)
+		words := got.text()
 		expect.That(t, got.level == row.level && strings.Contains(words, row.words), "%s: got %s: %s", row.name, got.level, words)
 		for _, l := range got.links {
 			expect.That(t, strings.HasPrefix(l.path, "/") || strings.HasPrefix(l.path, "http://10.0.0.") || strings.HasPrefix(l.path, "https://github.com/"), "%s: a link leads to %s", row.name, l.path)
