@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -350,4 +352,84 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 	b.evaluate(`document.activeElement.id === "search"`, &focused)
 	expect.That(t, written == "half a wo" && focused, "of what was being written is left %q, with the focus: %t", written, focused)
 	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+}
+
+// TestPageUnderManyChangesStaysUsable makes 200 changes a second, of 100,000 instances: the page says that it shows them every
+// 5 s, its thread is free, and scroll and focus stay.
+func TestPageUnderManyChangesStaysUsable(t *testing.T) {
+	m := registrytest.New()
+	m.Perform(t, manyInstances(5000, 20)...)
+	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	base := "http://" + n.addr
+	b := openBrowser(t, base)
+	b.do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible("#live.on"))
+	b.evaluate(`window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];
+		(() => { let last = performance.now(); setInterval(() => { const now = performance.now(); held.push(now - last - 20); last = now; }, 20); })(); 0`, nil)
+	const seconds = 15
+	every := time.NewTicker(5 * time.Millisecond)
+	defer every.Stop()
+	for k := range seconds * 200 {
+		<-every.C
+		m.Perform(t, registry.SetOverride{Key: registry.NewKey(fmt.Sprintf("APP-%05d", k%5000), fmt.Sprintf("app-%05d-3", k%5000)), Status: registry.OutOfService})
+	}
+	var held float64
+	var says string
+	var kept bool
+	b.evaluate(`held.sort((a, b) => a - b)[Math.floor(held.length * 0.99)]`, &held)
+	b.evaluate(`document.getElementById("live").textContent`, &says)
+	b.evaluate(`Math.abs(scrollY - 400) < 60 && document.activeElement.matches("tbody a")`, &kept)
+	t.Logf("the thread was held for %.1f ms at the 99th percentile; the page says %q", held, says)
+	expect.That(t, held < 500, "the thread of the page was held for %.0f ms, of one in a hundred turns", held)
+	expect.That(t, strings.HasPrefix(says, "live, every 5 s"), "the page says %q", says)
+	expect.That(t, kept, "scroll or focus are lost")
+	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+}
+
+// TestLoginThatEndsWhileAFormIsOpenLosesNothing revokes a token while its holder writes: the page says so, and after a login the form
+// is as it was.
+func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
+	g := newGuarded(t, access.On, false)
+	n := newNodeOf(t, g.handler)
+	b := openBrowser(t, "http://"+n)
+	login := func(token string) {
+		b.do(chromedp.WaitVisible("input[name=token]"), chromedp.SendKeys("input[name=token]", token+kb.Enter))
+	}
+	b.do(chromedp.Navigate("http://" + n + "/ui/acts/hold"))
+	login(g.texts["operator"])
+	b.do(chromedp.WaitVisible("input[name=reason]"), chromedp.SendKeys("input[name=reason]", "works in zone b"))
+	b.do(network.ClearBrowserCookies(), chromedp.SendKeys("input[name=reason]", kb.Enter))
+	login(g.texts["operator"])
+	var reason string
+	b.do(chromedp.WaitVisible("input[name=reason]"), chromedp.Value("input[name=reason]", &reason))
+	expect.Equal(t, reason, "works in zone b", "after the login the form has")
+}
+
+// newNodeOf serves a handler on loopback until the test ends, and returns its address.
+func newNodeOf(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// TestPageBehindAProxyThatBuffersLooksByItself hides the stream: the page looks every few seconds, and says so.
+func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
+	m := registrytest.New()
+	fillScreens(t, m)
+	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
+	addr := newNodeOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ui/live" {
+			<-r.Context().Done() // the proxy waits for the end of the response
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	b := openBrowser(t, "http://"+addr)
+	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady("main"))
+	time.Sleep(500 * time.Millisecond) // the page has asked for the stream
+	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down})
+	b.do(chromedp.WaitVisible(".status.DOWN"))
+	var says string
+	b.do(chromedp.Text("#live", &says))
+	expect.That(t, strings.HasPrefix(says, "looking every 5 s"), "the page says %q", says)
 }
