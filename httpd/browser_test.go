@@ -417,8 +417,10 @@ func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
+	asked := make(chan struct{}, 100)
 	addr := newNodeOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ui/live" {
+			asked <- struct{}{}
 			<-r.Context().Done() // the proxy waits for the end of the response
 			return
 		}
@@ -426,7 +428,7 @@ func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
 	}))
 	b := openBrowser(t, "http://"+addr)
 	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady("main"))
-	time.Sleep(500 * time.Millisecond) // the page has asked for the stream
+	<-asked
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down})
 	b.do(chromedp.WaitVisible(".status.DOWN"))
 	var says string
