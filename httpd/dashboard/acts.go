@@ -25,8 +25,8 @@ import (
 type act struct {
 	name, button string
 	title        func(f url.Values) string
-	// reasoned: it needs a reason, because it takes something away.
-	reasoned bool
+	// explained: its author and reason are kept. reasoned: it needs a reason, because it takes something away.
+	explained, reasoned bool
 	// lasting: it holds for a time that may be chosen; bounded: that must be.
 	lasting, bounded bool
 	needs            func(f url.Values) []access.Need
@@ -67,44 +67,44 @@ func operates(url.Values) []access.Need {
 // acts are all that pages can do.
 var acts = []act{
 	{
-		name: "drain", button: "Drain…", title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("it is called no more"),
+		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("it is called no more"),
 		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: f2(f, "value", "OUT_OF_SERVICE")}
+			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE")}
 		},
 		command: func(f url.Values) []string { return append([]string{"drain", keyText(f)}, said(f)...) },
 	},
 	{
-		name: "override", button: "Force a status…", title: titleOf("Force the status of", keyText), reasoned: true, lasting: true, needs: overrides,
-		effect: leaves("clients see the status that is chosen"), fields: statusField,
+		name: "override", button: "Force a status…", explained: true, title: titleOf("Force the status of", keyText), reasoned: true, lasting: true, needs: overrides,
+		effect: leaves("clients see the status that is chosen, until the override ends; what follows is of any status but UP"), fields: statusField,
 		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: f2(f, "value", f.Get("status"), "for", f.Get("for"))}
+			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", f.Get("status"), "for", f.Get("for"))}
 		},
 		command: func(f url.Values) []string {
 			return append([]string{"override", keyText(f), cmp.Or(f.Get("status"), "OUT_OF_SERVICE")}, append(forTime(f), said(f)...)...)
 		},
 	},
 	{
-		name: "end-override", button: "End the override…", title: titleOf("End the override of", keyText), needs: overrides, effect: endsOverride,
+		name: "end-override", button: "End the override…", explained: true, title: titleOf("End the override of", keyText), needs: overrides, effect: endsOverride,
 		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: ofInstance(f) + "/override", query: f2(f)}
+			return request{method: http.MethodDelete, path: ofInstance(f) + "/override", query: parameters(f)}
 		},
 		command: func(f url.Values) []string { return append([]string{"override", keyText(f), "--delete"}, said(f)...) },
 	},
 	{
-		name: "quarantine", button: "Quarantine…", title: titleOf("Quarantine", keyText), reasoned: true, lasting: true, bounded: true, needs: overrides,
+		name: "quarantine", button: "Quarantine…", explained: true, title: titleOf("Quarantine", keyText), reasoned: true, lasting: true, bounded: true, needs: overrides,
 		effect: leaves("it is in no list, and its heartbeats are accepted"),
 		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/quarantine", query: f2(f, "for", f.Get("for"))}
+			return request{method: http.MethodPut, path: ofInstance(f) + "/quarantine", query: parameters(f, "for", f.Get("for"))}
 		},
 		command: func(f url.Values) []string {
 			return append([]string{"quarantine", keyText(f)}, append(forTime(f), said(f)...)...)
 		},
 	},
 	{
-		name: "end-quarantine", button: "End the quarantine…", title: titleOf("End the quarantine of", keyText), needs: overrides,
+		name: "end-quarantine", button: "End the quarantine…", explained: true, title: titleOf("End the quarantine of", keyText), needs: overrides,
 		effect: sentences("It is in the lists again at once, with the status that it reports."),
 		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: ofInstance(f) + "/quarantine", query: f2(f)}
+			return request{method: http.MethodDelete, path: ofInstance(f) + "/quarantine", query: parameters(f)}
 		},
 		command: func(f url.Values) []string { return append([]string{"quarantine", keyText(f), "--end"}, said(f)...) },
 	},
@@ -122,18 +122,18 @@ var acts = []act{
 		back:    func(f url.Values) string { return instancePath(keyIn(f)) },
 	},
 	{
-		name: "release", button: "Release…", title: titleOf("Let evictions go on", nil), reasoned: true, needs: operates, effect: releases,
+		name: "release", button: "Release…", explained: true, title: titleOf("Let evictions go on", nil), reasoned: true, needs: operates, effect: releases,
 		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/release", query: f2(f)}
+			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/release", query: parameters(f)}
 		},
 		command: func(f url.Values) []string { return append([]string{"self-preservation", "release"}, said(f)...) },
 		back:    func(url.Values) string { return "/" },
 	},
 	{
-		name: "hold", button: "Hold…", title: titleOf("Hold evictions", nil), reasoned: true, lasting: true, bounded: true, needs: operates,
+		name: "hold", button: "Hold…", explained: true, title: titleOf("Hold evictions", nil), reasoned: true, lasting: true, bounded: true, needs: operates,
 		effect: sentences("No lease ends until the time has passed, or somebody releases it."),
 		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/hold", query: f2(f, "for", f.Get("for"))}
+			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/hold", query: parameters(f, "for", f.Get("for"))}
 		},
 		command: func(f url.Values) []string {
 			return append([]string{"self-preservation", "hold"}, append(forTime(f), said(f)...)...)
@@ -147,15 +147,15 @@ var acts = []act{
 		name: "transfer", button: "Make it lead…", title: titleOf("Hand leadership to", field("node")), needs: operates,
 		effect: sentences("Writes wait while leadership moves, for about a second. Nothing is lost."),
 		call: func(f url.Values) request {
-			return request{method: http.MethodPost, path: "/v1/rollcall/transfer", query: f2(f, "to", f.Get("node"))}
+			return request{method: http.MethodPost, path: "/v1/rollcall/transfer", query: parameters(f, "to", f.Get("node"))}
 		},
 		command: func(f url.Values) []string { return []string{"members", "transfer", f.Get("node")} },
 		back:    func(url.Values) string { return "/ui/nodes" },
 	},
 	{
-		name: "remove-node", button: "Remove…", title: titleOf("Remove from the cluster", field("node")), reasoned: true, needs: operates, effect: removesNode,
+		name: "remove-node", button: "Remove…", explained: true, title: titleOf("Remove from the cluster", field("node")), reasoned: true, needs: operates, effect: removesNode,
 		call: func(f url.Values) request {
-			return request{method: http.MethodDelete, path: "/v1/rollcall/members/" + url.PathEscape(f.Get("node")), query: f2(f)}
+			return request{method: http.MethodDelete, path: "/v1/rollcall/members/" + url.PathEscape(f.Get("node")), query: parameters(f)}
 		},
 		command: func(f url.Values) []string { return append([]string{"members", "remove", f.Get("node")}, said(f)...) },
 		back:    func(url.Values) string { return "/ui/nodes" },
@@ -189,16 +189,16 @@ var acts = []act{
 // peerAct is an act on a peer.
 func peerAct(name, button, verb, method, effect string) act {
 	return act{
-		name: name, button: button, title: titleOf(verb, field("peer")), reasoned: name == "pause", needs: operates, effect: sentences(effect),
+		name: name, button: button, explained: name != "repair", title: titleOf(verb, field("peer")), reasoned: name == "pause", needs: operates, effect: sentences(effect),
 		call: func(f url.Values) request {
-			return request{method: method, path: "/v1/rollcall/peers/" + url.PathEscape(f.Get("peer")) + "/" + name, query: f2(f)}
+			return request{method: method, path: "/v1/rollcall/peers/" + url.PathEscape(f.Get("peer")) + "/" + name, query: parameters(f)}
 		},
 		command: func(f url.Values) []string {
 			words := []string{"peers", name, f.Get("peer")}
-			if name == "pause" || name == "resume" {
-				words = append(words, said(f)...)
+			if name == "repair" {
+				return words
 			}
-			return words
+			return append(words, said(f)...)
 		},
 		back: func(url.Values) string { return "/ui/peers" },
 	}
@@ -222,8 +222,8 @@ func keyText(f url.Values) string { return keyIn(f).String() }
 // keyPath is the path of a key in Consul's API, whose slashes stay.
 func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
 
-// f2 are the parameters of a call: who acts and why, and pairs of others.
-func f2(f url.Values, pairs ...string) url.Values {
+// parameters are the parameters of a call: who acts and why, and pairs of others.
+func parameters(f url.Values, pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -367,8 +367,8 @@ func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, err
 		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), hidden,
 			g.Iff(a.fields != nil, func() g.Node { return a.fields(c, v, f) }),
 			g.If(a.lasting, durationField(f, a.bounded)),
-			el("label", text("Reason"), el("input", attr("name", "reason"), attr("value", f.Get("reason")), attr("maxlength", "512"), attr("autocomplete", "off"), g.If(a.reasoned, attr("required")))),
-			g.If(c.Principal() == nil, el("label", text("Your name"), el("input", attr("name", "author"), attr("value", f.Get("author")), attr("maxlength", "128"), attr("autocomplete", "name")))),
+			g.If(a.explained, reasonField(f, a.reasoned)),
+			g.If(a.explained && c.Principal() == nil, el("label", text("Your name"), el("input", attr("name", "author"), attr("value", f.Get("author")), attr("maxlength", "128"), attr("autocomplete", "name")))),
 			g.If(last != "", el("label", g.Textf("No other instance of %s is UP. Type the application's name:", last),
 				el("input", attr("name", "confirm"), attr("required"), attr("autocomplete", "off")))),
 			el("div", class("acts"), el("button", class("primary"), g.If(why != "", attr("disabled")), text(strings.TrimSuffix(a.button, "…"))),
@@ -413,6 +413,10 @@ func durationField(f url.Values, must bool) g.Node {
 		options = append(options, el("option", attr("value", preset), g.If(preset == f.Get("for") || must && f.Get("for") == "" && preset == "30m", attr("selected")), text(preset)))
 	}
 	return el("label", text("For how long"), el("select", attr("name", "for"), options))
+}
+
+func reasonField(f url.Values, must bool) g.Node {
+	return el("label", text("Reason"), el("input", attr("name", "reason"), attr("value", f.Get("reason")), attr("maxlength", "512"), attr("autocomplete", "off"), g.If(must, attr("required"))))
 }
 
 func statusField(_ call, _ *registry.View, f url.Values) g.Node {
@@ -612,6 +616,9 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 		}
 		wasUp := l.Quarantine == nil && l.Instance.Status == registry.Up
 		effect := []string{upperFirst(then) + "."}
+		if f.Get("status") == registry.Up.String() {
+			return effect, ""
+		}
 		switch {
 		case !wasUp:
 			effect = append(effect, fmt.Sprintf("It is %s now; %d of %d instances of %s are UP.", shownWord(l), up, all, key.App))

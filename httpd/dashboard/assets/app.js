@@ -177,7 +177,7 @@
       const next = new DOMParser().parseFromString(html, "text/html").getElementById("page");
       if (!next || !window.Idiomorph) return;
       const kept = writing() || page.querySelector("form[method=post]");
-      for (const part of next.children) {
+      for (const part of [...next.children]) {
         const old = document.getElementById(part.id);
         if (!old || (part.id === "main" && kept)) continue; // a form is never made again under its reader's hands
         Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true });
