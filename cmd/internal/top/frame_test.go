@@ -245,4 +245,10 @@ func TestChangesAreCountedForAMinute(t *testing.T) {
 	})
 	expect.Equal(t, old.changeRate(at(59)), "2", "of what the server remembers:")
 	expect.That(t, len(old.changes) == 3 && old.changes[0].action == "DELETED" && old.changes[2].id == "b", "changes %v, want the newest first", old.changes)
+
+	both := newModel([]string{first})
+	both.follow(at(52), client.WatchStart{Server: first})
+	both.follow(at(55), client.WatchChange{Action: "DELETED", App: "A", ID: "a"})
+	both.addEvents(at(59), client.Events{Registered: []client.Event{{At: at(50).UnixMilli(), App: "A", ID: "a"}}, Canceled: []client.Event{{At: at(55).UnixMilli(), App: "A", ID: "a"}}})
+	expect.That(t, both.changeRate(at(59)) == "2" && len(both.changes) == 2, "of both: %s, and %v; want each change once", both.changeRate(at(59)), both.changes)
 }

@@ -31,8 +31,6 @@ type model struct {
 	leaderSince          time.Time // when leader was seen in formerLeader's place; zero: never
 	seen                 map[string]seenApp
 
-	streamFrom   string // the server that sends changes; "": none has yet
-	streamSince  time.Time
 	brokenSince  time.Time // since when no changes come; zero: they come
 	brokenReason string
 	changes      []change    // newest first, at most keptChanges
@@ -100,33 +98,36 @@ func (m *model) remember(r reading) {
 	}
 }
 
-// addEvents accepts what a server remembers of the time before the stream of changes.
+// addEvents accepts what a server remembers of the time before the stream of changes, by that server's clock.
 func (m *model) addEvents(now time.Time, events client.Events) {
+	from := m.countsFrom
+	if from.IsZero() {
+		from = now
+	}
+	var old []change
 	add := func(action, why string, all []client.Event) {
 		for _, e := range all {
-			m.changes = append(m.changes, change{at: time.UnixMilli(e.At), action: action, why: why, app: e.App, id: e.ID})
+			if at := time.UnixMilli(e.At); at.Before(from) {
+				old = append(old, change{at: at, action: action, why: why, app: e.App, id: e.ID})
+			}
 		}
 	}
 	add("ADDED", "registered", events.Registered)
 	add("DELETED", "canceled", events.Canceled)
-	slices.SortStableFunc(m.changes, func(a, b change) int { return b.at.Compare(a.at) })
-	if m.countsFrom.IsZero() {
-		m.countsFrom = now.Add(-perMinute)
-		for _, c := range slices.Backward(m.changes) {
-			m.countChange(now, c.at)
-		}
+	slices.SortStableFunc(old, func(a, b change) int { return a.at.Compare(b.at) })
+	m.countsFrom = now.Add(-perMinute)
+	var times []time.Time
+	for _, c := range old {
+		times = append(times, c.at)
 	}
+	m.changedAt = append(times, m.changedAt...)
+	m.expire(now)
+	slices.Reverse(old)
+	m.changes = append(m.changes, old...)
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
 }
 
-// countChange counts a change of a time, and forgets what was more than a minute ago.
-func (m *model) countChange(now, at time.Time) {
-	if now.Sub(at) < perMinute {
-		m.changedAt = append(m.changedAt, at)
-	}
-	m.expire(now)
-}
-
+// expire drops the times of changes that were more than a minute ago.
 func (m *model) expire(now time.Time) {
 	old := 0
 	for old < len(m.changedAt) && now.Sub(m.changedAt[old]) >= perMinute {
@@ -139,7 +140,7 @@ func (m *model) expire(now time.Time) {
 func (m *model) follow(at time.Time, event client.WatchEvent) {
 	switch e := event.(type) {
 	case client.WatchStart:
-		m.streamFrom, m.streamSince, m.brokenSince = withoutUser(e.Server), at, time.Time{}
+		m.brokenSince = time.Time{}
 		if m.countsFrom.IsZero() {
 			m.countsFrom = at
 		}
@@ -147,7 +148,8 @@ func (m *model) follow(at time.Time, event client.WatchEvent) {
 		m.addChange(change{at: at, action: "RESET", why: e.Reason})
 	case client.WatchChange:
 		m.addChange(change{at, e.Action, e.Status, e.Why, e.App, e.ID})
-		m.countChange(at, at)
+		m.changedAt = append(m.changedAt, at)
+		m.expire(at)
 	}
 }
 

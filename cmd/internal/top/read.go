@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -119,23 +120,6 @@ func (r *reader) names() (all []string) {
 	return all
 }
 
-// run reads at every interval until ctx ends.
-func (r *reader) run(ctx context.Context, interval time.Duration, send func(bool, func(*model))) {
-	if events, err := r.events(ctx); err == nil {
-		send(false, func(m *model) { m.addEvents(time.Now(), events) })
-	}
-	ticks := time.NewTicker(interval)
-	defer ticks.Stop()
-	for ctx.Err() == nil {
-		read := r.read(ctx)
-		send(true, func(m *model) { m.add(read) })
-		select {
-		case <-ticks.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // events is what the first server that responds remembers, so that the first frame shows changes.
 func (r *reader) events(ctx context.Context) (found client.Events, err error) {
 	for _, s := range r.servers {
@@ -235,15 +219,12 @@ func replicatesNothing(err error) bool {
 	return ok && status.Status == http.StatusNotImplemented
 }
 
-// follow passes every change on, from one server after another, until ctx ends.
-func follow(ctx context.Context, cl *client.Client, r *reader, send func(bool, func(*model))) {
-	err := cl.Watch(ctx, client.WatchConfig{}, func(event client.WatchEvent) error {
-		at := time.Now()
-		r.changed.Store(true)
-		send(false, func(m *model) { m.follow(at, event) })
-		return nil
-	})
+// withoutUser is a URL without the password that it may hold.
+func withoutUser(text string) string {
+	u, err := url.Parse(text)
 	if err != nil {
-		send(false, func(m *model) { m.breakStream(time.Now(), err.Error()) })
+		return "a server" // whatever is wrong with it, a part of it may be secret
 	}
+	u.User = nil
+	return u.String()
 }

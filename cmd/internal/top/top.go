@@ -2,6 +2,7 @@
 // shown comes from the public API; nothing is changed.
 //
 //	top.go        what the command calls: Show, on the terminal, and Print, one frame as text
+//	line.go       lines of text, and how they fit a terminal
 //	read.go       what is asked of servers, and how often
 //	model.go      what is known, and what keys do
 //	truth.go      the line of state, and what needs attention
@@ -15,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"sync"
 	"time"
 
@@ -49,19 +49,9 @@ func (c Config) open(warn func(string)) (*reader, *client.Client, error) {
 	return r, all, err
 }
 
-// withoutUser is a URL without the password that it may hold.
-func withoutUser(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "a server" // whatever is wrong with it, a part of it may be secret
-	}
-	u.User = nil
-	return u.String()
-}
-
 // Print writes one frame as text. It fails if no server responds.
 func Print(ctx context.Context, c Config, w io.Writer) error {
-	r, all, err := c.open(func(string) {})
+	r, _, err := c.open(func(string) {})
 	if err != nil {
 		return err
 	}
@@ -72,7 +62,7 @@ func Print(ctx context.Context, c Config, w io.Writer) error {
 	}
 	m.add(read)
 	// Without the events the frame still says most.
-	if events, err := all.Events(ctx); err == nil {
+	if events, err := r.events(ctx); err == nil {
 		m.addEvents(time.Now(), events)
 	}
 	for _, l := range m.frame(time.Now(), 0, 0) {
@@ -124,7 +114,8 @@ func run(ctx context.Context, c Config, screen tcell.Screen) error {
 	defer screen.Fini() // first of these three, so that a terminal is never left as it is now
 	events := make(chan tcell.Event)
 	running.Go(func() { screen.ChannelEvents(events, ctx.Done()) })
-	running.Go(func() { r.run(ctx, c.Interval, send) })
+	running.Go(func() { poll(ctx, r, c.Interval, send) })
+	running.Go(func() { remember(ctx, r, send) })
 	running.Go(func() { follow(ctx, all, r, send) })
 	m := newModel(r.names())
 	draw(screen, m)
@@ -149,6 +140,40 @@ func run(ctx context.Context, c Config, screen tcell.Screen) error {
 		}
 	}
 	return nil
+}
+
+// poll reads at every interval until ctx ends.
+func poll(ctx context.Context, r *reader, interval time.Duration, send func(bool, func(*model))) {
+	ticks := time.NewTicker(interval)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		read := r.read(ctx)
+		send(true, func(m *model) { m.add(read) })
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// remember reads once what happened before the stream of changes.
+func remember(ctx context.Context, r *reader, send func(bool, func(*model))) {
+	if events, err := r.events(ctx); err == nil {
+		send(false, func(m *model) { m.addEvents(time.Now(), events) })
+	}
+}
+
+// follow passes every change on, from one server after another, until ctx ends.
+func follow(ctx context.Context, cl *client.Client, r *reader, send func(bool, func(*model))) {
+	err := cl.Watch(ctx, client.WatchConfig{}, func(event client.WatchEvent) error {
+		at := time.Now()
+		r.changed.Store(true)
+		send(false, func(m *model) { m.follow(at, event) })
+		return nil
+	})
+	if err != nil {
+		send(false, func(m *model) { m.breakStream(time.Now(), err.Error()) })
+	}
 }
 
 // handle passes on a key, and makes room for another size of the terminal.
