@@ -21,7 +21,7 @@ var states = []struct {
 	{name: "no server responds", later: func(m *model) {
 		m.add(reading{at: at(3), failures: []failure{{first, errors.New("connection refused")}, {second, errors.New("no route")}}})
 		m.add(reading{at: at(4), failures: []failure{{first, errors.New("connection refused")}, {second, errors.New("no route")}}})
-	}, want: "No answer from any server since 12:00:03Z: http://10.0.0.1:8761 (connection refused), http://10.0.0.2:8761 (no route). Trying again. You see what node1 knew 3s ago."},
+	}, want: "No answer from any server since 12:00:03Z: http://10.0.0.1:8761 (connection refused), http://10.0.0.2:8761 (no route). Trying again. You see what node1 knew 4s ago."},
 	{name: "loading", read: func(r *reading) { r.status.Ready = false }, want: "node1 is loading its state and answers no fetch yet."},
 	{name: "no leader", read: func(r *reading) {
 		r.status.Condition, r.status.Leader, r.status.Summary = "leaderless", "", "No leader: nothing can be written."
