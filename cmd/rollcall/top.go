@@ -49,7 +49,7 @@ func newTopCommand() *cobra.Command {
 }
 
 // some is a client for some of the servers.
-func (c connection) some(servers []string, log *slog.Logger) (*client.Client, error) {
-	c.addr = strings.Join(servers, ",")
+func (c connection) some(servers []string, consistency string, log *slog.Logger) (*client.Client, error) {
+	c.addr, c.consistency = strings.Join(servers, ","), consistency
 	return c.client(log)
 }

@@ -18,6 +18,7 @@ import (
 type server struct {
 	name   string         // as frames show it
 	client *client.Client // that asks no other server
+	stale  *client.Client // the same, with what the server has at hand, which needs no leader
 }
 
 // reading is what one server has said at one time, and what others have not.
@@ -123,7 +124,7 @@ func (r *reader) names() (all []string) {
 // events is what the first server that responds remembers, so that the first frame shows changes.
 func (r *reader) events(ctx context.Context) (found client.Events, err error) {
 	for _, s := range r.servers {
-		found, err = ask(ctx, s.client.Events)
+		found, err = ask(ctx, s.stale.Events)
 		if err == nil || ctx.Err() != nil {
 			break
 		}
@@ -160,7 +161,11 @@ func (r *reader) read(ctx context.Context) reading {
 		r.first, r.movedAt = best, time.Now()
 	}
 	found.server = r.servers[best].name
-	r.readRest(ctx, r.servers[best].client, &found)
+	cl := r.servers[best].client
+	if !found.status.Quorum {
+		cl = r.servers[best].stale
+	}
+	r.readRest(ctx, cl, &found)
 	return found
 }
 

@@ -25,7 +25,7 @@ const (
 	leaderless = `{"node":"n2","mode":"cp","ready":true,"condition":"leaderless","summary":"No leader."}`
 )
 
-// serve is a server with documents by path; none: it is down. The stream of changes starts, and stays silent.
+// serve is a server with documents by path; without a status it is down, and without a leader it lists only what it has at hand. The stream of changes starts, and stays silent.
 func serve(t *testing.T, status string) string {
 	t.Helper()
 	documents := map[string]string{
@@ -40,6 +40,10 @@ func serve(t *testing.T, status string) string {
 			io.WriteString(w, "event: start\nid: e-5\ndata: {\"index\":\"e-5\"}\n\n")
 			http.NewResponseController(w).Flush()
 			<-r.Context().Done()
+			return
+		}
+		if status == leaderless && r.URL.Path == "/v1/rollcall/apps" && r.URL.Query().Get("consistency") != "stale" {
+			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		body, ok := documents[r.URL.Path]
@@ -57,8 +61,8 @@ func serve(t *testing.T, status string) string {
 }
 
 func configOf(servers ...string) Config {
-	return Config{Servers: servers, Interval: time.Second, Open: func(some []string, log *slog.Logger) (*client.Client, error) {
-		return client.New(client.Config{Servers: some, InOrder: true, Log: log})
+	return Config{Servers: servers, Interval: time.Second, Open: func(some []string, consistency string, log *slog.Logger) (*client.Client, error) {
+		return client.New(client.Config{Servers: some, InOrder: true, Consistency: consistency, Log: log})
 	}}
 }
 

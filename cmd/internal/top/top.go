@@ -28,8 +28,9 @@ import (
 type Config struct {
 	Servers  []string      // URLs, in the order in which they are asked; at least one
 	Interval time.Duration // between two questions; positive
-	// Open makes a client of some of the servers. log receives what it warns of.
-	Open func(servers []string, log *slog.Logger) (*client.Client, error)
+	// Open makes a client of some of the servers, with the consistency of its reads ("": the servers'). log receives what the
+	// client warns of.
+	Open func(servers []string, consistency string, log *slog.Logger) (*client.Client, error)
 }
 
 // longestStill is how long a frame stays at most, whatever the interval: times and changes go on.
@@ -39,13 +40,16 @@ const longestStill = time.Second
 func (c Config) open(warn func(string)) (*reader, *client.Client, error) {
 	r := &reader{count: count}
 	for _, address := range c.Servers {
-		one, err := c.Open([]string{address}, slog.New(slog.DiscardHandler))
-		if err != nil {
+		one := server{name: withoutUser(address)}
+		var errs [2]error
+		one.client, errs[0] = c.Open([]string{address}, "", slog.New(slog.DiscardHandler))
+		one.stale, errs[1] = c.Open([]string{address}, "stale", slog.New(slog.DiscardHandler))
+		if err := cmp.Or(errs[0], errs[1]); err != nil {
 			return nil, nil, err
 		}
-		r.servers = append(r.servers, server{withoutUser(address), one})
+		r.servers = append(r.servers, one)
 	}
-	all, err := c.Open(c.Servers, slog.New(warnings{warn}))
+	all, err := c.Open(c.Servers, "", slog.New(warnings{warn}))
 	return r, all, err
 }
 
