@@ -30,7 +30,8 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/access", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store/backup", "fsm/access", "fsm/kv", "fsm/registry"}},
+	{"cmd/internal/top", []string{"cmd/internal/cli", "client"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit"}},

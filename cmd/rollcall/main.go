@@ -4,12 +4,14 @@
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
 //	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node
+//	top.go                                        its overview in a terminal, which package cmd/internal/top draws
 //	auth.go, token.go, audit.go                   who may do what, and who did
 //	tls.go                                        certificates of further nodes and clients
 //	peers.go, selfpreservation.go                 its peers, and whether it withholds evictions
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
 //	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
+//	completion.go                                 what shells complete
 package main
 
 import (
@@ -49,6 +51,7 @@ func newRootCommand() *cobra.Command {
 		newQuarantineCommand(),
 		newDrainCommand(),
 		newWatchCommand(),
+		newTopCommand(),
 		newExplainCommand(),
 		newEventsCommand(),
 		newSelfPreservationCommand(),
@@ -73,6 +76,7 @@ func newRootCommand() *cobra.Command {
 		newVersionCommand(),
 	)
 	root.PersistentPreRunE = warnOfSecret
+	addCompletions(root)
 	return root
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -62,17 +63,18 @@ func PrintTable(w io.Writer, rows [][]string) error {
 	return tw.Flush()
 }
 
-// Printable replaces control characters, by which a service could drive the terminal or break the table. An empty cell
-// becomes a dash, so that columns can be cut by white space.
+// Printable replaces what cannot be seen: control characters, by which a service could drive the terminal or break the
+// table, and marks that turn the direction of the text round or have no width. An empty cell becomes a dash, so that columns
+// can be cut by white space.
 func Printable(cell string) string {
 	if cell == "" {
 		return "-"
 	}
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
+		if unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return '?'
 	}, cell)
 }
 

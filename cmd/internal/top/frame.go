@@ -1,0 +1,294 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// section is one part of a frame: its head, and rows of which a small terminal shows some.
+type section struct {
+	head        line
+	rows        []line
+	least, most int // rows that are shown in a frame with little and with much room
+	scrolls     bool
+}
+
+// mostStateLines is how many lines the line of state can have on a terminal.
+const mostStateLines = 3
+
+// frame returns the lines of a frame of at most width columns and height lines; 0: without a limit. What others named
+// passes cli.Printable here, so that nothing drives the terminal.
+func (m *model) frame(now time.Time, width, height int) []line {
+	states := m.holding(now)
+	state := []line{states[0]}
+	if width > 0 {
+		state = wrap(states[0], width, mostStateLines)
+	}
+	lines := append([]line{m.title(now)}, state...)
+	lines = append(lines, m.figureLines(now)...)
+	switch {
+	case m.help && height > 0:
+		lines = append(lines, helpLines...)
+	default:
+		lines = append(lines, m.body(m.sections(states[1:]), height-len(lines)-1, height > 0)...)
+	}
+	if height > 0 {
+		lines = lines[:min(len(lines), height-1)]
+		for len(lines) < height-1 {
+			lines = append(lines, line{})
+		}
+		lines = append(lines, m.footer())
+	}
+	for i, l := range lines {
+		lines[i].text = clip(printable(l.text), width)
+	}
+	return lines
+}
+
+func (m *model) title(now time.Time) line {
+	parts := []string{"rollcall top"}
+	for _, part := range []string{m.last.status.Datacenter, m.last.status.Mode, m.last.server} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if m.last.status.Node != "" {
+		parts[len(parts)-1] += " (" + m.last.status.Node + ")"
+	}
+	return line{strings.Join(append(parts, clock(now)), "  "), head}
+}
+
+// figureLines are the figures of the overview.
+func (m *model) figureLines(now time.Time) []line {
+	instances, apps, overdue := "?", "?", "?"
+	if f := m.last.figures; f.known {
+		instances, apps = fmt.Sprintf("%d UP, %d not UP", f.up, f.notUp), strconv.Itoa(len(f.apps))
+	}
+	preserving := m.last.preserving.State
+	if preserving == "" {
+		preserving = "?"
+	} else {
+		n, _ := m.overdue()
+		overdue = strconv.Itoa(n)
+	}
+	return []line{
+		{fmt.Sprintf("Instances %s   Applications %s   Changes a minute %s", instances, apps, m.changeRate(now)), plain},
+		{fmt.Sprintf("Overdue leases %s   Self-preservation %s   Nodes %s   Peers %s", overdue, preserving, m.responding(), m.peersOK()), plain},
+	}
+}
+
+// changeRate is the number of changes of the last minute, or of the time since they are counted.
+func (m *model) changeRate(now time.Time) string {
+	if m.countsFrom.IsZero() {
+		return "?"
+	}
+	m.expire(now)
+	text := strconv.Itoa(len(m.changedAt))
+	if since := now.Sub(m.countsFrom); since < perMinute {
+		text += " in " + seconds(since)
+	}
+	return text
+}
+
+func (m *model) peersOK() string {
+	all := m.last.peers.Peers
+	if len(all) == 0 {
+		return "none"
+	}
+	ok := 0
+	for _, p := range all {
+		if p.State == "ok" || p.State == "idle" {
+			ok++
+		}
+	}
+	return fmt.Sprintf("%d of %d ok", ok, len(all))
+}
+
+// sections are the parts of a frame below the figures, in their order.
+func (m *model) sections(further []line) []section {
+	all := []section{m.nodes()}
+	if len(m.last.peers.Peers) > 0 {
+		all = append(all, m.peers())
+	}
+	troubles := section{head: line{"NEEDS ATTENTION", head}, rows: m.attention(further), least: 2, most: mostTroubles}
+	if len(troubles.rows) == 0 {
+		troubles.rows = []line{{"nothing", dim}}
+	}
+	return append(all, troubles, m.apps(), m.recent())
+}
+
+func (m *model) nodes() section {
+	cells := [][]string{{"NODE", "ROLE", "VERSION", "CONTACT", "LAG", "DISK FREE", "ZONE"}}
+	for _, n := range m.last.status.Nodes {
+		contact, disk, lag := "", "", strconv.FormatUint(n.Lag, 10)
+		if n.Contact != 0 {
+			contact = milliseconds(n.Contact).String() + " ago"
+		}
+		if n.DiskFree != 0 {
+			disk = gigabytes(n.DiskFree)
+		}
+		if n.Role == "unreachable" {
+			lag = ""
+		}
+		cells = append(cells, []string{n.ID, n.Role, n.Version, contact, lag, disk, n.Zone})
+	}
+	s := tableOf(cells, 3, 9)
+	for i, n := range m.last.status.Nodes {
+		if n.Role == "unreachable" || n.Role == "stopped" || n.Role == "candidate" {
+			s.rows[i].style = bad
+		}
+	}
+	return s
+}
+
+func (m *model) peers() section {
+	cells := [][]string{{"PEER", "KIND", "STATE", "LAG", "BEHIND BY", "LINK"}}
+	for _, p := range m.last.peers.Peers {
+		link := ""
+		if p.Incoming != nil {
+			link = "up"
+			if p.Incoming.Cut {
+				link = "cut"
+			}
+		}
+		cells = append(cells, []string{p.Name, p.Kind, p.State, strconv.FormatUint(p.LagChanges, 10), seconds(milliseconds(p.LagMS)), link})
+	}
+	s := tableOf(cells, 1, 5)
+	for i, p := range m.last.peers.Peers {
+		if p.State == "failing" || p.Incoming != nil && p.Incoming.Cut {
+			s.rows[i].style = warn
+		}
+	}
+	return s
+}
+
+// apps is the section that scrolls. Names stand last, because they can be long.
+func (m *model) apps() section {
+	shown := m.shownApps()
+	_, overdue := m.overdue()
+	cells := [][]string{{"UP", "ALL", "OVERDUE", "APPLICATION"}}
+	for _, app := range shown {
+		late := overdue[app.name]
+		cells = append(cells, []string{strconv.Itoa(app.up), strconv.Itoa(app.all), strconv.Itoa(int(late.Counted) - int(late.Fresh)), app.name})
+	}
+	s := tableOf(cells, 3, len(shown))
+	for i, app := range shown {
+		if app.up == 0 {
+			s.rows[i].style = bad
+		} else if app.up < app.all {
+			s.rows[i].style = warn
+		}
+	}
+	s.scrolls = true
+	if m.filter != "" {
+		s.head.text += fmt.Sprintf("  (%d of %d have %q in their names)", len(shown), len(m.last.figures.apps), m.filter)
+	}
+	return s
+}
+
+// recent is the section of the last changes, newest first.
+func (m *model) recent() section {
+	s := section{head: line{"LAST CHANGES", head}, least: 3, most: keptChanges}
+	var cells [][]string
+	for _, c := range m.changes {
+		name := ""
+		if c.app != "" {
+			name = c.app + "/" + c.id
+		}
+		cells = append(cells, []string{clock(c.at), c.action, c.status, c.why, name})
+	}
+	for _, text := range align(cells) {
+		s.rows = append(s.rows, line{text, plain})
+	}
+	if s.rows == nil {
+		s.rows = []line{{"none yet", dim}}
+	}
+	return s
+}
+
+// tableOf makes a section of a table, the head first.
+func tableOf(cells [][]string, least, most int) section {
+	texts := align(cells)
+	s := section{head: line{texts[0], head}, least: least, most: most}
+	for _, text := range texts[1:] {
+		s.rows = append(s.rows, line{text, plain})
+	}
+	return s
+}
+
+// body is the lines of the sections: all of them, or as many as there is room for.
+func (m *model) body(sections []section, room int, limited bool) (lines []line) {
+	if !limited {
+		for _, s := range sections {
+			lines = append(lines, line{}, s.head)
+			lines = append(lines, s.rows...)
+		}
+		return lines
+	}
+	for i, given := range allot(sections, room) {
+		lines = append(lines, m.part(sections[i], given)...)
+	}
+	return lines
+}
+
+// allot shares the lines of a frame: first each section, in their order, gets its head and the least of its rows, then all
+// in turn get more.
+func allot(sections []section, room int) []int {
+	given := make([]int, len(sections))
+	for i, s := range sections {
+		given[i] = max(0, min(room, 1+min(s.least, len(s.rows))))
+		room -= given[i]
+	}
+	for grown := true; grown; {
+		grown = false
+		for i, s := range sections {
+			if room > 0 && given[i] < 1+min(s.most, len(s.rows)) {
+				given[i]++
+				room--
+				grown = true
+			}
+		}
+	}
+	return given
+}
+
+// part is as much of a section as there are lines for it.
+func (m *model) part(s section, given int) []line {
+	if given == 0 {
+		return nil
+	}
+	shown, rows := given-1, s.rows
+	if s.scrolls {
+		m.page = shown
+		m.offset = max(0, min(m.offset, len(rows)-shown))
+		if len(rows) > shown {
+			s.head.text += fmt.Sprintf("  %d-%d of %d", m.offset+1, m.offset+shown, len(rows))
+		}
+		rows = rows[m.offset:min(m.offset+shown, len(rows))]
+	} else if shown > 0 && len(rows) > shown {
+		more := line{fmt.Sprintf("… and %d more", len(rows)-shown+1), dim}
+		rows = append(rows[:shown-1:shown-1], more)
+	}
+	return append([]line{s.head}, rows[:min(shown, len(rows))]...)
+}
+
+// helpLines are what keys do.
+var helpLines = []line{
+	{},
+	{"q, Ctrl-C     quit", plain},
+	{"/             filter the applications by a part of their names: Enter keeps it, Esc clears it", plain},
+	{"arrows, j, k  scroll the applications; so do Page Up and Down, Home and End", plain},
+	{"?             this help", plain},
+}
+
+func (m *model) footer() line {
+	switch {
+	case m.typing:
+		return line{"Filter: " + m.filter + "_   Enter keeps it   Esc clears it", head}
+	case m.filter != "":
+		return line{"Filter: " + m.filter + "   / changes it   Esc clears it   q quit   ? help", dim}
+	}
+	return line{"q quit   / filter   ↑↓ scroll   ? help", dim}
+}

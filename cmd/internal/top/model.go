@@ -1,0 +1,267 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gdamore/tcell/v2"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+const (
+	keptChanges  = 10               // that are shown
+	perMinute    = time.Minute      // over which changes are counted
+	rememberApps = 10 * time.Minute // after the last instance of an application
+)
+
+// model is what is known, and what the keys have made of the frame. One goroutine owns it.
+type model struct {
+	servers []string
+
+	last        reading              // the last that a server gave
+	lostSince   time.Time            // since when no server has responded; zero: one does
+	failures    []failure            // of the last try
+	silentSince map[string]time.Time // by server, since when it has not responded
+
+	leader, formerLeader string
+	leaderSince          time.Time // when leader was seen in formerLeader's place; zero: never
+	seen                 map[string]seenApp
+
+	brokenSince  time.Time // since when no changes come; zero: they come
+	brokenReason string
+	changes      []change    // newest first, at most keptChanges
+	changedAt    []time.Time // within the last minute, oldest first
+	countsFrom   time.Time   // since when changes are counted; zero: they are not
+
+	filter       string
+	typing, help bool
+	offset, page int // of the applications: the first that is shown, and how many are
+	quit         bool
+}
+
+// seenApp is what is remembered of an application.
+type seenApp struct {
+	most int       // that were UP at a time
+	last time.Time // when an instance was listed
+}
+
+// change is one change as a frame shows it.
+type change struct {
+	at                  time.Time
+	action, status, why string
+	app, id             string
+}
+
+func newModel(servers []string) *model {
+	return &model{servers: servers, silentSince: map[string]time.Time{}, seen: map[string]seenApp{}}
+}
+
+// add accepts what servers have said.
+func (m *model) add(r reading) {
+	m.failures = r.failures
+	for _, f := range r.failures {
+		if m.silentSince[f.server].IsZero() {
+			m.silentSince[f.server] = r.at
+		}
+	}
+	if r.server == "" {
+		if m.lostSince.IsZero() {
+			m.lostSince = r.at
+		}
+		return
+	}
+	m.lostSince = time.Time{}
+	delete(m.silentSince, r.server)
+	m.last = r
+	if leader := r.status.Leader; leader != "" && leader != m.leader {
+		if m.leader != "" {
+			m.formerLeader, m.leaderSince = m.leader, r.at
+		}
+		m.leader = leader
+	}
+	m.remember(r)
+}
+
+// remember keeps how many instances of each application have been UP.
+func (m *model) remember(r reading) {
+	for _, app := range r.figures.apps {
+		m.seen[app.name] = seenApp{max(m.seen[app.name].most, app.up), r.at}
+	}
+	for name, app := range m.seen {
+		if r.at.Sub(app.last) > rememberApps {
+			delete(m.seen, name)
+		}
+	}
+}
+
+// addEvents accepts what a server remembers of the time before the stream of changes, by that server's clock.
+func (m *model) addEvents(now time.Time, events client.Events) {
+	from := m.countsFrom
+	if from.IsZero() {
+		from = now
+	}
+	var old []change
+	add := func(action, why string, all []client.Event) {
+		for _, e := range all {
+			if at := time.UnixMilli(e.At); at.Before(from) {
+				old = append(old, change{at: at, action: action, why: why, app: e.App, id: e.ID})
+			}
+		}
+	}
+	add("ADDED", "registered", events.Registered)
+	add("DELETED", "canceled", events.Canceled)
+	slices.SortStableFunc(old, func(a, b change) int { return a.at.Compare(b.at) })
+	m.countsFrom = now.Add(-perMinute)
+	var times []time.Time
+	for _, c := range old {
+		times = append(times, c.at)
+	}
+	m.changedAt = append(times, m.changedAt...)
+	m.expire(now)
+	slices.Reverse(old)
+	m.changes = append(m.changes, old...)
+	m.changes = m.changes[:min(len(m.changes), keptChanges)]
+}
+
+// expire drops the times of changes that were more than a minute ago.
+func (m *model) expire(now time.Time) {
+	old := 0
+	for old < len(m.changedAt) && now.Sub(m.changedAt[old]) >= perMinute {
+		old++
+	}
+	m.changedAt = m.changedAt[old:]
+}
+
+// follow accepts an event of the stream of changes.
+func (m *model) follow(at time.Time, event client.WatchEvent) {
+	switch e := event.(type) {
+	case client.WatchStart:
+		m.brokenSince = time.Time{}
+		if m.countsFrom.IsZero() {
+			m.countsFrom = at
+		}
+	case client.WatchReset:
+		m.addChange(change{at: at, action: "RESET", why: e.Reason})
+	case client.WatchChange:
+		m.addChange(change{at, e.Action, e.Status, e.Why, e.App, e.ID})
+		m.changedAt = append(m.changedAt, at)
+		m.expire(at)
+	}
+}
+
+func (m *model) addChange(c change) {
+	m.changes = slices.Insert(m.changes, 0, c)
+	m.changes = m.changes[:min(len(m.changes), keptChanges)]
+}
+
+// breakStream accepts that no changes come any more, until the next start of a stream.
+func (m *model) breakStream(at time.Time, reason string) {
+	if m.brokenSince.IsZero() {
+		m.brokenSince = at
+	}
+	m.brokenReason = reason
+}
+
+// overdue is the number of leases that were not renewed in time, by application.
+func (m *model) overdue() (all int, byApp map[string]client.AppFigures) {
+	byApp = map[string]client.AppFigures{}
+	for _, app := range m.last.preserving.Applications {
+		if app.Counted > app.Fresh {
+			byApp[app.App] = app
+		}
+	}
+	total := m.last.preserving.Figures
+	return int(total.Counted) - int(total.Fresh), byApp
+}
+
+// shownApps are the applications that pass the filter, those in trouble first.
+func (m *model) shownApps() (shown []appFigures) {
+	for _, app := range m.last.figures.apps {
+		if strings.Contains(strings.ToUpper(app.name), strings.ToUpper(m.filter)) {
+			shown = append(shown, app)
+		}
+	}
+	trouble := func(a appFigures) int {
+		switch {
+		case a.up == 0:
+			return 0
+		case a.up < a.all:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(shown, func(a, b appFigures) int { return cmp.Compare(trouble(a), trouble(b)) })
+	return shown
+}
+
+// press does what a key is for; docs/cli.md and the help have the list.
+func (m *model) press(key tcell.Key, r rune) {
+	if key == tcell.KeyCtrlC {
+		m.quit = true
+		return
+	}
+	if m.typing {
+		m.edit(key, r)
+		return
+	}
+	switch key {
+	case tcell.KeyUp:
+		m.offset--
+	case tcell.KeyDown:
+		m.offset++
+	case tcell.KeyPgUp:
+		m.offset -= m.page
+	case tcell.KeyPgDn:
+		m.offset += m.page
+	case tcell.KeyHome:
+		m.offset = 0
+	case tcell.KeyEnd:
+		m.offset = len(m.last.figures.apps)
+	case tcell.KeyEsc:
+		m.filter, m.help = "", false
+	case tcell.KeyRune:
+		m.pressRune(r)
+	}
+	m.offset = max(m.offset, 0) // the frame knows the other end
+}
+
+func (m *model) pressRune(r rune) {
+	switch r {
+	case 'q':
+		m.quit = true
+	case '/':
+		m.typing, m.help = true, false
+	case '?':
+		m.help = !m.help
+	case 'k':
+		m.offset--
+	case 'j':
+		m.offset++
+	}
+}
+
+// longestFilter is more than an application's name may have.
+const longestFilter = 256
+
+// edit changes the filter that is being typed.
+func (m *model) edit(key tcell.Key, r rune) {
+	m.offset = 0
+	switch key {
+	case tcell.KeyEnter:
+		m.typing = false
+	case tcell.KeyEsc:
+		m.filter, m.typing = "", false
+	case tcell.KeyBackspace, tcell.KeyBackspace2:
+		if runes := []rune(m.filter); len(runes) > 0 {
+			m.filter = string(runes[:len(runes)-1])
+		}
+	case tcell.KeyRune:
+		if unicode.IsPrint(r) && len(m.filter) < longestFilter {
+			m.filter += string(r)
+		}
+	}
+}

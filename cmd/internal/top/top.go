@@ -1,0 +1,232 @@
+// Package top is `rollcall top`: the overview of a cluster in a terminal, for people who have no browser at hand. What is
+// shown comes from the public API; nothing is changed.
+//
+//	top.go        what the command calls: Show, on the terminal, and Print, one frame as text
+//	line.go       lines of text, and how they fit a terminal
+//	read.go       what is asked of servers, and how often
+//	model.go      what is known, and what keys do
+//	truth.go      the line of state, and what needs attention
+//	frame.go      the lines of a frame
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+
+	"github.com/seed-20419f34/rollcall/client"
+)
+
+// Config is what an overview needs.
+type Config struct {
+	Servers  []string      // URLs, in the order in which they are asked; at least one
+	Interval time.Duration // between two questions; positive
+	// Open makes a client of some of the servers, with the consistency of its reads ("": the servers'). log receives what the
+	// client warns of.
+	Open func(servers []string, consistency string, log *slog.Logger) (*client.Client, error)
+}
+
+// longestStill is how long a frame stays at most, whatever the interval: times and changes go on.
+const longestStill = time.Second
+
+// open makes the reader, whose clients ask one server each, and a client of all servers for the stream of changes.
+func (c Config) open(warn func(string)) (*reader, *client.Client, error) {
+	r := &reader{count: count}
+	for _, address := range c.Servers {
+		one := server{name: withoutUser(address)}
+		var errs [2]error
+		one.client, errs[0] = c.Open([]string{address}, "", slog.New(slog.DiscardHandler))
+		one.stale, errs[1] = c.Open([]string{address}, "stale", slog.New(slog.DiscardHandler))
+		if err := cmp.Or(errs[0], errs[1]); err != nil {
+			return nil, nil, err
+		}
+		r.servers = append(r.servers, one)
+	}
+	all, err := c.Open(c.Servers, "", slog.New(warnings{warn}))
+	return r, all, err
+}
+
+// Print writes one frame as text. It fails if no server responds.
+func Print(ctx context.Context, c Config, w io.Writer) error {
+	r, _, err := c.open(func(string) {})
+	if err != nil {
+		return err
+	}
+	m := newModel(r.names())
+	read := r.read(ctx)
+	if read.server == "" {
+		return errors.Join(read.errors()...)
+	}
+	m.add(read)
+	// Without the events the frame still says most.
+	if events, err := r.events(ctx); err == nil {
+		m.addEvents(time.Now(), events)
+	}
+	for _, l := range m.frame(time.Now(), 0, 0) {
+		if _, err := fmt.Fprintln(w, l.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message changes the model, in the goroutine that owns it.
+type message struct {
+	change func(*model)
+	redraw bool // at once, and not with the next frame
+}
+
+// Show shows the overview on the terminal until a key or ctx ends it. Afterwards the terminal is as it was.
+func Show(ctx context.Context, c Config) error {
+	screen, err := tcell.NewScreen()
+	if err != nil {
+		return fmt.Errorf("open the terminal: %w", err)
+	}
+	return run(ctx, c, screen)
+}
+
+// run is Show on any screen.
+func run(ctx context.Context, c Config, screen tcell.Screen) error {
+	ctx, cancel := context.WithCancel(ctx)
+	messages := make(chan message)
+	send := func(redraw bool, change func(*model)) {
+		select {
+		case messages <- message{change, redraw}:
+		case <-ctx.Done():
+		}
+	}
+	r, all, err := c.open(func(text string) {
+		send(false, func(m *model) { m.breakStream(time.Now(), text) })
+	})
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		cancel()
+		return fmt.Errorf("show the overview: %w", err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	defer screen.Fini() // first of these three, so that a terminal is never left as it is now
+	events := make(chan tcell.Event)
+	running.Go(func() { screen.ChannelEvents(events, ctx.Done()) })
+	running.Go(func() { poll(ctx, r, c.Interval, send) })
+	running.Go(func() { remember(ctx, r, send) })
+	running.Go(func() { follow(ctx, all, r, send) })
+	m := newModel(r.names())
+	draw(screen, m)
+	ticks := time.NewTicker(min(c.Interval, longestStill))
+	defer ticks.Stop()
+	for !m.quit {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			draw(screen, m)
+		case msg := <-messages:
+			if msg.change(m); msg.redraw {
+				draw(screen, m)
+			}
+		case ev, ok := <-events:
+			if !ok && ctx.Err() == nil {
+				return errors.New("show the overview: the terminal went away")
+			}
+			handle(screen, m, ev)
+			draw(screen, m)
+		}
+	}
+	return nil
+}
+
+// poll reads at every interval until ctx ends.
+func poll(ctx context.Context, r *reader, interval time.Duration, send func(bool, func(*model))) {
+	ticks := time.NewTicker(interval)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		read := r.read(ctx)
+		send(true, func(m *model) { m.add(read) })
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// remember reads once what happened before the stream of changes.
+func remember(ctx context.Context, r *reader, send func(bool, func(*model))) {
+	if events, err := r.events(ctx); err == nil {
+		send(false, func(m *model) { m.addEvents(time.Now(), events) })
+	}
+}
+
+// follow passes every change on, from one server after another, until ctx ends.
+func follow(ctx context.Context, cl *client.Client, r *reader, send func(bool, func(*model))) {
+	err := cl.Watch(ctx, client.WatchConfig{}, func(event client.WatchEvent) error {
+		at := time.Now()
+		r.changed.Store(true)
+		send(false, func(m *model) { m.follow(at, event) })
+		return nil
+	})
+	if err != nil {
+		send(false, func(m *model) { m.breakStream(time.Now(), err.Error()) })
+	}
+}
+
+// handle passes on a key, and makes room for another size of the terminal.
+func handle(screen tcell.Screen, m *model, ev tcell.Event) {
+	switch ev := ev.(type) {
+	case *tcell.EventKey:
+		m.press(ev.Key(), ev.Rune())
+	case *tcell.EventResize:
+		screen.Sync()
+	}
+}
+
+// styles are the attributes of lines. Where the terminal has no colors, or NO_COLOR is set, the others are left.
+var styles = map[style]tcell.Style{
+	plain: tcell.StyleDefault,
+	head:  tcell.StyleDefault.Bold(true),
+	good:  tcell.StyleDefault.Foreground(tcell.ColorGreen),
+	warn:  tcell.StyleDefault.Foreground(tcell.ColorOlive).Bold(true),
+	bad:   tcell.StyleDefault.Foreground(tcell.ColorMaroon).Bold(true).Reverse(true),
+	dim:   tcell.StyleDefault.Dim(true),
+}
+
+// draw shows the frame of this moment. The screen sends the terminal what has changed only.
+func draw(screen tcell.Screen, m *model) {
+	width, height := screen.Size()
+	screen.Clear()
+	for y, l := range m.frame(time.Now(), width, height) {
+		screen.PutStrStyled(0, y, l.text, styles[l.style])
+	}
+	screen.Show()
+}
+
+// warnings passes on what a client warns of: its log has no other reader.
+type warnings struct{ send func(text string) }
+
+func (w warnings) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	cause := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "err" {
+			cause = a.Value.String()
+		}
+		return true
+	})
+	w.send(cmp.Or(cause, r.Message))
+	return nil
+}
+
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+func (w warnings) WithGroup(string) slog.Handler { return w }
