@@ -127,6 +127,9 @@ func attentionOfApps(apps []appCount, overdue map[string]int) (notices []notice)
 	return notices
 }
 
+// littleDisk is how many bytes are so few that a disk needs attention.
+const littleDisk = 1 << 30
+
 // attentionOfCluster is what the nodes and the peers need.
 func (c call) attentionOfCluster() (notices []notice) {
 	seen := c.monitor.now(c.R.Context())
@@ -147,6 +150,11 @@ func (c call) attentionOfCluster() (notices []notice) {
 	}
 	if len(versions) > 1 {
 		notices = append(notices, notice{sound, "the nodes run different versions", "/ui/nodes", "", false})
+	}
+	for _, n := range seen.status.Nodes {
+		if n.DiskFree > 0 && n.DiskFree < littleDisk {
+			notices = append(notices, notice{halved, fmt.Sprintf("the disk of %s has %s left", n.ID, shownBytes(n.DiskFree)), "/ui/nodes", "", false})
+		}
 	}
 	for _, lack := range c.Lacks() {
 		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", "", false})

@@ -36,7 +36,7 @@ type facts struct {
 }
 
 // truths are the rules of the line, the worst first: the first one that applies is the truth.
-var truths = []func(f *facts) *truth{loading, leaderless, preserving, linkCut, failing, young, nothingRegistered, serving, well}
+var truths = []func(f *facts) *truth{loading, leaderless, foreign, preserving, linkCut, failing, young, nothingRegistered, serving, well}
 
 // truthOf is what the facts come to.
 func truthOf(f *facts) truth {
@@ -77,6 +77,18 @@ func leaderless(f *facts) *truth {
 		words += fmt.Sprintf(" Missing for a majority: %s of %s.", numeral(missing), strings.Join(silent, ", "))
 	}
 	return &truth{level: "bad", bold: "No leader" + since + ".", words: words, links: f.otherNodes()}
+}
+
+// foreign is of nodes of another cluster at addresses where this one looks for its own.
+func foreign(f *facts) *truth {
+	var names []string
+	for _, n := range f.seen.status.Foreign {
+		names = append(names, fmt.Sprintf("%s at %s (cluster %s)", n.ID, n.Address, n.ClusterID))
+	}
+	if names == nil {
+		return nil
+	}
+	return &truth{level: "bad", bold: "Two clusters.", words: "Where this cluster looks for its nodes there are those of another one: " + strings.Join(names, ", ") + ".", links: []linked{{"Nodes", "/ui/nodes"}}}
 }
 
 // voters are the other nodes with a vote, those that answer and those that do not, and how many votes there are.

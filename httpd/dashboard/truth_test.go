@@ -60,6 +60,9 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.seen.leaderless = ago(time.Minute)
 			f.seen.status = clusterOf(map[string]string{"node1": "candidate", "node2": "unreachable", "node3": "unreachable"})
 		}, "bad", "This node is cut off from the others since 11:59:00. Others may go on without it."},
+		{"two clusters", func(f *facts) {
+			f.seen.status.Foreign = []api.ForeignNode{{ID: "n9", Address: "10.0.0.9:7946", ClusterID: "c2"}}
+		}, "bad", "Two clusters. Where this cluster looks for its nodes there are those of another one: n9 at 10.0.0.9:7946 (cluster c2)."},
 		{"a young leader", func(f *facts) {
 			f.node, f.health.Leads, f.health.Suspended, f.seen.leading = "node3", true, true, ago(4*time.Second)
 		}, "warn", "node3 leads for 4s, too short a time to know which instances are alive. No lease ends yet."},
