@@ -166,7 +166,7 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 
 // acts are the names of operators' acts.
 var acts = []string{
-	"status", "status_delete", "quarantine", "self_preservation",
+	"status", "status_delete", "quarantine", "self_preservation", "cancel", // the last by prune
 	"log_level", "upgrade_finalize", "snapshot_save", "snapshot_restore", "peer_repair", "peer_pause", "peer_resume", "sender_forget", "member_remove", "leadership_transfer",
 	"auth_bootstrap", "auth_mode", "role_put", "role_delete", "token_create", "token_rotate", "token_revoke",
 }
@@ -183,7 +183,8 @@ func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
 // recordDeed records what became of a deed.
 func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
 	r := n.record(ctx)
-	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil && d.by == (registry.Act{}) {
+	a, _ := ctx.Value(askerKey{}).(*asker)
+	if a != nil && d.by == (registry.Act{}) {
 		d.by = a.by
 	}
 	r.Operation, r.Name, r.Grants, r.Says, r.Outcome = d.operation, d.name, d.grants, d.says(r.Principal), outcome
@@ -199,7 +200,7 @@ func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uin
 			r.Says = refused.Text
 		}
 	}
-	if r.Outcome == api.AuditDone && slices.ContainsFunc(d.needs, operating) {
+	if isAct := a != nil && a.operates || slices.ContainsFunc(d.needs, operating); isAct && r.Outcome == api.AuditDone {
 		n.acts.WithLabelValues(d.operation).Inc()
 	}
 	n.Audit.Record(r)
