@@ -28,7 +28,7 @@ func TestCountsOfAnApplicationAreWhatAWalkFinds(t *testing.T) {
 		case 5:
 			g.client(Quarantine{Key: key, For: int64(r.IntN(2)) * 60_000})
 		case 6:
-			g.client(Renew{Key: key, Status: Down})
+			g.client(Renew{Key: key})
 		}
 		g.pass(10)
 		views = append(views, g.View())
