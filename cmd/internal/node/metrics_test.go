@@ -87,7 +87,9 @@ func withEverything(t *testing.T, mode string) *config.Config {
 	c.Mode = mode
 	c.HTTP.TLS.Cert, c.HTTP.TLS.Key = file("node.crt"), file("node.key")
 	c.Replication.TLS.CA, c.Replication.TLS.Cert, c.Replication.TLS.Key = file("authority.crt"), file("node.crt"), file("node.key")
-	if mode == config.CP {
+	if mode == config.AP {
+		c.HTTPD.Reads = "stale" // there are no others
+	} else {
 		c.Store.TLS.CA, c.Store.TLS.Cert, c.Store.TLS.Key = file("authority.crt"), file("node.crt"), file("node.key")
 	}
 	c.Backup.Dir, c.Auth.File = filepath.Join(dir, "backups"), auth
