@@ -269,3 +269,22 @@ func TestHistoryNamesThePrincipal(t *testing.T) {
 	}
 	expect.That(t, strings.Contains(e.Summary, "by orders-service"), "the summary is %s", e.Summary)
 }
+
+func TestOperatorsActsAreCountedAndWhatClientsDoIsNot(t *testing.T) {
+	a := newAudited(t, access.On)
+	for _, call := range []struct{ role, method, target, body string }{
+		{"orders", "POST", "/eureka/apps/ORDERS", instanceJSON},
+		{"orders", "PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""},
+		{"orders", "PUT", i1Path + "/quarantine?for=1h", ""}, // is denied
+		{"operator", "PUT", i1Path + "/quarantine?for=1h&reason=odd", ""},
+		{"operator", "DELETE", i1Path + "/quarantine", ""},
+		{"operator", "POST", "/v1/rollcall/prune?not-passing", ""},
+	} {
+		a.as(call.role, call.method, call.target, call.body)
+	}
+	text := a.as("operator", "GET", "/metrics", "").body
+	for act, want := range map[string]string{"quarantine": "2", "cancel": "1", "status": "0", "member_remove": "0"} {
+		line := `rollcall_acts_total{act="` + act + `"} ` + want + "\n"
+		expect.That(t, strings.Contains(text, line), "/metrics lacks %q", line)
+	}
+}

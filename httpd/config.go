@@ -88,6 +88,8 @@ type Config struct {
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
 	// of its own.
 	Metrics *prometheus.Registry
+	// MetricsApps bounds the series of rollcall_registry_app_instances.
+	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many applications, the largest, /metrics shows the number of instances by status; the others are shown together, with an empty name"`
 	// Limits bounds what a request may cost.
 	Limits Limits `reload:"yes"`
 	// RateLimit limits fetches of the registry. Zero: nothing is limited.

@@ -12,7 +12,7 @@
 //	admission.go   what must hold for every request
 //	sites.go       the web pages and names under which requests are served
 //	ratelimit.go   the limits of fetches
-//	metrics.go     what is counted of every request
+//	metrics.go     what is counted of every request, and of the registry's instances
 //	heartbeats.go  connections that carry heartbeats, read without net/http
 //	plainbeat.go   heartbeats and their responses in bytes
 //	connections.go the number of connections
@@ -69,7 +69,7 @@ func New(c Config) (*Handler, error) {
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
 	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
-	h.metrics = newMetrics(c.Metrics, c.Service)
+	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
 		return nil, err
@@ -255,6 +255,12 @@ func (h *Handler) AuthMode() access.Mode { return h.node.AccessMode() }
 // SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for what comes
 // from now on.
 func (h *Handler) SetLimits(l Limits) { h.node.SetLimits(l) }
+
+// Limits are those of now, and Used how many watches there are and how many bytes the requests under way take.
+func (h *Handler) Limits() Limits { return *h.node.Limits() }
+
+// Used is explained at Limits.
+func (h *Handler) Used() (watchers, inFlightBytes int64) { return h.node.Used() }
 
 // Drain makes every further response say that it is the last one of its connection. The call comes some time
 // before a shutdown, so that clients go elsewhere by themselves.

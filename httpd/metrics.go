@@ -1,9 +1,12 @@
 package httpd
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +34,7 @@ type renewMetrics struct {
 	requests map[int]prometheus.Counter // by status
 }
 
-func newMetrics(reg prometheus.Registerer, service registry.Service) *metrics {
+func newMetrics(reg prometheus.Registerer, service registry.Service, apps int) *metrics {
 	m := &metrics{
 		requests: web.NewCounters(reg, "rollcall_http_requests_total", "Responses, by route template, method and status.", "route", "method", "code"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -44,7 +47,7 @@ func newMetrics(reg prometheus.Registerer, service registry.Service) *metrics {
 		wouldLimit: web.NewCounters(reg, "rollcall_http_rate_would_limit_total",
 			"Fetches that the rate limiter would have refused if it were enabled, by target (upstream: numOfRateLimitedRequestCandidates).", "target"),
 	}
-	reg.MustRegister(m.durations, instanceGauge{service})
+	reg.MustRegister(m.durations, instanceGauge{service}, &appGauge{service: service, most: apps})
 	m.renew = m.resolveRenew()
 	return m
 }
@@ -139,6 +142,79 @@ func (g instanceGauge) Collect(ch chan<- prometheus.Metric) {
 	for status := registry.Unknown; status <= registry.OutOfService; status++ {
 		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(counts[status]), status.String())
 	}
+}
+
+// appGauge counts the instances of the largest applications by status, out of the counts that the registry keeps anyway.
+type appGauge struct {
+	service registry.Service
+	most    int // applications
+
+	mu    sync.Mutex
+	shown map[string]time.Time // when each application was last shown that has instances
+}
+
+// removedShown is how long an application without instances is shown, as 0: what disappears from a list raises no alarm.
+const removedShown = 30 * time.Minute
+
+var appInstancesDesc = prometheus.NewDesc("rollcall_registry_app_instances",
+	"Instances in this node's registry, by application and status; of the largest applications (metrics.apps), and of all others together with an empty name. Beside UP, statuses that none has are left out.", []string{"app", "status"}, nil)
+
+// Describe implements prometheus.Collector.
+func (g *appGauge) Describe(ch chan<- *prometheus.Desc) { ch <- appInstancesDesc }
+
+// Collect implements prometheus.Collector.
+func (g *appGauge) Collect(ch chan<- prometheus.Metric) {
+	view := web.StaleView(g.service)
+	if view == nil {
+		return
+	}
+	apps := slices.Collect(view.Apps())
+	var others [registry.OutOfService + 1]uint32
+	if len(apps) > g.most {
+		slices.SortFunc(apps, func(a, b *registry.App) int { return cmp.Or(b.Len()-a.Len(), strings.Compare(a.Name, b.Name)) })
+		for _, app := range apps[g.most:] {
+			for status, n := range app.Counts() {
+				others[status] += n
+			}
+		}
+		apps = apps[:g.most]
+		sendCounts(ch, "", others)
+	}
+	for _, app := range apps {
+		sendCounts(ch, app.Name, app.Counts())
+	}
+	for _, name := range g.removed(view, apps, time.Now()) {
+		sendCounts(ch, name, [registry.OutOfService + 1]uint32{})
+	}
+}
+
+// sendCounts sends the instances of an application by status.
+func sendCounts(ch chan<- prometheus.Metric, app string, counts [registry.OutOfService + 1]uint32) {
+	for status, n := range counts {
+		if status := registry.Status(status); n > 0 || status == registry.Up {
+			ch <- prometheus.MustNewConstMetric(appInstancesDesc, prometheus.GaugeValue, float64(n), app, status.String())
+		}
+	}
+}
+
+// removed are the applications that were shown a while ago and have no instances now, as many as fit beside those that are shown.
+func (g *appGauge) removed(view *registry.View, apps []*registry.App, now time.Time) (names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shown == nil {
+		g.shown = map[string]time.Time{}
+	}
+	for _, app := range apps {
+		g.shown[app.Name] = now
+	}
+	for name, at := range g.shown {
+		if now.Sub(at) > removedShown {
+			delete(g.shown, name)
+		} else if _, there := view.App(name); !there && len(names) < g.most {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // renewRoute is the template of the heartbeat route.

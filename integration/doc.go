@@ -63,6 +63,7 @@
 //	members_test.go     removal and return of a member
 //	disk_test.go        disks that are full, and damaged or foreign data directories
 //	blockedlog_test.go  log output that is not read
+//	prometheus_test.go  the alerts of Prometheus, and the queries of the dashboard
 //
 // without consensus and between datacenters:
 //

@@ -42,7 +42,7 @@ func newMetrics(peers func() []*peer, status func([]*peer) []api.Peer) *metrics 
 		figures: figureMetrics(),
 		byWord: []wordMetric{
 			{desc("sent_total", "Facts that the peer accepted.", "fact"), func(s api.Peer) map[string]uint64 { return s.Sent }},
-			{desc("dropped_tasks_total", "Tasks that were given up; those that hold a change are read again, unless the peer refused them.", "reason"), func(s api.Peer) map[string]uint64 { return s.Dropped }},
+			{desc("dropped_tasks_total", "Tasks that were given up; those that hold a change are read again, unless the peer refused them.", "reason"), droppedByReason},
 			{desc("repairs_total", "Comparisons that found something to send.", "reason"), func(s api.Peer) map[string]uint64 { return s.Repairs }},
 		},
 	}
@@ -124,6 +124,15 @@ func figureMetrics() []figureMetric {
 			return seconds(*s.Incoming.HeardMS), true
 		}},
 	}
+}
+
+// droppedByReason has every reason, from 0 on: what appears with a 1 has not risen to those who look for what rises.
+func droppedByReason(s api.Peer) map[string]uint64 {
+	all := make(map[string]uint64, len(dropNames))
+	for _, reason := range dropNames {
+		all[reason] = s.Dropped[reason]
+	}
+	return all
 }
 
 func one(is bool) float64 {

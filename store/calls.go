@@ -6,17 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
-
-// LevelGauge shows the level of the formats that a node writes.
-func LevelGauge(writes func() byte) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_cluster_level", Help: "Level of the formats that this node writes (docs/upgrades.md)."},
-		func() float64 { return float64(writes()) })
-}
 
 // Partly is the error of a call of which so many operations took effect already: "no" would be wrong.
 func Partly(done int, err error) error {

@@ -91,6 +91,19 @@ func changeOf(l *Lease) Change {
 	return c
 }
 
+// Why is the kind of the newest event of what changed, live as LastRenewal is; ok is false if no event is remembered.
+func (v *View) Why(c Change) (kind EventKind, ok bool) {
+	newest := v.tables.renewals.past(c.Lease.Handle)
+	if c.Kind == Canceled || c.Kind == Evicted {
+		rec, _ := v.tables.removed.Get(c.Index)
+		newest = rec.History.newest
+	}
+	if newest == nil {
+		return 0, false
+	}
+	return newest.kind, true
+}
+
 // leadsLong is how long (ms) a leadership lasts before an absence says anything.
 const leadsLong = 10 * 60 * 1000
 

@@ -142,6 +142,7 @@ func (t *tables) unlist(l *Lease, changed Index) {
 	t.unindex(l)
 	app := t.editable(key.App)
 	app.leases.Delete(key.ID)
+	app.counts[l.Instance.Status]--
 	if app.name(l, &Lease{}) {
 		t.parts.rename(changed)
 	}
@@ -157,9 +158,12 @@ func (t *tables) set(l *Lease) {
 	t.counts[l.Instance.Status]++
 	app := t.editable(key.App)
 	old, ok := app.leases.Set(key.ID, l)
-	if !ok {
+	if ok {
+		app.counts[old.Instance.Status]--
+	} else {
 		old = &Lease{}
 	}
+	app.counts[l.Instance.Status]++
 	if app.name(old, l) {
 		t.parts.rename(l.Changed)
 	}
@@ -197,7 +201,7 @@ func (t *tables) editable(name string) *App {
 	default:
 		app = &App{
 			Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy(),
-			services: app.services, service: app.service, defined: app.defined,
+			services: app.services, service: app.service, defined: app.defined, counts: app.counts,
 		}
 	}
 	t.apps.Set(app.Name, app)
@@ -358,10 +362,14 @@ type App struct {
 	services int
 	service  string
 	defined  Index // the last change of what Lease.Defined is about, of any of its instances
+	counts   [OutOfService + 1]uint32
 }
 
 // Len is the number of the application's leases.
 func (a *App) Len() int { return a.leases.Len() }
+
+// Counts is the same by status.
+func (a *App) Counts() [OutOfService + 1]uint32 { return a.counts }
 
 // Leases yields the application's leases, sorted by id.
 func (a *App) Leases() iter.Seq[*Lease] {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -164,10 +166,27 @@ func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 	return slices.DeleteFunc(deeds, func(d deed) bool { return !slices.ContainsFunc(d.needs, operating) })
 }
 
+// acts are the names of operators' acts.
+var acts = []string{
+	"status", "status_delete", "quarantine", "self_preservation", "cancel", // the last by prune
+	"log_level", "upgrade_finalize", "snapshot_save", "snapshot_restore", "peer_repair", "peer_pause", "peer_resume", "sender_forget", "member_remove", "leadership_transfer",
+	"auth_bootstrap", "auth_mode", "role_put", "role_delete", "token_create", "token_rotate", "token_revoke",
+}
+
+// newActs counts each from 0 on: what appears with a 1 has not risen to those who look for what rises.
+func newActs(reg prometheus.Registerer) *prometheus.CounterVec {
+	c := NewCounters(reg, "rollcall_acts_total", "Operators' acts that this node was asked for and performed.", "act")
+	for _, act := range acts {
+		c.WithLabelValues(act)
+	}
+	return c
+}
+
 // recordDeed records what became of a deed.
 func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uint64, err error) {
 	r := n.record(ctx)
-	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil && d.by == (registry.Act{}) {
+	a, _ := ctx.Value(askerKey{}).(*asker)
+	if a != nil && d.by == (registry.Act{}) {
 		d.by = a.by
 	}
 	r.Operation, r.Name, r.Grants, r.Says, r.Outcome = d.operation, d.name, d.grants, d.says(r.Principal), outcome
@@ -182,6 +201,9 @@ func (n *Node) recordDeed(ctx context.Context, d deed, outcome string, index uin
 		if refused := RefusalOf(err); refused.Text != "" && r.Says == "" {
 			r.Says = refused.Text
 		}
+	}
+	if isAct := a != nil && a.operates || slices.ContainsFunc(d.needs, operating); isAct && r.Outcome == api.AuditDone {
+		n.acts.WithLabelValues(d.operation).Inc()
 	}
 	n.Audit.Record(r)
 }

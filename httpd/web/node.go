@@ -36,6 +36,7 @@ type Node struct {
 	senders     *senders
 	operations  *prometheus.CounterVec // by action, origin and outcome
 	renewals    renewals
+	acts        *prometheus.CounterVec // by act
 }
 
 // pool is the bytes of the budget that responses may take.
@@ -75,7 +76,26 @@ func NewNode(c Config) *Node {
 	if c.Audit != nil {
 		c.Metrics.MustRegister(c.Audit.Lost)
 	}
+	n.acts = newActs(c.Metrics)
+	c.Metrics.MustRegister(
+		yesOrNo("rollcall_ready", "1 while the node may serve, as /readyz says.", func() bool { return n.Service.Health().Ready && !n.Draining.Load() }),
+		yesOrNo("rollcall_quorum", "1 while the node is in touch with a leader that has a majority; in mode ap while it is ready.", func() bool { return n.Service.Health().Quorum }))
 	return n
+}
+
+// yesOrNo is a gauge that is 1 while something holds, and else 0.
+func yesOrNo(name, help string, holds func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if holds() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Used is how many watches there are, and how many bytes the requests under way take.
+func (n *Node) Used() (watchers, inFlightBytes int64) {
+	return n.Watches.running.Load(), n.budget.taken.Load()
 }
 
 // Limits are those of now.

@@ -64,8 +64,9 @@ func (s *Raft) trimLog(ctx context.Context) {
 			s.log.Warn("the bound of the log could not be set", "entries", trailing, "err", err)
 		}
 	}
-	saved, size := s.lastSnapshot()
-	if int64(s.logs.BytesAfter(saved)) <= max(int64(s.cfg.LogBytes), size) && saved >= s.raised.Load() {
+	saved := s.lastSnapshot()
+	s.saved.Store(&saved)
+	if int64(s.logs.BytesAfter(saved.index)) <= max(int64(s.cfg.LogBytes), saved.bytes) && saved.index >= s.raised.Load() {
 		return
 	}
 	if err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
@@ -73,11 +74,11 @@ func (s *Raft) trimLog(ctx context.Context) {
 	}
 }
 
-// lastSnapshot is the index of the newest snapshot, and its size in bytes; 0: there is none.
-func (s *Raft) lastSnapshot() (index uint64, size int64) {
+// lastSnapshot is the newest snapshot.
+func (s *Raft) lastSnapshot() snapshotNow {
 	found, err := s.snapshots.List()
 	if err != nil || len(found) == 0 {
-		return 0, 0
+		return snapshotNow{}
 	}
-	return found[0].Index, found[0].Size
+	return snapshotOf(found[0])
 }

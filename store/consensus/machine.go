@@ -150,9 +150,16 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// publish wakes all that wait for the newest state.
+// publish wakes all that wait for the newest state, and counts what changed in it. What a node goes through when it starts
+// were changes at another time.
 func (f *stateMachine) publish() {
-	f.s.watchers.Publish(f.s.machine.View())
+	v := f.s.machine.View()
+	if f.s.ready.Load() {
+		f.s.metrics.changes.Count(v)
+	} else {
+		f.s.metrics.changes.Skip(v)
+	}
+	f.s.watchers.Publish(v)
 	f.s.reader.Applied()
 }
 

@@ -1,10 +1,16 @@
 package consensus
 
 import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -17,6 +23,8 @@ type metrics struct {
 	damaged   prometheus.Counter
 	leads     prometheus.Gauge
 	differ    *prometheus.GaugeVec
+	syncs     prometheus.Histogram
+	changes   *store.ChangeCounter
 	eviction  expiry.EvictorMetrics
 
 	coordination *expiry.CoordinatorMetrics
@@ -34,6 +42,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		damaged:   counter("entries_damaged_in_memory_total", "Entries that were not in memory what their checksum says, and were read from the disk instead."),
 		leads:     add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
 		differ:    add.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_replicas_differ", Help: "1 for each node whose state is not that of a majority, or of any other node where no majority agrees, by the newest digests that were compared; only the leader shows it."}, []string{"node"}),
+		syncs:     store.SyncSeconds(reg),
+		changes:   store.NewChangeCounter(reg),
 		eviction:  expiry.NewEvictorMetrics(reg),
 
 		coordination: expiry.NewCoordinatorMetrics(reg),
@@ -47,6 +57,46 @@ var (
 	permitsDesc  = prometheus.NewDesc("rollcall_coordination_permits", "Locks and semaphores, by kind and by what there is of each: themselves, holders and who waits for one.", []string{"kind", "of"}, nil)
 	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
 )
+
+// snapshotNow is the newest snapshot on this node's disk; the zero value: there is none.
+type snapshotNow struct {
+	index uint64
+	bytes int64
+	at    time.Time
+}
+
+// snapshotOf is a snapshot as Raft's store lists it. The store names it by term, index and time (raft.snapshotName).
+func snapshotOf(m *raft.SnapshotMeta) snapshotNow {
+	s := snapshotNow{index: m.Index, bytes: m.Size}
+	if ms, err := strconv.ParseInt(m.ID[strings.LastIndexByte(m.ID, '-')+1:], 10, 64); err == nil {
+		s.at = time.UnixMilli(ms)
+	}
+	return s
+}
+
+// raftGauges are what Raft has on this node's disk and in its memory, and whether the settings of the cluster are this node's.
+func raftGauges(s *Raft) []prometheus.Collector {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_" + name, Help: help}, value)
+	}
+	saved := func(value func(snapshotNow) float64) func() float64 {
+		return func() float64 {
+			if newest := s.saved.Load(); newest != nil && !newest.at.IsZero() {
+				return value(*newest)
+			}
+			return 0
+		}
+	}
+	return []prometheus.Collector{
+		gauge("raft_term", "Raft's term, as this node knows it; it rises with each election.", func() float64 { return float64(s.raft.CurrentTerm()) }),
+		store.AppliedGauge(s.machine.Index),
+		gauge("store_log_entries", "Entries of the log on this node's disk.", func() float64 { n, _ := s.logs.Size(); return float64(n) }),
+		gauge("store_log_bytes", "Bytes of the entries of the log on this node's disk.", func() float64 { _, n := s.logs.Size(); return float64(n) }),
+		gauge("store_snapshot_bytes", "Size of the newest snapshot on this node's disk; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.bytes) })),
+		gauge("store_snapshot_timestamp_seconds", "When it was made, in seconds since the epoch; 0: there is none.", saved(func(n snapshotNow) float64 { return float64(n.at.UnixMilli()) / 1000 })),
+		gauge("settings_differ", "1 while the settings of the cluster, which are those of the leader, are not those that this node was given.", s.settings.gauge),
+	}
+}
 
 // coordinationGauges shows sessions, keys and locks at the moment of a scrape. It walks locks.
 type coordinationGauges struct{ s *Raft }

@@ -51,6 +51,7 @@ func Open(cfg store.Config) (*Raft, error) {
 		s.close()
 		return nil, err
 	}
+	cfg.Metrics.MustRegister(append(raftGauges(s), s.net.Metrics()...)...)
 	return s, nil
 }
 
@@ -69,6 +70,7 @@ func (s *Raft) open(opened time.Time) error {
 		return err
 	}
 	s.disk.Refused, s.logs.Damaged = s.reportRefused, s.reportDamaged
+	s.disk.Wrote = func(took time.Duration) { s.metrics.syncs.Observe(took.Seconds()) }
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.Closing = s.closing
 	s.net.Life = s.cfg.Test.ConnectionLife

@@ -55,9 +55,10 @@ type Raft struct {
 	handedOver atomic.Bool
 	unsaved    atomic.Bool // entries were applied after the newest snapshot
 
-	raised      atomic.Uint64 // an entry behind which nothing was written below the level of the cluster; 0: it was not raised
-	lastRefused atomic.Uint64 // the entry that was last reported to have come damaged
-	lastDamaged atomic.Uint64 // the entry that was last reported to be damaged in memory
+	saved       atomic.Pointer[snapshotNow] // as of the last look of watchLog; nil: there was none
+	raised      atomic.Uint64               // an entry behind which nothing was written below the level of the cluster; 0: it was not raised
+	lastRefused atomic.Uint64               // the entry that was last reported to have come damaged
+	lastDamaged atomic.Uint64               // the entry that was last reported to be damaged in memory
 
 	closing   context.Context // ends when the node stops
 	stop      context.CancelFunc

@@ -38,6 +38,16 @@ func (w *settingsWatch) compare() {
 	w.log.Warn("the cluster's settings are not this node's: those of the leader hold", "differing", differs)
 }
 
+// gauge is 1 while they differ.
+func (w *settingsWatch) gauge() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.logged == "" {
+		return 0
+	}
+	return 1
+}
+
 // differences names the settings that differ, by their configuration keys; "" if none does.
 func differences(state, own registry.Settings) string {
 	var words []string

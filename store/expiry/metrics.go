@@ -32,12 +32,18 @@ type EvictorMetrics struct {
 // NewEvictorMetrics registers the figures of an evictor.
 func NewEvictorMetrics(reg prometheus.Registerer) EvictorMetrics {
 	add := promauto.With(reg)
-	return EvictorMetrics{
+	m := EvictorMetrics{
 		evicted:     add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_evictions_total", Help: "Leases that this node evicted as leader."}),
 		panics:      add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_eviction_panics_total", Help: "Eviction rounds that panicked; each is a defect."}),
 		transitions: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_self_preservation_transitions_total", Help: "Transitions of self-preservation that this node saw as leader, by the new state."}, []string{"to"}),
 	}
+	for _, state := range preservationStates {
+		m.transitions.WithLabelValues(state.String())
+	}
+	return m
 }
+
+var preservationStates = []registry.PreservationState{registry.PreservationOff, registry.PreservationOn, registry.PreservationReleased, registry.PreservationHeld}
 
 // PreservationGauges shows self-preservation at the moment of a scrape. It walks all leases.
 type PreservationGauges struct {
@@ -75,7 +81,7 @@ func (g PreservationGauges) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	figures, state, expectation := v.Freshness(now), v.Preservation().State, v.Expectation()
-	for _, s := range []registry.PreservationState{registry.PreservationOff, registry.PreservationOn, registry.PreservationReleased, registry.PreservationHeld} {
+	for _, s := range preservationStates {
 		gauge(stateDesc, number(s == state), s.String())
 	}
 	holds, _ := v.Condition(figures)

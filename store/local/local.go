@@ -33,6 +33,8 @@ func Open(cfg store.Config) (*Store, error) {
 		return nil, err
 	}
 	s.metrics = newLocalMetrics(s)
+	s.changes = store.NewChangeCounter(cfg.Metrics)
+	s.changes.Skip(s.view.Load())
 	return s, nil
 }
 
@@ -203,6 +205,13 @@ func (s *Store) owner(h registry.Handle) string {
 func (s *Store) publish() {
 	v := s.registry.View()
 	s.view.Store(v)
+	switch {
+	case s.changes == nil: // it is being opened
+	case s.ready.Load():
+		s.changes.Count(v)
+	default:
+		s.changes.Skip(v)
+	}
 	s.watchers.Publish(v)
 }
 

@@ -317,7 +317,7 @@ func (g *localRig) writes() uint64 {
 		g.t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == "rollcall_store_flush_seconds" {
+		if f.GetName() == "rollcall_store_sync_seconds" {
 			return f.GetMetric()[0].GetHistogram().GetSampleCount()
 		}
 	}

@@ -14,26 +14,27 @@ import (
 type localMetrics struct {
 	operations prometheus.Counter
 	flushes    prometheus.Histogram
-	changes    prometheus.Counter
+	written    prometheus.Counter
 	eviction   expiry.EvictorMetrics
 }
 
 func newLocalMetrics(s *Store) *localMetrics {
-	s.cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), store.LevelGauge(s.level))
+	s.cfg.Metrics.MustRegister(expiry.PreservationGauges{Now: s.leaseTime}, expiry.SuspendedGauge(s.suspended), store.LevelGauge(s.level),
+		store.AppliedGauge(func() uint64 { return uint64(s.view.Load().Index()) }))
 	add := promauto.With(s.cfg.Metrics)
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_store_unwritten_changes", Help: "Changes that are not on disk yet."},
 		func() float64 { return float64(s.unwritten()) })
 	return &localMetrics{
 		operations: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operations_total", Help: "Operations that callers of this node asked for."}),
-		changes:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals that were written to the disk."}),
-		flushes:    add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_flush_seconds", Help: "Duration of the writes to the disk.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
+		written:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals that were written to the disk."}),
+		flushes:    store.SyncSeconds(s.cfg.Metrics),
 		eviction:   expiry.NewEvictorMetrics(s.cfg.Metrics),
 	}
 }
 
 func (m *localMetrics) observeFlush(what saved, took time.Duration) {
 	m.flushes.Observe(took.Seconds())
-	m.changes.Add(float64(len(what.frozen.Leases) + len(what.frozen.Removals)))
+	m.written.Add(float64(len(what.frozen.Leases) + len(what.frozen.Removals)))
 }
 
 // unwritten is how many changes are not on disk.

@@ -36,6 +36,7 @@ type Store struct {
 	clock   expiry.Clock
 
 	view     atomic.Pointer[registry.View] // the newest
+	changes  *store.ChangeCounter          // guarded by mu; nil while the store is being opened
 	watchers registry.Watchers             // wait for changes
 	reign    atomic.Pointer[expiry.Reign]  // of this node over itself, from its start or its readiness on
 	ready    atomic.Bool

@@ -29,6 +29,7 @@ type Disk struct {
 	Log       *slog.Logger
 
 	free      atomic.Int64 // bytes, by the last measurement that succeeded
+	size      atomic.Int64 // of the whole disk, in bytes; 0: it is not known
 	low       atomic.Bool  // free is below Least
 	leaderLow atomic.Bool  // what LeaderLow said last
 
@@ -86,6 +87,7 @@ func (d *Disk) Measure() {
 	}
 	d.failing = false
 	d.free.Store(free)
+	d.size.Store(sizeBytes(d.Dir))
 	low := free < d.Least
 	if d.low.Swap(low) == low {
 		return
@@ -108,13 +110,14 @@ func (d *Disk) check(adds bool) error {
 	return fmt.Errorf("%w: the disk of this node has %d bytes left, and data.min-free wants %d; what is there can be read, renewed and removed", registry.ErrFull, d.free.Load(), d.Least)
 }
 
-// Metrics are the room that is left, and whether additions are refused.
+// Metrics are the room that is left, of how much, and whether additions are refused.
 func (d *Disk) Metrics() []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "data", Name: name, Help: help}, value)
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "rollcall", Subsystem: "disk", Name: name, Help: help}, value)
 	}
 	return []prometheus.Collector{
 		gauge("free_bytes", "Room that the disk of the data directory has left.", func() float64 { return float64(d.free.Load()) }),
+		gauge("size_bytes", "Size of that disk; 0 where the system does not say.", func() float64 { return float64(d.size.Load()) }),
 		gauge("full", "1 while that is less than data.min-free, and additions are refused.", func() float64 {
 			if d.low.Load() {
 				return 1

@@ -12,3 +12,12 @@ func freeBytes(dir string) (int64, error) {
 	}
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
+
+// sizeBytes is the size of a directory's disk, without what only the administrator may use; 0: it is not known.
+func sizeBytes(dir string) int64 {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0
+	}
+	return int64(s.Blocks-s.Bfree+s.Bavail) * int64(s.Bsize)
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
@@ -27,12 +25,4 @@ func (c certificates) reload() (changed []string) {
 		changed = append(changed, files.Reload()...)
 	}
 	return changed
-}
-
-// expiry is a metric: the end of the HTTP listener's certificate, in seconds since the epoch.
-func expiry(files *certfiles.Source) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rollcall_http_certificate_expiry_timestamp_seconds",
-		Help: "When the certificate of the HTTP listener ends, in seconds since the epoch.",
-	}, func() float64 { return float64(files.Certificate().Leaf.NotAfter.Unix()) })
 }

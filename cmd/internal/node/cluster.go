@@ -147,7 +147,7 @@ func peerNode(p api.Peer) api.NodeStatus {
 		n.Contact = max(time.Now().UnixMilli()-p.LastSuccess, 0)
 	}
 	if p.State == replication.StateFailing {
-		n.Role = "unreachable"
+		n.Role = unreachable
 	}
 	return n
 }

@@ -20,20 +20,13 @@ const behindBy = 10_000
 
 // describe says in what condition a cluster is, in a word and in sentences.
 func describe(s *api.Status) {
-	var voters, healthy int
 	var troubles []string
 	for _, n := range s.Nodes {
-		trouble := troubleOf(n)
-		if n.Voter {
-			voters++
-			if trouble == "" {
-				healthy++
-			}
-		}
-		if trouble != "" {
+		if trouble := troubleOf(n); trouble != "" {
 			troubles = append(troubles, n.ID+" "+trouble)
 		}
 	}
+	voters, healthy := votersOf(s.Nodes)
 	s.Warning = sharedZone(s.Nodes, voters)
 	trouble := strings.Join(troubles, ", ")
 	if s.Mode == config.AP {
@@ -43,7 +36,7 @@ func describe(s *api.Status) {
 		}
 		return
 	}
-	tolerance := healthy - (voters/2 + 1)
+	may := mayFail(tolerance(voters, healthy))
 	switch {
 	case s.Leader == "":
 		s.Condition, s.Summary = leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch."
@@ -51,16 +44,35 @@ func describe(s *api.Status) {
 			s.Summary += " Of these, " + trouble + "."
 		}
 	case trouble != "":
-		s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s; %s.", trouble, mayFail(tolerance))
+		s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s; %s.", trouble, may)
 	default:
-		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(tolerance))
+		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", may)
 	}
 }
+
+// votersOf counts the voters, and those of them with which nothing is wrong.
+func votersOf(nodes []api.NodeStatus) (voters, healthy int) {
+	for _, n := range nodes {
+		if n.Voter {
+			voters++
+			if troubleOf(n) == "" {
+				healthy++
+			}
+		}
+	}
+	return voters, healthy
+}
+
+// tolerance is how many more voters may fail before there is no majority; below 0 there is none.
+func tolerance(voters, healthy int) int { return healthy - (voters/2 + 1) }
+
+// unreachable is the role of a node that does not respond.
+const unreachable = "unreachable"
 
 // troubleOf is what is wrong with a node, in words; "": nothing.
 func troubleOf(n api.NodeStatus) string {
 	switch {
-	case n.Role == "unreachable":
+	case n.Role == unreachable:
 		return "cannot be reached"
 	case n.Role == "stopped":
 		return "has stopped"

@@ -127,16 +127,19 @@ func (s setup) self() api.NodeStatus {
 	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
 }
 
-// lead does beside the store what only a leader does: it sends to the peers and runs probes.
+// lead does beside the store what only a leader does: it sends to the peers, looks at the other nodes and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
-	var both sync.WaitGroup
-	defer both.Wait()
-	both.Go(func() {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() {
 		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
 	})
+	watch := &clusterWatch{status: cluster{raft}.Status}
+	s.metrics.MustRegister(watch)
+	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
 	if s.Checks.Probes {
 		prober := s.prober(raft)
-		both.Go(func() { raft.WhileLeading(ctx, prober.Run) })
+		all.Go(func() { raft.WhileLeading(ctx, prober.Run) })
 	}
 }
 

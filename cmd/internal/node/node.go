@@ -8,6 +8,7 @@
 //	peers.go        the replicator, as the HTTP API sees it: calls about peers go to the node that sends
 //	cluster.go      the nodes of the datacenter, as the HTTP API sees them
 //	listener.go     a port and the server behind it; the profiler's
+//	metrics.go      what is shown of the program, the limits and, by the leader, the cluster
 //	certificate.go  files of certificates, which may be replaced while the node runs
 //	debug.go        what helps somebody else to see what is wrong
 //	reload.go       settings that are read again at SIGHUP
@@ -39,6 +40,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
 // Options are what a node is run with. All fields are required.
@@ -96,6 +98,7 @@ func open(o Options) (_ *node, err error) {
 	}()
 	c.Warn(n.log)
 	n.metrics = newMetrics()
+	n.metrics.MustRegister(buildInfo(o.Version, c.Mode)...)
 	if err := n.openAuthFile(c.Auth.File); err != nil {
 		return nil, err
 	}
@@ -120,8 +123,11 @@ func open(o Options) (_ *node, err error) {
 	n.disk.LeaderLow = e.leaderDiskFull
 	n.disk.Measure()
 	n.metrics.MustRegister(n.disk.Metrics()...)
-	if e.peers.files != nil {
-		n.certificates = append(n.certificates, e.peers.files)
+	if files := e.peers.files; files != nil {
+		n.certificates = append(n.certificates, files)
+		if files.Certificate() != nil { // else they have authorities alone
+			n.metrics.MustRegister(certfiles.ExpiryGauge("replication", files))
+		}
 	}
 	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run}
 	if n.auth != nil {
@@ -152,7 +158,7 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 	}
 	server := httpd.NewServer(c.HTTP.Addr, nil, n.log)
 	if files != nil {
-		n.metrics.MustRegister(expiry(files))
+		n.metrics.MustRegister(certfiles.ExpiryGauge("http", files))
 		n.certificates = append(n.certificates, files)
 		server.TLSConfig = files.Server("h2", "http/1.1")
 	}
@@ -185,7 +191,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	if err != nil {
 		return err
 	}
-	n.metrics.MustRegister(insecure{c, handler.AuthMode})
+	n.metrics.MustRegister(insecure{c, handler.AuthMode}, limits{n, e})
 	n.apply = func(c *config.Config) {
 		handler.SetRateLimit(c.HTTPD.RateLimit)
 		handler.SetLimits(c.HTTPD.Limits)

@@ -19,7 +19,7 @@ import (
 )
 
 // oneNode is the settings of a node that founds a cluster by itself.
-func oneNode(t *testing.T) *config.Config {
+func oneNode(t testing.TB) *config.Config {
 	t.Helper()
 	c := config.Default()
 	c.NodeName = "n1"
@@ -33,7 +33,7 @@ func oneNode(t *testing.T) *config.Config {
 var quiet = slog.New(slog.DiscardHandler)
 
 // started runs a node until the returned function is called, which returns the result of run.
-func started(t *testing.T, n *node) (stop func() error) {
+func started(t testing.TB, n *node) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

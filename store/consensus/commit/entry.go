@@ -43,6 +43,7 @@ type Entry struct {
 	future  raft.ApplyFuture
 	batches int
 	started time.Time
+	metrics *Metrics
 }
 
 // Propose hands an entry with batches to Raft, as the established leader, and returns without
@@ -62,7 +63,7 @@ func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
 	now := time.Now()
 	p.newest.Store(now.UnixNano())
 	p.Metrics.Entries.Inc()
-	return &Entry{future: p.Raft.Apply(encoded, patience), started: now}
+	return &Entry{future: p.Raft.Apply(encoded, patience), started: now, metrics: p.Metrics}
 }
 
 // Results waits for the results of an entry's batches. Errors that wrap port.ErrNotSent are certain;
@@ -90,12 +91,14 @@ func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, err
 			return fsm.Applied{}, certain(err)
 		}
 	case <-t.C:
+		e.metrics.Commit.Observe(time.Since(e.started).Seconds())
 		return fsm.Applied{}, fmt.Errorf("entry not applied within %v", limit)
 	case <-ctx.Done():
 		return fsm.Applied{}, ctx.Err()
 	}
 	switch r := e.future.Response().(type) {
 	case fsm.Applied:
+		e.metrics.Commit.Observe(time.Since(e.started).Seconds())
 		return r, nil
 	case error:
 		return fsm.Applied{}, r

@@ -116,6 +116,7 @@ func (c *Committer) serve(encoded []byte, mayWait bool, reply *CommitReply) erro
 
 // commitAt commits a batch of this node at the node that leads, by one of the calls for that.
 func (c *Committer) commitAt(ctx context.Context, address, call string, encoded []byte) (fsm.BatchResult, error) {
+	began := time.Now()
 	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, call, encoded)
 	if errors.Is(err, port.ErrUnknownCall) {
 		reply, err = port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, callCommit, encoded)
@@ -133,6 +134,7 @@ func (c *Committer) commitAt(ctx context.Context, address, call string, encoded 
 	case reply.Answer != port.OK:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
 	}
+	c.cfg.Metrics.Forward.Observe(time.Since(began).Seconds())
 	res, err := fsm.ParseResults(reply.Results)
 	if err == nil {
 		err = lateError(res)

@@ -3,6 +3,8 @@ package commit
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // Metrics are the figures of a committer.
@@ -13,6 +15,8 @@ type Metrics struct {
 	Forwarded  prometheus.Counter
 	Resent     prometheus.Counter
 	Unknown    prometheus.Counter
+	Commit     prometheus.Histogram
+	Forward    prometheus.Histogram
 }
 
 // NewMetrics registers the figures.
@@ -27,6 +31,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Forwarded:  counter("batches_forwarded_total", "Batches that this node sent to the leader."),
 		Resent:     counter("batches_resent_total", "Batches that were sent more than once."),
 		Unknown:    counter("unknown_outcomes_total", "Operations whose outcome could not be found out in time."),
+		Commit:     store.Duration(reg, "commit_seconds", "Time from proposing a log entry, as leader, until it was applied or given up."),
+		Forward:    store.Duration(reg, "forward_seconds", "Time that the leader took to reply to a batch of this node."),
 		Batch:      add.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_store_batch_operations", Help: "Operations per batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 13)}),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/store"
@@ -94,6 +95,14 @@ func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*
 		n.advertise = addr(l.Addr().String())
 	}
 	return n, nil
+}
+
+// Metrics are those of the certificate; none without one.
+func (n *Port) Metrics() []prometheus.Collector {
+	if n.files == nil {
+		return nil
+	}
+	return []prometheus.Collector{certfiles.ExpiryGauge("cluster", n.files)}
 }
 
 // Serve accepts until Close.

@@ -41,8 +41,10 @@ type Disk struct {
 	fail func(error)
 	// Refused is called with an entry that came from the leader and is not what its checksum says; nil: nothing is.
 	Refused func(index uint64)
-	vote    *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
-	slow    disk.SlowSync
+	// Wrote is called with the time that each call took that writes; nil: nothing is.
+	Wrote func(time.Duration)
+	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	slow  disk.SlowSync
 
 	term    atomic.Uint64 // the node's, as it is stored
 	raising sync.RWMutex  // held for writing while term is raised
@@ -165,10 +167,13 @@ func createBolt(path string) error {
 
 // do runs one call that writes, watched and fail-stop.
 func (d *Disk) do(name string, call func() error) error {
-	c := d.startCall(name)
+	c, began := d.startCall(name), time.Now()
 	d.slow.Pass()
 	err := call()
 	d.endCall(c)
+	if d.Wrote != nil {
+		d.Wrote(time.Since(began))
+	}
 	return d.stopOn(name, err)
 }
 

@@ -142,6 +142,16 @@ func (c *Log) BytesAfter(index uint64) (bytes int) {
 	return bytes
 }
 
+// Size is how many entries the log has, and their bytes.
+func (c *Log) Size() (entries, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.sizes {
+		bytes += s.bytes
+	}
+	return len(c.sizes), bytes
+}
+
 // EntriesWithin is how many of the newest entries have so many bytes together; known is false where that is all
 // that this node knows of.
 func (c *Log) EntriesWithin(bytes int) (entries uint64, known bool) {

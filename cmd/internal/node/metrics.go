@@ -1,0 +1,192 @@
+package node
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// buildInfo shows what program a node runs, in which mode, and which formats the program reads.
+func buildInfo(version, mode string) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rollcall_build_info", Help: "1, with the version of the program and of Go, and the node's mode.",
+			ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "mode": mode},
+		}, func() float64 { return 1 }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rollcall_build_level", Help: "Newest level of the formats that this node's program reads; while rollcall_cluster_level is lower, an upgrade is unfinished (docs/upgrades.md).",
+		}, func() float64 { return float64(level.Newest) }),
+	}
+}
+
+var (
+	limitDesc = prometheus.NewDesc("rollcall_limit", "The limits of which a share is used, by the key of the setting.", []string{"name"}, nil)
+	usedDesc  = prometheus.NewDesc("rollcall_limit_used", "What is used of each; of limits.instances-in-app by the largest application.", []string{"name"}, nil)
+)
+
+// limits shows what is used of each limit that is one on how much there is. Limits on the size of one thing have no share.
+type limits struct {
+	of     *node
+	engine *engine
+}
+
+// share is a limit and what is used of it.
+type share struct {
+	key        string
+	most, used int64
+}
+
+// Describe implements prometheus.Collector.
+func (limits) Describe(to chan<- *prometheus.Desc) { to <- limitDesc; to <- usedDesc }
+
+// Collect implements prometheus.Collector.
+func (l limits) Collect(to chan<- prometheus.Metric) {
+	for _, s := range l.shares() {
+		to <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(s.most), s.key)
+		to <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(s.used), s.key)
+	}
+}
+
+func (l limits) shares() []share {
+	h, quota := l.of.handler, l.of.quota.Load()
+	most := h.Limits()
+	watchers, inFlight := h.Used()
+	all := []share{
+		{"limits.connections", int64(most.Connections), int64(l.of.connections.Count())},
+		{"limits.watchers", int64(most.Watchers), watchers},
+		{"limits.in-flight-bytes", most.InFlightBytes, inFlight},
+	}
+	v, err := l.engine.service.View(context.Background(), registry.Stale)
+	if err != nil {
+		return all
+	}
+	largest := 0
+	for app := range v.Apps() {
+		largest = max(largest, app.Len())
+	}
+	bytes := int64(v.CatalogBytes())
+	if l.engine.coordination != nil {
+		if keys, err := l.engine.coordination.View(context.Background(), registry.Stale); err == nil {
+			bytes += int64(keys.Bytes())
+			all = append(all, share{"limits.sessions", int64(quota.Sessions), int64(keys.SessionCount())})
+		}
+	}
+	return append(all,
+		share{"limits.instances-total", int64(most.InstancesTotal), int64(v.Total())},
+		share{"limits.instances-in-app", int64(most.InstancesInApp), int64(largest)},
+		share{"limits.nodes", int64(quota.Nodes), int64(v.NodeCount())},
+		share{"limits.state-bytes", quota.StateBytes, bytes})
+}
+
+// clusterWatch shows what the leader sees of the nodes. Another node shows none of it, so that each cluster has one opinion.
+type clusterWatch struct {
+	status func(context.Context) api.Status
+
+	mu       sync.Mutex
+	nodes    []api.NodeStatus  // as of the newest look; nil: this node does not lead, or has not looked yet
+	leader   string            // of nodes
+	applied  map[string]uint64 // what each node had applied when it was last heard
+	furthest []reached         // by the furthest node, oldest first
+}
+
+// reached is when a log entry was first seen to be applied.
+type reached struct {
+	index uint64
+	at    time.Time
+}
+
+// clusterInterval is the time between two looks, and reachedKept how many of them are remembered: an hour's.
+const (
+	clusterInterval = 5 * time.Second
+	reachedKept     = int(time.Hour / clusterInterval)
+)
+
+var (
+	votersDesc     = prometheus.NewDesc("rollcall_cluster_voters", "Nodes that vote; only the leader shows it.", nil, nil)
+	healthyDesc    = prometheus.NewDesc("rollcall_cluster_voters_healthy", "Of these, those that respond and are not far behind; only the leader shows it.", nil, nil)
+	toleranceDesc  = prometheus.NewDesc("rollcall_cluster_failure_tolerance", "How many more voters may fail before nothing can be written; only the leader shows it.", nil, nil)
+	lagDesc        = prometheus.NewDesc("rollcall_store_follower_lag_entries", "Log entries that another node has not applied yet, or had not when it was last heard; only the leader shows it.", []string{"node"}, nil)
+	lagSecondsDesc = prometheus.NewDesc("rollcall_store_follower_lag_seconds", "Age of the oldest of them, to five seconds, an hour at most; only the leader shows it.", []string{"node"}, nil)
+)
+
+// run looks at the nodes again and again while this node leads.
+func (w *clusterWatch) run(ctx context.Context, _ registry.Epoch) {
+	w.look(ctx, time.Now())
+	wait.Every(ctx, clusterInterval, func(now time.Time) { w.look(ctx, now) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes, w.applied, w.furthest = nil, nil, nil
+}
+
+// look asks the nodes how they are, which may take a while if one does not respond.
+func (w *clusterWatch) look(ctx context.Context, now time.Time) {
+	s := w.status(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes, w.leader = s.Nodes, s.Leader
+	before := w.applied
+	w.applied = map[string]uint64{} // without nodes that were removed
+	furthest := uint64(0)
+	for _, n := range s.Nodes {
+		if was, known := before[n.ID]; n.Role != unreachable {
+			w.applied[n.ID] = n.Applied
+		} else if known {
+			w.applied[n.ID] = was
+		}
+		furthest = max(furthest, n.Applied)
+	}
+	if n := len(w.furthest); n == 0 || w.furthest[n-1].index < furthest {
+		w.furthest = append(w.furthest, reached{furthest, now})
+	}
+	w.furthest = w.furthest[max(0, len(w.furthest)-reachedKept):]
+}
+
+// Describe implements prometheus.Collector.
+func (w *clusterWatch) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{votersDesc, healthyDesc, toleranceDesc, lagDesc, lagSecondsDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *clusterWatch) Collect(to chan<- prometheus.Metric) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodes == nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	voters, healthy := votersOf(w.nodes)
+	gauge(votersDesc, float64(voters))
+	gauge(healthyDesc, float64(healthy))
+	gauge(toleranceDesc, float64(tolerance(voters, healthy)))
+	now := time.Now()
+	for _, n := range w.nodes {
+		if _, known := w.applied[n.ID]; known && n.ID != w.leader {
+			entries, age := w.lag(n.ID, now)
+			gauge(lagDesc, float64(entries), n.ID)
+			gauge(lagSecondsDesc, age.Seconds(), n.ID)
+		}
+	}
+}
+
+// lag is how many entries a node is behind, and for how long it has been.
+func (w *clusterWatch) lag(node string, now time.Time) (entries uint64, age time.Duration) {
+	applied := w.applied[node]
+	for _, r := range w.furthest {
+		if r.index > applied {
+			return w.furthest[len(w.furthest)-1].index - applied, max(now.Sub(r.at), 0)
+		}
+	}
+	return 0, 0
+}

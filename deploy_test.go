@@ -1,0 +1,176 @@
+package rollcall_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// alert is a rule of Prometheus.
+type alert struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
+}
+
+// alerts are the rules that are deployed, which must have no other fields.
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []alert
+		}
+	}
+	f := need.Got(os.Open("deploy/prometheus/rollcall.rules.yaml"))(t)
+	defer f.Close()
+	d := yaml.NewDecoder(f)
+	d.KnownFields(true)
+	need.OK(t, d.Decode(&file))
+	need.That(t, len(file.Groups) == 1 && len(file.Groups[0].Rules) > 0, "the rules are no group with rules: %+v", file)
+	return file.Groups[0].Rules
+}
+
+const runbooks = "docs/runbooks"
+
+func TestAlertsHaveWordsASeverityAndPlainDurations(t *testing.T) {
+	duration := regexp.MustCompile(`^\d+[smhd]$`)
+	windows := regexp.MustCompile(`\[([^]]*)\]|\boffset (\S+?)\)?(?:\s|$)`)
+	severities := map[string]string{} // of the same alert each is another one
+	for _, a := range alerts(t) {
+		for _, name := range []string{"summary", "description", "runbook_url"} {
+			expect.That(t, a.Annotations[name] != "", "%s has no %s", a.Alert, name)
+		}
+		expect.Equal(t, a.Annotations["runbook_url"], "https://"+module+"/blob/main/"+runbooks+"/"+a.Alert+".md", "%s leads to", a.Alert)
+		severity := a.Labels["severity"]
+		expect.That(t, slices.Contains([]string{"info", "warning", "critical"}, severity), "%s has the severity %q", a.Alert, severity)
+		expect.That(t, !strings.Contains(severities[a.Alert], severity), "%s is there twice with %s", a.Alert, severity)
+		severities[a.Alert] += severity + " "
+		expect.That(t, a.For == "" || duration.MatchString(a.For), "%s waits for %q, want one unit", a.Alert, a.For)
+		for _, m := range windows.FindAllStringSubmatch(a.Expr, -1) {
+			expect.That(t, duration.MatchString(m[1]+m[2]), "%s has the window %q, want one unit", a.Alert, m[1]+m[2])
+		}
+	}
+}
+
+func TestEachAlertHasARunbookAndEachRunbookAnAlert(t *testing.T) {
+	names := map[string]bool{}
+	for _, a := range alerts(t) {
+		names[a.Alert] = true
+	}
+	index := string(need.Got(os.ReadFile(filepath.Join(runbooks, "README.md")))(t))
+	for name := range names {
+		text, err := os.ReadFile(filepath.Join(runbooks, name+".md"))
+		if !expect.OKf(t, err, "the runbook of %s", name) {
+			continue
+		}
+		var headlines []string
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "#") {
+				headlines = append(headlines, strings.TrimSpace(line))
+			}
+		}
+		expect.Slice(t, headlines, []string{"# " + name, "## Why", "## Look at", "## Do", "## Verify"}, "the runbook of %s has the headlines", name)
+		expect.That(t, strings.Contains(index, "["+name+"]("+name+".md)"), "the index of the runbooks lacks %s", name)
+	}
+	for _, path := range need.Got(filepath.Glob(runbooks + "/*.md"))(t) {
+		name := strings.TrimSuffix(filepath.Base(path), ".md")
+		expect.That(t, name == "README" || names[name], "%s is about no alert", path)
+	}
+}
+
+// The test of the rules has a series by which each alert fires. That others fire then fails it, so each test is one of silent series, too.
+func TestEachAlertIsTestedToFireAndToBeSilent(t *testing.T) {
+	var file struct {
+		Tests []struct {
+			InputSeries []struct{ Series, Values string } `yaml:"input_series"`
+			Expressions []struct {
+				Samples []struct {
+					Labels string
+					Value  float64
+				} `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	need.OK(t, yaml.Unmarshal(need.Got(os.ReadFile("deploy/prometheus/rollcall.rules.test.yaml"))(t), &file))
+	fires := map[string]bool{}
+	for _, test := range file.Tests {
+		silent := false
+		for _, s := range test.InputSeries {
+			silent = silent || strings.Contains(s.Series, `cluster="silent"`)
+		}
+		expect.That(t, silent, "a test has no silent series: %+v", test.InputSeries)
+		for _, s := range test.Expressions[0].Samples {
+			fires[regexp.MustCompile(`alertname="(\w+)"`).FindStringSubmatch(s.Labels)[1]+" "+regexp.MustCompile(`severity="(\w+)"`).FindStringSubmatch(s.Labels)[1]] = true
+		}
+	}
+	for _, a := range alerts(t) {
+		expect.That(t, fires[a.Alert+" "+a.Labels["severity"]], "no test has %s fire as %s", a.Alert, a.Labels["severity"])
+	}
+}
+
+// TestPrometheusAcceptsTheRules has Prometheus' own program check the rules and run their tests.
+func TestPrometheusAcceptsTheRules(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		const how = "promtool is not on the PATH; get it with: apt-get install prometheus"
+		need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", how)
+		t.Skip(how)
+	}
+	for _, args := range [][]string{{"check", "rules", "rollcall.rules.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "rollcall.rules.test.yaml"}} {
+		command := exec.CommandContext(t.Context(), promtool, args...)
+		command.Dir = "deploy/prometheus"
+		out, err := command.CombinedOutput()
+		expect.OKf(t, err, "promtool %v: %s", args, out)
+	}
+}
+
+// dashboard is what of Grafana's model is examined.
+type dashboard struct {
+	Panels []struct {
+		Type, Title, Description string
+		Targets                  []struct{ Expr string }
+	}
+	Templating  struct{ List []struct{ Name string } }
+	Annotations struct {
+		List []struct{ Name, Expr string }
+	}
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	need.OK(t, json.Unmarshal(need.Got(os.ReadFile("deploy/grafana/rollcall.json"))(t), &d))
+	return d
+}
+
+func TestDashboardHasFiveRowsAndFewPanelsWithoutPlugins(t *testing.T) {
+	d := readDashboard(t)
+	rows := 0
+	for _, p := range d.Panels {
+		if p.Type == "row" {
+			rows++
+			continue
+		}
+		expect.That(t, slices.Contains([]string{"stat", "timeseries"}, p.Type), "%s is a %s, which may need a plugin", p.Title, p.Type)
+		expect.That(t, p.Description != "" && len(p.Targets) > 0, "%s has no description or no query", p.Title)
+		for _, target := range p.Targets {
+			expect.That(t, strings.Contains(target.Expr, `cluster="$cluster"`), "%s asks for more than one cluster: %s", p.Title, target.Expr)
+		}
+	}
+	expect.That(t, rows == 5 && len(d.Panels) <= 24, "%d rows, %d panels with them, want 5 and at most 24", rows, len(d.Panels))
+	var variables []string
+	for _, v := range d.Templating.List {
+		variables = append(variables, v.Name)
+	}
+	expect.Slice(t, variables, []string{"datasource", "cluster", "node"}, "variables")
+	expect.Equal(t, len(d.Annotations.List), 3, "annotations (leader changes, evictions, operators' acts):")
+}

@@ -1,0 +1,328 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// quicker is by what the durations of the rules are divided.
+const quicker = 20
+
+const (
+	rulesFile     = "../deploy/prometheus/rollcall.rules.yaml"
+	dashboardFile = "../deploy/grafana/rollcall.json"
+)
+
+// planned is a fault, and the alerts that it raises.
+type planned struct {
+	name  string
+	named []string // must fire
+	also  []string // critical ones that may
+	// detected is how long the cluster itself takes to see it.
+	detected time.Duration
+	make     func() (mend func())
+}
+
+// TestPrometheusRaisesTheAlertsOfAFaultAndNoOtherCriticalOne has Prometheus scrape two datacenters while faults are made: the alerts
+// that are named for a fault fire within their time and 30 s, no other critical one does, and all end. It also sends the dashboard's queries.
+func TestPrometheusRaisesTheAlertsOfAFaultAndNoOtherCriticalOne(t *testing.T) {
+	program := debianProgram(t, "prometheus")
+	t.Parallel()
+	d := startWatchedDatacenters(t)
+	here := d.Clusters[0]
+	h := startHerd(t, "HERD", 20, here.Nodes)
+	mustRegister(t, d.Clusters[1].Nodes[0], Instance{App: "THERE", ID: "there", Duration: 3600})
+	p := startPrometheus(t, program, d)
+	mustAnswerTheDashboard(t, p)
+	for _, f := range faultsOf(t, d, h) {
+		t.Logf("%s", f.name)
+		p.mustRaise(t, f)
+	}
+}
+
+// startWatchedDatacenters starts two datacenters whose nodes have files of settings that can change.
+func startWatchedDatacenters(t *testing.T) *Datacenters {
+	t.Helper()
+	settings := map[string]string{"replication.max-delay": "500ms"}
+	maps.Copy(settings, withSteadyLeader(Config{}).Settings)
+	return StartDatacenters(t, 2, Config{Settings: settings, Of: func(string) map[string]string {
+		file := filepath.Join(t.TempDir(), "rollcall.yaml")
+		need.OK(t, os.WriteFile(file, nil, 0o600))
+		return map[string]string{"config": file}
+	}})
+}
+
+// rewriteSettings gives nodes another file of settings while they run.
+func rewriteSettings(t *testing.T, nodes []*Node, content string) {
+	t.Helper()
+	for _, n := range nodes {
+		need.OK(t, os.WriteFile(n.Settings["config"], []byte(content), 0o600))
+		n.Signal(t, syscall.SIGHUP)
+	}
+}
+
+// faultsOf are the faults, in an order in which none disturbs the next.
+func faultsOf(t *testing.T, d *Datacenters, h *herd) []planned {
+	here := d.Clusters[0]
+	follower := func() *Node { return here.Others(here.Leader())[0] }
+	return []planned{
+		{name: "a follower stands still", named: []string{"NodeDown", "ToleranceGone"}, make: func() func() {
+			n := follower()
+			h.use(here.Others(n))
+			n.Pause(t)
+			return func() { n.Resume(t); n.WaitReady(t); h.use(here.Nodes) }
+		}},
+		// While there is no leader, heartbeats get 503.
+		{name: "a majority is killed", named: []string{"NoLeader"}, also: []string{"ServerErrors"}, make: func() func() {
+			dead := here.Others(here.Leader())
+			for _, n := range dead {
+				n.process.Kill()
+			}
+			return func() {
+				for _, n := range dead {
+					n.Start(t)
+				}
+				here.WaitReady()
+			}
+		}},
+		{name: "the disks are slow", named: []string{"SlowDisk", "SlowCommits"}, make: func() func() {
+			rewriteSettings(t, here.Nodes, "test: {sync-delay: 120ms}\n")
+			return func() { rewriteSettings(t, here.Nodes, "") }
+		}},
+		{name: "the links between the datacenters are cut", named: []string{"LinkCut"}, detected: 15 * time.Second, make: func() func() {
+			d.Cut()
+			return d.Heal
+		}},
+		{name: "a node was given other settings", named: []string{"SettingsDiffer"}, make: func() func() {
+			n := follower()
+			restart := func(threshold string) {
+				n.Stop(t)
+				n.Settings["self-preservation.renewal-percent-threshold"] = threshold
+				n.Start(t)
+				n.WaitReady(t)
+			}
+			restart("0.5")
+			return func() { restart("0.85") }
+		}},
+		{name: "a limit is near", named: []string{"LimitNear"}, make: func() func() {
+			rewriteSettings(t, here.Nodes, "limits: {instances-total: 24}\n")
+			return func() { rewriteSettings(t, here.Nodes, "") }
+		}},
+		{name: "an application loses all", named: []string{"AppEmpty"}, make: func() func() {
+			mustRegister(t, here.Nodes[0], Instance{App: "SHORT", ID: "short", Duration: 3600})
+			Pass(t, 10*time.Minute/quicker+5*time.Second)
+			mustCancel(t, here.Nodes[0], "SHORT", "short")
+			return func() {}
+		}},
+		{name: "many fall silent", named: []string{"SelfPreservationOn", "EvictionsWithheld"}, detected: 2 * herdLease * time.Second, make: func() func() {
+			h.silence(12)
+			return h.wake
+		}},
+	}
+}
+
+// scaled divides the durations of the rules, and returns by alert the longest time for which its condition must hold.
+func scaled(t *testing.T, rules []byte) (quick []byte, waits map[string]time.Duration) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string           `yaml:"name"`
+			Rules []map[string]any `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	need.OK(t, yaml.Unmarshal(rules, &file))
+	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	duration := regexp.MustCompile(`\b(\d+)([smhd])\b`)
+	shorten := func(text string) (string, time.Duration) {
+		var last time.Duration
+		return duration.ReplaceAllStringFunc(text, func(s string) string {
+			m := duration.FindStringSubmatch(s)
+			last = time.Duration(need.Got(strconv.Atoi(m[1]))(t)) * units[m[2]] / quicker
+			return fmt.Sprintf("%dms", last.Milliseconds())
+		}), last
+	}
+	waits = map[string]time.Duration{}
+	for _, rule := range file.Groups[0].Rules {
+		expr, window := shorten(rule["expr"].(string))
+		rule["expr"] = expr
+		hold := time.Duration(0)
+		if text, ok := rule["for"].(string); ok {
+			rule["for"], hold = shorten(text)
+		}
+		name := rule["alert"].(string)
+		waits[name] = max(waits[name], hold+window)
+	}
+	return need.Got(yaml.Marshal(file))(t), waits
+}
+
+// prometheus is one that runs.
+type prometheus struct {
+	*Node
+	waits map[string]time.Duration
+}
+
+// startPrometheus has Prometheus scrape datacenters, and waits until it has reached all nodes.
+func startPrometheus(t *testing.T, program string, d *Datacenters) *prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	quick, waits := scaled(t, need.Got(os.ReadFile(rulesFile))(t))
+	need.OK(t, os.WriteFile(filepath.Join(dir, "rollcall.rules.yaml"), quick, 0o600))
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [rollcall.rules.yaml]\nscrape_configs:\n  - job_name: rollcall\n    static_configs:\n"
+	for i, c := range d.Clusters {
+		var targets []string
+		for _, n := range c.Nodes {
+			targets = append(targets, strconv.Quote(n.HTTP))
+		}
+		config += fmt.Sprintf("      - targets: [%s]\n        labels: {cluster: %s}\n", strings.Join(targets, ", "), dcName(i))
+	}
+	file := filepath.Join(dir, "prometheus.yaml")
+	need.OK(t, os.WriteFile(file, []byte(config), 0o600))
+	p := &prometheus{serverAt(FreeAddr(t)), waits}
+	need.Got(launch(t, filepath.Join(dir, "prometheus.log"), nil, []string{program, "--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + p.HTTP}))(t)
+	Eventually(t, ReadyLimit, "Prometheus has reached all nodes", func() error {
+		up, err := p.query(`count(up{job="rollcall"} == 1)`)
+		return unless(err == nil && len(up) == 1 && up[0].Value[1] == strconv.Itoa(len(d.Nodes())), "%v %v", up, err)
+	})
+	return p
+}
+
+// sample is an element of an answer of Prometheus.
+type sample struct {
+	Metric map[string]string
+	Value  [2]any
+}
+
+// query asks for the value of an expression now.
+func (p *prometheus) query(expr string) ([]sample, error) {
+	answer, err := ask[struct {
+		Data struct{ Result json.RawMessage }
+	}](p.Node, "/api/v1/query?query="+url.QueryEscape(expr))
+	if err != nil {
+		return nil, err
+	}
+	var samples []sample
+	return samples, json.Unmarshal(answer.Data.Result, &samples)
+}
+
+// firing are the alerts that fire, by name, with their severities.
+func (p *prometheus) firing() (map[string][]string, error) {
+	answer, err := ask[struct {
+		Data struct {
+			Alerts []struct {
+				Labels map[string]string
+				State  string
+			}
+		}
+	}](p.Node, "/api/v1/alerts")
+	names := map[string][]string{}
+	for _, a := range answer.Data.Alerts {
+		if a.State == "firing" {
+			names[a.Labels["alertname"]] = append(names[a.Labels["alertname"]], a.Labels["severity"])
+		}
+	}
+	return names, err
+}
+
+// criticals are those of alerts, but for some.
+func criticals(firing map[string][]string, but []string) (names []string) {
+	for name, severities := range firing {
+		if slices.Contains(severities, "critical") && !slices.Contains(but, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// resolveLimit is how long alerts may fire after a fault is mended: the longest window, and what the cluster needs.
+const resolveLimit = 3 * time.Minute
+
+// mustRaise makes a fault, waits for its alerts, mends it, and waits for their end.
+func (p *prometheus) mustRaise(t *testing.T, f planned) {
+	t.Helper()
+	expected := append(f.also[:len(f.also):len(f.also)], f.named...)
+	p.awaitSilence(t, f.named)
+	mend := f.make()
+	began := time.Now()
+	for _, name := range f.named {
+		limit := time.Until(began.Add(f.detected + p.waits[name] + 30*time.Second))
+		err := Poll(limit, func() error {
+			firing, err := p.firing()
+			if err != nil {
+				return err
+			}
+			other := criticals(firing, expected)
+			expect.That(t, len(other) == 0, "%s: %v fire, which are critical", f.name, other)
+			_, fires := firing[name]
+			return unless(fires, "what fires is %v", firing)
+		})
+		expect.OKf(t, err, "%s: %s after %v", f.name, name, time.Since(began))
+		t.Logf("%s after %v", name, time.Since(began))
+	}
+	mend()
+	p.awaitSilence(t, f.named)
+}
+
+// awaitSilence waits until none of the alerts fires, and nothing critical.
+func (p *prometheus) awaitSilence(t *testing.T, names []string) {
+	t.Helper()
+	Eventually(t, resolveLimit, fmt.Sprintf("%v are over", names), func() error {
+		firing, err := p.firing()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, fires := firing[name]; fires {
+				return fmt.Errorf("%s fires", name)
+			}
+		}
+		return unless(len(criticals(firing, nil)) == 0, "critical ones fire: %v", firing)
+	})
+}
+
+// mustAnswerTheDashboard sends the query of each panel, which returns data, and those of the annotations, which may return none.
+func mustAnswerTheDashboard(t *testing.T, p *prometheus) {
+	t.Helper()
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+		Annotations struct{ List []struct{ Name, Expr string } }
+	}
+	need.OK(t, json.Unmarshal(need.Got(os.ReadFile(dashboardFile))(t), &d))
+	variables := strings.NewReplacer("$cluster", dcName(0), "$node", ".*", "$__rate_interval", "15s")
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			expr := variables.Replace(target.Expr)
+			err := Poll(ReadyLimit, func() error {
+				samples, err := p.query(expr)
+				if err == nil && len(samples) == 0 {
+					err = fmt.Errorf("no data")
+				}
+				return err
+			})
+			expect.OKf(t, err, "the panel %q asks %s", panel.Title, expr)
+		}
+	}
+	for _, a := range d.Annotations.List {
+		response := p.Get("/api/v1/query?query=" + url.QueryEscape(variables.Replace(a.Expr)))
+		expect.Equal(t, response.Status, http.StatusOK, "the annotation %q: status", a.Name)
+	}
+}

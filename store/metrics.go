@@ -1,0 +1,81 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// LevelGauge shows the level of the formats that a node writes.
+func LevelGauge(writes func() byte) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_cluster_level", Help: "Level of the formats that this node writes (docs/upgrades.md)."},
+		func() float64 { return float64(writes()) })
+}
+
+// AppliedGauge shows how far a node is, by which nodes of one cluster can be compared.
+func AppliedGauge(index func() uint64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_store_applied_index", Help: "Newest log entry that this node has applied; in mode ap the index of its newest change, which only this node counts by.",
+	}, func() float64 { return float64(index()) })
+}
+
+// Duration returns the histogram of how long something takes, from half a millisecond to ten seconds. Its name begins with
+// rollcall_store_.
+func Duration(reg prometheus.Registerer, name, help string) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "rollcall_store_" + name, Help: help,
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	})
+	reg.MustRegister(h)
+	return h
+}
+
+// SyncSeconds is the histogram of writes to the disk, in either mode.
+func SyncSeconds(reg prometheus.Registerer) prometheus.Histogram {
+	return Duration(reg, "sync_seconds", "Time that a durable write to the disk took: of the log, or in mode ap of what changed.")
+}
+
+// ChangeCounter counts what changes in a node's registry. It belongs to the goroutine that publishes views.
+type ChangeCounter struct {
+	changes *prometheus.CounterVec
+	counted registry.Index
+}
+
+// NewChangeCounter registers the counter.
+func NewChangeCounter(reg prometheus.Registerer) *ChangeCounter {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rollcall_registry_changes_total",
+		Help: "Changes in this node's registry since it became ready, by what readers see (added, modified, deleted) and by the last event of the instance; those of one instance in one log entry are one.",
+	}, []string{"action", "why"})
+	reg.MustRegister(c)
+	return &ChangeCounter{changes: c}
+}
+
+// Skip leaves out the changes that a view has: they are of before this node was ready.
+func (c *ChangeCounter) Skip(v *registry.View) { c.counted = v.Index() }
+
+// Count counts the changes that a view has and those before it had not.
+func (c *ChangeCounter) Count(v *registry.View) {
+	if v.Index() == c.counted {
+		return
+	}
+	changes, _ := v.Changes(c.counted, 0) // that do not reach back are of a state that came as a whole
+	for _, change := range changes {
+		why := "unknown"
+		if kind, ok := v.Why(change); ok {
+			why = kind.String()
+		}
+		c.changes.WithLabelValues(actionOf(change), why).Inc()
+	}
+	c.counted = v.Index()
+}
+
+// actionOf is what a change is to readers.
+func actionOf(c registry.Change) string {
+	if c.Kind != registry.Live {
+		return "deleted"
+	}
+	return strings.ToLower(c.Lease.Action.String())
+}
