@@ -66,7 +66,8 @@ func (c call) document() (any, error) {
 
 // figuresOf are the figures of now: those that are rates are of the newest sample.
 func (c call) figuresOf(apps []appCount) api.OverviewFigures {
-	f := api.OverviewFigures{Watchers: int(c.Watches.Running())}
+	watching, _ := c.Used()
+	f := api.OverviewFigures{Watchers: int(watching)}
 	for _, a := range apps {
 		f.Up, f.NotUp = f.Up+a.Up(), f.NotUp+a.Total-a.Up()
 		if a.Total > 0 {

@@ -112,12 +112,13 @@ func (m *monitor) sample(now time.Time) {
 	if figures.Counted > figures.Fresh {
 		overdues = slices.DeleteFunc(v.FreshnessByApp(at.Now), func(a registry.AppFreshness) bool { return a.Counted == a.Fresh })
 	}
+	watching, _ := m.Used()
 	is := counters{now, v.Epoch(), v.Index(), m.writes()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changes, writes, p99 := m.rates(is)
 	s.figures = [figureCount]float32{float32(up), float32(all - up), float32(apps), changes, writes, p99,
-		float32(m.Watches.Running()), float32(figures.Counted - figures.Fresh)}
+		float32(watching), float32(figures.Counted - figures.Fresh)}
 	m.before, m.figures, m.figured, m.overdues = is, figures, now, overdues
 	m.ring[m.sampled%ringLength] = s
 	m.sampled++

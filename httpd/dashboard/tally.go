@@ -17,8 +17,8 @@ const rememberedMinutes = 10
 // halvedFrom is how many instances of an application must have been UP for it to count as halved.
 const halvedFrom = 4
 
-// tally counts the instances of each application, and remembers for some minutes how many were UP. Only applications that
-// have changed are counted again. Safe for concurrent use.
+// tally has the counts of each application, when it changed, and for some minutes how many instances were UP. Only applications
+// that have changed are looked at. Safe for concurrent use.
 type tally struct {
 	mu      sync.Mutex
 	epoch   string
@@ -114,14 +114,16 @@ func (t *tally) countApp(app *registry.App, now int64) {
 		return
 	}
 	first := a.index == 0
-	a.index, a.Total, a.Counts = app.Changed, app.Len(), [registry.OutOfService + 1]int{}
-	newest := int64(0)
-	for l := range app.Leases() {
-		a.Counts[l.Instance.Status]++
-		newest = max(newest, l.UpdatedAt)
+	a.index, a.Total = app.Changed, app.Len()
+	for s, n := range app.Counts() {
+		a.Counts[s] = int(n)
 	}
-	if a.Changed = now; first { // when it changed is known of what is still there alone
-		a.Changed = newest
+	if a.Changed = now; !first {
+		return
+	}
+	a.Changed = 0 // of what is not there any more it is not known
+	for l := range app.Leases() {
+		a.Changed = max(a.Changed, l.UpdatedAt)
 	}
 }
 

@@ -75,9 +75,6 @@ func newWatches(reg prometheus.Registerer) *Watches {
 	return w
 }
 
-// Running is how many there are.
-func (w *Watches) Running() int64 { return w.running.Load() }
-
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
 
