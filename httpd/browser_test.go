@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -35,8 +37,10 @@ var axePath = filepath.Join("..", "integration", "clients", "browser", "node_mod
 // browser is a Chromium without a window, with one page open.
 type browser struct {
 	*testing.T
-	ctx       context.Context
-	axe       string
+	ctx context.Context
+	axe string
+
+	mu        sync.Mutex
 	complains []string // console errors, exceptions, and requests to others than base
 }
 
@@ -61,39 +65,75 @@ func openBrowser(t *testing.T, base string) *browser {
 		cancel()
 	})
 	b := &browser{T: t, ctx: page, axe: string(axe)}
-	chromedp.ListenTarget(page, func(event any) { b.hear(event, base) })
-	b.do(network.Enable(), log.Enable(), runtime.Enable())
+	need.OK(t, chromedp.Listen(page, func(event any) { b.hear(event, base) }))
+	b.do(command(network.Enable, network.EnableParams{}), command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{}))
 	return b
+}
+
+// command is a command of the browser's protocol.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, params)
+		return err
+	})
+}
+
+// complaint notes what the page should not do. The browser says so in a goroutine of its own.
+func (b *browser) complaint(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complains = append(b.complains, text)
+}
+
+// complaints are those since the last call.
+func (b *browser) complaints() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all, b.complains = b.complains, nil
+	return all
 }
 
 func (b *browser) hear(event any, base string) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		b.complains = append(b.complains, "exception: "+e.ExceptionDetails.Error())
+		b.complaint(fmt.Sprintf("exception: %+v", e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
-			b.complains = append(b.complains, fmt.Sprintf("console: %s %s", e.Type, e.Args[0].Value))
+		if e.Type == "error" || e.Type == "warning" {
+			b.complaint(fmt.Sprintf("console: %s %v", e.Type, e.Args))
 		}
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError {
-			b.complains = append(b.complains, "log: "+e.Entry.Text+" "+e.Entry.URL)
+		if e.Entry.Level == "error" {
+			b.complaint("log: " + e.Entry.Text + " " + e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
 		if url := e.Request.URL; !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && url != "about:blank" {
-			b.complains = append(b.complains, "request to "+url)
+			b.complaint("request to " + url)
 		}
 	}
 }
 
-func (b *browser) do(actions ...chromedp.Action) {
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	need.OK(b.T, chromedp.Run(b.ctx, actions...))
+	ctx, cancel := context.WithTimeout(b.ctx, browserLimit)
+	defer cancel()
+	need.OK(b.T, chromedp.Do(ctx, steps...))
+}
+
+// browserLimit is how long a page may take to show what is awaited.
+const browserLimit = time.Minute
+
+// ask runs an action that has a result.
+func ask[T any](b *browser, action chromedp.Action[T]) T {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, browserLimit)
+	defer cancel()
+	return need.Got(chromedp.Run(ctx, action))(b.T)
 }
 
 // evaluate has a script run in the page, and waits for what it promises.
-func (b *browser) evaluate(script string, result any) {
+func evaluate[T any](b *browser, script string) T {
 	b.Helper()
-	b.do(chromedp.Evaluate(script, result, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return ask(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
 // look is how a page is looked at.
@@ -106,15 +146,14 @@ var looks = []look{{"light", 1280}, {"dark", 1280}, {"light", 400}, {"dark", 400
 
 func (b *browser) as(l look) {
 	b.Helper()
-	b.do(emulation.SetDeviceMetricsOverride(l.width, 900, 1, l.width < 500),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.theme}}))
+	b.do(chromedp.EmulateViewport(l.width, 900),
+		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.theme}}}))
 }
 
 // violations are what axe finds in the page.
 func (b *browser) violations() []string {
 	b.Helper()
-	var found string
-	b.evaluate(b.axe+`;axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | "))))`, &found)
+	found := evaluate[string](b, b.axe+`;axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | "))))`)
 	var all []string
 	need.OK(b.T, json.Unmarshal([]byte(found), &all))
 	return all
@@ -247,9 +286,9 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 			for _, path := range allScreens(config.Coordination != nil) {
 				for k, l := range looks {
 					b.as(l)
-					b.complains = nil
+					b.complaints()
 					if k == 0 {
-						b.do(chromedp.Navigate(base+path), chromedp.WaitReady("main"))
+						b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
 					}
 					b.judge(path, l, keep, state.name)
 				}
@@ -264,17 +303,15 @@ func (b *browser) judge(path string, l look, keep, state string) {
 	for _, v := range b.violations() {
 		b.Errorf("%s, %s, %d wide: %s", path, l.theme, l.width, v)
 	}
-	var wide int64
-	b.evaluate(`document.documentElement.scrollWidth`, &wide)
+	wide := evaluate[int64](b, `document.documentElement.scrollWidth`)
 	expect.That(b.T, wide <= l.width, "%s: at a width of %d the page is %d wide", path, l.width, wide)
-	for _, complaint := range b.complains {
+	for _, complaint := range b.complaints() {
 		b.Errorf("%s: %s", path, complaint)
 	}
 	if keep == "" {
 		return
 	}
-	var picture []byte
-	b.do(chromedp.FullScreenshot(&picture, 100))
+	picture := ask(b, chromedp.FullScreenshot(100))
 	name := strings.Trim(strings.NewReplacer("/", "_", "?", "_", "=", "_", "&", "_", ":", "_", "%3A", "_").Replace(path), "_")
 	if name == "" {
 		name = "overview"
@@ -289,18 +326,17 @@ func TestDrainByKeyboardAlone(t *testing.T) {
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	b := openBrowser(t, "http://"+n.addr)
-	b.do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady("main"),
-		chromedp.KeyEvent("/"), chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".matches a"))
+	b.do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
+		chromedp.KeyEvent("/"), chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")))
 	b.tabTo(".matches a")
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("h1.sentence"))
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("h1.sentence")))
 	b.tabTo(`a[href^="/ui/acts/drain"]`)
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`input[name=reason]`))
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)))
 	b.tabTo(`input[name=reason]`)
-	b.do(chromedp.KeyEvent("kernel update"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".done"))
-	var done, says string
-	b.do(chromedp.Text(".done", &done), chromedp.Text("h1.sentence", &says))
+	b.do(chromedp.KeyEvent("kernel update"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
+	done, says := ask(b, chromedp.Text(chromedp.CSS(".done"))), ask(b, chromedp.Text(chromedp.CSS("h1.sentence")))
 	expect.That(t, strings.Contains(done, "Done: drain.") && strings.Contains(says, "OUT_OF_SERVICE") && strings.Contains(says, "kernel update"), "it shows %q, %q", done, says)
-	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+	expect.Slice(t, b.complaints(), nil, "the browser complains:")
 }
 
 // tabTo presses Tab until the focus is on what a selector names.
@@ -308,9 +344,7 @@ func (b *browser) tabTo(selector string) {
 	b.Helper()
 	for range 100 {
 		b.do(chromedp.KeyEvent(kb.Tab))
-		var there bool
-		b.evaluate(fmt.Sprintf(`document.activeElement.matches(%q)`, selector), &there)
-		if there {
+		if evaluate[bool](b, fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) {
 			return
 		}
 	}
@@ -323,11 +357,11 @@ func TestDrainWithoutAScript(t *testing.T) {
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	b := openBrowser(t, "http://"+n.addr)
-	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady("main"),
-		chromedp.SendKeys("#search", "orders-1"+kb.Enter), chromedp.WaitVisible(".matches a"),
-		chromedp.Click(".matches a"), chromedp.WaitVisible("h1.sentence"),
-		chromedp.Click(`a[href^="/ui/acts/drain"]`), chromedp.WaitVisible(`input[name=reason]`),
-		chromedp.SendKeys(`input[name=reason]`, "kernel update"+kb.Enter), chromedp.WaitVisible(".done"))
+	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
+		chromedp.SendKeys(chromedp.CSS("#search"), "orders-1"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")),
+		chromedp.Click(chromedp.CSS(".matches a")), chromedp.WaitVisible(chromedp.CSS("h1.sentence")),
+		chromedp.Click(chromedp.CSS(`a[href^="/ui/acts/drain"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)),
+		chromedp.SendKeys(chromedp.CSS(`input[name=reason]`), "kernel update"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
 	l, _ := m.Newest().Lease(registry.NewKey("ORDERS", "orders-1.example.com:8080"))
 	expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Reason == "kernel update", "the instance is %+v", l.Instance)
 }
@@ -340,18 +374,16 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.addr
 	b := openBrowser(t, base)
-	b.do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible("#live.on"))
-	b.do(chromedp.SendKeys("#search", "half a wo"))
+	b.do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "half a wo"))
 	acted := time.Now()
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down, By: registry.Act{Author: "ann"}})
-	b.do(chromedp.WaitVisible(".status.DOWN"))
+	b.do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
 	t.Logf("shown after %v", time.Since(acted))
-	var written string
-	var focused bool
-	b.evaluate(`document.getElementById("search").value`, &written)
-	b.evaluate(`document.activeElement.id === "search"`, &focused)
+	written := evaluate[string](b, `document.getElementById("search").value`)
+	focused := evaluate[bool](b, `document.activeElement.id === "search"`)
 	expect.That(t, written == "half a wo" && focused, "of what was being written is left %q, with the focus: %t", written, focused)
-	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+	expect.Slice(t, b.complaints(), nil, "the browser complains:")
 }
 
 // TestPageUnderManyChangesStaysUsable makes 200 changes a second, of 100,000 instances: the page says that it shows them every
@@ -362,9 +394,9 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.addr
 	b := openBrowser(t, base)
-	b.do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible("#live.on"))
-	b.evaluate(`window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];
-		(() => { let last = performance.now(); setInterval(() => { const now = performance.now(); held.push(now - last - 20); last = now; }, 20); })(); 0`, nil)
+	b.do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	evaluate[int](b, `window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];
+		(() => { let last = performance.now(); setInterval(() => { const now = performance.now(); held.push(now - last - 20); last = now; }, 20); })(); 0`)
 	const seconds = 15
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
@@ -372,17 +404,14 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 		<-every.C
 		m.Perform(t, registry.SetOverride{Key: registry.NewKey(fmt.Sprintf("APP-%05d", k%5000), fmt.Sprintf("app-%05d-3", k%5000)), Status: registry.OutOfService})
 	}
-	var held float64
-	var says string
-	var kept bool
-	b.evaluate(`held.sort((a, b) => a - b)[Math.floor(held.length * 0.99)]`, &held)
-	b.evaluate(`document.getElementById("live").textContent`, &says)
-	b.evaluate(`Math.abs(scrollY - 400) < 60 && document.activeElement.matches("tbody a")`, &kept)
+	held := evaluate[float64](b, `held.sort((a, b) => a - b)[Math.floor(held.length * 0.99)]`)
+	says := evaluate[string](b, `document.getElementById("live").textContent`)
+	kept := evaluate[bool](b, `Math.abs(scrollY - 400) < 60 && document.activeElement.matches("tbody a")`)
 	t.Logf("the thread was held for %.1f ms at the 99th percentile; the page says %q", held, says)
 	expect.That(t, held < 500, "the thread of the page was held for %.0f ms, of one in a hundred turns", held)
 	expect.That(t, strings.HasPrefix(says, "live, every 5 s"), "the page says %q", says)
 	expect.That(t, kept, "scroll or focus are lost")
-	expect.That(t, len(b.complains) == 0, "the browser complains: %v", b.complains)
+	expect.Slice(t, b.complaints(), nil, "the browser complains:")
 }
 
 // TestLoginThatEndsWhileAFormIsOpenLosesNothing revokes a token while its holder writes: the page says so, and after a login the form
@@ -392,15 +421,15 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	n := newNodeOf(t, g.handler)
 	b := openBrowser(t, "http://"+n)
 	login := func(token string) {
-		b.do(chromedp.WaitVisible("input[name=token]"), chromedp.SendKeys("input[name=token]", token+kb.Enter))
+		b.do(chromedp.WaitVisible(chromedp.CSS("input[name=token]")), chromedp.SendKeys(chromedp.CSS("input[name=token]"), token+kb.Enter))
 	}
 	b.do(chromedp.Navigate("http://" + n + "/ui/acts/hold"))
 	login(g.texts["operator"])
-	b.do(chromedp.WaitVisible("input[name=reason]"), chromedp.SendKeys("input[name=reason]", "works in zone b"))
-	b.do(network.ClearBrowserCookies(), chromedp.SendKeys("input[name=reason]", kb.Enter))
+	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "works in zone b"))
+	b.do(command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
 	login(g.texts["operator"])
-	var reason string
-	b.do(chromedp.WaitVisible("input[name=reason]"), chromedp.Value("input[name=reason]", &reason))
+	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
+	reason := ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
 	expect.Equal(t, reason, "works in zone b", "after the login the form has")
 }
 
@@ -427,11 +456,10 @@ func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	b := openBrowser(t, "http://"+addr)
-	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady("main"))
+	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady(chromedp.CSS("main")))
 	<-asked
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down})
-	b.do(chromedp.WaitVisible(".status.DOWN"))
-	var says string
-	b.do(chromedp.Text("#live", &says))
+	b.do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
+	says := ask(b, chromedp.Text(chromedp.CSS("#live")))
 	expect.That(t, strings.HasPrefix(says, "looking every 5 s"), "the page says %q", says)
 }
