@@ -12,6 +12,9 @@ type (
 	Verification = api.Verification // whether the states of its nodes are equal
 	VerifiedNode = api.VerifiedNode // one node of that
 	Overview     = api.Overview     // how a cluster is: what is wrong, figures, applications in trouble
+	Line         = api.Line         // its worst, in words
+	Attention    = api.Attention    // something in it that needs attention
+	AppCount     = api.AppCount     // how many instances an application has in it
 	Events       = api.Events       // the registrations and cancels that a cluster remembers
 	Event        = api.Event        // one of them
 	Settings     = api.Settings     // what a whole cluster shares, by key
