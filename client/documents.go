@@ -12,9 +12,6 @@ type (
 	Verification = api.Verification // whether the states of its nodes are equal
 	VerifiedNode = api.VerifiedNode // one node of that
 	Overview     = api.Overview     // how a cluster is: what is wrong, figures, applications in trouble
-	Line         = api.Line         // its worst, in words
-	Attention    = api.Attention    // something in it that needs attention
-	AppCount     = api.AppCount     // how many instances an application has in it
 	Events       = api.Events       // the registrations and cancels that a cluster remembers
 	Event        = api.Event        // one of them
 	Settings     = api.Settings     // what a whole cluster shares, by key
@@ -32,6 +29,11 @@ type (
 	Removed            = api.Removed            // how an instance went
 	PreservationEffect = api.PreservationEffect // self-preservation's part in what becomes of it
 	HistoryEvent       = api.HistoryEvent       // something that happened to it
+
+	Line            = api.Line            // the worst that is known of a cluster, in words
+	OverviewFigures = api.OverviewFigures // figures of now
+	Attention       = api.Attention       // something that needs attention
+	AppCount        = api.AppCount        // how many instances an application has
 
 	SelfPreservation = api.SelfPreservation // whether evictions are withheld, and why
 	Figures          = api.Figures          // numbers of leases
