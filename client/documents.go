@@ -30,6 +30,11 @@ type (
 	PreservationEffect = api.PreservationEffect // self-preservation's part in what becomes of it
 	HistoryEvent       = api.HistoryEvent       // something that happened to it
 
+	Line            = api.Line            // the worst that is known of a cluster, in words
+	OverviewFigures = api.OverviewFigures // figures of now
+	Attention       = api.Attention       // something that needs attention
+	AppCount        = api.AppCount        // how many instances an application has
+
 	SelfPreservation = api.SelfPreservation // whether evictions are withheld, and why
 	Figures          = api.Figures          // numbers of leases
 	Upstream         = api.Upstream         // Eureka's own formula

@@ -13,14 +13,12 @@ import (
 
 func TestTopPrintsOneFrameWhereThereIsNoTerminal(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/v1/rollcall/status":
-			io.WriteString(w, `{"node":"n1","mode":"cp","leader":"n1","ready":true,"quorum":true,"condition":"well","summary":"Healthy: no node may fail.","nodes":[{"id":"n1","role":"leader"}]}`)
-		case "/v1/rollcall/apps":
-			io.WriteString(w, `[{"app":"ORDERS","id":"x\u001b[2J","status":"UP"}]`)
-		default:
-			io.WriteString(w, "{}")
+		if r.URL.Path == "/v1/rollcall/overview" && r.URL.Query().Get("consistency") != "stale" {
+			w.WriteHeader(http.StatusServiceUnavailable) // as without a leader
+			return
 		}
+		io.WriteString(w, `{"line":{"level":"well","text":"Healthy. n1 leads."},"figures":{"up":1,"apps":1,"applications":1},
+			"apps":[{"app":"ORDERS\u001b[2J","up":1,"all":1}],"status":{"node":"n1","quorum":true,"nodes":[{"id":"n1","role":"leader"}]}}`)
 	}))
 	defer s.Close()
 	closed := httptest.NewServer(http.NotFoundHandler())
@@ -32,7 +30,7 @@ func TestTopPrintsOneFrameWhereThereIsNoTerminal(t *testing.T) {
 		prints string
 		says   string
 	}{
-		{name: "one server", args: []string{"--addr", s.URL}, prints: "\nHealthy: no node may fail. n1 leads; 1 of 1 nodes answer.\nInstances 1 UP, 0 not UP "},
+		{name: "one server", args: []string{"--addr", s.URL}, prints: "\nHealthy. n1 leads.\nInstances 1 UP, 0 not UP "},
 		{name: "the first is down", args: []string{"--addr", closed.URL + "," + s.URL}, prints: "\nNo answer from " + closed.URL + " since "},
 		{name: "all are down", args: []string{"--addr", closed.URL}, code: cli.ExitError, says: "connection refused"},
 		{name: "in no time", args: []string{"--interval", "1ms"}, code: cli.ExitUsage, says: "--interval: 1ms is shorter than 200ms"},

@@ -59,7 +59,7 @@ func (c call) document() (any, error) {
 	apps = slices.DeleteFunc(apps, func(a appCount) bool { return !contains(a.Name, part) })
 	o.Figures.Applications = len(apps)
 	for _, a := range apps[:min(len(apps), int(limit))] {
-		o.Apps = append(o.Apps, api.AppCount{App: a.Name, Up: a.Up(), All: a.Total, Before: a.before(), Overdue: overdue[a.Name], Changed: a.Changed})
+		o.Apps = append(o.Apps, api.AppCount{App: a.Name, Up: a.Up(), All: a.Total, Before: a.before(), Overdue: overdueOf(overdue[a.Name]), Changed: a.Changed})
 	}
 	return o, nil
 }

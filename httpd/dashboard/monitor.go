@@ -173,15 +173,18 @@ func (m *monitor) clock(v *registry.View) show.Clock {
 }
 
 // overdue are the applications with overdue leases, by name, as of the newest sample.
-func (m *monitor) overdue() map[string]int {
+func (m *monitor) overdue() map[string]registry.AppFreshness {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	counts := make(map[string]int)
+	byName := make(map[string]registry.AppFreshness)
 	for _, a := range m.overdues {
-		counts[a.App] = int(a.Counted - a.Fresh)
+		byName[a.App] = a
 	}
-	return counts
+	return byName
 }
+
+// overdueOf is how many leases of an application were not renewed in time.
+func overdueOf(a registry.AppFreshness) int { return int(a.Counted) - int(a.Fresh) }
 
 // dc names the datacenter of this node, for the frame of the pages.
 func (m *monitor) dc() string { return cmp.Or(m.Datacenter, "") }

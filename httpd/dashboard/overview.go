@@ -3,15 +3,19 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/show"
 )
 
 // Most entries of the overview's lists.
@@ -104,13 +108,13 @@ type notice struct {
 func (c call) attention(apps []appCount) []notice {
 	notices := attentionOfApps(apps, c.monitor.overdue())
 	if c.mayOperate() {
-		notices = append(notices, c.attentionOfCluster()...)
+		notices = append(notices, attentionOfCluster(c.monitor.now(c.R.Context()), c.Lacks())...)
 	}
 	slices.SortStableFunc(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
 	return notices
 }
 
-func attentionOfApps(apps []appCount, overdue map[string]int) (notices []notice) {
+func attentionOfApps(apps []appCount, overdue map[string]registry.AppFreshness) (notices []notice) {
 	for _, a := range apps {
 		switch trouble := a.trouble(); {
 		case trouble == empty && a.Total == 0:
@@ -120,46 +124,72 @@ func attentionOfApps(apps []appCount, overdue map[string]int) (notices []notice)
 		case trouble == halved:
 			notices = append(notices, notice{halved, fmt.Sprintf("%s: %d UP, within ten minutes %d were", a.Name, a.Up(), a.before()), appPath(a.Name), a.Name, false})
 		}
-		if n := overdue[a.Name]; n > 0 {
-			notices = append(notices, notice{partly, fmt.Sprintf("%s: %s", a.Name, plural(n, "overdue lease")), appPath(a.Name), a.Name, false})
+		if words := overdueWords(overdue[a.Name]); words != "" {
+			notices = append(notices, notice{partly, a.Name + ": " + words, appPath(a.Name), a.Name, false})
 		}
 	}
 	return notices
 }
 
+// overdueWords say how many leases of an application are overdue, and which one for longest; "": none.
+func overdueWords(a registry.AppFreshness) string {
+	if overdueOf(a) == 0 {
+		return ""
+	}
+	words := fmt.Sprintf("%d of %s %s overdue", overdueOf(a), plural(int(a.Counted), "lease"), isAre(overdueOf(a)))
+	if len(a.Overdue) > 0 {
+		words += fmt.Sprintf(", %s for %s", a.Overdue[0].Key.ID, show.Span(a.Overdue[0].Silent))
+	}
+	return words
+}
+
 // littleDisk is how many bytes are so few that a disk needs attention.
 const littleDisk = 1 << 30
 
-// attentionOfCluster is what the nodes and the peers need.
-func (c call) attentionOfCluster() (notices []notice) {
-	seen := c.monitor.now(c.R.Context())
+// attentionOfCluster is what the nodes and the peers need, and which protection the node does without.
+func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 	for _, p := range seen.peers.Peers {
 		if p.Incoming != nil && p.Incoming.Cut || p.State == "failing" {
 			words := fmt.Sprintf("the link to %s fails", p.Name)
 			if p.Reason != "" {
 				words += ": " + p.Reason
 			}
+			if p.LagChanges > 0 {
+				words += "; " + waits(p.LagChanges) + " here"
+			}
 			notices = append(notices, notice{partly, words, "/ui/peers", "", false})
 		}
 	}
-	versions := make(map[string]bool)
-	for _, n := range seen.status.Nodes {
-		if n.Version != "" {
-			versions[n.Version] = true
-		}
-	}
-	if len(versions) > 1 {
-		notices = append(notices, notice{sound, "the nodes run different versions", "/ui/nodes", "", false})
+	if words := differingVersions(seen.status.Nodes); words != "" {
+		notices = append(notices, notice{sound, words, "/ui/nodes", "", false})
 	}
 	for _, n := range seen.status.Nodes {
 		if n.DiskFree > 0 && n.DiskFree < littleDisk {
 			notices = append(notices, notice{halved, fmt.Sprintf("the disk of %s has %s left", n.ID, shownBytes(n.DiskFree)), "/ui/nodes", "", false})
 		}
 	}
-	for _, lack := range c.Lacks() {
+	for _, lack := range lacks {
 		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", "", false})
 	}
 	return notices
+}
+
+// differingVersions says which nodes run which version; "": all run one, as far as they said.
+func differingVersions(nodes []api.NodeStatus) string {
+	byVersion := make(map[string][]string)
+	for _, n := range nodes {
+		if n.Version != "" {
+			byVersion[n.Version] = append(byVersion[n.Version], n.ID)
+		}
+	}
+	if len(byVersion) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, version := range slices.Sorted(maps.Keys(byVersion)) {
+		parts = append(parts, version+" ("+strings.Join(byVersion[version], ", ")+")")
+	}
+	return "the nodes run different versions: " + strings.Join(parts, ", ")
 }
 
 func wasWere(n int) string {

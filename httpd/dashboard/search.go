@@ -158,10 +158,10 @@ func (s *search) gone(v *registry.View) (leases []*registry.Lease) {
 }
 
 // narrowed leaves what a filter of the list leaves.
-func narrowed(rows []found, filter string, overdue map[string]int, now time.Time) []found {
+func narrowed(rows []found, filter string, overdue map[string]registry.AppFreshness, now time.Time) []found {
 	switch filter {
 	case filterOverdue:
-		return slices.DeleteFunc(rows, func(f found) bool { return overdue[f.Name] == 0 })
+		return slices.DeleteFunc(rows, func(f found) bool { return overdueOf(overdue[f.Name]) == 0 })
 	case filterChanged:
 		return slices.DeleteFunc(rows, func(f found) bool { return now.Sub(timeOf(f.Changed)) > time.Hour })
 	}

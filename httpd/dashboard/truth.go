@@ -236,7 +236,8 @@ func nothingRegistered(f *facts) *truth {
 	if f.instances > 0 {
 		return nil
 	}
-	return &truth{level: "well", bold: "No service is registered yet.", words: "Below is how the first one finds this registry."}
+	return &truth{level: "well", bold: "No service is registered yet.", words: "Register one: rollcall register orders --port 8080 --heartbeat.",
+		links: []linked{{"How it finds this registry", "/"}}}
 }
 
 // serving is of a node without consensus with nothing wrong.

@@ -83,7 +83,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.alone, f.seen.peers = true, api.Peers{Peers: []api.Peer{{Name: "node2", Kind: "node", LagChanges: 3}}}
 		}, "well", "Of this node's changes, node2 lacks 3."},
 		{"loading", func(f *facts) { f.health, f.preservation = registry.Health{}, on }, "bad", "Loading. This node is loading its state and answers no fetch yet."},
-		{"empty", func(f *facts) { f.instances = 0 }, "well", "No service is registered yet."},
+		{"empty", func(f *facts) { f.instances = 0 }, "well", "No service is registered yet. Register one: rollcall register orders --port 8080 --heartbeat."},
 		{"alone", func(f *facts) { f.seen.status.Nodes = f.seen.status.Nodes[:1] }, "well", "This node runs alone"},
 		{"worse before bad", func(f *facts) { f.seen.peers, f.preservation = cut, on }, "warn", "Self-preservation is on"},
 	} {

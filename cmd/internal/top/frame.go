@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ func (m *model) frame(now time.Time, width, height int) []line {
 		state = wrap(states[0], width, mostStateLines)
 	}
 	lines := append([]line{m.title(now)}, state...)
-	lines = append(lines, m.figureLines(now)...)
+	lines = append(lines, m.figureLines()...)
 	switch {
 	case m.help && height > 0:
 		lines = append(lines, helpLines...)
@@ -48,52 +49,44 @@ func (m *model) frame(now time.Time, width, height int) []line {
 }
 
 func (m *model) title(now time.Time) line {
+	status := m.last.overview.Status
 	parts := []string{"rollcall top"}
-	for _, part := range []string{m.last.status.Datacenter, m.last.status.Mode, m.last.server} {
+	for _, part := range []string{status.Datacenter, status.Mode, m.last.server} {
 		if part != "" {
 			parts = append(parts, part)
 		}
 	}
-	if m.last.status.Node != "" {
-		parts[len(parts)-1] += " (" + m.last.status.Node + ")"
+	if status.Node != "" {
+		parts[len(parts)-1] += " (" + status.Node + ")"
 	}
 	return line{strings.Join(append(parts, clock(now)), "  "), head}
 }
 
-// figureLines are the figures of the overview.
-func (m *model) figureLines(now time.Time) []line {
-	instances, apps, overdue := "?", "?", "?"
-	if f := m.last.figures; f.known {
-		instances, apps = fmt.Sprintf("%d UP, %d not UP", f.up, f.notUp), strconv.Itoa(len(f.apps))
-	}
-	preserving := m.last.preserving.State
-	if preserving == "" {
-		preserving = "?"
-	} else {
-		n, _ := m.overdue()
-		overdue = strconv.Itoa(n)
-	}
+// figureLines are the figures of the overview. Before the first response none is known.
+func (m *model) figureLines() []line {
+	o, said := m.last.overview, m.last.server != ""
+	f := o.Figures
+	instances := fmt.Sprintf("%d UP, %d not UP", f.Up, f.NotUp)
 	return []line{
-		{fmt.Sprintf("Instances %s   Applications %s   Changes a minute %s", instances, apps, m.changeRate(now)), plain},
-		{fmt.Sprintf("Overdue leases %s   Self-preservation %s   Nodes %s   Peers %s", overdue, preserving, m.responding(), m.peersOK()), plain},
+		{fmt.Sprintf("Instances %s   Applications %s   Overdue leases %s", shown(said, instances), shown(said, f.Apps), shown(f.SampledMS != 0, f.Overdue)), plain},
+		{fmt.Sprintf("Changes a minute %s   Writes a second %s, p99 %s   Watchers %s", decimal(f.Changes), decimal(f.Writes), latency(f.WriteP99), shown(said, f.Watchers)), plain},
+		{fmt.Sprintf("Self-preservation %s   Nodes %s   Peers %s", cmp.Or(o.SelfPreservation.State, "?"), shown(said, m.responding()), shown(said, m.peersOK())), plain},
 	}
 }
 
-// changeRate is the number of changes of the last minute, or of the time since they are counted.
-func (m *model) changeRate(now time.Time) string {
-	if m.countsFrom.IsZero() {
-		return "?"
+// responding is how many nodes respond, of how many.
+func (m *model) responding() string {
+	respond := 0
+	for _, n := range m.last.overview.Status.Nodes {
+		if n.Role != "unreachable" && n.Role != "stopped" {
+			respond++
+		}
 	}
-	m.expire(now)
-	text := strconv.Itoa(len(m.changedAt))
-	if since := now.Sub(m.countsFrom); since < perMinute {
-		text += " in " + seconds(since)
-	}
-	return text
+	return fmt.Sprintf("%d of %d", respond, len(m.last.overview.Status.Nodes))
 }
 
 func (m *model) peersOK() string {
-	all := m.last.peers.Peers
+	all := m.last.overview.Peers.Peers
 	if len(all) == 0 {
 		return "none"
 	}
@@ -109,7 +102,7 @@ func (m *model) peersOK() string {
 // sections are the parts of a frame below the figures, in their order.
 func (m *model) sections(further []line) []section {
 	all := []section{m.nodes()}
-	if len(m.last.peers.Peers) > 0 {
+	if len(m.last.overview.Peers.Peers) > 0 {
 		all = append(all, m.peers())
 	}
 	troubles := section{head: line{"NEEDS ATTENTION", head}, rows: m.attention(further), least: 2, most: mostTroubles}
@@ -121,7 +114,7 @@ func (m *model) sections(further []line) []section {
 
 func (m *model) nodes() section {
 	cells := [][]string{{"NODE", "ROLE", "VERSION", "CONTACT", "LAG", "DISK FREE", "ZONE"}}
-	for _, n := range m.last.status.Nodes {
+	for _, n := range m.last.overview.Status.Nodes {
 		contact, disk, lag := "", "", strconv.FormatUint(n.Lag, 10)
 		if n.Contact != 0 {
 			contact = milliseconds(n.Contact).String() + " ago"
@@ -135,7 +128,7 @@ func (m *model) nodes() section {
 		cells = append(cells, []string{n.ID, n.Role, n.Version, contact, lag, disk, n.Zone})
 	}
 	s := tableOf(cells, 3, 9)
-	for i, n := range m.last.status.Nodes {
+	for i, n := range m.last.overview.Status.Nodes {
 		if n.Role == "unreachable" || n.Role == "stopped" || n.Role == "candidate" {
 			s.rows[i].style = bad
 		}
@@ -145,7 +138,7 @@ func (m *model) nodes() section {
 
 func (m *model) peers() section {
 	cells := [][]string{{"PEER", "KIND", "STATE", "LAG", "BEHIND BY", "LINK"}}
-	for _, p := range m.last.peers.Peers {
+	for _, p := range m.last.overview.Peers.Peers {
 		link := ""
 		if p.Incoming != nil {
 			link = "up"
@@ -156,7 +149,7 @@ func (m *model) peers() section {
 		cells = append(cells, []string{p.Name, p.Kind, p.State, strconv.FormatUint(p.LagChanges, 10), seconds(milliseconds(p.LagMS)), link})
 	}
 	s := tableOf(cells, 1, 5)
-	for i, p := range m.last.peers.Peers {
+	for i, p := range m.last.overview.Peers.Peers {
 		if p.State == "failing" || p.Incoming != nil && p.Incoming.Cut {
 			s.rows[i].style = warn
 		}
@@ -164,26 +157,27 @@ func (m *model) peers() section {
 	return s
 }
 
-// apps is the section that scrolls. Names stand last, because they can be long.
+// apps is the section that scrolls, in the server's order. Names stand last, because they can be long.
 func (m *model) apps() section {
-	shown := m.shownApps()
-	_, overdue := m.overdue()
+	o := m.last.overview
 	cells := [][]string{{"UP", "ALL", "OVERDUE", "APPLICATION"}}
-	for _, app := range shown {
-		late := overdue[app.name]
-		cells = append(cells, []string{strconv.Itoa(app.up), strconv.Itoa(app.all), strconv.Itoa(int(late.Counted) - int(late.Fresh)), app.name})
+	for _, app := range o.Apps {
+		cells = append(cells, []string{strconv.Itoa(app.Up), strconv.Itoa(app.All), strconv.Itoa(app.Overdue), app.App})
 	}
-	s := tableOf(cells, 3, len(shown))
-	for i, app := range shown {
-		if app.up == 0 {
+	s := tableOf(cells, 3, mostApps)
+	for i, app := range o.Apps {
+		if app.Up == 0 {
 			s.rows[i].style = bad
-		} else if app.up < app.all {
+		} else if app.Up < app.All {
 			s.rows[i].style = warn
 		}
 	}
+	if more := o.Figures.Applications - len(o.Apps); more > 0 {
+		s.rows = append(s.rows, line{fmt.Sprintf("… and %d more, which a filter shows", more), dim})
+	}
 	s.scrolls = true
-	if m.filter != "" {
-		s.head.text += fmt.Sprintf("  (%d of %d have %q in their names)", len(shown), len(m.last.figures.apps), m.filter)
+	if m.last.part != "" {
+		s.head.text += fmt.Sprintf("  (%d have %q in their names)", o.Figures.Applications, m.last.part)
 	}
 	return s
 }

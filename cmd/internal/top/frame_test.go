@@ -3,6 +3,7 @@ package top
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -27,29 +28,33 @@ func at(second int) time.Time { return time.Date(2026, 1, 31, 12, 0, second, 0, 
 // healthy is what a server says of a cluster that is well.
 func healthy(second int) reading {
 	heard := int64(400)
-	r := reading{
-		at: at(second), server: first,
-		status: client.Status{
-			Node: "node1", Datacenter: "dc1", Mode: "cp", Leader: "node2", Ready: true, Quorum: true, Condition: "well", Summary: "Healthy: one node may fail.",
+	o := client.Overview{
+		Line: client.Line{Level: "well", Text: "Healthy. node2 leads; 3 of 3 nodes agree; one may fail."},
+		Figures: client.OverviewFigures{Up: 22, NotUp: 6, Apps: 12, Changes: new(12.0), Writes: new(41.25), WriteP99: new(0.0021),
+			Watchers: 2, Overdue: 3, Applications: 12, SampledMS: at(second).UnixMilli()},
+		Attention: []client.Attention{
+			{Level: "bad", Text: "PAY: none of 2 instances is UP", App: "PAY"},
+			{Level: "warn", Text: "ORDERS: 2 UP, within ten minutes 5 were", App: "ORDERS"},
+			{Level: "warn", Text: "ORDERS: 3 of 4 leases are overdue, orders-2 for 1m5s", App: "ORDERS"},
+		},
+		Apps: []client.AppCount{{App: "PAY", All: 2}, {App: "ORDERS", Up: 2, All: 5, Before: 5, Overdue: 3}, {App: "BILLING", Up: 3, All: 4}, {App: "USERS", Up: 9, All: 9}},
+		Status: client.Status{
+			Node: "node1", Datacenter: "dc1", Mode: "cp", Leader: "node2", Ready: true, Quorum: true, Condition: "well",
 			Nodes: []client.NodeStatus{
 				{ID: "node1", Role: "follower", Version: "0.1", Contact: 31, DiskFree: 92_400_000_000, Zone: "a"},
 				{ID: "node2", Role: "leader", Version: "0.1", DiskFree: 92_400_000_000, Zone: "b"},
 				{ID: "node3", Role: "follower", Version: "0.1", Contact: 40, Lag: 4, DiskFree: 92_400_000_000, Zone: "c"},
 			},
 		},
-		preserving: client.SelfPreservation{State: "off", Figures: client.Figures{Leases: 28, Counted: 27, Fresh: 24}, Applications: []client.AppFigures{
-			{App: "ORDERS", Figures: client.Figures{Leases: 5, Counted: 4, Fresh: 1}, Overdue: []client.Overdue{{ID: "orders-2", SilentMS: 65_000}}},
-			{App: "USERS", Figures: client.Figures{Leases: 9, Counted: 9, Fresh: 9}},
-		}},
-		peers: client.Peers{Peers: []client.Peer{
+		SelfPreservation: client.SelfPreservation{State: "off"},
+		Peers: client.Peers{Peers: []client.Peer{
 			{Name: "dc2", Kind: "datacenter", State: "ok", LagChanges: 12, LagMS: 1500, Incoming: &client.Incoming{Instances: 20, HeardMS: &heard, OnCut: "keep"}},
 		}},
-		figures: figures{known: true, up: 22, notUp: 6, apps: []appFigures{{"BILLING", 3, 4}, {"ORDERS", 2, 5}, {"PAY", 0, 2}, {"USERS", 9, 9}}},
 	}
 	for i := range 8 {
-		r.figures.apps = append(r.figures.apps, appFigures{fmt.Sprintf("W%d", i+1), 1, 1})
+		o.Apps = append(o.Apps, client.AppCount{App: fmt.Sprintf("W%d", i+1), Up: 1, All: 1})
 	}
-	return r
+	return reading{at: at(second), server: first, overview: o}
 }
 
 // sample is a model of a cluster that is well, with two changes.
@@ -72,9 +77,10 @@ func text(lines []line) string {
 
 func TestFrameOfAnOrdinaryTerminal(t *testing.T) {
 	const want = `rollcall top  dc1  cp  http://10.0.0.1:8761 (node1)  12:00:05Z
-Healthy: one node may fail. node2 leads; 3 of 3 nodes answer.
-Instances 22 UP, 6 not UP   Applications 12   Changes a minute 2 in 4s
-Overdue leases 3   Self-preservation off   Nodes 3 of 3   Peers 1 of 1 ok
+Healthy. node2 leads; 3 of 3 nodes agree; one may fail.
+Instances 22 UP, 6 not UP   Applications 12   Overdue leases 3
+Changes a minute 12   Writes a second 41.3, p99 2.1ms   Watchers 2
+Self-preservation off   Nodes 3 of 3   Peers 1 of 1 ok
 NODE   ROLE      VERSION  CONTACT   LAG  DISK FREE  ZONE
 node1  follower  0.1      31ms ago  0    92.4 GB    a
 node2  leader    0.1      -         0    92.4 GB    b
@@ -82,15 +88,14 @@ node3  follower  0.1      40ms ago  4    92.4 GB    c
 PEER  KIND        STATE  LAG  BEHIND BY  LINK
 dc2   datacenter  ok     12   2s         up
 NEEDS ATTENTION
-PAY: 0 of 2 UP
-ORDERS: 2 of 5 UP
+PAY: none of 2 instances is UP
+ORDERS: 2 UP, within ten minutes 5 were
 ORDERS: 3 of 4 leases are overdue, orders-2 for 1m5s
-UP  ALL  OVERDUE  APPLICATION  1-5 of 12
+UP  ALL  OVERDUE  APPLICATION  1-4 of 12
 0   2    0        PAY
-3   4    0        BILLING
 2   5    3        ORDERS
+3   4    0        BILLING
 9   9    0        USERS
-1   1    0        W1
 LAST CHANGES
 12:00:04Z  DELETED  UP  evicted     BILLING/billing-9
 12:00:03Z  ADDED    UP  registered  ORDERS/orders-3
@@ -124,33 +129,92 @@ func TestFrameWithoutLimitsHasEverything(t *testing.T) {
 	expect.That(t, !strings.Contains(got, "q quit"), "text that nobody reads on a terminal speaks of keys:\n%s", got)
 }
 
-// Whatever a service, a peer or a server is called, and whatever people type, reaches the terminal as visible characters.
+func TestFiguresThatAreNotKnownAreNotMadeUp(t *testing.T) {
+	started := healthy(0) // a server that has just started has no rates
+	f := &started.overview.Figures
+	f.Changes, f.Writes, f.WriteP99, f.Overdue, f.SampledMS = nil, nil, nil, 0, 0
+	idle := healthy(0)
+	idle.overview.Figures.Writes, idle.overview.Figures.WriteP99, idle.overview.Peers = new(0.0), nil, client.Peers{}
+	for _, tc := range []struct {
+		name string
+		read reading
+		want []string
+	}{
+		{"before the first response", reading{}, []string{
+			"Instances ?   Applications ?   Overdue leases ?", "Changes a minute ?   Writes a second ?, p99 ?   Watchers ?", "Self-preservation ?   Nodes ?   Peers ?"}},
+		{"of a server that has just started", started, []string{
+			"Instances 22 UP, 6 not UP   Applications 12   Overdue leases ?", "Changes a minute ?   Writes a second ?, p99 ?   Watchers 2", "Self-preservation off   Nodes 3 of 3   Peers 1 of 1 ok"}},
+		{"of a server that nothing is written to, without peers", idle, []string{
+			"Instances 22 UP, 6 not UP   Applications 12   Overdue leases 3", "Changes a minute 12   Writes a second 0, p99 ?   Watchers 2", "Self-preservation off   Nodes 3 of 3   Peers none"}},
+	} {
+		m := newModel([]string{first})
+		m.last = tc.read
+		var got []string
+		for _, l := range m.figureLines() {
+			got = append(got, l.text)
+		}
+		expect.Slice(t, got, tc.want, "%s: figures", tc.name)
+	}
+}
+
+func TestApplicationsAreThoseOfTheServer(t *testing.T) {
+	all := healthy(0).overview.Apps
+	for _, tc := range []struct {
+		name, part string
+		apps       []client.AppCount
+		there      int // on the server
+		want       string
+	}{
+		{"all", "", all[:2], 2, "UP  ALL  OVERDUE  APPLICATION\n0   2    0        PAY\n2   5    3        ORDERS\n"},
+		{"more than a response has", "", all[:2], 1002, "\n2   5    3        ORDERS\n… and 1000 more, which a filter shows\n"},
+		{"filtered", "er", []client.AppCount{all[1], all[3]}, 2, "APPLICATION  (2 have \"er\" in their names)\n2   5    3        ORDERS\n9   9    0        USERS\n"},
+		{"none", "q", nil, 0, "APPLICATION  (0 have \"q\" in their names)\n"},
+	} {
+		m, r := newModel([]string{first}), healthy(0)
+		r.part, r.overview.Apps, r.overview.Figures.Applications = tc.part, tc.apps, tc.there
+		m.add(r)
+		got := text(m.frame(at(5), 0, 0))
+		expect.That(t, strings.Contains(got, tc.want), "%s: there is no %q in\n%s", tc.name, tc.want, got)
+	}
+	var styles []style
+	for _, l := range sample().apps().rows[:4] {
+		styles = append(styles, l.style)
+	}
+	expect.Slice(t, styles, []style{bad, warn, warn, plain}, "PAY, ORDERS, BILLING and USERS have the styles")
+}
+
+// spoil replaces every text in a document.
+func spoil(v reflect.Value, text string) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Pointer:
+		if !v.IsNil() {
+			spoil(v.Elem(), text)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			spoil(v.Field(i), text)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			spoil(v.Index(i), text)
+		}
+	}
+}
+
+// Whatever a service, a peer or a server is called, whatever servers say and people type, reaches the terminal as visible
+// characters.
 func TestHostileNamesDoNotReachTheTerminal(t *testing.T) {
 	const hostile = "x\x1b]0;owned\x07\x1b[2J\u202egnp\u2066.\u200f\u009b31m\r\n\t\xff\u200by"
 	for _, tc := range []struct {
 		name string
 		make func(r *reading)
 	}{
-		{"node", func(r *reading) {
-			r.status.Nodes[0].ID, r.status.Nodes[1].Zone, r.status.Nodes[1].Version = hostile, hostile, hostile
-		}},
-		{"cluster", func(r *reading) { r.status.Datacenter, r.status.Leader, r.status.Node = hostile, hostile, hostile }},
-		{"summary", func(r *reading) { r.status.Summary, r.status.Warning = hostile, hostile }},
-		{"foreign node", func(r *reading) {
-			r.status.Foreign = []client.ForeignNode{{ID: hostile, Address: hostile, ClusterID: hostile}}
-		}},
-		{"peer", func(r *reading) {
-			r.peers.Peers[0] = client.Peer{Name: hostile, Kind: hostile, State: "failing", Reason: hostile, Incoming: &client.Incoming{Cut: true, OnCut: hostile}}
-		}},
-		{"application", func(r *reading) { r.figures.apps[2].name = hostile }},
-		{"overdue", func(r *reading) {
-			r.preserving = client.SelfPreservation{State: "on", Reason: hostile, Applications: []client.AppFigures{
-				{App: hostile, Figures: client.Figures{Counted: 2}, Overdue: []client.Overdue{{ID: hostile}}},
-			}}
-		}},
-		{"refusal", func(r *reading) { r.gaps = []string{hostile} }},
+		{"every text of the overview", func(r *reading) { spoil(reflect.ValueOf(&r.overview), hostile) }},
 		{"no server", func(r *reading) { *r = reading{at: at(1), failures: []failure{{hostile, errors.New(hostile)}}} }},
 		{"server", func(r *reading) { r.server = hostile }},
+		{"filter", func(r *reading) { r.part = hostile }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, m := healthy(0), sample()
@@ -161,7 +225,9 @@ func TestHostileNamesDoNotReachTheTerminal(t *testing.T) {
 			m.breakStream(at(4), hostile)
 			m.filter = hostile
 			for _, size := range [][2]int{{80, 24}, {80, 60}, {0, 0}} {
-				for _, l := range m.frame(at(5), size[0], size[1]) {
+				lines := m.frame(at(5), size[0], size[1])
+				expect.That(t, strings.Contains(text(lines), "owned"), "a frame of %d by %d has nothing of it", size[0], size[1])
+				for _, l := range lines {
 					bare := strings.Map(func(r rune) rune {
 						if unicode.IsPrint(r) {
 							return -1
@@ -192,20 +258,20 @@ func TestKeysScrollAndFilterApplications(t *testing.T) {
 		keys []press
 		want string // in the frame
 	}{
-		{"down", []press{down, down}, "APPLICATION  3-7 of 12\n2   5    3        ORDERS\n"},
-		{"up from the top", []press{up, up}, "APPLICATION  1-5 of 12\n"},
-		{"page down", []press{{tcell.KeyPgDn, 0}}, "APPLICATION  6-10 of 12\n"},
-		{"to the end and up", []press{{tcell.KeyEnd, 0}, up}, "APPLICATION  7-11 of 12\n"},
-		{"back to the top", []press{{tcell.KeyEnd, 0}, {tcell.KeyHome, 0}}, "APPLICATION  1-5 of 12\n"},
-		{"letters", append(typed("jjk"), down), "APPLICATION  3-7 of 12\n"},
-		{"filter", append(typed("/er"), enter), "APPLICATION  (2 of 12 have \"er\" in their names)\n2   5    3        ORDERS\n9   9    0        USERS\nLAST"},
+		{"down", []press{down, down}, "APPLICATION  3-6 of 12\n3   4    0        BILLING\n"},
+		{"up from the top", []press{up, up}, "APPLICATION  1-4 of 12\n"},
+		{"page down", []press{{tcell.KeyPgDn, 0}}, "APPLICATION  5-8 of 12\n"},
+		{"to the end and up", []press{{tcell.KeyEnd, 0}, up}, "APPLICATION  8-11 of 12\n"},
+		{"back to the top", []press{{tcell.KeyEnd, 0}, {tcell.KeyHome, 0}}, "APPLICATION  1-4 of 12\n"},
+		{"letters", append(typed("jjk"), down), "APPLICATION  3-6 of 12\n"},
+		{"filter", append(typed("/er"), enter), "\nFilter: er   / changes it"},
+		{"filter from further down", append([]press{down, down}, typed("/e")...), "APPLICATION  1-4 of 12\n"},
 		{"filter that is being typed", typed("/er"), "\nFilter: er_ "},
-		{"corrected filter", append(typed("/erq"), press{tcell.KeyBackspace2, 0}, enter), "(2 of 12 have"},
-		{"filter without a match", append(typed("/q"), enter), "(0 of 12 have \"q\" in their names)\nLAST"},
-		{"filter that is given up", append(typed("/er"), esc), "APPLICATION  1-5 of 12\n"},
-		{"filter that is cleared later", append(typed("/er"), enter, esc), "APPLICATION  1-5 of 12\n"},
+		{"corrected filter", append(typed("/erq"), press{tcell.KeyBackspace2, 0}, enter), "\nFilter: er   / changes it"},
+		{"filter that is given up", append(typed("/er"), esc), "\nq quit   / filter"},
+		{"filter that is cleared later", append(typed("/er"), enter, esc), "\nq quit   / filter"},
 		{"help", typed("?"), "\nq, Ctrl-C     quit\n"},
-		{"help and back", typed("??"), "APPLICATION  1-5 of 12\n"},
+		{"help and back", typed("??"), "APPLICATION  1-4 of 12\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := sample()
@@ -227,28 +293,24 @@ func TestKeysScrollAndFilterApplications(t *testing.T) {
 	}
 }
 
-func TestChangesAreCountedForAMinute(t *testing.T) {
+func TestLastChangesAreTheStreamsAndTheEventsBefore(t *testing.T) {
 	m := newModel([]string{first})
-	expect.Equal(t, m.changeRate(at(0)), "?", "before the stream:")
 	m.follow(at(0), client.WatchStart{Server: first})
 	for i := range 30 {
 		m.follow(at(i), client.WatchChange{App: "A", ID: "a"})
 	}
-	expect.Equal(t, m.changeRate(at(40)), "30 in 40s", "after 40 s:")
-	expect.Equal(t, m.changeRate(at(70)), "19", "after 70 s:")
-	expect.Equal(t, len(m.changes), keptChanges, "kept:")
+	expect.That(t, len(m.changes) == keptChanges && m.changes[0].at.Equal(at(29)), "of 30 changes %d are kept, the first %v", len(m.changes), m.changes[0])
 
 	old := newModel([]string{first})
 	old.addEvents(at(59), client.Events{
 		Registered: []client.Event{{At: at(50).UnixMilli(), App: "A", ID: "a"}, {At: at(-10).UnixMilli(), App: "A", ID: "b"}},
 		Canceled:   []client.Event{{At: at(55).UnixMilli(), App: "A", ID: "a"}},
 	})
-	expect.Equal(t, old.changeRate(at(59)), "2", "of what the server remembers:")
 	expect.That(t, len(old.changes) == 3 && old.changes[0].action == "DELETED" && old.changes[2].id == "b", "changes %v, want the newest first", old.changes)
 
 	both := newModel([]string{first})
 	both.follow(at(52), client.WatchStart{Server: first})
 	both.follow(at(55), client.WatchChange{Action: "DELETED", App: "A", ID: "a"})
 	both.addEvents(at(59), client.Events{Registered: []client.Event{{At: at(50).UnixMilli(), App: "A", ID: "a"}}, Canceled: []client.Event{{At: at(55).UnixMilli(), App: "A", ID: "a"}}})
-	expect.That(t, both.changeRate(at(59)) == "2" && len(both.changes) == 2, "of both: %s, and %v; want each change once", both.changeRate(at(59)), both.changes)
+	expect.That(t, len(both.changes) == 2 && both.changes[1].action == "ADDED", "of both: %v; want each change once", both.changes)
 }

@@ -2,6 +2,8 @@ package top
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,16 +12,16 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 )
 
-// style is how a line stands out.
+// style is how a line stands out. Of those that say how something is, the later one is the worse.
 type style int
 
 const (
 	plain style = iota
 	head
+	dim
 	good
 	warn
 	bad
-	dim
 )
 
 // line is one line of a frame.
@@ -103,5 +105,29 @@ func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Mill
 
 // seconds is a duration in whole seconds.
 func seconds(d time.Duration) string { return d.Round(time.Second).String() }
+
+// shown is a value, or a sign that it is not known.
+func shown(known bool, value any) string {
+	if !known {
+		return "?"
+	}
+	return fmt.Sprint(value)
+}
+
+// decimal is a number with one digit behind the point at most; nil: it is not known.
+func decimal(x *float64) string {
+	if x == nil {
+		return "?"
+	}
+	return strconv.FormatFloat(math.Round(*x*10)/10, 'f', -1, 64)
+}
+
+// latency is a time in seconds for people; nil: it is not known.
+func latency(s *float64) string {
+	if s == nil {
+		return "?"
+	}
+	return time.Duration(*s * float64(time.Second)).Round(100 * time.Microsecond).String()
+}
 
 func gigabytes(bytes int64) string { return fmt.Sprintf("%.1f GB", float64(bytes)/1e9) }

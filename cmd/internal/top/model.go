@@ -1,9 +1,7 @@
 package top
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 	"unicode"
 
@@ -12,11 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 )
 
-const (
-	keptChanges  = 10               // that are shown
-	perMinute    = time.Minute      // over which changes are counted
-	rememberApps = 10 * time.Minute // after the last instance of an application
-)
+// keptChanges is how many of the last changes are shown.
+const keptChanges = 10
 
 // model is what is known, and what the keys have made of the frame. One goroutine owns it.
 type model struct {
@@ -27,26 +22,15 @@ type model struct {
 	failures    []failure            // of the last try
 	silentSince map[string]time.Time // by server, since when it has not responded
 
-	leader, formerLeader string
-	leaderSince          time.Time // when leader was seen in formerLeader's place; zero: never
-	seen                 map[string]seenApp
-
 	brokenSince  time.Time // since when no changes come; zero: they come
 	brokenReason string
-	changes      []change    // newest first, at most keptChanges
-	changedAt    []time.Time // within the last minute, oldest first
-	countsFrom   time.Time   // since when changes are counted; zero: they are not
+	changes      []change  // newest first, at most keptChanges
+	streamSince  time.Time // since when changes come from the stream; zero: none did yet
 
 	filter       string
 	typing, help bool
 	offset, page int // of the applications: the first that is shown, and how many are
 	quit         bool
-}
-
-// seenApp is what is remembered of an application.
-type seenApp struct {
-	most int       // that were UP at a time
-	last time.Time // when an instance was listed
 }
 
 // change is one change as a frame shows it.
@@ -57,7 +41,7 @@ type change struct {
 }
 
 func newModel(servers []string) *model {
-	return &model{servers: servers, silentSince: map[string]time.Time{}, seen: map[string]seenApp{}}
+	return &model{servers: servers, silentSince: map[string]time.Time{}}
 }
 
 // add accepts what servers have said.
@@ -77,30 +61,11 @@ func (m *model) add(r reading) {
 	m.lostSince = time.Time{}
 	delete(m.silentSince, r.server)
 	m.last = r
-	if leader := r.status.Leader; leader != "" && leader != m.leader {
-		if m.leader != "" {
-			m.formerLeader, m.leaderSince = m.leader, r.at
-		}
-		m.leader = leader
-	}
-	m.remember(r)
-}
-
-// remember keeps how many instances of each application have been UP.
-func (m *model) remember(r reading) {
-	for _, app := range r.figures.apps {
-		m.seen[app.name] = seenApp{max(m.seen[app.name].most, app.up), r.at}
-	}
-	for name, app := range m.seen {
-		if r.at.Sub(app.last) > rememberApps {
-			delete(m.seen, name)
-		}
-	}
 }
 
 // addEvents accepts what a server remembers of the time before the stream of changes, by that server's clock.
 func (m *model) addEvents(now time.Time, events client.Events) {
-	from := m.countsFrom
+	from := m.streamSince
 	if from.IsZero() {
 		from = now
 	}
@@ -114,26 +79,9 @@ func (m *model) addEvents(now time.Time, events client.Events) {
 	}
 	add("ADDED", "registered", events.Registered)
 	add("DELETED", "canceled", events.Canceled)
-	slices.SortStableFunc(old, func(a, b change) int { return a.at.Compare(b.at) })
-	m.countsFrom = now.Add(-perMinute)
-	var times []time.Time
-	for _, c := range old {
-		times = append(times, c.at)
-	}
-	m.changedAt = append(times, m.changedAt...)
-	m.expire(now)
-	slices.Reverse(old)
+	slices.SortStableFunc(old, func(a, b change) int { return b.at.Compare(a.at) })
 	m.changes = append(m.changes, old...)
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
-}
-
-// expire drops the times of changes that were more than a minute ago.
-func (m *model) expire(now time.Time) {
-	old := 0
-	for old < len(m.changedAt) && now.Sub(m.changedAt[old]) >= perMinute {
-		old++
-	}
-	m.changedAt = m.changedAt[old:]
 }
 
 // follow accepts an event of the stream of changes.
@@ -141,15 +89,13 @@ func (m *model) follow(at time.Time, event client.WatchEvent) {
 	switch e := event.(type) {
 	case client.WatchStart:
 		m.brokenSince = time.Time{}
-		if m.countsFrom.IsZero() {
-			m.countsFrom = at
+		if m.streamSince.IsZero() {
+			m.streamSince = at
 		}
 	case client.WatchReset:
 		m.addChange(change{at: at, action: "RESET", why: e.Reason})
 	case client.WatchChange:
 		m.addChange(change{at, e.Action, e.Status, e.Why, e.App, e.ID})
-		m.changedAt = append(m.changedAt, at)
-		m.expire(at)
 	}
 }
 
@@ -164,38 +110,6 @@ func (m *model) breakStream(at time.Time, reason string) {
 		m.brokenSince = at
 	}
 	m.brokenReason = reason
-}
-
-// overdue is the number of leases that were not renewed in time, by application.
-func (m *model) overdue() (all int, byApp map[string]client.AppFigures) {
-	byApp = map[string]client.AppFigures{}
-	for _, app := range m.last.preserving.Applications {
-		if app.Counted > app.Fresh {
-			byApp[app.App] = app
-		}
-	}
-	total := m.last.preserving.Figures
-	return int(total.Counted) - int(total.Fresh), byApp
-}
-
-// shownApps are the applications that pass the filter, those in trouble first.
-func (m *model) shownApps() (shown []appFigures) {
-	for _, app := range m.last.figures.apps {
-		if strings.Contains(strings.ToUpper(app.name), strings.ToUpper(m.filter)) {
-			shown = append(shown, app)
-		}
-	}
-	trouble := func(a appFigures) int {
-		switch {
-		case a.up == 0:
-			return 0
-		case a.up < a.all:
-			return 1
-		}
-		return 2
-	}
-	slices.SortStableFunc(shown, func(a, b appFigures) int { return cmp.Compare(trouble(a), trouble(b)) })
-	return shown
 }
 
 // press does what a key is for; docs/cli.md and the help have the list.
@@ -220,7 +134,7 @@ func (m *model) press(key tcell.Key, r rune) {
 	case tcell.KeyHome:
 		m.offset = 0
 	case tcell.KeyEnd:
-		m.offset = len(m.last.figures.apps)
+		m.offset = len(m.last.overview.Apps)
 	case tcell.KeyEsc:
 		m.filter, m.help = "", false
 	case tcell.KeyRune:

@@ -2,14 +2,14 @@ package top
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gdamore/tcell/v2"
@@ -19,88 +19,107 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// What a server says of a cluster.
-const (
-	led        = `{"node":"n1","mode":"cp","leader":"n1","ready":true,"quorum":true,"condition":"well","summary":"Healthy: no node may fail.","nodes":[{"id":"n1","role":"leader"}]}`
-	leaderless = `{"node":"n2","mode":"cp","ready":true,"condition":"leaderless","summary":"No leader."}`
+// What servers say of a cluster.
+var (
+	led = client.Overview{
+		Line:    client.Line{Level: "well", Text: "Healthy. n1 leads; 1 of 1 nodes agree."},
+		Figures: client.OverviewFigures{Up: 2, NotUp: 1, Apps: 2},
+		Apps:    []client.AppCount{{App: "ORDERS", Up: 1, All: 2}, {App: "USERS", Up: 1, All: 1}},
+		Status:  client.Status{Node: "n1", Mode: "cp", Leader: "n1", Ready: true, Quorum: true, Nodes: []client.NodeStatus{{ID: "n1", Role: "leader"}}},
+	}
+	leaderless = client.Overview{Line: client.Line{Level: "bad", Text: "No leader."}, Status: client.Status{Node: "n2", Mode: "cp", Ready: true}}
+	down       = client.Overview{} // says nothing, because it cannot be reached
 )
 
-// serve is a server with documents by path; without a status it is down, and without a leader it lists only what it has at hand. The stream of changes starts, and stays silent.
-func serve(t *testing.T, status string) string {
-	t.Helper()
-	documents := map[string]string{
-		"/v1/rollcall/status":            status,
-		"/v1/rollcall/self-preservation": `{"state":"off"}`,
-		"/v1/rollcall/apps":              `[{"app":"ORDERS","id":"o1","status":"UP"},{"app":"ORDERS","id":"o2","status":"DOWN"},{"app":"USERS","id":"u1","status":"UP"}]`,
-		"/v1/rollcall/events":            `{"registered":[{"at":1000,"app":"ORDERS","id":"o1"}]}`,
-	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/rollcall/watch" {
+// serving makes the responses of a server: its overview, with the applications that are asked for, events, and a stream of
+// changes that starts and stays silent.
+func serving(o client.Overview) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/rollcall/watch":
 			w.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(w, "event: start\nid: e-5\ndata: {\"index\":\"e-5\"}\n\n")
 			http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-			return
+		case "/v1/rollcall/overview":
+			said, part := o, strings.ToUpper(r.URL.Query().Get("q"))
+			said.Apps = slices.DeleteFunc(slices.Clone(o.Apps), func(a client.AppCount) bool { return !strings.Contains(a.App, part) })
+			said.Figures.Applications = len(said.Apps)
+			json.NewEncoder(w).Encode(said)
+		case "/v1/rollcall/events":
+			io.WriteString(w, `{"registered":[{"at":1000,"app":"ORDERS","id":"o1"}]}`)
+		default:
+			http.NotFound(w, r)
 		}
-		if status == leaderless && r.URL.Path == "/v1/rollcall/apps" && r.URL.Query().Get("consistency") != "stale" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		body, ok := documents[r.URL.Path]
-		if !ok {
-			w.WriteHeader(http.StatusNotImplemented)
-			body = `{"error":"this node replicates nothing"}`
-		}
-		io.WriteString(w, body)
-	}))
+	})
+}
+
+// serve is a server that says an overview.
+func serve(t *testing.T, o client.Overview) string {
+	t.Helper()
+	s := httptest.NewServer(serving(o))
 	t.Cleanup(s.Close)
-	if status == "" {
+	if o.Line == down.Line {
 		s.Close()
 	}
 	return s.URL
 }
 
 func configOf(servers ...string) Config {
-	return Config{Servers: servers, Interval: time.Second, Open: func(some []string, consistency string, log *slog.Logger) (*client.Client, error) {
-		return client.New(client.Config{Servers: some, InOrder: true, Consistency: consistency, Log: log})
+	return Config{Servers: servers, Interval: time.Second, Open: func(some []string, log *slog.Logger) (*client.Client, error) {
+		return client.New(client.Config{Servers: some, InOrder: true, Consistency: "stale", Log: log})
 	}}
 }
 
 func TestReaderAsksUntilAServerKnowsALeader(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		statuses []string
+		servers  []client.Overview
 		want     int // of the servers; -1: none
 		failures int
 	}{
-		{"the first", []string{led, leaderless}, 0, 0},
-		{"the first is down", []string{"", led}, 1, 1},
-		{"the first is cut off", []string{leaderless, led}, 1, 0},
-		{"none knows a leader", []string{"", leaderless, leaderless}, 1, 1},
-		{"all are down", []string{"", ""}, -1, 2},
+		{"the first", []client.Overview{led, leaderless}, 0, 0},
+		{"the first is down", []client.Overview{down, led}, 1, 1},
+		{"the first is cut off", []client.Overview{leaderless, led}, 1, 0},
+		{"none knows a leader", []client.Overview{down, leaderless, leaderless}, 1, 1},
+		{"all are down", []client.Overview{down, down}, -1, 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var urls []string
-			for _, status := range tc.statuses {
-				urls = append(urls, serve(t, status))
+			for _, o := range tc.servers {
+				urls = append(urls, serve(t, o))
 			}
 			r, _, err := configOf(urls...).open(func(string) {})
 			need.OK(t, err)
 			for range 2 { // the second time it begins with the one that it found
-				read := r.read(t.Context())
-				want := ""
-				if tc.want >= 0 {
-					want = urls[tc.want]
-				}
-				expect.Equal(t, read.server, want, "server")
+				read := r.read(t.Context(), "")
 				if tc.want < 0 {
+					expect.Equal(t, read.server, "", "server")
 					continue
 				}
-				expect.That(t, read.figures.known && read.figures.up == 2 && read.figures.notUp == 1 && read.gaps == nil, "figures %v and gaps %q", read.figures, read.gaps)
+				expect.Equal(t, read.server, urls[tc.want], "server")
+				expect.Equal(t, read.overview.Line, tc.servers[tc.want].Line, "its line")
 			}
 			r.first = 0
-			expect.Equal(t, len(r.read(t.Context()).failures), tc.failures, "failures")
+			expect.Equal(t, len(r.read(t.Context(), "").failures), tc.failures, "failures")
 		})
+	}
+}
+
+func TestReaderAsksForAPartOfTheNames(t *testing.T) {
+	r, _, err := configOf(serve(t, led)).open(func(string) {})
+	need.OK(t, err)
+	for _, tc := range []struct {
+		part string
+		want []client.AppCount
+	}{
+		{"", led.Apps},
+		{"us", led.Apps[1:]},
+		{"a b&limit=0", nil},
+	} {
+		read := r.read(t.Context(), tc.part)
+		expect.Slice(t, read.overview.Apps, tc.want, "with the part %q: applications", tc.part)
+		expect.Equal(t, read.part, tc.part, "the part is")
 	}
 }
 
@@ -108,39 +127,9 @@ func TestReaderReturnsToTheFirstServer(t *testing.T) {
 	r, _, err := configOf(serve(t, led), serve(t, led)).open(func(string) {})
 	need.OK(t, err)
 	r.first, r.movedAt = 1, time.Now()
-	expect.Equal(t, r.read(t.Context()).server, r.servers[1].name, "at first")
+	expect.Equal(t, r.read(t.Context(), "").server, r.servers[1].name, "at first")
 	r.movedAt = time.Now().Add(-returnAfter - time.Second)
-	expect.Equal(t, r.read(t.Context()).server, r.servers[0].name, "later")
-}
-
-// Counting is dear to the server: it happens when something has changed, and never for more than a twentieth of the time.
-func TestInstancesAreCountedNotTooOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &reader{count: func(context.Context, *client.Client) (figures, error) {
-			time.Sleep(time.Second)
-			return figures{known: true, up: 7}, nil
-		}}
-		due := func(want bool, when string) {
-			t.Helper()
-			expect.Equal(t, r.countIsDue(), want, "%s a count is due:", when)
-		}
-		due(true, "at first")
-		need.OK(t, r.recount(t.Context(), nil))
-		expect.Equal(t, r.figures.up, 7, "counted")
-		r.changed.Store(true)
-		time.Sleep(19 * time.Second)
-		due(false, "19 s after one that took a second")
-		time.Sleep(time.Second)
-		due(true, "20 s after one")
-		r.changed.Store(false)
-		due(false, "while nothing changes")
-		time.Sleep(countAnyway)
-		due(true, "after a while")
-
-		r.count = func(context.Context, *client.Client) (figures, error) { return figures{}, errors.New("denied") }
-		expect.ErrorSays(t, r.recount(t.Context(), nil), "denied", "recount")
-		expect.Equal(t, r.figures.up, 7, "after a failure the figures are")
-	})
+	expect.Equal(t, r.read(t.Context(), "").server, r.servers[0].name, "later")
 }
 
 func TestPasswordsOfServersAreNotShown(t *testing.T) {
@@ -156,12 +145,12 @@ func TestPasswordsOfServersAreNotShown(t *testing.T) {
 
 func TestPrintWritesOneFrame(t *testing.T) {
 	var out strings.Builder
-	need.OK(t, Print(t.Context(), configOf(serve(t, ""), serve(t, led)), &out))
+	need.OK(t, Print(t.Context(), configOf(serve(t, down), serve(t, led)), &out))
 	for _, want := range []string{"is asked instead.", "\n1   2    0        ORDERS\n", "\n00:00:01Z  ADDED  -  registered  ORDERS/o1\n"} {
 		expect.That(t, strings.Contains(out.String(), want), "there is no %q in\n%s", want, out.String())
 	}
 	out.Reset()
-	err := Print(t.Context(), configOf(serve(t, "")), &out)
+	err := Print(t.Context(), configOf(serve(t, down)), &out)
 	expect.That(t, err != nil && out.Len() == 0, "without a server: %v, and %q", err, out.String())
 }
 
@@ -227,7 +216,7 @@ func TestRunEndsWithTheTerminalRestored(t *testing.T) {
 			screen, ended := newFakeScreen(), make(chan error)
 			config := configOf(serve(t, led))
 			go func() { ended <- run(ctx, config, screen) }()
-			screen.await(t, "Healthy: no node may fail. n1 leads; 1 of 1 nodes answer.")
+			screen.await(t, led.Line.Text)
 			screen.InjectKey(tcell.KeyRune, '?', tcell.ModNone)
 			screen.await(t, "Page Up and Down")
 			tc.quit(screen, cancel)
@@ -240,15 +229,36 @@ func TestRunEndsWithTheTerminalRestored(t *testing.T) {
 func TestRunSaysThatTheServerDied(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	dying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, led) }))
+	dying := httptest.NewServer(serving(led))
 	config := configOf(dying.URL, serve(t, led))
 	config.Interval = 200 * time.Millisecond
 	screen, ended := newFakeScreen(), make(chan error)
 	go func() { ended <- run(ctx, config, screen) }()
 	screen.await(t, "n1 leads")
+	dying.Listener.Close() // before its connections, so that no stream starts again
 	dying.CloseClientConnections()
 	dying.Close()
 	screen.await(t, "No answer from "+dying.URL)
+	cancel()
+	expect.OK(t, <-ended)
+}
+
+// A filter is asked for when it is typed, however long the interval is.
+func TestRunFiltersAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	config := configOf(serve(t, led))
+	config.Interval = time.Hour
+	screen, ended := newFakeScreen(), make(chan error)
+	go func() { ended <- run(ctx, config, screen) }()
+	const orders = "1   2    0        ORDERS"
+	screen.await(t, orders)
+	for _, r := range "/us" {
+		screen.InjectKey(tcell.KeyRune, r, tcell.ModNone)
+	}
+	screen.await(t, `(1 have "us" in their names)`)
+	screen.InjectKey(tcell.KeyEsc, 0, tcell.ModNone)
+	screen.await(t, orders)
 	cancel()
 	expect.OK(t, <-ended)
 }

@@ -1,11 +1,12 @@
 // Package top is `rollcall top`: the overview of a cluster in a terminal, for people who have no browser at hand. What is
-// shown comes from the public API; nothing is changed.
+// shown comes from the public API, above all from the overview that a server makes of its cluster; nothing is changed, and
+// what the server says is not said again here.
 //
 //	top.go        what the command calls: Show, on the terminal, and Print, one frame as text
 //	line.go       lines of text, and how they fit a terminal
-//	read.go       what is asked of servers, and how often
+//	read.go       what is asked of servers
 //	model.go      what is known, and what keys do
-//	truth.go      the line of state, and what needs attention
+//	truth.go      which line is the worst, and what else needs attention
 //	frame.go      the lines of a frame
 package top
 
@@ -28,9 +29,9 @@ import (
 type Config struct {
 	Servers  []string      // URLs, in the order in which they are asked; at least one
 	Interval time.Duration // between two questions; positive
-	// Open makes a client of some of the servers, with the consistency of its reads ("": the servers'). log receives what the
-	// client warns of.
-	Open func(servers []string, consistency string, log *slog.Logger) (*client.Client, error)
+	// Open makes a client of some of the servers, whose reads are answered without a leader too. log receives what the client
+	// warns of.
+	Open func(servers []string, log *slog.Logger) (*client.Client, error)
 }
 
 // longestStill is how long a frame stays at most, whatever the interval: times and changes go on.
@@ -38,18 +39,15 @@ const longestStill = time.Second
 
 // open makes the reader, whose clients ask one server each, and a client of all servers for the stream of changes.
 func (c Config) open(warn func(string)) (*reader, *client.Client, error) {
-	r := &reader{count: count}
+	r := &reader{}
 	for _, address := range c.Servers {
-		one := server{name: withoutUser(address)}
-		var errs [2]error
-		one.client, errs[0] = c.Open([]string{address}, "", slog.New(slog.DiscardHandler))
-		one.stale, errs[1] = c.Open([]string{address}, "stale", slog.New(slog.DiscardHandler))
-		if err := cmp.Or(errs[0], errs[1]); err != nil {
+		one, err := c.Open([]string{address}, slog.New(slog.DiscardHandler))
+		if err != nil {
 			return nil, nil, err
 		}
-		r.servers = append(r.servers, one)
+		r.servers = append(r.servers, server{withoutUser(address), one})
 	}
-	all, err := c.Open(c.Servers, "", slog.New(warnings{warn}))
+	all, err := c.Open(c.Servers, slog.New(warnings{warn}))
 	return r, all, err
 }
 
@@ -60,7 +58,7 @@ func Print(ctx context.Context, c Config, w io.Writer) error {
 		return err
 	}
 	m := newModel(r.names())
-	read := r.read(ctx)
+	read := r.read(ctx, "")
 	if read.server == "" {
 		return errors.Join(read.errors()...)
 	}
@@ -118,9 +116,10 @@ func run(ctx context.Context, c Config, screen tcell.Screen) error {
 	defer screen.Fini() // first of these three, so that a terminal is never left as it is now
 	events := make(chan tcell.Event)
 	running.Go(func() { screen.ChannelEvents(events, ctx.Done()) })
-	running.Go(func() { poll(ctx, r, c.Interval, send) })
+	filters := make(chan string, 1) // the newest filter that poll has not seen; only this goroutine sends
+	running.Go(func() { poll(ctx, r, c.Interval, filters, send) })
 	running.Go(func() { remember(ctx, r, send) })
-	running.Go(func() { follow(ctx, all, r, send) })
+	running.Go(func() { follow(ctx, all, send) })
 	m := newModel(r.names())
 	draw(screen, m)
 	ticks := time.NewTicker(min(c.Interval, longestStill))
@@ -139,22 +138,37 @@ func run(ctx context.Context, c Config, screen tcell.Screen) error {
 			if !ok && ctx.Err() == nil {
 				return errors.New("show the overview: the terminal went away")
 			}
+			before := m.filter
 			handle(screen, m, ev)
+			if m.filter != before {
+				replace(filters, m.filter)
+			}
 			draw(screen, m)
 		}
 	}
 	return nil
 }
 
-// poll reads at every interval until ctx ends.
-func poll(ctx context.Context, r *reader, interval time.Duration, send func(bool, func(*model))) {
+// replace puts a value into a channel of one place that nothing else sends to. It never waits.
+func replace(c chan string, value string) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- value
+}
+
+// poll reads at every interval, and at once when the filter changes, until ctx ends.
+func poll(ctx context.Context, r *reader, interval time.Duration, filters <-chan string, send func(bool, func(*model))) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
+	filter := ""
 	for ctx.Err() == nil {
-		read := r.read(ctx)
+		read := r.read(ctx, filter)
 		send(true, func(m *model) { m.add(read) })
 		select {
 		case <-ticks.C:
+		case filter = <-filters:
 		case <-ctx.Done():
 		}
 	}
@@ -168,10 +182,9 @@ func remember(ctx context.Context, r *reader, send func(bool, func(*model))) {
 }
 
 // follow passes every change on, from one server after another, until ctx ends.
-func follow(ctx context.Context, cl *client.Client, r *reader, send func(bool, func(*model))) {
+func follow(ctx context.Context, cl *client.Client, send func(bool, func(*model))) {
 	err := cl.Watch(ctx, client.WatchConfig{}, func(event client.WatchEvent) error {
 		at := time.Now()
-		r.changed.Store(true)
 		send(false, func(m *model) { m.follow(at, event) })
 		return nil
 	})

@@ -1,0 +1,76 @@
+package dashboard
+
+import (
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
+
+// counting is an application with so many instances that are UP and that are not, of which so many were UP a minute ago.
+func counting(name string, up, down, before int) appCount {
+	a := appCount{Name: name, Total: up + down}
+	a.Counts[registry.Up], a.Counts[registry.Down], a.ups[0] = up, down, int32(before)
+	return a
+}
+
+func wordsOf(notices []notice) (words []string) {
+	for _, n := range notices {
+		words = append(words, n.words)
+	}
+	return words
+}
+
+func TestAttentionOfApplicationsSaysWhichLeaseIsOverdue(t *testing.T) {
+	overdue := func(counted, fresh uint32, silent ...registry.Overdue) map[string]registry.AppFreshness {
+		return map[string]registry.AppFreshness{"ORDERS": {App: "ORDERS", Counted: counted, Fresh: fresh, Overdue: silent}}
+	}
+	orders2 := registry.Overdue{Key: registry.NewKey("ORDERS", "orders-2"), Silent: 65_000}
+	for _, row := range []struct {
+		name    string
+		app     appCount
+		overdue map[string]registry.AppFreshness
+		want    []string
+	}{
+		{"all are UP", counting("ORDERS", 5, 0, 5), nil, nil},
+		{"one is not", counting("ORDERS", 4, 1, 5), nil, nil},
+		{"none is UP", counting("ORDERS", 0, 2, 0), nil, []string{"ORDERS: none of 2 instances is UP"}},
+		{"it is gone", counting("ORDERS", 0, 0, 9), nil, []string{"ORDERS has no instance any more; within ten minutes 9 were UP"}},
+		{"it is halved", counting("ORDERS", 2, 3, 5), nil, []string{"ORDERS: 2 UP, within ten minutes 5 were"}},
+		{"some are overdue", counting("ORDERS", 5, 0, 5), overdue(4, 1, orders2, orders2, orders2), []string{"ORDERS: 3 of 4 leases are overdue, orders-2 for 1m5s"}},
+		{"one is overdue", counting("ORDERS", 5, 0, 5), overdue(4, 3, orders2), []string{"ORDERS: 1 of 4 leases is overdue, orders-2 for 1m5s"}},
+		{"which one is not known", counting("ORDERS", 5, 0, 5), overdue(4, 2), []string{"ORDERS: 2 of 4 leases are overdue"}},
+		{"those of another one are", counting("PAY", 5, 0, 5), overdue(4, 1, orders2), nil},
+	} {
+		expect.Slice(t, wordsOf(attentionOfApps([]appCount{row.app}, row.overdue)), row.want, "%s: attention", row.name)
+	}
+}
+
+func TestAttentionOfTheClusterNamesNodesAndPeers(t *testing.T) {
+	versions := func(all ...string) api.Status {
+		s := clusterOf(nil)
+		for i, version := range all {
+			s.Nodes[i].Version = version
+		}
+		return s
+	}
+	little := clusterOf(nil)
+	little.Nodes[1].DiskFree, little.Nodes[2].DiskFree = littleDisk/2, littleDisk
+	for _, row := range []struct {
+		name  string
+		seen  seen
+		lacks []string
+		want  []string
+	}{
+		{"nothing", seen{status: versions("0.1", "0.1", "0.1")}, nil, nil},
+		{"a node that does not say its version", seen{status: versions("0.1", "", "0.1")}, nil, nil},
+		{"versions", seen{status: versions("0.2", "0.1", "0.1")}, nil, []string{"the nodes run different versions: 0.1 (node2, node3), 0.2 (node1)"}},
+		{"a disk", seen{status: little}, nil, []string{"the disk of node2 has 512 MiB left"}},
+		{"a link", seen{peers: api.Peers{Peers: []api.Peer{{Name: "dc3", State: "failing", Reason: "refused", LagChanges: 7}}}}, nil, []string{"the link to dc3 fails: refused; 7 changes wait here"}},
+		{"a link on which nothing waits", seen{peers: api.Peers{Peers: []api.Peer{{Name: "dc2", State: "ok", Incoming: &api.Incoming{Cut: true}}}}}, nil, []string{"the link to dc2 fails"}},
+		{"protection", seen{}, []string{"access control is off"}, []string{"insecure: access control is off"}},
+	} {
+		expect.Slice(t, wordsOf(attentionOfCluster(row.seen, row.lacks)), row.want, "%s: attention", row.name)
+	}
+}
