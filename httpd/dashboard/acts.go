@@ -441,19 +441,19 @@ func (c call) act() (any, error) {
 	if wrong := c.unfit(a, f); wrong != "" {
 		return c.showForm(a, f, http.StatusUnprocessableEntity, wrong)
 	}
-	answer := c.perform(a.call(f))
+	response := c.perform(a.call(f))
 	switch {
-	case answer.header.Get("X-Rollcall-Outcome") == "unknown":
+	case response.header.Get("X-Rollcall-Outcome") == "unknown":
 		return c.unknown(a, f)
-	case a.name == "set-key" && succeeded(answer.status) && strings.TrimSpace(answer.body.String()) == "false":
+	case a.name == "set-key" && succeeded(response.status) && strings.TrimSpace(response.body.String()) == "false":
 		f, wrong := c.overtaken(f)
 		return c.showForm(a, f, http.StatusConflict, wrong)
-	case answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden || answer.status == http.StatusNotImplemented:
-		return nil, &web.Refusal{Status: answer.status, Text: answer.words()}
-	case !succeeded(answer.status):
-		return c.showForm(a, f, answer.status, answer.words())
+	case response.status == http.StatusUnauthorized || response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
+		return nil, &web.Refusal{Status: response.status, Text: response.words()}
+	case !succeeded(response.status):
+		return c.showForm(a, f, response.status, response.words())
 	}
-	query := []string{"done", a.name, "index", answer.header.Get("X-Rollcall-Index")}
+	query := []string{"done", a.name, "index", response.header.Get("X-Rollcall-Index")}
 	to := a.after(f)
 	if path, own, has := strings.Cut(to, "?"); has {
 		values, _ := url.ParseQuery(own) // of our own making
@@ -480,27 +480,27 @@ func (c call) unfit(a *act, f url.Values) string {
 	return ""
 }
 
-// answer is the response to a call of an API.
-type answer struct {
+// response is what came of a call of an API.
+type response struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
+func (a *response) Header() http.Header { return a.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
+func (a *response) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
 
 // Write implements http.ResponseWriter.
-func (a *answer) Write(p []byte) (int, error) {
+func (a *response) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(p)
 }
 
-// words are the error that an answer tells.
-func (a *answer) words() string {
+// words are the error that a response tells.
+func (a *response) words() string {
 	var refused api.Error
 	if json.Unmarshal(a.body.Bytes(), &refused) == nil && refused.Error != "" {
 		return refused.Error
@@ -515,7 +515,7 @@ func (a *answer) words() string {
 }
 
 // perform performs a call of an API as the reader's.
-func (c call) perform(q request) *answer {
+func (c call) perform(q request) *response {
 	target := &url.URL{Path: q.path, RawQuery: q.query.Encode()}
 	if path, err := url.PathUnescape(q.path); err == nil {
 		target.Path, target.RawPath = path, q.path
@@ -533,7 +533,7 @@ func (c call) perform(q request) *answer {
 	if id := c.W.Header().Get(web.RequestIDHeader); id != "" {
 		r.Header.Set(web.RequestIDHeader, id)
 	}
-	a := &answer{header: http.Header{}}
+	a := &response{header: http.Header{}}
 	c.config.Do(a, r.WithContext(c.R.Context()))
 	return a
 }

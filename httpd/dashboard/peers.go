@@ -77,13 +77,13 @@ func (c call) comparePeer() (any, error) {
 		return nil, err
 	}
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(compareWithin)) // a failure shows at the write
-	answer := c.perform(request{method: http.MethodGet, path: "/v1/rollcall/peers/" + url.PathEscape(name) + "/diff"})
+	response := c.perform(request{method: http.MethodGet, path: "/v1/rollcall/peers/" + url.PathEscape(name) + "/diff"})
 	content := []g.Node{el("p", class("crumbs"), link("/ui/peers", "Peers")), el("h1", text("Compared with "+name))}
 	var diff api.PeerDiff
 	switch {
-	case !succeeded(answer.status):
-		content = append(content, el("p", class("wrong"), text(sentence(upperFirst(answer.words())))))
-	case json.Unmarshal(answer.body.Bytes(), &diff) != nil:
+	case !succeeded(response.status):
+		content = append(content, el("p", class("wrong"), text(sentence(upperFirst(response.words())))))
+	case json.Unmarshal(response.body.Bytes(), &diff) != nil:
 		content = append(content, el("p", class("wrong"), text("What came back cannot be read.")))
 	default:
 		shown := diff.Items[:min(len(diff.Items), maxShownHeld)]

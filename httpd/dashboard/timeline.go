@@ -48,8 +48,8 @@ func kindOf(k registry.EventKind) string {
 	return kindRegistered
 }
 
-// entry is something that happened.
-type entry struct {
+// happening is something that happened.
+type happening struct {
 	kind string
 	key  registry.Key // zero: it is about no instance
 	api.HistoryEvent
@@ -68,8 +68,8 @@ type timelineFilter struct {
 const mostScanned = 20_000
 
 // timeline is what happened last, newest first.
-func (c call) timeline(v *registry.View, f timelineFilter) []entry {
-	var found []entry
+func (c call) timeline(v *registry.View, f timelineFilter) []happening {
+	var found []happening
 	if f.key != (registry.Key{}) {
 		found = f.entries(f.key, v.History(f.key))
 	} else {
@@ -78,13 +78,13 @@ func (c call) timeline(v *registry.View, f timelineFilter) []entry {
 	if f.app == "" && f.key == (registry.Key{}) {
 		found = append(found, f.clusterEntries(v, c.permitted(c.monitor.now(c.R.Context())))...)
 	}
-	slices.SortStableFunc(found, func(a, b entry) int { return cmp.Compare(b.At, a.At) })
+	slices.SortStableFunc(found, func(a, b happening) int { return cmp.Compare(b.At, a.At) })
 	return found[:min(len(found), f.most)]
 }
 
 // scanned are the entries of the instances that changed last: as many of them as entries are wanted suffice, because an
 // instance's last change is not before anything that happened to it.
-func (c call) scanned(v *registry.View, f timelineFilter) (found []entry) {
+func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	seen := make(map[registry.Key]bool)
 	all := c.mayRead("")
 	left, scans := f.most, mostScanned
@@ -106,9 +106,9 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []entry) {
 }
 
 // entries are those of an instance's events that are wanted.
-func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (found []entry) {
+func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (found []happening) {
 	for i, shown := range show.History(events) {
-		e := entry{kindOf(events[i].Kind), key, shown}
+		e := happening{kindOf(events[i].Kind), key, shown}
 		late := e.kind == kindLate && f.kind == "" && f.key == (registry.Key{})
 		if !late && f.wants(&e) {
 			found = append(found, e)
@@ -117,17 +117,17 @@ func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (fou
 	return found
 }
 
-func (f *timelineFilter) wants(e *entry) bool {
+func (f *timelineFilter) wants(e *happening) bool {
 	return (f.kind == "" || f.kind == e.kind) && (f.author == "" || contains(e.Author, f.author) || contains(e.Says, f.author))
 }
 
 // clusterEntries are those about no instance: self-preservation and leaders.
-func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []entry) {
+func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []happening) {
 	for _, p := range v.Transitions() {
 		if p.Since.Wall == 0 {
 			continue
 		}
-		found = append(found, entry{kind: kindPreservation, HistoryEvent: api.HistoryEvent{
+		found = append(found, happening{kind: kindPreservation, HistoryEvent: api.HistoryEvent{
 			At: p.Since.Wall, What: p.State.String(), Times: 1, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
 			Text: fmt.Sprintf("self-preservation is %s: %d of %d leases in time, %d ended", p.State, p.Figures.Fresh, p.Figures.Counted, p.Figures.Expired),
 		}})
@@ -137,14 +137,14 @@ func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []en
 		if m.to == "" {
 			words = "no leader is known; " + m.from + " led"
 		}
-		found = append(found, entry{kind: kindLeader, HistoryEvent: api.HistoryEvent{At: m.at, What: kindLeader, Text: words, Times: 1}})
+		found = append(found, happening{kind: kindLeader, HistoryEvent: api.HistoryEvent{At: m.at, What: kindLeader, Text: words, Times: 1}})
 	}
-	return slices.DeleteFunc(found, func(e entry) bool { return !f.wants(&e) })
+	return slices.DeleteFunc(found, func(e happening) bool { return !f.wants(&e) })
 }
 
 // timelineTable shows entries.
-func (c call) timelineTable(entries []entry) g.Node {
-	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e entry) g.Node {
+func (c call) timelineTable(entries []happening) g.Node {
+	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e happening) g.Node {
 		of := g.Group{text("the cluster")}
 		if e.key != (registry.Key{}) {
 			of = g.Group{link(appPath(e.key.App), e.key.App), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), text(e.key.ID))}
