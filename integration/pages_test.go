@@ -56,7 +56,9 @@ func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
 	c.Leader(leader, others[1])
 	others[1].lineHas(t, others[0].Name+" does not answer since")
 	others[0].Resume(t)
-	for _, n := range c.Nodes {
+	leads := c.Leader()
+	leads.lineHas(t, "too short a time to know which instances are alive") // as long as the lease of 300 s
+	for _, n := range c.Others(leads) {
 		n.lineHas(t, "Healthy.", "3 of 3 nodes agree")
 	}
 }
