@@ -221,8 +221,8 @@ func (p *prometheus) query(expr string) ([]sample, error) {
 	return samples, json.Unmarshal(answer.Data.Result, &samples)
 }
 
-// firing are the alerts that fire, by name, with their severities.
-func (p *prometheus) firing() (map[string][]string, error) {
+// inState are the alerts in one of some states, by name, with their severities.
+func (p *prometheus) inState(states ...string) (map[string][]string, error) {
 	answer, err := ask[struct {
 		Data struct {
 			Alerts []struct {
@@ -233,7 +233,7 @@ func (p *prometheus) firing() (map[string][]string, error) {
 	}](p.Node, "/api/v1/alerts")
 	names := map[string][]string{}
 	for _, a := range answer.Data.Alerts {
-		if a.State == "firing" {
+		if slices.Contains(states, a.State) {
 			names[a.Labels["alertname"]] = append(names[a.Labels["alertname"]], a.Labels["severity"])
 		}
 	}
@@ -263,12 +263,14 @@ func (p *prometheus) mustRaise(t *testing.T, f planned) {
 	for _, name := range f.named {
 		limit := time.Until(began.Add(f.detected + p.waits[name] + 30*time.Second))
 		err := Poll(limit, func() error {
-			firing, err := p.firing()
+			firing, err := p.inState("firing")
 			if err != nil {
 				return err
 			}
-			other := criticals(firing, expected)
-			expect.That(t, len(other) == 0, "%s: %v fire, which are critical", f.name, other)
+			if other := criticals(firing, expected); len(other) > 0 {
+				failed, _ := p.query(`sum by (route, code) (increase(rollcall_http_requests_total{code=~"5.."}[15s])) > 0`)
+				t.Fatalf("%s: %v fire, which are critical; of the last 15 s failed %v", f.name, other, failed)
+			}
 			_, fires := firing[name]
 			return unless(fires, "what fires is %v", firing)
 		})
@@ -279,11 +281,11 @@ func (p *prometheus) mustRaise(t *testing.T, f planned) {
 	p.awaitSilence(t, f.named)
 }
 
-// awaitSilence waits until none of the alerts fires, and nothing critical.
+// awaitSilence waits until none of the alerts fires, and nothing critical does or is about to.
 func (p *prometheus) awaitSilence(t *testing.T, names []string) {
 	t.Helper()
 	Eventually(t, resolveLimit, fmt.Sprintf("%v are over", names), func() error {
-		firing, err := p.firing()
+		firing, err := p.inState("firing")
 		if err != nil {
 			return err
 		}
@@ -292,7 +294,8 @@ func (p *prometheus) awaitSilence(t *testing.T, names []string) {
 				return fmt.Errorf("%s fires", name)
 			}
 		}
-		return unless(len(criticals(firing, nil)) == 0, "critical ones fire: %v", firing)
+		begun, err := p.inState("firing", "pending")
+		return unless(err == nil && len(criticals(begun, nil)) == 0, "critical ones have begun: %v, %v", begun, err)
 	})
 }
 

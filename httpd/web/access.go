@@ -409,6 +409,13 @@ func (c *Call) Allow(needs ...access.Need) error {
 	return c.node.allow(c.R.Context(), needs...)
 }
 
+// CredentialOf is the text of the credential that a call came with; "": none. It is for calls that a page makes in its reader's
+// name.
+func (c *Call) CredentialOf() string {
+	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
+	return text
+}
+
 // May says whether the caller may do something, for pages that show also what their reader may not do: it refuses nothing, and
 // nothing is recorded.
 func (c *Call) May(needs ...access.Need) bool {

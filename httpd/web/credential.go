@@ -57,18 +57,6 @@ func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 // browser sends by itself must not be a credential for programs' routes.
 const LoginCookie = "rollcall-login"
 
-// IsPage says whether a path, in the form of the routes, is one of the dashboard's.
-func IsPage(path string) bool {
-	return path == "/" || path == "/lastn" || path == "/ui" || strings.HasPrefix(path, "/ui/")
-}
-
-// CredentialOf is the text of the credential that a call came with; "": none. It is for calls that a page makes in its reader's
-// name.
-func (c *Call) CredentialOf() string {
-	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
-	return text
-}
-
 // ofAuthorization is the token in an Authorization field: a bearer token, or the password of a user of any name, which is what
 // clients make of http://user:password@host.
 func ofAuthorization(value string) (string, error) {

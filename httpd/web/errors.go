@@ -112,16 +112,15 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 		f = consulFailure(err)
 	}
 	id := w.Header().Get(RequestIDHeader)
-	if resp := responseUnder(w); resp != nil {
-		resp.Err = err
-	}
+	r := recordError(w, err)
 	n.Log.Debug("request refused", "request", id, "status", f.Status, "err", err)
 	f.headers(w.Header())
 	if f.Status < http.StatusInternalServerError {
 		id = ""
 	}
 	if form == PageForm && n.ErrorPage != nil {
-		n.errorPage(w, f, jsonText(f, err))
+		w.Header().Del("WWW-Authenticate") // a browser must not ask for a password by itself: the page says how to log in
+		n.ErrorPage(w, r, f.Status, jsonText(f, err))
 		return
 	}
 	body := f.Text
@@ -146,16 +145,6 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(f.Status)
 	_, _ = w.Write([]byte(body)) // a client that went away is no error
-}
-
-// errorPage shows an error to a person. A browser must not ask for a password by itself: the page says how to log in.
-func (n *Node) errorPage(w http.ResponseWriter, f Refusal, text string) {
-	w.Header().Del("WWW-Authenticate")
-	var r *http.Request
-	if resp := responseUnder(w); resp != nil {
-		r = resp.request
-	}
-	n.ErrorPage(w, r, f.Status, text)
 }
 
 func (f Refusal) headers(header http.Header) {

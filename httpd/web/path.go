@@ -59,6 +59,11 @@ func unescaped(segment string) string {
 	return name
 }
 
+// IsPage says whether a path, in the form of the routes, is one of the dashboard's.
+func IsPage(path string) bool {
+	return path == "/" || path == "/lastn" || path == "/ui" || strings.HasPrefix(path, "/ui/")
+}
+
 // FormOfPath is how a path's API words errors when no route was found for it: Eureka's clients get
 // nothing, because they decode whatever they get.
 func FormOfPath(path string) Form {

@@ -52,6 +52,16 @@ func (a *Response) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (a *Response) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
+// recordError keeps to which error w is the response, and returns the request; nil: a handler is called alone.
+func recordError(w http.ResponseWriter, err error) *http.Request {
+	resp := responseUnder(w)
+	if resp == nil {
+		return nil
+	}
+	resp.Err = err
+	return resp.request
+}
+
 // responseUnder is the response that w writes; nil: a handler is called alone.
 func responseUnder(w http.ResponseWriter) *Response {
 	for {
