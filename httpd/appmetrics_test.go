@@ -41,8 +41,11 @@ func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t
 	add("SMALL", 1, registry.Up)
 	add("TINY", 1, registry.Starting)
 	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 3, "DOWN UP": 0, "DOWN DOWN": 2, " UP": 1, " STARTING": 1}, "four:")
-	for i := range 3 {
-		n.Perform(t, registry.Cancel{Key: registry.NewKey("LARGE", fmt.Sprint("LARGE", i))})
-	}
-	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 0, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL UP": 1, " UP": 0, " STARTING": 1}, "one has lost all:")
+	cancel := func(i int) { n.Perform(t, registry.Cancel{Key: registry.NewKey("LARGE", fmt.Sprint("LARGE", i))}) }
+	add("SMALL2", 2, registry.Up)
+	cancel(0)
+	cancel(1)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 1, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL2 UP": 2, " UP": 1, " STARTING": 1}, "one has lost most, and is not among the largest:")
+	cancel(2)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 0, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL2 UP": 2, " UP": 1, " STARTING": 1}, "it has lost all:")
 }

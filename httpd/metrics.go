@@ -150,11 +150,12 @@ type appGauge struct {
 	most    int // applications
 
 	mu    sync.Mutex
-	shown map[string]time.Time // when each application was last shown that has instances
+	shown map[string]time.Time // when each application was last among the largest
 }
 
-// removedShown is how long an application without instances is shown, as 0: what disappears from a list raises no alarm.
-const removedShown = 30 * time.Minute
+// stillShown is for how long an application is shown that is no longer among the largest, or has no instances any more: what
+// disappears raises no alarm.
+const stillShown = 30 * time.Minute
 
 var appInstancesDesc = prometheus.NewDesc("rollcall_registry_app_instances",
 	"Instances in this node's registry, by application and status; of the largest applications (metrics.apps), and of all others together with an empty name. Beside UP, statuses that none has are left out.", []string{"app", "status"}, nil)
@@ -169,21 +170,24 @@ func (g *appGauge) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	apps := slices.Collect(view.Apps())
+	slices.SortFunc(apps, func(a, b *registry.App) int { return cmp.Or(b.Len()-a.Len(), strings.Compare(a.Name, b.Name)) })
+	largest := apps[:min(len(apps), g.most)]
+	left := g.leftOf(largest, time.Now())
 	var others [registry.OutOfService + 1]uint32
-	if len(apps) > g.most {
-		slices.SortFunc(apps, func(a, b *registry.App) int { return cmp.Or(b.Len()-a.Len(), strings.Compare(a.Name, b.Name)) })
-		for _, app := range apps[g.most:] {
-			for status, n := range app.Counts() {
-				others[status] += n
-			}
+	for i, app := range apps {
+		if i < g.most || left[app.Name] {
+			sendCounts(ch, app.Name, app.Counts())
+			delete(left, app.Name)
+			continue
 		}
-		apps = apps[:g.most]
+		for status, n := range app.Counts() {
+			others[status] += n
+		}
+	}
+	if len(apps) > g.most {
 		sendCounts(ch, "", others)
 	}
-	for _, app := range apps {
-		sendCounts(ch, app.Name, app.Counts())
-	}
-	for _, name := range g.removed(view, apps, time.Now()) {
+	for name := range left {
 		sendCounts(ch, name, [registry.OutOfService + 1]uint32{})
 	}
 }
@@ -197,24 +201,25 @@ func sendCounts(ch chan<- prometheus.Metric, app string, counts [registry.OutOfS
 	}
 }
 
-// removed are the applications that were shown a while ago and have no instances now, as many as fit beside those that are shown.
-func (g *appGauge) removed(view *registry.View, apps []*registry.App, now time.Time) (names []string) {
+// leftOf are the applications that were among the largest a while ago and are not now, as many as fit beside those that are.
+func (g *appGauge) leftOf(largest []*registry.App, now time.Time) map[string]bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shown == nil {
 		g.shown = map[string]time.Time{}
 	}
-	for _, app := range apps {
+	for _, app := range largest {
 		g.shown[app.Name] = now
 	}
+	left := make(map[string]bool)
 	for name, at := range g.shown {
-		if now.Sub(at) > removedShown {
+		if now.Sub(at) > stillShown {
 			delete(g.shown, name)
-		} else if _, there := view.App(name); !there && len(names) < g.most {
-			names = append(names, name)
+		} else if at.Before(now) && len(left) < g.most {
+			left[name] = true
 		}
 	}
-	return names
+	return left
 }
 
 // renewRoute is the template of the heartbeat route.

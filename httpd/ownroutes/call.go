@@ -3,6 +3,7 @@ package ownroutes
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -32,6 +33,8 @@ type endpoints struct {
 	events   prometheus.Counter     // changes sent to watchers
 	bundling sync.Mutex             // held while a bundle is made
 	resets   *prometheus.CounterVec // watchers that had to fetch everything, by reason
+
+	peersUnknown atomic.Bool // the state of the peers was not known when it was last asked for: that is logged once
 }
 
 // call is a call of our own API.

@@ -130,7 +130,7 @@ func (e *endpoints) peerStatus(ctx context.Context) (s api.Peers) {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	s, err := e.config.Peers.Status(ctx)
-	if err != nil {
+	if failed := err != nil; e.peersUnknown.Swap(failed) != failed && failed {
 		e.Log.Warn("the state of the peers cannot be shown", "err", err)
 	}
 	return s
