@@ -84,6 +84,7 @@
     for (const head of document.querySelectorAll("thead th")) {
       if (head.textContent.endsWith(" (UTC)")) head.textContent = head.textContent.slice(0, -6);
     }
+    for (const cell of document.querySelectorAll('[data-label$=" (UTC)"]')) cell.dataset.label = cell.dataset.label.slice(0, -6);
   }
 
   setInterval(() => {
