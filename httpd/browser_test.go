@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -451,6 +453,59 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
 	reason := ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
 	expect.Equal(t, reason, "works in zone b", "after the login the form has")
+}
+
+// TestPageWhoseReaderLostTheRightSaysSo takes the login, or the role, from the reader of an open page: its line of state says so and leads
+// to a login, it asks no more, what is being written stays, and once the reader has logged in again it goes on.
+func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	var token atomic.Pointer[string]
+	as := func(name string) { token.Store(new(g.texts[name])) } // "": without a login
+	var streams atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ui/live" {
+			streams.Add(1)
+		}
+		r.Header.Del("Cookie")
+		if k := *token.Load(); k != "" {
+			r.AddCookie(&http.Cookie{Name: web.LoginCookie, Value: k})
+		}
+		g.handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for _, row := range []struct {
+		name, path, loses string
+		says              []string
+		link              string
+	}{
+		{"the login, at a form", "/ui/acts/hold", "", []string{"Your login ended.", "what you have written stays."}, "/ui/login?next=%2Fui%2Facts%2Fhold"},
+		{"the role, at an application", "/ui/apps/PAY?page=1", "ORDERS", []string{"You may not read this any more.", `'app:read' on "PAY"`}, "/ui/login?next=%2Fui%2Fapps%2FPAY%3Fpage%3D1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := openBrowser(t, server.URL)
+			as("operator")
+			b.do(chromedp.Navigate(server.URL+row.path), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+			const writes = `main input[name=reason], #search`
+			b.do(chromedp.SendKeys(chromedp.CSS(writes), "works in zone b"))
+			expect.Slice(t, b.complaints(), nil, "the browser complains:")
+			as(row.loses)
+			server.CloseClientConnections()
+			b.do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
+			line := ask(b, chromedp.Text(chromedp.CSS("#truth")))
+			for _, want := range row.says {
+				expect.That(t, strings.Contains(line, want), "the line lacks %q: %s", want, line)
+			}
+			expect.Equal(t, evaluate[string](b, `document.querySelector("#truth a").getAttribute("href")`), row.link, "it leads to")
+			expect.Slice(t, b.violations(), nil, "axe finds")
+			asked := streams.Load()
+			written := evaluate[string](b, `new Promise((then) => setTimeout(() => then(document.activeElement.value), 4000))`)
+			expect.Equal(t, written, "works in zone b", "of what was being written is left")
+			expect.Equal(t, streams.Load(), asked, "streams that were asked for, four seconds later")
+			as("operator")
+			b.do(chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new Event("visibilitychange"))`), chromedp.WaitNotPresent(chromedp.CSS("#truth.bad")))
+			expect.Equal(t, evaluate[string](b, `document.activeElement.value`), "works in zone b", "after the login is left")
+		})
+	}
 }
 
 // newNodeOf serves a handler on loopback until the test ends, and returns its address.

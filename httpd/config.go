@@ -70,7 +70,7 @@ type Config struct {
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
 	// Acts says whether the dashboard may change something where no caller is asked for a name.
-	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks nobody who they are: auto (on where the node listens on loopback only), on or off"`
+	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks for no token: auto (on where the node listens on loopback only), on or off"`
 	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
 	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
 	BasePaths []string

@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -48,6 +52,81 @@ func TestScreensEscapeWhatOthersSay(t *testing.T) {
 		}
 		page := n.send(t, request("GET", "/ui/apps/"+url.PathEscape(i.Key().App)+"/"+url.PathEscape(id), "")).body
 		expect.That(t, strings.Contains(page, `href="HTTP://web.example/"`), "the page of the instance lacks its home page")
+	}
+}
+
+func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
+	m := registrytest.New()
+	const hostile = `"><img src=x onerror=alert(1)>`
+	s := roles("well", hostile, "follower", "follower", "leader")
+	s.Nodes[1].ID, s.Nodes[1].HTTP, s.Nodes[1].Version, s.Nodes[1].Zone = hostile, hostile, hostile, hostile
+	quoted := strings.ReplaceAll(hostile, `"`, `\"`)
+	n := newNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: newLocker(m),
+		Peers: &peers{status: `{"peers":[{"name":"` + quoted + `","kind":"datacenter","state":"failing","reason":"` + quoted + `"}]}`}}, nil)
+	m.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.send(t, request("PUT", "/v1/kv/"+url.PathEscape(hostile), hostile))
+	session := n.send(t, request("PUT", "/v1/session/create", `{"Name":"`+quoted+`"}`))
+	expect.Equal(t, session.status, http.StatusOK, "a session of that name: got")
+	watch := need.Got(http.NewRequest(http.MethodGet, "http://"+n.addr+"/v1/rollcall/watch?app=ORDERS", nil))(t)
+	watch.Header.Set("User-Agent", hostile)
+	resp := need.Got(http.DefaultClient.Do(watch))(t)
+	defer resp.Body.Close()
+	for path, has := range map[string]string{
+		"/": "fails", "/ui/nodes": "node3", "/ui/peers": "datacenter", "/ui/held": "Sessions", "/ui/keys?key=" + url.QueryEscape(hostile): "Value", "/ui/acts/set-key?key=" + url.QueryEscape(hostile): "in place of",
+		"/ui/acts/pause?peer=" + url.QueryEscape(hostile): "Pause", "/ui/acts/remove-node?node=" + url.QueryEscape(hostile): "Remove", "/ui/apps/ORDERS": "1 program on node1",
+	} {
+		got := n.send(t, request("GET", path, ""))
+		expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, has) && strings.Contains(got.body, "onerror") && !strings.Contains(got.body, "<img"), "GET %s: got %d, want %q and the name, escaped: %s", path, got.status, has, got.body)
+	}
+}
+
+// TestOverviewSaysWhatMustBeRenewed reads it from the node's metrics, which docs/metrics.md has by these names.
+func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
+	metrics, documented := prometheus.NewRegistry(), string(need.Got(os.ReadFile("../docs/metrics.md"))(t))
+	const ends, saved = "rollcall_certificate_expiry_timestamp_seconds", "rollcall_backup_last_success_timestamp_seconds"
+	for use, in := range map[string]time.Duration{"http": 49 * time.Hour, "cluster": 1000 * time.Hour} {
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: ends, ConstLabels: prometheus.Labels{"use": use, "a": "b"}}, func() float64 { return float64(time.Now().Add(in).Unix()) }))
+	}
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: saved}, func() float64 { return 0 }))
+	expect.That(t, strings.Contains(documented, "`"+ends+"`") && strings.Contains(documented, "`"+saved+"`"), "a metric has another name")
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{Node: "node1", Metrics: metrics})
+		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = true })
+		time.Sleep(2 * time.Hour)
+		page := n.get(t, "/").body
+		for _, want := range []string{"The certificate of node1 for http ends in 2 days", "No snapshot was ever written by the schedule of node1"} {
+			expect.That(t, strings.Contains(page, want), "the overview lacks %q: %s", want, page)
+		}
+		expect.That(t, !strings.Contains(page, "for cluster"), "a certificate that holds for long is on the overview")
+	})
+}
+
+// TestWatchersOfAnApplicationAreThoseOfThisNode says so, and leads to the same page of the others.
+func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	page := n.send(t, request("GET", "/ui/apps/ORDERS", "")).body
+	for _, want := range []string{"0 programs on node1; each node knows its own only", "Those of other nodes: ", `href="http://127.0.0.1:8762/ui/apps/ORDERS"`, `href="http://127.0.0.1:8763/ui/apps/ORDERS"`} {
+		expect.That(t, strings.Contains(page, want), "the page lacks %q: %s", want, page)
+	}
+}
+
+// TestCellsHaveTheTitlesOfTheirColumns is for narrow windows, in which a row stands over several lines.
+func TestCellsHaveTheTitlesOfTheirColumns(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	cell := regexp.MustCompile(`<td([^>]*)>`)
+	for path, want := range map[string][]string{
+		"/ui/apps": {"Instances", "Last change"}, "/ui/apps/ORDERS": {"Status", "Address", "Zone", "Lease", "Belongs to"}, "/ui/nodes": {"Role", "Entries behind", "Acts"}, "/ui/events": {"When (UTC)", "What", "Of", "By"},
+	} {
+		page := n.send(t, request("GET", path, "")).body
+		for _, title := range want {
+			expect.That(t, strings.Contains(page, `<td data-label="`+title+`"`), "GET %s: no cell has the title %q", path, title)
+		}
+		tables, _, _ := strings.Cut(page, `class="facts"`)
+		for _, one := range cell.FindAllStringSubmatch(tables, -1) {
+			expect.That(t, strings.Contains(one[1], "data-label="), "GET %s: a cell has no title: %s", path, one[0])
+		}
 	}
 }
 
@@ -229,15 +308,72 @@ func TestLoginIsACookieForPagesOnly(t *testing.T) {
 	expect.That(t, out.status == http.StatusSeeOther && strings.Contains(out.header.Get("Set-Cookie"), "Max-Age=0"), "a logout: got %d %s", out.status, out.header.Get("Set-Cookie"))
 }
 
+// TestWhoMayReadOneApplicationSeesNoOther asks for every page with the token of the service ORDERS. Beside it there are 7 instances
+// of PAY, of which 3 are DOWN and all are overdue, a node and a key of its own.
 func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
-	g := newGuarded(t, access.On, true)
-	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i")}, registry.Register{Instance: newInstance("PAY", "PAY-i")})
-	for _, path := range []string{"/", "/lastn", "/ui/apps", "/ui/apps?q=i", "/ui/apps?q=zone%3Da", "/ui/events", "/ui/events?app=PAY", "/ui/apps/ORDERS", "/ui/apps/ORDERS/ORDERS-i", "/ui/acts/drain?app=PAY&id=PAY-i", "/ui/apps?q=pay"} {
-		got := g.send("GET", path, "", bearer(g.texts["ORDERS"]))
-		expect.That(t, !strings.Contains(got.body, "PAY-i") && !strings.Contains(got.body, ">PAY<"), "GET %s: got %d with PAY in it: %s", path, got.status, got.body)
+	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
+		c.Node, c.Cluster = "node1", roles("degraded", "Degraded: node2 cannot be reached.", "follower", "unreachable", "leader")
+	})
+	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i")})
+	for k := range 7 {
+		i := newInstance("PAY", fmt.Sprintf("PAY-i%d", k))
+		if k < 3 {
+			i.Status = registry.Down
+		}
+		g.memory.Perform(t, registry.Register{Instance: i})
+	}
+	g.memory.Perform(t, registry.Cancel{Key: registry.NewKey("PAY", "PAY-i6")},
+		registry.SelfPreservation{To: registry.PreservationHeld, For: 3_600_000, By: registry.Act{Author: "ann", Reason: "works"}})
+	for _, row := range []struct {
+		path   string
+		status int
+		has    string
+	}{
+		{"/", 200, "You may read 1 application"}, {"/lastn", 200, "ORDERS"}, {"/ui", 200, "ORDERS"}, {"/ui/apps", 200, "1 to 1 of 1"},
+		{"/ui/apps?q=i", 200, "1 to 1 of 1"}, {"/ui/apps?q=pay", 200, "Nothing that is registered"}, {"/ui/apps?q=pay-i6", 200, "nothing that was removed"}, {"/ui/apps?status=DOWN", 200, "(of 1 application)"},
+		{"/ui/apps/ORDERS", 200, "Watched by"}, {"/ui/apps/ORDERS/ORDERS-i", 200, "needs permission"}, {"/ui/apps/PAY", 403, ""}, {"/ui/apps/PAY/PAY-i0", 403, ""}, {"/ui/apps/PAY/none", 403, ""}, {"/ui/apps/NONE", 403, ""},
+		{"/ui/events", 200, "ORDERS"}, {"/ui/events?kind=registered", 200, "ORDERS"}, {"/ui/events?kind=self-preservation", 200, "self-preservation is held"}, {"/ui/events?kind=leader", 200, "Nothing is remembered."}, {"/ui/events?app=PAY", 403, ""},
+		{"/ui/nodes", 403, ""}, {"/ui/peers", 403, ""}, {"/ui/peers/dc2", 403, ""}, {"/ui/held", 403, ""}, {"/ui/held?prefix=PAY/", 403, ""}, {"/ui/keys?key=PAY/k", 403, ""}, {"/ui/keys?key=ORDERS/k", 200, "Value"},
+		{"/ui/acts/drain?app=ORDERS&id=ORDERS-i", 200, "You may not"}, {"/ui/acts/drain?app=PAY&id=PAY-i0", 403, ""}, {"/ui/acts/release?app=ORDERS", 403, ""}, {"/ui/acts/hold", 403, ""}, {"/ui/acts/remove-node?app=ORDERS&node=node2", 403, ""},
+		{"/ui/acts/transfer?app=ORDERS", 403, ""}, {"/ui/acts/end-session?app=ORDERS&session=" + g.sessions["PAY"], 403, ""}, {"/ui/acts/set-key?app=ORDERS&key=PAY/k", 403, ""}, {"/ui/acts/pause?app=ORDERS&peer=dc2", 403, ""},
+		{"/ui/live?wait=0s", 200, ""}, {"/ui/live?wait=0s&app=ORDERS", 200, ""}, {"/ui/live?wait=0s&app=PAY", 403, ""}, {"/v1/rollcall/overview", 403, ""}, {"/ui/login", 200, ""},
+	} {
+		got := g.send("GET", row.path, "", bearer(g.texts["ORDERS"]))
+		page := html.UnescapeString(got.body)
+		expect.That(t, got.status == row.status && strings.Contains(page, row.has), "GET %s: got %d, want %d with %q: %s", row.path, got.status, row.status, row.has, page)
+		for _, other := range []string{"PAY-i", ">PAY<", "pay-c", g.sessions["PAY"], "node2", "node3", "127.0.0.1:876", "of 8 ", "of 9 ", "withheld", "leases in time", "overdue, PAY"} {
+			expect.That(t, !strings.Contains(page, other) || strings.Contains(row.path, other), "GET %s has %q of others in it: %s", row.path, other, page)
+		}
 	}
 	page := html.UnescapeString(g.send("GET", "/ui/apps/ORDERS/ORDERS-i", "", bearer(g.texts["ORDERS"])).body)
 	expect.That(t, strings.Contains(page, "needs permission 'app ORDERS override'") && strings.Contains(page, `href="/ui/acts/cancel`), "the page does not say what is missing, or offers nothing: %s", page)
+}
+
+// TestLivePageOfAPartHearsOfNoOthers: neither when they change nor how much a reader of one application learns of the others.
+func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	server := httptest.NewServer(g.handler)
+	t.Cleanup(server.Close)
+	r := need.Got(http.NewRequest(http.MethodGet, server.URL+"/ui/live?wait=8s", nil))(t)
+	r.Header.Set("Authorization", "Bearer "+g.texts["ORDERS"])
+	resp := need.Got(server.Client().Do(r))(t)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	next := func() string {
+		for lines.Scan() {
+			if name, is := strings.CutPrefix(lines.Text(), "event: "); is && lines.Scan() {
+				return name + " " + lines.Text()
+			}
+		}
+		return ""
+	}
+	expect.Equal(t, next(), "tick data: 0", "it begins with")
+	for k := range 20 {
+		g.memory.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
+	}
+	expect.Equal(t, next(), "tick data: 0", "after changes of PAY comes")
+	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i9")})
+	expect.Equal(t, next(), "change data: 1", "after a change of ORDERS comes")
 }
 
 func TestLivePageHearsOfChanges(t *testing.T) {

@@ -75,7 +75,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h.dashboard = dashboard.New(h.node, dashboard.Config{
-		Peers: h.own.PeerStatus, OnCut: ownroutes.OnCut, Writes: h.metrics.writes, Do: h.perform,
+		Peers: h.own.PeerStatus, OnCut: ownroutes.OnCut, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
 		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,
 	})
 	h.routes()

@@ -98,14 +98,40 @@ func (m *metrics) writes() (all dashboard.Times) {
 	return all
 }
 
-// reads says whether a series is of calls that change nothing.
-func reads(series *dto.Metric) bool {
-	for _, label := range series.GetLabel() {
-		if label.GetName() == "method" {
-			return label.GetValue() == http.MethodGet || label.GetValue() == http.MethodHead
+// upkeep is what the node's operators must renew in time, as the metrics of its certificates and of its snapshots say it.
+func upkeep(metrics prometheus.Gatherer) (u dashboard.Upkeep) {
+	families, _ := metrics.Gather() // what one collector cannot tell hides nothing of the others
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			at := time.Time{}
+			if seconds := int64(series.GetGauge().GetValue()); seconds != 0 {
+				at = time.Unix(seconds, 0)
+			}
+			switch family.GetName() {
+			case "rollcall_certificate_expiry_timestamp_seconds":
+				u.Certificates = append(u.Certificates, dashboard.Certificate{Use: label(series, "use"), Ends: at})
+			case "rollcall_backup_last_success_timestamp_seconds":
+				u.Backup = &at
+			}
 		}
 	}
-	return true
+	return u
+}
+
+// reads says whether a series is of calls that change nothing.
+func reads(series *dto.Metric) bool {
+	method := label(series, "method")
+	return method == "" || method == http.MethodGet || method == http.MethodHead
+}
+
+// label is the value of a label of a series; "": it has none of that name.
+func label(series *dto.Metric, name string) string {
+	for _, l := range series.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // addTimes adds a histogram, whose counts are cumulative.

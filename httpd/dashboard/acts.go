@@ -317,29 +317,19 @@ func (c call) form() (any, error) {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such act"}
 	}
 	f := c.R.URL.Query()
-	if err := c.Allow(readNeeds(f)...); err != nil {
+	if err := c.Allow(readNeeds(a, f)...); err != nil {
 		return nil, err
 	}
 	return c.showForm(a, f, http.StatusOK, "")
 }
 
-// readNeeds is to read what an act is about: its form says how things are.
-func readNeeds(f url.Values) (needs []access.Need) {
-	for name, resource := range map[string]access.Resource{"app": access.App, "node": access.Operator, "peer": access.Operator, "session": access.Session, "key": access.KV} {
-		if !f.Has(name) {
-			continue
+// readNeeds is to read what an act changes: its form says how things are.
+func readNeeds(a *act, f url.Values) []access.Need {
+	needs := slices.Clone(a.needs(f))
+	for i := range needs {
+		if needs[i].Verb = access.Read; needs[i].Resource == access.Session {
+			needs[i].Name = "" // who may read one session may read all
 		}
-		n := access.Need{Resource: resource, Verb: access.Read}
-		switch resource {
-		case access.App:
-			n.Name = keyIn(f).App
-		case access.KV:
-			n.Name = f.Get(name)
-		}
-		needs = append(needs, n)
-	}
-	if len(needs) == 0 { // it is about the cluster
-		needs = append(needs, access.Need{Resource: access.Operator, Verb: access.Read})
 	}
 	return needs
 }
@@ -435,7 +425,7 @@ func (c call) act() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := c.Allow(readNeeds(f)...); err != nil {
+	if err := c.Allow(readNeeds(a, f)...); err != nil {
 		return nil, err
 	}
 	if wrong := c.unfit(a, f); wrong != "" {

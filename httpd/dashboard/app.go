@@ -44,11 +44,11 @@ func (c call) application() (any, error) {
 		counts(&counted),
 		c.doneNotice(v),
 		table("No instance is registered under this name.", []string{"Instance", "Status", "Address", "Zone", "Lease", "Belongs to"}, leases[p.first:p.end],
-			func(l *registry.Lease) g.Node { return c.leaseRow(v, at, l) }),
+			func(l *registry.Lease) row { return c.leaseRow(v, at, l) }),
 		c.pager(p),
 		el("p", class("soft"), text(p.String()), text(". "), link("/v1/rollcall/apps?consistency=stale&app="+url.QueryEscape(name), "As JSON")),
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{app: name, most: rowsPerPage}))),
-		section("Watched by", "on this node", watchersTable(c.Watches.Of(name)), c.elsewhere(appPath(name))),
+		c.watchersSection(name),
 	}
 	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
 }
@@ -68,19 +68,19 @@ func leasesOf(v *registry.View, name string) []*registry.Lease {
 	return leases
 }
 
-func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
+func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
 	i := l.Instance
 	owner := c.Datacenter
 	if l.Owner != "" {
 		owner = l.Owner
 	}
-	return el("tr",
+	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), text(i.ID()))),
-		el("td", shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
-		el("td", code(address(i))),
+		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
+		td(code(address(i))),
 		cell("", dash(zoneOf(i))),
-		el("td", leaseBar(v, at, l)),
-		el("td", g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(owner))))
+		td(leaseBar(v, at, l)),
+		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(owner))))
 }
 
 // address is where an instance is called.
@@ -128,10 +128,15 @@ func leaseBar(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
 		el("span", text(words)))
 }
 
-func watchersTable(all []web.Watcher) g.Node {
-	return table("No program watches it here. Those that poll are not seen.", []string{"Program", "From", "Since"}, all[:min(len(all), rowsPerPage)], func(w web.Watcher) g.Node {
-		return el("tr", named(text(dash(w.Agent))), el("td", code(w.From)), el("td", moment(w.Since.UnixMilli())))
-	})
+// watchersSection shows the programs that watch an application on this node. No node knows of another's watchers: the others say
+// theirs on their own pages.
+func (c call) watchersSection(app string) g.Node {
+	all := c.Watches.Of(app)
+	shown := all[:min(len(all), rowsPerPage)]
+	return section("Watched by", plural(len(all), "program")+" on "+c.Name+"; each node knows its own only",
+		table("No program watches it on this node. Those that poll are not seen.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
+			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(w.Since.UnixMilli())))
+		}), more(len(all)-len(shown)), c.elsewhere(appPath(app)))
 }
 
 // elsewhere are links to a page of the other nodes, whose watchers they know themselves.
@@ -145,7 +150,7 @@ func (c call) elsewhere(path string) g.Node {
 	if len(links) == 0 {
 		return links
 	}
-	return el("p", class("soft"), text("On other nodes: "), links)
+	return el("p", class("soft"), text("Those of other nodes: "), links)
 }
 
 // instance is GET /ui/apps/{app}/{id}.
@@ -217,7 +222,7 @@ type fact struct {
 }
 
 func factsTable(rows []fact) g.Node {
-	return el("table", class("facts"), el("tbody", g.Map(rows, func(f fact) g.Node { return el("tr", named(text(f.name)), el("td", f.value)) })))
+	return el("table", class("facts"), el("tbody", g.Map(rows, func(f fact) g.Node { return el("tr", named(text(f.name)), td(f.value)) })))
 }
 
 func metadataSection(i *registry.Instance) g.Node {
@@ -240,9 +245,9 @@ func checksSection(v *registry.View, l *registry.Lease) g.Node {
 	if node, there := v.Node(l.Service.Node); there {
 		checks = append(checks, node.Checks...)
 	}
-	return section("Checks", "", table("None was registered.", []string{"Check", "Status", "Kind", "Says"}, checks, func(k *catalog.Check) g.Node {
-		return el("tr", named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
-			el("td", status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), el("td", code(dash(cut(k.Output, 500)))))
+	return section("Checks", "", table("None was registered.", []string{"Check", "Status", "Kind", "Says"}, checks, func(k *catalog.Check) row {
+		return tr(named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
+			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(cut(k.Output, 500)))))
 	}))
 }
 

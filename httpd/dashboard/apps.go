@@ -58,15 +58,15 @@ func shownTotal(p pages, all int, narrowed bool) string {
 	return p.String() + ", those in trouble first"
 }
 
-func appRow(f found) g.Node {
+func appRow(f found) row {
 	matches := g.Group{}
 	for _, l := range f.first {
 		matches = append(matches, el("li", el("a", class("mono"), attr("href", instancePath(l.Key())), text(l.Instance.ID())), text(" "), shownStatus(l)))
 	}
-	return el("tr",
+	return tr(
 		named(link(appPath(f.Name), f.Name), g.If(len(matches) > 0, el("ul", class("matches"), matches)), more(f.matches-len(f.first))),
-		el("td", counts(&f.appCount)),
-		el("td", class("when"), moment(f.Changed)))
+		td(counts(&f.appCount)),
+		td(class("when"), moment(f.Changed)))
 }
 
 // shownStatus is an instance's status; one in quarantine has none that lists show.
@@ -131,7 +131,7 @@ func (c call) nothingFound(v *registry.View, s *search, filter string) g.Node {
 		}
 		return c.firstSteps()
 	}
-	leases := slices.DeleteFunc(s.gone(v), func(l *registry.Lease) bool { return !c.mayRead(l.Instance.App) })
+	leases := s.gone(v, c.mayRead)
 	words := "Nothing that is registered is called so, and nothing that was removed within a day."
 	if len(leases) > 0 {
 		words = "Nothing that is registered is called so. These were removed:"

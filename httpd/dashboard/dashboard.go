@@ -27,6 +27,8 @@ type Config struct {
 	OnCut func(s api.Peers, datacenter string) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
+	// Upkeep is what the node's operators must renew in time, as of now. Nil: nothing is known of that.
+	Upkeep func() Upkeep
 	// Do performs a call of our own API, or of Consul's, as if it came by the network from whoever sent r.
 	Do func(w http.ResponseWriter, r *http.Request)
 	// Members: the cluster has members that can be removed and made to lead.
@@ -35,6 +37,18 @@ type Config struct {
 	Acts Acts
 	// Loopback: the node listens for programs of its own machine only.
 	Loopback bool
+}
+
+// Upkeep is what a node needs of its operators in time.
+type Upkeep struct {
+	Certificates []Certificate
+	Backup       *time.Time // when this node last wrote a snapshot by its schedule, zero: never; nil: it has no schedule
+}
+
+// Certificate is one that the node shows others.
+type Certificate struct {
+	Use  string // http, cluster or replication
+	Ends time.Time
 }
 
 // Acts is whether the pages may change something where no caller is asked for a name.
@@ -57,7 +71,7 @@ type Dashboard struct {
 // New starts nothing: Run keeps what the pages show, and without it they look for themselves.
 func New(n *web.Node, c Config) *Dashboard {
 	d := &Dashboard{Node: n, config: c}
-	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes}
+	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes, upkeepOf: c.Upkeep}
 	n.ErrorPage = d.errorPage
 	return d
 }
@@ -152,7 +166,7 @@ func (c call) show(v *registry.View, p page) (any, error) {
 func (c call) facts(v *registry.View, s seen) *facts {
 	return &facts{
 		now: time.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
-		seen: s, preservation: c.monitor.preservation(v), instances: v.Total(),
+		seen: s, preservation: c.monitor.preservation(v), instances: v.Total(), withoutNodes: !c.mayOperate(), withoutCounts: !c.mayRead(""),
 	}
 }
 
@@ -162,7 +176,7 @@ const fragmentHeader = "X-Rollcall-Fragment"
 // permitted leaves of what is seen what the caller may read: a service's token is told of no nodes.
 func (c call) permitted(s seen) seen {
 	if !c.mayOperate() {
-		s.peers, s.silent = api.Peers{}, nil
+		return seen{at: s.at, leaderless: s.leaderless, leading: s.leading}
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -24,11 +25,11 @@ func section(title, aside string, content ...g.Node) g.Node {
 }
 
 // table shows rows, or the words for none; without words nothing. It scrolls sideways by itself where the window is narrow.
-func table[T any](none string, titles []string, rows []T, row func(T) g.Node) g.Node {
+func table[T any](none string, titles []string, rows []T, of func(T) row) g.Node {
 	switch {
 	case len(rows) > 0:
 		return el("div", class("scroll"), attr("tabindex", "0"), attr("role", "region"), attr("aria-label", strings.TrimPrefix(titles[0], "#")+" table"),
-			el("table", el("thead", columns(titles)), el("tbody", g.Map(rows, row))))
+			el("table", el("thead", columns(titles)), el("tbody", g.Map(rows, func(r T) g.Node { return of(r).under(titles) }))))
 	case none != "":
 		return el("p", class("empty"), text(none))
 	default:
@@ -44,12 +45,51 @@ func columns(titles []string) g.Node {
 	}))
 }
 
-func cell(style, words string) g.Node {
-	return el("td", g.If(style != "", class(style)), text(words))
+// row is a row of a table: its attributes and its cells.
+type row []g.Node
+
+func tr(nodes ...g.Node) row { return nodes }
+
+// under is the row below titles: where the window is too narrow for columns, each cell shows the title of its own.
+func (r row) under(titles []string) g.Node {
+	nodes, column := make(g.Group, len(r)), 0
+	for i, n := range r {
+		c, is := n.(tableCell)
+		if !is {
+			nodes[i] = n
+			continue
+		}
+		nodes[i] = c.labelled(strings.TrimPrefix(titles[column], "#"))
+		column++
+	}
+	return el("tr", nodes)
 }
 
+// tableCell is a cell of a table.
+type tableCell struct {
+	element string // td, or th where it says which row it is
+	content g.Group
+}
+
+// Render implements gomponents.Node, for a cell outside a row.
+func (t tableCell) Render(w io.Writer) error { return el(t.element, t.content).Render(w) }
+
+// labelled is the cell with the title of its column. One that says which row it is needs none.
+func (t tableCell) labelled(title string) g.Node {
+	if t.element != "td" {
+		return t
+	}
+	return el(t.element, attr("data-label", title), t.content)
+}
+
+func td(content ...g.Node) g.Node { return tableCell{"td", content} }
+
+func cell(style, words string) g.Node { return td(g.If(style != "", class(style)), text(words)) }
+
 // named is a cell that says which row it is.
-func named(content ...g.Node) g.Node { return el("th", attr("scope", "row"), g.Group(content)) }
+func named(content ...g.Node) g.Node {
+	return tableCell{"th", append(g.Group{attr("scope", "row")}, content...)}
+}
 
 func number(n any) g.Node { return cell("number", fmt.Sprint(n)) }
 

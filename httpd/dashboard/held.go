@@ -71,7 +71,7 @@ func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64)
 	if len(rows) == 0 && kind == kv.Semaphore {
 		return g.Group{}
 	}
-	return section(title, "", table("None is held or waited for.", []string{"Name", "Held by", "Token", "Since (UTC)", "Queue", "Lock-delays"}, rows, func(p api.Permits) g.Node {
+	return section(title, "", table("None is held or waited for.", []string{"Name", "Held by", "Token", "Since (UTC)", "Queue", "Lock-delays"}, rows, func(p api.Permits) row {
 		holders, tokens, since := g.Group{}, g.Group{}, g.Group{}
 		for _, h := range p.Holders {
 			holders = append(holders, el("div", el("a", class("mono"), attr("href", "#"+h.Session), text(h.Session))))
@@ -82,7 +82,7 @@ func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64)
 		if kind == kv.Semaphore {
 			limit = fmt.Sprintf(" %d of %d", len(p.Holders), p.Limit)
 		}
-		return el("tr", named(code(p.Name), soft(limit)), el("td", orDash(holders)), el("td", class("number"), orDash(tokens)), el("td", class("when"), orDash(since)),
+		return tr(named(code(p.Name), soft(limit)), td(orDash(holders)), td(class("number"), orDash(tokens)), td(class("when"), orDash(since)),
 			cell("", shownQueue(p.Queue)), cell("", shownDelays(p.DelaysMS)))
 	}), more(left))
 }
@@ -126,13 +126,13 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	})
 	shown := rows[:min(len(rows), maxShownHeld)]
 	aside := fmt.Sprintf("%s, of which %d hold something or never end", plural(all, "session"), len(rows))
-	return section("Sessions", aside, table("", []string{"Session", "Name", "Age", "Ends in", "Holds", "Acts"}, shown, func(s api.Session) g.Node {
+	return section("Sessions", aside, table("", []string{"Session", "Name", "Age", "Ends in", "Holds", "Acts"}, shown, func(s api.Session) row {
 		ends := g.Node(status("STARTING", "never by itself"))
 		if s.EndsInMS != 0 {
 			ends = text(show.Span(s.EndsInMS))
 		}
-		return el("tr", attr("id", s.ID), named(code(s.ID)), cell("", dash(s.Name)), cell("", show.Span(s.AgeMS)), el("td", ends), cell("", dash(shownHolds(s.Holds))),
-			el("td", c.buttons([]string{"end-session"}, "session", s.ID)))
+		return tr(attr("id", s.ID), named(code(s.ID)), cell("", dash(s.Name)), cell("", show.Span(s.AgeMS)), td(ends), cell("", dash(shownHolds(s.Holds))),
+			td(c.buttons([]string{"end-session"}, "session", s.ID)))
 	}), more(len(rows)-len(shown)))
 }
 

@@ -15,13 +15,16 @@ import (
 // How often a stream of a page looks and speaks.
 const (
 	liveEvery = 200 * time.Millisecond // looks whether anything has changed
-	liveTick  = 5 * time.Second        // speaks, changed or not: leases go by, and a proxy that holds back is found out
+	// The same for a caller who may read some applications only: each look goes through all of them.
+	liveEveryOfSome = time.Second
+	liveTick        = 5 * time.Second // speaks, changed or not: leases go by, and a proxy that holds back is found out
 )
 
 // mark is what a page depends on, in short: a page is made again when its mark changes.
 type mark struct {
 	epoch    string
 	index    registry.Index
+	apps     int    // that the caller may read, who may not read all
 	held     uint64 // of locks and keys
 	state    registry.Preservation
 	led      bool
@@ -29,26 +32,39 @@ type mark struct {
 	suspends bool
 }
 
-// markOf is the mark of now, for an application ("": all).
+// markOf is the mark of now, for an application. "": all that the caller may read.
 func (c call) markOf(app string) mark {
 	health := c.Service.Health()
 	m := mark{led: health.Quorum, ready: health.Ready, suspends: health.Suspended}
 	if v := web.StaleView(c.Service); v != nil {
 		m.epoch, m.index, m.state = v.Epoch(), v.Index(), v.Preservation()
-		if app != "" {
+		switch {
+		case app != "":
 			m.index = 0
 			if a, there := v.App(app); there {
 				m.index = a.Changed
 			}
+		case !c.mayRead(""):
+			m.index, m.apps = c.newestReadable(v)
 		}
 	}
-	if c.Coordination == nil || app != "" {
+	if c.Coordination == nil || app != "" || !c.May(heldNeeds(c.Call)...) {
 		return m
 	}
 	if k, err := c.Coordination.View(c.R.Context(), registry.Stale); err == nil {
 		m.held = uint64(k.Index())
 	}
 	return m
+}
+
+// newestReadable is the index of the newest change of an application that the caller may read, and how many there are.
+func (c call) newestReadable(v *registry.View) (newest registry.Index, apps int) {
+	for a := range v.Apps() {
+		if c.mayRead(a.Name) {
+			newest, apps = max(newest, a.Changed), apps+1
+		}
+	}
+	return newest, apps
 }
 
 // live is GET /ui/live: a stream that says when a page is to be made again. It carries no content: the page is fetched, with the
@@ -88,16 +104,20 @@ func (c call) live() (any, error) {
 }
 
 // speak says when something has changed, with the number of changes since the last word, and else every liveTick that nothing
-// has.
+// has. A caller who may not read all applications is not told how many changes there were: the number counts those of others.
 func (c call) speak(ctx context.Context, out *web.StreamWriter, app string) {
-	look := time.NewTicker(liveEvery)
+	all, every := c.mayRead(""), liveEvery
+	if !all {
+		every = liveEveryOfSome
+	}
+	look := time.NewTicker(every)
 	defer look.Stop()
 	was, said := c.markOf(app), time.Time{}
 	for {
 		is := c.markOf(app)
 		if changed := is != was; changed || time.Since(said) >= liveTick {
 			changes := uint64(is.index-was.index) + is.held - was.held
-			if is.epoch != was.epoch || is.index < was.index || is.held < was.held {
+			if !all && changed || is.epoch != was.epoch || is.index < was.index || is.held < was.held {
 				changes = 1
 			}
 			event := "tick"

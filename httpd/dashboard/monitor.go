@@ -18,6 +18,8 @@ const (
 	freshFor = time.Second
 	// watchedFor is for how long after a page was read the others are asked every freshFor; otherwise every sampleEvery.
 	watchedFor = 30 * time.Second
+	// upkeepEvery is how often certificates and snapshots are looked at, which goes through all metrics.
+	upkeepEvery = time.Minute
 	// askWithin bounds what asking the others may take.
 	askWithin = 2 * time.Second
 )
@@ -47,7 +49,9 @@ type monitor struct {
 	*web.Node
 	peersOf func(context.Context) api.Peers
 	writes  func() Times
-	tally   tally
+	// upkeepOf may be nil.
+	upkeepOf func() Upkeep
+	tally    tally
 
 	looking sync.Mutex // held while the others are asked
 
@@ -57,7 +61,9 @@ type monitor struct {
 	figures  registry.Figures
 	figured  time.Time // when figures were counted; zero: never
 	ring     [ringLength]sample
-	sampled  int // how many samples were ever taken
+	kept     Upkeep
+	keptAt   time.Time // when kept was asked for; zero: never
+	sampled  int       // how many samples were ever taken
 	before   counters
 	overdues []registry.AppFreshness // applications with overdue leases, as of the newest sample
 }
@@ -72,6 +78,7 @@ func (m *monitor) Run(ctx context.Context) error {
 			next = now.Add(sampleEvery)
 			m.look(ctx)
 			m.sample(now)
+			m.upkeep(now)
 		} else if m.isRead(now) {
 			m.look(ctx)
 		}
@@ -165,6 +172,21 @@ func (m *monitor) freshness(v *registry.View, at show.Clock) registry.Figures {
 func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
 	at := m.clock(v)
 	return show.PreservationNow(v, at, m.freshness(v, at))
+}
+
+// upkeep is what the node's operators must renew in time, asked for once in upkeepEvery.
+func (m *monitor) upkeep(now time.Time) Upkeep {
+	m.mu.Lock()
+	kept, at := m.kept, m.keptAt
+	m.mu.Unlock()
+	if m.upkeepOf == nil || !at.IsZero() && now.Sub(at) < upkeepEvery {
+		return kept
+	}
+	kept = m.upkeepOf()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept, m.keptAt = kept, now
+	return kept
 }
 
 // clock is the lease clock for a view.

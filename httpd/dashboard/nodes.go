@@ -29,14 +29,14 @@ func (c call) nodes() (any, error) {
 		el("h1", text("Nodes")),
 		c.doneNotice(v),
 		drawing(s, c.Name),
-		table("", titles, s.Nodes, func(n api.NodeStatus) g.Node { return c.nodeRow(n) }),
+		table("", titles, s.Nodes, func(n api.NodeStatus) row { return c.nodeRow(n) }),
 		g.If(s.ClusterID != "", el("p", class("soft"), text("Cluster "+s.ClusterID), g.If(s.Term != 0, text(", term "+strconv.FormatUint(s.Term, 10))))),
 		section("This node", c.Name, factsTable(c.selfFacts())),
 	}
 	return c.show(v, page{title: "Nodes", here: "/ui/nodes", content: content})
 }
 
-func (c call) nodeRow(n api.NodeStatus) g.Node {
+func (c call) nodeRow(n api.NodeStatus) row {
 	contact := "–"
 	switch {
 	case n.Role == "leader" || n.ID == c.Name:
@@ -59,12 +59,12 @@ func (c call) nodeRow(n api.NodeStatus) g.Node {
 		}
 		acts = c.buttons(names, "node", n.ID)
 	}
-	return el("tr",
+	return tr(
 		named(title, g.If(n.ID == c.Name, soft(" this one"))),
-		el("td", status("role-"+n.Role, n.Role)),
+		td(status("role-"+n.Role, n.Role)),
 		cell("", dash(n.Zone)), cell("", dash(n.Version)), cell("", contact), number(n.Lag), cell("number", disk),
-		el("td", code(dash(n.HTTP)), g.If(n.Cluster != "", g.Group{text(" "), code(n.Cluster)})),
-		el("td", acts))
+		td(code(dash(n.HTTP)), g.If(n.Cluster != "", g.Group{text(" "), code(n.Cluster)})),
+		td(acts))
 }
 
 func shownBytes(n int64) string {

@@ -108,7 +108,9 @@ type notice struct {
 func (c call) attention(apps []appCount) []notice {
 	notices := attentionOfApps(apps, c.monitor.overdue())
 	if c.mayOperate() {
-		notices = append(notices, attentionOfCluster(c.monitor.now(c.R.Context()), c.Lacks())...)
+		seen, now := c.monitor.now(c.R.Context()), time.Now()
+		notices = append(notices, attentionOfCluster(seen, c.Lacks())...)
+		notices = append(notices, c.attentionOfUpkeep(c.monitor.upkeep(now), seen, now)...)
 	}
 	slices.SortStableFunc(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
 	return notices
@@ -172,6 +174,53 @@ func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 		notices = append(notices, notice{sound + 1, "insecure: " + lack, "/ui/nodes", "", false})
 	}
 	return notices
+}
+
+// When a certificate and a schedule of snapshots need attention, as docs/runbooks say it of their alerts.
+const (
+	endsSoon       = 14 * 24 * time.Hour
+	endsNow        = 3 * 24 * time.Hour
+	backupsLate    = 24 * time.Hour
+	backupsBeginIn = time.Hour // after the start of the node that writes them
+)
+
+// attentionOfUpkeep is what this node needs of its operators. In mode cp the leader writes the snapshots, and says so alone.
+func (c call) attentionOfUpkeep(u Upkeep, seen seen, now time.Time) (notices []notice) {
+	for _, k := range u.Certificates {
+		left := k.Ends.Sub(now)
+		words, rank := fmt.Sprintf("the certificate of %s for %s ends in %s", c.Name, k.Use, shownDays(left)), sound
+		switch {
+		case left >= endsSoon:
+			continue
+		case left < 0:
+			words, rank = fmt.Sprintf("the certificate of %s for %s has ended", c.Name, k.Use), empty
+		case left < endsNow:
+			rank = halved
+		}
+		notices = append(notices, notice{rank, words, runbook("CertificateEnds"), "", left < endsNow})
+	}
+	began := c.Started
+	if seen.leading.After(began) {
+		began = seen.leading
+	}
+	writes := c.WithoutConsensus || c.Service.Health().Leads
+	if u.Backup == nil || !writes || now.Sub(began) < backupsBeginIn || now.Sub(*u.Backup) < backupsLate {
+		return notices
+	}
+	words := "no snapshot was ever written by the schedule of " + c.Name
+	if !u.Backup.IsZero() {
+		words = fmt.Sprintf("no snapshot was written by the schedule of %s for %s", c.Name, shownDays(now.Sub(*u.Backup)))
+	}
+	return append(notices, notice{sound, words, runbook("NoBackup"), "", false})
+}
+
+// shownDays is a long time in whole days, and one below two days in whole hours.
+func shownDays(d time.Duration) string {
+	hours := int(d / time.Hour)
+	if hours < 48 {
+		return plural(hours, "hour")
+	}
+	return plural(hours/24, "day")
 }
 
 // differingVersions says which nodes run which version; "": all run one, as far as they said.

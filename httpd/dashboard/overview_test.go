@@ -2,9 +2,12 @@ package dashboard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -72,5 +75,43 @@ func TestAttentionOfTheClusterNamesNodesAndPeers(t *testing.T) {
 		{"protection", seen{}, []string{"access control is off"}, []string{"insecure: access control is off"}},
 	} {
 		expect.Slice(t, wordsOf(attentionOfCluster(row.seen, row.lacks)), row.want, "%s: attention", row.name)
+	}
+}
+
+func TestAttentionOfCertificatesAndSnapshots(t *testing.T) {
+	const day = 24 * time.Hour
+	ends := func(use string, in time.Duration) Upkeep {
+		return Upkeep{Certificates: []Certificate{{use, noon.Add(in)}}}
+	}
+	saved := func(ago time.Duration) Upkeep { return Upkeep{Backup: new(noon.Add(-ago))} }
+	for _, row := range []struct {
+		name   string
+		upkeep Upkeep
+		leads  bool
+		led    time.Duration // for how long; 0: as long as the node has run
+		want   []string
+		bad    bool
+	}{
+		{"nothing", Upkeep{}, true, 0, nil, false},
+		{"a certificate for long", ends("http", 14*day), true, 0, nil, false},
+		{"a certificate that ends soon", ends("http", 14*day-time.Minute), false, 0, []string{"the certificate of node1 for http ends in 13 days"}, false},
+		{"within three days", ends("cluster", 2*day), false, 0, []string{"the certificate of node1 for cluster ends in 2 days"}, true},
+		{"one that has ended", ends("replication", -time.Minute), false, 0, []string{"the certificate of node1 for replication has ended"}, true},
+		{"a snapshot of late", saved(day - time.Minute), true, 0, nil, false},
+		{"none for a day", saved(30 * time.Hour), true, 0, []string{"no snapshot was written by the schedule of node1 for 30 hours"}, false},
+		{"none ever", Upkeep{Backup: new(time.Time)}, true, 0, []string{"no snapshot was ever written by the schedule of node1"}, false},
+		{"another node writes them", saved(30 * time.Hour), false, 0, nil, false},
+		{"a leader that has just begun to", saved(30 * time.Hour), true, time.Minute, nil, false},
+	} {
+		m := registrytest.New()
+		m.Set(func(m *registrytest.Memory) { m.Reported.Leads = row.leads })
+		c := call{nil, &Dashboard{Node: &web.Node{Config: web.Config{Service: m, Name: "node1"}, Started: noon.Add(-2 * day)}}}
+		s := seen{}
+		if row.led != 0 {
+			s.leading = noon.Add(-row.led)
+		}
+		got := c.attentionOfUpkeep(row.upkeep, s, noon)
+		expect.Slice(t, wordsOf(got), row.want, "%s: attention", row.name)
+		expect.That(t, len(got) == 0 || got[0].bad == row.bad, "%s: bad is not %t", row.name, row.bad)
 	}
 }

@@ -37,14 +37,14 @@ func (c call) peers() (any, error) {
 	}
 	if len(s.Senders) > 0 {
 		content = append(content, section("Who sends here", "as "+s.Receiver+" knows them",
-			table("", []string{"Sender", "Datacenter", "Heard", "#Late messages", "#Refused"}, s.Senders, func(p api.PeerSender) g.Node {
-				return el("tr", named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", show.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
+			table("", []string{"Sender", "Datacenter", "Heard", "#Late messages", "#Refused"}, s.Senders, func(p api.PeerSender) row {
+				return tr(named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", show.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
 			})))
 	}
 	return c.show(v, page{title: "Peers", here: "/ui/peers", content: content})
 }
 
-func (c call) peerRow(p api.Peer) g.Node {
+func (c call) peerRow(p api.Peer) row {
 	repair := g.Node(text("–"))
 	if r := p.LastRepair; r != nil {
 		repair = g.Group{moment(r.At), soft(fmt.Sprintf(" %s: %d sent, %d removed", r.Reason, r.Sent, r.Removed))}
@@ -53,14 +53,14 @@ func (c call) peerRow(p api.Peer) g.Node {
 	if p.State == "paused" {
 		pause = "resume"
 	}
-	return el("tr",
+	return tr(
 		named(el("b", text(p.Name)), soft(" "+p.Kind)),
-		el("td", status("peer-"+p.State, p.State), g.If(p.Reason != "", g.Group{text(" "), soft(p.Reason)})),
+		td(status("peer-"+p.State, p.State), g.If(p.Reason != "", g.Group{text(" "), soft(p.Reason)})),
 		cell("number", strconv.FormatUint(p.LagChanges, 10)), cell("number", show.Span(p.LagMS)),
-		el("td", moment(p.LastSuccess)),
-		el("td", repair),
-		el("td", incomingCell(p)),
-		el("td", c.buttons([]string{pause, "compare"}, "peer", p.Name)))
+		td(moment(p.LastSuccess)),
+		td(repair),
+		td(incomingCell(p)),
+		td(c.buttons([]string{pause, "compare"}, "peer", p.Name)))
 }
 
 // compareWithin bounds a comparison with a peer, and the page that waits for it.
@@ -89,9 +89,9 @@ func (c call) comparePeer() (any, error) {
 		shown := diff.Items[:min(len(diff.Items), maxShownHeld)]
 		content = append(content,
 			el("p", text(diffWords(diff))),
-			table("", []string{"Instance", "The peer's copy is"}, shown, func(i api.DiffedItem) g.Node {
+			table("", []string{"Instance", "The peer's copy is"}, shown, func(i api.DiffedItem) row {
 				key := registry.NewKey(i.App, i.ID)
-				return el("tr", named(link(instancePath(key), key.String())), cell("", i.What))
+				return tr(named(link(instancePath(key), key.String())), cell("", i.What))
 			}),
 			more(diff.Missing+diff.Extra-len(shown)),
 			c.buttons([]string{"repair"}, "peer", name))

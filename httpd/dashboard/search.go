@@ -141,13 +141,14 @@ func (s *search) find(apps []appCount, all iter.Seq[*registry.Lease], local stri
 // mostGone is how many removed instances a search shows that finds no others.
 const mostGone = 10
 
-// gone are the instances that a search for words finds among those that were removed, newest first.
-func (s *search) gone(v *registry.View) (leases []*registry.Lease) {
+// gone are the instances that a search for words finds among those that were removed, newest first, of applications that may be
+// read.
+func (s *search) gone(v *registry.View, may func(app string) bool) (leases []*registry.Lease) {
 	if len(s.terms) == 0 || len(s.pairs) > 0 || s.byStat {
 		return nil
 	}
 	for c := range v.NewestFirst() {
-		if removed := c.Kind == registry.Canceled || c.Kind == registry.Evicted; !removed || !s.finds(c.Lease, "") {
+		if removed := c.Kind == registry.Canceled || c.Kind == registry.Evicted; !removed || !s.finds(c.Lease, "") || !may(c.Lease.Instance.App) {
 			continue
 		}
 		if leases = append(leases, c.Lease); len(leases) == mostGone {

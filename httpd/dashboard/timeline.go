@@ -9,6 +9,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
@@ -76,7 +77,7 @@ func (c call) timeline(v *registry.View, f timelineFilter) []happening {
 		found = c.scanned(v, f)
 	}
 	if f.app == "" && f.key == (registry.Key{}) {
-		found = append(found, f.clusterEntries(v, c.permitted(c.monitor.now(c.R.Context())))...)
+		found = append(found, f.clusterEntries(v, c.permitted(c.monitor.now(c.R.Context())), c.mayRead(""))...)
 	}
 	slices.SortStableFunc(found, func(a, b happening) int { return cmp.Compare(b.At, a.At) })
 	return found[:min(len(found), f.most)]
@@ -121,15 +122,19 @@ func (f *timelineFilter) wants(e *happening) bool {
 	return (f.kind == "" || f.kind == e.kind) && (f.author == "" || contains(e.Author, f.author) || contains(e.Says, f.author))
 }
 
-// clusterEntries are those about no instance: self-preservation and leaders.
-func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []happening) {
+// clusterEntries are those about no instance: self-preservation and leaders. counts: with the numbers of all leases.
+func (f *timelineFilter) clusterEntries(v *registry.View, seen seen, counts bool) (found []happening) {
 	for _, p := range v.Transitions() {
 		if p.Since.Wall == 0 {
 			continue
 		}
+		words := "self-preservation is " + p.State.String()
+		if counts {
+			words += fmt.Sprintf(": %d of %d leases in time, %d ended", p.Figures.Fresh, p.Figures.Counted, p.Figures.Expired)
+		}
 		found = append(found, happening{kind: kindPreservation, HistoryEvent: api.HistoryEvent{
 			At: p.Since.Wall, What: p.State.String(), Times: 1, Author: p.By.Author, Reason: p.By.Reason, Says: p.By.Says,
-			Text: fmt.Sprintf("self-preservation is %s: %d of %d leases in time, %d ended", p.State, p.Figures.Fresh, p.Figures.Counted, p.Figures.Expired),
+			Text: words,
 		}})
 	}
 	for _, m := range seen.moves {
@@ -144,16 +149,16 @@ func (f *timelineFilter) clusterEntries(v *registry.View, seen seen) (found []ha
 
 // timelineTable shows entries.
 func (c call) timelineTable(entries []happening) g.Node {
-	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e happening) g.Node {
+	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e happening) row {
 		of := g.Group{text("the cluster")}
 		if e.key != (registry.Key{}) {
 			of = g.Group{link(appPath(e.key.App), e.key.App), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), text(e.key.ID))}
 		}
 		by := show.By(api.Bounded{Author: cmp.Or(e.Author, "–"), Reason: e.Reason, Says: e.Says})
-		return el("tr",
-			el("td", class("when"), moment(e.At)),
-			el("td", status("kind-"+strings.ReplaceAll(e.kind, " ", "-"), e.kind), text(" "+e.Text), g.If(e.Times > 1, soft(fmt.Sprintf(" %d times", e.Times)))),
-			el("td", of),
+		return tr(
+			td(class("when"), moment(e.At)),
+			td(status("kind-"+strings.ReplaceAll(e.kind, " ", "-"), e.kind), text(" "+e.Text), g.If(e.Times > 1, soft(fmt.Sprintf(" %d times", e.Times)))),
+			td(of),
 			cell("", by))
 	})
 }
@@ -171,6 +176,11 @@ func (c call) events() (any, error) {
 	}
 	if c.Err != nil {
 		return nil, c.Err
+	}
+	if f.app != "" {
+		if err := c.Allow(access.Need{Resource: access.App, Name: f.app, Verb: access.Read}); err != nil {
+			return nil, err
+		}
 	}
 	v, err := c.view()
 	if err != nil {

@@ -33,6 +33,8 @@ type facts struct {
 	seen         seen
 	preservation api.SelfPreservation
 	instances    int
+	// The reader may not read about the nodes, or not about all applications: the line names none, or counts nothing.
+	withoutNodes, withoutCounts bool
 }
 
 // truths are the rules of the line, the worst first: the first one that applies is the truth.
@@ -66,6 +68,10 @@ func leaderless(f *facts) *truth {
 		since = " since " + clock(f.seen.leaderless)
 	}
 	age := show.Span(f.health.Age.Milliseconds())
+	if f.withoutNodes {
+		return &truth{level: "bad", bold: "No leader" + since + ".",
+			words: fmt.Sprintf("Nothing can be registered or removed, and no lease ends. You see what %s knew %s ago.", f.node, age)}
+	}
 	answers, silent, voters := f.voters()
 	if len(answers) == 0 && voters > 1 {
 		return &truth{level: "bad", bold: "This node is cut off from the others" + since + ".",
@@ -111,7 +117,11 @@ func (f *facts) voters() (answers, silent []string, votes int) {
 
 func preserving(f *facts) *truth {
 	p := f.preservation
-	withheld := plural(int(p.Withheld), "eviction") + " " + isAre(int(p.Withheld)) + " withheld."
+	withheld, late, fresh := " "+plural(int(p.Withheld), "eviction")+" "+isAre(int(p.Withheld))+" withheld.",
+		fmt.Sprintf("%d of %d leases", p.Figures.Counted-p.Figures.Fresh, p.Figures.Counted), fmt.Sprintf("only %d of %d", p.Figures.Fresh, p.Figures.Counted)
+	if f.withoutCounts {
+		withheld, late, fresh = "", "too many leases of all applications", "too few"
+	}
 	until := ""
 	if p.Until != 0 {
 		until = ", or " + clock(timeOf(p.Until))
@@ -120,18 +130,17 @@ func preserving(f *facts) *truth {
 	switch p.State {
 	case registry.PreservationOn.String():
 		return &truth{level: "warn", bold: "Self-preservation is on since " + clock(timeOf(p.Since)) + ":",
-			words: fmt.Sprintf("%d of %d leases were not renewed in time. Nothing is removed until they return, somebody releases it%s. %s",
-				p.Figures.Counted-p.Figures.Fresh, p.Figures.Counted, until, withheld), links: links}
+			words: fmt.Sprintf("%s were not renewed in time. Nothing is removed until they return, somebody releases it%s.%s", late, until, withheld), links: links}
 	case registry.PreservationHeld.String():
 		return &truth{level: "warn", bold: "Evictions are held since " + clock(timeOf(p.Since)),
-			words: fmt.Sprintf("by %s%s, until %s. %s", p.Author, inBrackets(p.Note), clock(timeOf(p.Until)), withheld), links: links[:2]}
+			words: fmt.Sprintf("by %s%s, until %s.%s", p.Author, inBrackets(p.Note), clock(timeOf(p.Until)), withheld), links: links[:2]}
 	case registry.PreservationReleased.String():
 		by := "after it was on for as long as it may be"
 		if p.Author != "" {
 			by = "by " + p.Author + inBrackets(p.Note)
 		}
 		return &truth{level: "warn", bold: "Self-preservation was released",
-			words: fmt.Sprintf("%s at %s: leases end although only %d of %d were renewed in time.", by, clock(timeOf(p.Since)), p.Figures.Fresh, p.Figures.Counted),
+			words: fmt.Sprintf("%s at %s: leases end although %s were renewed in time.", by, clock(timeOf(p.Since)), fresh),
 			links: append(links[:1:1], links[2])}
 	}
 	return nil
@@ -251,6 +260,9 @@ func serving(f *facts) *truth {
 			behind = append(behind, fmt.Sprintf("%s lacks %d", p.Name, p.LagChanges))
 		}
 	}
+	if f.withoutNodes {
+		return &truth{level: "well", bold: "Mode ap:", words: "Each node answers from what it has."}
+	}
 	words := "Each node answers from what it has. The others know everything that this node knows."
 	if len(behind) > 0 {
 		words = "Each node answers from what it has. Of this node's changes, " + strings.Join(behind, ", ") + "."
@@ -263,6 +275,9 @@ func serving(f *facts) *truth {
 
 func well(f *facts) *truth {
 	s := f.seen.status
+	if f.withoutNodes {
+		return &truth{level: "well", bold: "Healthy.", words: f.node + " hears a leader, and answers from what the cluster has."}
+	}
 	if len(s.Nodes) < 2 {
 		return &truth{level: "well", bold: "Healthy.", words: "This node runs alone: if it fails, nothing is there."}
 	}

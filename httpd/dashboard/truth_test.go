@@ -85,12 +85,22 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		{"loading", func(f *facts) { f.health, f.preservation = registry.Health{}, on }, "bad", "Loading. This node is loading its state and answers no fetch yet."},
 		{"empty", func(f *facts) { f.instances = 0 }, "well", "No service is registered yet. Register one: rollcall register orders --port 8080 --heartbeat."},
 		{"alone", func(f *facts) { f.seen.status.Nodes = f.seen.status.Nodes[:1] }, "well", "This node runs alone"},
+		{"well, for a reader without nodes", func(f *facts) { f.seen.status, f.withoutNodes = api.Status{}, true }, "well", "Healthy. node1 hears a leader, and answers from what the cluster has."},
+		{"mode ap, for a reader without nodes", func(f *facts) { f.alone, f.seen.status, f.withoutNodes = true, api.Status{}, true }, "well", "Mode ap: Each node answers from what it has."},
+		{"no leader, for a reader without nodes", func(f *facts) {
+			f.health, f.seen.status, f.withoutNodes = registry.Health{Ready: true, Age: 12 * time.Second}, api.Status{}, true
+		}, "bad", "No leader. Nothing can be registered or removed, and no lease ends. You see what node1 knew 12s ago."},
+		{"self-preservation, for a reader of a part", func(f *facts) { f.preservation, f.withoutCounts = on, true }, "warn",
+			"Self-preservation is on since 11:59:00: too many leases of all applications were not renewed in time. Nothing is removed until they return, somebody releases it, or 13:00:00."},
 		{"worse before bad", func(f *facts) { f.seen.peers, f.preservation = cut, on }, "warn", "Self-preservation is on"},
 	} {
 		f := facts{now: noon, node: "node1", scheme: "http", health: registry.Health{Ready: true, Quorum: true}, seen: seen{status: clusterOf(nil)}, preservation: api.SelfPreservation{State: "off"}, instances: 3}
 		row.change(&f)
 		got := truthOf(&f)
 		words := got.text()
+		if f.withoutCounts {
+			expect.That(t, !strings.ContainsAny(strings.NewReplacer("11:59:00", "", "13:00:00", "").Replace(words), "0123456789"), "%s: it counts: %s", row.name, words)
+		}
 		expect.That(t, got.level == row.level && strings.Contains(words, row.words), "%s: got %s: %s", row.name, got.level, words)
 		for _, l := range got.links {
 			expect.That(t, strings.HasPrefix(l.path, "/") || strings.HasPrefix(l.path, "http://10.0.0.") || strings.HasPrefix(l.path, "https://github.com/"), "%s: a link leads to %s", row.name, l.path)

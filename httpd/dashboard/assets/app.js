@@ -84,6 +84,7 @@
     for (const head of document.querySelectorAll("thead th")) {
       if (head.textContent.endsWith(" (UTC)")) head.textContent = head.textContent.slice(0, -6);
     }
+    for (const cell of document.querySelectorAll('[data-label$=" (UTC)"]')) cell.dataset.label = cell.dataset.label.slice(0, -6);
   }
 
   setInterval(() => {
@@ -108,7 +109,7 @@
   // being written stay.
   function follow(page) {
     const badge = document.getElementById("live");
-    let source = null, heard = performance.now(), fetched = 0, due = null, under = null, rate = 0, ended = false, failing = null, fallback = false;
+    let source = null, heard = performance.now(), fetched = 0, read = performance.now(), due = null, under = null, rate = 0, ended = false, failing = null, fallback = false;
 
     const say = (words, style) => {
       if (badge.textContent !== words) badge.textContent = words;
@@ -127,11 +128,26 @@
       source.addEventListener("change", (event) => { hear(); count(Number(event.data) || 1); want(); });
       source.addEventListener("tick", () => { hear(); want(); });
       source.onerror = () => {
-        if (source && source.readyState === EventSource.CLOSED) { drop(); want(); } // the fetch finds out why
+        if (source && source.readyState === EventSource.CLOSED) { drop(); ask(); }
       };
     }
     function drop() { if (source) { source.close(); source = null; } }
     function hear() { heard = performance.now(); fallback = false; }
+
+    // ask finds out why a stream was refused, which an EventSource does not say. Unless the reader has no right to it, the page
+    // looks by itself for a while.
+    async function ask() {
+      try {
+        const answer = await fetch(page.dataset.live + "&wait=0s", { cache: "no-store" });
+        const html = await answer.text();
+        if (denied(answer.status)) { stop(answer.status, html); return; }
+      } catch { /* the fetch of the page says that the node does not answer */ }
+      ended = false;
+      fallback = true;
+      heard = performance.now();
+      want();
+    }
+    const denied = (status) => status === 401 || status === 403;
 
     // count keeps the changes a second, over some seconds.
     let counted = performance.now();
@@ -159,9 +175,10 @@
       try {
         const answer = await fetch(location.pathname + location.search, { headers: { "X-Rollcall-Fragment": "1" }, signal: under.signal, cache: "no-store" });
         const html = await answer.text();
-        if (answer.status === 401 || answer.status === 403) { stop(answer.status); return; }
+        if (denied(answer.status)) { stop(answer.status, html); return; }
         if (!answer.ok) throw new Error(answer.status + " " + answer.statusText);
         failing = null;
+        read = fetched;
         morph(html);
         status();
       } catch (error) {
@@ -198,16 +215,25 @@
       setTimeout(want, 2000);
     }
 
-    function stop(status) {
+    // stop says in the line of state that the page follows no more, and why. A form that is open stays as it is: its reader logs
+    // in beside it.
+    function stop(status, html) {
       ended = true;
       drop();
-      say("", "off");
-      badge.append(status === 401 ? "Your login ended. " : "You may not read this any more. ");
-      const to = document.createElement("a");
+      say("not live", "off");
+      const form = writing() || page.querySelector("form[method=post]");
+      const strong = document.createElement("strong"), words = document.createElement("p"), links = document.createElement("p"), to = document.createElement("a");
+      strong.textContent = status === 401 ? "Your login ended." : "You may not read this any more.";
+      const why = status === 403 && new DOMParser().parseFromString(html, "text/html").querySelector("main p");
+      words.append(strong, " " + (why ? why.textContent + " " : "") + "What you see is as of " + clock.format(new Date(performance.timeOrigin + read)) + (form ? ", and what you have written stays." : "."));
       to.href = "/ui/login?next=" + encodeURIComponent(location.pathname + location.search);
-      to.textContent = "Log in";
-      to.target = writing() || page.querySelector("form[method=post]") ? "_blank" : "";
-      badge.append(to);
+      to.textContent = status === 401 ? "Log in" : "Log in as somebody else";
+      if (form) to.target = "_blank";
+      links.className = "links";
+      links.append(to);
+      const line = document.getElementById("truth");
+      line.className = "truth bad";
+      line.replaceChildren(words, links);
     }
 
     setInterval(() => {
@@ -220,6 +246,7 @@
     }, 1000);
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) { drop(); return; }
+      if (ended) { ask(); return; } // a login may have come meanwhile, in another tab
       connect();
       want();
     });
