@@ -1,13 +1,10 @@
 package dashboard
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,13 +33,6 @@ type act struct {
 	call    func(f url.Values) request
 	command func(f url.Values) []string
 	back    func(f url.Values) string
-}
-
-// request is a call of an API.
-type request struct {
-	method, path string
-	query        url.Values
-	body         string
 }
 
 // targets are the fields that say what an act is about. They go from page to page.
@@ -219,9 +209,6 @@ func field(name string) func(f url.Values) string {
 
 func keyText(f url.Values) string { return keyIn(f).String() }
 
-// keyPath is the path of a key in Consul's API, whose slashes stay.
-func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
-
 // parameters are the parameters of a call: who acts and why, and pairs of others.
 func parameters(f url.Values, pairs ...string) url.Values {
 	query := url.Values{}
@@ -256,332 +243,10 @@ func forTime(f url.Values) []string {
 	return []string{"--for", f.Get("for")}
 }
 
-func actNamed(name string) (*act, bool) {
-	i := slices.IndexFunc(acts, func(a act) bool { return a.name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return &acts[i], true
-}
-
-// actPath is the page of an act on what fields name.
-func actPath(name string, f url.Values) string {
-	about := url.Values{}
-	for _, target := range targets {
-		if f.Get(target) != "" {
-			about.Set(target, f.Get(target))
-		}
-	}
-	if len(about) == 0 {
-		return "/ui/acts/" + name
-	}
-	return "/ui/acts/" + name + "?" + about.Encode()
-}
-
-// forbidden says why the caller may not do an act; "": it may.
-func (c call) forbidden(a *act, f url.Values) string {
-	needs := a.needs(f)
-	switch {
-	case !c.May(needs...):
-		return "needs permission '" + needs[0].String() + "'"
-	case c.AccessMode() == access.On || c.Principal() != nil:
-		return ""
-	case c.config.Acts == ActsOn || c.config.Acts == ActsAuto && c.config.Loopback:
-		return ""
-	}
-	return "this node asks nobody who they are (auth.mode), and other machines reach it: dashboard.acts says whether pages may act all the same"
-}
-
-// buttons lead to acts on what pairs name. One that the caller may not do is shown, and says what is missing.
-func (c call) buttons(names []string, pairs ...string) g.Node {
-	f := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		f.Set(pairs[i], pairs[i+1])
-	}
-	return el("div", class("acts"), g.Map(names, func(name string) g.Node {
-		if name == "compare" {
-			return el("a", class("button"), attr("href", "/ui/peers/"+url.PathEscape(f.Get("peer"))), text("Compare"))
-		}
-		a, _ := actNamed(name)
-		if why := c.forbidden(a, f); why != "" {
-			return el("span", class("button"), attr("role", "link"), attr("aria-disabled", "true"), attr("title", why), text(strings.TrimSuffix(a.button, "…")), el("span", class("hidden"), text(": "+why)))
-		}
-		return el("a", class("button"), attr("href", actPath(name, f)), text(a.button))
-	}))
-}
-
-// form is GET /ui/acts/{act}.
-func (c call) form() (any, error) {
-	a, known := actNamed(c.Segment("act"))
-	if !known {
-		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such act"}
-	}
-	f := c.R.URL.Query()
-	if err := c.Allow(readNeeds(a, f)...); err != nil {
-		return nil, err
-	}
-	return c.showForm(a, f, http.StatusOK, "")
-}
-
-// readNeeds is to read what an act changes: its form says how things are.
-func readNeeds(a *act, f url.Values) []access.Need {
-	needs := slices.Clone(a.needs(f))
-	for i := range needs {
-		if needs[i].Verb = access.Read; needs[i].Resource == access.Session {
-			needs[i].Name = "" // who may read one session may read all
-		}
-	}
-	return needs
-}
-
-// showForm asks for what an act needs, says what will happen, and how the command line does it. wrong is why it was not done.
-func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, error) {
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
-	why := c.forbidden(a, f)
-	effect, last := a.effect(c, v, f)
-	hidden := g.Group{}
-	for _, name := range targets {
-		if f.Get(name) != "" {
-			hidden = append(hidden, el("input", attr("type", "hidden"), attr("name", name), attr("value", f.Get(name))))
-		}
-	}
-	title := a.title(f)
-	content := el("section", class("narrow"),
-		el("h1", text(title)),
-		g.If(wrong != "", el("p", class("wrong"), attr("role", "alert"), text(sentence(upperFirst(wrong))))),
-		g.If(why != "", el("p", class("wrong"), text("You may not: "+why+"."))),
-		el("ul", class("effect"), g.Map(effect, func(s string) g.Node { return el("li", text(s)) })),
-		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), hidden,
-			g.Iff(a.fields != nil, func() g.Node { return a.fields(c, v, f) }),
-			g.If(a.lasting, durationField(f, a.bounded)),
-			g.If(a.explained, reasonField(f, a.reasoned)),
-			g.If(a.explained && c.Principal() == nil, el("label", text("Your name"), el("input", attr("name", "author"), attr("value", f.Get("author")), attr("maxlength", "128"), attr("autocomplete", "name")))),
-			g.If(last != "", el("label", g.Textf("No other instance of %s is UP. Type the application's name:", last),
-				el("input", attr("name", "confirm"), attr("required"), attr("autocomplete", "off")))),
-			el("div", class("acts"), el("button", class("primary"), g.If(why != "", attr("disabled")), text(strings.TrimSuffix(a.button, "…"))),
-				el("a", class("button"), attr("href", a.after(f)), text("Leave it")))),
-		el("h2", text("The same by the command line")),
-		copied("command", commandLine(c.scheme()+"://"+c.R.Host, a.command(withPlaceholder(a, f)))))
-	return c.show(v, page{title: title, status: status, content: []g.Node{content}})
-}
-
-// withPlaceholder puts words where the reader has not said yet what the command needs.
-func withPlaceholder(a *act, f url.Values) url.Values {
-	said := url.Values{}
-	for name, values := range f {
-		said[name] = values
-	}
-	if a.reasoned && said.Get("reason") == "" {
-		said.Set("reason", "WHY")
-	}
-	if a.bounded && said.Get("for") == "" {
-		said.Set("for", "30m")
-	}
-	return said
-}
-
-// after is the page to which an act leads.
-func (a *act) after(f url.Values) string {
-	if a.back != nil {
-		return a.back(f)
-	}
-	return instancePath(keyIn(f))
-}
-
-// presets are times for which an act holds.
-var presets = []string{"10m", "30m", "1h", "4h", "24h"}
-
-func durationField(f url.Values, must bool) g.Node {
-	options := g.Group{}
-	if !must {
-		options = append(options, el("option", attr("value", ""), text("until somebody ends it")))
-	}
-	for _, preset := range presets {
-		options = append(options, el("option", attr("value", preset), g.If(preset == f.Get("for") || must && f.Get("for") == "" && preset == "30m", attr("selected")), text(preset)))
-	}
-	return el("label", text("For how long"), el("select", attr("name", "for"), options))
-}
-
-func reasonField(f url.Values, must bool) g.Node {
-	return el("label", text("Reason"), el("input", attr("name", "reason"), attr("value", f.Get("reason")), attr("maxlength", "512"), attr("autocomplete", "off"), g.If(must, attr("required"))))
-}
-
 func statusField(_ call, _ *registry.View, f url.Values) g.Node {
 	return el("label", text("Status"), el("select", attr("name", "status"), g.Map(statusOrder, func(s registry.Status) g.Node {
 		return el("option", attr("value", s.String()), g.If(s.String() == cmp.Or(f.Get("status"), "OUT_OF_SERVICE"), attr("selected")), text(s.String()))
 	})))
-}
-
-// act is POST /ui/acts/{act}.
-func (c call) act() (any, error) {
-	a, known := actNamed(c.Segment("act"))
-	if !known {
-		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such act"}
-	}
-	f := c.fields()
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	if err := c.Allow(readNeeds(a, f)...); err != nil {
-		return nil, err
-	}
-	if wrong := c.unfit(a, f); wrong != "" {
-		return c.showForm(a, f, http.StatusUnprocessableEntity, wrong)
-	}
-	response := c.perform(a.call(f))
-	switch {
-	case response.header.Get("X-Rollcall-Outcome") == "unknown":
-		return c.unknown(a, f)
-	case a.name == "set-key" && succeeded(response.status) && strings.TrimSpace(response.body.String()) == "false":
-		f, wrong := c.overtaken(f)
-		return c.showForm(a, f, http.StatusConflict, wrong)
-	case response.status == http.StatusUnauthorized || response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
-		return nil, &web.Refusal{Status: response.status, Text: response.words()}
-	case !succeeded(response.status):
-		return c.showForm(a, f, response.status, response.words())
-	}
-	query := []string{"done", a.name, "index", response.header.Get("X-Rollcall-Index")}
-	to := a.after(f)
-	if path, own, has := strings.Cut(to, "?"); has {
-		values, _ := url.ParseQuery(own) // of our own making
-		return c.redirect(withQuery(path, append(query, "key", values.Get("key"))...))
-	}
-	return c.redirect(withQuery(to, query...))
-}
-
-// unfit is what is wrong with what the reader said; "": nothing.
-func (c call) unfit(a *act, f url.Values) string {
-	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // what permissions say, the call says
-		return why
-	}
-	if a.reasoned && strings.TrimSpace(f.Get("reason")) == "" {
-		return "a reason is missing: whoever reads the history wants to know it"
-	}
-	v := web.StaleView(c.Service)
-	if v == nil {
-		return ""
-	}
-	if _, last := a.effect(c, v, f); last != "" && !strings.EqualFold(strings.TrimSpace(f.Get("confirm")), last) {
-		return fmt.Sprintf("no other instance of %s is UP: to do it all the same, type %s", last, last)
-	}
-	return ""
-}
-
-// response is what came of a call of an API.
-type response struct {
-	status int
-	header http.Header
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (a *response) Header() http.Header { return a.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *response) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
-
-// Write implements http.ResponseWriter.
-func (a *response) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(p)
-}
-
-// words are the error that a response tells.
-func (a *response) words() string {
-	var refused api.Error
-	if json.Unmarshal(a.body.Bytes(), &refused) == nil && refused.Error != "" {
-		return refused.Error
-	}
-	if text := strings.TrimSpace(a.body.String()); text != "" {
-		return text
-	}
-	if a.status == http.StatusNotFound {
-		return "it is not there any more"
-	}
-	return http.StatusText(a.status)
-}
-
-// perform performs a call of an API as the reader's.
-func (c call) perform(q request) *response {
-	target := &url.URL{Path: q.path, RawQuery: q.query.Encode()}
-	if path, err := url.PathUnescape(q.path); err == nil {
-		target.Path, target.RawPath = path, q.path
-	}
-	r := &http.Request{
-		Method: q.method, URL: target, RequestURI: target.RequestURI(), Proto: c.R.Proto, ProtoMajor: c.R.ProtoMajor, ProtoMinor: c.R.ProtoMinor,
-		Header: http.Header{}, Body: http.NoBody, Host: c.R.Host, RemoteAddr: c.R.RemoteAddr, TLS: c.R.TLS,
-	}
-	if q.body != "" {
-		r.Body, r.ContentLength = bodyOf(q.body), int64(len(q.body))
-	}
-	if token := c.CredentialOf(); token != "" {
-		r.Header.Set("X-Consul-Token", token)
-	}
-	if id := c.W.Header().Get(web.RequestIDHeader); id != "" {
-		r.Header.Set(web.RequestIDHeader, id)
-	}
-	a := &response{header: http.Header{}}
-	c.config.Do(a, r.WithContext(c.R.Context()))
-	return a
-}
-
-// unknown says that it is not known what became of an act, and offers to look and to repeat.
-func (c call) unknown(a *act, f url.Values) (any, error) {
-	v, err := c.view()
-	if err != nil {
-		return nil, err
-	}
-	fields := g.Group{}
-	for name, values := range f {
-		for _, value := range values {
-			fields = append(fields, el("input", attr("type", "hidden"), attr("name", name), attr("value", value)))
-		}
-	}
-	return c.show(v, page{title: a.title(f), content: []g.Node{el("section", class("narrow"),
-		el("h1", text(a.title(f))),
-		el("p", class("wrong"), attr("role", "alert"), text("Nobody knows whether it took effect: the cluster lost its leader while it was under way.")),
-		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), fields,
-			el("div", class("acts"), el("a", class("button"), attr("href", withQuery(a.after(f), "index", "now")), text("Look again")), el("button", text("Repeat")))))}})
-}
-
-// doneNotice says what an act has done that led to this page, and how far the other nodes are with it.
-func (c call) doneNotice(v *registry.View) g.Node {
-	a, known := actNamed(c.Text("done"))
-	if !known {
-		return g.Group{}
-	}
-	words := "Done: " + strings.ToLower(strings.TrimSuffix(a.button, "…")) + "."
-	index := c.Text("index")
-	applied, nodes, silent := 0, 0, []string{}
-	for _, n := range c.monitor.now(c.R.Context()).status.Nodes {
-		nodes++
-		switch {
-		case n.ID == c.Name || notBefore(n.Index, index):
-			applied++
-		case n.Index == "":
-			silent = append(silent, n.ID)
-		}
-	}
-	if index != "" && nodes > 1 && c.mayOperate() {
-		words += fmt.Sprintf(" %d of %d nodes have applied it.", applied, nodes)
-		if len(silent) > 0 {
-			words += " " + strings.Join(silent, ", ") + " does not answer."
-		}
-	}
-	if a.name == "drain" && applied == nodes {
-		words += " Clients that poll every 30 s may call it until " + clock(time.UnixMilli(v.Stamp().Wall).Add(30*time.Second)) + " UTC."
-	}
-	return el("p", class("done"), attr("role", "status"), text(words))
-}
-
-// notBefore says whether an index, as epoch-index, is of the same history as another one and not before it.
-func notBefore(index, other string) bool {
-	a, aIndex := cutIndex(index)
-	b, bIndex := cutIndex(other)
-	return a == b && aIndex >= bIndex && index != ""
 }
 
 // sentences are an effect that is always the same.
@@ -680,4 +345,18 @@ func endsSession(c call, _ *registry.View, f url.Values) ([]string, string) {
 	}
 	shown := show.Session(v, c.CoordinationClock(v), s)
 	return []string{fmt.Sprintf("It holds %s. Each is free for others after its lock-delay of %s.", cmp.Or(shownHolds(shown.Holds), "nothing"), shown.LockDelay)}, ""
+}
+
+// shownHolds names a few of what a session holds.
+func shownHolds(holds []api.Acquisition) string {
+	const few = 5
+	var names []string
+	for _, hold := range holds[:min(len(holds), few)] {
+		names = append(names, hold.Kind+" "+hold.Name)
+	}
+	words := strings.Join(names, ", ")
+	if left := len(holds) - few; left > 0 {
+		words += fmt.Sprintf(" and %d more", left)
+	}
+	return words
 }

@@ -215,16 +215,6 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease) g.Node {
 	return section("Lease and address", "", factsTable(rows))
 }
 
-// fact is a row of two cells.
-type fact struct {
-	name  string
-	value g.Node
-}
-
-func factsTable(rows []fact) g.Node {
-	return el("table", class("facts"), el("tbody", g.Map(rows, func(f fact) g.Node { return el("tr", named(text(f.name)), td(f.value)) })))
-}
-
 func metadataSection(i *registry.Instance) g.Node {
 	if len(i.Metadata) == 0 {
 		return g.Group{}
@@ -249,14 +239,6 @@ func checksSection(v *registry.View, l *registry.Lease) g.Node {
 		return tr(named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
 			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(cut(k.Output, 500)))))
 	}))
-}
-
-// cut is a text of at most so many bytes, as a page shows it.
-func cut(words string, most int) string {
-	if len(words) <= most {
-		return words
-	}
-	return strings.ToValidUTF8(words[:most], "") + "…"
 }
 
 // instanceActs are the buttons of an instance's page.

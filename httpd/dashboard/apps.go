@@ -69,14 +69,6 @@ func appRow(f found) row {
 		td(class("when"), moment(f.Changed)))
 }
 
-// shownStatus is an instance's status; one in quarantine has none that lists show.
-func shownStatus(l *registry.Lease) g.Node {
-	if l.Quarantine != nil {
-		return status("quarantined", "quarantined")
-	}
-	return status(l.Instance.Status.String(), l.Instance.Status.String())
-}
-
 // filterForm narrows the list. What is searched for stays.
 func (c call) filterForm(filter string) g.Node {
 	now := *c.Call
@@ -98,29 +90,6 @@ func (c call) filterForm(filter string) g.Node {
 		el("label", text("Only"), el("select", attr("name", "filter"),
 			option("", "all", filter), option(filterChanged, "changed within an hour", filter), option(filterOverdue, "with overdue leases", filter))),
 		el("button", text("Show")))
-}
-
-// pager leads to the other pages of a list, with the same parameters.
-func (c call) pager(p pages) g.Node {
-	if p.last == 1 {
-		return g.Group{}
-	}
-	to := func(number int, words, rel string) g.Node {
-		if number < 1 || number > p.last {
-			return el("span", class("soft"), text(words))
-		}
-		return el("a", attr("href", c.withPage(number)), attr("rel", rel), text(words))
-	}
-	return el("nav", class("pager"), attr("aria-label", "Pages"),
-		to(p.number-1, "← Back", "prev"), el("span", g.Textf("Page %d of %d", p.number, p.last)), to(p.number+1, "Further →", "next"))
-}
-
-// withPage is the URL of the call with another number of a page.
-func (c call) withPage(number int) string {
-	query := c.R.URL.Query()
-	query.Set("page", strconv.Itoa(number))
-	query.Del("index")
-	return c.R.URL.Path + "?" + query.Encode()
 }
 
 // nothingFound says what a search without a result means: an instance that is gone may still be known.

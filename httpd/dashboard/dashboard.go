@@ -289,3 +289,19 @@ func (c call) circumstances() show.Circumstances {
 		return c.config.OnCut(c.monitor.now(c.R.Context()).peers, datacenter)
 	}}
 }
+
+// maxForm bounds the body of a form, in bytes.
+const maxForm = 64 << 10
+
+// fields reads the body of a form.
+func (c call) fields() url.Values {
+	body := c.Body(maxForm)
+	if c.Err != nil {
+		return url.Values{}
+	}
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		c.Refuse("the form is not correctly escaped")
+	}
+	return values
+}

@@ -11,7 +11,10 @@
 //	apps.go, app.go, search.go  applications and their instances
 //	nodes.go, peers.go, held.go  nodes, replication, locks and keys
 //	timeline.go   what happened
-//	acts.go       what pages can do
+//	acts.go       what pages can do, and what follows of it
+//	actpages.go   the buttons and the forms of it, and what is said afterwards
+//	keyform.go    the form that changes a key
+//	perform.go    calls of the APIs in the reader's name
 //	login.go      a login by a token
 //	live.go       the stream that says when a page is to be made again
 //	monitor.go, history.go, tally.go  what is kept ready, so that a page waits for no other node and walks no registry

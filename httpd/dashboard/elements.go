@@ -4,10 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
+	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	g "maragu.dev/gomponents"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // el, attr and text are called through variables: inlined, each call would bring closures of its own, 130 kB of program.
@@ -143,3 +149,85 @@ func sentence(words string) string {
 
 // dash stands for what is not there.
 func dash(words string) string { return cmp.Or(words, "–") }
+
+// commandLine is a command with its arguments, quoted as a shell needs it.
+func commandLine(server string, words []string) string {
+	line := "rollcall"
+	for _, word := range append(words, "--addr", server) {
+		line += " " + quoted(word)
+	}
+	return line
+}
+
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=,@%+", r))
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// fact is a row of two cells.
+type fact struct {
+	name  string
+	value g.Node
+}
+
+func factsTable(rows []fact) g.Node {
+	return el("table", class("facts"), el("tbody", g.Map(rows, func(f fact) g.Node { return el("tr", named(text(f.name)), td(f.value)) })))
+}
+
+func shownBytes(n int64) string {
+	const kib = 1024
+	x, unit := float64(n), 0
+	for x >= kib && unit < 4 {
+		x, unit = x/kib, unit+1
+	}
+	return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
+}
+
+// shortened is a name that fits into a drawing.
+func shortened(name string) string {
+	const most = 24
+	if runes := []rune(name); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return name
+}
+
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
+
+// withQuery is a path with parameters, those that are empty left out.
+func withQuery(path string, pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}
+
+// shownStatus is an instance's status; one in quarantine has none that lists show.
+func shownStatus(l *registry.Lease) g.Node {
+	if l.Quarantine != nil {
+		return status("quarantined", "quarantined")
+	}
+	return status(l.Instance.Status.String(), l.Instance.Status.String())
+}
+
+// cut is a text of at most so many bytes, as a page shows it.
+func cut(words string, most int) string {
+	if len(words) <= most {
+		return words
+	}
+	return strings.ToValidUTF8(words[:most], "") + "…"
+}
+
+// maxShown bounds the rows of a table that has no pages.
+const maxShown = 100

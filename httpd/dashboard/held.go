@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	g "maragu.dev/gomponents"
@@ -22,9 +20,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// maxShownHeld bounds the sessions, the locks and the keys on a page, each.
-const maxShownHeld = 100
 
 // errApart is of a node without consensus, which has neither locks nor keys.
 var errApart = &web.Refusal{Status: http.StatusNotImplemented, Text: "locks and keys need a cluster with consensus (mode cp): this node runs in mode ap"}
@@ -61,7 +56,7 @@ func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64)
 	var rows []api.Permits
 	left := 0
 	for p := range all {
-		if len(rows) == maxShownHeld {
+		if len(rows) == maxShown {
 			left++
 			continue
 		}
@@ -124,7 +119,7 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	slices.SortStableFunc(rows, func(a, b api.Session) int {
 		return cmp.Or(cmp.Compare(min(a.EndsInMS, 1), min(b.EndsInMS, 1)), cmp.Compare(b.AgeMS, a.AgeMS))
 	})
-	shown := rows[:min(len(rows), maxShownHeld)]
+	shown := rows[:min(len(rows), maxShown)]
 	aside := fmt.Sprintf("%s, of which %d hold something or never end", plural(all, "session"), len(rows))
 	return section("Sessions", aside, table("", []string{"Session", "Name", "Age", "Ends in", "Holds", "Acts"}, shown, func(s api.Session) row {
 		ends := g.Node(status("STARTING", "never by itself"))
@@ -136,20 +131,6 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	}), more(len(rows)-len(shown)))
 }
 
-// shownHolds names a few of what a session holds.
-func shownHolds(holds []api.Acquisition) string {
-	const few = 5
-	var names []string
-	for _, hold := range holds[:min(len(holds), few)] {
-		names = append(names, hold.Kind+" "+hold.Name)
-	}
-	words := strings.Join(names, ", ")
-	if left := len(holds) - few; left > 0 {
-		words += fmt.Sprintf(" and %d more", left)
-	}
-	return words
-}
-
 // keysSection lists the keys below a prefix, as a tree whose branches end with a slash.
 func (c call) keysSection(k *kv.View, prefix string) g.Node {
 	if !c.May(access.Need{Resource: access.KV, Name: prefix, Below: true, Verb: access.Read}) {
@@ -159,7 +140,7 @@ func (c call) keysSection(k *kv.View, prefix string) g.Node {
 	if !ok {
 		return section("Keys", "", el("p", class("soft"), text("There are more keys than a page can list; narrow them by a prefix.")), prefixForm(prefix))
 	}
-	shown := keys[:min(len(keys), maxShownHeld)]
+	shown := keys[:min(len(keys), maxShown)]
 	above := g.Group{}
 	if prefix != "" {
 		up := prefix[:strings.LastIndexByte(strings.TrimSuffix(prefix, "/"), '/')+1]
@@ -222,16 +203,8 @@ func (c call) key() (any, error) {
 	return c.show(v, page{title: name, here: "/ui/held", content: content})
 }
 
-// Most bytes of a value that a page shows, and that a form edits.
-const (
-	mostShownValue = 16 << 10
-	mostEdited     = 16 << 10
-)
-
-// editable says whether a form can carry a value and give it back as it is.
-func editable(value []byte) bool {
-	return len(value) <= mostEdited && utf8.Valid(value) && !strings.ContainsFunc(string(value), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
-}
+// mostShownValue bounds the bytes of a value that a page shows.
+const mostShownValue = 16 << 10
 
 func shownValue(value []byte) g.Node {
 	part := value[:min(len(value), mostShownValue)]
@@ -241,82 +214,3 @@ func shownValue(value []byte) g.Node {
 	}
 	return g.Group{copied("value", strings.ToValidUTF8(shown, "�")), g.If(len(part) < len(value), el("p", class("soft"), text("The rest is not shown.")))}
 }
-
-// valueField edits the value of a key, as of the index that it had when the page was made.
-func valueField(c call, _ *registry.View, f url.Values) g.Node {
-	value, index := f.Get("value"), f.Get("cas")
-	if !f.Has("cas") {
-		if pair := c.pair(f.Get("key")); pair != nil && editable(pair.Value) {
-			value, index = string(pair.Value), strconv.FormatUint(uint64(pair.ModifyIndex), 10)
-		} else {
-			index = "0"
-		}
-	}
-	return g.Group{
-		el("input", attr("type", "hidden"), attr("name", "cas"), attr("value", index)),
-		// HTML drops the first line end of a text area.
-		el("label", g.Textf("Value, in place of that of index %s", index), el("textarea", attr("name", "value"), attr("rows", "12"), text("\n"+value))),
-	}
-}
-
-// pair is a key as this node has it; nil: there is none, or the caller may not read it.
-func (c call) pair(name string) *kv.Pair {
-	if c.Coordination == nil || !c.May(access.Need{Resource: access.KV, Name: name, Verb: access.Read}) {
-		return nil
-	}
-	k, err := c.Coordination.View(c.R.Context(), registry.Stale)
-	if err != nil {
-		return nil
-	}
-	pair, _ := k.Get(name)
-	return pair
-}
-
-// overtaken is the form of a key that was changed by another meanwhile: it keeps what the reader wrote, and is based on the new
-// index from now on.
-func (c call) overtaken(f url.Values) (url.Values, string) {
-	now, value := "0", "it is gone"
-	if pair := c.pair(f.Get("key")); pair != nil {
-		now = strconv.FormatUint(uint64(pair.ModifyIndex), 10)
-		value = "its value is now: " + strings.ToValidUTF8(string(pair.Value[:min(len(pair.Value), 1000)]), "�")
-	}
-	f.Set("cas", now)
-	return f, fmt.Sprintf("somebody changed it to index %s meanwhile; %s. What you wrote is below, and replaces that if you send it again", now, value)
-}
-
-// commandLine is a command with its arguments, quoted as a shell needs it.
-func commandLine(server string, words []string) string {
-	line := "rollcall"
-	for _, word := range append(words, "--addr", server) {
-		line += " " + quoted(word)
-	}
-	return line
-}
-
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=,@%+", r))
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// cutIndex is the history and the number of an index in the form epoch-number.
-func cutIndex(index string) (epoch string, number uint64) {
-	dash := strings.LastIndexByte(index, '-')
-	if dash < 0 {
-		return index, 0
-	}
-	number, _ = strconv.ParseUint(index[dash+1:], 10, 64)
-	return index[:dash], number
-}
-
-func bodyOf(text string) readCloser { return readCloser{strings.NewReader(text)} }
-
-// readCloser is a body that needs no closing.
-type readCloser struct{ *strings.Reader }
-
-// Close implements io.Closer.
-func (readCloser) Close() error { return nil }

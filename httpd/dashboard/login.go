@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -10,22 +9,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
-
-// maxForm bounds the body of a form, in bytes.
-const maxForm = 64 << 10
-
-// fields reads the body of a form.
-func (c call) fields() url.Values {
-	body := c.Body(maxForm)
-	if c.Err != nil {
-		return url.Values{}
-	}
-	values, err := url.ParseQuery(string(body))
-	if err != nil {
-		c.Refuse("the form is not correctly escaped")
-	}
-	return values
-}
 
 // loginPage is GET /ui/login.
 func (c call) loginPage() (any, error) {

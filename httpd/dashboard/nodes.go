@@ -67,15 +67,6 @@ func (c call) nodeRow(n api.NodeStatus) row {
 		td(acts))
 }
 
-func shownBytes(n int64) string {
-	const kib = 1024
-	x, unit := float64(n), 0
-	for x >= kib && unit < 4 {
-		x, unit = x/kib, unit+1
-	}
-	return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
-}
-
 // Size of the drawing of the nodes, in its own units.
 const (
 	drawnWidth  = 480.0
@@ -125,15 +116,6 @@ func below(y float64) float64 {
 }
 
 func answers(n api.NodeStatus) bool { return n.Role != "unreachable" && n.Role != "stopped" }
-
-// shortened is a name that fits into a drawing.
-func shortened(name string) string {
-	const most = 24
-	if runes := []rune(name); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return name
-}
 
 // selfFacts are what upstream's dashboard calls general info.
 func (c call) selfFacts() []fact {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -297,20 +296,4 @@ func counts(a *appCount) g.Node {
 	}
 	return el("div", class("counts"), el("b", g.Textf("%d of %d UP", a.Up(), a.Total)),
 		el("svg", class("bar"), attr("viewBox", "0 0 100 6"), attr("preserveAspectRatio", "none"), attr("aria-hidden", "true"), bars), words)
-}
-
-func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
-
-// withQuery is a path with parameters, those that are empty left out.
-func withQuery(path string, pairs ...string) string {
-	values := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			values.Set(pairs[i], pairs[i+1])
-		}
-	}
-	if len(values) == 0 {
-		return path
-	}
-	return path + "?" + values.Encode()
 }

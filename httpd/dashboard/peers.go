@@ -86,7 +86,7 @@ func (c call) comparePeer() (any, error) {
 	case json.Unmarshal(response.body.Bytes(), &diff) != nil:
 		content = append(content, el("p", class("wrong"), text("What came back cannot be read.")))
 	default:
-		shown := diff.Items[:min(len(diff.Items), maxShownHeld)]
+		shown := diff.Items[:min(len(diff.Items), maxShown)]
 		content = append(content,
 			el("p", text(diffWords(diff))),
 			table("", []string{"Instance", "The peer's copy is"}, shown, func(i api.DiffedItem) row {

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -187,4 +190,27 @@ func (p pages) String() string {
 		return "none"
 	}
 	return fmt.Sprintf("%d to %d of %d", p.first+1, p.end, p.rows)
+}
+
+// pager leads to the other pages of a list, with the same parameters.
+func (c call) pager(p pages) g.Node {
+	if p.last == 1 {
+		return g.Group{}
+	}
+	to := func(number int, words, rel string) g.Node {
+		if number < 1 || number > p.last {
+			return el("span", class("soft"), text(words))
+		}
+		return el("a", attr("href", c.withPage(number)), attr("rel", rel), text(words))
+	}
+	return el("nav", class("pager"), attr("aria-label", "Pages"),
+		to(p.number-1, "← Back", "prev"), el("span", g.Textf("Page %d of %d", p.number, p.last)), to(p.number+1, "Further →", "next"))
+}
+
+// withPage is the URL of the call with another number of a page.
+func (c call) withPage(number int) string {
+	query := c.R.URL.Query()
+	query.Set("page", strconv.Itoa(number))
+	query.Del("index")
+	return c.R.URL.Path + "?" + query.Encode()
 }

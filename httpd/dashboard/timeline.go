@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -200,9 +199,4 @@ func (c call) events() (any, error) {
 		c.timelineTable(c.timeline(v, f)),
 		el("p", class("soft"), g.Textf("At most %d; of each instance the last %d events are remembered. Who led is as this node saw it.", eventsPerPage, registry.EventsKept)),
 	}})
-}
-
-// succeeded says what a status means.
-func succeeded(status int) bool {
-	return status >= http.StatusOK && status < http.StatusMultipleChoices
 }

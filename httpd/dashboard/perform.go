@@ -1,0 +1,112 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// response is what came of a call of an API.
+type response struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *response) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *response) WriteHeader(status int) { a.status = cmp.Or(a.status, status) }
+
+// Write implements http.ResponseWriter.
+func (a *response) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// words are the error that a response tells.
+func (a *response) words() string {
+	var refused api.Error
+	if json.Unmarshal(a.body.Bytes(), &refused) == nil && refused.Error != "" {
+		return refused.Error
+	}
+	if text := strings.TrimSpace(a.body.String()); text != "" {
+		return text
+	}
+	if a.status == http.StatusNotFound {
+		return "it is not there any more"
+	}
+	return http.StatusText(a.status)
+}
+
+// perform performs a call of an API as the reader's.
+func (c call) perform(q request) *response {
+	target := &url.URL{Path: q.path, RawQuery: q.query.Encode()}
+	if path, err := url.PathUnescape(q.path); err == nil {
+		target.Path, target.RawPath = path, q.path
+	}
+	r := &http.Request{
+		Method: q.method, URL: target, RequestURI: target.RequestURI(), Proto: c.R.Proto, ProtoMajor: c.R.ProtoMajor, ProtoMinor: c.R.ProtoMinor,
+		Header: http.Header{}, Body: http.NoBody, Host: c.R.Host, RemoteAddr: c.R.RemoteAddr, TLS: c.R.TLS,
+	}
+	if q.body != "" {
+		r.Body, r.ContentLength = bodyOf(q.body), int64(len(q.body))
+	}
+	if token := c.CredentialOf(); token != "" {
+		r.Header.Set("X-Consul-Token", token)
+	}
+	if id := c.W.Header().Get(web.RequestIDHeader); id != "" {
+		r.Header.Set(web.RequestIDHeader, id)
+	}
+	a := &response{header: http.Header{}}
+	c.config.Do(a, r.WithContext(c.R.Context()))
+	return a
+}
+
+// cutIndex is the history and the number of an index in the form epoch-number.
+func cutIndex(index string) (epoch string, number uint64) {
+	dash := strings.LastIndexByte(index, '-')
+	if dash < 0 {
+		return index, 0
+	}
+	number, _ = strconv.ParseUint(index[dash+1:], 10, 64)
+	return index[:dash], number
+}
+
+func bodyOf(text string) readCloser { return readCloser{strings.NewReader(text)} }
+
+// readCloser is a body that needs no closing.
+type readCloser struct{ *strings.Reader }
+
+// Close implements io.Closer.
+func (readCloser) Close() error { return nil }
+
+// notBefore says whether an index, as epoch-index, is of the same history as another one and not before it.
+func notBefore(index, other string) bool {
+	a, aIndex := cutIndex(index)
+	b, bIndex := cutIndex(other)
+	return a == b && aIndex >= bIndex && index != ""
+}
+
+// succeeded says what a status means.
+func succeeded(status int) bool {
+	return status >= http.StatusOK && status < http.StatusMultipleChoices
+}
+
+// request is a call of an API.
+type request struct {
+	method, path string
+	query        url.Values
+	body         string
+}
+
+// keyPath is the path of a key in Consul's API, whose slashes stay.
+func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
