@@ -459,12 +459,17 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 // to a login, it asks no more, what is being written stays, and once the reader has logged in again it goes on.
 func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 	g := newGuarded(t, access.On, true)
-	var token atomic.Pointer[string]
-	as := func(name string) { token.Store(new(g.texts[name])) } // "": without a login
+	var page, stream atomic.Pointer[string]
+	as := func(ofPage, ofStream string) { // "": without a login
+		page.Store(new(g.texts[ofPage]))
+		stream.Store(new(g.texts[ofStream]))
+	}
 	var streams atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := &page
 		if r.URL.Path == "/ui/live" {
 			streams.Add(1)
+			token = &stream
 		}
 		r.Header.Del("Cookie")
 		if k := *token.Load(); k != "" {
@@ -474,21 +479,23 @@ func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, row := range []struct {
-		name, path, loses string
-		says              []string
-		link              string
+		name, path     string
+		page, streamed string // whose rights are left
+		says           []string
+		link           string
 	}{
-		{"the login, at a form", "/ui/acts/hold", "", []string{"Your login ended.", "what you have written stays."}, "/ui/login?next=%2Fui%2Facts%2Fhold"},
-		{"the role, at an application", "/ui/apps/PAY?page=1", "ORDERS", []string{"You may not read this any more.", `'app:read' on "PAY"`}, "/ui/login?next=%2Fui%2Fapps%2FPAY%3Fpage%3D1"},
+		{"the login, at a form", "/ui/acts/hold", "", "", []string{"Your login ended.", "what you have written stays."}, "/ui/login?next=%2Fui%2Facts%2Fhold"},
+		{"the role, at an application", "/ui/apps/PAY?page=1", "ORDERS", "ORDERS", []string{"You may not read this any more.", `'app:read' on "PAY"`}, "/ui/login?next=%2Fui%2Fapps%2FPAY%3Fpage%3D1"},
+		{"the stream alone", "/ui/apps/PAY", "operator", "ORDERS", []string{"You may not read this any more.", `'app:read' on "PAY"`}, "/ui/login?next=%2Fui%2Fapps%2FPAY"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := openBrowser(t, server.URL)
-			as("operator")
+			as("operator", "operator")
 			b.do(chromedp.Navigate(server.URL+row.path), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 			const writes = `main input[name=reason], #search`
 			b.do(chromedp.SendKeys(chromedp.CSS(writes), "works in zone b"))
 			expect.Slice(t, b.complaints(), nil, "the browser complains:")
-			as(row.loses)
+			as(row.page, row.streamed)
 			server.CloseClientConnections()
 			b.do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
 			line := ask(b, chromedp.Text(chromedp.CSS("#truth")))
@@ -501,7 +508,7 @@ func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 			written := evaluate[string](b, `new Promise((then) => setTimeout(() => then(document.activeElement.value), 4000))`)
 			expect.Equal(t, written, "works in zone b", "of what was being written is left")
 			expect.Equal(t, streams.Load(), asked, "streams that were asked for, four seconds later")
-			as("operator")
+			as("operator", "operator")
 			b.do(chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new Event("visibilitychange"))`), chromedp.WaitNotPresent(chromedp.CSS("#truth.bad")))
 			expect.Equal(t, evaluate[string](b, `document.activeElement.value`), "works in zone b", "after the login is left")
 		})
