@@ -65,8 +65,8 @@ pictures: build
 	ROLLCALL_PICTURES=$(CURDIR)/docs/pictures ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestPicturesOfDocuments$$' ./integration
 	@echo 'pictures are in docs/pictures'
 
-# Two faults, and the alerts that Debian's Prometheus raises by the rules as they are deployed, with their minutes; a quarter of
-# an hour. `make test` makes all faults, with times that are divided by 20.
+# Two faults, and the alerts that Debian's Prometheus raises by the rules as they are deployed, with their minutes: seven
+# to fifteen of them. `make test` makes all faults, with times that are divided by 20.
 alerts: build
 	ROLLCALL_ALERTS=1 ROLLCALL_TEST_ALL=1 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run '^TestPrometheusRaisesTheAlerts' -v ./integration
 

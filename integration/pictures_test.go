@@ -105,10 +105,10 @@ func TestPicturesOfDocuments(t *testing.T) {
 	})
 	wide := chromium.Look{Theme: "light", Width: 1280, Height: 880}
 	keepPicture(t, page, filepath.Join(dir, "overview.png"), leader.URL()+"/", wide)
-	wide.Theme = "dark"
+	wide.Theme, wide.Height = "dark", 924 // to the end of the metadata
 	keepPicture(t, page, filepath.Join(dir, "instance.png"), leader.URL()+"/ui/apps/ORDERS/"+all.in(zone).named("ORDERS"), wide)
 	report := need.Got(filepath.Abs("../docs/benchmarks/report.html"))(t)
-	wide.Theme = "light"
+	wide.Theme, wide.Height = "light", 880
 	keepPicture(t, page, filepath.Join(dir, "report.png"), "file://"+report, wide)
 }
 
