@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image"
@@ -141,7 +142,10 @@ func paletted(p image.Image) *image.Paletted {
 			counts[p.At(x, y)]++
 		}
 	}
-	palette := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return counts[b] - counts[a] })
+	// In one order, so that the same picture is the same file.
+	palette := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
 	small := image.NewPaletted(b, palette[:min(len(palette), 256)])
 	nearest := map[color.Color]uint8{}
 	for c := range counts {
