@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance screens check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
+.PHONY: shape build run test conformance screens pictures alerts check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -59,6 +59,16 @@ upgrades: build
 screens: clients
 	ROLLCALL_SCREENS=$(CURDIR)/data/screens $(GO) test -count=1 -timeout 20m -run 'TestScreensAreUsableInABrowser' ./httpd
 	@echo 'pictures are in data/screens'
+
+# The pictures that README and docs/dashboard.md show, of three real nodes in trouble; two minutes. To be looked at, and committed.
+pictures: build
+	ROLLCALL_PICTURES=$(CURDIR)/docs/pictures ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestPicturesOfDocuments$$' ./integration
+	@echo 'pictures are in docs/pictures'
+
+# Two faults, and the alerts that Debian's Prometheus raises by the rules as they are deployed, with their minutes: seven
+# to fifteen of them. `make test` makes all faults, with times that are divided by 20.
+alerts: build
+	ROLLCALL_ALERTS=1 ROLLCALL_TEST_ALL=1 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run '^TestPrometheusRaisesTheAlerts' -v ./integration
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +29,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/internal/chromium"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -51,34 +51,12 @@ type browser struct {
 func openBrowser(t *testing.T, base string) *browser {
 	t.Helper()
 	axe, err := os.ReadFile(axePath)
-	_, missing := exec.LookPath("chromium")
-	if err != nil || missing != nil {
-		const how = "chromium or axe-core is missing; get them with: apt-get install chromium, make clients"
-		need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%v", how)
-		t.Skip(how)
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	allocator, endAll := chromedp.NewExecAllocator(ctx, options...)
-	page, end := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(page) // waits for its end
-		end()
-		endAll()
-		cancel()
-	})
+	chromium.Require(t, err == nil, "axe-core is missing; get it with: make clients")
+	page := chromium.Open(t)
 	b := &browser{T: t, ctx: page, axe: string(axe)}
 	need.OK(t, chromedp.Listen(page, func(event any) { b.hear(event, base) }))
-	b.do(command(network.Enable, network.EnableParams{}), command(log.Enable, cdp.Empty{}), command(runtime.Enable, cdp.Empty{}))
+	b.do(chromium.Command(network.Enable, network.EnableParams{}), chromium.Command(log.Enable, cdp.Empty{}), chromium.Command(runtime.Enable, cdp.Empty{}))
 	return b
-}
-
-// command is a command of the browser's protocol.
-func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, c, params)
-		return err
-	})
 }
 
 // complaint notes what the page should not do. The browser says so in a goroutine of its own.
@@ -139,19 +117,9 @@ func evaluate[T any](b *browser, script string) T {
 	return ask(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
-// look is how a page is looked at.
-type look struct {
-	theme string
-	width int64
-}
+const tall = 900
 
-var looks = []look{{"light", 1280}, {"dark", 1280}, {"light", 400}, {"dark", 400}}
-
-func (b *browser) as(l look) {
-	b.Helper()
-	b.do(chromedp.EmulateViewport(l.width, 900),
-		command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.theme}}}))
-}
+var looks = []chromium.Look{{Theme: "light", Width: 1280, Height: tall}, {Theme: "dark", Width: 1280, Height: tall}, {Theme: "light", Width: 400, Height: tall}, {Theme: "dark", Width: 400, Height: tall}}
 
 // violations are what axe finds in the page.
 func (b *browser) violations() []string {
@@ -297,7 +265,7 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 			}
 			for _, path := range paths(config.Coordination != nil) {
 				for k, l := range looks {
-					b.as(l)
+					b.do(chromium.As(l))
 					b.complaints()
 					if k == 0 {
 						b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
@@ -310,13 +278,13 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 }
 
 // judge says what is wrong with the page that is open.
-func (b *browser) judge(path string, l look, keep, state string) {
+func (b *browser) judge(path string, l chromium.Look, keep, state string) {
 	b.Helper()
 	for _, v := range b.violations() {
-		b.Errorf("%s, %s, %d wide: %s", path, l.theme, l.width, v)
+		b.Errorf("%s, %s, %d wide: %s", path, l.Theme, l.Width, v)
 	}
 	wide := evaluate[int64](b, `document.documentElement.scrollWidth`)
-	expect.That(b.T, wide <= l.width, "%s: at a width of %d the page is %d wide", path, l.width, wide)
+	expect.That(b.T, wide <= l.Width, "%s: at a width of %d the page is %d wide", path, l.Width, wide)
 	for _, complaint := range b.complaints() {
 		b.Errorf("%s: %s", path, complaint)
 	}
@@ -329,7 +297,7 @@ func (b *browser) judge(path string, l look, keep, state string) {
 		name = "overview"
 	}
 	need.OK(b.T, os.MkdirAll(filepath.Join(keep, state), 0o755))
-	need.OK(b.T, os.WriteFile(filepath.Join(keep, state, fmt.Sprintf("%s-%s-%d.png", name, l.theme, l.width)), picture, 0o644))
+	need.OK(b.T, os.WriteFile(filepath.Join(keep, state, fmt.Sprintf("%s-%s-%d.png", name, l.Theme, l.Width)), picture, 0o644))
 }
 
 // TestDrainByKeyboardAlone finds ORDERS, opens an instance, drains it with a reason, and sees it done, without a mouse.
@@ -358,7 +326,7 @@ func slash(kind input.DispatchKeyEventType) chromedp.Action[chromedp.Void] {
 	if kind == input.DispatchKeyEventTypeKeyDown {
 		p.Text = "/"
 	}
-	return command(input.DispatchKeyEvent, p)
+	return chromium.Command(input.DispatchKeyEvent, p)
 }
 
 // tabTo presses Tab until the focus is on what a selector names.
@@ -379,7 +347,7 @@ func TestDrainWithoutAScript(t *testing.T) {
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	b := openBrowser(t, "http://"+n.addr)
-	b.do(command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
+	b.do(chromium.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
 		chromedp.SendKeys(chromedp.CSS("#search"), "orders-1"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")),
 		chromedp.Click(chromedp.CSS(".matches a")), chromedp.WaitVisible(chromedp.CSS("h1.sentence")),
 		chromedp.Click(chromedp.CSS(`a[href^="/ui/acts/drain"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)),
@@ -448,7 +416,7 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	b.do(chromedp.Navigate("http://" + n + "/ui/acts/hold"))
 	login(g.texts["operator"])
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "works in zone b"))
-	b.do(command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
+	b.do(chromium.Command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
 	login(g.texts["operator"])
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
 	reason := ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))

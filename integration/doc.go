@@ -48,6 +48,8 @@
 //
 //	cli_test.go         the operator's commands
 //	dev_test.go         rollcall dev
+//	top_test.go         rollcall top in a terminal
+//	pictures_test.go    the pictures that documents show
 //	watch_test.go       rollcall watch, streams and long polls
 //	compare_test.go     rollcall-bench: planted faults, and loads that add up
 //

@@ -13,6 +13,7 @@ import (
 // Instance is what tests register and read back: the part of Eureka's document that they examine.
 type Instance struct {
 	App, ID  string
+	Host     string // empty: localhost
 	Status   string // empty: UP
 	Duration int    // of the lease, seconds; 0: 90
 	Port     int    // 0: 8080
@@ -30,7 +31,7 @@ func (i Instance) document() []byte {
 		duration = 90
 	}
 	fields := map[string]any{
-		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": "localhost", "ipAddr": "127.0.0.1",
+		"instanceId": i.ID, "app": strings.ToUpper(i.App), "hostName": cmp.Or(i.Host, "localhost"), "ipAddr": "127.0.0.1",
 		"status": status, "vipAddress": i.App, "secureVipAddress": i.App,
 		"port":           map[string]any{"$": cmp.Or(i.Port, 8080), "@enabled": "true"},
 		"securePort":     map[string]any{"$": 443, "@enabled": "false"},

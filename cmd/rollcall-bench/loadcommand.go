@@ -51,6 +51,7 @@ type loadOptions struct {
 	warmUp, duration time.Duration
 	seed             uint64
 	prefix           string
+	perApp           int
 	keep             bool
 	form             cli.Output
 	out              []string
@@ -104,6 +105,7 @@ func (o *loadOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.duration, "duration", 30*time.Second, "load that counts")
 	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn: the same seed gives the same load")
 	f.StringVar(&o.prefix, "prefix", "BENCH", "begin of the applications' names; loads on one cluster at the same time need different ones")
+	f.IntVar(&o.perApp, "per-app", 0, "instances of each application (0: 10, or 100 where there are more than 1,000 in all)")
 	f.BoolVar(&o.keep, "keep", false, "leave the instances registered at the end")
 	f.StringVarP((*string)(&o.form), "output", "o", string(cli.Table), "form of the output: table, json, or csv (a row for each operation, node and 100 ms)")
 	f.StringArrayVar(&o.out, "out", nil, "file for the result as well, .json or .csv (repeatable)")
@@ -140,6 +142,7 @@ func (o *loadOptions) validate() error {
 func (o *loadOptions) validateLoad() []error {
 	errs := []error{
 		inBounds("--instances", o.instances, fewestInstances, mostInstances),
+		inBounds("--per-app", o.perApp, 0, mostInstances),
 		inBounds("--watchers", o.watchers, 0, mostWatchers),
 		wholeSeconds("--heartbeat", o.heartbeat),
 		wholeSeconds("--lease", o.lease),
@@ -236,7 +239,7 @@ const loadKeys = 30
 // config is the load on some nodes.
 func (o *loadOptions) config(nodes []string) load.Config {
 	return load.Config{
-		Nodes: nodes, Load: o.load(), Seed: o.seed, Prefix: strings.ToUpper(o.prefix),
+		Nodes: nodes, Load: o.load(), Seed: o.seed, Prefix: strings.ToUpper(o.prefix), PerApp: o.perApp,
 		Connections: o.connections, Closed: o.closed, Timeout: o.timeout,
 	}
 }

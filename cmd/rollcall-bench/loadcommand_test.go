@@ -32,7 +32,7 @@ func TestBenchRunNamesEveryMistakeAtOnce(t *testing.T) {
 			says: []string{"--reads: -1 is", "--writes: -2 is", "--fetches: -3 is", "--deltas: -4 is", "--registers: -5 is"}},
 		{name: "no number", args: "--reads NaN", says: []string{"--reads: NaN"}},
 		{name: "no time", args: "--duration 10ms --timeout 0s --warm-up -1s", says: []string{"--duration: 10ms", "--timeout: 0s", "--warm-up: -1s"}},
-		{name: "negative counts", args: "--watchers -1 --connections -1", says: []string{"--watchers: -1", "--connections: -1"}},
+		{name: "negative counts", args: "--watchers -1 --connections -1 --per-app -1", says: []string{"--watchers: -1", "--connections: -1", "--per-app: -1"}},
 		{name: "prefix", args: "--prefix a/b", says: []string{`--prefix: "a/b"`}},
 		{name: "no prefix", args: "--prefix=", says: []string{`--prefix: ""`}},
 		{name: "forms", args: "-o xml --out load.txt", says: []string{"--output: ", "--out: load.txt"}},

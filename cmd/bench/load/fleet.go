@@ -99,8 +99,8 @@ func newFleet(l *Load) *fleet {
 		dice:     rand.New(rand.NewPCG(l.Seed, diceFleet)),
 		awaited:  l.Load.Instances, complete: make(chan struct{}),
 	}
-	perApp := appFew
-	if len(f.lasting) > fewInstances {
+	perApp := cmp.Or(l.PerApp, appFew)
+	if l.PerApp == 0 && len(f.lasting) > fewInstances {
 		perApp = appMany
 	}
 	callers := f.callers()

@@ -239,12 +239,13 @@ func TestRegisterSaysHowManyWereNotRegisteredInTime(t *testing.T) {
 }
 
 func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
-	for _, tc := range []struct{ instances, apps, callers int }{
+	for _, tc := range []struct{ instances, perApp, apps, callers int }{
 		{instances: 30, apps: 3, callers: 30},
 		{instances: 1000, apps: 100, callers: 768},
 		{instances: 2000, apps: 20, callers: 768},
+		{instances: 2000, perApp: 20, apps: 100, callers: 768},
 	} {
-		l := need.Got(New(Config{Nodes: []string{"a:1", "b:1", "c:1"}, Load: scenario.Load{Instances: tc.instances}}))(t)
+		l := need.Got(New(Config{Nodes: []string{"a:1", "b:1", "c:1"}, PerApp: tc.perApp, Load: scenario.Load{Instances: tc.instances}}))(t)
 		apps, homes, ids := map[string]int{}, map[int]int{}, map[string]bool{}
 		for _, i := range l.fleet.lasting {
 			apps[i.app]++

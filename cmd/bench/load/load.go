@@ -38,6 +38,7 @@ type Config struct {
 	Load   scenario.Load // rates and instances
 	Seed   uint64
 	Prefix string // of the applications' names, so that loads do not meet; "": LOAD
+	PerApp int    // instances of each application; 0: ten, or a hundred where there are more than a thousand in all
 	// Connections is how many clients share the open loop's calls of each operation, spread over the nodes; 0:
 	// enough for the rates (of each node as many as calls come due within Timeout, between 8 and 256; of
 	// heartbeats one for each instance, up to 256). Of a closed loop it is how many clients there are in all;
