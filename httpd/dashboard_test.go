@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -33,6 +34,9 @@ func screens(app, id string) []string {
 	}
 }
 
+// unshown is what a page has that stands in no sentence: tags, and what is there to be copied.
+var unshown = regexp.MustCompile(`(?s)<pre[^>]*>.*?</pre>|<[^>]*>`)
+
 func TestScreensEscapeWhatOthersSay(t *testing.T) {
 	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
 	for _, id := range []string{`<script>alert("x")</script>`, strings.Repeat("ä", 120), "\u202egnp.exe", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)"} {
@@ -47,10 +51,12 @@ func TestScreensEscapeWhatOthersSay(t *testing.T) {
 			for _, bad := range []string{"<script>", "<img", `href="javascript:`, `href="data:`, "onerror=alert(1)>", "style="} {
 				expect.That(t, !strings.Contains(got.body, bad), "GET %s has %q in it", path, bad)
 			}
+			expect.That(t, !strings.Contains(unshown.ReplaceAllString(got.body, ""), "\u202e"), "GET %s turns words round", path)
 			policy := got.header.Get("Content-Security-Policy")
 			expect.That(t, strings.Contains(policy, "default-src 'none'") && !strings.Contains(policy, "unsafe"), "GET %s: Content-Security-Policy is %q", path, policy)
 		}
 		page := n.send(t, request("GET", "/ui/apps/"+url.PathEscape(i.Key().App)+"/"+url.PathEscape(id), "")).body
+		expect.That(t, utf8.ValidString(page), "a letter of %q was cut", id)
 		expect.That(t, strings.Contains(page, `href="HTTP://web.example/"`), "the page of the instance lacks its home page")
 	}
 }
@@ -185,7 +191,7 @@ func TestSearchFindsByEveryNameAndAddress(t *testing.T) {
 func TestBadInputOfAPageIsAnsweredByAPage(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for path, want := range map[string]int{
-		"/ui/apps?q=" + strings.Repeat("a", 1001): 400, "/ui/apps?q=" + strings.Repeat("a", 10<<10): 414, "/ui/apps?page=-1": 400, "/ui/apps?status=FINE": 400, "/ui/apps?filter=x": 400,
+		"/ui/apps?q=" + strings.Repeat("a", 1001): 400, "/ui/apps?q=" + strings.Repeat("a", 10<<10): 414, "/ui/apps?q=a+b+c+d+e+f+g+h": 200, "/ui/apps?q=a+b+c+d+e+f+g+h+i": 400, "/ui/apps?q=" + strings.Repeat("a+", 40): 200, "/ui/raw/nothing": 404, "/ui/raw/instance?app=A&id=b": 404, "/ui/apps?page=-1": 400, "/ui/apps?status=FINE": 400, "/ui/apps?filter=x": 400,
 		"/ui/acts/nothing": 404, "/ui/nothing": 404, "/ui/assets/0/app.js": 404, "/ui/events?kind=x": 400, "/ui/apps/NONE/none": 200, "/ui/keys?key=a": 501, "/ui/held": 501,
 	} {
 		got := n.send(t, request("GET", path, ""))
@@ -297,6 +303,10 @@ func TestLoginIsACookieForPagesOnly(t *testing.T) {
 		expect.That(t, strings.Contains(cookie, want), "the cookie lacks %s: %s", want, strings.ReplaceAll(cookie, g.texts["operator"], "…"))
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
+	for path, kind := range map[string]string{"/ui/raw/metrics": "text/plain", "/ui/raw/settings": "application/json", "/ui/raw/app?app=A": "application/json"} {
+		got := g.send("GET", path, "", "Cookie: "+pair)
+		expect.That(t, got.status == 200 && strings.HasPrefix(got.header.Get("Content-Type"), kind), "GET %s with the cookie: got %d %v", path, got.status, got.header)
+	}
 	for path, want := range map[string]int{"/": 200, "/ui/nodes": 200, "/ui/apps": 200, "/v1/rollcall/status": 401, "/eureka/apps": 401, "/metrics": 401, "/v1/kv/a": 403} {
 		expect.Equal(t, g.send("GET", path, "", "Cookie: "+pair).status, want, "GET %s with the cookie: got", path)
 	}

@@ -38,14 +38,6 @@ type act struct {
 // targets are the fields that say what an act is about. They go from page to page.
 var targets = []string{"app", "id", "node", "peer", "session", "key"}
 
-func keyIn(f url.Values) registry.Key { return registry.NewKey(f.Get("app"), f.Get("id")) }
-
-// ofInstance is the path of an instance in our own API.
-func ofInstance(f url.Values) string {
-	key := keyIn(f)
-	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)
-}
-
 func overrides(f url.Values) []access.Need {
 	return []access.Need{{Resource: access.App, Name: keyIn(f).App, Verb: access.Override}}
 }

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
-	"strings"
-	"time"
 
 	g "maragu.dev/gomponents"
 
@@ -46,26 +43,11 @@ func (c call) application() (any, error) {
 		table("No instance is registered under this name.", []string{"Instance", "Status", "Address", "Zone", "Lease", "Belongs to"}, leases[p.first:p.end],
 			func(l *registry.Lease) row { return c.leaseRow(v, at, l) }),
 		c.pager(p),
-		el("p", class("soft"), text(p.String()), text(". "), link("/v1/rollcall/apps?consistency=stale&app="+url.QueryEscape(name), "As JSON")),
+		el("p", class("soft"), text(p.String()), text(". "), link(withQuery("/ui/raw/app", "app", name), "As JSON")),
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{app: name, most: rowsPerPage}))),
 		c.watchersSection(name),
 	}
 	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
-}
-
-// leasesOf are an application's leases, quarantined ones included, by id.
-func leasesOf(v *registry.View, name string) []*registry.Lease {
-	leases := slices.Collect(web.LeasesOf(v, name))
-	if name == "" {
-		return nil
-	}
-	for l := range v.Quarantined {
-		if l.Instance.App == name {
-			leases = append(leases, l)
-		}
-	}
-	slices.SortFunc(leases, func(a, b *registry.Lease) int { return strings.Compare(a.Instance.ID(), b.Instance.ID()) })
-	return leases
 }
 
 func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
@@ -75,9 +57,9 @@ func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
 		owner = l.Owner
 	}
 	return tr(
-		named(el("a", class("mono"), attr("href", instancePath(l.Key())), text(i.ID()))),
+		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
 		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
-		td(code(address(i))),
+		td(code(cut(address(i), 100))),
 		cell("", dash(zoneOf(i))),
 		td(leaseBar(v, at, l)),
 		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(owner))))
@@ -134,7 +116,7 @@ func (c call) watchersSection(app string) g.Node {
 	all := c.Watches.Of(app)
 	shown := all[:min(len(all), rowsPerPage)]
 	return section("Watched by", plural(len(all), "program")+" on "+c.Name+"; each node knows its own only",
-		table("No program watches it on this node. Those that poll are not seen.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
+		table("No program watches it by its name on this node. Those that poll, or watch everything, are not shown here.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
 			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(w.Since.UnixMilli())))
 		}), more(len(all)-len(shown)), c.elsewhere(appPath(app)))
 }
@@ -181,7 +163,7 @@ func (c call) instance() (any, error) {
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
-		el("p", link("/v1/rollcall/apps/"+url.PathEscape(key.App)+"/"+url.PathEscape(key.ID)+"/explain?consistency=stale", "As JSON")))
+		el("p", link(withQuery("/ui/raw/instance", "app", key.App, "id", key.ID), "As JSON")))
 	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
 }
 
@@ -193,7 +175,7 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease) g.Node {
 	rows := []fact{
 		{"Status", shownStatus(l)},
 		{"Lease", g.Group{leaseBar(v, at, l), g.Textf(" of %d s, to be renewed every %d s", l.Duration, l.Interval)}},
-		{"Last renewal", g.Group{moment(shown.LastRenewal), soft(" " + show.Span(max(time.Now().UnixMilli()-shown.LastRenewal, 0)) + " ago")}},
+		{"Last renewal", moment(shown.LastRenewal)},
 		{"Registered", moment(l.RegisteredAt)},
 		{"Address", g.Group{code(address(i)), g.If(i.IPAddr != "" && i.IPAddr != i.HostName, g.Group{text(" "), code(i.IPAddr)})}},
 		{"VIP", code(dash(i.VIP))},

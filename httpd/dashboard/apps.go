@@ -30,7 +30,7 @@ func (c call) applications() (any, error) {
 	now := time.Now()
 	apps := c.readable(c.monitor.tally.of(v, now))
 	all := len(apps)
-	rows := slices.DeleteFunc(s.find(apps, v.All(), c.Datacenter), func(f found) bool { return !c.mayRead(f.Name) })
+	rows := s.find(c.R.Context(), apps, v.All(), c.mayRead, c.Datacenter)
 	rows = narrowed(rows, filter, c.monitor.overdue(), now)
 	slices.SortStableFunc(rows, func(a, b found) int { return a.trouble() - b.trouble() })
 	p := pageOf(number, len(rows))
@@ -61,10 +61,10 @@ func shownTotal(p pages, all int, narrowed bool) string {
 func appRow(f found) row {
 	matches := g.Group{}
 	for _, l := range f.first {
-		matches = append(matches, el("li", el("a", class("mono"), attr("href", instancePath(l.Key())), text(l.Instance.ID())), text(" "), shownStatus(l)))
+		matches = append(matches, el("li", el("a", class("mono"), attr("href", instancePath(l.Key())), name(l.Instance.ID())), text(" "), shownStatus(l)))
 	}
 	return tr(
-		named(link(appPath(f.Name), f.Name), g.If(len(matches) > 0, el("ul", class("matches"), matches)), more(f.matches-len(f.first))),
+		named(el("a", attr("href", appPath(f.Name)), name(f.Name)), g.If(len(matches) > 0, el("ul", class("matches"), matches)), more(f.matches-len(f.first))),
 		td(counts(&f.appCount)),
 		td(class("when"), moment(f.Changed)))
 }

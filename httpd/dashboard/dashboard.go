@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	g "maragu.dev/gomponents"
 
@@ -104,6 +106,7 @@ func (d *Dashboard) Routes() []web.Route[*web.Call] {
 		{web.Known, web.Get, "/ui/events", web.PageForm, call.events},
 		{web.Known, web.Get, "/lastn", web.PageForm, call.events},
 		{web.Known, web.GetOnly, "/ui/live", web.PageForm, call.live},
+		{web.Known, web.Get, "/ui/raw/{what}", web.PageForm, call.raw},
 		{web.Known, web.Get, "/ui/acts/{act}", web.PageForm, call.form},
 		{web.Known, web.Post, "/ui/acts/{act}", web.PageForm, call.act},
 		{web.Open, web.Get, "/ui/login", web.PageForm, call.loginPage},
@@ -242,10 +245,8 @@ func askedFor(r *http.Request) string {
 }
 
 func upperFirst(words string) string {
-	if words == "" {
-		return ""
-	}
-	return strings.ToUpper(words[:1]) + words[1:]
+	_, size := utf8.DecodeRuneInString(words)
+	return strings.ToUpper(words[:size]) + words[size:]
 }
 
 // local is a path of this node that a page may lead to; anything else is the overview.
@@ -304,4 +305,19 @@ func (c call) fields() url.Values {
 		c.Refuse("the form is not correctly escaped")
 	}
 	return values
+}
+
+// leasesOf are an application's leases, quarantined ones included, by id.
+func leasesOf(v *registry.View, name string) []*registry.Lease {
+	leases := slices.Collect(web.LeasesOf(v, name))
+	if name == "" {
+		return nil
+	}
+	for l := range v.Quarantined {
+		if l.Instance.App == name {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b *registry.Lease) int { return strings.Compare(a.Instance.ID(), b.Instance.ID()) })
+	return leases
 }

@@ -18,10 +18,23 @@ import (
 
 // el, attr and text are called through variables: inlined, each call would bring closures of its own, 130 kB of program.
 var (
-	el   = g.El
-	attr = g.Attr
-	text = g.Text
+	el       = g.El
+	attr     = g.Attr
+	verbatim = g.Text
 )
+
+// text shows words. Marks that turn the direction of a text round, which a name may have, would do so with what follows it.
+func text(words string) g.Node {
+	return verbatim(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, words))
+}
+
+// name shows a name in a list, of which very long ones show their beginning.
+func name(words string) g.Node { return text(cut(words, 100)) }
 
 func class(name string) g.Node { return attr("class", name) }
 
@@ -127,7 +140,7 @@ func moment(wall int64) g.Node {
 
 // copied is what a command line or a document says, with a button that copies it.
 func copied(id, words string) g.Node {
-	return el("div", class("copied"), el("pre", attr("id", id), attr("tabindex", "0"), text(words)),
+	return el("div", class("copied"), el("pre", attr("id", id), attr("tabindex", "0"), verbatim(words)),
 		el("button", attr("type", "button"), class("copy"), attr("data-copy", id), text("Copy")))
 }
 

@@ -36,7 +36,7 @@ func valueField(c call, _ *registry.View, f url.Values) g.Node {
 	return g.Group{
 		el("input", attr("type", "hidden"), attr("name", "cas"), attr("value", index)),
 		// HTML drops the first line end of a text area.
-		el("label", g.Textf("Value, in place of that of index %s", index), el("textarea", attr("name", "value"), attr("rows", "12"), text("\n"+value))),
+		el("label", g.Textf("Value, in place of that of index %s", index), el("textarea", attr("name", "value"), attr("rows", "12"), verbatim("\n"+value))),
 	}
 }
 

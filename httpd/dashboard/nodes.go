@@ -125,7 +125,7 @@ func (c call) selfFacts() []fact {
 		{"Uptime", text(show.Uptime(time.Since(c.Started)))},
 		{"Reads of Eureka clients", text(string(c.Reads))},
 		{"Memory in use", text(memory.Usage())},
-		{"Metrics", link("/metrics", "/metrics")},
-		{"Settings in force", link("/v1/rollcall/settings?consistency=stale", "as JSON")},
+		{"Metrics", link("/ui/raw/metrics", "/metrics")},
+		{"Settings in force", link("/ui/raw/settings", "as JSON")},
 	}
 }

@@ -161,6 +161,9 @@ func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 			notices = append(notices, notice{partly, words, "/ui/peers", "", false})
 		}
 	}
+	for _, n := range slices.Sorted(maps.Keys(seen.silent)) {
+		notices = append(notices, notice{halved, fmt.Sprintf("%s does not answer since %s UTC", n, clock(seen.silent[n])), "/ui/nodes", "", true})
+	}
 	if words := differingVersions(seen.status.Nodes); words != "" {
 		notices = append(notices, notice{sound, words, "/ui/nodes", "", false})
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -89,6 +90,30 @@ type readCloser struct{ *strings.Reader }
 // Close implements io.Closer.
 func (readCloser) Close() error { return nil }
 
+// raw is GET /ui/raw/{what}: a document of an API, which a page links to. A login counts for the pages only, not for the APIs.
+func (c call) raw() (any, error) {
+	f := c.R.URL.Query()
+	q, known := map[string]request{
+		"app":      {path: "/v1/rollcall/apps", query: url.Values{"consistency": {"stale"}, "app": {f.Get("app")}}},
+		"instance": {path: ofInstance(f) + "/explain", query: url.Values{"consistency": {"stale"}}},
+		"settings": {path: "/v1/rollcall/settings"},
+		"metrics":  {path: "/metrics"},
+	}[c.Segment("what")]
+	if !known {
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such document"}
+	}
+	q.method = http.MethodGet
+	response := c.perform(q)
+	if !succeeded(response.status) {
+		return nil, &web.Refusal{Status: response.status, Text: response.words()}
+	}
+	c.W.Header().Set("Content-Type", response.header.Get("Content-Type"))
+	c.W.Header().Set("X-Content-Type-Options", "nosniff")
+	c.W.Header().Set("Cache-Control", "no-store")
+	_, _ = c.W.Write(response.body.Bytes()) // a reader who went away is no error
+	return web.Sent, nil
+}
+
 // notBefore says whether an index, as epoch-index, is of the same history as another one and not before it.
 func notBefore(index, other string) bool {
 	a, aIndex := cutIndex(index)
@@ -110,3 +135,11 @@ type request struct {
 
 // keyPath is the path of a key in Consul's API, whose slashes stay.
 func keyPath(key string) string { return strings.ReplaceAll(url.PathEscape(key), "%2F", "/") }
+
+func keyIn(f url.Values) registry.Key { return registry.NewKey(f.Get("app"), f.Get("id")) }
+
+// ofInstance is the path of an instance in our own API.
+func ofInstance(f url.Values) string {
+	key := keyIn(f)
+	return "/v1/rollcall/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)
+}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,18 +14,27 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// maxQuery bounds a search, in bytes.
-const maxQuery = 1000
+// Bounds of a search: its bytes and its words, each of which is looked for in every instance.
+const (
+	maxQuery = 1000
+	maxWords = 8
+)
 
 // search is what the list of applications is narrowed by. The zero search narrows nothing.
 type search struct {
-	terms  []string // lower case; each must be found in the application, or in one of an instance's names and addresses
+	terms  []term // each must be found in the application, or in one of an instance's names and addresses
 	pairs  []registry.Pair
 	status registry.Status
 	byStat bool
 	dc     string
 	byDC   bool
 }
+
+// term is a word that is looked for, in lower case as far as it is ASCII. In applications, whose names are in upper case, it is found
+// in whatever case.
+type term struct{ word, app string }
+
+func termOf(word string) term { return term{lower(word), lower(strings.ToUpper(word))} }
 
 // readSearch reads the parameters of a search.
 func (c call) readSearch() (s search) {
@@ -42,7 +52,12 @@ func (c call) readSearch() (s search) {
 			s.pairs = append(s.pairs, registry.Pair{Key: key, Value: value})
 			continue
 		}
-		s.terms = append(s.terms, strings.ToLower(word))
+		if t := termOf(word); !slices.Contains(s.terms, t) {
+			s.terms = append(s.terms, t)
+		}
+	}
+	if words := len(s.terms) + len(s.pairs); words > maxWords {
+		c.Refuse("the search has %d words; at most %d are looked for", words, maxWords)
 	}
 	if word := c.Text("status"); word != "" {
 		if s.status, s.byStat = registry.ParseStatus(word); !s.byStat {
@@ -68,27 +83,36 @@ func (s *search) finds(l *registry.Lease, local string) bool {
 			return false
 		}
 	}
-	for _, term := range s.terms {
-		if !(contains(i.App, term) || contains(i.ID(), term) || contains(i.HostName, term) || contains(i.IPAddr, term) ||
-			contains(i.VIP, term) || contains(i.SecureVIP, term)) {
+	for _, t := range s.terms {
+		if !(contains(i.App, t.app) || contains(i.ID(), t.word) || contains(i.HostName, t.word) || contains(i.IPAddr, t.word) ||
+			contains(i.VIP, t.word) || contains(i.SecureVIP, t.word)) {
 			return false
 		}
 	}
 	return true
 }
 
-// contains says whether lower, which is in lower case, is part of s in whatever case. Letters beyond ASCII are taken as they are.
-func contains(s, lower string) bool {
-	for start := 0; start+len(lower) <= len(s); start++ {
+// contains says whether a word that lower made is part of s in whatever case. Letters beyond ASCII are taken as they are.
+func contains(s, word string) bool {
+	for start := 0; start+len(word) <= len(s); start++ {
 		i := 0
-		for i < len(lower) && lowered(s[start+i]) == lower[i] {
+		for i < len(word) && lowered(s[start+i]) == word[i] {
 			i++
 		}
-		if i == len(lower) {
+		if i == len(word) {
 			return true
 		}
 	}
 	return false
+}
+
+// lower is a word with the letters of ASCII in lower case.
+func lower(word string) string {
+	b := []byte(word)
+	for i := range b {
+		b[i] = lowered(b[i])
+	}
+	return string(b)
 }
 
 func lowered(b byte) byte {
@@ -108,8 +132,9 @@ type found struct {
 // mostMatches is how many instances are shown in the row of an application.
 const mostMatches = 3
 
-// find narrows applications, sorted by name, to those with instances that are looked for.
-func (s *search) find(apps []appCount, all iter.Seq[*registry.Lease], local string) (rows []found) {
+// find narrows applications, sorted by name, to those with instances that are looked for, among all leases, sorted so, of applications
+// that may be read. It stops when ctx ends.
+func (s *search) find(ctx context.Context, apps []appCount, all iter.Seq[*registry.Lease], may func(app string) bool, local string) (rows []found) {
 	if !s.instances() {
 		for _, a := range apps {
 			rows = append(rows, found{appCount: a})
@@ -117,12 +142,18 @@ func (s *search) find(apps []appCount, all iter.Seq[*registry.Lease], local stri
 		return rows
 	}
 	at := -1 // of the application that the last instance belongs to
-	next := 0
+	next, of, allowed := 0, "", false
 	for l := range all {
-		if !s.finds(l, local) {
+		app := l.Instance.App
+		if app != of {
+			if ctx.Err() != nil {
+				break
+			}
+			of, allowed = app, may(app)
+		}
+		if !allowed || !s.finds(l, local) {
 			continue
 		}
-		app := l.Instance.App
 		if at < 0 || rows[at].Name != app {
 			for next < len(apps) && apps[next].Name < app {
 				next++

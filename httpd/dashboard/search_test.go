@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -19,13 +20,21 @@ func TestContainsAsciiInWhateverCase(t *testing.T) {
 	}
 }
 
+func TestSearchFindsApplicationsInWhateverCase(t *testing.T) {
+	l := &registry.Lease{Instance: &registry.Instance{App: "GRÜN", InstanceID: "grün-1"}}
+	for word, want := range map[string]bool{"grün": true, "GRÜN": true, "Grün": true, "ün-1": true, "blau": false} {
+		s := search{terms: []term{termOf(word)}}
+		expect.Equal(t, s.finds(l, ""), want, "%q finds it", word)
+	}
+}
+
 func FuzzContains(f *testing.F) {
 	f.Add("Orders-1", "ers")
 	f.Fuzz(func(t *testing.T, s, term string) {
 		if !utf8.ValidString(s+term) || strings.ContainsFunc(s+term, func(r rune) bool { return r >= utf8.RuneSelf }) {
 			return
 		}
-		expect.Equal(t, contains(s, strings.ToLower(term)), strings.Contains(strings.ToLower(s), strings.ToLower(term)), "%q in %q", term, s)
+		expect.Equal(t, contains(s, lower(term)), strings.Contains(strings.ToLower(s), strings.ToLower(term)), "%q in %q", term, s)
 	})
 }
 

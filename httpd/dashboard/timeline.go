@@ -64,8 +64,8 @@ type timelineFilter struct {
 	most   int
 }
 
-// mostScanned bounds how many instances are looked at for a timeline.
-const mostScanned = 20_000
+// mostScanned bounds how many instances are looked at for a timeline of some applications.
+const mostScanned = 100_000
 
 // timeline is what happened last, newest first.
 func (c call) timeline(v *registry.View, f timelineFilter) []happening {
@@ -88,6 +88,10 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	seen := make(map[registry.Key]bool)
 	all := c.mayRead("")
 	left, scans := f.most, mostScanned
+	for _, l := range leasesOf(v, f.app) {
+		seen[l.Key()] = true
+		found = append(found, f.entries(l.Key(), v.History(l.Key()))...)
+	}
 	for change, past := range v.NewestFirst() {
 		key := change.Lease.Key()
 		if scans--; left == 0 || scans < 0 {
@@ -151,7 +155,7 @@ func (c call) timelineTable(entries []happening) g.Node {
 	return table("Nothing is remembered.", []string{"When (UTC)", "What", "Of", "By"}, entries, func(e happening) row {
 		of := g.Group{text("the cluster")}
 		if e.key != (registry.Key{}) {
-			of = g.Group{link(appPath(e.key.App), e.key.App), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), text(e.key.ID))}
+			of = g.Group{el("a", attr("href", appPath(e.key.App)), name(e.key.App)), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), name(e.key.ID))}
 		}
 		by := show.By(api.Bounded{Author: cmp.Or(e.Author, "–"), Reason: e.Reason, Says: e.Says})
 		return tr(
@@ -166,7 +170,7 @@ const eventsPerPage = 100
 
 // events is GET /ui/events.
 func (c call) events() (any, error) {
-	f := timelineFilter{app: strings.ToUpper(c.Text("app")), kind: c.Text("kind"), author: strings.ToLower(c.Text("author")), most: eventsPerPage}
+	f := timelineFilter{app: strings.ToUpper(c.Text("app")), kind: c.Text("kind"), author: lower(c.Text("author")), most: eventsPerPage}
 	if f.kind != "" && !slices.Contains(timelineKinds, f.kind) {
 		c.Refuse("kind must be one of %s", strings.Join(timelineKinds, ", "))
 	}
