@@ -70,7 +70,7 @@ func (c call) figures(apps []appCount, now time.Time) g.Node {
 		tile("/ui/apps", strconv.Itoa(f.Up), "instances UP", notUp, upInstances),
 		tile("/ui/apps", strconv.Itoa(f.Apps), "applications", "", applications),
 		tile("/ui/events", shownRate(f.Changes), "changes a minute", "", changesAMinute),
-		tile("/ui/nodes", shownRate(f.Writes), "writes a second", p99(f.WriteP99), writesASecond),
+		tile("/ui/nodes", shownRate(f.Writes), "writes/s", p99(f.WriteP99), writesASecond),
 		tile("/ui/apps", strconv.Itoa(f.Watchers), "watchers of this node", "", watchers),
 		tile("/ui/apps?filter=overdue", strconv.Itoa(f.Overdue), "overdue leases", "", overdueLeases))
 }
