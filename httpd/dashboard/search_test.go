@@ -51,6 +51,6 @@ func TestLocalPathsOnly(t *testing.T) {
 }
 
 func TestCommandLineIsQuoted(t *testing.T) {
-	got := commandLine("http://127.0.0.1:8761", []string{"drain", "A/b c", "--reason", `it's $HOME; rm`})
+	got := commandLine("http://127.0.0.1:8761", command{verb: "drain", names: []string{"A/b c"}, flags: []string{"--reason", `it's $HOME; rm`}})
 	expect.Equal(t, got, `rollcall drain 'A/b c' --reason 'it'\''s $HOME; rm' --addr http://127.0.0.1:8761`, "the command line")
 }
