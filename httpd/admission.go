@@ -33,9 +33,20 @@ func admit(r *http.Request) (*http.Request, error) {
 
 var errPlainHTTP2 = web.BadRequest("HTTP/2 is spoken over TLS only")
 
+// maxPageURI bounds the request line of the dashboard's pages, and of the calls that they make, in bytes: they name what has long
+// names, escaped, with a reason of 512 bytes, or a key.
+const maxPageURI = 8 << 10
+
+// ofPage is in the context of calls that pages make.
+type ofPage struct{}
+
+func ofDashboard(r *http.Request) bool {
+	return web.IsPage(r.URL.Path) || r.Context().Value(ofPage{}) != nil
+}
+
 // checkBounds refuses a request line that is out of bounds.
 func checkBounds(r *http.Request, params int) error {
-	if len(r.RequestURI) > web.MaxURIBytes {
+	if size := len(r.RequestURI); size > maxPageURI || size > web.MaxURIBytes && !ofDashboard(r) {
 		return web.ErrURITooLong
 	}
 	return web.CheckQuery(r.URL.RawQuery, params)

@@ -87,7 +87,9 @@ func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
 
 // perform performs a call of an API that a page of the dashboard makes for its reader. It passes the checks of every request but
 // that of its origin, which the page's own request has passed.
-func (h *Handler) perform(w http.ResponseWriter, r *http.Request) { h.serveRouted(w, r) }
+func (h *Handler) perform(w http.ResponseWriter, r *http.Request) {
+	h.serveRouted(w, r.WithContext(context.WithValue(r.Context(), ofPage{}, true)))
+}
 
 // newRouter redirects nothing: a redirected PUT would lose its body.
 func newRouter() *mux.Router { return mux.NewRouter().SkipClean(true).UseEncodedPath() }

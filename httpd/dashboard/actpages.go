@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	g "maragu.dev/gomponents"
 
@@ -43,10 +46,12 @@ func (c call) forbidden(a *act, f url.Values) string {
 	switch {
 	case !c.May(needs...):
 		return "needs permission '" + needs[0].String() + "'"
-	case c.AccessMode() == access.On || c.Principal() != nil:
+	case c.AccessMode() == access.On:
 		return ""
 	case c.config.Acts == ActsOn || c.config.Acts == ActsAuto && c.config.Loopback:
 		return ""
+	case c.config.Acts == ActsOff:
+		return "this node asks nobody who they are (auth.mode), and dashboard.acts is off"
 	}
 	return "this node asks nobody who they are (auth.mode), and other machines reach it: dashboard.acts says whether pages may act all the same"
 }
@@ -78,6 +83,16 @@ func (c call) form() (any, error) {
 	f := c.R.URL.Query()
 	if err := c.Allow(readNeeds(a, f)...); err != nil {
 		return nil, err
+	}
+	return c.openForm(a, f)
+}
+
+// openForm shows a form in which nothing is wrong yet.
+func (c call) openForm(a *act, f url.Values) (any, error) {
+	if a.open != nil {
+		if err := a.open(c, f); err != nil {
+			return nil, err
+		}
 	}
 	return c.showForm(a, f, http.StatusOK, "")
 }
@@ -174,12 +189,21 @@ func (c call) act() (any, error) {
 	if !known {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "there is no such act"}
 	}
-	f := c.fields()
+	f := c.fields(maxForm)
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	if err := c.Allow(readNeeds(a, f)...); err != nil {
 		return nil, err
+	}
+	if a.check != nil {
+		if err := a.check(c, f); err != nil {
+			return nil, err
+		}
+	}
+	if f.Has(carriedForm) {
+		f.Del(carriedForm)
+		return c.showForm(a, f, http.StatusOK, "")
 	}
 	if wrong := c.unfit(a, f); wrong != "" {
 		return c.showForm(a, f, http.StatusUnprocessableEntity, wrong)
@@ -187,22 +211,23 @@ func (c call) act() (any, error) {
 	response := c.perform(a.call(f))
 	switch {
 	case response.header.Get("X-Rollcall-Outcome") == "unknown":
-		return c.unknown(a, f)
+		return c.unknown(a, f, response.status)
 	case a.name == "set-key" && succeeded(response.status) && strings.TrimSpace(response.body.String()) == "false":
-		f, wrong := c.overtaken(f)
-		return c.showForm(a, f, http.StatusConflict, wrong)
-	case response.status == http.StatusUnauthorized || response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
+		return c.overtaken(a, f)
+	case response.status == http.StatusUnauthorized: // the login ended just now
+		renderWith(c.W, c.R, response.status, c.loginForm(c.R.URL.Path, response.words(), f))
+		return web.Sent, nil
+	case response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
 		return nil, &web.Refusal{Status: response.status, Text: response.words()}
 	case !succeeded(response.status):
 		return c.showForm(a, f, response.status, response.words())
 	}
-	query := []string{"done", a.name, "index", response.header.Get("X-Rollcall-Index")}
-	to := a.after(f)
-	if path, own, has := strings.Cut(to, "?"); has {
-		values, _ := url.ParseQuery(own) // of our own making
-		return c.redirect(withQuery(path, append(query, "key", values.Get("key"))...))
-	}
-	return c.redirect(withQuery(to, query...))
+	return c.done(a, f, response.header.Get("X-Rollcall-Index"))
+}
+
+// done leads to the page that an act is of. index is that of the change; "": the act named none, and the page reads afresh.
+func (c call) done(a *act, f url.Values, index string) (any, error) {
+	return c.redirect(withQuery(a.after(f), "done", a.name, "index", cmp.Or(index, "now")))
 }
 
 // unfit is what is wrong with what the reader said; "": nothing.
@@ -210,7 +235,7 @@ func (c call) unfit(a *act, f url.Values) string {
 	if why := c.forbidden(a, f); why != "" && c.May(a.needs(f)...) { // what permissions say, the call says
 		return why
 	}
-	if a.reasoned && strings.TrimSpace(f.Get("reason")) == "" {
+	if a.reasoned && !strings.ContainsFunc(f.Get("reason"), isSeen) {
 		return "a reason is missing: whoever reads the history wants to know it"
 	}
 	v := web.StaleView(c.Service)
@@ -223,27 +248,43 @@ func (c call) unfit(a *act, f url.Values) string {
 	return ""
 }
 
+// polledUntil is until when clients may call an instance that an act has drained, for they poll every 30 s.
+func (c call) polledUntil(l *registry.Lease) g.Node {
+	if c.Text("done") != "drain" || l.Override == nil || l.Instance.Overridden == registry.Up {
+		return g.Group{}
+	}
+	until := l.Override.At.Wall + pollEvery.Milliseconds()
+	return g.If(until > time.Now().UnixMilli(), el("p", class("soft"), text("Clients that poll every 30 s may call it until "), moment(until), text(" (UTC).")))
+}
+
+// isSeen says whether a character is one that a reader sees.
+func isSeen(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+
 // unknown says that it is not known what became of an act, and offers to look and to repeat.
-func (c call) unknown(a *act, f url.Values) (any, error) {
+func (c call) unknown(a *act, f url.Values, status int) (any, error) {
 	v, err := c.view()
 	if err != nil {
 		return nil, err
 	}
-	fields := g.Group{}
-	for name, values := range f {
-		for _, value := range values {
-			fields = append(fields, el("input", attr("type", "hidden"), attr("name", name), attr("value", value)))
-		}
-	}
-	return c.show(v, page{title: a.title(f), content: []g.Node{el("section", class("narrow"),
+	return c.show(v, page{title: a.title(f), status: status, content: []g.Node{el("section", class("narrow"),
 		el("h1", text(a.title(f))),
 		el("p", class("wrong"), attr("role", "alert"), text("Nobody knows whether it took effect: the cluster lost its leader while it was under way.")),
-		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), fields,
+		el("form", attr("method", "post"), attr("action", "/ui/acts/"+a.name), hiddenFields("", f),
 			el("div", class("acts"), el("a", class("button"), attr("href", withQuery(a.after(f), "index", "now")), text("Look again")), el("button", text("Repeat")))))}})
 }
 
+// hiddenFields carry the fields of a form through another one, in the order of their names.
+func hiddenFields(prefix string, f url.Values) (fields g.Group) {
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		for _, value := range f[name] {
+			fields = append(fields, el("input", attr("type", "hidden"), attr("name", prefix+name), attr("value", value)))
+		}
+	}
+	return fields
+}
+
 // doneNotice says what an act has done that led to this page, and how far the other nodes are with it.
-func (c call) doneNotice(v *registry.View) g.Node {
+func (c call) doneNotice() g.Node {
 	a, known := actNamed(c.Text("done"))
 	if !known {
 		return g.Group{}
@@ -260,14 +301,12 @@ func (c call) doneNotice(v *registry.View) g.Node {
 			silent = append(silent, n.ID)
 		}
 	}
-	if index != "" && nodes > 1 && c.mayOperate() {
+	// Nodes of mode ap count for themselves: no index is of all.
+	if index != "" && index != "now" && !c.WithoutConsensus && nodes > 1 && c.mayOperate() {
 		words += fmt.Sprintf(" %d of %d nodes have applied it.", applied, nodes)
 		if len(silent) > 0 {
 			words += " " + strings.Join(silent, ", ") + " does not answer."
 		}
-	}
-	if a.name == "drain" && applied == nodes {
-		words += " Clients that poll every 30 s may call it until " + clock(time.UnixMilli(v.Stamp().Wall).Add(30*time.Second)) + " UTC."
 	}
 	return el("p", class("done"), attr("role", "status"), text(words))
 }

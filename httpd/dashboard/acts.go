@@ -28,11 +28,13 @@ type act struct {
 	lasting, bounded bool
 	needs            func(f url.Values) []access.Need
 	// effect is what will happen, in numbers. last is the application that has no other UP instance; "": none.
-	effect  func(c call, v *registry.View, f url.Values) (sentences []string, last string)
-	fields  func(c call, v *registry.View, f url.Values) g.Node // beside reason, author and time
-	call    func(f url.Values) request
-	command func(f url.Values) []string
-	back    func(f url.Values) string
+	effect func(c call, v *registry.View, f url.Values) (sentences []string, last string)
+	fields func(c call, v *registry.View, f url.Values) g.Node // beside reason, author and time
+	// open fills in a form that is just opened; check refuses one that was sent. Both may be nil.
+	open, check func(c call, f url.Values) error
+	call        func(f url.Values) request
+	command     func(f url.Values) command
+	back        func(f url.Values) string
 }
 
 // targets are the fields that say what an act is about. They go from page to page.
@@ -53,16 +55,16 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE")}
 		},
-		command: func(f url.Values) []string { return append([]string{"drain", keyText(f)}, said(f)...) },
+		command: func(f url.Values) command { return command{"drain", []string{keyText(f)}, said(f), ""} },
 	},
 	{
 		name: "override", button: "Force a status…", explained: true, title: titleOf("Force the status of", keyText), reasoned: true, lasting: true, needs: overrides,
-		effect: leaves("clients see the status that is chosen, until the override ends; what follows is of any status but UP"), fields: statusField,
+		effect: forces, fields: statusField,
 		call: func(f url.Values) request {
 			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", f.Get("status"), "for", f.Get("for"))}
 		},
-		command: func(f url.Values) []string {
-			return append([]string{"override", keyText(f), cmp.Or(f.Get("status"), "OUT_OF_SERVICE")}, append(forTime(f), said(f)...)...)
+		command: func(f url.Values) command {
+			return command{"override", []string{keyText(f), cmp.Or(f.Get("status"), "OUT_OF_SERVICE")}, append(forTime(f), said(f)...), ""}
 		},
 	},
 	{
@@ -70,7 +72,9 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodDelete, path: ofInstance(f) + "/override", query: parameters(f)}
 		},
-		command: func(f url.Values) []string { return append([]string{"override", keyText(f), "--delete"}, said(f)...) },
+		command: func(f url.Values) command {
+			return command{"override", []string{keyText(f)}, append([]string{"--delete"}, said(f)...), ""}
+		},
 	},
 	{
 		name: "quarantine", button: "Quarantine…", explained: true, title: titleOf("Quarantine", keyText), reasoned: true, lasting: true, bounded: true, needs: overrides,
@@ -78,8 +82,8 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodPut, path: ofInstance(f) + "/quarantine", query: parameters(f, "for", f.Get("for"))}
 		},
-		command: func(f url.Values) []string {
-			return append([]string{"quarantine", keyText(f)}, append(forTime(f), said(f)...)...)
+		command: func(f url.Values) command {
+			return command{"quarantine", []string{keyText(f)}, append(forTime(f), said(f)...), ""}
 		},
 	},
 	{
@@ -88,7 +92,9 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodDelete, path: ofInstance(f) + "/quarantine", query: parameters(f)}
 		},
-		command: func(f url.Values) []string { return append([]string{"quarantine", keyText(f), "--end"}, said(f)...) },
+		command: func(f url.Values) command {
+			return command{"quarantine", []string{keyText(f)}, append([]string{"--end"}, said(f)...), ""}
+		},
 	},
 	{
 		name: "cancel", button: "Remove…", title: titleOf("Remove", keyText),
@@ -100,7 +106,7 @@ var acts = []act{
 			key := keyIn(f)
 			return request{method: http.MethodDelete, path: "/eureka/v2/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)}
 		},
-		command: func(f url.Values) []string { return []string{"cancel", keyText(f)} },
+		command: func(f url.Values) command { return command{"cancel", []string{keyText(f)}, nil, ""} },
 		back:    func(f url.Values) string { return instancePath(keyIn(f)) },
 	},
 	{
@@ -108,7 +114,7 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/release", query: parameters(f)}
 		},
-		command: func(f url.Values) []string { return append([]string{"self-preservation", "release"}, said(f)...) },
+		command: func(f url.Values) command { return command{"self-preservation release", nil, said(f), ""} },
 		back:    func(url.Values) string { return "/" },
 	},
 	{
@@ -117,8 +123,8 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodPost, path: "/v1/rollcall/self-preservation/hold", query: parameters(f, "for", f.Get("for"))}
 		},
-		command: func(f url.Values) []string {
-			return append([]string{"self-preservation", "hold"}, append(forTime(f), said(f)...)...)
+		command: func(f url.Values) command {
+			return command{"self-preservation hold", nil, append(forTime(f), said(f)...), ""}
 		},
 		back: func(url.Values) string { return "/" },
 	},
@@ -131,7 +137,7 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodPost, path: "/v1/rollcall/transfer", query: parameters(f, "to", f.Get("node"))}
 		},
-		command: func(f url.Values) []string { return []string{"members", "transfer", f.Get("node")} },
+		command: func(f url.Values) command { return command{"members transfer", []string{f.Get("node")}, nil, ""} },
 		back:    func(url.Values) string { return "/ui/nodes" },
 	},
 	{
@@ -139,7 +145,7 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodDelete, path: "/v1/rollcall/members/" + url.PathEscape(f.Get("node")), query: parameters(f)}
 		},
-		command: func(f url.Values) []string { return append([]string{"members", "remove", f.Get("node")}, said(f)...) },
+		command: func(f url.Values) command { return command{"members remove", []string{f.Get("node")}, said(f), ""} },
 		back:    func(url.Values) string { return "/ui/nodes" },
 	},
 	{
@@ -150,21 +156,19 @@ var acts = []act{
 		call: func(f url.Values) request {
 			return request{method: http.MethodDelete, path: "/v1/rollcall/sessions/" + url.PathEscape(f.Get("session"))}
 		},
-		command: func(f url.Values) []string { return []string{"session", "destroy", f.Get("session")} },
+		command: func(f url.Values) command { return command{"session destroy", []string{f.Get("session")}, nil, ""} },
 		back:    func(url.Values) string { return "/ui/held" },
 	},
 	{
 		name: "set-key", button: "Change…", title: titleOf("Change key", field("key")), needs: func(f url.Values) []access.Need {
 			return []access.Need{{Resource: access.KV, Name: f.Get("key"), Verb: access.Write}}
 		},
-		effect: sentences("Programs that watch the key see the new value at once."), fields: valueField,
+		effect: sentences("Programs that watch the key see the new value at once."), fields: valueField, open: openKey, check: checkKey,
 		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: "/v1/kv/" + keyPath(f.Get("key")), query: url.Values{"cas": {f.Get("cas")}}, body: f.Get("value")}
+			return request{method: http.MethodPut, path: "/v1/kv/" + keyPath(f.Get("key")), query: keyQuery(f), body: valueOf(f)}
 		},
-		command: func(f url.Values) []string {
-			return []string{"kv", "put", f.Get("key"), f.Get("value"), "--cas", cmp.Or(f.Get("cas"), "0")}
-		},
-		back: func(f url.Values) string { return withQuery("/ui/keys", "key", f.Get("key")) },
+		command: keyCommand,
+		back:    func(f url.Values) string { return withQuery("/ui/keys", "key", f.Get("key")) },
 	},
 }
 
@@ -175,12 +179,12 @@ func peerAct(name, button, verb, method, effect string) act {
 		call: func(f url.Values) request {
 			return request{method: method, path: "/v1/rollcall/peers/" + url.PathEscape(f.Get("peer")) + "/" + name, query: parameters(f)}
 		},
-		command: func(f url.Values) []string {
-			words := []string{"peers", name, f.Get("peer")}
+		command: func(f url.Values) command {
+			words := command{"peers " + name, []string{f.Get("peer")}, said(f), ""}
 			if name == "repair" {
-				return words
+				words.flags = nil
 			}
-			return append(words, said(f)...)
+			return words
 		},
 		back: func(url.Values) string { return "/ui/peers" },
 	}
@@ -246,6 +250,9 @@ func sentences(words ...string) func(call, *registry.View, url.Values) ([]string
 	return func(call, *registry.View, url.Values) ([]string, string) { return words, "" }
 }
 
+// pollEvery is how often upstream's clients ask for changes, unless they are told otherwise.
+const pollEvery = 30 * time.Second
+
 // leaves is the effect of an act after which clients call an instance no more.
 func leaves(then string) func(call, *registry.View, url.Values) ([]string, string) {
 	return func(_ call, v *registry.View, f url.Values) ([]string, string) {
@@ -263,9 +270,6 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 		}
 		wasUp := l.Quarantine == nil && l.Instance.Status == registry.Up
 		effect := []string{upperFirst(then) + "."}
-		if f.Get("status") == registry.Up.String() {
-			return effect, ""
-		}
 		switch {
 		case !wasUp:
 			effect = append(effect, fmt.Sprintf("It is %s now; %d of %d instances of %s are UP.", shownWord(l), up, all, key.App))
@@ -275,13 +279,22 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 		default:
 			effect = append(effect, fmt.Sprintf("It is the last UP instance of %s: nothing is left to call.", key.App))
 		}
-		until := clock(time.UnixMilli(v.Stamp().Wall).Add(30 * time.Second))
+		until := clock(time.UnixMilli(v.Stamp().Wall).Add(pollEvery))
 		effect = append(effect, fmt.Sprintf("Clients that watch know it at once; those that poll every 30 s may call it until %s UTC.", until))
 		if up <= 1 {
 			return effect, key.App
 		}
 		return effect, ""
 	}
+}
+
+// forces is the effect of an override.
+func forces(c call, v *registry.View, f url.Values) ([]string, string) {
+	effect, last := leaves("clients see the status that is chosen, until the override ends; what follows is of any status but UP")(c, v, f)
+	if f.Get("status") == registry.Up.String() {
+		return effect[:1], ""
+	}
+	return effect, last
 }
 
 func shownWord(l *registry.Lease) string {

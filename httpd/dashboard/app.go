@@ -39,7 +39,7 @@ func (c call) application() (any, error) {
 	content := []g.Node{
 		el("h1", text(name)),
 		counts(&counted),
-		c.doneNotice(v),
+		c.doneNotice(),
 		table("No instance is registered under this name.", []string{"Instance", "Status", "Address", "Zone", "Lease", "Belongs to"}, leases[p.first:p.end],
 			func(l *registry.Lease) row { return c.leaseRow(v, at, l) }),
 		c.pager(p),
@@ -156,10 +156,10 @@ func (c call) instance() (any, error) {
 	content := []g.Node{
 		el("p", class("crumbs"), link(appPath(key.App), key.App), text(" / "), code(key.ID)),
 		el("h1", class("sentence"), text(e.Summary)),
-		c.doneNotice(v),
+		c.doneNotice(),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.instanceActs(l), c.leaseSection(v, l), checksSection(v, l), metadataSection(l.Instance))
+		content = append(content, c.polledUntil(l), c.instanceActs(l), c.leaseSection(v, l), checksSection(v, l), metadataSection(l.Instance))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),

@@ -217,7 +217,8 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		return
 	}
 	if status == http.StatusUnauthorized {
-		renderWith(w, r, status, d.loginForm(local(askedFor(r)), words))
+		path, fields := askedFor(r)
+		renderWith(w, r, status, d.loginForm(local(path), words, fields))
 		return
 	}
 	title := http.StatusText(status)
@@ -226,22 +227,17 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		el("p", link("/", "Overview"), text(" "), link("/ui/apps", "Applications")))))
 }
 
-// askedFor is the path of a page that was asked for, to go on with after a login. Of a form that was sent it is that of the form,
-// filled in.
-func askedFor(r *http.Request) string {
+// askedFor is the path of a page that was asked for, to go on with after a login, and the fields of a form that was sent to it.
+func askedFor(r *http.Request) (path string, fields url.Values) {
 	if r.Method != http.MethodPost {
-		return r.URL.RequestURI()
+		return r.URL.RequestURI(), nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm))
 	fields, wrong := url.ParseQuery(string(body))
 	if err != nil || wrong != nil {
-		return r.URL.Path
+		return r.URL.Path, nil
 	}
-	if path := r.URL.Path + "?" + fields.Encode(); len(path) < web.MaxURIBytes {
-		return path
-	}
-	fields.Del("value") // too long for a URL
-	return r.URL.Path + "?" + fields.Encode()
+	return r.URL.Path, fields
 }
 
 func upperFirst(words string) string {
@@ -294,9 +290,9 @@ func (c call) circumstances() show.Circumstances {
 // maxForm bounds the body of a form, in bytes.
 const maxForm = 64 << 10
 
-// fields reads the body of a form.
-func (c call) fields() url.Values {
-	body := c.Body(maxForm)
+// fields reads the body of a form, of at most so many bytes.
+func (c call) fields(most int64) url.Values {
+	body := c.Body(most)
 	if c.Err != nil {
 		return url.Values{}
 	}

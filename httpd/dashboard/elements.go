@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -163,10 +164,23 @@ func sentence(words string) string {
 // dash stands for what is not there.
 func dash(words string) string { return cmp.Or(words, "–") }
 
-// commandLine is a command with its arguments, quoted as a shell needs it.
-func commandLine(server string, words []string) string {
-	line := "rollcall"
-	for _, word := range append(words, "--addr", server) {
+// command is a call of our command line: its verb, what it is about, its flags, and the shell's words before it, which are what
+// it reads.
+type command struct {
+	verb         string
+	names, flags []string
+	input        string
+}
+
+// commandLine is a command, quoted as a shell needs it. A name that begins like a flag goes behind all flags.
+func commandLine(server string, c command) string {
+	flags := append(slices.Clip(c.flags), "--addr", server)
+	words := append(slices.Clip(c.names), flags...)
+	if slices.ContainsFunc(c.names, func(name string) bool { return name != "-" && strings.HasPrefix(name, "-") }) {
+		words = append(append(flags, "--"), c.names...)
+	}
+	line := c.input + "rollcall " + c.verb
+	for _, word := range words {
 		line += " " + quoted(word)
 	}
 	return line
@@ -212,9 +226,10 @@ func shortened(name string) string {
 
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 
-// withQuery is a path with parameters, those that are empty left out.
+// withQuery is a path with parameters beside those that it has, those that are empty left out.
 func withQuery(path string, pairs ...string) string {
-	values := url.Values{}
+	path, query, _ := strings.Cut(path, "?")
+	values, _ := url.ParseQuery(query) // of our own making
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			values.Set(pairs[i], pairs[i+1])

@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -37,12 +36,12 @@ func (c call) held() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.Coordination.View(c.R.Context(), registry.Stale)
+	k, err := c.keys(c.Given("index"))
 	if err != nil {
 		return nil, err
 	}
 	now := c.CoordinationClock(k)
-	content := []g.Node{el("h1", text("Locks & keys")), c.doneNotice(v)}
+	content := []g.Node{el("h1", text("Locks & keys")), c.doneNotice()}
 	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
 		content = append(content, c.permitsSection(kind, k.AllPermits(kind), now))
 	}
@@ -146,7 +145,11 @@ func (c call) keysSection(k *kv.View, prefix string) g.Node {
 		up := prefix[:strings.LastIndexByte(strings.TrimSuffix(prefix, "/"), '/')+1]
 		above = g.Group{el("p", link(withQuery("/ui/held", "prefix", up), "↑ "+cmp.Or(up, "all keys")))}
 	}
-	return section("Keys", plural(k.Len(), "key"), prefixForm(prefix), above,
+	aside := ""
+	if prefix == "" {
+		aside = plural(k.Len(), "key")
+	}
+	return section("Keys", aside, prefixForm(prefix), above,
 		g.If(len(keys) == 0, el("p", class("empty"), text("None."))),
 		el("ul", class("keys"), g.Map(shown, func(key string) g.Node {
 			if strings.HasSuffix(key, "/") && key != prefix {
@@ -177,16 +180,12 @@ func (c call) key() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	read := registry.Stale
-	if c.Given("index") && c.Service.Health().Quorum {
-		read = registry.Linearizable
-	}
-	k, err := c.Coordination.View(c.R.Context(), read)
+	k, err := c.keys(c.Given("index"))
 	if err != nil {
 		return nil, err
 	}
 	pair, _ := k.Get(name)
-	content := []g.Node{el("p", class("crumbs"), link(withQuery("/ui/held", "prefix", name[:strings.LastIndexByte(name, '/')+1]), "Locks & keys")), el("h1", code(name)), c.doneNotice(v)}
+	content := []g.Node{el("p", class("crumbs"), link(withQuery("/ui/held", "prefix", name[:strings.LastIndexByte(name, '/')+1]), "Locks & keys")), el("h1", code(name)), c.doneNotice()}
 	if pair == nil {
 		content = append(content, el("p", class("empty"), text("There is no such key.")))
 		return c.show(v, page{title: name, here: "/ui/held", content: content})

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // mostEdited bounds the bytes of a value that a form edits.
@@ -23,29 +25,96 @@ func editable(value []byte) bool {
 	return len(value) <= mostEdited && utf8.Valid(value) && !strings.ContainsFunc(string(value), func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' })
 }
 
-// valueField edits the value of a key, as of the index that it had when the page was made.
-func valueField(c call, _ *registry.View, f url.Values) g.Node {
-	value, index := f.Get("value"), f.Get("cas")
-	if !f.Has("cas") {
-		if pair := c.pair(f.Get("key")); pair != nil && editable(pair.Value) {
-			value, index = string(pair.Value), strconv.FormatUint(uint64(pair.ModifyIndex), 10)
-		} else {
-			index = "0"
-		}
+// errUneditable refuses a form that would give back another value than it was given.
+var errUneditable = &web.Refusal{Status: http.StatusUnprocessableEntity, Text: fmt.Sprintf("a form cannot edit this key: its value is not text, or longer than %d bytes; rollcall kv put can write it", mostEdited)}
+
+// openKey puts what a key is now into a form that is just opened: its value, its index, and its flags, which a write replaces too.
+func openKey(c call, f url.Values) error {
+	for _, name := range []string{"value", "cas", "flags"} {
+		f.Del(name)
 	}
-	return g.Group{
-		el("input", attr("type", "hidden"), attr("name", "cas"), attr("value", index)),
-		// HTML drops the first line end of a text area.
-		el("label", g.Textf("Value, in place of that of index %s", index), el("textarea", attr("name", "value"), attr("rows", "12"), verbatim("\n"+value))),
+	pair := c.pair(f.Get("key"))
+	baseOn(f, pair)
+	if pair == nil {
+		return nil
+	}
+	f.Set("value", string(pair.Value))
+	return checkKey(c, f)
+}
+
+// checkKey refuses to edit a key of which the form cannot have shown the value.
+func checkKey(c call, f url.Values) error {
+	if pair := c.pair(f.Get("key")); pair != nil && !editable(pair.Value) {
+		return errUneditable
+	}
+	return nil
+}
+
+// baseOn makes a form replace a key as it is in pair; nil: there is none.
+func baseOn(f url.Values, pair *kv.Pair) {
+	f.Set("cas", "0")
+	f.Del("flags")
+	if pair == nil {
+		return
+	}
+	f.Set("cas", strconv.FormatUint(uint64(pair.ModifyIndex), 10))
+	if pair.Flags != 0 {
+		f.Set("flags", strconv.FormatUint(pair.Flags, 10))
 	}
 }
 
-// pair is a key as this node has it; nil: there is none, or the caller may not read it.
+// valueOf is the value that a form sent. Browsers send the line ends of a text area as CR LF, whatever they were.
+func valueOf(f url.Values) string { return strings.ReplaceAll(f.Get("value"), "\r\n", "\n") }
+
+// keyQuery are the parameters of the call that writes a key.
+func keyQuery(f url.Values) url.Values {
+	query := url.Values{"cas": {f.Get("cas")}}
+	if f.Get("flags") != "" {
+		query.Set("flags", f.Get("flags"))
+	}
+	return query
+}
+
+// keyCommand writes what the form would write. The command reads its value from standard input where its argument would mean
+// something else.
+func keyCommand(f url.Values) command {
+	k := command{verb: "kv put", names: []string{f.Get("key"), valueOf(f)}, flags: []string{"--cas", f.Get("cas")}}
+	if strings.HasPrefix(valueOf(f), "@") || strings.HasPrefix(valueOf(f), "-") {
+		k.input, k.names[1] = "printf %s "+quoted(valueOf(f))+" | ", "-"
+	}
+	if f.Get("flags") != "" {
+		k.flags = append(k.flags, "--flags", f.Get("flags"))
+	}
+	return k
+}
+
+// valueField edits the value of a key, as of the index that it had when the form was opened.
+func valueField(_ call, _ *registry.View, f url.Values) g.Node {
+	hidden := func(name string) g.Node {
+		return g.If(f.Get(name) != "", el("input", attr("type", "hidden"), attr("name", name), attr("value", f.Get(name))))
+	}
+	return g.Group{hidden("cas"), hidden("flags"),
+		// HTML drops the first line end of a text area.
+		el("label", g.Textf("Value, in place of that of index %s", f.Get("cas")), el("textarea", attr("name", "value"), attr("rows", "12"), verbatim("\n"+f.Get("value")))),
+	}
+}
+
+// keys are sessions and keys: what this node has, or, after an act, at least what the act did.
+func (c call) keys(afterAct bool) (*kv.View, error) {
+	if afterAct && c.Service.Health().Quorum {
+		if k, err := c.Coordination.View(c.R.Context(), registry.Linearizable); err == nil {
+			return k, nil
+		}
+	}
+	return c.Coordination.View(c.R.Context(), registry.Stale)
+}
+
+// pair is a key as it is now; nil: there is none, or the caller may not read it.
 func (c call) pair(name string) *kv.Pair {
 	if c.Coordination == nil || !c.May(access.Need{Resource: access.KV, Name: name, Verb: access.Read}) {
 		return nil
 	}
-	k, err := c.Coordination.View(c.R.Context(), registry.Stale)
+	k, err := c.keys(true)
 	if err != nil {
 		return nil
 	}
@@ -54,13 +123,16 @@ func (c call) pair(name string) *kv.Pair {
 }
 
 // overtaken is the form of a key that was changed by another meanwhile: it keeps what the reader wrote, and is based on the new
-// index from now on.
-func (c call) overtaken(f url.Values) (url.Values, string) {
-	now, value := "0", "it is gone"
-	if pair := c.pair(f.Get("key")); pair != nil {
-		now = strconv.FormatUint(uint64(pair.ModifyIndex), 10)
-		value = "its value is now: " + strings.ToValidUTF8(string(pair.Value[:min(len(pair.Value), 1000)]), "�")
+// index from now on. A key that is already as the reader wants it, as after a write of unknown outcome, is done.
+func (c call) overtaken(a *act, f url.Values) (any, error) {
+	pair, value := c.pair(f.Get("key")), "it is gone"
+	flags := f.Get("flags")
+	baseOn(f, pair)
+	if pair != nil {
+		if string(pair.Value) == valueOf(f) && flags == f.Get("flags") {
+			return c.done(a, f, "")
+		}
+		value = "its value is now: " + strings.ToValidUTF8(cut(string(pair.Value), 1000), "�")
 	}
-	f.Set("cas", now)
-	return f, fmt.Sprintf("somebody changed it to index %s meanwhile; %s. What you wrote is below, and replaces that if you send it again", now, value)
+	return c.showForm(a, f, http.StatusConflict, fmt.Sprintf("another program or person changed it to index %s meanwhile; %s. What you wrote is below, and replaces that if you send it again", f.Get("cas"), value))
 }

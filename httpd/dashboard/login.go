@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -16,16 +17,22 @@ func (c call) loginPage() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return c.render(c.loginForm(local(next), ""))
+	return c.render(c.loginForm(local(next), "", nil))
 }
 
-// loginForm asks for a token, and leads to next.
-func (d *Dashboard) loginForm(next, wrong string) g.Node {
+// carried begins the names of the fields that a form of an act has, while a login carries them: in a URL, logs would keep them.
+const carried = "form."
+
+// carriedForm is the field that asks to show a form that a login has carried, and to do nothing yet.
+const carriedForm = "carried"
+
+// loginForm asks for a token, and leads to next. f are the fields of a form that was sent there without a good login; nil: none was.
+func (d *Dashboard) loginForm(next, wrong string, f url.Values) g.Node {
 	return bare("Log in", el("section", class("narrow"),
 		el("h1", text("Log in to "+d.Name)),
 		g.If(wrong != "", el("p", class("wrong"), attr("role", "alert"), text(sentence(upperFirst(wrong))))),
 		el("form", attr("method", "post"), attr("action", "/ui/login"),
-			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)),
+			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)), hiddenFields(carried, f),
 			el("label", text("Token"), el("input", attr("type", "password"), attr("name", "token"), attr("required"), attr("autofocus"), attr("autocomplete", "current-password"))),
 			el("button", class("primary"), text("Log in"))),
 		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed, or the token ends."))))
@@ -33,18 +40,29 @@ func (d *Dashboard) loginForm(next, wrong string) g.Node {
 
 // login is POST /ui/login: the token goes into a cookie that only the pages of this node get, and no script reads.
 func (c call) login() (any, error) {
-	form := c.fields()
+	form := c.fields(2 * maxForm) // with that of an act
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	token, next := strings.TrimSpace(form.Get("token")), local(form.Get("next"))
+	f := url.Values{}
+	for name, values := range form {
+		if own, is := strings.CutPrefix(name, carried); is {
+			f[own] = values
+		}
+	}
 	ends, err := c.LogIn(token)
 	if err != nil {
 		refused := web.RefusalOf(err)
-		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text))
+		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text, f))
 		return web.Sent, nil
 	}
 	http.SetCookie(c.W, c.cookie(token, ends))
+	if len(f) > 0 {
+		f.Set(carriedForm, "1")
+		return c.render(bare("Logged in", el("section", class("narrow"), el("h1", text("You are logged in")), el("p", text("Nothing was done yet. What you wrote is kept.")),
+			el("form", attr("method", "post"), attr("action", next), hiddenFields("", f), el("button", class("primary"), attr("autofocus"), text("Back to the form"))))))
+	}
 	return c.redirect(next)
 }
 

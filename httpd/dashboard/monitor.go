@@ -54,6 +54,8 @@ type monitor struct {
 	tally    tally
 
 	looking sync.Mutex // held while the others are asked
+	asked   time.Time  // when the others were asked for last, which mu guards
+	acted   time.Time  // when a page acted last, which mu guards: what was asked before shows an old state
 
 	mu       sync.Mutex
 	last     seen
@@ -101,10 +103,10 @@ func (m *monitor) isRead(now time.Time) bool {
 func (m *monitor) now(ctx context.Context) seen {
 	now := time.Now()
 	m.mu.Lock()
-	last := m.last
+	last, outdated := m.last, !m.asked.After(m.acted)
 	m.read = now
 	m.mu.Unlock()
-	if !last.at.IsZero() && now.Sub(last.at) < 2*freshFor {
+	if !outdated && !last.at.IsZero() && now.Sub(last.at) < 2*freshFor {
 		return last
 	}
 	return m.look(ctx)
@@ -116,19 +118,27 @@ func (m *monitor) look(ctx context.Context) seen {
 	m.looking.Lock()
 	defer m.looking.Unlock()
 	m.mu.Lock()
-	last := m.last
+	last, asked := m.last, m.asked
 	m.mu.Unlock()
-	if last.at.After(begun) {
+	if asked.After(begun) {
 		return last
 	}
+	begun = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	status := m.ClusterNow(ctx)
 	next := last.after(time.Now(), status, m.peersOf(ctx), m.Service.Health().Quorum || m.WithoutConsensus)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = next
+	m.last, m.asked = next, begun
 	return next
+}
+
+// forget makes the next page look anew, for what was seen before an act is old.
+func (m *monitor) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.acted = time.Now()
 }
 
 // after is what is seen by a new look.

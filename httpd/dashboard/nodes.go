@@ -27,7 +27,7 @@ func (c call) nodes() (any, error) {
 	titles := []string{"Node", "Role", "Zone", "Version", "Last contact", "#Entries behind", "#Disk free", "Addresses", "Acts"}
 	content := []g.Node{
 		el("h1", text("Nodes")),
-		c.doneNotice(v),
+		c.doneNotice(),
 		drawing(s, c.Name),
 		table("", titles, s.Nodes, func(n api.NodeStatus) row { return c.nodeRow(n) }),
 		g.If(s.ClusterID != "", el("p", class("soft"), text("Cluster "+s.ClusterID), g.If(s.Term != 0, text(", term "+strconv.FormatUint(s.Term, 10))))),

@@ -31,7 +31,7 @@ func (c call) overview() (any, error) {
 	}
 	now := time.Now()
 	apps := c.readable(c.monitor.tally.of(v, now))
-	p := page{title: "Overview", here: "/", content: []g.Node{el("h1", class("hidden"), text("Overview"))}}
+	p := page{title: "Overview", here: "/", content: []g.Node{el("h1", class("hidden"), text("Overview")), c.doneNotice()}}
 	if v.Total() == 0 {
 		p.content = append(p.content, c.firstSteps())
 	}

@@ -32,7 +32,7 @@ func (c call) peers() (any, error) {
 	}
 	content := []g.Node{
 		el("h1", text("Peers"), g.If(len(s.Peers) > 0, el("small", text(aside)))),
-		c.doneNotice(v),
+		c.doneNotice(),
 		table(none, []string{"Peer", "State", "#Changes behind", "#Time behind", "Last success", "Last repair", "Comes from there", "Acts"}, s.Peers, c.peerRow),
 	}
 	if len(s.Senders) > 0 {

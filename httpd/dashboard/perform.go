@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -59,7 +60,7 @@ func (c call) perform(q request) *response {
 		Header: http.Header{}, Body: http.NoBody, Host: c.R.Host, RemoteAddr: c.R.RemoteAddr, TLS: c.R.TLS,
 	}
 	if q.body != "" {
-		r.Body, r.ContentLength = bodyOf(q.body), int64(len(q.body))
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(q.body)), int64(len(q.body))
 	}
 	if token := c.CredentialOf(); token != "" {
 		r.Header.Set("X-Consul-Token", token)
@@ -69,6 +70,9 @@ func (c call) perform(q request) *response {
 	}
 	a := &response{header: http.Header{}}
 	c.config.Do(a, r.WithContext(c.R.Context()))
+	if q.method != http.MethodGet {
+		c.monitor.forget()
+	}
 	return a
 }
 
@@ -81,14 +85,6 @@ func cutIndex(index string) (epoch string, number uint64) {
 	number, _ = strconv.ParseUint(index[dash+1:], 10, 64)
 	return index[:dash], number
 }
-
-func bodyOf(text string) readCloser { return readCloser{strings.NewReader(text)} }
-
-// readCloser is a body that needs no closing.
-type readCloser struct{ *strings.Reader }
-
-// Close implements io.Closer.
-func (readCloser) Close() error { return nil }
 
 // raw is GET /ui/raw/{what}: a document of an API, which a page links to. A login counts for the pages only, not for the APIs.
 func (c call) raw() (any, error) {

@@ -60,6 +60,8 @@ func TestLocalPathsOnly(t *testing.T) {
 }
 
 func TestCommandLineIsQuoted(t *testing.T) {
-	got := commandLine("http://127.0.0.1:8761", []string{"drain", "A/b c", "--reason", `it's $HOME; rm`})
+	dashed := commandLine("http://n", command{verb: "kv put", names: []string{"-k", "v"}, flags: []string{"--cas", "1"}})
+	expect.Equal(t, dashed, "rollcall kv put --cas 1 --addr http://n -- -k v", "a name that begins like a flag: got")
+	got := commandLine("http://127.0.0.1:8761", command{verb: "drain", names: []string{"A/b c"}, flags: []string{"--reason", `it's $HOME; rm`}})
 	expect.Equal(t, got, `rollcall drain 'A/b c' --reason 'it'\''s $HOME; rm' --addr http://127.0.0.1:8761`, "the command line")
 }
