@@ -3,7 +3,6 @@ package dashboard
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	g "maragu.dev/gomponents"
 
@@ -28,23 +27,23 @@ func (d *Dashboard) loginForm(next, wrong string) g.Node {
 			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)),
 			el("label", text("Token"), el("input", attr("type", "password"), attr("name", "token"), attr("required"), attr("autofocus"), attr("autocomplete", "current-password"))),
 			el("button", class("primary"), text("Log in"))),
-		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed, or the token ends."))))
+		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed; it is good until the token ends."))))
 }
 
-// login is POST /ui/login: the token goes into a cookie that only the pages of this node get, and no script reads.
+// login is POST /ui/login: the token goes into a cookie that no script reads. Browsers send it to every port of this host;
+// here it counts for the pages only.
 func (c call) login() (any, error) {
 	form := c.fields()
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	token, next := strings.TrimSpace(form.Get("token")), local(form.Get("next"))
-	ends, err := c.LogIn(token)
-	if err != nil {
+	if err := c.LogIn(token); err != nil {
 		refused := web.RefusalOf(err)
 		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text))
 		return web.Sent, nil
 	}
-	http.SetCookie(c.W, c.cookie(token, ends))
+	http.SetCookie(c.W, c.cookie(token))
 	return c.redirect(next)
 }
 
@@ -53,17 +52,14 @@ func (c call) logout() (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
 	}
-	gone := c.cookie("", 0)
+	gone := c.cookie("")
 	gone.MaxAge = -1
 	http.SetCookie(c.W, gone)
 	return c.redirect("/ui/login")
 }
 
-// cookie is that of a login with a token that ends at a time, ms since the epoch; 0: never.
-func (c call) cookie(token string, ends int64) *http.Cookie {
-	k := &http.Cookie{Name: web.LoginCookie, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
-	if ends != 0 {
-		k.Expires = time.UnixMilli(ends)
-	}
-	return k
+// cookie is that of a login with a token. It has no end of its own: the browser forgets it when it is closed, and the token's end
+// counts at the server.
+func (c call) cookie(token string) *http.Cookie {
+	return &http.Cookie{Name: web.LoginCookie(c.R), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
 }
