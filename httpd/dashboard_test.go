@@ -408,18 +408,22 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 
 // TestOnlyPagesOfKeysHearOfKeys compares a page that shows keys with one that shows none, while a key is written.
 func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
-		page := html.UnescapeString(c.send(t, request("GET", path, "")).body)
-		_, after, _ := strings.Cut(page, `data-live="`)
-		stream, _, _ := strings.Cut(after, `"`)
-		streamed := make(chan string, 1)
-		go func() { streamed <- c.send(t, request("GET", stream+"&wait=1500ms", "")).body }()
-		time.Sleep(500 * time.Millisecond)
-		c.send(t, request("PUT", "/v1/kv/a", path))
-		expect.Equal(t, strings.Count(<-streamed, "event: change"), want, "%s: changes of which %s tells", path, stream)
-	}
+	bubble(t, func(t *testing.T) {
+		m := registrytest.New()
+		n := newBubbled(t, httpd.Config{Service: m, Coordination: newLocker(m)})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
+			page := html.UnescapeString(n.get(t, path).body)
+			_, after, _ := strings.Cut(page, `data-live="`)
+			stream, _, _ := strings.Cut(after, `"`)
+			streamed := make(chan string, 1)
+			go func() { streamed <- n.get(t, stream+"&wait=2s").body }()
+			time.Sleep(time.Second)
+			put := n.send(t, "PUT", "/v1/kv/a", path)
+			expect.Equal(t, put.body, "true", "the key is written:")
+			expect.Equal(t, strings.Count(<-streamed, "event: change"), want, "%s: changes of which %s tells", path, stream)
+		}
+	})
 }
 
 // TestPagesLeaveWatchesToPrograms opens more pages than there are places: programs have all of theirs.
