@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -356,8 +357,8 @@ func TestDrainWithoutAScript(t *testing.T) {
 	expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Reason == "kernel update", "the instance is %+v", l.Instance)
 }
 
-// TestPageFollowsWhatHappens opens an application in two browsers: what one does the other shows within a second, and what its
-// reader has begun to write stays.
+// TestPageFollowsWhatHappens changes an application whose page is open: the page shows it, and what its reader has begun to write
+// stays.
 func TestPageFollowsWhatHappens(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
@@ -366,18 +367,101 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 	b := openBrowser(t, base)
 	b.do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "half a wo"))
-	acted := time.Now()
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down, By: registry.Act{Author: "ann"}})
 	b.do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
-	t.Logf("shown after %v", time.Since(acted))
 	written := evaluate[string](b, `document.getElementById("search").value`)
 	focused := evaluate[bool](b, `document.activeElement.id === "search"`)
 	expect.That(t, written == "half a wo" && focused, "of what was being written is left %q, with the focus: %t", written, focused)
 	expect.Slice(t, b.complaints(), nil, "the browser complains:")
 }
 
+// TestChangeDuringAFetchIsFetchedToo holds the answer to the first fetch back until another change was heard of: a page that forgot
+// it would ask again only after the stream had been silent for too long, and had been given up.
+func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
+	m := registrytest.New()
+	const app = "A – $& – B"
+	m.Perform(t, registry.Register{Instance: newInstance(app, "i1")})
+	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
+	changes, fetches, goOn := make(chan struct{}), make(chan bool, 10), make(chan struct{})
+	var streams atomic.Int64 // that are open
+	addr := newNodeOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/ui/live":
+			streams.Add(1)
+			defer streams.Add(-1)
+			sendChanges(w, r, changes)
+			return
+		case r.Header.Get("X-Rollcall-Fragment") != "":
+			fetches <- streams.Load() == 1
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	b := openBrowser(t, "http://"+addr)
+	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/"+url.PathEscape(app)), chromedp.WaitReady(chromedp.CSS("main")))
+	title := evaluate[string](b, `document.title`)
+	changes <- struct{}{}
+	expect.That(t, <-fetches, "the first fetch comes without a stream")
+	changes <- struct{}{}
+	evaluate[int](b, `new Promise((then) => setTimeout(() => then(0), 2000))`)
+	close(goOn)
+	expect.That(t, <-fetches, "the change was forgotten until the stream was given up")
+	b.do(chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	expect.Equal(t, evaluate[string](b, `document.title`), title, "after it was made again the page has the title")
+}
+
+// sendChanges is a stream of a page that says nothing but what it is told to.
+func sendChanges(w http.ResponseWriter, r *http.Request, changes <-chan struct{}) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-changes:
+			_, _ = w.Write([]byte("event: change\ndata: 1\n\n"))
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// TestPageSaysHowItsNodeFails: a node that refuses is told from one that does not answer, where the page leads to the other nodes.
+func TestPageSaysHowItsNodeFails(t *testing.T) {
+	m := registrytest.New()
+	fillScreens(t, m)
+	handler := need.Got(httpd.New(httpd.Config{Service: m, Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}))(t)
+	var refuses, silent atomic.Bool
+	addr := newNodeOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case silent.Load():
+			panic(http.ErrAbortHandler)
+		case refuses.Load() && r.URL.Path != "/ui/live":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	b := openBrowser(t, "http://"+addr)
+	b.do(chromedp.Navigate("http://"+addr+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	refuses.Store(true)
+	b.do(chromedp.WaitVisible(chromedp.CSS("#live.off")))
+	says := ask(b, chromedp.Text(chromedp.CSS("#live")))
+	expect.That(t, strings.Contains(says, "The node answers 503"), "of a refusal the page says %q", says)
+	silent.Store(true)
+	b.do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
+	line := ask(b, chromedp.Text(chromedp.CSS("#truth")))
+	leads := evaluate[string](b, `[...document.querySelectorAll("#truth a")].map((to) => to.getAttribute("href")).join(" ")`)
+	expect.That(t, strings.Contains(line, "This node does not answer.") && leads == "http://127.0.0.1:8762/ http://127.0.0.1:8763/", "the line says %q, and leads to %s", line, leads)
+	refuses.Store(false)
+	silent.Store(false)
+	b.do(chromedp.WaitVisible(chromedp.CSS("#truth.well")))
+}
+
 // TestPageUnderManyChangesStaysUsable makes 200 changes a second, of 100,000 instances: the page says that it shows them every
-// 5 s, its thread is free, and scroll and focus stay.
+// 5 s, its thread answers, and scroll and focus stay. Where nothing else runs the thread is held for less than 50 ms at the 99th
+// percentile, which is logged; ten times as much fails.
 func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	m := registrytest.New()
 	m.Perform(t, manyInstances(5000, 20)...)
@@ -441,7 +525,7 @@ func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 		}
 		r.Header.Del("Cookie")
 		if k := *token.Load(); k != "" {
-			r.AddCookie(&http.Cookie{Name: web.LoginCookie, Value: k})
+			r.AddCookie(&http.Cookie{Name: web.LoginCookie(r), Value: k})
 		}
 		g.handler.ServeHTTP(w, r)
 	}))

@@ -2,6 +2,7 @@ package httpd_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"html"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -20,6 +22,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -299,6 +303,7 @@ func TestLoginIsACookieForPagesOnly(t *testing.T) {
 	good := login(g.texts["operator"])
 	need.That(t, good.status == http.StatusSeeOther && good.header.Get("Location") == "/ui/apps?q=a", "got %d to %s", good.status, good.header.Get("Location"))
 	cookie := good.header.Get("Set-Cookie")
+	expect.That(t, !strings.Contains(cookie, "Expires") && !strings.Contains(cookie, "Max-Age"), "the cookie outlives the browser")
 	for _, want := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
 		expect.That(t, strings.Contains(cookie, want), "the cookie lacks %s: %s", want, strings.ReplaceAll(cookie, g.texts["operator"], "…"))
 	}
@@ -394,22 +399,131 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 		lines := bufio.NewScanner(resp.Body)
 		next := func() string {
 			for lines.Scan() {
-				if name, is := strings.CutPrefix(lines.Text(), "event: "); is {
-					return name
+				if name, is := strings.CutPrefix(lines.Text(), "event: "); is && lines.Scan() {
+					return name + " " + lines.Text()
 				}
 			}
 			return ""
 		}
-		expect.Equal(t, next(), "tick", "it begins with")
-		n.Perform(t, registry.Register{Instance: newInstance("PAY", "p1")})
+		expect.Equal(t, next(), "tick data: 0", "it begins with")
+		for k := range 30 {
+			n.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("p%d", k))})
+		}
+		expect.Equal(t, next(), "tick data: 0", "after changes of another application comes")
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
-		expect.Equal(t, next(), "change", "after a registration comes")
-		expect.Equal(t, next(), "tick", "after five seconds without one comes")
+		expect.Equal(t, next(), "change data: 1", "after a registration comes")
+		expect.Equal(t, next(), "tick data: 0", "after five seconds without one comes")
 	})
 }
 
-// TestPagesAreSmallAtAHundredThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
-func TestPagesAreSmallAtAHundredThousandInstances(t *testing.T) {
+// TestOnlyPagesOfKeysHearOfKeys compares a page that shows keys with one that shows none, while a key is written.
+func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := registrytest.New()
+		n := newBubbled(t, httpd.Config{Service: m, Coordination: newLocker(m)})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
+			page := html.UnescapeString(n.get(t, path).body)
+			_, after, _ := strings.Cut(page, `data-live="`)
+			stream, _, _ := strings.Cut(after, `"`)
+			streamed := make(chan string, 1)
+			go func() { streamed <- n.get(t, stream+"&wait=2s").body }()
+			time.Sleep(time.Second)
+			put := n.send(t, "PUT", "/v1/kv/a", path)
+			expect.Equal(t, put.body, "true", "the key is written:")
+			expect.Equal(t, strings.Count(<-streamed, "event: change"), want, "%s: changes of which %s tells", path, stream)
+		}
+	})
+}
+
+// TestPagesLeaveWatchesToPrograms opens more pages than there are places: programs have all of theirs.
+func TestPagesLeaveWatchesToPrograms(t *testing.T) {
+	n := newNode(t, httpd.Config{Limits: web.Limits{Watchers: 20}, Cluster: threeNodes, Node: "n1"}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	open := func(path string) int {
+		resp := need.Got(http.DefaultClient.Do(need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.addr+path, nil))(t)))(t)
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp.StatusCode
+	}
+	for _, want := range []int{200, 200, 503} {
+		expect.Equal(t, open("/ui/live?app="), want, "a page that follows changes: got")
+	}
+	said := n.send(t, request("GET", "/v1/rollcall/overview", ""))
+	expect.That(t, strings.Contains(said.body, `"watchers":0`), "pages count as watchers: %s", said.body)
+	for range 20 {
+		expect.Equal(t, open("/v1/rollcall/watch?app=ORDERS"), 200, "a watch beside them: got")
+	}
+}
+
+// TestPageKnowsItsTitleAndTheOtherNodes is what the script needs to make it again.
+func TestPageKnowsItsTitleAndTheOtherNodes(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	const app = "A – $& – B"
+	n.Perform(t, registry.Register{Instance: newInstance(app, "i1")})
+	path := "/ui/apps/" + url.PathEscape(app)
+	whole := html.UnescapeString(n.send(t, request("GET", path, "")).body)
+	part := html.UnescapeString(n.send(t, request("GET", path, "", "X-Rollcall-Fragment: 1")).body)
+	const title = "A – $& – B – node1 – Rollcall"
+	expect.That(t, strings.Contains(whole, "<title>"+title+"</title>"), "the title is not %q: %s", title, whole)
+	for _, page := range []string{whole, part} {
+		for _, want := range []string{`data-title="` + title + `"`, `data-others="{"node2":"http://127.0.0.1:8762/","node3":"http://127.0.0.1:8763/"}"`} {
+			expect.That(t, strings.Contains(page, want), "the page lacks %s: %s", want, page)
+		}
+	}
+}
+
+// asked is a Cluster of which the other nodes can be slow.
+type asked struct {
+	fast cluster
+	slow atomic.Bool
+}
+
+// Status implements httpd.Cluster.
+func (a *asked) Status(ctx context.Context) api.Status {
+	if !a.slow.Load() {
+		return a.fast.Status(ctx)
+	}
+	<-ctx.Done()
+	return roles("leaderless", "No leader.", "follower", "unreachable", "unreachable").Status(ctx)
+}
+
+// TestReaderWhoGoesAwaySilencesNoNode: what a page saw that nobody waited for any more is shown to no other reader.
+func TestReaderWhoGoesAwaySilencesNoNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
+		nodes.slow.Store(true)
+		n := newBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		gone, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer leave()
+		n.handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(gone))
+		nodes.slow.Store(false)
+		page := n.get(t, "/").body
+		expect.That(t, strings.Contains(page, "node3 leads; 3 of 3 nodes agree"), "after a reader went away the page says: %s", page)
+	})
+}
+
+// TestPageWaitsForNoOtherNode asks for a page after a long time without a reader, while the other nodes are slow.
+func TestPageWaitsForNoOtherNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
+		n := newBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
+		ctx, end := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- n.handler.Run(ctx) }()
+		time.Sleep(time.Minute)
+		nodes.slow.Store(true)
+		time.Sleep(5 * time.Second)
+		begun := time.Now()
+		n.get(t, "/")
+		expect.Equal(t, time.Since(begun), 0, "a page waited for")
+		end()
+		need.OK(t, <-ran)
+	})
+}
+
+// TestPagesAreSmallAtTwentyThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
+func TestPagesAreSmallAtTwentyThousandInstances(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, manyInstances(1000, 20)...)
 	for _, path := range largePages {

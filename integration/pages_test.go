@@ -47,7 +47,7 @@ func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
 	others := c.Others(leader)
 	leader.lineHas(t, "No service is registered yet.")
 	need.Equal(t, leader.Register(Instance{App: "ORDERS", ID: "orders-1", Duration: 300}).Outcome(), Done, "a registration is")
-	leader.lineHas(t, "Healthy.", leader.Name+" leads", "3 of 3 nodes agree", "one may fail")
+	leader.lineHas(t, "Healthy.", leader.Name+" leads", "3 of 3 nodes agree", "one node may fail")
 	others[0].Pause(t)
 	leader.lineHas(t, others[0].Name+" does not answer since", "no further node may fail")
 	others[1].Pause(t)

@@ -319,7 +319,7 @@ func nodesOf(status client.Status) ([]string, error) {
 		if u, err := url.Parse(n.HTTP); err == nil && u.Host != "" { // without consensus nodes know each other by URL
 			addr = u.Host
 		}
-		if addr != "" && n.Role != "unreachable" && n.Role != "stopped" {
+		if addr != "" && n.Answers() {
 			nodes = append(nodes, addr)
 		}
 	}

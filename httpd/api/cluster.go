@@ -4,6 +4,8 @@
 // ms since the epoch and spans are ms of the lease clock.
 package api
 
+import "fmt"
+
 // Error is the body of every refusal.
 type Error struct {
 	Error string `json:"error"`           // a sentence
@@ -48,6 +50,25 @@ type NodeStatus struct {
 	Contact  int64  `json:"contact,omitempty"`   // ms of the clock since it last heard of the leader, in mode ap since it last responded to the node that responds; 0: it leads
 	Lag      uint64 `json:"lag,omitempty"`       // log entries that another node has applied and it has not
 	DiskFree int64  `json:"disk_free,omitempty"` // bytes that the disk of its data directory has left
+}
+
+// Answers says whether the node answered when it was asked.
+func (n NodeStatus) Answers() bool { return n.Role != "unreachable" && n.Role != "stopped" }
+
+// MayFail says how many nodes may fail before there is no majority; below 0: there is none. further is "further " where some have
+// failed already, and else empty.
+func MayFail(nodes int, further string) string {
+	switch {
+	case nodes < 0:
+		return "a majority of the voters is not there"
+	case nodes == 0:
+		return "no " + further + "node may fail"
+	case nodes == 1:
+		return "one " + further + "node may fail"
+	case nodes == 2:
+		return "two " + further + "nodes may fail"
+	}
+	return fmt.Sprintf("%d %snodes may fail", nodes, further)
 }
 
 // ForeignNode is a node of another cluster.

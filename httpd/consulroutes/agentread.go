@@ -55,7 +55,7 @@ func (c call) agentMembers() (any, error) {
 	members := []consul.Member{}
 	for _, n := range c.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
-		members = append(members, home.Member(n.ID, host, port, n.Role != "unreachable" && n.Role != "stopped"))
+		members = append(members, home.Member(n.ID, host, port, n.Answers()))
 	}
 	if len(members) == 0 {
 		members = append(members, c.ownMember(c.R.Context(), home))

@@ -332,7 +332,7 @@ func removesNode(c call, _ *registry.View, f url.Values) ([]string, string) {
 		}
 	}
 	tolerance := max(votes-(votes/2+1), 0)
-	return []string{fmt.Sprintf("The cluster has %s then, and %s.", plural(votes, "vote"), strings.Replace(mayFail(tolerance), "further ", "", 1)),
+	return []string{fmt.Sprintf("The cluster has %s then, and %s.", plural(votes, "vote"), api.MayFail(tolerance, "")),
 		"The node must not be started again with its data; with an empty data directory it may join anew."}, ""
 }
 

@@ -73,7 +73,7 @@ type Dashboard struct {
 // New starts nothing: Run keeps what the pages show, and without it they look for themselves.
 func New(n *web.Node, c Config) *Dashboard {
 	d := &Dashboard{Node: n, config: c}
-	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes, upkeepOf: c.Upkeep}
+	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes, upkeepOf: c.Upkeep, looking: make(chan struct{}, 1)}
 	n.ErrorPage = d.errorPage
 	return d
 }
@@ -155,11 +155,11 @@ type page struct {
 
 // show responds with a page.
 func (c call) show(v *registry.View, p page) (any, error) {
-	line := truthOf(c.facts(v, c.permitted(c.monitor.now(c.R.Context()))))
-	body := g.Group{line.node(), el("main", attr("id", "main"), attr("tabindex", "-1"), g.Group(p.content))}
-	whole := c.frame(p, body)
-	if c.R.Header.Get(fragmentHeader) != "" {
-		whole = el("div", attr("id", "page"), attr("data-title", p.title), body)
+	known := c.facts(v, c.permitted(c.monitor.now(c.R.Context())))
+	line := truthOf(known)
+	whole := c.body(p, known.otherNodes(), g.Group{line.node(), el("main", attr("id", "main"), attr("tabindex", "-1"), g.Group(p.content))})
+	if c.R.Header.Get(fragmentHeader) == "" {
+		whole = c.frame(p, whole)
 	}
 	renderWith(c.W, c.R, cmp.Or(p.status, http.StatusOK), whole)
 	return web.Sent, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -136,7 +137,12 @@ func moment(wall int64) g.Node {
 		return text("–")
 	}
 	at := timeOf(wall)
-	return el("time", attr("datetime", at.Format("2006-01-02T15:04:05.000Z")), text(at.Format("2006-01-02 15:04:05")))
+	return stamp(at, at.Format(time.DateTime))
+}
+
+// stamp is a time in words that a script replaces by the reader's.
+func stamp(at time.Time, words string) g.Node {
+	return el("time", attr("datetime", at.UTC().Format("2006-01-02T15:04:05.000Z")), text(words))
 }
 
 // copied is what a command line or a document says, with a button that copies it.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"encoding/json"
 	"net/url"
 
 	g "maragu.dev/gomponents"
@@ -24,11 +25,11 @@ var entries = []struct {
 
 // frame is a whole page: who and where, the navigation, the line of state, and the page's own content.
 func (c call) frame(p page, body g.Node) g.Node {
-	return document(p.title+" – "+c.Name, g.Group{
+	return document(c.title(p), g.Group{
 		el("a", class("skip"), attr("href", "#main"), text("To the content")),
 		el("header",
 			el("a", class("brand"), attr("href", "/"), text("Rollcall")),
-			el("span", class("where"), el("b", text(c.Name)), g.If(c.dc() != "", g.Group{text(" in "), el("b", text(c.dc()))}), text(", mode "+c.mode())),
+			el("span", class("where"), el("b", text(c.Name)), g.If(c.Datacenter != "", g.Group{text(" in "), el("b", text(c.Datacenter))}), text(", mode "+c.mode())),
 			el("nav", attr("aria-label", "Screens"), g.Map(entries, func(e struct {
 				path, words string
 				may         func(c call) bool
@@ -44,11 +45,30 @@ func (c call) frame(p page, body g.Node) g.Node {
 			el("span", attr("id", "live"), class("live"), attr("role", "status")),
 			el("button", attr("type", "button"), attr("id", "theme"), class("script"), attr("aria-label", "Theme"), text("Theme")),
 			c.who()),
-		el("div", attr("id", "page"), g.If(!p.still, attr("data-live", "/ui/live?app="+url.QueryEscape(p.watch))), attr("data-title", p.title), body),
+		body,
 	})
 }
 
-func (c call) dc() string { return c.monitor.dc() }
+// body is what the script makes again as things happen, and what it must know for that: the title, the stream to listen to, and where
+// else the reader can look when this node does not answer.
+func (c call) body(p page, others []linked, content g.Node) g.Node {
+	watch := url.Values{"app": {p.watch}}
+	if p.here == "/ui/held" {
+		watch.Set("held", "1")
+	}
+	paths := make(map[string]string, len(others))
+	for _, o := range others {
+		paths[o.words] = o.path
+	}
+	document, _ := json.Marshal(paths) // texts alone, which cannot fail
+	return el("div", attr("id", "page"), g.If(!p.still, attr("data-live", "/ui/live?"+watch.Encode())),
+		attr("data-title", c.title(p)+product), attr("data-others", string(document)), content)
+}
+
+func (c call) title(p page) string { return p.title + " – " + c.Name }
+
+// product ends the title of every document.
+const product = " – Rollcall"
 
 func (c call) mode() string {
 	if c.WithoutConsensus {
@@ -94,7 +114,7 @@ func document(title string, body g.Node) g.Node {
 			el("meta", attr("charset", "utf-8")),
 			el("meta", attr("name", "viewport"), attr("content", "width=device-width, initial-scale=1")),
 			el("meta", attr("name", "color-scheme"), attr("content", "light dark")),
-			el("title", text(title+" – Rollcall")),
+			el("title", text(title+product)),
 			el("link", attr("rel", "icon"), attr("href", assetPath("icon.svg"))),
 			el("link", attr("rel", "stylesheet"), attr("href", assetPath("style.css"))),
 			// Not deferred: it sets the theme before anything is drawn.

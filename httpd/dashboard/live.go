@@ -32,8 +32,8 @@ type mark struct {
 	suspends bool
 }
 
-// markOf is the mark of now, for an application. "": all that the caller may read.
-func (c call) markOf(app string) mark {
+// markOf is the mark of now, for an application. "": all that the caller may read. held: of locks and keys, too.
+func (c call) markOf(app string, held bool) mark {
 	health := c.Service.Health()
 	m := mark{led: health.Quorum, ready: health.Ready, suspends: health.Suspended}
 	if v := web.StaleView(c.Service); v != nil {
@@ -48,7 +48,7 @@ func (c call) markOf(app string) mark {
 			m.index, m.apps = c.newestReadable(v)
 		}
 	}
-	if c.Coordination == nil || app != "" || !c.May(heldNeeds(c.Call)...) {
+	if c.Coordination == nil || !held || !c.May(heldNeeds(c.Call)...) {
 		return m
 	}
 	if k, err := c.Coordination.View(c.R.Context(), registry.Stale); err == nil {
@@ -70,7 +70,7 @@ func (c call) newestReadable(v *registry.View) (newest registry.Index, apps int)
 // live is GET /ui/live: a stream that says when a page is to be made again. It carries no content: the page is fetched, with the
 // rights that its reader has then. wait ends it after a time.
 func (c call) live() (any, error) {
-	app := strings.ToUpper(c.Text("app"))
+	app, held := strings.ToUpper(c.Text("app")), c.Text("held") != ""
 	wait, bounded := c.Duration("wait", 0, time.Hour, "wait must be a duration from 0s to 1h, like 30s")
 	if c.Err != nil {
 		return nil, c.Err
@@ -99,25 +99,25 @@ func (c call) live() (any, error) {
 	}
 	out := web.NewStreamWriter(c.W, c.Watches.Pace)
 	defer out.Finish()
-	c.speak(ctx, out, app)
+	c.speak(ctx, out, app, held)
 	return web.Sent, nil // the response has begun: there is no other one
 }
 
 // speak says when something has changed, with the number of changes since the last word, and else every liveTick that nothing
-// has. A caller who may not read all applications is not told how many changes there were: the number counts those of others.
-func (c call) speak(ctx context.Context, out *web.StreamWriter, app string) {
+// has. Of one application, and to a caller who may not read all of them, it says one at a time: an index counts changes of others, too.
+func (c call) speak(ctx context.Context, out *web.StreamWriter, app string, held bool) {
 	all, every := c.mayRead(""), liveEvery
 	if !all {
 		every = liveEveryOfSome
 	}
 	look := time.NewTicker(every)
 	defer look.Stop()
-	was, said := c.markOf(app), time.Time{}
+	was, said := c.markOf(app, held), time.Time{}
 	for {
-		is := c.markOf(app)
+		is := c.markOf(app, held)
 		if changed := is != was; changed || time.Since(said) >= liveTick {
 			changes := uint64(is.index-was.index) + is.held - was.held
-			if !all && changed || is.epoch != was.epoch || is.index < was.index || is.held < was.held {
+			if (!all || app != "") && changed || is.epoch != was.epoch || is.index < was.index || is.held < was.held {
 				changes = 1
 			}
 			event := "tick"

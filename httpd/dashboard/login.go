@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	g "maragu.dev/gomponents"
 
@@ -35,10 +34,11 @@ func (d *Dashboard) loginForm(next, wrong string, f url.Values) g.Node {
 			el("input", attr("type", "hidden"), attr("name", "next"), attr("value", next)), hiddenFields(carried, f),
 			el("label", text("Token"), el("input", attr("type", "password"), attr("name", "token"), attr("required"), attr("autofocus"), attr("autocomplete", "current-password"))),
 			el("button", class("primary"), text("Log in"))),
-		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed, or the token ends."))))
+		el("p", class("soft"), text("An operator makes one with "), code("rollcall token create"), text(". The browser keeps it until it is closed; it is good until the token ends."))))
 }
 
-// login is POST /ui/login: the token goes into a cookie that only the pages of this node get, and no script reads.
+// login is POST /ui/login: the token goes into a cookie that no script reads. Browsers send it to every port of this host;
+// here it counts for the pages only.
 func (c call) login() (any, error) {
 	form := c.fields(2 * maxForm) // with that of an act
 	if c.Err != nil {
@@ -51,13 +51,12 @@ func (c call) login() (any, error) {
 			f[own] = values
 		}
 	}
-	ends, err := c.LogIn(token)
-	if err != nil {
+	if err := c.LogIn(token); err != nil {
 		refused := web.RefusalOf(err)
 		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text, f))
 		return web.Sent, nil
 	}
-	http.SetCookie(c.W, c.cookie(token, ends))
+	http.SetCookie(c.W, c.cookie(token))
 	if len(f) > 0 {
 		f.Set(carriedForm, "1")
 		return c.render(bare("Logged in", el("section", class("narrow"), el("h1", text("You are logged in")), el("p", text("Nothing was done yet. What you wrote is kept.")),
@@ -71,17 +70,14 @@ func (c call) logout() (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
 	}
-	gone := c.cookie("", 0)
+	gone := c.cookie("")
 	gone.MaxAge = -1
 	http.SetCookie(c.W, gone)
 	return c.redirect("/ui/login")
 }
 
-// cookie is that of a login with a token that ends at a time, ms since the epoch; 0: never.
-func (c call) cookie(token string, ends int64) *http.Cookie {
-	k := &http.Cookie{Name: web.LoginCookie, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
-	if ends != 0 {
-		k.Expires = time.UnixMilli(ends)
-	}
-	return k
+// cookie is that of a login with a token. It has no end of its own: the browser forgets it when it is closed, and the token's end
+// counts at the server.
+func (c call) cookie(token string) *http.Cookie {
+	return &http.Cookie{Name: web.LoginCookie(c.R), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.R.TLS != nil}
 }

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -53,12 +52,14 @@ type monitor struct {
 	upkeepOf func() Upkeep
 	tally    tally
 
-	looking sync.Mutex // held while the others are asked
-	asked   time.Time  // when the others were asked for last, which mu guards
-	acted   time.Time  // when a page acted last, which mu guards: what was asked before shows an old state
+	// looking has room for one: a look is under way while it is full.
+	looking chan struct{}
 
 	mu       sync.Mutex
+	runs     bool // Run looks, so that pages need not
 	last     seen
+	asked    time.Time // when the look began that saw it
+	acted    time.Time // when a page acted last: what was asked before shows an old state
 	read     time.Time // when a page was read last
 	figures  registry.Figures
 	figured  time.Time // when figures were counted; zero: never
@@ -72,6 +73,8 @@ type monitor struct {
 
 // Run looks and takes samples until ctx ends.
 func (m *monitor) Run(ctx context.Context) error {
+	m.setRuns(true)
+	defer m.setRuns(false)
 	tick := time.NewTicker(freshFor)
 	defer tick.Stop()
 	next := time.Now()
@@ -92,6 +95,12 @@ func (m *monitor) Run(ctx context.Context) error {
 	}
 }
 
+func (m *monitor) setRuns(runs bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runs = runs
+}
+
 // isRead says whether somebody reads the pages.
 func (m *monitor) isRead(now time.Time) bool {
 	m.mu.Lock()
@@ -99,24 +108,29 @@ func (m *monitor) isRead(now time.Time) bool {
 	return now.Sub(m.read) < watchedFor
 }
 
-// now is what is known of the cluster, for a page.
+// now is what is known of the cluster, for a page. Where Run looks, only a page before its first look waits for that.
 func (m *monitor) now(ctx context.Context) seen {
 	now := time.Now()
 	m.mu.Lock()
-	last, outdated := m.last, !m.asked.After(m.acted)
+	last, fits := m.last, m.asked.After(m.acted) && (m.runs || now.Sub(m.last.at) < 2*freshFor)
 	m.read = now
 	m.mu.Unlock()
-	if !outdated && !last.at.IsZero() && now.Sub(last.at) < 2*freshFor {
+	if fits {
 		return last
 	}
 	return m.look(ctx)
 }
 
-// look asks the other nodes, and returns what is seen then. Of several calls at a time one asks.
+// look asks the other nodes, and returns what is seen then. Of several calls at a time one asks. A caller that gives up gets what
+// was last seen, and what it saw itself is not kept: nodes that it did not wait for are not silent.
 func (m *monitor) look(ctx context.Context) seen {
 	begun := time.Now()
-	m.looking.Lock()
-	defer m.looking.Unlock()
+	select {
+	case m.looking <- struct{}{}:
+		defer func() { <-m.looking }()
+	case <-ctx.Done():
+		return m.lastSeen()
+	}
 	m.mu.Lock()
 	last, asked := m.last, m.asked
 	m.mu.Unlock()
@@ -124,14 +138,22 @@ func (m *monitor) look(ctx context.Context) seen {
 		return last
 	}
 	begun = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	asking, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	status := m.ClusterNow(ctx)
-	next := last.after(time.Now(), status, m.peersOf(ctx), m.Service.Health().Quorum || m.WithoutConsensus)
+	status := m.ClusterNow(asking)
+	next := last.after(time.Now(), status, m.peersOf(asking), m.Service.Health().Quorum || m.WithoutConsensus)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last, m.asked = next, begun
-	return next
+	if ctx.Err() == nil {
+		m.last, m.asked = next, begun
+	}
+	return m.last
+}
+
+func (m *monitor) lastSeen() seen {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }
 
 // forget makes the next page look anew, for what was seen before an act is old.
@@ -145,7 +167,7 @@ func (m *monitor) forget() {
 func (s seen) after(now time.Time, status api.Status, peers api.Peers, led bool) seen {
 	next := seen{at: now, status: status, peers: peers, silent: make(map[string]time.Time), leading: s.leading, leaderless: s.leaderless, moves: s.moves}
 	for _, n := range status.Nodes {
-		if n.Role != "unreachable" && n.Role != "stopped" {
+		if n.Answers() {
 			continue
 		}
 		if next.silent[n.ID] = now; !s.silent[n.ID].IsZero() {
@@ -217,6 +239,3 @@ func (m *monitor) overdue() map[string]registry.AppFreshness {
 
 // overdueOf is how many leases of an application were not renewed in time.
 func overdueOf(a registry.AppFreshness) int { return int(a.Counted) - int(a.Fresh) }
-
-// dc names the datacenter of this node, for the frame of the pages.
-func (m *monitor) dc() string { return cmp.Or(m.Datacenter, "") }

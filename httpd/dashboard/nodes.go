@@ -93,7 +93,7 @@ func drawing(s api.Status, here string) g.Node {
 			x1, y1 := at(i)
 			x2, y2 := at(j)
 			style := "wire"
-			if !answers(s.Nodes[i]) || !answers(s.Nodes[j]) || hub < 0 && s.Condition == "leaderless" {
+			if !s.Nodes[i].Answers() || !s.Nodes[j].Answers() || hub < 0 && s.Condition == "leaderless" {
 				style = "wire broken"
 			}
 			lines = append(lines, el("line", class(style), attr("x1", decimal(x1)), attr("y1", decimal(y1)), attr("x2", decimal(x2)), attr("y2", decimal(y2))))
@@ -114,8 +114,6 @@ func below(y float64) float64 {
 	}
 	return y + 32
 }
-
-func answers(n api.NodeStatus) bool { return n.Role != "unreachable" && n.Role != "stopped" }
 
 // selfFacts are what upstream's dashboard calls general info.
 func (c call) selfFacts() []fact {

@@ -19,6 +19,7 @@ type truth struct {
 	bold  string // the words that must be seen
 	words string
 	links []linked
+	times map[string]time.Time // that the words have, as they stand there
 }
 
 type linked struct{ words, path string }
@@ -35,6 +36,7 @@ type facts struct {
 	instances    int
 	// The reader may not read about the nodes, or not about all applications: the line names none, or counts nothing.
 	withoutNodes, withoutCounts bool
+	times                       map[string]time.Time // that clock wrote
 }
 
 // truths are the rules of the line, the worst first: the first one that applies is the truth.
@@ -44,6 +46,7 @@ var truths = []func(f *facts) *truth{loading, leaderless, foreign, preserving, l
 func truthOf(f *facts) truth {
 	for _, rule := range truths {
 		if t := rule(f); t != nil {
+			t.times = f.times
 			return *t
 		}
 	}
@@ -65,7 +68,7 @@ func leaderless(f *facts) *truth {
 	}
 	since := ""
 	if !f.seen.leaderless.IsZero() {
-		since = " since " + clock(f.seen.leaderless)
+		since = " since " + f.clock(f.seen.leaderless)
 	}
 	age := show.Span(f.health.Age.Milliseconds())
 	if f.withoutNodes {
@@ -106,7 +109,7 @@ func (f *facts) voters() (answers, silent []string, votes int) {
 		votes++
 		switch {
 		case n.ID == f.node:
-		case n.Role == "unreachable" || n.Role == "stopped":
+		case !n.Answers():
 			silent = append(silent, n.ID)
 		default:
 			answers = append(answers, n.ID)
@@ -124,23 +127,23 @@ func preserving(f *facts) *truth {
 	}
 	until := ""
 	if p.Until != 0 {
-		until = ", or " + clock(timeOf(p.Until))
+		until = ", or " + f.clock(timeOf(p.Until))
 	}
 	links := []linked{{"Who is overdue", "/ui/apps?filter=overdue"}, {"Release…", actPath("release", nil)}, {"Hold…", actPath("hold", nil)}}
 	switch p.State {
 	case registry.PreservationOn.String():
-		return &truth{level: "warn", bold: "Self-preservation is on since " + clock(timeOf(p.Since)) + ":",
+		return &truth{level: "warn", bold: "Self-preservation is on since " + f.clock(timeOf(p.Since)) + ":",
 			words: fmt.Sprintf("%s were not renewed in time. Nothing is removed until they return, somebody releases it%s.%s", late, until, withheld), links: links}
 	case registry.PreservationHeld.String():
-		return &truth{level: "warn", bold: "Evictions are held since " + clock(timeOf(p.Since)),
-			words: fmt.Sprintf("by %s%s, until %s.%s", p.Author, inBrackets(p.Note), clock(timeOf(p.Until)), withheld), links: links[:2]}
+		return &truth{level: "warn", bold: "Evictions are held since " + f.clock(timeOf(p.Since)),
+			words: fmt.Sprintf("by %s%s, until %s.%s", p.Author, inBrackets(p.Note), f.clock(timeOf(p.Until)), withheld), links: links[:2]}
 	case registry.PreservationReleased.String():
 		by := "after it was on for as long as it may be"
 		if p.Author != "" {
 			by = "by " + p.Author + inBrackets(p.Note)
 		}
 		return &truth{level: "warn", bold: "Self-preservation was released",
-			words: fmt.Sprintf("%s at %s: leases end although %s were renewed in time.", by, clock(timeOf(p.Since)), fresh),
+			words: fmt.Sprintf("%s at %s: leases end although %s were renewed in time.", by, f.clock(timeOf(p.Since)), fresh),
 			links: append(links[:1:1], links[2])}
 	}
 	return nil
@@ -154,7 +157,7 @@ func linkCut(f *facts) *truth {
 		}
 		heard := "was never heard."
 		if in.HeardMS != nil {
-			heard = "is not heard since " + clock(f.now.Add(-time.Duration(*in.HeardMS)*time.Millisecond)) + "."
+			heard = "is not heard since " + f.clock(f.now.Add(-time.Duration(*in.HeardMS)*time.Millisecond)) + "."
 		}
 		words := fmt.Sprintf("%s %s (policy: %s)", "Its "+plural(in.Instances, "instance"), staysListed(in), in.OnCut)
 		if p.LagChanges > 0 {
@@ -196,34 +199,24 @@ func failing(f *facts) *truth {
 	for _, name := range silent {
 		part := name + " does not answer"
 		if since, known := f.seen.silent[name]; known {
-			part += " since " + clock(since)
+			part += " since " + f.clock(since)
 		}
 		parts = append(parts, part)
 	}
 	words := "The other nodes go on; it is told everything when it is back."
 	if !f.alone {
-		words = fmt.Sprintf("Everything works, and %s.", mayFail(votes-len(silent)-(votes/2+1)))
+		words = fmt.Sprintf("Everything works, and %s.", api.MayFail(max(votes-len(silent)-(votes/2+1), 0), "further "))
 	}
 	return &truth{level: "warn", bold: strings.Join(parts, ", ") + ".", words: words, links: links}
 }
 
 func (f *facts) silentPeers() (silent []string) {
 	for _, n := range f.seen.status.Nodes {
-		if n.Role == "unreachable" {
+		if !n.Answers() {
 			silent = append(silent, n.ID)
 		}
 	}
 	return silent
-}
-
-func mayFail(nodes int) string {
-	switch nodes {
-	case 0:
-		return "no further node may fail"
-	case 1:
-		return "one more node may fail"
-	}
-	return fmt.Sprintf("%d more nodes may fail", nodes)
 }
 
 // young is of a leader, or a node without consensus, that began too short a time ago to know which instances are alive.
@@ -282,7 +275,7 @@ func well(f *facts) *truth {
 		return &truth{level: "well", bold: "Healthy.", words: "This node runs alone: if it fails, nothing is there."}
 	}
 	answers, _, votes := f.voters()
-	words := fmt.Sprintf("%s leads; %d of %d nodes agree; %s.", dash(s.Leader), len(answers)+1, votes, strings.Replace(mayFail(len(answers)+1-(votes/2+1)), "one more node", "one", 1))
+	words := fmt.Sprintf("%s leads; %d of %d nodes agree; %s.", dash(s.Leader), len(answers)+1, votes, api.MayFail(len(answers)+1-(votes/2+1), ""))
 	t := &truth{level: "well", bold: "Healthy.", words: words}
 	if s.Warning != "" {
 		t.level, t.words = "warn", words+" "+s.Warning
@@ -306,12 +299,41 @@ func (t *truth) text() string { return strings.TrimSpace(t.bold + " " + t.words)
 // node shows the line.
 func (t *truth) node() g.Node {
 	return el("div", attr("id", "truth"), class("truth "+t.level), attr("role", "status"),
-		el("p", g.If(t.bold != "", g.Group{el("strong", text(t.bold)), text(" ")}), text(t.words)),
+		el("p", g.If(t.bold != "", g.Group{el("strong", timed(t.bold, t.times)), text(" ")}), timed(t.words, t.times)),
 		g.If(len(t.links) > 0, el("p", class("links"), g.Map(t.links, func(l linked) g.Node { return link(l.path, l.words) }))))
 }
 
-// clock is a time of day; of another day with the date.
-func clock(at time.Time) string { return at.UTC().Format("15:04:05") }
+// clock is a time as the line has it, in UTC; of another day with the date.
+func (f *facts) clock(at time.Time) string {
+	at = at.UTC()
+	words := clock(at) + "Z"
+	if at.Format(time.DateOnly) != f.now.UTC().Format(time.DateOnly) {
+		words = at.Format(time.DateOnly) + " " + words
+	}
+	if f.times == nil {
+		f.times = make(map[string]time.Time)
+	}
+	f.times[words] = at
+	return words
+}
+
+// timed shows words whose times a script shows as the reader's.
+func timed(words string, times map[string]time.Time) (all g.Group) {
+	for words != "" {
+		first, end, node := len(words), len(words), text("")
+		for shown, at := range times {
+			if i := strings.Index(words, shown); i >= 0 && i < first {
+				first, end, node = i, i+len(shown), stamp(at, shown)
+			}
+		}
+		all = append(all, text(words[:first]), node)
+		words = words[end:]
+	}
+	return all
+}
+
+// clock is a time of day, in UTC.
+func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
 
 func timeOf(wall int64) time.Time { return time.UnixMilli(wall).UTC() }
 

@@ -38,13 +38,17 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		level  string
 		words  string
 	}{
-		{"well", func(*facts) {}, "well", "Healthy. node3 leads; 3 of 3 nodes agree; one may fail."},
+		{"well", func(*facts) {}, "well", "Healthy. node3 leads; 3 of 3 nodes agree; one node may fail."},
 		{"a majority in one zone", func(f *facts) { f.seen.status.Warning = "A majority of the voters stands in zone a." }, "warn",
-			"Healthy. node3 leads; 3 of 3 nodes agree; one may fail. A majority of the voters stands in zone a."},
+			"Healthy. node3 leads; 3 of 3 nodes agree; one node may fail. A majority of the voters stands in zone a."},
 		{"no failure is tolerated", func(f *facts) {
 			f.seen.status = clusterOf(map[string]string{"node2": "unreachable"})
 			f.seen.status.Condition, f.seen.silent = "degraded", map[string]time.Time{"node2": ago(time.Minute)}
-		}, "warn", "node2 does not answer since 11:59:00. Everything works, and no further node may fail."},
+		}, "warn", "node2 does not answer since 11:59:00Z. Everything works, and no further node may fail."},
+		{"a majority fell silent just now, of another day", func(f *facts) {
+			f.seen.status = clusterOf(map[string]string{"node2": "unreachable", "node3": "stopped"})
+			f.seen.status.Condition, f.seen.silent = "degraded", map[string]time.Time{"node2": ago(24 * time.Hour)}
+		}, "warn", "node2 does not answer since 2026-11-26 12:00:00Z, node3 does not answer. Everything works, and no further node may fail."},
 		{"no leader", func(f *facts) {
 			f.health = registry.Health{Ready: true, Age: 12 * time.Second, Suspended: true}
 			f.seen.status = clusterOf(map[string]string{"node1": "candidate", "node2": "candidate", "node3": "unreachable"})
@@ -59,7 +63,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.health = registry.Health{Ready: true, Age: 12 * time.Second, Suspended: true}
 			f.seen.leaderless = ago(time.Minute)
 			f.seen.status = clusterOf(map[string]string{"node1": "candidate", "node2": "unreachable", "node3": "unreachable"})
-		}, "bad", "This node is cut off from the others since 11:59:00. Others may go on without it."},
+		}, "bad", "This node is cut off from the others since 11:59:00Z. Others may go on without it."},
 		{"two clusters", func(f *facts) {
 			f.seen.status.Foreign = []api.ForeignNode{{ID: "n9", Address: "10.0.0.9:7946", ClusterID: "c2"}}
 		}, "bad", "Two clusters. Where this cluster looks for its nodes there are those of another one: n9 at 10.0.0.9:7946 (cluster c2)."},
@@ -67,15 +71,15 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.node, f.health.Leads, f.health.Suspended, f.seen.leading = "node3", true, true, ago(4*time.Second)
 		}, "warn", "node3 leads for 4s, too short a time to know which instances are alive. No lease ends yet."},
 		{"self-preservation", func(f *facts) { f.preservation = on }, "warn",
-			"Self-preservation is on since 11:59:00: 12 of 20 leases were not renewed in time. Nothing is removed until they return, somebody releases it, or 13:00:00. 12 evictions are withheld."},
+			"Self-preservation is on since 11:59:00Z: 12 of 20 leases were not renewed in time. Nothing is removed until they return, somebody releases it, or 13:00:00Z. 12 evictions are withheld."},
 		{"held", func(f *facts) {
 			f.preservation = api.SelfPreservation{State: "held", Since: ago(time.Minute).UnixMilli(), Until: noon.UnixMilli(), Author: "ann", Note: "works", Withheld: 1}
-		}, "warn", "Evictions are held since 11:59:00 by ann (works), until 12:00:00. 1 eviction is withheld."},
+		}, "warn", "Evictions are held since 11:59:00Z by ann (works), until 12:00:00Z. 1 eviction is withheld."},
 		{"released", func(f *facts) {
 			f.preservation = api.SelfPreservation{State: "released", Since: ago(time.Minute).UnixMilli(), Author: "ann", Figures: api.Figures{Counted: 20, Fresh: 8}}
-		}, "warn", "Self-preservation was released by ann at 11:59:00: leases end although only 8 of 20 were renewed in time."},
+		}, "warn", "Self-preservation was released by ann at 11:59:00Z: leases end although only 8 of 20 were renewed in time."},
 		{"a link is cut", func(f *facts) { f.seen.peers = cut }, "warn",
-			"dc2 is not heard since 11:58:30. Its 1207 instances stay listed (policy: keep); 51 changes wait here."},
+			"dc2 is not heard since 11:58:30Z. Its 1207 instances stay listed (policy: keep); 51 changes wait here."},
 		{"mode ap", func(f *facts) {
 			f.alone, f.seen.status.Leader = true, ""
 		}, "well", "Mode ap: Each node answers from what it has. The others know everything that this node knows."},
@@ -91,7 +95,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 			f.health, f.seen.status, f.withoutNodes = registry.Health{Ready: true, Age: 12 * time.Second}, api.Status{}, true
 		}, "bad", "No leader. Nothing can be registered or removed, and no lease ends. You see what node1 knew 12s ago."},
 		{"self-preservation, for a reader of a part", func(f *facts) { f.preservation, f.withoutCounts = on, true }, "warn",
-			"Self-preservation is on since 11:59:00: too many leases of all applications were not renewed in time. Nothing is removed until they return, somebody releases it, or 13:00:00."},
+			"Self-preservation is on since 11:59:00Z: too many leases of all applications were not renewed in time. Nothing is removed until they return, somebody releases it, or 13:00:00Z."},
 		{"worse before bad", func(f *facts) { f.seen.peers, f.preservation = cut, on }, "warn", "Self-preservation is on"},
 	} {
 		f := facts{now: noon, node: "node1", scheme: "http", health: registry.Health{Ready: true, Quorum: true}, seen: seen{status: clusterOf(nil)}, preservation: api.SelfPreservation{State: "off"}, instances: 3}
@@ -99,7 +103,7 @@ func TestTruthIsTheWorstThatIsKnown(t *testing.T) {
 		got := truthOf(&f)
 		words := got.text()
 		if f.withoutCounts {
-			expect.That(t, !strings.ContainsAny(strings.NewReplacer("11:59:00", "", "13:00:00", "").Replace(words), "0123456789"), "%s: it counts: %s", row.name, words)
+			expect.That(t, !strings.ContainsAny(strings.NewReplacer("11:59:00Z", "", "13:00:00Z", "").Replace(words), "0123456789"), "%s: it counts: %s", row.name, words)
 		}
 		expect.That(t, got.level == row.level && strings.Contains(words, row.words), "%s: got %s: %s", row.name, got.level, words)
 		for _, l := range got.links {
@@ -121,4 +125,15 @@ func TestMemoryOfWhatIsSeen(t *testing.T) {
 	third := again.after(noon.Add(3*time.Second), led, api.Peers{}, true)
 	expect.That(t, third.leaderless.IsZero() && third.leading.Equal(noon.Add(3*time.Second)) && len(third.moves) == 2 && third.moves[0].to == "node2" && third.moves[1].from == "node3",
 		"the moves are %+v", third)
+}
+
+func TestLineShowsItsTimesToTheScript(t *testing.T) {
+	f := facts{now: noon, node: "node1", health: registry.Health{Ready: true, Quorum: true}, seen: seen{status: clusterOf(nil)},
+		preservation: api.SelfPreservation{State: "held", Since: noon.UnixMilli(), Until: noon.Add(24 * time.Hour).UnixMilli(), Author: "ann", Note: "<b>"}}
+	line := truthOf(&f)
+	var html strings.Builder
+	_ = line.node().Render(&html)
+	for _, want := range []string{`<time datetime="2026-11-27T12:00:00.000Z">12:00:00Z</time>`, `by ann (&lt;b&gt;), until <time datetime="2026-11-28T12:00:00.000Z">2026-11-28 12:00:00Z</time>`} {
+		expect.That(t, strings.Contains(html.String(), want), "the line lacks %s: %s", want, html.String())
+	}
 }

@@ -236,24 +236,24 @@ func (c *Call) authorize(needs Needs) error {
 	return c.node.allow(ctx, wanted...)
 }
 
-// LogIn finds out whether a token is good, for a login, and when it ends by itself, ms since the epoch; 0: never. A token that is
+// LogIn finds out whether a token is good, for a login. A token that is
 // not is refused in every mode, counts as a failed try, and is recorded.
-func (c *Call) LogIn(token string) (ends int64, err error) {
+func (c *Call) LogIn(token string) error {
 	r := c.R.Clone(c.R.Context())
 	r.Header = http.Header{"X-Consul-Token": {token}}
 	c.noteAsker([]access.Need{})
 	p, wrong := c.node.access.identify(r)
 	if wrong == nil && p != nil {
-		return p.lasts(), nil
+		return nil
 	}
 	if wrong == nil {
-		return 0, BadRequest("no token was given")
+		return BadRequest("no token was given")
 	}
 	c.node.recordFailure(c.R.Context(), r, api.AuditUnauthenticated, wrong)
 	if !c.node.access.failures.admit(addressOf(r)) {
-		return 0, errTooManyTries
+		return errTooManyTries
 	}
-	return 0, &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error()}
+	return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error()}
 }
 
 var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}

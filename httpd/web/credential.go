@@ -46,16 +46,23 @@ func credentialOf(r *http.Request, inQuery bool) (text string, err error) {
 		}
 	}
 	if text == "" && err == nil && IsPage(r.URL.Path) {
-		if login, missing := r.Cookie(LoginCookie); missing == nil {
+		if login, missing := r.Cookie(LoginCookie(r)); missing == nil {
 			text = login.Value
 		}
 	}
 	return text, err
 }
 
-// LoginCookie has the token with which somebody logged in at the dashboard. It counts for the dashboard's pages only: what a
-// browser sends by itself must not be a credential for programs' routes.
-const LoginCookie = "rollcall-login"
+// LoginCookie names the cookie with the token of a login at the dashboard. It counts for the dashboard's pages only: what a
+// browser sends by itself must not be a credential for programs' routes. Over TLS browsers let no other host and no plain
+// connection set it, by its name (RFC 6265bis, 4.1.3.2).
+func LoginCookie(r *http.Request) string {
+	const name = "rollcall-login"
+	if r.TLS != nil {
+		return "__Host-" + name
+	}
+	return name
+}
 
 // ofAuthorization is the token in an Authorization field: a bearer token, or the password of a user of any name, which is what
 // clients make of http://user:password@host.

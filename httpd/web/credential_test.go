@@ -36,3 +36,10 @@ func FuzzCredential(f *testing.F) {
 		expect.That(t, token != "" || err != nil, "beside another one %q is taken", text)
 	})
 }
+
+// TestLoginCookieOverTLSIsOfThisHostAlone: browsers keep its name from others (RFC 6265bis, 4.1.3.2).
+func TestLoginCookieOverTLSIsOfThisHostAlone(t *testing.T) {
+	for from, want := range map[string]string{"http://node/": "rollcall-login", "https://node/": "__Host-rollcall-login"} {
+		expect.Equal(t, LoginCookie(httptest.NewRequest(http.MethodGet, from, nil)), want, "the cookie of a login at %s:", from)
+	}
+}

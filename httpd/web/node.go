@@ -142,7 +142,7 @@ type Limits struct {
 	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers"`
 	InstancesTotal int   `key:"limits.instances-total" default:"1000000" min:"1" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; a new one above it is answered 429"`
-	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches at a time, long polls included; a further one is answered 503"`
+	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches of programs at a time, long polls included; a further one is answered 503. Pages of the dashboard have a tenth as many streams beside them"`
 
 	// Those of the listener, see NewConnections.
 	Connections int `key:"limits.connections" default:"10000" min:"1" help:"most HTTP connections at a time; a further one takes the place of the one idle for longest, of the address that holds most"`

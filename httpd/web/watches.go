@@ -22,6 +22,7 @@ type Watches struct {
 	life    context.Context // done when the node shuts down
 	stop    context.CancelFunc
 	running atomic.Int64
+	pages   atomic.Int64 // streams of the dashboard's pages, which have places of their own
 
 	mu   sync.Mutex
 	held map[*http.Request]time.Time // the requests of the watches, since when
@@ -70,7 +71,7 @@ var defaultPace = Pace{Gap: 50 * time.Millisecond, Quiet: 15 * time.Second, Slow
 func newWatches(reg prometheus.Registerer) *Watches {
 	w := &Watches{Pace: defaultPace, held: make(map[*http.Request]time.Time)}
 	w.life, w.stop = context.WithCancel(context.Background())
-	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches under way, long polls included."},
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_watchers", Help: "Watches of programs under way, long polls included; the streams of pages are not."},
 		func() float64 { return float64(w.running.Load()) }))
 	return w
 }
@@ -78,15 +79,22 @@ func newWatches(reg prometheus.Registerer) *Watches {
 // EndAll ends all watches and refuses new ones.
 func (w *Watches) EndAll() { w.stop() }
 
-// admit takes one of the places of watchers. ctx is the request's, and ends at shutdown or by end, too; done gives the
+// pagesShare is the part of limits.watchers that streams of pages have beside those of programs: a tenth, and one at least.
+const pagesShare = 10
+
+// admit takes one of the places of watchers, or of those of pages. ctx is the request's, and ends at shutdown or by end, too; done gives the
 // place back.
 func (w *Watches) admit(r *http.Request) (ctx context.Context, end context.CancelCauseFunc, done func(), err error) {
 	if w.life.Err() != nil {
 		return nil, nil, nil, fmt.Errorf("watch: %w", registry.ErrClosed)
 	}
-	if limit := w.limit.Load(); w.running.Add(1) > limit {
-		w.running.Add(-1)
-		text := fmt.Sprintf("this node has %d watchers already (limits.watchers); ask another node", limit)
+	running, limit, whose := &w.running, w.limit.Load(), "watchers already (limits.watchers)"
+	if IsPage(r.URL.Path) {
+		running, limit, whose = &w.pages, max(limit/pagesShare, 1), "open pages already that follow changes (a tenth of limits.watchers)"
+	}
+	if running.Add(1) > limit {
+		running.Add(-1)
+		text := fmt.Sprintf("this node has %d %s; ask another node", limit, whose)
 		return nil, nil, nil, &Refusal{Status: http.StatusServiceUnavailable, Text: text, Retry: true}
 	}
 	ctx, end = context.WithCancelCause(r.Context())
@@ -100,6 +108,6 @@ func (w *Watches) admit(r *http.Request) (ctx context.Context, end context.Cance
 		w.mu.Unlock()
 		detach()
 		end(nil)
-		w.running.Add(-1)
+		running.Add(-1)
 	}, nil
 }

@@ -30,13 +30,13 @@ func describe(s *api.Status) {
 	s.Warning = sharedZone(s.Nodes, voters)
 	trouble := strings.Join(troubles, ", ")
 	if s.Mode == config.AP {
-		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", mayFail(max(len(s.Nodes)-1, 0)))
+		s.Condition, s.Summary = well, fmt.Sprintf("Healthy: %s.", api.MayFail(max(len(s.Nodes)-1, 0), ""))
 		if trouble != "" {
 			s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s.", trouble)
 		}
 		return
 	}
-	may := mayFail(tolerance(voters, healthy))
+	may := api.MayFail(tolerance(voters, healthy), "")
 	switch {
 	case s.Leader == "":
 		s.Condition, s.Summary = leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch."
@@ -82,21 +82,6 @@ func troubleOf(n api.NodeStatus) string {
 		return fmt.Sprintf("is %d entries behind", n.Lag)
 	}
 	return ""
-}
-
-// mayFail says how many nodes may fail.
-func mayFail(nodes int) string {
-	switch {
-	case nodes < 0:
-		return "a majority of the voters is not there"
-	case nodes == 0:
-		return "no node may fail"
-	case nodes == 1:
-		return "one node may fail"
-	case nodes == 2:
-		return "two nodes may fail"
-	}
-	return fmt.Sprintf("%d nodes may fail", nodes)
 }
 
 // sharedZone warns of a zone in which a majority of the voters stands; "": there is none.

@@ -78,7 +78,7 @@ func (m *model) figureLines() []line {
 func (m *model) responding() string {
 	respond := 0
 	for _, n := range m.last.overview.Status.Nodes {
-		if n.Role != "unreachable" && n.Role != "stopped" {
+		if n.Answers() {
 			respond++
 		}
 	}
@@ -129,7 +129,7 @@ func (m *model) nodes() section {
 	}
 	s := tableOf(cells, 3, 9)
 	for i, n := range m.last.overview.Status.Nodes {
-		if n.Role == "unreachable" || n.Role == "stopped" || n.Role == "candidate" {
+		if !n.Answers() || n.Role == "candidate" {
 			s.rows[i].style = bad
 		}
 	}

@@ -109,7 +109,7 @@
   // being written stay.
   function follow(page) {
     const badge = document.getElementById("live");
-    let source = null, heard = performance.now(), fetched = 0, read = performance.now(), due = null, under = null, rate = 0, ended = false, failing = null, fallback = false;
+    let source = null, heard = performance.now(), fetched = 0, read = performance.now(), due = null, under = null, again = false, rate = 0, ended = false, failing = null, fallback = false;
 
     const say = (words, style) => {
       if (badge.textContent !== words) badge.textContent = words;
@@ -168,7 +168,8 @@
     }
 
     async function refresh() {
-      if (under || ended) return;
+      if (ended) return;
+      if (under) { again = true; return; } // what is on its way may be of before the change
       fetched = performance.now();
       under = new AbortController();
       const limit = setTimeout(() => under && under.abort(), 10000);
@@ -176,7 +177,7 @@
         const answer = await fetch(location.pathname + location.search, { headers: { "X-Rollcall-Fragment": "1" }, signal: under.signal, cache: "no-store" });
         const html = await answer.text();
         if (denied(answer.status)) { stop(answer.status, html); return; }
-        if (!answer.ok) throw new Error(answer.status + " " + answer.statusText);
+        if (!answer.ok) { refused(answer); return; }
         failing = null;
         read = fetched;
         morph(html);
@@ -187,6 +188,7 @@
       } finally {
         clearTimeout(limit);
         under = null;
+        if (again) { again = false; want(); }
       }
     }
 
@@ -199,7 +201,8 @@
         if (!old || (part.id === "main" && kept)) continue; // a form is never made again under its reader's hands
         Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true });
       }
-      if (next.dataset.title && !kept) document.title = document.title.replace(/^.*?(?= – )/, next.dataset.title);
+      if (!kept) document.title = next.dataset.title;
+      page.dataset.others = next.dataset.others;
       dress();
     }
 
@@ -209,10 +212,35 @@
       else say("live", "on");
     }
 
-    // lost says that the node does not answer; the others are named by the line of state that is shown.
+    // lost says that the node does not answer, and leads to the others; the next page that comes replaces the line.
     function lost() {
       say("No answer since " + clock.format(failing) + ". Trying again.", "off");
       setTimeout(want, 2000);
+      const others = Object.entries(JSON.parse(page.dataset.others));
+      line("This node does not answer.", "What you see is as of " + clock.format(new Date(performance.timeOrigin + read)) + "." + (others.length ? " Other nodes:" : ""), others);
+    }
+
+    // refused says what the node answers instead of the page, and asks again when the node wants that.
+    function refused(answer) {
+      say("The node answers " + answer.status + " " + answer.statusText + ". Trying again.", "off");
+      setTimeout(want, Math.max(2000, 1000 * (Number(answer.headers.get("Retry-After")) || 0)));
+    }
+
+    function line(bold, words, links, target) {
+      const strong = document.createElement("strong"), said = document.createElement("p"), leads = document.createElement("p");
+      strong.textContent = bold;
+      said.append(strong, " " + words);
+      leads.className = "links";
+      for (const [name, path] of links) {
+        const to = document.createElement("a");
+        to.href = path;
+        to.textContent = name;
+        if (target) to.target = target;
+        leads.append(to);
+      }
+      const truth = document.getElementById("truth");
+      truth.className = "truth bad";
+      truth.replaceChildren(said, ...(links.length ? [leads] : []));
     }
 
     // stop says in the line of state that the page follows no more, and why. A form that is open stays as it is: its reader logs
@@ -222,18 +250,11 @@
       drop();
       say("not live", "off");
       const form = writing() || page.querySelector("form[method=post]");
-      const strong = document.createElement("strong"), words = document.createElement("p"), links = document.createElement("p"), to = document.createElement("a");
-      strong.textContent = status === 401 ? "Your login ended." : "You may not read this any more.";
       const why = status === 403 && new DOMParser().parseFromString(html, "text/html").querySelector("main p");
-      words.append(strong, " " + (why ? why.textContent + " " : "") + "What you see is as of " + clock.format(new Date(performance.timeOrigin + read)) + (form ? ", and what you have written stays." : "."));
-      to.href = "/ui/login?next=" + encodeURIComponent(location.pathname + location.search);
-      to.textContent = status === 401 ? "Log in" : "Log in as somebody else";
-      if (form) to.target = "_blank";
-      links.className = "links";
-      links.append(to);
-      const line = document.getElementById("truth");
-      line.className = "truth bad";
-      line.replaceChildren(words, links);
+      const login = "/ui/login?next=" + encodeURIComponent(location.pathname + location.search);
+      line(status === 401 ? "Your login ended." : "You may not read this any more.",
+        (why ? why.textContent + " " : "") + "What you see is as of " + clock.format(new Date(performance.timeOrigin + read)) + (form ? ", and what you have written stays." : "."),
+        [[status === 401 ? "Log in" : "Log in as somebody else", login]], form ? "_blank" : "");
     }
 
     setInterval(() => {
