@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,7 +129,7 @@ func TestKeyWriteOfUnknownOutcomeLeadsToItsKey(t *testing.T) {
 // TestPageAfterAnActShowsIt is of a node that is behind, as a follower may be.
 func TestPageAfterAnActShowsIt(t *testing.T) {
 	status := roles("well", "Healthy.", "follower", "follower", "leader")
-	c := newActing(t, func(config *httpd.Config) { config.Cluster = status })
+	c := newActing(t, func(config *httpd.Config) { config.Cluster = &status })
 	session := c.session(t, `{"Name":"nightly"}`)
 	c.put(t, "/v1/kv/lead?acquire="+session, "x")
 	before := need.Got(c.kv.View(context.Background(), registry.Stale))(t)
@@ -144,6 +145,7 @@ func TestPageAfterAnActShowsIt(t *testing.T) {
 
 	_ = c.get("/ui/nodes") // is what the next ones show, until a page acts
 	for i, version := range []string{"9.9.1", "9.9.2"} {
+		status.Nodes = slices.Clone(status.Nodes)
 		status.Nodes[1].Version = version
 		shown := strings.Contains(c.get("/ui/nodes").body, version)
 		expect.Equal(t, shown, i > 0, "after %d acts the page of nodes shows what was seen after them: got", i)
