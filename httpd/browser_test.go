@@ -502,6 +502,7 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "works in zone b"))
 	b.do(chromium.Command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
 	login(g.texts["operator"])
+	b.do(chromedp.WaitVisible(chromedp.CSS("form[action^='/ui/acts/'] button")), chromedp.SendKeys(chromedp.CSS("form[action^='/ui/acts/'] button"), kb.Enter))
 	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
 	reason := ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
 	expect.Equal(t, reason, "works in zone b", "after the login the form has")

@@ -143,14 +143,11 @@ func TestPageAfterAnActShowsIt(t *testing.T) {
 	page := c.get(got.header.Get("Location")).body
 	expect.That(t, strings.Contains(page, "Done: end.") && !strings.Contains(page, session) && !strings.Contains(page, "have applied"), "the page shows what was: %s", page)
 
-	_ = c.get("/ui/nodes") // is what the next ones show, until a page acts
-	for i, version := range []string{"9.9.1", "9.9.2"} {
-		status.Nodes = slices.Clone(status.Nodes)
-		status.Nodes[1].Version = version
-		shown := strings.Contains(c.get("/ui/nodes").body, version)
-		expect.Equal(t, shown, i > 0, "after %d acts the page of nodes shows what was seen after them: got", i)
-		expect.Equal(t, c.act("hold", "for", "30m", "reason", "works").status, http.StatusSeeOther, "hold: got")
-	}
+	_ = c.get("/ui/nodes") // is what the next one shows, unless a page acts
+	status.Nodes = slices.Clone(status.Nodes)
+	status.Nodes[1].Version = "9.9.1"
+	expect.Equal(t, c.act("hold", "for", "30m", "reason", "works").status, http.StatusSeeOther, "hold: got")
+	expect.That(t, strings.Contains(c.get("/ui/nodes").body, "9.9.1"), "after an act the page of nodes shows what was seen before it")
 }
 
 func TestKeysBelowAPrefixAreNotCounted(t *testing.T) {
