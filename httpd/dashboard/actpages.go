@@ -133,7 +133,7 @@ func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, err
 			g.If(a.lasting, durationField(f, a.bounded)),
 			g.If(a.explained, reasonField(f, a.reasoned)),
 			g.If(a.explained && c.Principal() == nil, el("label", text("Your name"), el("input", attr("name", "author"), attr("value", f.Get("author")), attr("maxlength", "128"), attr("autocomplete", "name")))),
-			g.If(last != "", el("label", g.Textf("No other instance of %s is UP. Type the application's name:", last),
+			g.If(last != "", el("label", text(fmt.Sprintf("No other instance of %s is UP. Type the application's name:", last)),
 				el("input", attr("name", "confirm"), attr("required"), attr("autocomplete", "off")))),
 			el("div", class("acts"), el("button", class("primary"), g.If(why != "", attr("disabled")), text(strings.TrimSuffix(a.button, "…"))),
 				el("a", class("button"), attr("href", a.after(f)), text("Leave it")))),
