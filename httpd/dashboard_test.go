@@ -231,7 +231,7 @@ func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
 		need.That(t, got.status == http.StatusSeeOther, "got %d %s", got.status, got.body)
 		to := got.header.Get("Location")
 		page := n.get(t, to).body
-		expect.That(t, strings.HasPrefix(to, "/ui/apps/ORDERS/i1?done=drain&index=") && strings.Contains(page, "Done: drain.") && strings.Contains(page, "by ann (kernel)"), "%s leads to %s", to, page)
+		expect.That(t, strings.HasPrefix(to, "/ui/apps/ORDERS/i1?done=drain&index=") && strings.Contains(page, "Done: drain.") && strings.Contains(page, "by ann (kernel)") && strings.Contains(page, "<th scope=\"row\">It reports</th>"), "%s leads to %s", to, page)
 		l, _ := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 		expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Author == "ann" && l.Override.By.Reason == "kernel", "the act was %+v", l.Override)
 

@@ -159,7 +159,7 @@ func (c call) instance() (any, error) {
 		c.doneNotice(),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.polledUntil(l), c.instanceActs(l), c.leaseSection(v, l), checksSection(v, l), metadataSection(l.Instance))
+		content = append(content, c.polledUntil(l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), checksSection(v, l), metadataSection(l.Instance))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
@@ -167,8 +167,8 @@ func (c call) instance() (any, error) {
 	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
 }
 
-// leaseSection is the lease, and what the instance says beside what is shown.
-func (c call) leaseSection(v *registry.View, l *registry.Lease) g.Node {
+// leaseSection is the lease, and what the instance reports beside what is shown.
+func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) g.Node {
 	at := c.monitor.clock(v)
 	i := l.Instance
 	shown := show.Instance(v, at, l)
@@ -180,6 +180,9 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease) g.Node {
 		{"Address", g.Group{code(address(i)), g.If(i.IPAddr != "" && i.IPAddr != i.HostName, g.Group{text(" "), code(i.IPAddr)})}},
 		{"VIP", code(dash(i.VIP))},
 		{"Belongs to", text(dash(cmp.Or(l.Owner, c.Datacenter)))},
+	}
+	if reports != "" && reports != shown.Status {
+		rows = append(rows, fact{"It reports", status(reports, reports)})
 	}
 	if o := shown.Override; o != nil {
 		rows = append(rows, fact{"Forced", g.Group{status(o.Status, o.Status), g.If(o.Since != 0, g.Group{text(" by " + show.By(o.Bounded) + " since "), moment(o.Since)}),
