@@ -162,7 +162,7 @@ func attentionOfCluster(seen seen, lacks []string) (notices []notice) {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(seen.silent)) {
-		notices = append(notices, notice{halved, fmt.Sprintf("%s does not answer since %s UTC", n, clock(seen.silent[n])), "/ui/nodes", "", true})
+		notices = append(notices, notice{halved, fmt.Sprintf("no answer from %s since %s UTC", n, clock(seen.silent[n])), "/ui/nodes", "", true})
 	}
 	if words := differingVersions(seen.status.Nodes); words != "" {
 		notices = append(notices, notice{sound, words, "/ui/nodes", "", false})

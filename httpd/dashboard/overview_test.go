@@ -69,7 +69,7 @@ func TestAttentionOfTheClusterNamesNodesAndPeers(t *testing.T) {
 		{"nothing", seen{status: versions("0.1", "0.1", "0.1")}, nil, nil},
 		{"a node that does not say its version", seen{status: versions("0.1", "", "0.1")}, nil, nil},
 		{"versions", seen{status: versions("0.2", "0.1", "0.1")}, nil, []string{"the nodes run different versions: 0.1 (node2, node3), 0.2 (node1)"}},
-		{"a silent node", seen{silent: map[string]time.Time{"node2": time.Date(2026, 1, 1, 11, 59, 0, 0, time.UTC)}}, nil, []string{"node2 does not answer since 11:59:00 UTC"}},
+		{"a silent node", seen{silent: map[string]time.Time{"node2": time.Date(2026, 1, 1, 11, 59, 0, 0, time.UTC)}}, nil, []string{"no answer from node2 since 11:59:00 UTC"}},
 		{"a disk", seen{status: little}, nil, []string{"the disk of node2 has 512 MiB left"}},
 		{"a link", seen{peers: api.Peers{Peers: []api.Peer{{Name: "dc3", State: "failing", Reason: "refused", LagChanges: 7}}}}, nil, []string{"the link to dc3 fails: refused; 7 changes wait here"}},
 		{"a link on which nothing waits", seen{peers: api.Peers{Peers: []api.Peer{{Name: "dc2", State: "ok", Incoming: &api.Incoming{Cut: true}}}}}, nil, []string{"the link to dc2 fails"}},
