@@ -94,9 +94,15 @@ func (s *search) finds(l *registry.Lease, local string) bool {
 
 // contains says whether a word that lower made is part of s in whatever case. Letters beyond ASCII are taken as they are.
 func contains(s, word string) bool {
+	if word == "" {
+		return true
+	}
 	for start := 0; start+len(word) <= len(s); start++ {
-		i := 0
-		for i < len(word) && lowered(s[start+i]) == word[i] {
+		if lowered[s[start]] != word[0] { // mostly
+			continue
+		}
+		i := 1
+		for i < len(word) && lowered[s[start+i]] == word[i] {
 			i++
 		}
 		if i == len(word) {
@@ -110,17 +116,21 @@ func contains(s, word string) bool {
 func lower(word string) string {
 	b := []byte(word)
 	for i := range b {
-		b[i] = lowered(b[i])
+		b[i] = lowered[b[i]]
 	}
 	return string(b)
 }
 
-func lowered(b byte) byte {
-	if 'A' <= b && b <= 'Z' {
-		return b + 'a' - 'A'
+// lowered has each byte in lower case.
+var lowered = func() (table [256]byte) {
+	for b := range table {
+		table[b] = byte(b)
+		if 'A' <= b && b <= 'Z' {
+			table[b] += 'a' - 'A'
+		}
 	}
-	return b
-}
+	return table
+}()
 
 // found is an application with those of its instances that are looked for.
 type found struct {

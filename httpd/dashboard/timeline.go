@@ -64,8 +64,8 @@ type timelineFilter struct {
 	most   int
 }
 
-// mostScanned bounds how many instances are looked at for a timeline of some applications.
-const mostScanned = 100_000
+// mostScanned bounds how many of the newest changes are looked at for a timeline.
+const mostScanned = 20_000
 
 // timeline is what happened last, newest first.
 func (c call) timeline(v *registry.View, f timelineFilter) []happening {
@@ -88,9 +88,14 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	seen := make(map[registry.Key]bool)
 	all := c.mayRead("")
 	left, scans := f.most, mostScanned
-	for _, l := range leasesOf(v, f.app) {
-		seen[l.Key()] = true
-		found = append(found, f.entries(l.Key(), v.History(l.Key()))...)
+	for app := range v.Apps() { // those of which only a part is wanted may have changed long ago
+		if f.app == "" && all || f.app != "" && app.Name != f.app || !all && !c.mayRead(app.Name) {
+			continue
+		}
+		for _, l := range leasesOf(v, app.Name) {
+			seen[l.Key()] = true
+			found = append(found, f.entries(l.Key(), v.History(l.Key()))...)
+		}
 	}
 	for change, past := range v.NewestFirst() {
 		key := change.Lease.Key()
