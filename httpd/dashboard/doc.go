@@ -17,7 +17,7 @@
 //	perform.go    calls of the APIs in the reader's name
 //	login.go      a login by a token
 //	live.go       the stream that says when a page is to be made again
-//	monitor.go, history.go, tally.go  what is kept ready, so that a page waits for no other node and walks no registry
+//	monitor.go, history.go, tally.go  what is kept ready, so that a page that is read walks no registry and waits for no other node
 //	elements.go   pieces of HTML
 //	assets.go     the style, the script and the icon
 package dashboard

@@ -56,7 +56,6 @@ type monitor struct {
 	looking chan struct{}
 
 	mu       sync.Mutex
-	runs     bool // Run looks, so that pages need not
 	last     seen
 	asked    time.Time // when the look began that saw it
 	acted    time.Time // when a page acted last: what was asked before shows an old state
@@ -73,8 +72,6 @@ type monitor struct {
 
 // Run looks and takes samples until ctx ends.
 func (m *monitor) Run(ctx context.Context) error {
-	m.setRuns(true)
-	defer m.setRuns(false)
 	tick := time.NewTicker(freshFor)
 	defer tick.Stop()
 	next := time.Now()
@@ -95,12 +92,6 @@ func (m *monitor) Run(ctx context.Context) error {
 	}
 }
 
-func (m *monitor) setRuns(runs bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.runs = runs
-}
-
 // isRead says whether somebody reads the pages.
 func (m *monitor) isRead(now time.Time) bool {
 	m.mu.Lock()
@@ -108,11 +99,12 @@ func (m *monitor) isRead(now time.Time) bool {
 	return now.Sub(m.read) < watchedFor
 }
 
-// now is what is known of the cluster, for a page. Where Run looks, only a page before its first look waits for that.
+// now is what is known of the cluster, for a page. While pages are read Run looks often enough, so that only the first one after a
+// while waits, for askWithin at most.
 func (m *monitor) now(ctx context.Context) seen {
 	now := time.Now()
 	m.mu.Lock()
-	last, fits := m.last, m.asked.After(m.acted) && (m.runs || now.Sub(m.last.at) < 2*freshFor)
+	last, fits := m.last, m.asked.After(m.acted) && now.Sub(m.last.at) < freshFor+askWithin+freshFor
 	m.read = now
 	m.mu.Unlock()
 	if fits {
