@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -364,6 +365,19 @@ func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
 	expect.That(t, strings.Contains(page, "needs permission 'app ORDERS override'") && strings.Contains(page, `href="/ui/acts/cancel`), "the page does not say what is missing, or offers nothing: %s", page)
 }
 
+// eventsOf returns the next event of a stream whenever it is called, as its name and its data; "": it has ended.
+func eventsOf(stream io.Reader) (next func() string) {
+	lines := bufio.NewScanner(stream)
+	return func() string {
+		for lines.Scan() {
+			if name, is := strings.CutPrefix(lines.Text(), "event: "); is && lines.Scan() {
+				return name + " " + lines.Text()
+			}
+		}
+		return ""
+	}
+}
+
 // TestLivePageOfAPartHearsOfNoOthers: neither when they change nor how much a reader of one application learns of the others.
 func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
 	g := newGuarded(t, access.On, true)
@@ -373,15 +387,7 @@ func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer "+g.texts["ORDERS"])
 	resp := need.Got(server.Client().Do(r))(t)
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	next := func() string {
-		for lines.Scan() {
-			if name, is := strings.CutPrefix(lines.Text(), "event: "); is && lines.Scan() {
-				return name + " " + lines.Text()
-			}
-		}
-		return ""
-	}
+	next := eventsOf(resp.Body)
 	expect.Equal(t, next(), "tick data: 0", "it begins with")
 	for k := range 20 {
 		g.memory.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
@@ -396,15 +402,7 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		resp := need.Got(n.openRequest(t, request("GET", "/ui/live?app=ORDERS", "")))(t)
-		lines := bufio.NewScanner(resp.Body)
-		next := func() string {
-			for lines.Scan() {
-				if name, is := strings.CutPrefix(lines.Text(), "event: "); is && lines.Scan() {
-					return name + " " + lines.Text()
-				}
-			}
-			return ""
-		}
+		next := eventsOf(resp.Body)
 		expect.Equal(t, next(), "tick data: 0", "it begins with")
 		for k := range 30 {
 			n.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("p%d", k))})
@@ -522,10 +520,12 @@ func TestPageWaitsForNoOtherNode(t *testing.T) {
 	})
 }
 
-// TestPagesAreSmallAtTwentyThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
-func TestPagesAreSmallAtTwentyThousandInstances(t *testing.T) {
+// TestPagesAreSmallAndRememberAtTwentyThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
+func TestPagesAreSmallAndRememberAtTwentyThousandInstances(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, manyInstances(1000, 20)...)
+	n.Perform(t, manyInstances(1100, 20)...)
+	first := n.send(t, request("GET", "/ui/apps/APP-00000", "")).body
+	expect.That(t, strings.Contains(first, "registered as UP"), "what happened to an application before 20,000 other changes is forgotten")
 	for _, path := range largePages {
 		got := n.send(t, request("GET", path, ""))
 		expect.That(t, got.status == 200 && len(got.body) < 100_000, "GET %s: got %d with %d bytes", path, got.status, len(got.body))

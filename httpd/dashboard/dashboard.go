@@ -305,10 +305,10 @@ func (c call) fields(most int64) url.Values {
 
 // leasesOf are an application's leases, quarantined ones included, by id.
 func leasesOf(v *registry.View, name string) []*registry.Lease {
-	leases := slices.Collect(web.LeasesOf(v, name))
 	if name == "" {
 		return nil
 	}
+	leases := slices.Collect(web.LeasesOf(v, name))
 	for l := range v.Quarantined {
 		if l.Instance.App == name {
 			leases = append(leases, l)

@@ -15,6 +15,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
+// request is a call of an API.
+type request struct {
+	method, path string
+	query        url.Values
+	body         string
+}
+
 // response is what came of a call of an API.
 type response struct {
 	status int
@@ -120,13 +127,6 @@ func notBefore(index, other string) bool {
 // succeeded says what a status means.
 func succeeded(status int) bool {
 	return status >= http.StatusOK && status < http.StatusMultipleChoices
-}
-
-// request is a call of an API.
-type request struct {
-	method, path string
-	query        url.Values
-	body         string
 }
 
 // keyPath is the path of a key in Consul's API, whose slashes stay.

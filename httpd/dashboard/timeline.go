@@ -88,11 +88,18 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 	seen := make(map[registry.Key]bool)
 	all := c.mayRead("")
 	left, scans := f.most, mostScanned
-	for app := range v.Apps() { // those of which only a part is wanted may have changed long ago
-		if f.app == "" && all || f.app != "" && app.Name != f.app || !all && !c.mayRead(app.Name) {
-			continue
+	var part []string // what is wanted of the applications may have changed long ago
+	switch {
+	case f.app != "":
+		part = []string{f.app}
+	case !all:
+		for app := range v.Apps() {
+			part = append(part, app.Name)
 		}
-		for _, l := range leasesOf(v, app.Name) {
+		part = slices.DeleteFunc(part, func(app string) bool { return !c.mayRead(app) })
+	}
+	for _, app := range part {
+		for _, l := range leasesOf(v, app) {
 			seen[l.Key()] = true
 			found = append(found, f.entries(l.Key(), v.History(l.Key()))...)
 		}

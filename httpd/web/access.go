@@ -236,8 +236,8 @@ func (c *Call) authorize(needs Needs) error {
 	return c.node.allow(ctx, wanted...)
 }
 
-// LogIn finds out whether a token is good, for a login. A token that is
-// not is refused in every mode, counts as a failed try, and is recorded.
+// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts as a failed try, and is
+// recorded.
 func (c *Call) LogIn(token string) error {
 	r := c.R.Clone(c.R.Context())
 	r.Header = http.Header{"X-Consul-Token": {token}}
