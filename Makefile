@@ -108,7 +108,7 @@ eureka-table: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_EUREKA_TABLE=1 $(GO) test -count=1 -run '^TestTableOfAMixedCluster$$' -v ./integration
 
 # Programs that others wrote for Consul, beside Rollcall and beside a real Consul, which are built first (some GB of modules and
-# build cache, half an hour); then a quarter of an hour. Linux only. docs/consul.md lists them.
+# build cache, half an hour); then a quarter of an hour. Linux only. docs/reference/consul.md lists them.
 wild: build
 	$(MAKE) -C integration/clients/wild
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_WILD=1 $(GO) test -count=1 -run '^TestWild' -timeout 90m -v ./integration

@@ -58,7 +58,7 @@ func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	for _, file := range []string{"client/example_test.go", "client/grpcresolver/example_test.go"} {
 		examples.WriteString(shownCode(read(file)))
 	}
-	for _, page := range []string{"docs/go-client.md", "README.md"} {
+	for _, page := range []string{"docs/reference/go-client.md", "README.md"} {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(page), -1)
 		expect.That(t, len(blocks) != 0, "%s shows no code", page)
 		for _, b := range blocks {

@@ -145,9 +145,9 @@ func TestMetricsShowZerosFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestMetricsAreListedOnTheClientsPage compares the names and labels of docs/go-client.md.
+// TestMetricsAreListedOnTheClientsPage compares the names and labels of docs/reference/go-client.md.
 func TestMetricsAreListedOnTheClientsPage(t *testing.T) {
-	page := need.Got(os.ReadFile("../docs/go-client.md"))(t)
+	page := need.Got(os.ReadFile("../docs/reference/go-client.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
 	table, _, _ = strings.Cut(table, "\n\n")
 	descs := make(chan *prometheus.Desc, 100)

@@ -52,7 +52,7 @@ type Item struct {
 
 // AppendBatch appends the encoding of a batch at a level, which must be at least what each of its items needs (Need). Renew operations with a Handle are encoded without
 // their key: at most 14 bytes each, while handles have slots below 2^21 and generations below 2^28.
-// docs/formats/log-entry.md describes it. The origin of an operation of coordination is a client. It panics on an
+// docs/reference/formats/log-entry.md describes it. The origin of an operation of coordination is a client. It panics on an
 // operation outside the closed sets, and on a Register without an instance.
 func AppendBatch(dst []byte, level byte, id BatchID, items []Item) []byte {
 	c := codec.Writer(dst, level)

@@ -9,7 +9,7 @@ import (
 )
 
 // The records of this file are for stores that keep a registry without a log: what a snapshot has in
-// its sections, each for itself and with its level in front (docs/formats/local-disk.md). Errors of reading wrap
+// its sections, each for itself and with its level in front (docs/reference/formats/local-disk.md). Errors of reading wrap
 // ErrNewerVersion, ErrOlderVersion or ErrCorrupt; nothing that is returned refers to what was read.
 
 // AppendLeaseState appends the encoding of a live lease. It panics on one without an instance.

@@ -139,7 +139,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}
 }
 
-// Numbers of the formats, as docs/formats/log-entry.md has them.
+// Numbers of the formats, as docs/reference/formats/log-entry.md has them.
 const (
 	opRenew, opRegister, opCancel, opSetOverride, opQuarantine        = 1, 2, 3, 4, 8
 	opSelfPreservation, opReplica, opRemove, opPausePeer              = 11, 12, 13, 16

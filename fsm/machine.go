@@ -2,7 +2,7 @@
 // entries and snapshots, the memory of applied batches, and Apply. The registry's rules are in
 // package fsm/registry; what orders the entries is package store.
 //
-// The formats are described in docs/formats. Its files:
+// The formats are described in docs/reference/formats. Its files:
 //
 //   - batch.go, entry.go: the formats of batches and log entries
 //   - machine.go: Apply, and the views; coordination.go: the half of it that package kv has

@@ -46,7 +46,7 @@ func operations(t *testing.T) []operation {
 
 // This test finds what an added operation still lacks.
 func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
-	page := need.Got(os.ReadFile("../docs/formats/log-entry.md"))(t)
+	page := need.Got(os.ReadFile("../docs/reference/formats/log-entry.md"))(t)
 	names := make(map[string]bool)
 	for _, op := range operations(t) {
 		t.Run(op.table+op.typ, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 				"%q is no name for a metric, or another one's", op.name)
 			names[op.table+op.name] = true
 			row := regexp.MustCompile(`(?m)^\| ` + strconv.Itoa(int(op.kind)) + ` \| ` + op.typ + ` \|`)
-			expect.That(t, row.Match(page), "docs/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
+			expect.That(t, row.Match(page), "docs/reference/formats/log-entry.md has no row of kind %d, %s", op.kind, op.typ)
 		})
 	}
 }

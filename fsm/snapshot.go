@@ -20,7 +20,7 @@ type Snapshot struct {
 	kv       kv.Frozen
 }
 
-// WriteTo writes version, state and checksum (docs/formats/snapshot.md). Equal states give
+// WriteTo writes version, state and checksum (docs/reference/formats/snapshot.md). Equal states give
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := newStreamWriter(w, s.level)

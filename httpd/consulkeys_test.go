@@ -102,7 +102,7 @@ func TestKeyNameIsTakenAsItComes(t *testing.T) {
 func TestKeyValueHasALimit(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
-	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/protocol/coordination.md."
+	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/reference/protocol/coordination.md."
 	got := c.send("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1))
 	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want, "got %d %q, want 413 %q", got.status, got.body, want)
 	got = c.send("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))

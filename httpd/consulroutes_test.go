@@ -28,10 +28,10 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 		{"a GET of another write", "GET", "/v1/agent/service/register", 405, "OPTIONS,PUT", "method GET not allowed"},
 		{"a GET of a write with an id", "GET", "/v1/agent/service/deregister/x", 405, "OPTIONS,PUT", "method GET not allowed"},
 		{"an id that begins like it", "GET", "/v1/agent/service/registered", 404, "", "unknown service ID: registered"},
-		{"a path that there is not", "GET", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
-		{"OPTIONS of it", "OPTIONS", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
-		{"nothing", "GET", "/v1/", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
-		{"no slash behind", "GET", "/v1/kv", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"},
+		{"a path that there is not", "GET", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
+		{"OPTIONS of it", "OPTIONS", "/v1/nothing", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
+		{"nothing", "GET", "/v1/", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
+		{"no slash behind", "GET", "/v1/kv", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
 	} {
 		got := c.send(row.method, row.path, "")
 		if got.status != row.status || got.header.Get("Allow") != row.allow || got.body != row.body {
@@ -91,7 +91,7 @@ func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
 			}
 			acl := strings.HasPrefix(path, "acl/") || strings.HasPrefix(path, "agent/token/")
 			expect.That(t, acl == (got.status == 401 && got.body == "ACL support disabled"), "%s %s: got %d %s", method, path, got.status, got.body)
-			expect.That(t, got.status != 501 || strings.Contains(got.body, "docs/consul.md"), "%s %s: got %s", method, path, got.body)
+			expect.That(t, got.status != 501 || strings.Contains(got.body, "docs/reference/consul.md"), "%s %s: got %s", method, path, got.body)
 		}
 	}
 	expect.That(t, refused >= 90, "only %d routes are not served", refused)

@@ -91,9 +91,9 @@ func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
 	}
 }
 
-// TestOverviewSaysWhatMustBeRenewed reads it from the node's metrics, which docs/metrics.md has by these names.
+// TestOverviewSaysWhatMustBeRenewed reads it from the node's metrics, which docs/reference/metrics.md has by these names.
 func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
-	metrics, documented := prometheus.NewRegistry(), string(need.Got(os.ReadFile("../docs/metrics.md"))(t))
+	metrics, documented := prometheus.NewRegistry(), string(need.Got(os.ReadFile("../docs/reference/metrics.md"))(t))
 	const ends, saved = "rollcall_certificate_expiry_timestamp_seconds", "rollcall_backup_last_success_timestamp_seconds"
 	for use, in := range map[string]time.Duration{"http": 49 * time.Hour, "cluster": 1000 * time.Hour} {
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: ends, ConstLabels: prometheus.Labels{"use": use, "a": "b"}}, func() float64 { return float64(time.Now().Add(in).Unix()) }))

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// openAPI is what the tests look at in docs/openapi.yaml.
+// openAPI is what the tests look at in docs/reference/openapi.yaml.
 type openAPI struct {
 	OpenAPI   string                          `yaml:"openapi"`
 	BasePaths []string                        `yaml:"x-base-paths"`
@@ -33,7 +33,7 @@ type openAPI struct {
 
 func readOpenAPI(t *testing.T) (doc openAPI, raw any) {
 	t.Helper()
-	file := need.Got(os.ReadFile("../docs/openapi.yaml"))(t)
+	file := need.Got(os.ReadFile("../docs/reference/openapi.yaml"))(t)
 	need.OK(t, yaml.Unmarshal(file, &doc))
 	need.OK(t, yaml.Unmarshal(file, &raw))
 	return doc, raw
@@ -97,7 +97,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 		if strings.Contains(route, " /ui") {
 			continue // a page for people, whose address may change
 		}
-		expect.That(t, slices.Contains(documented, route), "docs/openapi.yaml lacks %s", route)
+		expect.That(t, slices.Contains(documented, route), "docs/reference/openapi.yaml lacks %s", route)
 	}
 	for _, route := range documented {
 		expect.That(t, slices.Contains(routes, route), "there is no route %s", route)
@@ -198,7 +198,7 @@ func eachRef(node any, visit func(ref string)) {
 	}
 }
 
-// docs/openapi.yaml describes the documents of our own API as package api declares them, member by member.
+// docs/reference/openapi.yaml describes the documents of our own API as package api declares them, member by member.
 func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	_, raw := readOpenAPI(t)
 	const body = "content application/json schema"

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// RateLimit are the settings of the limiter of registry fetches, see docs/protocol/rate-limiter.md.
+// RateLimit are the settings of the limiter of registry fetches, see docs/reference/protocol/rate-limiter.md.
 // The zero value limits nothing and counts nothing.
 type RateLimit struct {
 	Enabled bool `key:"rate-limiter.enabled" help:"refuse fetches above the rates with 503 (rateLimiter.enabled); otherwise they are only counted"`

@@ -21,7 +21,7 @@ import (
 )
 
 // ownTestsPage says which of the tests of Consul's Go client pass, and why the others do not.
-const ownTestsPage = "../docs/protocol/consul-tests.md"
+const ownTestsPage = "../docs/reference/protocol/consul-tests.md"
 
 // The sections of the page.
 const (

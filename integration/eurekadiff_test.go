@@ -25,9 +25,9 @@ import (
 )
 
 // differences is the page with what a published Eureka server and Rollcall respond differently to, each with its reason.
-const differences = "../docs/protocol/eureka-differences.md"
+const differences = "../docs/reference/protocol/eureka-differences.md"
 
-var update = flag.Bool("update", false, "write the table of docs/protocol/eureka-differences.md anew; reasons are kept")
+var update = flag.Bool("update", false, "write the table of docs/reference/protocol/eureka-differences.md anew; reasons are kept")
 
 // TestDifferencesFromAPublishedServerAreListed sends every probe to a published server and to a node of each mode: what they
 // respond and what the application has afterwards is the same, or the page says why it is not.

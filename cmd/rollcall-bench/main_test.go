@@ -66,11 +66,11 @@ func status(url string) int {
 }
 
 func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
-	page := need.Got(os.ReadFile("../../docs/cli.md"))(t)
+	page := need.Got(os.ReadFile("../../docs/reference/cli.md"))(t)
 	shared := &cobra.Command{}
 	new(cli.Output).AddFlag(shared)
 	for _, lack := range cli.Undocumented(newRootCommand(), string(page), shared.Flags()) {
-		t.Errorf("docs/cli.md: %s", lack)
+		t.Errorf("docs/reference/cli.md: %s", lack)
 	}
 }
 

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the reference table of docs/opera
 
 const (
 	operations = "../../docs/operations.md"
-	cliPage    = "../../docs/cli.md"
+	cliPage    = "../../docs/reference/cli.md"
 	tableStart = "<!-- settings: made by go test ./cmd/rollcall -run Reference -update -->\n"
 	tableEnd   = "<!-- end of settings -->\n"
 )

@@ -3,7 +3,7 @@
 // of their log entry; readers get immutable views. It knows no network, no disk, no clock and no
 // goroutine: every replica that applies the same operations has the same state.
 //
-// The rules are those of Consul's HTTP API (docs/protocol/coordination.md), with three differences: a
+// The rules are those of Consul's HTTP API (docs/reference/protocol/coordination.md), with three differences: a
 // lock-delay is state and survives failover, so is the time of a session's last renewal, from which its
 // end is exact, and each acquisition has a number that only grows, by which the present holder is told from
 // the one before.

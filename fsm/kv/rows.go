@@ -15,7 +15,7 @@ type Row struct {
 	Kind  byte // its number
 	Level byte // of the formats, the first that has it
 	Name  string
-	Type  string // as docs/formats/log-entry.md calls it
+	Type  string // as docs/reference/formats/log-entry.md calls it
 	Zero  Op     // without anything
 	walk  func(*codec.Codec, Op) Op
 }

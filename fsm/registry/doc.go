@@ -7,7 +7,7 @@
 // bytes on every node. Readers get a [View], which is immutable and never blocks a writer.
 //
 // The rules are those of Netflix Eureka's registry (AbstractInstanceRegistry, Lease and the status
-// override rules of eureka-core), without the defects listed in docs/protocol/eureka-registry.md. How
+// override rules of eureka-core), without the defects listed in docs/reference/protocol/eureka-registry.md. How
 // operations are ordered and made durable is the business of package store; how they look on the
 // wire is the business of package httpd. Consul's nodes, services and checks are in package catalog.
 //

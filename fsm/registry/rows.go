@@ -12,7 +12,7 @@ type Row struct {
 	Kind  Kind
 	Level byte   // of the formats, the first that has it
 	Name  string // as metrics call it
-	Type  string // as docs/formats/log-entry.md calls it
+	Type  string // as docs/reference/formats/log-entry.md calls it
 	Zero  Op     // without anything
 	walk  func(*codec.Codec, Op) Op
 }

@@ -193,6 +193,6 @@ func (c call) readValue() ([]byte, error) {
 }
 
 func valueTooLarge(size string) error {
-	text := fmt.Sprintf("Request body(%s bytes) too large, max size: %d bytes. See docs/protocol/coordination.md.", size, maxValue)
+	text := fmt.Sprintf("Request body(%s bytes) too large, max size: %d bytes. See docs/reference/protocol/coordination.md.", size, maxValue)
 	return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: text}
 }

@@ -51,7 +51,7 @@ var (
 
 // notServed is the response to a request for what is not served, with the reason.
 func notServed(why string) error {
-	return &web.Refusal{Status: http.StatusNotImplemented, Text: why + " (docs/consul.md lists what is served)"}
+	return &web.Refusal{Status: http.StatusNotImplemented, Text: why + " (docs/reference/consul.md lists what is served)"}
 }
 
 // errNoACL is Consul's own response where there is no access control (hashicorp/consul, agent/acl_endpoint.go): its clients
@@ -72,5 +72,5 @@ func Unserved(path string, mode access.Mode) error {
 			return f.err
 		}
 	}
-	return &web.Refusal{Status: http.StatusNotFound, Text: "Invalid URL path: not a recognized HTTP API endpoint; docs/consul.md says which are served"}
+	return &web.Refusal{Status: http.StatusNotFound, Text: "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"}
 }

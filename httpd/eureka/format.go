@@ -1,5 +1,5 @@
 // Package eureka turns the documents of Eureka's protocol, JSON and XML, full and compact, into
-// values of package registry and back. docs/protocol/eureka-documents.md describes them.
+// values of package registry and back. docs/reference/protocol/eureka-documents.md describes them.
 //
 // Writers append to a slice, use no reflection and allocate nothing beyond it: a large document is
 // put together from instances that were encoded when they last changed. They emit exactly the keys

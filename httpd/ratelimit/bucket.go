@@ -3,7 +3,7 @@
 // changes, per minute. It queues nothing, waits for nothing and starts nothing: it says whether a call
 // may be made now, and when the next one may.
 //
-// The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/protocol/rate-limiter.md
+// The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
 // has them, and says where this bucket is more exact.
 package ratelimit
 

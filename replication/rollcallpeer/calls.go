@@ -1,4 +1,4 @@
-// Package rollcallpeer speaks with Rollcall servers, both ways (docs/protocol/replication.md): it has the link to a node
+// Package rollcallpeer speaks with Rollcall servers, both ways (docs/reference/protocol/replication.md): it has the link to a node
 // of this datacenter or to another datacenter, and the receiver of what such servers send here. Which changes a peer gets it does not
 // decide: package replication does.
 //

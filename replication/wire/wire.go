@@ -1,5 +1,5 @@
 // Package wire is what Rollcall servers send each other: the messages of changes, of comparisons and of the copy at the
-// start, as docs/protocol/replication.md has them. Each is described once, by its walk, at a level of the formats, which
+// start, as docs/reference/protocol/replication.md has them. Each is described once, by its walk, at a level of the formats, which
 // is its first byte; an item is an operation of the log. A message that came is not trusted: it is bounded and checked here, before
 // anything is made of it.
 package wire

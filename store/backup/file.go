@@ -1,5 +1,5 @@
 // Package backup has the format of snapshots for people: files from which a cluster is restored, which can be read and
-// compared without one (docs/formats/backup.md). Raft's snapshots are in package fsm. What a restore does to the state is in
+// compared without one (docs/reference/formats/backup.md). Raft's snapshots are in package fsm. What a restore does to the state is in
 // packages registry and kv.
 //
 //	file.go   the frames of a file, and its checksums

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// The buckets of the file; docs/formats/local-disk.md says what is in them.
+// The buckets of the file; docs/reference/formats/local-disk.md says what is in them.
 var (
 	bucketState    = []byte("state")
 	bucketLeases   = []byte("leases")

@@ -23,7 +23,7 @@ const lastKnownVersion = 1
 
 // lastKnown is the last list on disk, opt-in by Config.File: JSON of Eureka's (the response to
 // GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole,
-// by a rename. Format: docs/formats/client-list.md.
+// by a rename. Format: docs/reference/formats/client-list.md.
 type lastKnown struct {
 	path string
 }

@@ -33,11 +33,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
+var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 
 const (
 	root         = "../../.."
-	metricsPage  = root + "/docs/metrics.md"
+	metricsPage  = root + "/docs/reference/metrics.md"
 	metricsStart = "<!-- metrics: made by go test ./cmd/internal/node -run PageOfMetrics -update -->\n"
 	metricsEnd   = "<!-- end of metrics -->\n"
 )

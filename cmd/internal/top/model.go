@@ -112,7 +112,7 @@ func (m *model) breakStream(at time.Time, reason string) {
 	m.brokenReason = reason
 }
 
-// press does what a key is for; docs/cli.md and the help have the list.
+// press does what a key is for; docs/reference/cli.md and the help have the list.
 func (m *model) press(key tcell.Key, r rune) {
 	if key == tcell.KeyCtrlC {
 		m.quit = true
