@@ -60,7 +60,7 @@ screens: clients
 	ROLLCALL_SCREENS=$(CURDIR)/data/screens $(GO) test -count=1 -timeout 20m -run 'TestScreensAreUsableInABrowser' ./httpd
 	@echo 'pictures are in data/screens'
 
-# The pictures that README and docs/dashboard.md show, of three real nodes in trouble; two minutes. To be looked at, and committed.
+# The pictures that README and docs/run/dashboard.md show, of three real nodes in trouble; two minutes. To be looked at, and committed.
 pictures: build
 	ROLLCALL_PICTURES=$(CURDIR)/docs/pictures ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestPicturesOfDocuments$$' ./integration
 	@echo 'pictures are in docs/pictures'

@@ -16,7 +16,7 @@ import (
 // have kept up before.
 const voteLimit = 100 * time.Second
 
-// TestMemberThatLostItsDataComesBackAfterItsRemoval does what docs/operations.md tells operators to do.
+// TestMemberThatLostItsDataComesBackAfterItsRemoval does what docs/run/change-nodes.md tells operators to do.
 func TestMemberThatLostItsDataComesBackAfterItsRemoval(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{})) // two nodes that run cannot do without one of them

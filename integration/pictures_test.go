@@ -74,7 +74,7 @@ func (f fleet) renewUntil(t *testing.T, n *Node, what string, ready func() error
 	need.OKf(t, err, "%s", what)
 }
 
-// TestPicturesOfDocuments makes the pictures that README and docs/dashboard.md show, where ROLLCALL_PICTURES names their directory
+// TestPicturesOfDocuments makes the pictures that README and docs/run/dashboard.md show, where ROLLCALL_PICTURES names their directory
 // (make pictures): a shop's services are registered at three nodes; then a zone fails, with its node and its instances.
 func TestPicturesOfDocuments(t *testing.T) {
 	dir := os.Getenv("ROLLCALL_PICTURES")

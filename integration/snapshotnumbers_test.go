@@ -81,7 +81,7 @@ func (b *beatPauses) run(n *Node, id string, ends <-chan struct{}) {
 	}
 }
 
-// With ROLLCALL_NUMBERS=1 it measures what docs/operations.md says of 100,000 instances and 100,000 keys; else a twentieth of them
+// With ROLLCALL_NUMBERS=1 it measures what docs/run/back-up.md says of 100,000 instances and 100,000 keys; else a twentieth of them
 // is enough to see that nothing stands still.
 func TestSaveAndRestoreOfALargeStateDoNotStopHeartbeats(t *testing.T) {
 	number := 5000

@@ -103,12 +103,12 @@ func (m *machines) start(t *testing.T, on, line string) *Process {
 // shellStep is a line of a document and the machine that the comment above it names.
 type shellStep struct{ on, line string }
 
-// stepsOf are the lines in the blocks of a section of operations.md.
+// stepsOf are the lines in the blocks of a section of the page on three machines.
 func stepsOf(t *testing.T, section string) (steps []shellStep) {
 	t.Helper()
-	page := string(need.Got(os.ReadFile("../docs/operations.md"))(t))
+	page := string(need.Got(os.ReadFile("../docs/run/three-machines.md"))(t))
 	_, text, ok := strings.Cut(page, "\n## "+section+"\n")
-	need.That(t, ok, "operations.md has no section %q", section)
+	need.That(t, ok, "three-machines.md has no section %q", section)
 	text, _, _ = strings.Cut(text, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)\n *```\n(.*?)\n *```\n").FindAllStringSubmatch(text, -1) {
 		on := ""
@@ -125,10 +125,10 @@ func stepsOf(t *testing.T, section string) (steps []shellStep) {
 	return steps
 }
 
-// TestThreeMachinesWithTLSByTheCommandsOfTheDocument runs that section of operations.md as it stands, each machine a network
+// TestThreeMachinesWithTLSByTheCommandsOfTheDocument runs that section of three-machines.md as it stands, each machine a network
 // namespace, and then as strangers would come.
 func TestThreeMachinesWithTLSByTheCommandsOfTheDocument(t *testing.T) {
-	steps := stepsOf(t, "Three machines with TLS")
+	steps := stepsOf(t, "The commands")
 	const outside = "10.0.0.9"
 	addresses := []string{outside}
 	for _, s := range steps {

@@ -10,7 +10,7 @@ import (
 
 // LevelGauge shows the level of the formats that a node writes.
 func LevelGauge(writes func() byte) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_cluster_level", Help: "Level of the formats that this node writes (docs/upgrades.md)."},
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_cluster_level", Help: "Level of the formats that this node writes (docs/run/upgrade.md)."},
 		func() float64 { return float64(writes()) })
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func newUpgradeCommand() *cobra.Command {
-	return cli.Group("upgrade", "Show which versions the nodes run, and end an upgrade (docs/upgrades.md)", newUpgradeStatusCommand(), newUpgradeFinalizeCommand())
+	return cli.Group("upgrade", "Show which versions the nodes run, and end an upgrade (docs/run/upgrade.md)", newUpgradeStatusCommand(), newUpgradeFinalizeCommand())
 }
 
 func newUpgradeStatusCommand() *cobra.Command {

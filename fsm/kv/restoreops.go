@@ -55,7 +55,7 @@ func (op DropStaged) fields(c *codec.Codec) DropStaged {
 	return op
 }
 
-// Restore makes what was staged a part of the state, in one step. docs/operations.md says what becomes of which record. Unless
+// Restore makes what was staged a part of the state, in one step. docs/run/back-up.md says what becomes of which record. Unless
 // it is of keys alone, it begins a new incarnation (Registry.Raise); of keys alone it does where the state that they come
 // from was beyond this one. Result.Refusal says why it cannot be done; nothing is staged any more then, or it was not before.
 type Restore struct {

@@ -1,5 +1,5 @@
 // Package level is how nodes of different versions agree on the level of the formats at which they write: each says
-// which levels its program reads, and the level rises when all of them read the next one (docs/upgrades.md).
+// which levels its program reads, and the level rises when all of them read the next one (docs/run/upgrade.md).
 package level
 
 import (

@@ -58,7 +58,7 @@ func OneOf(flag, value string, words []string) error {
 	return fmt.Errorf("%s: %q is none of %q", flag, value, words)
 }
 
-// Exit codes of every command; docs/operations.md explains them.
+// Exit codes of every command; docs/run/node-died.md explains them.
 const (
 	ExitOK    = 0
 	ExitError = 1 // the command failed, or its outcome is unknown

@@ -89,7 +89,7 @@ type ChecksConfig struct {
 	Rules  probe.Rules
 }
 
-// AuthConfig is who may do what (docs/security.md).
+// AuthConfig is who may do what (docs/run/permissions.md).
 type AuthConfig struct {
 	Mode         string `key:"auth.mode" words:"off log-only on" zero:"off, which an http.addr that other machines reach demands to be written out" help:"what becomes of a call that its caller may not make: off (no caller is asked for a token), log-only (it is counted and performed) or on (it is refused); the cluster's mode (rollcall auth mode) holds where it is stricter"`
 	TokenInQuery bool   `key:"auth.token-in-query" help:"take tokens from the URL, as ?token=, which lands in logs"`

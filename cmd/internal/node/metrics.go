@@ -22,7 +22,7 @@ func buildInfo(version, mode string) []prometheus.Collector {
 			ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "mode": mode},
 		}, func() float64 { return 1 }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "rollcall_build_level", Help: "Newest level of the formats that this node's program reads; while rollcall_cluster_level is lower, an upgrade is unfinished (docs/upgrades.md).",
+			Name: "rollcall_build_level", Help: "Newest level of the formats that this node's program reads; while rollcall_cluster_level is lower, an upgrade is unfinished (docs/run/upgrade.md).",
 		}, func() float64 { return float64(level.Newest) }),
 	}
 }
