@@ -13,7 +13,7 @@ tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance screens pictures alerts check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
+.PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -34,7 +34,7 @@ eureka-server:
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
 # long. The first node of each cluster has the race detector, too. Of the others three packages are tested at a time on two
 # processors, because some wait; what takes longest and waits most begins first.
-test: build clients
+test: build clients site
 	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -race -shuffle=on ./...)
@@ -69,6 +69,18 @@ pictures: build
 # to fifteen of them. `make test` makes all faults, with times that are divided by 20.
 alerts: build
 	ROLLCALL_ALERTS=1 ROLLCALL_TEST_ALL=1 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run '^TestPrometheusRaisesTheAlerts' -v ./integration
+
+# The pages of docs as a site, which any web server shows; Node.js and npm build it. To look at it: cd site && npx vitepress preview
+site: data/site/.stamp
+	@echo 'the site is in data/site'
+
+data/site/.stamp: site/node_modules/.stamp go.mod httpd/dashboard/assets/icon.svg $(shell find docs/ site/ -name node_modules -prune -o -print)
+	@cd site && npx --no-install vitepress build
+	@touch $@
+
+site/node_modules/.stamp: site/package.json site/package-lock.json site/.npmrc
+	@cd site && npm ci --loglevel=error
+	@touch $@
 
 check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

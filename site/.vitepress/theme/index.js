@@ -1,0 +1,2 @@
+// The default theme with the fonts that a system has: none is fetched.
+export { default } from 'vitepress/theme-without-fonts'
