@@ -113,7 +113,7 @@ var rooms = []room{
 	{"internal/shape", nil},
 	{"internal/expect", nil},
 	{"internal/need", []string{"internal/expect"}},
-	{"internal/chromium", []string{"internal/need"}},
+	{"internal/chromium", []string{"internal/expect", "internal/need"}},
 	{"internal/golden", []string{"internal/expect", "internal/need"}},
 }
 

@@ -2,7 +2,6 @@ package httpd_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,17 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -34,102 +29,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// axePath is axe-core, which finds what keeps people from using a page; `make clients` fetches it.
-var axePath = filepath.Join("..", "integration", "clients", "browser", "node_modules", "axe-core", "axe.min.js")
-
-// browser is a Chromium without a window, with one page open.
-type browser struct {
-	*testing.T
-	ctx context.Context
-	axe string
-
-	mu        sync.Mutex
-	complains []string // console errors, exceptions, and requests to others than base
-}
-
-// openBrowser starts a browser that may ask nothing but base for anything. It ends with the test.
-func openBrowser(t *testing.T, base string) *browser {
-	t.Helper()
-	axe, err := os.ReadFile(axePath)
-	chromium.Require(t, err == nil, "axe-core is missing; get it with: make clients")
-	page := chromium.Open(t)
-	b := &browser{T: t, ctx: page, axe: string(axe)}
-	need.OK(t, chromedp.Listen(page, func(event any) { b.hear(event, base) }))
-	b.do(chromium.Command(network.Enable, network.EnableParams{}), chromium.Command(log.Enable, cdp.Empty{}), chromium.Command(runtime.Enable, cdp.Empty{}))
-	return b
-}
-
-// complaint notes what the page should not do. The browser says so in a goroutine of its own.
-func (b *browser) complaint(text string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.complains = append(b.complains, text)
-}
-
-// complaints are those since the last call.
-func (b *browser) complaints() (all []string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all, b.complains = b.complains, nil
-	return all
-}
-
-func (b *browser) hear(event any, base string) {
-	switch e := event.(type) {
-	case *runtime.EventExceptionThrown:
-		b.complaint(fmt.Sprintf("exception: %+v", e.ExceptionDetails))
-	case *runtime.EventConsoleAPICalled:
-		if e.Type == "error" || e.Type == "warning" {
-			b.complaint(fmt.Sprintf("console: %s %v", e.Type, e.Args))
-		}
-	case *log.EventEntryAdded:
-		if e.Entry.Level == "error" {
-			b.complaint("log: " + e.Entry.Text + " " + e.Entry.URL)
-		}
-	case *network.EventRequestWillBeSent:
-		if url := e.Request.URL; !strings.HasPrefix(url, base) && !strings.HasPrefix(url, "data:") && url != "about:blank" {
-			b.complaint("request to " + url)
-		}
-	}
-}
-
-func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, browserLimit)
-	defer cancel()
-	need.OK(b.T, chromedp.Do(ctx, steps...))
-}
-
-// browserLimit is how long a page may take to show what is awaited.
-const browserLimit = time.Minute
-
-// ask runs an action that has a result.
-func ask[T any](b *browser, action chromedp.Action[T]) T {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, browserLimit)
-	defer cancel()
-	return need.Got(chromedp.Run(ctx, action))(b.T)
-}
-
-// evaluate has a script run in the page, and waits for what it promises.
-func evaluate[T any](b *browser, script string) T {
-	b.Helper()
-	return ask(b, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
-}
-
-const tall = 900
-
-var looks = []chromium.Look{{Theme: "light", Width: 1280, Height: tall}, {Theme: "dark", Width: 1280, Height: tall}, {Theme: "light", Width: 400, Height: tall}, {Theme: "dark", Width: 400, Height: tall}}
-
-// violations are what axe finds in the page.
-func (b *browser) violations() []string {
-	b.Helper()
-	found := evaluate[string](b, b.axe+`;axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | "))))`)
-	var all []string
-	need.OK(b.T, json.Unmarshal([]byte(found), &all))
-	return all
-}
 
 // screened is a node whose pages the browser looks at, in one of the states of the line.
 type screened struct {
@@ -259,46 +158,27 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 				}
 				http.DefaultClient.CloseIdleConnections()
 			}
-			b := openBrowser(t, base)
+			b := chromium.OpenPage(t, "..", base)
+			pictures := ""
+			if keep != "" {
+				pictures = filepath.Join(keep, state.name)
+			}
 			paths := fewScreens
 			if state.name == "well" || keep != "" {
 				paths = allScreens
 			}
 			for _, path := range paths(config.Coordination != nil) {
-				for k, l := range looks {
-					b.do(chromium.As(l))
-					b.complaints()
+				for k, l := range chromium.Looks {
+					b.Do(chromium.As(l))
+					b.Complaints()
 					if k == 0 {
-						b.do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
+						b.Do(chromedp.Navigate(base+path), chromedp.WaitReady(chromedp.CSS("main")))
 					}
-					b.judge(path, l, keep, state.name)
+					b.Judge(path, l, pictures)
 				}
 			}
 		})
 	}
-}
-
-// judge says what is wrong with the page that is open.
-func (b *browser) judge(path string, l chromium.Look, keep, state string) {
-	b.Helper()
-	for _, v := range b.violations() {
-		b.Errorf("%s, %s, %d wide: %s", path, l.Theme, l.Width, v)
-	}
-	wide := evaluate[int64](b, `document.documentElement.scrollWidth`)
-	expect.That(b.T, wide <= l.Width, "%s: at a width of %d the page is %d wide", path, l.Width, wide)
-	for _, complaint := range b.complaints() {
-		b.Errorf("%s: %s", path, complaint)
-	}
-	if keep == "" {
-		return
-	}
-	picture := ask(b, chromedp.FullScreenshot(100))
-	name := strings.Trim(strings.NewReplacer("/", "_", "?", "_", "=", "_", "&", "_", ":", "_", "%3A", "_").Replace(path), "_")
-	if name == "" {
-		name = "overview"
-	}
-	need.OK(b.T, os.MkdirAll(filepath.Join(keep, state), 0o755))
-	need.OK(b.T, os.WriteFile(filepath.Join(keep, state, fmt.Sprintf("%s-%s-%d.png", name, l.Theme, l.Width)), picture, 0o644))
 }
 
 // TestDrainByKeyboardAlone finds ORDERS, opens an instance, drains it with a reason, and sees it done, without a mouse.
@@ -306,40 +186,19 @@ func TestDrainByKeyboardAlone(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	b := openBrowser(t, "http://"+n.addr)
-	b.do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
-		slash(input.DispatchKeyEventTypeKeyDown), slash(input.DispatchKeyEventTypeKeyUp), chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")))
-	b.tabTo(".matches a")
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("h1.sentence")))
-	b.tabTo(`a[href^="/ui/acts/drain"]`)
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)))
-	b.tabTo(`input[name=reason]`)
-	b.do(chromedp.KeyEvent("kernel update"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
-	done, says := ask(b, chromedp.Text(chromedp.CSS(".done"))), ask(b, chromedp.Text(chromedp.CSS("h1.sentence")))
+	b := chromium.OpenPage(t, "..", "http://"+n.addr)
+	b.Do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")))
+	b.Slash()
+	b.Do(chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")))
+	b.TabTo(".matches a")
+	b.Do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS("h1.sentence")))
+	b.TabTo(`a[href^="/ui/acts/drain"]`)
+	b.Do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)))
+	b.TabTo(`input[name=reason]`)
+	b.Do(chromedp.KeyEvent("kernel update"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".done")))
+	done, says := chromium.Ask(b, chromedp.Text(chromedp.CSS(".done"))), chromium.Ask(b, chromedp.Text(chromedp.CSS("h1.sentence")))
 	expect.That(t, strings.Contains(done, "Done: drain.") && strings.Contains(says, "OUT_OF_SERVICE") && strings.Contains(says, "kernel update"), "it shows %q, %q", done, says)
-	expect.Slice(t, b.complaints(), nil, "the browser complains:")
-}
-
-// slash presses the key as a person does: a page that keeps the key for itself gets no character. (chromedp.KeyEvent sends the
-// character in any case.)
-func slash(kind input.DispatchKeyEventType) chromedp.Action[chromedp.Void] {
-	p := input.DispatchKeyEventParams{Type: kind, Key: "/", Code: "Slash"}
-	if kind == input.DispatchKeyEventTypeKeyDown {
-		p.Text = "/"
-	}
-	return chromium.Command(input.DispatchKeyEvent, p)
-}
-
-// tabTo presses Tab until the focus is on what a selector names.
-func (b *browser) tabTo(selector string) {
-	b.Helper()
-	for range 100 {
-		b.do(chromedp.KeyEvent(kb.Tab))
-		if evaluate[bool](b, fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) {
-			return
-		}
-	}
-	b.Fatalf("100 times Tab do not lead to %s", selector)
+	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
 // TestDrainWithoutAScript does the same in a browser that runs none.
@@ -347,8 +206,8 @@ func TestDrainWithoutAScript(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	b := openBrowser(t, "http://"+n.addr)
-	b.do(chromium.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
+	b := chromium.OpenPage(t, "..", "http://"+n.addr)
+	b.Do(chromium.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
 		chromedp.SendKeys(chromedp.CSS("#search"), "orders-1"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")),
 		chromedp.Click(chromedp.CSS(".matches a")), chromedp.WaitVisible(chromedp.CSS("h1.sentence")),
 		chromedp.Click(chromedp.CSS(`a[href^="/ui/acts/drain"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)),
@@ -364,15 +223,15 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 	fillScreens(t, m)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.addr
-	b := openBrowser(t, base)
-	b.do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
-	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "half a wo"))
+	b := chromium.OpenPage(t, "..", base)
+	b.Do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), "half a wo"))
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down, By: registry.Act{Author: "ann"}})
-	b.do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
-	written := evaluate[string](b, `document.getElementById("search").value`)
-	focused := evaluate[bool](b, `document.activeElement.id === "search"`)
+	b.Do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
+	written := chromium.Evaluate[string](b, `document.getElementById("search").value`)
+	focused := chromium.Evaluate[bool](b, `document.activeElement.id === "search"`)
 	expect.That(t, written == "half a wo" && focused, "of what was being written is left %q, with the focus: %t", written, focused)
-	expect.Slice(t, b.complaints(), nil, "the browser complains:")
+	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
 // TestChangeDuringAFetchIsFetchedToo holds the answer to the first fetch back until another change was heard of: a page that forgot
@@ -400,17 +259,17 @@ func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	b := openBrowser(t, "http://"+addr)
-	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/"+url.PathEscape(app)), chromedp.WaitReady(chromedp.CSS("main")))
-	title := evaluate[string](b, `document.title`)
+	b := chromium.OpenPage(t, "..", "http://"+addr)
+	b.Do(chromedp.Navigate("http://"+addr+"/ui/apps/"+url.PathEscape(app)), chromedp.WaitReady(chromedp.CSS("main")))
+	title := chromium.Evaluate[string](b, `document.title`)
 	changes <- struct{}{}
 	expect.That(t, <-fetches, "the first fetch comes without a stream")
 	changes <- struct{}{}
-	evaluate[int](b, `new Promise((then) => setTimeout(() => then(0), 2000))`)
+	chromium.Evaluate[int](b, `new Promise((then) => setTimeout(() => then(0), 2000))`)
 	close(goOn)
 	expect.That(t, <-fetches, "the change was forgotten until the stream was given up")
-	b.do(chromedp.WaitVisible(chromedp.CSS("#live.on")))
-	expect.Equal(t, evaluate[string](b, `document.title`), title, "after it was made again the page has the title")
+	b.Do(chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	expect.Equal(t, chromium.Evaluate[string](b, `document.title`), title, "after it was made again the page has the title")
 }
 
 // sendChanges is a stream of a page that says nothing but what it is told to.
@@ -443,20 +302,20 @@ func TestPageSaysHowItsNodeFails(t *testing.T) {
 			handler.ServeHTTP(w, r)
 		}
 	}))
-	b := openBrowser(t, "http://"+addr)
-	b.do(chromedp.Navigate("http://"+addr+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	b := chromium.OpenPage(t, "..", "http://"+addr)
+	b.Do(chromedp.Navigate("http://"+addr+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 	refuses.Store(true)
-	b.do(chromedp.WaitVisible(chromedp.CSS("#live.off")))
-	says := ask(b, chromedp.Text(chromedp.CSS("#live")))
+	b.Do(chromedp.WaitVisible(chromedp.CSS("#live.off")))
+	says := chromium.Ask(b, chromedp.Text(chromedp.CSS("#live")))
 	expect.That(t, strings.Contains(says, "The node answers 503"), "of a refusal the page says %q", says)
 	silent.Store(true)
-	b.do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
-	line := ask(b, chromedp.Text(chromedp.CSS("#truth")))
-	leads := evaluate[string](b, `[...document.querySelectorAll("#truth a")].map((to) => to.getAttribute("href")).join(" ")`)
+	b.Do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
+	line := chromium.Ask(b, chromedp.Text(chromedp.CSS("#truth")))
+	leads := chromium.Evaluate[string](b, `[...document.querySelectorAll("#truth a")].map((to) => to.getAttribute("href")).join(" ")`)
 	expect.That(t, strings.Contains(line, "This node does not answer.") && leads == "http://127.0.0.1:8762/ http://127.0.0.1:8763/", "the line says %q, and leads to %s", line, leads)
 	refuses.Store(false)
 	silent.Store(false)
-	b.do(chromedp.WaitVisible(chromedp.CSS("#truth.well")))
+	b.Do(chromedp.WaitVisible(chromedp.CSS("#truth.well")))
 }
 
 // TestPageUnderManyChangesStaysUsable makes 200 changes a second, of 100,000 instances: the page says that it shows them every
@@ -467,9 +326,9 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	m.Perform(t, manyInstances(5000, 20)...)
 	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
 	base := "http://" + n.addr
-	b := openBrowser(t, base)
-	b.do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
-	evaluate[int](b, `window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];
+	b := chromium.OpenPage(t, "..", base)
+	b.Do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+	chromium.Evaluate[int](b, `window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];
 		(() => { let last = performance.now(); setInterval(() => { const now = performance.now(); held.push(now - last - 20); last = now; }, 20); })(); 0`)
 	const seconds = 15
 	every := time.NewTicker(5 * time.Millisecond)
@@ -478,14 +337,14 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 		<-every.C
 		m.Perform(t, registry.SetOverride{Key: registry.NewKey(fmt.Sprintf("APP-%05d", k%5000), fmt.Sprintf("app-%05d-3", k%5000)), Status: registry.OutOfService})
 	}
-	held := evaluate[float64](b, `held.sort((a, b) => a - b)[Math.floor(held.length * 0.99)]`)
-	says := evaluate[string](b, `document.getElementById("live").textContent`)
-	kept := evaluate[bool](b, `Math.abs(scrollY - 400) < 60 && document.activeElement.matches("tbody a")`)
+	held := chromium.Evaluate[float64](b, `held.sort((a, b) => a - b)[Math.floor(held.length * 0.99)]`)
+	says := chromium.Evaluate[string](b, `document.getElementById("live").textContent`)
+	kept := chromium.Evaluate[bool](b, `Math.abs(scrollY - 400) < 60 && document.activeElement.matches("tbody a")`)
 	t.Logf("the thread was held for %.1f ms at the 99th percentile; the page says %q", held, says)
 	expect.That(t, held < 500, "the thread of the page was held for %.0f ms, of one in a hundred turns", held)
 	expect.That(t, strings.HasPrefix(says, "live, every 5 s"), "the page says %q", says)
 	expect.That(t, kept, "scroll or focus are lost")
-	expect.Slice(t, b.complaints(), nil, "the browser complains:")
+	expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 }
 
 // TestLoginThatEndsWhileAFormIsOpenLosesNothing revokes a token while its holder writes: the page says so, and after a login the form
@@ -493,18 +352,18 @@ func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	g := newGuarded(t, access.On, false)
 	n := newNodeOf(t, g.handler)
-	b := openBrowser(t, "http://"+n)
+	b := chromium.OpenPage(t, "..", "http://"+n)
 	login := func(token string) {
-		b.do(chromedp.WaitVisible(chromedp.CSS("input[name=token]")), chromedp.SendKeys(chromedp.CSS("input[name=token]"), token+kb.Enter))
+		b.Do(chromedp.WaitVisible(chromedp.CSS("input[name=token]")), chromedp.SendKeys(chromedp.CSS("input[name=token]"), token+kb.Enter))
 	}
-	b.do(chromedp.Navigate("http://" + n + "/ui/acts/hold"))
+	b.Do(chromedp.Navigate("http://" + n + "/ui/acts/hold"))
 	login(g.texts["operator"])
-	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "works in zone b"))
-	b.do(chromium.Command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
+	b.Do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), "works in zone b"))
+	b.Do(chromium.Command(network.ClearBrowserCookies, cdp.Empty{}), chromedp.SendKeys(chromedp.CSS("input[name=reason]"), kb.Enter))
 	login(g.texts["operator"])
-	b.do(chromedp.WaitVisible(chromedp.CSS("form[action^='/ui/acts/'] button")), chromedp.SendKeys(chromedp.CSS("form[action^='/ui/acts/'] button"), kb.Enter))
-	b.do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
-	reason := ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
+	b.Do(chromedp.WaitVisible(chromedp.CSS("form[action^='/ui/acts/'] button")), chromedp.SendKeys(chromedp.CSS("form[action^='/ui/acts/'] button"), kb.Enter))
+	b.Do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
+	reason := chromium.Ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
 	expect.Equal(t, reason, "works in zone b", "after the login the form has")
 }
 
@@ -542,28 +401,28 @@ func TestPageWhoseReaderLostTheRightSaysSo(t *testing.T) {
 		{"the stream alone", "/ui/apps/PAY", "operator", "ORDERS", []string{"You may not read this any more.", `'app:read' on "PAY"`}, "/ui/login?next=%2Fui%2Fapps%2FPAY"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			b := openBrowser(t, server.URL)
+			b := chromium.OpenPage(t, "..", server.URL)
 			as("operator", "operator")
-			b.do(chromedp.Navigate(server.URL+row.path), chromedp.WaitVisible(chromedp.CSS("#live.on")))
+			b.Do(chromedp.Navigate(server.URL+row.path), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 			const writes = `main input[name=reason], #search`
-			b.do(chromedp.SendKeys(chromedp.CSS(writes), "works in zone b"))
-			expect.Slice(t, b.complaints(), nil, "the browser complains:")
+			b.Do(chromedp.SendKeys(chromedp.CSS(writes), "works in zone b"))
+			expect.Slice(t, b.Complaints(), nil, "the browser complains:")
 			as(row.page, row.streamed)
 			server.CloseClientConnections()
-			b.do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
-			line := ask(b, chromedp.Text(chromedp.CSS("#truth")))
+			b.Do(chromedp.WaitVisible(chromedp.CSS("#truth.bad")))
+			line := chromium.Ask(b, chromedp.Text(chromedp.CSS("#truth")))
 			for _, want := range row.says {
 				expect.That(t, strings.Contains(line, want), "the line lacks %q: %s", want, line)
 			}
-			expect.Equal(t, evaluate[string](b, `document.querySelector("#truth a").getAttribute("href")`), row.link, "it leads to")
-			expect.Slice(t, b.violations(), nil, "axe finds")
+			expect.Equal(t, chromium.Evaluate[string](b, `document.querySelector("#truth a").getAttribute("href")`), row.link, "it leads to")
+			expect.Slice(t, b.Violations(), nil, "axe finds")
 			asked := streams.Load()
-			written := evaluate[string](b, `new Promise((then) => setTimeout(() => then(document.activeElement.value), 4000))`)
+			written := chromium.Evaluate[string](b, `new Promise((then) => setTimeout(() => then(document.activeElement.value), 4000))`)
 			expect.Equal(t, written, "works in zone b", "of what was being written is left")
 			expect.Equal(t, streams.Load(), asked, "streams that were asked for, four seconds later")
 			as("operator", "operator")
-			b.do(chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new Event("visibilitychange"))`), chromedp.WaitNotPresent(chromedp.CSS("#truth.bad")))
-			expect.Equal(t, evaluate[string](b, `document.activeElement.value`), "works in zone b", "after the login is left")
+			b.Do(chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new Event("visibilitychange"))`), chromedp.WaitNotPresent(chromedp.CSS("#truth.bad")))
+			expect.Equal(t, chromium.Evaluate[string](b, `document.activeElement.value`), "works in zone b", "after the login is left")
 		})
 	}
 }
@@ -590,11 +449,11 @@ func TestPageBehindAProxyThatBuffersLooksByItself(t *testing.T) {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	b := openBrowser(t, "http://"+addr)
-	b.do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady(chromedp.CSS("main")))
+	b := chromium.OpenPage(t, "..", "http://"+addr)
+	b.Do(chromedp.Navigate("http://"+addr+"/ui/apps/ORDERS"), chromedp.WaitReady(chromedp.CSS("main")))
 	<-asked
 	m.Perform(t, registry.SetOverride{Key: registry.NewKey("ORDERS", "orders-3.example.com:8080"), Status: registry.Down})
-	b.do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
-	says := ask(b, chromedp.Text(chromedp.CSS("#live")))
+	b.Do(chromedp.WaitVisible(chromedp.CSS(".status.DOWN")))
+	says := chromium.Ask(b, chromedp.Text(chromedp.CSS("#live")))
 	expect.That(t, strings.HasPrefix(says, "looking every 5 s"), "the page says %q", says)
 }

@@ -1,0 +1,115 @@
+package rollcall_test
+
+import (
+	"html"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/seed-20419f34/rollcall/internal/chromium"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// site is what `make site` built.
+func site(t *testing.T) fs.FS {
+	t.Helper()
+	_, err := os.Stat("data/site/.stamp")
+	chromium.Require(t, err == nil, "the site is not built; build it with: make site")
+	return os.DirFS("data/site")
+}
+
+var (
+	pageID   = regexp.MustCompile(`\bid="([^"]+)"`)
+	pageLink = regexp.MustCompile(`\b(?:href|src)="([^"]+)"`)
+)
+
+// TestLinksOfTheSiteLeadSomewhere follows every link from a page of the site to another, and to its headings.
+func TestLinksOfTheSiteLeadSomewhere(t *testing.T) {
+	built := site(t)
+	ids := map[string]map[string]bool{} // by page
+	links := map[string][]string{}
+	need.OK(t, fs.WalkDir(built, ".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(file) != ".html" {
+			return err
+		}
+		text, err := fs.ReadFile(built, file)
+		ids[file] = map[string]bool{}
+		for _, m := range pageID.FindAllSubmatch(text, -1) {
+			ids[file][html.UnescapeString(string(m[1]))] = true
+		}
+		for _, m := range pageLink.FindAllSubmatch(text, -1) {
+			links[file] = append(links[file], html.UnescapeString(string(m[1])))
+		}
+		return err
+	}))
+	followed := 0
+	for file, all := range links {
+		for _, link := range all {
+			u := need.Got(url.Parse(link))(t)
+			if u.Scheme != "" {
+				continue
+			}
+			followed++
+			to := strings.TrimPrefix(need.Got(url.Parse("/"+file))(t).ResolveReference(u).Path, "/")
+			if to == "" || strings.HasSuffix(to, "/") {
+				to += "index.html"
+			}
+			_, err := fs.Stat(built, to)
+			expect.That(t, err == nil, "%s links to %s, which is not there", file, link)
+			expect.That(t, err != nil || u.Fragment == "" || ids[to][u.Fragment], "%s links to %s: no heading has this anchor", file, link)
+		}
+	}
+	need.That(t, followed > 0, "the site has no links")
+}
+
+// TestSiteInABrowser opens pages of each kind, light and dark, in a wide and a narrow window, follows the sidebar, and
+// searches by keyboard alone. With ROLLCALL_SCREENS it keeps pictures there.
+func TestSiteInABrowser(t *testing.T) {
+	server := httptest.NewServer(http.FileServerFS(site(t)))
+	t.Cleanup(server.Close)
+	p := chromium.OpenPage(t, ".", server.URL)
+	open := func(path string) {
+		p.Do(chromedp.Navigate(server.URL+path), chromedp.WaitReady(chromedp.CSS("main h1")))
+	}
+	keep := os.Getenv("ROLLCALL_SCREENS")
+	for _, path := range []string{"/", "/reference/cli.html", "/behaviours.html", "/comparison.html", "/scenarios.html", "/adr/", "/examples/orders/"} {
+		for k, l := range chromium.Looks {
+			p.Do(chromium.As(l))
+			if k == 0 {
+				open(path)
+			}
+			p.Judge(path, l, keep)
+		}
+	}
+	for _, l := range []chromium.Look{chromium.Looks[0], chromium.Looks[2]} {
+		p.Do(chromium.As(l))
+		open("/")
+		if l.Width < 960 {
+			p.Do(chromedp.Click(chromedp.CSS(".VPLocalNav .menu")), chromedp.WaitVisible(chromedp.CSS(".VPSidebar.open")))
+		}
+		const entry = `.VPSidebar a[href="/adr/"]`
+		p.Do(chromedp.Click(chromedp.CSS(entry)), chromedp.WaitVisible(chromedp.CSS("#decisions")))
+	}
+	p.Do(chromium.As(chromium.Looks[0]))
+	open("/")
+	p.Slash()
+	p.Do(chromedp.WaitVisible(chromedp.CSS("#localsearch-input")), chromedp.KeyEvent("linearizable reads"), chromedp.WaitVisible(chromedp.CSS("#localsearch-list .result.selected")))
+	if keep != "" {
+		p.Judge("search", chromium.Looks[0], keep)
+	}
+	p.Do(chromedp.KeyEvent(kb.Enter), chromedp.WaitNotPresent(chromedp.CSS("#localsearch-input")))
+	main := strings.ToLower(chromium.Ask(p, chromedp.Text(chromedp.CSS("main"))))
+	where := chromium.Evaluate[string](p, "location.pathname")
+	expect.That(t, where != "/" && strings.Contains(main, "linearizable"), "the search leads to %s", where)
+	expect.Slice(t, p.Complaints(), nil, "the browser complains:")
+}
