@@ -1,5 +1,5 @@
-// The sidebar has the sections of docs/README.md, and in each the pages to which it links, in its order. Below the README.md
-// of a folder are the folder's other pages. Pages to which nothing of this leads come last.
+// The sidebar has the sections of docs/README.md, and in each the pages to which it links, in its order and by its words. Below
+// the README.md of a folder are the folder's other pages. Pages to which nothing of this leads come last.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 
@@ -8,22 +8,25 @@ export function sidebar(docs) {
   const read = (page) => readFileSync(join(docs, page), 'utf8')
   const left = new Set(pages.filter((page) => page !== 'README.md'))
 
-  const item = (page) => {
+  const title = (page) => read(page).match(/^# (.+)$/m)[1].replaceAll('`', '')
+  const item = (page, text) => {
     left.delete(page)
-    const title = read(page).match(/^# (.+)$/m)[1].replaceAll('`', '')
-    const entry = { text: title, link: '/' + page.replace(/(README)?\.md$/, '') }
+    const entry = { text, link: '/' + page.replace(/(README)?\.md$/, '') }
     const folder = dirname(page) + '/'
     const below = page.endsWith('/README.md') ? pages.filter((p) => p.startsWith(folder) && left.has(p)) : []
-    return below.length > 0 ? { ...entry, collapsed: true, items: below.map(item) } : entry
+    return below.length > 0 ? { ...entry, collapsed: true, items: below.map((p) => item(p, title(p))) } : entry
   }
 
-  const sections = existsSync(join(docs, 'README.md')) ? read('README.md').split(/^## /m).slice(1) : []
-  const groups = sections.map((section) => {
-    const links = [...section.matchAll(/\]\(([^)#:]+)(#[^)]*)?\)/g)].map(([, path]) => normalize(path))
-    const linked = links.map((path) => (left.has(path) ? path : join(path, 'README.md')))
-    return { text: section.match(/.*/)[0], items: [...new Set(linked)].filter((page) => left.has(page)).map(item) }
+  const index = existsSync(join(docs, 'README.md')) ? read('README.md') : ''
+  const groups = index.split(/^## /m).slice(1).map((section) => {
+    const items = []
+    for (const [, text, path] of section.matchAll(/\[([^\]]+)\]\(([^)#:]+)(?:#[^)]*)?\)/g)) {
+      const page = left.has(normalize(path)) ? normalize(path) : join(path, 'README.md')
+      if (left.has(page)) items.push(item(page, text.replaceAll('`', '')))
+    }
+    return { text: section.match(/.*/)[0], items }
   })
   const rest = pages.filter((page) => left.has(page))
-  groups.push({ text: 'More', items: rest.filter((page) => left.has(page)).map(item) })
+  groups.push({ text: 'More', items: rest.filter((page) => left.has(page)).map((page) => item(page, title(page))) })
   return groups.filter((group) => group.items.length > 0)
 }
