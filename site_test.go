@@ -82,7 +82,7 @@ func TestSiteInABrowser(t *testing.T) {
 		p.Do(chromedp.Navigate(server.URL+path), chromedp.WaitReady(chromedp.CSS("main h1")))
 	}
 	keep := os.Getenv("ROLLCALL_SCREENS")
-	for _, path := range []string{"/", "/reference/cli.html", "/behaviours.html", "/comparison.html", "/scenarios.html", "/adr/", "/examples/orders/"} {
+	for _, path := range []string{"/", "/start.html", "/run/three-machines.html", "/run/dashboard.html", "/adr/"} {
 		for k, l := range chromium.Looks {
 			p.Do(chromium.As(l))
 			if k == 0 {
