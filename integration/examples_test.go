@@ -59,7 +59,7 @@ var (
 	// hasStarted is what such a command prints when it does what it is for.
 	hasStarted = regexp.MustCompile(`(?m)^ready$|msg=ready\b|^watching |^registered `)
 	exports    = regexp.MustCompile(`(?m)^ *export .*\n`)
-	mustFail   = regexp.MustCompile(`(?m)^ *# refused: (.*)\n(.*)$`)
+	refusedOne = regexp.MustCompile(`(?m)^ *# refused: (.*)\n(.*)$`)
 	secondNode = regexp.MustCompile(`node=2 .*pid=(\d+)`)
 )
 
@@ -103,7 +103,7 @@ func runExample(t *testing.T, text string) {
 // dev, whose pid it cannot know.
 func (e *example) playable(t *testing.T, block string) string {
 	t.Helper()
-	block = mustFail.ReplaceAllString(block, `if said=$$($2 2>&1); then echo "it was not refused"; exit 1; fi; echo "$$said" | grep -e '$1'`)
+	block = refusedOne.ReplaceAllString(block, `if said=$$($2 2>&1); then echo "it was not refused"; exit 1; fi; echo "$$said" | grep -e '$1'`)
 	if strings.Contains(block, "kill -9 4712") {
 		pid := secondNode.FindStringSubmatch(e.running[0].Output(t))
 		need.That(t, pid != nil, "rollcall dev names no pid of its second node:\n%s", e.running[0].Output(t))
