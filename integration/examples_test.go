@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,8 +51,7 @@ func TestFirstHourRunsAsItStands(t *testing.T) {
 }
 
 var (
-	shellBlock = regexp.MustCompile("(?ms)^ *```(?:sh)?\n(.*?)^ *```$")
-	commands   = regexp.MustCompile(`(?m)^ *(?:export|rollcall|curl|kill) `)
+	shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
 	// endless is a command that ends by Ctrl-C only; in the pages it has a terminal of its own.
 	endless = regexp.MustCompile(`(?m)^ *rollcall (?:(?:server|dev|watch)\b.*|.* --heartbeat)$`)
 	// hasStarted is what such a command prints when it does what it is for.
@@ -76,15 +74,11 @@ const exampleMachine = "10.0.0.1"
 func runExample(t *testing.T, text string) {
 	t.Helper()
 	e := &example{machines: newMachines(t, exampleMachine)}
-	t.Cleanup(func() { e.interrupt(t) })
 	if strings.Contains(text, "a local cluster (`rollcall dev`)") {
 		e.start(t, "rollcall dev")
 	}
 	for _, found := range shellBlock.FindAllStringSubmatch(text, -1) {
 		block := found[1]
-		if !commands.MatchString(block) {
-			continue // what a command prints
-		}
 		line := endless.FindString(block)
 		if rest := strings.Replace(block, line, "", 1); strings.TrimSpace(rest) != "" {
 			out, err := e.run(exampleMachine, e.script(t, e.playable(t, rest)+"wait\n"))
@@ -127,17 +121,13 @@ func (e *example) start(t *testing.T, line string) {
 	log := filepath.Join(e.dir, fmt.Sprintf("log%d", len(e.running)))
 	p := need.Got(launch(t, log, nil, e.command(exampleMachine, e.script(t, "exec "+line+"\n"))))(t)
 	e.running = append(e.running, p)
-	Eventually(t, ReadyLimit, line, func() error {
-		return unless(hasStarted.MatchString(p.Output(t)), "it has not started:\n%s", p.Output(t))
-	})
-}
-
-// interrupt ends what runs as Ctrl-C does, the last one first.
-func (e *example) interrupt(t *testing.T) {
-	for _, p := range slices.Backward(e.running) {
+	t.Cleanup(func() { // as Ctrl-C ends it, the last one first
 		if p.Running() {
 			p.Signal(t, syscall.SIGINT)
 			p.ExitCode(t, StopLimit)
 		}
-	}
+	})
+	Eventually(t, ReadyLimit, line, func() error {
+		return unless(hasStarted.MatchString(p.Output(t)), "it has not started:\n%s", p.Output(t))
+	})
 }

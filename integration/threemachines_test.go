@@ -110,7 +110,7 @@ func stepsOf(t *testing.T, section string) (steps []shellStep) {
 	_, text, ok := strings.Cut(page, "\n## "+section+"\n")
 	need.That(t, ok, "three-machines.md has no section %q", section)
 	text, _, _ = strings.Cut(text, "\n## ")
-	for _, block := range regexp.MustCompile("(?s)\n *```\n(.*?)\n *```\n").FindAllStringSubmatch(text, -1) {
+	for _, block := range regexp.MustCompile("(?s)\n *```sh\n(.*?)\n *```\n").FindAllStringSubmatch(text, -1) {
 		on := ""
 		for line := range strings.Lines(block[1]) {
 			line = strings.TrimSpace(line)
