@@ -48,7 +48,7 @@ func TestBehavioursNameTestsThatExist(t *testing.T) {
 	need.That(t, named != 0, "docs/behaviours.md names no test")
 }
 
-// TestGoClientCodeOfThePagesCompiles compares the blocks of its page, and of README.md, with the examples.
+// TestGoClientCodeOfThePagesCompiles compares the blocks of its pages, and of README.md, with the examples.
 func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	read := func(file string) string {
 		text := need.Got(os.ReadFile(file))(t)
@@ -58,7 +58,7 @@ func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	for _, file := range []string{"client/example_test.go", "client/grpcresolver/example_test.go"} {
 		examples.WriteString(shownCode(read(file)))
 	}
-	for _, page := range []string{"docs/reference/go-client.md", "README.md"} {
+	for _, page := range []string{"docs/reference/go-client.md", "docs/use/go.md", "README.md"} {
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(page), -1)
 		expect.That(t, len(blocks) != 0, "%s shows no code", page)
 		for _, b := range blocks {

@@ -15,10 +15,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var update = flag.Bool("update", false, "write the reference table of docs/operations.md anew")
+var update = flag.Bool("update", false, "write the reference table of docs/reference/settings.md anew")
 
 const (
-	operations = "../../docs/operations.md"
+	settings   = "../../docs/reference/settings.md"
 	nodeDied   = "../../docs/run/node-died.md"
 	cliPage    = "../../docs/reference/cli.md"
 	tableStart = "<!-- settings: made by go test ./cmd/rollcall -run Reference -update -->\n"
@@ -46,16 +46,16 @@ func referenceTable() string {
 }
 
 func TestReferenceOfSettingsIsComplete(t *testing.T) {
-	text := document(t, operations)
+	text := document(t, settings)
 	before, rest, ok := strings.Cut(text, tableStart)
 	table, after, ok2 := strings.Cut(rest, tableEnd)
-	need.That(t, ok && ok2, "%s has no %q and %q", operations, tableStart, tableEnd)
+	need.That(t, ok && ok2, "%s has no %q and %q", settings, tableStart, tableEnd)
 	want := referenceTable()
 	if table == want {
 		return
 	}
-	need.That(t, *update, "the table of %s is not that of the program; run this test with -update. It should be\n%s", operations, want)
-	need.OK(t, os.WriteFile(operations, []byte(before+tableStart+want+tableEnd+after), 0o644))
+	need.That(t, *update, "the table of %s is not that of the program; run this test with -update. It should be\n%s", settings, want)
+	need.OK(t, os.WriteFile(settings, []byte(before+tableStart+want+tableEnd+after), 0o644))
 }
 
 func TestDocumentsHaveEveryCommandWithItsExamplesAndFlags(t *testing.T) {

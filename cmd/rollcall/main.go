@@ -1,6 +1,6 @@
 // Command rollcall is the registry's one binary: the server, a local cluster for development, and the operator's commands.
 // The commands are clients of a cluster; cmd/internal/node makes a server of the packages. docs/reference/cli.md shows every command
-// and docs/operations.md every setting.
+// and docs/reference/settings.md every setting.
 //
 //	main.go, server.go, dev.go, config.go         the program, and the commands about servers of this machine
 //	status.go, verify.go, upgrade.go, debug.go    the cluster, and what support asks of a node

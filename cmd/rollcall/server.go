@@ -19,7 +19,7 @@ func newServerCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Run one node",
 		Long: "Runs one node until SIGTERM or Ctrl-C. Every flag but --config is a key of the file with dashes\n" +
-			"for dots, and an environment variable too; docs/operations.md lists them. Order: flag,\n" +
+			"for dots, and an environment variable too; docs/reference/settings.md lists them. Order: flag,\n" +
 			"environment, file, default. After SIGHUP the node reads them again, applies those that the page\n" +
 			"marks so, and logs which changed and which need a restart.",
 		Example: "  rollcall server --data-dir /var/lib/rollcall\n" +

@@ -33,7 +33,7 @@ import (
 
 // Config is everything that can be set for a server. The tags of a setting are its key in the file, from which the flag
 // and the environment variable follow, its default, its bounds and its help (see package setting). The reference table of
-// docs/operations.md is made of them.
+// docs/reference/settings.md is made of them.
 type Config struct {
 	Mode       string `key:"mode" default:"cp" words:"cp ap" help:"how operations are ordered: cp (by Raft, in a cluster) or ap (by each node for itself, as Eureka does)"`
 	Datacenter string `key:"datacenter" default:"dc1" help:"name of the datacenter that this node belongs to; unique among those that replicate to each other"`

@@ -49,7 +49,7 @@ func Template(forProduction bool) string {
 // template is a file with every setting; those with a value are no comments.
 func template(set map[string]string) string {
 	b := strings.Builder{}
-	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/operations.md explains them.\n")
+	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/reference/settings.md explains them.\n")
 	var all []setting.Setting
 	for _, s := range Default().Settings() {
 		if !strings.HasPrefix(s.Key, "test.") {
