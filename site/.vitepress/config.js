@@ -47,8 +47,11 @@ export default defineConfig({
     anchor: { slugify: slug },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     config(md) {
-      md.core.ruler.push('links', ({ tokens, env }) => {
+      md.core.ruler.push('links-and-heads', ({ tokens, env }) => {
         for (const token of tokens.flatMap((t) => t.children ?? [])) if (token.type === 'link_open') link(token, env.path)
+        for (const [i, token] of tokens.entries()) {
+          if (token.type === 'th_open' && tokens[i + 1].content === '') token.tag = tokens[i + 2].tag = 'td'
+        }
       })
     },
   },
