@@ -189,7 +189,7 @@ func (p *project) lacks(word string) string {
 			return "file"
 		}
 	case folderName.MatchString(word):
-		if !p.folders[word] && !p.files[word] {
+		if word = strings.TrimSuffix(word, "/"); !p.folders[word] && !p.files[word] {
 			return "folder"
 		}
 	case m != nil && p.scopes[m[1]] && !p.names[word] && !p.settings[word] && path.Ext(word) != ".db" && path.Ext(word) != ".json":
@@ -200,13 +200,19 @@ func (p *project) lacks(word string) string {
 	return ""
 }
 
-// The pages on the code name files, functions and types; of the others the files of Go are looked up.
+// isPath says whether a word looks like a path of the project: its first part is a folder.
+func (p *project) isPath(word string) bool {
+	top, _, ok := strings.Cut(word, "/")
+	return ok && p.folders[top] && (fileName.MatchString(word) || folderName.MatchString(word))
+}
+
+// The pages on the code name files, functions and types; of the others files of Go and paths are looked up.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	p := newProject(t)
 	for _, page := range p.pages() {
 		onCode := page == "docs/architecture.md" || page == "docs/changing.md"
 		for _, m := range codeWord.FindAllStringSubmatch(string(need.Got(os.ReadFile(page))(t)), -1) {
-			if onCode || path.Ext(m[1]) == ".go" {
+			if onCode || path.Ext(m[1]) == ".go" || p.isPath(m[1]) {
 				lack := p.lacks(m[1])
 				expect.That(t, lack == "", "%s names `%s`, and there is no such %s", page, m[1], lack)
 			}
@@ -214,13 +220,14 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	}
 }
 
+var linkOfPage = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
 // A link leads to a file of the project, and to a headline of it.
 func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 	p := newProject(t)
-	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range p.pages() {
 		text := string(need.Got(os.ReadFile(page))(t))
-		for _, m := range link.FindAllStringSubmatch(text, -1) {
+		for _, m := range linkOfPage.FindAllStringSubmatch(text, -1) {
 			target, headline, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, ":") {
 				continue // another site's
@@ -235,6 +242,26 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 				expect.That(t, slices.Contains(headlines(t, file), headline), "%s links to %s, and %s has no such headline", page, m[1], file)
 			}
 		}
+	}
+}
+
+// Every page below docs is in the index, or in the list of its folder, which is.
+func TestIndexOfThePagesHasAll(t *testing.T) {
+	p := newProject(t)
+	linked := map[string]bool{} // by the index and by the lists that it links to
+	for lists := []string{"docs/README.md"}; len(lists) != 0; lists = lists[1:] {
+		list := lists[0]
+		for _, m := range linkOfPage.FindAllStringSubmatch(string(need.Got(os.ReadFile(list))(t)), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			file := path.Join(path.Dir(list), target)
+			if path.Base(file) == "README.md" && strings.HasPrefix(file, "docs/") && !linked[file] {
+				lists = append(lists, file)
+			}
+			linked[file] = true
+		}
+	}
+	for _, page := range p.pages() {
+		expect.That(t, !strings.HasPrefix(page, "docs/") || page == "docs/README.md" || linked[page], "docs/README.md does not lead to %s", page)
 	}
 }
 
