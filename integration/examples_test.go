@@ -19,24 +19,29 @@ var needElsewhere = map[string]string{
 	"monitor.md": "Prometheus", "three-machines.md": "three machines; TestThreeMachinesWithTLSByTheCommandsOfTheDocument has them",
 }
 
-// TestExamplesOfThePagesRunAsTheyStand runs the section "An example" of each page of docs/run, each on a machine of its own.
+// TestExamplesOfThePagesRunAsTheyStand runs the section "An example" of each page of docs/run, and of those of docs/use and
+// docs/understand that have one, each on a machine of its own.
 func TestExamplesOfThePagesRunAsTheyStand(t *testing.T) {
-	pages := need.Got(filepath.Glob("../docs/run/*.md"))(t)
-	need.That(t, len(pages) > len(needElsewhere), "docs/run has the pages %q", pages)
-	for _, page := range pages {
-		name := filepath.Base(page)
-		text := string(need.Got(os.ReadFile(page))(t))
-		_, section, ok := strings.Cut(text, "\n## An example\n")
-		_, isElsewhere := needElsewhere[name]
-		expect.That(t, ok || name == "three-machines.md", "%s has no example", name)
-		if !ok || isElsewhere {
-			continue
+	for folder, least := range map[string]int{"run": 15, "use": 5, "understand": 7} {
+		pages := need.Got(filepath.Glob("../docs/" + folder + "/*.md"))(t)
+		examples := 0
+		for _, page := range pages {
+			name := filepath.Base(page)
+			text := string(need.Got(os.ReadFile(page))(t))
+			_, section, ok := strings.Cut(text, "\n## An example\n")
+			_, isElsewhere := needElsewhere[name]
+			expect.That(t, ok || folder == "use" || name == "three-machines.md", "%s has no example", name)
+			if !ok || isElsewhere {
+				continue
+			}
+			examples++
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				section, _, _ = strings.Cut(section, "\n## ")
+				runExample(t, section)
+			})
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			section, _, _ = strings.Cut(section, "\n## ")
-			runExample(t, section)
-		})
+		expect.That(t, examples >= least, "docs/%s has %d examples that can be run, want %d", folder, examples, least)
 	}
 }
 
