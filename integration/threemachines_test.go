@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -56,8 +57,11 @@ func newMachines(t *testing.T, addresses ...string) *machines {
 	return m
 }
 
+// namespacesMade makes the names of namespaces differ, also of tests that run side by side.
+var namespacesMade atomic.Int64
+
 func (m *machines) namespace(t *testing.T, of string) (out []byte, err error) {
-	name := fmt.Sprintf("rollcall-%d-%d", os.Getpid(), len(m.namespaces))
+	name := fmt.Sprintf("rollcall-%d-%d", os.Getpid(), namespacesMade.Add(1))
 	if out, err = exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
 		return out, err
 	}
