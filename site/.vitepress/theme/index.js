@@ -1,3 +1,3 @@
 // The default theme with the fonts that a system has: none is fetched.
-import './style.css'
 export { default } from 'vitepress/theme-without-fonts'
+import './style.css' // after the theme's
