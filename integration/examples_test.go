@@ -56,7 +56,7 @@ func TestFirstHourRunsAsItStands(t *testing.T) {
 }
 
 var (
-	shellBlock = regexp.MustCompile("(?ms)^ *```(?:sh)?\n(.*?)^ *```$")
+	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
 	// endless is a command that ends by Ctrl-C only; in the pages it has a terminal of its own.
 	endless = regexp.MustCompile(`(?m)^ *rollcall (?:(?:server|dev|watch)\b.*|.* --heartbeat)$`)
 	// hasStarted is what such a command prints when it does what it is for.
@@ -82,8 +82,11 @@ func runExample(t *testing.T, text string) {
 	if strings.Contains(text, "a local cluster (`rollcall dev`)") {
 		e.start(t, "rollcall dev")
 	}
-	for _, found := range shellBlock.FindAllStringSubmatch(text, -1) {
-		block := found[1]
+	for _, found := range codeBlock.FindAllStringSubmatch(text, -1) {
+		if found[1] != "" && found[1] != "sh" {
+			continue // a file, or what a command prints
+		}
+		block := found[2]
 		line := endless.FindString(block)
 		if rest := strings.Replace(block, line, "", 1); strings.TrimSpace(rest) != "" {
 			out, err := e.run(exampleMachine, e.script(t, e.playable(t, rest)+"wait\n"))
