@@ -74,6 +74,15 @@ func TestCommandsAreDocumentedWithTheirExamplesAndFlags(t *testing.T) {
 	}
 }
 
+func TestCommandsInDocumentsAreThoseOfTheProgram(t *testing.T) {
+	faults, commands, err := cli.Misused(os.DirFS("../.."), newRootCommand)
+	need.OK(t, err)
+	need.That(t, commands > 20, "the documents have %d commands", commands)
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+}
+
 func TestBaselinesGetTheServersDefaultsFromItsProgram(t *testing.T) {
 	d, err := testServer.defaults(t.Context())
 	expect.That(t, err == nil && d.GC.Percent > 0 && d.Test.CommitTimeout > 0, "got %+v, %v", d, err)

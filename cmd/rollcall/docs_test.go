@@ -80,3 +80,12 @@ func TestDocumentsHaveEveryExitCode(t *testing.T) {
 			"the section of lock in %s, or its help, has no row for exit code %d", cliPage, code)
 	}
 }
+
+func TestCommandsInDocumentsAreThoseOfTheProgram(t *testing.T) {
+	faults, commands, err := cli.Misused(os.DirFS("../.."), newRootCommand)
+	need.OK(t, err)
+	need.That(t, commands > 300, "the documents have %d commands", commands)
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+}
