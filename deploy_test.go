@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,6 +117,35 @@ func TestEachAlertIsTestedToFireAndToBeSilent(t *testing.T) {
 	for _, a := range alerts(t) {
 		expect.That(t, fires[a.Alert+" "+a.Labels["severity"]], "no test has %s fire as %s", a.Alert, a.Labels["severity"])
 	}
+}
+
+// TestUnitIsRightAndHardened has systemd's own program check the unit, and measure what its process may do.
+func TestUnitIsRightAndHardened(t *testing.T) {
+	const unit, most = "deploy/systemd/rollcall.service", 2.0
+	text := string(need.Got(os.ReadFile(unit))(t))
+	const command = "ExecStart=/usr/bin/rollcall "
+	need.That(t, strings.Contains(text, "\n"+command), "%s has no line %q", unit, command)
+	for _, code := range []string{"2", "3"} { // of cmd/internal/cli
+		prevented := regexp.MustCompile(`(?m)^RestartPreventExitStatus=(.*)$`).FindStringSubmatch(text)
+		need.That(t, prevented != nil && slices.Contains(strings.Fields(prevented[1]), code), "exit code %s is followed by a restart: %q", code, prevented)
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		const how = "systemd-analyze is not on the PATH; get it with: apt-get install systemd"
+		need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", how)
+		t.Skip(how)
+	}
+	here := filepath.Join(t.TempDir(), "rollcall.service") // with a program that is there
+	program := need.Got(os.Executable())(t)
+	need.OK(t, os.WriteFile(here, []byte(strings.Replace(text, command, "ExecStart="+program+" ", 1)), 0o644))
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", here).CombinedOutput()
+	expect.That(t, err == nil && len(out) == 0, "systemd-analyze verify: %v: %s", err, out)
+	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", here).CombinedOutput()
+	need.OKf(t, err, "systemd-analyze security: %s", out)
+	level := regexp.MustCompile(`Overall exposure level for rollcall.service: (\d+\.\d+)`).FindSubmatch(out)
+	need.That(t, level != nil, "systemd-analyze security says no level: %s", out)
+	exposed := need.Got(strconv.ParseFloat(string(level[1]), 64))(t)
+	expect.That(t, exposed <= most, "the exposure level is %v, at most %v is wanted: %s", exposed, most, out)
 }
 
 // TestPrometheusAcceptsTheRules has Prometheus' own program check the rules and run their tests.

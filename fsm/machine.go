@@ -89,6 +89,12 @@ type Entry struct {
 	Data        []byte
 }
 
+// AwaitApplied waits until the entries that are being applied, if any are, are applied.
+func (m *Machine) AwaitApplied() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+}
+
 // ApplyAll performs log entries in their order, and returns what each that it has performed brought about. An error is
 // Apply's, of the entry after these. Readers see the state after the last one and none in between, which takes less
 // time: what no reader has is changed in place.

@@ -264,6 +264,9 @@ func (h *Handler) Limits() Limits { return *h.node.Limits() }
 // Used is explained at Limits.
 func (h *Handler) Used() (watchers, inFlightBytes int64) { return h.node.Used() }
 
+// Readiness says whether the node is ready, and what it lacks: see web.Node.
+func (h *Handler) Readiness() (ready bool, sentence string) { return h.node.Readiness() }
+
 // Drain makes every further response say that it is the last one of its connection. The call comes some time
 // before a shutdown, so that clients go elsewhere by themselves.
 func (h *Handler) Drain() { h.node.Draining.Store(true) }

@@ -25,38 +25,47 @@ func newConfigCommand() *cobra.Command {
 
 func newConfigInitCommand() *cobra.Command {
 	var forProduction, withTLS bool
+	var sets []string
 	cmd := &cobra.Command{
 		Use:   "init [FILE | --tls DIR NAME=ADDRESS...]",
 		Short: "Write a file with every setting, explained, or a folder for each node of a cluster with TLS",
 		Long: "Writes a file with every setting: what it means, its bounds, and its default as a comment.\n" +
-			"FILE must not be there; without one, or with -, the text goes to standard output.\n\n" +
+			"FILE must not be there; without one, or with -, the text goes to standard output. Those that --set\n" +
+			"names have its values and are no comments.\n\n" +
 			"With --tls it writes into DIR a folder for each named node, to be copied to its machine: its file of settings,\n" +
 			"its certificate and key, and the authority's certificate. ADDRESS is an IP address or DNS name, or several with\n" +
 			"commas between them, the first of which the other nodes use. The authority is made the first time; later nodes\n" +
 			"are added by it. Nothing is overwritten.",
 		Example: "  rollcall config init rollcall.yaml\n  rollcall config init --production /etc/rollcall.yaml\n" +
+			"  rollcall config init --set data.dir=/var/lib/rollcall --set http.addr=127.0.0.1:9761 rollcall.yaml\n" +
 			"  rollcall config init --tls cluster n1=10.0.0.1 n2=10.0.0.2 n3=10.0.0.3",
 		Args: cli.Args(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := config.ParseChosen(sets)
 			switch {
+			case err != nil:
+				return cli.Usage(fmt.Errorf("--set: %w", err))
+			case withTLS && len(sets) > 0:
+				return cli.Usage(errors.New("--set: is for one FILE; change the files of the folders that --tls writes"))
 			case withTLS:
 				return initNodes(cmd.OutOrStdout(), args, forProduction)
 			case len(args) > 1:
 				return cli.Usage(errors.New("give one FILE at most; a folder for each of several nodes needs --tls"))
 			case len(args) == 0 || args[0] == "-":
-				_, err := io.WriteString(cmd.OutOrStdout(), config.Template(forProduction))
+				_, err := io.WriteString(cmd.OutOrStdout(), config.Template(forProduction, chosen))
 				return err
 			}
-			return initFile(args[0], forProduction)
+			return initFile(args[0], config.Template(forProduction, chosen))
 		},
 	}
 	cmd.Flags().BoolVar(&forProduction, "production", false, "set what one of three nodes with TLS needs, to be changed to your names")
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "value of a setting, as key=value; may be repeated")
 	cmd.Flags().BoolVar(&withTLS, "tls", false, "write an authority, and for each node a folder with certificate, key and settings")
 	return cmd
 }
 
 // initFile writes a new file of settings.
-func initFile(path string, forProduction bool) error {
+func initFile(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already; it is not overwritten: give another name", path)
@@ -64,7 +73,7 @@ func initFile(path string, forProduction bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(f, config.Template(forProduction))
+	_, err = io.WriteString(f, text)
 	return errors.Join(err, f.Close())
 }
 

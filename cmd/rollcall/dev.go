@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,7 +27,9 @@ type devOptions struct {
 	mode     string
 	dcs      int
 	httpPort int
+	listen   string
 	data     string
+	demo     bool
 }
 
 func newDevCommand() *cobra.Command {
@@ -34,12 +38,16 @@ func newDevCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a local cluster, one process per node, until Ctrl-C",
 		Long: "Starts the nodes of a local cluster as processes of their own, prints a line for each and then\n" +
-			"\"ready\", and stops them at Ctrl-C. A node that dies is reported, not restarted. Node i serves\n" +
+			"\"ready\", and stops them at Ctrl-C. A node that dies is reported with the command that starts it\n" +
+			"again, by the file of settings in its directory. Node i serves\n" +
 			"HTTP on port P+i-1 and, in mode cp, the other nodes on port P+i-1001. With --dcs M there are M\n" +
 			"datacenters of N nodes, dc1, dc2 and so on, that replicate to each other; those of dc2 use ports that\n" +
 			"are higher by 100. The nodes inherit the environment, so ROLLCALL_LOG_LEVEL=debug and the like reach\n" +
-			"all of them.",
+			"all of them. With --demo some sample services, of which now and then an instance changes or dies, are\n" +
+			"kept registered.",
 		Example: "  rollcall dev --nodes 3\n" +
+			"  rollcall dev --demo\n" +
+			"  rollcall dev --demo --listen 0.0.0.0\n" +
 			"  rollcall dev --mode ap\n" +
 			"  rollcall dev --mode cp --dcs 2",
 		Args: cli.Args(cobra.NoArgs),
@@ -47,8 +55,8 @@ func newDevCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return cli.Usage(err)
 			}
-			if !cmd.Flags().Changed("data") {
-				o.data = dataOfMode(o.mode)
+			if o.data == "" {
+				o.data = filepath.Join("data", o.mode)
 			}
 			return runDev(cmd.Context(), o, cmd.OutOrStdout())
 		},
@@ -58,16 +66,10 @@ func newDevCommand() *cobra.Command {
 	f.StringVar(&o.mode, "mode", config.CP, "how operations are ordered: cp or ap")
 	f.IntVar(&o.dcs, "dcs", 1, "datacenters")
 	f.IntVar(&o.httpPort, "http-port", 8761, "HTTP port of the first node")
-	f.StringVar(&o.data, "data", dataOfMode(config.CP), "directory of the nodes' data and logs; in mode ap "+dataOfMode(config.AP))
+	f.StringVar(&o.listen, "listen", "127.0.0.1", "IP address to serve HTTP on; every machine that reaches another one than this may read and change everything")
+	f.StringVar(&o.data, "data", "", "directory of the nodes' data, settings and logs (default data/cp or data/ap, by the mode)")
+	f.BoolVar(&o.demo, "demo", false, "keep sample services registered, to have something to look at")
 	return cmd
-}
-
-// dataOfMode is where the nodes' data is unless --data says otherwise: a node's directory belongs to one mode.
-func dataOfMode(mode string) string {
-	if mode == config.AP {
-		return "data/ap"
-	}
-	return "data"
 }
 
 // maxDCs keeps the node-to-node ports of the last datacenter below the HTTP ports of the first.
@@ -91,7 +93,36 @@ func (o devOptions) validate() error {
 	if last := o.httpPort + (o.dcs-1)*dcPortsApart + o.nodes - 1; o.httpPort <= clusterPortsBelow || last > 65535 {
 		errs = append(errs, fmt.Errorf("--http-port: %d leaves no room for the ports of %d nodes between 1 and 65535", o.httpPort, o.dcs*o.nodes))
 	}
+	if _, err := netip.ParseAddr(o.listen); err != nil {
+		errs = append(errs, fmt.Errorf("--listen: %q is not an IP address, such as 0.0.0.0", o.listen))
+	}
 	return errors.Join(errs...)
+}
+
+// open says whether other machines may reach the nodes.
+func (o devOptions) open() bool { return !netip.MustParseAddr(o.listen).IsLoopback() }
+
+// warning is what --listen does without; "": nothing.
+func (o devOptions) warning() string {
+	if !o.open() {
+		return ""
+	}
+	return fmt.Sprintf("insecure: every machine that reaches %s may read and change everything: there is no TLS (http.plain: true) and no access control (auth.mode: off)",
+		net.JoinHostPort(o.listen, strconv.Itoa(o.httpPort)))
+}
+
+// place says where a node serves HTTP. The other nodes, which are on this machine, find one that serves on all of its addresses
+// on loopback. What a server would refuse to do openly is written out.
+func (o devOptions) place(n *localcluster.Node, port int) {
+	listen := net.JoinHostPort(o.listen, strconv.Itoa(port))
+	n.HTTP, n.Settings = listen, map[string]string{}
+	if netip.MustParseAddr(o.listen).IsUnspecified() {
+		n.HTTP = localcluster.Address(port)
+		n.Settings["http.addr"], n.Settings["http.advertise"] = listen, n.HTTP
+	}
+	if o.open() {
+		n.Settings["http.plain"], n.Settings["auth.mode"] = "true", "off"
+	}
 }
 
 // plan lays out the nodes' addresses and directories, one datacenter after the other.
@@ -102,8 +133,8 @@ func (o devOptions) plan() []*localcluster.Node {
 			port := o.httpPort + (dc-1)*dcPortsApart + number - 1
 			n := &localcluster.Node{
 				Name: "node" + strconv.Itoa(number), Datacenter: localcluster.DatacenterName(dc), Mode: o.mode,
-				HTTP: localcluster.Address(port),
 			}
+			o.place(n, port)
 			if o.mode == config.CP {
 				n.Cluster = localcluster.Address(port - clusterPortsBelow)
 			}
@@ -130,7 +161,7 @@ func (o devOptions) dataOf(dc int) string {
 func checkPorts(nodes []*localcluster.Node) error {
 	var errs []error
 	for _, n := range nodes {
-		errs = append(errs, checkPort(n.HTTP, "HTTP", n.Name))
+		errs = append(errs, checkPort(cmp.Or(n.Settings["http.addr"], n.HTTP), "HTTP", n.Name))
 		if n.Cluster != "" {
 			errs = append(errs, checkPort(n.Cluster, "node-to-node", n.Name))
 		}
@@ -191,9 +222,12 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	if warning := o.warning(); warning != "" {
+		fmt.Fprintln(out, warning)
+	}
 	defer localcluster.StopAll(nodes)
 	for _, n := range nodes {
-		if err := n.Start(binary); err != nil {
+		if err := errors.Join(writeSettings(n), n.Start(binary)); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, nodeLine(n))
@@ -203,8 +237,37 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
+	if o.demo {
+		ended := make(chan error, 1)
+		demoCtx, endDemo := context.WithCancel(ctx)
+		go func() { ended <- runDemo(demoCtx, nodes, demoPace) }()
+		defer func() {
+			endDemo()
+			<-ended
+		}()
+		fmt.Fprintln(out, "sample services: see them by rollcall top, ls, watch and events, and on the dashboard")
+	}
+	fmt.Fprintf(out, "dashboard: %s/\nkill a node by its pid to see the others go on; then, in another terminal, this starts it again: %s\n", nodes[0].URL(), restart(nodes[0]))
 	fmt.Fprintln(out, "ready")
 	return supervise(ctx, nodes, out)
+}
+
+// settingsOf is the file with a node's settings.
+func settingsOf(n *localcluster.Node) string {
+	return filepath.Join(filepath.Dir(n.Dir), "rollcall.yaml")
+}
+
+// writeSettings writes the settings of a node, by which it can be started without dev.
+func writeSettings(n *localcluster.Node) error {
+	settings := n.AllSettings()
+	settings["data.dir"] = filepath.Base(n.Dir) // beside the file
+	path := settingsOf(n)
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(config.Template(false, settings)), 0o600))
+}
+
+// restart is the command that starts a node again.
+func restart(n *localcluster.Node) string {
+	return os.Args[0] + " server --config " + settingsOf(n)
 }
 
 // nodeLine is what dev prints for a node; scripts read it.
@@ -226,8 +289,8 @@ func supervise(ctx context.Context, nodes []*localcluster.Node, out io.Writer) e
 		case <-ctx.Done():
 			return nil
 		case n := <-deaths:
-			fmt.Fprintf(out, "%s %s\n", nodeLine(n), n.Obituary())
+			fmt.Fprintf(out, "%s %s\nto start it again, in another terminal: %s\n", nodeLine(n), n.Obituary(), restart(n))
 		}
 	}
-	return errors.New("every node has ended")
+	return errors.New("every node that dev started has ended")
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestDevRefusesWhatItCannotOffer(t *testing.T) {
-	valid := devOptions{nodes: 3, mode: "cp", dcs: 1, httpPort: 8761}
+	valid := devOptions{nodes: 3, mode: "cp", dcs: 1, httpPort: 8761, listen: "127.0.0.1"}
 	for _, tc := range []struct {
 		name   string
 		change func(*devOptions)
@@ -33,6 +33,8 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 		{name: "no datacenter", change: func(o *devOptions) { o.dcs = 0 }, want: "--dcs: "},
 		{name: "too many datacenters", change: func(o *devOptions) { o.dcs = 10 }, want: "--dcs: 10 is not a number from 1 to 9"},
 		{name: "ports of the last datacenter above 65535", change: func(o *devOptions) { o.dcs, o.httpPort = 9, 65000 }, want: "--http-port: "},
+		{name: "all addresses", change: func(o *devOptions) { o.listen = "0.0.0.0" }},
+		{name: "a name to listen on", change: func(o *devOptions) { o.listen = "localhost" }, want: `--listen: "localhost" is not an IP address`},
 		{name: "no nodes", change: func(o *devOptions) { o.nodes = 0 }, want: "--nodes: "},
 		{name: "ports below 1", change: func(o *devOptions) { o.httpPort = 1000 }, want: "--http-port: "},
 		{name: "ports above 65535", change: func(o *devOptions) { o.httpPort = 65534 }, want: "--http-port: "},
@@ -47,20 +49,8 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 	}
 }
 
-// TestDevKeepsTheDataOfTheModesApart, since a node refuses a directory of the other mode.
-func TestDevKeepsTheDataOfTheModesApart(t *testing.T) {
-	dirs := map[string]string{}
-	for _, mode := range []string{config.CP, config.AP} {
-		for _, n := range (devOptions{nodes: 3, mode: mode, dcs: 2, httpPort: 8761, data: dataOfMode(mode)}).plan() {
-			of, taken := dirs[n.Dir]
-			expect.That(t, !taken, "%s is a node's directory in mode %s and in mode %s", n.Dir, of, mode)
-			dirs[n.Dir] = mode
-		}
-	}
-}
-
 func TestDevLaysOutPortsAndDirectories(t *testing.T) {
-	got := devOptions{nodes: 2, mode: config.CP, dcs: 2, httpPort: 8761, data: "data"}.plan()
+	got := devOptions{nodes: 2, mode: config.CP, dcs: 2, httpPort: 8761, listen: "127.0.0.1", data: "data"}.plan()
 	want := []string{
 		"node1 dc1 127.0.0.1:8761 127.0.0.1:7761 data/node1/data",
 		"node2 dc1 127.0.0.1:8762 127.0.0.1:7762 data/node2/data",
@@ -82,7 +72,7 @@ func configured(t *testing.T, n *localcluster.Node) config.Loaded {
 }
 
 func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
-	o := devOptions{nodes: 3, mode: config.CP, dcs: 3, httpPort: 8761, data: "data"}
+	o := devOptions{nodes: 3, mode: config.CP, dcs: 3, httpPort: 8761, listen: "127.0.0.1", data: "data"}
 	nodes := o.plan()
 	s := configured(t, nodes[1])
 	if s.NodeName != "node2" || s.HTTP.Addr != nodes[1].HTTP || s.Store.ClusterAddr != nodes[1].Cluster || s.Store.BootstrapExpect != 3 ||
@@ -94,6 +84,25 @@ func TestDevStartsServersThatTheSettingsAllow(t *testing.T) {
 	s = configured(t, o.plan()[8])
 	expect.That(t, s.Datacenter == "dc3" && len(s.Replication.Nodes) == 3 && s.Replication.Nodes[2] == "http://127.0.0.1:8963" && len(s.Store.Join) == 0,
 		"got %+v", s.Config)
+}
+
+func TestDevWritesOutWhatOpenListeningNeedsAndSaysSo(t *testing.T) {
+	for _, tc := range []struct {
+		listen, http, served string
+		open                 bool
+	}{
+		{"127.0.0.1", "127.0.0.1:8761", "127.0.0.1:8761", false},
+		{"::1", "[::1]:8761", "[::1]:8761", false},
+		{"0.0.0.0", "127.0.0.1:8761", "0.0.0.0:8761", true},
+		{"10.1.2.3", "10.1.2.3:8761", "10.1.2.3:8761", true},
+	} {
+		o := devOptions{nodes: 1, mode: config.CP, dcs: 1, httpPort: 8761, listen: tc.listen, data: "data"}
+		n := o.plan()[0]
+		expect.Equal(t, n.HTTP, tc.http, "%s: the other nodes and dev call", tc.listen)
+		s := configured(t, n)
+		expect.That(t, s.HTTP.Addr == tc.served && s.HTTP.Plain == tc.open && (s.Auth.Mode == "off") == tc.open, "%s: serves at %s, plain %v, auth.mode %q", tc.listen, s.HTTP.Addr, s.HTTP.Plain, s.Auth.Mode)
+		expect.Equal(t, strings.Count(o.warning(), "http.plain: true")+strings.Count(o.warning(), "auth.mode: off"), map[bool]int{true: 2}[tc.open], "%s: opt-outs that dev names in %q:", tc.listen, o.warning())
+	}
 }
 
 func TestDevSaysWhichPortIsInUseAndByWhichFlagToChangeIt(t *testing.T) {

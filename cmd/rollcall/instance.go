@@ -85,7 +85,8 @@ func newDrainCommand() *cobra.Command {
 	var c connection
 	var o operator
 	var pollTime, timeout time.Duration
-	cmd := c.instanceCommand(&cobra.Command{
+	var cmd *cobra.Command
+	cmd = c.instanceCommand(&cobra.Command{
 		Use:   "drain APP/ID",
 		Short: "Take an instance out of service, and return when it may be stopped",
 		Long: "Overrides an instance's status with OUT_OF_SERVICE. It waits until every node of the cluster has\n" +
@@ -99,6 +100,7 @@ func newDrainCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout+pollTime)
 		defer cancel()
+		fmt.Fprintf(cmd.ErrOrStderr(), "draining %s: waiting up to %v until every node lists it as OUT_OF_SERVICE, and then %v until polling clients know (--settle)\n", key, timeout, pollTime)
 		return done{Done: "drained", App: key.App, ID: key.ID, Status: registry.OutOfService.String()}, cl.Drain(ctx, key, pollTime, o.act())
 	})
 	o.addFlags(cmd)

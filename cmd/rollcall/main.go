@@ -11,7 +11,7 @@
 //	instance.go, register.go, ls.go, watch.go     instances: acts on one, registration, lists and changes
 //	kv.go, session.go, lock.go, child.go          keys, sessions, and commands that run while something is held
 //	connect.go, arguments.go, cells.go            what commands share: the client, arguments and flags, cells of tables
-//	completion.go                                 what shells complete
+//	completion.go, tree.go                        what shells complete, and what man pages are made of
 package main
 
 import (
@@ -73,6 +73,7 @@ func newRootCommand() *cobra.Command {
 		newConfigCommand(),
 		newDebugCommand(),
 		newBenchCommand(),
+		newTreeCommand(),
 		newVersionCommand(),
 	)
 	root.PersistentPreRunE = warnOfSecret

@@ -50,6 +50,7 @@ func newRegisterCommand() *cobra.Command {
 				return err
 			}
 			key := instance.Key()
+			fmt.Fprintf(cmd.ErrOrStderr(), "it is gone in %v unless something renews its lease, as --heartbeat does\n", o.lease)
 			return c.out.Print(cmd.OutOrStdout(), done{Done: "registered", App: key.App, ID: key.ID, Status: instance.Status.String()})
 		},
 	}
@@ -70,7 +71,7 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 	}
 	registered := r.Registered(ctx)
 	if registered == nil {
-		fmt.Fprintf(out, "registered %s\n", instance.Key())
+		fmt.Fprintf(out, "registered %s%s; its lease of %d s is renewed every %v, until Ctrl-C\n", instance.Key(), atNode(ctx, cl), instance.Duration, r.Interval())
 		<-ctx.Done()
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
@@ -80,6 +81,17 @@ func keepAlive(ctx context.Context, cl *client.Client, instance *registry.Instan
 	}
 	_, err = fmt.Fprintf(out, "canceled %s\n", instance.Key())
 	return err
+}
+
+// atNode names the node that a client talks to; "": it does not say, as a stock Eureka server.
+func atNode(ctx context.Context, cl *client.Client) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	status, err := cl.Status(ctx)
+	if err != nil || status.Node == "" {
+		return ""
+	}
+	return " at " + cli.Printable(status.Node)
 }
 
 // registerOptions are the flags of register.

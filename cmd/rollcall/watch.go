@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,29 +20,80 @@ import (
 
 func newWatchCommand() *cobra.Command {
 	var c connection
-	var index string
+	var o watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [APP]",
 		Short: "Print every change as it happens, of one application or of all, until Ctrl-C",
-		Long: "Prints a line for every change, until Ctrl-C: the time, the kind of change, the instance, its\n" +
+		Long: "Prints a line for every change, until Ctrl-C, or as long as --for and --count say: the time, the kind of change, the instance, its\n" +
 			"status and the reason. It fails over between the servers and goes on where it was. If changes may\n" +
 			"have been missed, standard error says so.",
 		Example: "  rollcall watch\n" +
 			"  rollcall watch ORDERS -o json\n" +
+			"  rollcall watch --for 10s\n" +
+			"  rollcall watch ORDERS --count 1\n" +
 			"  rollcall watch --index a1f79bff3c19188a-42",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return cli.Usage(err)
+			}
 			cl, err := c.open(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
 			if err != nil {
 				return err
 			}
 			p := watchPrinter{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), form: c.out, now: time.Now}
-			return cl.Watch(cmd.Context(), client.WatchConfig{App: appOf(args), Index: index}, p.print)
+			ctx := cmd.Context()
+			if o.length > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, o.length)
+				defer cancel()
+			}
+			err = cl.Watch(ctx, client.WatchConfig{App: appOf(args), Index: o.index}, o.counted(p.print))
+			if errors.Is(err, errCounted) {
+				return nil
+			}
+			return err
 		},
 	}
 	c.addFlags(cmd)
-	cmd.Flags().StringVar(&index, "index", "", "go on after this index, as an earlier watch or X-Rollcall-Index gave it (default: from now)")
+	cmd.Flags().DurationVar(&o.length, "for", 0, "how long to watch; 0: until Ctrl-C")
+	cmd.Flags().IntVar(&o.count, "count", 0, "how many changes to print; 0: all")
+	cmd.Flags().StringVar(&o.index, "index", "", "go on after this index, as an earlier watch or X-Rollcall-Index gave it (default: from now)")
 	return cmd
+}
+
+// watchOptions are the flags of watch.
+type watchOptions struct {
+	index  string
+	length time.Duration
+	count  int
+}
+
+func (o watchOptions) validate() error {
+	if o.length < 0 || o.count < 0 {
+		return fmt.Errorf("--for %v, --count %d: they cannot be negative", o.length, o.count)
+	}
+	return nil
+}
+
+// errCounted ends a watch that has printed as many changes as were wanted.
+var errCounted = errors.New("all changes that were wanted are printed")
+
+// counted ends the watch after the last change that is wanted.
+func (o watchOptions) counted(print func(client.WatchEvent) error) func(client.WatchEvent) error {
+	changes := 0
+	return func(event client.WatchEvent) error {
+		if err := print(event); err != nil {
+			return err
+		}
+		if _, ok := event.(client.WatchChange); ok {
+			changes++
+		}
+		if o.count > 0 && changes >= o.count {
+			return errCounted
+		}
+		return nil
+	}
 }
 
 // watchPrinter prints the events of a watch, a line for each.

@@ -96,6 +96,16 @@ func TestWatchPrintsAJSONLineForEachEvent(t *testing.T) {
 		"exit %d, printed\n%s\nwant a start and\n%s", code, stdout, want)
 }
 
+func TestWatchEndsAfterATimeOrANumberOfChanges(t *testing.T) {
+	stdout, _, code, _ := watched(t, "never", "--count", "1")
+	expect.That(t, code == cli.ExitOK && strings.Count(stdout, "\n") == 1 && strings.Contains(stdout, "ADDED"), "with --count 1: exit %d, printed %q", code, stdout)
+	began := time.Now()
+	stdout, _, code, _ = watched(t, "never", "--for", "300ms")
+	expect.That(t, code == cli.ExitOK && strings.Count(stdout, "\n") == 2 && time.Since(began) >= 300*time.Millisecond, "with --for: exit %d, printed %q", code, stdout)
+	_, stderr, code, _ := watched(t, "never", "--for", "-1s")
+	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "--for -1s"), "with a negative time: exit %d, %q", code, stderr)
+}
+
 func TestWatchEndsWhenItsOutputFails(t *testing.T) {
 	broken := errors.New("broken pipe")
 	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}

@@ -99,6 +99,16 @@ func (n *Node) Introduce(all []*Node) {
 // Arguments are the command line of the node's process. Every key of the configuration file is a flag, with dashes for
 // dots.
 func (n *Node) Arguments() []string {
+	settings := n.AllSettings()
+	args := []string{"server"}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "--"+strings.ReplaceAll(key, ".", "-")+"="+settings[key])
+	}
+	return append(args, n.Args...)
+}
+
+// AllSettings are the node's settings, by key of the configuration file.
+func (n *Node) AllSettings() map[string]string {
 	settings := map[string]string{
 		"mode":       n.Mode,
 		"datacenter": n.Datacenter,
@@ -110,11 +120,7 @@ func (n *Node) Arguments() []string {
 		settings["cluster.addr"] = n.Cluster
 	}
 	maps.Copy(settings, n.Settings)
-	args := []string{"server"}
-	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		args = append(args, "--"+strings.ReplaceAll(key, ".", "-")+"="+settings[key])
-	}
-	return append(args, n.Args...)
+	return settings
 }
 
 // Start starts a process of the node by a command, to which it adds the node's arguments. The caller stops the process.

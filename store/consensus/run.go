@@ -82,6 +82,16 @@ func (s *Raft) prepareStop() {
 	}
 }
 
+// Alive returns true once Raft's main loop, which waits for the disk, has replied, and the entry that was being applied is
+// applied; false when ctx has ended.
+func (s *Raft) Alive(ctx context.Context) bool {
+	if !s.loop.Ask(ctx) {
+		return false
+	}
+	s.machine.AwaitApplied()
+	return true
+}
+
 // HandOver gives leadership to another node, if this one leads, within 2 s. The node goes on to serve, and its end does not
 // try again. A failure is logged: the others elect a leader when this one ends.
 func (s *Raft) HandOver() {

@@ -69,6 +69,8 @@ func (s *Store) runSaving(ctx context.Context) {
 		select {
 		case <-due:
 		case <-s.wake:
+		case <-s.asked:
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -77,6 +79,19 @@ func (s *Store) runSaving(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Alive returns true once the loop that writes to the disk has heard a question and no operation is under way; false when ctx
+// has ended.
+func (s *Store) Alive(ctx context.Context) bool {
+	select {
+	case s.asked <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return true
 }
 
 // save writes what changed since the last time, if anything did; last also writes the renewals, whatever

@@ -24,6 +24,7 @@ func Open(cfg store.Config) (*Store, error) {
 		log:     cfg.Log,
 		started: make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+		asked:   make(chan struct{}),
 		fatal:   make(chan error, 1),
 		next:    newFlush(),
 	}

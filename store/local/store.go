@@ -46,6 +46,7 @@ type Store struct {
 	closing context.Context // ends when the node stops
 	stop    context.CancelFunc
 	wake    chan struct{} // holds a token while something is to be written at once
+	asked   chan struct{} // questions whether the loop that writes to the disk goes on
 	fatal   chan error
 
 	mu       sync.Mutex // guards the following

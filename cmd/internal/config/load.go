@@ -103,7 +103,34 @@ func Load(in Inputs) (Loaded, error) {
 	if s.sources["checks.allow-loopback"] == fromDefault {
 		s.Checks.Rules.AllowLoopback = loopback(s.HTTP.Addr) // only clients of this machine can register such checks then
 	}
-	return s, s.Validate()
+	return s, s.placed(s.Validate(), in, file)
+}
+
+// placed adds to each mistake, which begins with its key, where the value comes from; of a default, the file that could set it.
+func (s Loaded) placed(err error, in Inputs, file fileValues) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(all.Unwrap()...).Error() {
+		var placed []error
+		for _, each := range all.Unwrap() {
+			placed = append(placed, s.placed(each, in, file))
+		}
+		return errors.Join(placed...)
+	}
+	if err == nil {
+		return nil
+	}
+	key, _, _ := strings.Cut(err.Error(), ":")
+	path, _ := in.flags.GetString(configFlag) // AddFlags has added it
+	switch source := s.sources[key]; {
+	case source == fromFlag:
+		return fmt.Errorf("flag --%s: %w", setting.Setting{Key: key}.Flag(), err)
+	case source == fromEnv:
+		return fmt.Errorf("environment variable %s: %w", setting.Setting{Key: key}.Env(), err)
+	case source == fromFile:
+		return fmt.Errorf("%s:%d: %w", file[key].file, file[key].line, err)
+	case path != "":
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return err
 }
 
 // turnOn turns on all switches of a section.

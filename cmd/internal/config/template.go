@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -36,27 +38,60 @@ var production = map[string]string{
 	"cluster.tls.cert": "/etc/rollcall/node.pem", "cluster.tls.key": "/etc/rollcall/node.key", "cluster.tls.ca": "/etc/rollcall/nodes-ca.pem",
 }
 
-// Template is a file with every setting, each as a comment with its default, its bounds and its meaning. Those that a node
-// cannot start without, or for production those of one of three nodes, are no comments.
-func Template(forProduction bool) string {
+// Template is a file with every setting, each as a comment with its default, its bounds and its meaning. Those that are
+// chosen, and those that a node cannot start without, or for production those of one of three nodes, are no comments.
+func Template(forProduction bool, chosen map[string]string) string {
 	set := map[string]string{"data.dir": "data"}
 	if forProduction {
-		set = production
+		set = maps.Clone(production)
 	}
+	maps.Copy(set, chosen)
 	return template(set)
+}
+
+// ParseChosen reads settings for Template, each as key=value. The error joins all mistakes.
+func ParseChosen(texts []string) (map[string]string, error) {
+	known := map[string]setting.Setting{}
+	for _, s := range templated() {
+		known[s.Key] = s
+	}
+	chosen := map[string]string{}
+	var errs []error
+	for _, text := range texts {
+		key, value, ok := strings.Cut(text, "=")
+		s, found := known[key]
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("%q is not of the form key=value", text))
+		case !found:
+			errs = append(errs, fmt.Errorf("%s is no setting", key))
+		default:
+			err := prefix(key, s.Set(value))
+			if err == nil {
+				err = s.Check()
+			}
+			errs = append(errs, err)
+			chosen[key] = value
+		}
+	}
+	return chosen, errors.Join(errs...)
+}
+
+// templated are the settings that a template has.
+func templated() (all []setting.Setting) {
+	for _, s := range Default().Settings() {
+		if !strings.HasPrefix(s.Key, "test.") {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // template is a file with every setting; those with a value are no comments.
 func template(set map[string]string) string {
 	b := strings.Builder{}
 	b.WriteString("# Settings of rollcall server. A line that is a comment shows the default; docs/reference/settings.md explains them.\n")
-	var all []setting.Setting
-	for _, s := range Default().Settings() {
-		if !strings.HasPrefix(s.Key, "test.") {
-			all = append(all, s)
-		}
-	}
-	writeSection(&b, "", all, set)
+	writeSection(&b, "", templated(), set)
 	return b.String()
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestTemplateHasEverySettingWithItsDefault(t *testing.T) {
 	var lines []string
-	for line := range strings.Lines(Template(false)) {
+	for line := range strings.Lines(Template(false, nil)) {
 		// As if every comment with a value were none.
 		name, value, isSetting := strings.Cut(strings.Replace(strings.TrimRight(line, "\n"), "# ", "", 1), ":")
 		if isSetting && !strings.Contains(strings.TrimSpace(name), " ") && (value == "" || strings.HasPrefix(value, " ")) {
@@ -33,9 +33,9 @@ func TestTemplateHasEverySettingWithItsDefault(t *testing.T) {
 
 func TestTemplateIsAFileThatIsUnderstood(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
-	need.OK(t, os.WriteFile(file, []byte(Template(false)), 0o600))
+	need.OK(t, os.WriteFile(file, []byte(Template(false, nil)), 0o600))
 	expect.OKf(t, ValidateFile(file), "a new file")
-	need.OK(t, os.WriteFile(file, []byte(Template(true)), 0o600))
+	need.OK(t, os.WriteFile(file, []byte(Template(true, nil)), 0o600))
 	err := ValidateFile(file)
 	need.That(t, err != nil, "a file for production is right without its certificates")
 	for line := range strings.Lines(err.Error()) {
@@ -84,5 +84,19 @@ func TestSchemaHasEverySettingAndNoOther(t *testing.T) {
 		leaf := leaves[s.Key]
 		words, _ := leaf["enum"].([]any)
 		expect.That(t, leaf["description"] == s.Help && (len(words) == 0) == (len(s.Words) == 0), "%s is %v", s.Key, leaf)
+	}
+}
+
+func TestTemplateHasWhatWasChosen(t *testing.T) {
+	chosen, err := ParseChosen([]string{"data.dir=/var/lib/rollcall", "http.addr=127.0.0.1:9761", "cluster.join=a:1,b:2", "http.plain=true"})
+	need.OK(t, err)
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	need.OK(t, os.WriteFile(file, []byte(Template(false, chosen)), 0o600))
+	c := need.Got(loadFile(file))(t)
+	expect.That(t, c.Store.DataDir == "/var/lib/rollcall" && c.HTTP.Addr == "127.0.0.1:9761" && len(c.Store.Join) == 2 && c.HTTP.Plain, "got %+v", c)
+	_, err = ParseChosen([]string{"data.dir", "http.adr=x", "limits.watchers=many", "limits.watchers=-1", "test.sync-delay=1s"})
+	expect.Equal(t, strings.Count(err.Error(), "\n")+1, 5, "mistakes:")
+	for _, want := range []string{`"data.dir" is not of the form key=value`, "http.adr is no setting", `limits.watchers: "many" is not`, "limits.watchers: -1 is below", "test.sync-delay is no setting"} {
+		expect.That(t, strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 	}
 }

@@ -50,6 +50,8 @@ type engine struct {
 	leaderDiskFull func(context.Context) bool
 	// reloadCertificates reads the files of the store's again, see consensus.Raft; nil in mode ap.
 	reloadCertificates func() (changed []string)
+	// alive returns true once the loop of the store that waits for the disk has replied; false when ctx has ended.
+	alive func(context.Context) bool
 	// handOver gives leadership away; nil in mode ap.
 	handOver func()
 }
@@ -118,7 +120,7 @@ func (s setup) openRaft() (*engine, error) {
 	}
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
-		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, handOver: raft.HandOver,
+		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, alive: raft.Alive, handOver: raft.HandOver,
 	}, nil
 }
 
@@ -209,7 +211,7 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}, alive: node.Alive}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside

@@ -11,6 +11,7 @@
 //	metrics.go      what is shown of the program, the limits and, by the leader, the cluster
 //	certificate.go  files of certificates, which may be replaced while the node runs
 //	debug.go        what helps somebody else to see what is wrong
+//	notify.go       how the node is, for the service manager
 //	reload.go       settings that are read again at SIGHUP
 //	snapshots.go, localsnapshots.go, backups.go, recover.go  snapshots for people: by HTTP, by a schedule, and recovery
 //	memory.go       garbage collection, and memory that an idle node gives back
@@ -66,6 +67,7 @@ type node struct {
 	listeners   []listener                  // the first one serves the HTTP API
 	connections *httpd.Connections          // of the HTTP API
 	handler     *httpd.Handler              // of the HTTP API
+	notify      *notifier                   // nil: the node serves no API, as in some tests
 	audit       *audit.Log                  // nil: the node serves no API, as in some tests
 	limits      shutdownLimits
 	handOver    func() // gives leadership away, if the node has it
@@ -129,7 +131,8 @@ func open(o Options) (_ *node, err error) {
 			n.metrics.MustRegister(certfiles.ExpiryGauge("replication", files))
 		}
 	}
-	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run}
+	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.alive, log: n.log}
+	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run}
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}

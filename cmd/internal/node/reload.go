@@ -18,6 +18,7 @@ type reloader struct {
 	load    func() (config.Loaded, error)
 	apply   func(*config.Config)
 	reread  func() (changed []string) // reads files that settings name again; the settings whose files hold something else now
+	notify  *notifier                 // nil: no service manager is told
 	log     *slog.Logger
 	running config.Config // what the node runs with
 }
@@ -44,7 +45,7 @@ func (r *reloader) run(ctx context.Context, hup <-chan os.Signal) {
 	for {
 		select {
 		case <-hup:
-			r.reload()
+			r.notify.during(r.reload)
 		case <-ctx.Done():
 			return
 		}

@@ -21,8 +21,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 	n.metrics.MustRegister(o.Metrics)
 	defer n.flushAudit()
-	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, log: n.log, running: *o.Config}
-	return r.during(ctx, hup, n.run)
+	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, notify: n.notify, log: n.log, running: *o.Config}
+	err = r.during(ctx, hup, n.run)
+	if err != nil {
+		n.notify.stop(err)
+	}
+	return err
 }
 
 // flushAudit waits until the audit is written, for a second at most.
@@ -117,6 +121,7 @@ func (n *node) turnAway() time.Duration {
 	n.log.Info("shutting down", "shutdown-delay", delay)
 	if n.handler != nil { // else the node serves no API, as in some tests
 		n.handler.Drain()
+		n.notify.stop(nil)
 	}
 	return delay
 }

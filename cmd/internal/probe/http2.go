@@ -1,53 +1,116 @@
 package probe
 
-//lint:file-ignore SA1019 net/http's connections, which are to be used in the place of these, cannot send a PING
-
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// A gRPC health check is one request with a message of one field. That is little to write over an HTTP/2 connection,
-// which the ping needs anyway; google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
+// A gRPC health check is one request with a message of one field. That is little to write over a connection of net/http;
+// google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
 
-// connect opens an HTTP/2 connection without asking whether the other side speaks it (RFC 9113, 3.3).
-func (c *caller) connect(ctx context.Context, p *catalog.Probe, address string) (*http2.ClientConn, error) {
-	conn, err := c.dial(ctx, p, address, http2.NextProtoTLS)
+// protocol is HTTP/2, as TLS negotiates it.
+const protocol = "h2"
+
+// connect opens an HTTP/2 connection: over TLS as the other side agrees to, as gRPC demands; else without asking whether it
+// speaks HTTP/2 (RFC 9113, 3.3).
+func (c *caller) connect(ctx context.Context, p *catalog.Probe, address string) (*http.ClientConn, error) {
+	conn, err := c.dial(ctx, p, address, protocol)
 	if err != nil {
 		return nil, err
 	}
-	t := &http2.Transport{AllowHTTP: true, DisableCompression: true, MaxHeaderListSize: maxHeader}
-	h2, err := t.NewClientConn(conn)
+	dialled := func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	t := &http.Transport{Protocols: new(http.Protocols), DialContext: dialled, DialTLSContext: dialled, DisableCompression: true, MaxResponseHeaderBytes: maxHeader}
+	t.Protocols.SetHTTP2(true)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	h2, err := t.NewClientConn(ctx, scheme(p.UseTLS), address)
 	if err != nil {
 		conn.Close()
 	}
 	return h2, err
 }
 
+func scheme(overTLS bool) string {
+	if overTLS {
+		return "https"
+	}
+	return "http"
+}
+
 // ping passes if an HTTP/2 connection answers a PING frame. Texts are Consul's (agent/checks/check.go, CheckH2PING).
 func (c *caller) ping(ctx context.Context, p *catalog.Probe, address string) (result, error) {
-	conn, err := c.connect(ctx, p, address)
+	conn, err := c.dial(ctx, p, address, protocol)
 	if err != nil {
 		return result{catalog.Critical, fmt.Sprintf("Failed to dial to %s: %s", address, describe(err))}, nil
 	}
 	defer conn.Close()
-	if err := conn.Ping(ctx); err != nil {
-		return result{catalog.Critical, "HTTP2 ping failed: " + describe(err)}, nil
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := pingOver(conn); err != nil {
+		return result{catalog.Critical, "HTTP2 ping failed: " + describe(cmp.Or(context.Cause(ctx), err))}, nil
 	}
 	return result{catalog.Passing, "HTTP2 ping was successful"}, nil
+}
+
+// A frame of HTTP/2 is nine bytes, of which three are the length of what follows, one the type, one the flags and four the
+// stream, and what follows (RFC 9113, 4.1). net/http's connections send no PING that a caller can wait for.
+const (
+	frameHeader  = 9
+	maxFrame     = 1 << 14 // that a peer may send before it was told that it may send larger ones
+	settingsType = 4
+	pingType     = 6
+	ackFlag      = 1
+
+	preface     = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	settings    = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	settingsAck = "\x00\x00\x00\x04\x01\x00\x00\x00\x00"
+	pingHead    = "\x00\x00\x08\x06\x00\x00\x00\x00\x00"
+	pingBody    = "rollcall"
+)
+
+// errNoHTTP2 is of a peer that sends what no server of HTTP/2 does.
+var errNoHTTP2 = errors.New("the other side does not speak HTTP/2")
+
+// pingOver opens HTTP/2 on a connection, sends a PING and waits for its acknowledgment.
+func pingOver(conn io.ReadWriter) error {
+	if _, err := io.WriteString(conn, preface+settings+pingHead+pingBody); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		var head [frameHeader]byte
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return err
+		}
+		length := int(binary.BigEndian.Uint32(append([]byte{0}, head[:3]...)))
+		kind, acks := head[3], head[4]&ackFlag != 0
+		if length > maxFrame || first && (kind != settingsType || acks) {
+			return errNoHTTP2
+		}
+		body := make([]byte, length)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return err
+		}
+		switch {
+		case kind == pingType && acks && string(body) == pingBody:
+			return nil
+		case kind == settingsType && !acks:
+			if _, err := io.WriteString(conn, settingsAck); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // grpc asks the health service of a gRPC server (https://github.com/grpc/grpc/blob/master/doc/health-checking.md) about
@@ -134,6 +197,9 @@ func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service 
 		return 0, unavailable(ctx, noHTTP2)
 	}
 	defer resp.Body.Close()
+	if resp.ProtoMajor != 2 {
+		return 0, unavailable(ctx, noHTTP2)
+	}
 	if err := refusedByHTTP(resp); err != nil {
 		return 0, err
 	}
@@ -167,10 +233,7 @@ func newHealthRequest(ctx context.Context, address string, overTLS bool, service
 		message = protowire.AppendString(protowire.AppendTag(message, 1, protowire.BytesType), service)
 	}
 	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))) // 0: it is not compressed
-	u := url.URL{Scheme: "http", Host: address, Path: "/grpc.health.v1.Health/Check"}
-	if overTLS {
-		u.Scheme = "https"
-	}
+	u := url.URL{Scheme: scheme(overTLS), Host: address, Path: "/grpc.health.v1.Health/Check"}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(append(body, message...)))
 	if err != nil {
 		return nil, err

@@ -186,6 +186,29 @@ func TestH2PINGCheckPassesIfThePingIsAnswered(t *testing.T) {
 	}
 }
 
+// A server may send other frames before it acknowledges, and one that sends no SETTINGS first, or too much, is none.
+func TestPingWaitsForItsAcknowledgmentAndForNothingElse(t *testing.T) {
+	const ack = "\x00\x00\x08\x06\x01\x00\x00\x00\x00"
+	for _, tt := range []struct {
+		name, sent string
+		ok         bool
+	}{
+		{"an acknowledgment", settings + ack + pingBody, true},
+		{"behind other frames", settings + settingsAck + pingHead + "another!" + ack + "another!" + "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x01" + ack + pingBody, true},
+		{"none", settings + pingHead + pingBody, false},
+		{"without SETTINGS", ack + pingBody, false},
+		{"a frame that is too long", settings + "\xff\xff\xff\x00\x00\x00\x00\x00\x00", false},
+		{"HTTP/1.1", "HTTP/1.1 400 Bad Request\r\n\r\n" + strings.Repeat("x", 1<<22), false},
+	} {
+		conn := struct {
+			io.Reader
+			io.Writer
+		}{strings.NewReader(tt.sent), io.Discard}
+		err := pingOver(conn)
+		expect.That(t, (err == nil) == tt.ok, "%s: %v, want that it passes: %v", tt.name, err, tt.ok)
+	}
+}
+
 func FuzzDecodeHealth(f *testing.F) {
 	for _, seed := range []string{"", "\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x02\x08\x01", "\x01\x00\x00\x00\x00", "\x00\x00\x00\x00\x07\x12\x01x\x08\x01\x18\x05", "\x00\x00\x00\x00\x01\x0b"} {
 		f.Add([]byte(seed))

@@ -58,14 +58,14 @@ func (w *LoopWatch) Run(ctx context.Context) {
 // askOn asks the loop again and again, while this node leads.
 func (w *LoopWatch) askOn(ctx context.Context) {
 	wait.Every(ctx, watchInterval/2, func(time.Time) {
-		if w.Leads() && w.ask(ctx) {
+		if w.Leads() && w.Ask(ctx) {
 			w.turned.Add(1)
 		}
 	})
 }
 
-// ask returns true when the loop has replied, false when ctx has ended.
-func (w *LoopWatch) ask(ctx context.Context) bool {
+// Ask returns true when the loop has replied, false when ctx has ended. A loop that waits for the disk does not reply.
+func (w *LoopWatch) Ask(ctx context.Context) bool {
 	reply := make(chan raft.RPCResponse, 1)
 	select {
 	case w.Loop <- raft.RPC{Command: loopQuestion{}, RespChan: reply}:

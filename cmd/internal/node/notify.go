@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
+
+// notifier tells a service manager how the node is, over the socket that the environment names; without one it tells nothing.
+type notifier struct {
+	readiness func() (ready bool, sentence string)
+	alive     func(context.Context) bool // see engine
+	log       *slog.Logger
+
+	mu       sync.Mutex
+	status   string // that was sent last
+	ready    bool   // READY was sent
+	stopping bool   // STOPPING was sent
+	failed   bool   // the last message could not be sent
+}
+
+// readinessInterval is the time between two looks at whether the node is ready.
+const readinessInterval = 250 * time.Millisecond
+
+// run tells of changes, and that the store is alive, until ctx ends.
+func (n *notifier) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // the node was opened and will not run
+	}
+	if sent, err := daemon.SdNotify(false, "STATUS=starting"); !sent && err == nil {
+		return // there is no socket
+	}
+	within, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		n.log.Warn("the service manager's watchdog gets no signs of life", "err", err)
+	}
+	var watchdog sync.WaitGroup
+	if within > 0 {
+		watchdog.Go(func() { n.signs(ctx, within/3) })
+	}
+	n.look()
+	wait.Every(ctx, readinessInterval, func(time.Time) { n.look() })
+	watchdog.Wait()
+}
+
+// signs gives signs of life, each asked of the store's own loop: there is none while the store hangs.
+func (n *notifier) signs(ctx context.Context, interval time.Duration) {
+	wait.Every(ctx, interval, func(time.Time) {
+		if n.alive(ctx) {
+			n.send(daemon.SdNotifyWatchdog)
+		}
+	})
+}
+
+// look tells what has changed. READY comes once: a node that loses its leader afterwards serves on, and must not be restarted.
+func (n *notifier) look() {
+	ready, sentence := n.readiness()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return
+	}
+	var lines []string
+	if ready && !n.ready {
+		n.ready = true
+		lines = append(lines, daemon.SdNotifyReady)
+	}
+	if sentence != n.status {
+		n.status = sentence
+		lines = append(lines, "STATUS="+sentence)
+	}
+	if len(lines) > 0 {
+		n.notify(lines...)
+	}
+}
+
+// during tells that the settings are read again, while do does so.
+func (n *notifier) during(do func()) {
+	if n == nil {
+		do()
+		return
+	}
+	n.mu.Lock()
+	told := n.ready && !n.stopping
+	if told {
+		n.notify(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+	}
+	n.mu.Unlock()
+	do()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if told && !n.stopping {
+		n.notify(daemon.SdNotifyReady)
+	}
+}
+
+// stop tells that the node ends, because of err unless that is nil. Nothing follows but the reason, if there is one.
+func (n *notifier) stop(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines := []string{daemon.SdNotifyStopping}
+	if err != nil {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		lines = append(lines, "STATUS=ended: "+text)
+	} else if n.stopping {
+		return
+	} else if _, sentence := n.readiness(); sentence != n.status {
+		lines = append(lines, "STATUS="+sentence)
+	}
+	n.stopping = true
+	n.notify(lines...)
+}
+
+// send sends one message.
+func (n *notifier) send(message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.notify(message)
+}
+
+// notify sends lines as one message. The first of several failures in a row is logged. The caller holds mu.
+func (n *notifier) notify(lines ...string) {
+	_, err := daemon.SdNotify(false, strings.Join(lines, "\n"))
+	if err != nil && !n.failed {
+		n.log.Warn("the service manager is not told how the node is", "err", fmt.Errorf("NOTIFY_SOCKET: %w", err))
+	}
+	n.failed = err != nil
+}
