@@ -7,7 +7,7 @@ BENCH   := bin/rollcall-bench
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
-MODULES := client/grpcresolver
+MODULES := client/grpcresolver deploy/check
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 

@@ -106,6 +106,7 @@ var rooms = []room{
 	{"cmd/bench/scenario", nil},
 	{"cmd/bench/wire", nil},
 	{"integration", []string{"internal/unixsocket", "internal/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
+	{"deploy/check", nil},
 	{"internal/setting", nil},
 	{"internal/certfiles", []string{"internal/privatefile"}},
 	{"internal/unixsocket", nil},
