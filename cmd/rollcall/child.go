@@ -83,9 +83,7 @@ func (c *child) await(ended <-chan error) error {
 		case <-overdue:
 			c.signal(syscall.SIGKILL)
 		case s := <-c.signals:
-			if s != syscall.SIGTSTP {
-				c.signal(s.(syscall.Signal))
-			}
+			c.signal(s.(syscall.Signal))
 		}
 	}
 }
@@ -95,29 +93,6 @@ func (c *child) sweep() {
 	if c.group {
 		c.signal(syscall.SIGKILL)
 	}
-}
-
-// signal signals the process group of the command, or the command alone if it has none, and wakes stopped processes, so
-// that they can act. They may have ended meanwhile.
-func (c *child) signal(s syscall.Signal) {
-	target := c.process.Pid
-	if c.group {
-		target = -target
-	}
-	for _, each := range []syscall.Signal{s, syscall.SIGCONT} {
-		if err := syscall.Kill(target, each); err != nil && !errors.Is(err, syscall.ESRCH) {
-			c.log.Warn("signal not sent", "signal", each.String(), "err", err)
-		}
-	}
-}
-
-// forwardedSignals are the signals that are passed on to the command. A command that shares the terminal gets the
-// terminal's signals from there, and stops and resumes together with rollcall.
-func forwardedSignals(foreground bool) []os.Signal {
-	if foreground {
-		return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
-	}
-	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP}
 }
 
 // statusOf is the exit status of a command that ended by itself; nil: 0.

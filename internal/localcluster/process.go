@@ -105,17 +105,6 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Pause freezes the process and returns when every thread stands still; its sockets stay open.
-func (p *Process) Pause() error {
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	return AwaitStopped(p.Pid())
-}
-
-// Resume wakes a paused process.
-func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
-
 // Kill ends the process as kill -9 does, even if it is paused, and waits until it has ended.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill() // an error says that it has ended already

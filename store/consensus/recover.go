@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -89,19 +88,6 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 		return done, errors.Join(err, os.Rename(done.Old, r.DataDir))
 	}
 	return done, disk.SyncDir(filepath.Dir(r.DataDir))
-}
-
-// isMounted says whether a directory lies on another file system than the directory that it is in. One of the same file
-// system that is mounted again is found when it cannot be renamed.
-func isMounted(dir string) bool {
-	own, err := os.Stat(dir)
-	parent, parentErr := os.Stat(filepath.Dir(dir))
-	if err != nil || parentErr != nil {
-		return false
-	}
-	a, ok := own.Sys().(*syscall.Stat_t)
-	b, alike := parent.Sys().(*syscall.Stat_t)
-	return ok && alike && a.Dev != b.Dev
 }
 
 // markRecovered keeps the nodes of the cluster as it was from taking this one back.

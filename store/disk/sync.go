@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +28,9 @@ func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)
+	}
+	if runtime.GOOS == "windows" { // whose directories cannot be synced
+		return d.Close()
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
