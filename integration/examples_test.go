@@ -56,7 +56,7 @@ func TestFirstHourRunsAsItStands(t *testing.T) {
 }
 
 var (
-	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	codeBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
 	// endless is a command that ends by Ctrl-C only; in the pages it has a terminal of its own.
 	endless = regexp.MustCompile(`(?m)^ *rollcall (?:(?:server|dev|watch)\b.*|.* --heartbeat)$`)
 	// hasStarted is what such a command prints when it does what it is for.

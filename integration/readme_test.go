@@ -160,10 +160,10 @@ func (r *readme) commands(lines string) (string, error) {
 	return r.run(staying.ReplaceAllStringFunc(lines, func(line string) string {
 		stop := ""
 		if r.waiting {
-			stop = "kill $cluster && wait $cluster; "
+			stop = "kill $cluster 2>/dev/null && wait $cluster || true; "
 		}
 		r.waiting = true
-		return stop + line + ` >cluster.log & cluster=$!; until grep -qx ready cluster.log; do kill -0 $cluster || { cat cluster.log; exit 1; }; sleep 0.2; done; cat cluster.log`
+		return stop + "rm -f cluster.log; " + line + ` >cluster.log & cluster=$!; until grep -qsx ready cluster.log; do kill -0 $cluster || { cat cluster.log; exit 1; }; sleep 0.2; done; cat cluster.log`
 	}))
 }
 
