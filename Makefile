@@ -7,13 +7,13 @@ BENCH   := bin/rollcall-bench
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
-MODULES := client/grpcresolver deploy/check
+MODULES := client/grpcresolver deploy/check release
 each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server clean
+.PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -134,9 +134,23 @@ restarts: build
 shape:
 	.ci/shape
 
+# Archives, packages, an image, lists of components and licences, and checksums, in dist. docs/release.md says what is in them.
+RELEASE_VERSION ?=
+release:
+	cd release && $(GO) run . --version '$(RELEASE_VERSION)'
+
+# That what was made is what it should be, as far as the tools for it are here: a second time the same, lintian, rpm, a chroot
+# of Debian, the image as its user. Debian's packages mmdebstrap, lintian, rpm and curl; root.
+release-check: release
+	cd release && ROLLCALL_RELEASE=$(CURDIR)/dist ROLLCALL_RELEASE_VERSION='$(RELEASE_VERSION)' $(GO) test -count=1 -timeout 60m -v .
+
+# The table of what each dependency costs, in docs/dependencies.md.
+costs:
+	cd release && $(GO) run . --costs
+
 vuln:
 	$(GO) tool govulncheck ./...
 	@govulncheck=$(call tool,govulncheck); $(call each,"$$govulncheck" ./...)
 
 clean:
-	rm -rf bin data
+	rm -rf bin data dist

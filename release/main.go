@@ -1,0 +1,105 @@
+// Command release makes what a release of Rollcall consists of, from the commit that is checked out: archives, packages for
+// Debian and for distributions with RPM, a container image, licences, lists of components, and checksums. Two runs give the
+// same bytes: every time is the commit's, every list is sorted, and no name of the machine is written. docs/release.md is
+// for its users.
+//
+//	main.go       flags, and the order of things
+//	build.go      programs, and the files that go with them
+//	licences.go   licences of everything in the programs, and lists of components
+//	archive.go    tar.gz and zip
+//	packages.go   deb and rpm
+//	image.go      the container image
+//	costs.go      the table of what each dependency costs, in docs/dependencies.md
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	root := flag.String("root", "..", "directory of the main module")
+	out := flag.String("out", "../dist", "directory to write into; what is there already is removed")
+	version := flag.String("version", "", "version; empty: by git describe")
+	targets := flag.String("targets", strings.Join(allTargets, ","), "platforms, as GOOS/GOARCH with commas between them")
+	costs := flag.Bool("costs", false, "write only the table of what each dependency costs")
+	flag.Parse()
+	var err error
+	if *costs {
+		err = rewriteCosts(ctx, *root)
+	} else {
+		err = makeRelease(ctx, *root, *out, *version, strings.Split(*targets, ","))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// makeRelease writes everything into the directory out.
+func makeRelease(ctx context.Context, root, out, version string, targets []string) error {
+	work, err := os.MkdirTemp("", "rollcall-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	r, err := newRelease(ctx, root, out, work, version)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
+		return err
+	}
+	var built []target
+	for _, name := range targets {
+		t, err := r.build(ctx, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		built = append(built, t)
+	}
+	if err := r.makeShared(ctx, built); err != nil {
+		return err
+	}
+	for _, t := range built {
+		if err := errors.Join(r.writeComponents(t), r.writeArchive(t), r.writePackages(t)); err != nil {
+			return fmt.Errorf("%s/%s: %w", t.os, t.arch, err)
+		}
+	}
+	if err := r.writeImages(built); err != nil {
+		return fmt.Errorf("image: %w", err)
+	}
+	return writeSums(out)
+}
+
+// writeSums lists the SHA-256 sums of all files, as sha256sum does.
+func writeSums(dir string) error {
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", h.Sum(nil), e.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+}
