@@ -164,3 +164,16 @@ func TestLoadNamesATargetOfChecksThatIsNone(t *testing.T) {
 		expect.ErrorSays(t, err, want, "got")
 	}
 }
+
+func TestLoadNamesWhereAValueThatIsOutOfBoundsComesFrom(t *testing.T) {
+	file := "limits: {watchers: -5}\nraft:\n  lease-timeout: 5s\n"
+	_, err := loadWith(t, []string{"--data-dir", "d", "--gc-percent", "-1"}, map[string]string{"ROLLCALL_HTTP_ADDR": "foo"}, file)
+	for _, want := range []string{
+		"c.yaml:1: limits.watchers: -5 is below 1", "c.yaml:3: raft.lease-timeout: ",
+		"environment variable ROLLCALL_HTTP_ADDR: http.addr: ", "flag --gc-percent: gc.percent: -1 is below 0",
+	} {
+		expect.That(t, err != nil && strings.Contains("\n"+err.Error(), "\n"+want), "got %v, want a line with %q", err, want)
+	}
+	_, err = loadWith(t, nil, nil, "mode: cp")
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "c.yaml: data.dir: is required"), "got %v, want the file that lacks the key", err)
+}
