@@ -8,7 +8,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
 MODULES := client/grpcresolver deploy/check release
-each     = set -e; for m in $(MODULES); do echo "$$m:"; (cd $$m && $(1)); done
+# Those with dependencies larger than this project: staticcheck and the race detector would go through all of them.
+LARGE   := deploy/check release
+each     = set -e; for m in $(2); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
 export GORACE := suppressions=$(CURDIR)/race.supp
@@ -37,7 +39,8 @@ eureka-server:
 test: build clients site
 	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
-	@$(call each,$(GO) test -race -shuffle=on ./...)
+	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
+	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m -parallel $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2) ./integration
 
@@ -90,7 +93,8 @@ check:
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
 	$(GO) tool staticcheck ./...
-	@staticcheck=$(call tool,staticcheck); $(call each,$(GO) vet ./... && "$$staticcheck" ./...)
+	@staticcheck=$(call tool,staticcheck); $(call each,"$$staticcheck" ./...,$(filter-out $(LARGE),$(MODULES)))
+	@$(call each,$(GO) vet ./...,$(MODULES))
 	$(GO) run ./internal/shape -check
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 
@@ -150,7 +154,7 @@ costs:
 
 vuln:
 	$(GO) tool govulncheck ./...
-	@govulncheck=$(call tool,govulncheck); $(call each,"$$govulncheck" ./...)
+	@govulncheck=$(call tool,govulncheck); $(call each,"$$govulncheck" ./...,$(MODULES))
 
 clean:
 	rm -rf bin data dist

@@ -107,6 +107,7 @@ var rooms = []room{
 	{"cmd/bench/wire", nil},
 	{"integration", []string{"internal/unixsocket", "internal/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
 	{"deploy/check", nil},
+	{"release", nil},
 	{"internal/setting", nil},
 	{"internal/certfiles", []string{"internal/privatefile"}},
 	{"internal/unixsocket", nil},
