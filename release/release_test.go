@@ -64,9 +64,9 @@ func TestManPagesHaveEveryCommandAndFlag(t *testing.T) {
 	tree := `{"use":"rollcall","short":"A registry","commands":[{"use":"ls [APP]","short":"List","long":"Lists all.",
 		"example":"  rollcall ls","flags":[{"name":"output","shorthand":"o","type":"string","default":"table","usage":"form of the output"}]}]}`
 	pages := need.Got(manPages([]byte(tree), commitTime, "v0.1.0"))(t)
-	need.That(t, len(pages) == 2 && pages[0].name == "man/rollcall.1" && pages[1].name == "man/rollcall-ls.1", "%d pages: %v", len(pages), pages)
+	need.That(t, len(pages) == 3 && pages[0].name == "man/rollcall.1" && pages[2].name == "man/rollcall-ls.1", "%d pages, want those of rollcall, help and ls", len(pages))
 	for _, part := range []string{"Lists all.", `\-\-output`, `"table"`, "form of the output", "Nov 2026", "v0.1.0"} {
-		expect.That(t, bytes.Contains(pages[1].data, []byte(part)), "no %q in\n%s", part, pages[1].data)
+		expect.That(t, bytes.Contains(pages[2].data, []byte(part)), "no %q in\n%s", part, pages[2].data)
 	}
 }
 
