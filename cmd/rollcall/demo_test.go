@@ -25,20 +25,20 @@ import (
 
 // output is what a process prints.
 type output struct {
-	sync.Mutex
-	bytes.Buffer
+	mu     sync.Mutex // guards what follows
+	buffer bytes.Buffer
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	o.Lock()
-	defer o.Unlock()
-	return o.Buffer.Write(p)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.Write(p)
 }
 
 func (o *output) text() string {
-	o.Lock()
-	defer o.Unlock()
-	return o.String()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.String()
 }
 
 // eventually waits for a minute at most until something holds.
