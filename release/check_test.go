@@ -96,7 +96,7 @@ func TestReleaseIsTheSameAgain(t *testing.T) {
 
 func TestBinaryAndImageAreAtMost24MB(t *testing.T) {
 	dir := checked(t)
-	const most = 24_000_000
+	const most = 24 << 20
 	root := t.TempDir()
 	output(t, "tar", "-xzf", one(t, dir, "*_linux_amd64.tar.gz"), "-C", root, "--strip-components=1")
 	size := need.Got(os.Stat(filepath.Join(root, "rollcall")))(t).Size()

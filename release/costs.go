@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"debug/buildinfo"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -66,7 +65,7 @@ func (r *release) costs(ctx context.Context) ([]cost, error) {
 	if err := errors.Join(r.compile(ctx, t, "rollcall", whole, ""), r.compile(ctx, t, "rollcall", released, "-s -w")); err != nil {
 		return nil, err
 	}
-	symbols, err := r.run(ctx, nil, "go", "tool", "nm", "-size", whole)
+	symbols, err := symbolsOf(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -86,21 +85,39 @@ const (
 	costOfRest = "types, line numbers and constants of all of them, which the linker writes together"
 )
 
-// symbolLine is a line of go tool nm -size: address, size, kind, name. Zeroed memory (b) takes nothing in the file.
-var symbolLine = regexp.MustCompile(`^\s*[0-9a-f]*\s+(\d+) ([TtRrDd]) (.*)$`)
+// symbol is a function or a variable of a program.
+type symbol struct {
+	name  string
+	bytes int64 // in the file
+}
+
+// symbolsOf are the symbols of a program for Linux, but not memory that is zero when the program starts: the file has none of it.
+func symbolsOf(program string) ([]symbol, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := f.Symbols()
+	if err != nil {
+		return nil, err
+	}
+	var kept []symbol
+	for _, s := range all {
+		if int(s.Section) < len(f.Sections) && f.Sections[s.Section].Type == elf.SHT_PROGBITS {
+			kept = append(kept, symbol{s.Name, int64(s.Size)})
+		}
+	}
+	return kept, nil
+}
 
 // costsOf adds up the symbols by module.
-func costsOf(symbols []byte, modules []*debug.Module, size int64) []cost {
+func costsOf(symbols []symbol, modules []*debug.Module, size int64) []cost {
 	sums := map[string]int64{costOfRest: size}
-	for line := range bytes.Lines(symbols) {
-		m := symbolLine.FindSubmatch(bytes.TrimRight(line, "\n"))
-		if m == nil {
-			continue
-		}
-		part := partOf(string(m[3]), modules)
-		n, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
-		sums[part] += n
-		sums[costOfRest] -= n
+	for _, s := range symbols {
+		part := partOf(s.name, modules)
+		sums[part] += s.bytes
+		sums[costOfRest] -= s.bytes
 	}
 	all := make([]cost, 0, len(sums))
 	for _, part := range slices.Sorted(maps.Keys(sums)) {

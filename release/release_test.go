@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -65,14 +66,14 @@ func TestManPagesHaveEveryCommandAndFlag(t *testing.T) {
 		"example":"  rollcall ls","flags":[{"name":"output","shorthand":"o","type":"string","default":"table","usage":"form of the output"}]}]}`
 	pages := need.Got(manPages([]byte(tree), commitTime, "v0.1.0"))(t)
 	need.That(t, len(pages) == 3 && pages[0].name == "man/rollcall.1" && pages[2].name == "man/rollcall-ls.1", "%d pages, want those of rollcall, help and ls", len(pages))
-	for _, part := range []string{"Lists all.", `\-\-output`, `"table"`, "form of the output", "Nov 2026", "v0.1.0"} {
+	for _, part := range []string{"Lists all.", "--output", `"table"`, "form of the output", "Nov 2026", "v0.1.0"} {
 		expect.That(t, bytes.Contains(pages[2].data, []byte(part)), "no %q in\n%s", part, pages[2].data)
 	}
 }
 
 func TestCostsSumUpToTheFile(t *testing.T) {
-	symbols := []byte("  401000       1000 T github.com/a/b.F\n  402000        500 t github.com/a/b/c.(*T).m\n  403000         70 T github.com/a/bc.F\n" +
-		"  404000        200 T gopkg%2ein/x.G[...]\n  405000        300 T runtime.main\n  406000         40 R runtime.pclntab\n  407000       9000 B github.com/a/b.zeroed\n")
+	symbols := []symbol{{"github.com/a/b.F", 1000}, {"github.com/a/b/c.(*T).m", 500}, {"github.com/a/bc.F", 70}, {"gopkg%2ein/x.G[...]", 200},
+		{"runtime.main", 300}, {"runtime.pclntab", 40}}
 	modules := []*debug.Module{{Path: "github.com/a/b"}, {Path: "github.com/a/bc"}, {Path: "gopkg.in/x"}, {Path: "github.com/main"}}
 	all := costsOf(symbols, modules, 5000)
 	var sum int64
@@ -85,6 +86,23 @@ func TestCostsSumUpToTheFile(t *testing.T) {
 	for part, want := range map[string]int64{"github.com/a/b": 1500, "github.com/a/bc": 70, "gopkg.in/x": 200, costOfStd: 300, costOfRest: 2930} {
 		expect.Equal(t, got[part], want, part)
 	}
+}
+
+// A program has memory that its file has not.
+func TestSymbolsAreThoseOfTheFile(t *testing.T) {
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	need.OK(t, os.WriteFile(source, []byte("package main\n\nvar zeroed [64 << 20]byte\n\nfunc main() { zeroed[1]++; println(zeroed[0]) }\n"), 0o600))
+	cmd := exec.Command("go", "build", "-o", program, source)
+	cmd.Env = append(os.Environ(), "GOOS=linux")
+	out, err := cmd.CombinedOutput()
+	need.That(t, err == nil, "%v\n%s", err, out)
+	var sum int64
+	for _, s := range need.Got(symbolsOf(program))(t) {
+		sum += s.bytes
+	}
+	size := need.Got(os.Stat(program))(t).Size()
+	expect.That(t, sum > size/10 && sum < size, "symbols of %d bytes in a file of %d", sum, size)
 }
 
 func TestScriptsOfPackagesAreOfAShell(t *testing.T) {
