@@ -51,7 +51,7 @@ func describe(cmd *cobra.Command) described {
 		}
 	})
 	for _, sub := range cmd.Commands() {
-		if !sub.Hidden {
+		if !sub.Hidden && sub.Name() != "help" { // cobra adds it to whatever it prints pages of
 			d.Commands = append(d.Commands, describe(sub))
 		}
 	}
