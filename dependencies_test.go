@@ -29,7 +29,7 @@ func TestGettingTheClientDownloadsOnlyWhatItNeeds(t *testing.T) {
 	for _, args := range [][]string{{"get", module + "/client@v0.0.0-00010101000000-000000000000"}, {"build", "-o", os.DevNull, "."}} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOPROXY=file://"+filepath.Join(known, "cache", "download"), "GOFLAGS=-mod=mod -modcacherw", "GONOSUMDB=*", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOPROXY=file://"+filepath.Join(known, "cache", "download"), "GOFLAGS=-mod=mod -modcacherw -trimpath", "GONOSUMDB=*", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
 		need.That(t, err == nil, "go %v: %v\n%s", args, err, out)
 	}
