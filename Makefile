@@ -13,12 +13,14 @@ LARGE   := deploy/check release
 each     = set -e; for m in $(2); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
+# One form for all: what one target compiled, the next finds, and so does another copy of this directory.
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
 .PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
 
 # A CP cluster of three processes: HTTP on 127.0.0.1:8761 to 8763. Ctrl-C stops it, data stays.
 run: build
@@ -41,7 +43,7 @@ test: build clients site
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
-	$(GO) build -race -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
+	$(GO) build -race -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m -parallel $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2) ./integration
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.

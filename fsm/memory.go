@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -134,6 +135,6 @@ func (m memory) freeze() []frozenNode {
 		frozen := nodeMemory{boot: n.boot, finished: n.finished, batches: slices.Clone(n.batches)}
 		nodes = append(nodes, frozenNode{name: name, nodeMemory: frozen})
 	}
-	slices.SortFunc(nodes, func(a, b frozenNode) int { return cmp.Compare(a.name, b.name) })
+	order.Sort(nodes, func(a, b frozenNode) int { return cmp.Compare(a.name, b.name) })
 	return nodes
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/backup"
 )
@@ -276,7 +277,7 @@ func differencesOf(all backup.Differences) differences {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b difference) int {
+	order.Sort(found, func(a, b difference) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return found

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -185,7 +185,7 @@ func (e recentEvents) Table() [][]string {
 	for _, c := range e.Canceled {
 		all = append(all, event{c, "canceled"})
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(b.At, a.At) })
+	order.Sort(all, func(a, b event) int { return cmp.Compare(b.At, a.At) })
 	rows := [][]string{{"TIME", "EVENT", "APP", "ID"}}
 	for _, ev := range all {
 		rows = append(rows, []string{time.UnixMilli(ev.At).UTC().Format(time.RFC3339), ev.what, ev.App, ev.ID})

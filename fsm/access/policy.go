@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Need is what a call needs to be allowed: one verb on one thing.
@@ -112,7 +114,7 @@ func sorted(verbs map[string]Verbs) []prefix {
 	for text, v := range verbs {
 		all = append(all, prefix{text: text, verbs: v})
 	}
-	slices.SortFunc(all, func(a, b prefix) int { return cmp.Compare(a.text, b.text) })
+	order.Sort(all, func(a, b prefix) int { return cmp.Compare(a.text, b.text) })
 	for i := range all {
 		p := &all[i]
 		for p.parent = i - 1; p.parent >= 0 && !strings.HasPrefix(p.text, all[p.parent].text); {

@@ -2,7 +2,8 @@ package kv
 
 import (
 	"cmp"
-	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // due is something to be proposed, and since when.
@@ -28,7 +29,7 @@ func (s *State) Due(now int64, limit int) []Op {
 			all = append(all, due{until, EndDelay{s.epoch, d.kind, d.name, until}})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.since, b.since) })
+	order.Sort(all, func(a, b due) int { return cmp.Compare(a.since, b.since) })
 	ops := make([]Op, min(len(all), max(limit, 0)))
 	for i := range ops {
 		ops[i] = all[i].op

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // AppFreshness is one application's part of Freshness.
@@ -82,7 +84,7 @@ func (a *AppFreshness) add(key Key, s sight) {
 
 // longestFirst sorts what is overdue by silence, then by id, and cuts it.
 func (a *AppFreshness) longestFirst() {
-	slices.SortFunc(a.Overdue, func(x, y Overdue) int {
+	order.Sort(a.Overdue, func(x, y Overdue) int {
 		return cmp.Or(cmp.Compare(y.Silent, x.Silent), compareKeys(x.Key, y.Key))
 	})
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])

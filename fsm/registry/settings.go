@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -39,7 +40,7 @@ type Settings struct {
 // rows are the settings, sorted by key.
 func (s *Settings) rows() []setting.Setting {
 	all := setting.Of(s)
-	slices.SortFunc(all, func(a, b setting.Setting) int { return strings.Compare(a.Key, b.Key) })
+	order.Sort(all, func(a, b setting.Setting) int { return strings.Compare(a.Key, b.Key) })
 	return all
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -115,7 +115,7 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 			rows = append(rows, shown)
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b api.Session) int {
+	order.Sort(rows, func(a, b api.Session) int {
 		return cmp.Or(cmp.Compare(min(a.EndsInMS, 1), min(b.EndsInMS, 1)), cmp.Compare(b.AgeMS, a.AgeMS))
 	})
 	shown := rows[:min(len(rows), maxShown)]

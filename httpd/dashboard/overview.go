@@ -12,6 +12,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
@@ -111,7 +112,7 @@ func (c call) attention(apps []appCount) []notice {
 		notices = append(notices, attentionOfCluster(seen, c.Lacks())...)
 		notices = append(notices, c.attentionOfUpkeep(c.monitor.upkeep(now), seen, now)...)
 	}
-	slices.SortStableFunc(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
+	order.Sort(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
 	return notices
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -43,7 +43,7 @@ func (w *Watches) Of(app string) (all []Watcher) {
 			all = append(all, Watcher{r.UserAgent(), r.RemoteAddr, since})
 		}
 	}
-	slices.SortFunc(all, func(a, b Watcher) int { return a.Since.Compare(b.Since) })
+	order.Sort(all, func(a, b Watcher) int { return a.Since.Compare(b.Since) })
 	return all
 }
 

@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -136,7 +136,7 @@ func (n nodes) Status(ctx context.Context) api.Status {
 		}
 	}
 	describe(&status)
-	slices.SortFunc(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
+	order.Sort(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
 	return status
 }
 

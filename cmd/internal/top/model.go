@@ -8,6 +8,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // keptChanges is how many of the last changes are shown.
@@ -79,7 +80,7 @@ func (m *model) addEvents(now time.Time, events client.Events) {
 	}
 	add("ADDED", "registered", events.Registered)
 	add("DELETED", "canceled", events.Canceled)
-	slices.SortStableFunc(old, func(a, b change) int { return b.at.Compare(a.at) })
+	order.Sort(old, func(a, b change) int { return b.at.Compare(a.at) })
 	m.changes = append(m.changes, old...)
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
 }

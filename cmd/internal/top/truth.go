@@ -3,9 +3,10 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // truth is a state that people have to know of.
@@ -36,7 +37,7 @@ func (m *model) holding(now time.Time) (lines []line) {
 			lines = append(lines, l)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.style, a.style) })
+	order.Sort(lines, func(a, b line) int { return cmp.Compare(b.style, a.style) })
 	return lines
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -227,6 +228,6 @@ func checkNames(founders []disk.Founder) error {
 }
 
 func uniqueFounders(founders []disk.Founder) []disk.Founder {
-	slices.SortFunc(founders, func(a, b disk.Founder) int { return cmp.Compare(a.ID, b.ID) })
+	order.Sort(founders, func(a, b disk.Founder) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(founders, func(a, b disk.Founder) bool { return a.ID == b.ID })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -220,7 +221,7 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 			found = append(found, ForeignNode{ID: disk.NodeName(r.Value.ServerID), Address: r.Address, ClusterID: r.Value.Cluster})
 		}
 	}
-	slices.SortFunc(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })
+	order.Sort(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })
 	before := s.foreign.Swap(&found)
 	if before != nil && slices.Equal(*before, found) {
 		return

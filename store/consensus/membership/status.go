@@ -2,12 +2,12 @@ package membership
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
@@ -60,7 +60,7 @@ func (s *Members) Status(ctx context.Context) Status {
 			n.Lag = furthest - n.Applied
 		}
 	}
-	slices.SortFunc(st.Nodes, func(a, b NodeStatus) int {
+	order.Sort(st.Nodes, func(a, b NodeStatus) int {
 		if a.ID < b.ID {
 			return -1
 		}
@@ -98,7 +98,7 @@ func (s *Members) Verify(ctx context.Context) replicas.Comparison {
 		state, ok := states[string(m.ID)]
 		nodes = append(nodes, replicas.Node{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
 	}
-	slices.SortFunc(nodes, func(a, b replicas.Node) int { return strings.Compare(a.Name, b.Name) })
+	order.Sort(nodes, func(a, b replicas.Node) int { return strings.Compare(a.Name, b.Name) })
 	return replicas.Compare(nodes)
 }
 
