@@ -60,7 +60,7 @@ func Example() {
 func ExampleClient() {
 	ctx := context.Background()
 
-	c, err := client.New(client.Config{Servers: []string{"http://10.0.0.1:8761", "http://10.0.0.2:8761", "http://10.0.0.3:8761"}})
+	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761", "http://127.0.0.1:8762", "http://127.0.0.1:8763"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -108,8 +108,8 @@ func (r *release) image(t target) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = t.os, t.arch, v1.Time{Time: r.commit}
 	config.Config = v1.Config{
-		User: "65532:65532", Entrypoint: []string{"/usr/bin/rollcall"}, Cmd: []string{"server"}, WorkingDir: "/var/lib/rollcall",
-		Env:          []string{"PATH=/usr/bin", "ROLLCALL_DATA_DIR=/var/lib/rollcall"},
+		User: "65532:65532", Entrypoint: []string{"/usr/bin/rollcall"}, Cmd: []string{"server", "--data-dir=/var/lib/rollcall/data"}, WorkingDir: "/var/lib/rollcall",
+		Env:          []string{"PATH=/usr/bin"}, // no setting: it would count before a file that is mounted
 		ExposedPorts: map[string]struct{}{"8761/tcp": {}}, Volumes: map[string]struct{}{"/var/lib/rollcall": {}},
 		Labels: map[string]string{"org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0",
 			"org.opencontainers.image.source": home},

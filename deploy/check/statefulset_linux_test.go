@@ -49,10 +49,7 @@ func startStatefulSet(t *testing.T, values string) *statefulSet {
 	replicas := int(*s.spec.Replicas)
 	s.pods, s.ready = make([]*container, replicas), make([]bool, replicas)
 	for range replicas {
-		dir := t.TempDir()
-		need.OK(t, os.Chmod(dir, 0o770))
-		chown(t, dir)
-		s.data = append(s.data, dir)
+		s.data = append(s.data, emptyVolume(t))
 	}
 	for i := range replicas { // podManagementPolicy: Parallel
 		s.create(i)
@@ -61,6 +58,24 @@ func startStatefulSet(t *testing.T, values string) *statefulSet {
 		s.awaitReady(i)
 	}
 	return s
+}
+
+// emptyVolume is a directory as a new volume is, with the group of fsGroup.
+func emptyVolume(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	need.OK(t, os.Chmod(dir, 0o770))
+	chown(t, dir)
+	return dir
+}
+
+// mountVolume gives a pod the volume of a node.
+func (s *statefulSet) mountVolume(p *container, node int) {
+	s.t.Helper()
+	at := filepath.Join(p.root, "var/lib/rollcall")
+	need.OK(s.t, os.Remove(at))
+	need.OK(s.t, os.Rename(s.data[node], at))
+	s.data[node] = at
 }
 
 // host is the name of a pod by its headless service.
@@ -77,10 +92,7 @@ func (s *statefulSet) create(i int) {
 	text = strings.ReplaceAll(text, "addr: :", "addr: "+address+":")
 	text = strings.Replace(text, "\nhttp:\n", "\nhttp:\n  hosts: [rollcall.registry.svc]\n", 1) // which a node on loopback must be told
 	need.OK(s.t, os.WriteFile(file, []byte(text), 0o644))
-	volume := filepath.Join(p.root, "var/lib/rollcall")
-	need.OK(s.t, os.Remove(volume))
-	need.OK(s.t, os.Rename(s.data[i], volume))
-	s.data[i] = volume
+	s.mountVolume(p, i)
 	s.set(s.t, host(i), address) // publishNotReadyAddresses
 	s.pods[i] = p
 	s.start(s.t, p)
@@ -226,4 +238,42 @@ func TestStatefulSetWithoutConsensusReplicates(t *testing.T) {
 			return s.call(http.MethodGet, "https://"+host(i)+":8761/eureka/apps/ORDERS/orders-1", "service", "", nil)
 		})
 	}
+}
+
+// TestLostMajorityIsRecoveredByThePod loses two of three volumes, and runs the pod of docs/run/kubernetes.md at the third.
+func TestLostMajorityIsRecoveredByThePod(t *testing.T) {
+	s := startStatefulSet(t, "{tls: {source: certManager}, shutdownDelay: 0}")
+	key := "https://" + host(0) + ":8761/v1/kv/kept"
+	need.OK(t, s.call(http.MethodPut, key, "", "x", nil))
+	const grace = 2 * time.Minute
+	for i := range s.pods {
+		s.setReady(i, false)
+		s.stop(t, s.pods[i], grace)
+		s.set(t, host(i))
+	}
+	for i := 1; i < len(s.data); i++ {
+		s.data[i] = emptyVolume(t)
+	}
+
+	page := string(need.Got(os.ReadFile("../../docs/run/kubernetes.md"))(t))
+	_, page, _ = strings.Cut(page, "Write `recover.yaml`")
+	_, page, _ = strings.Cut(page, "```yaml\n")
+	text, _, ok := strings.Cut(page, "```")
+	need.That(t, ok, "docs/run/kubernetes.md has no recover.yaml")
+	text = strings.ReplaceAll(strings.ReplaceAll("\n"+text, "\n   ", "\n"), "registry-rollcall", "rollcall") // the release has another name here
+	spec := of[*core.Pod](t, decode(t, map[string]string{"recover.yaml": text}), "Pod registry-recover").Spec
+	pod := newPod(t, s.all, "registry-recover", spec)
+	s.mountVolume(pod, 0)
+	said, err := s.command(t, pod, pod.args...).CombinedOutput()
+	need.OKf(t, err, "recover: %s", said)
+	expect.That(t, bytes.Contains(said, []byte("recovered")), "recover said\n%s", said)
+
+	for i := range s.pods {
+		s.create(i)
+	}
+	for i := range s.pods {
+		s.awaitReady(i)
+	}
+	s.test()
+	expect.OK(t, s.call(http.MethodGet, key, "", "", nil))
 }
