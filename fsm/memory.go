@@ -3,10 +3,10 @@ package fsm
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -135,6 +135,6 @@ func (m memory) freeze() []frozenNode {
 		frozen := nodeMemory{boot: n.boot, finished: n.finished, batches: slices.Clone(n.batches)}
 		nodes = append(nodes, frozenNode{name: name, nodeMemory: frozen})
 	}
-	order.Sort(nodes, func(a, b frozenNode) int { return cmp.Compare(a.name, b.name) })
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].name < nodes[j].name })
 	return nodes
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/backup"
 )
@@ -277,8 +277,9 @@ func differencesOf(all backup.Differences) differences {
 			}
 		}
 	}
-	order.Sort(found, func(a, b difference) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	sort.Slice(found, func(i, j int) bool {
+		a, b := found[i], found[j]
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) < 0
 	})
 	return found
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"sort"
 	"strconv"
 	"time"
 
@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -185,7 +184,7 @@ func (e recentEvents) Table() [][]string {
 	for _, c := range e.Canceled {
 		all = append(all, event{c, "canceled"})
 	}
-	order.Sort(all, func(a, b event) int { return cmp.Compare(b.At, a.At) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].At > all[j].At })
 	rows := [][]string{{"TIME", "EVENT", "APP", "ID"}}
 	for _, ev := range all {
 		rows = append(rows, []string{time.UnixMilli(ev.At).UTC().Format(time.RFC3339), ev.what, ev.App, ev.ID})

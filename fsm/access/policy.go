@@ -1,13 +1,11 @@
 package access
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
 	"strings"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Need is what a call needs to be allowed: one verb on one thing.
@@ -114,7 +112,7 @@ func sorted(verbs map[string]Verbs) []prefix {
 	for text, v := range verbs {
 		all = append(all, prefix{text: text, verbs: v})
 	}
-	order.Sort(all, func(a, b prefix) int { return cmp.Compare(a.text, b.text) })
+	sort.Slice(all, func(i, j int) bool { return all[i].text < all[j].text })
 	for i := range all {
 		p := &all[i]
 		for p.parent = i - 1; p.parent >= 0 && !strings.HasPrefix(p.text, all[p.parent].text); {

@@ -2,8 +2,7 @@ package kv
 
 import (
 	"cmp"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
+	"slices"
 )
 
 // due is something to be proposed, and since when.
@@ -29,7 +28,7 @@ func (s *State) Due(now int64, limit int) []Op {
 			all = append(all, due{until, EndDelay{s.epoch, d.kind, d.name, until}})
 		}
 	}
-	order.Sort(all, func(a, b due) int { return cmp.Compare(a.since, b.since) })
+	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.since, b.since) })
 	ops := make([]Op, min(len(all), max(limit, 0)))
 	for i := range ops {
 		ops[i] = all[i].op

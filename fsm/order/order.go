@@ -4,7 +4,6 @@ package order
 
 import (
 	"math"
-	"sort"
 
 	"github.com/tidwall/btree"
 
@@ -74,10 +73,4 @@ func ParseConsistency(word string) (Consistency, bool) {
 		}
 	}
 	return 0, false
-}
-
-// Sort is slices.SortStableFunc for lists of structs where no time is lost: that one is compiled anew for each type, and the
-// larger the struct, the more of the binary it takes, 10 to 40 KB.
-func Sort[T any](all []T, compare func(a, b T) int) {
-	sort.SliceStable(all, func(i, j int) bool { return compare(all[i], all[j]) < 0 })
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // AppFreshness is one application's part of Freshness.
@@ -84,8 +83,9 @@ func (a *AppFreshness) add(key Key, s sight) {
 
 // longestFirst sorts what is overdue by silence, then by id, and cuts it.
 func (a *AppFreshness) longestFirst() {
-	order.Sort(a.Overdue, func(x, y Overdue) int {
-		return cmp.Or(cmp.Compare(y.Silent, x.Silent), compareKeys(x.Key, y.Key))
+	sort.Slice(a.Overdue, func(i, j int) bool {
+		x, y := &a.Overdue[i], &a.Overdue[j]
+		return cmp.Or(cmp.Compare(y.Silent, x.Silent), compareKeys(x.Key, y.Key)) < 0
 	})
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -40,7 +40,7 @@ type Settings struct {
 // rows are the settings, sorted by key.
 func (s *Settings) rows() []setting.Setting {
 	all := setting.Of(s)
-	order.Sort(all, func(a, b setting.Setting) int { return strings.Compare(a.Key, b.Key) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Key < all[j].Key })
 	return all
 }
 

@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -32,7 +32,7 @@ func (c call) applications() (any, error) {
 	all := len(apps)
 	rows := s.find(c.R.Context(), apps, v.All(), c.mayRead, c.Datacenter)
 	rows = narrowed(rows, filter, c.monitor.overdue(), now)
-	order.Sort(rows, func(a, b found) int { return a.trouble() - b.trouble() })
+	slices.SortStableFunc(rows, func(a, b found) int { return a.trouble() - b.trouble() })
 	p := pageOf(number, len(rows))
 	title := "Applications"
 	if c.query() != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -115,8 +115,9 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 			rows = append(rows, shown)
 		}
 	}
-	order.Sort(rows, func(a, b api.Session) int {
-		return cmp.Or(cmp.Compare(min(a.EndsInMS, 1), min(b.EndsInMS, 1)), cmp.Compare(b.AgeMS, a.AgeMS))
+	sort.SliceStable(rows, func(i, j int) bool {
+		a, b := &rows[i], &rows[j]
+		return cmp.Or(cmp.Compare(min(a.EndsInMS, 1), min(b.EndsInMS, 1)), cmp.Compare(b.AgeMS, a.AgeMS)) < 0
 	})
 	shown := rows[:min(len(rows), maxShown)]
 	aside := fmt.Sprintf("%s, of which %d hold something or never end", plural(all, "session"), len(rows))

@@ -1,18 +1,17 @@
 package dashboard
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
 	g "maragu.dev/gomponents"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
@@ -112,7 +111,7 @@ func (c call) attention(apps []appCount) []notice {
 		notices = append(notices, attentionOfCluster(seen, c.Lacks())...)
 		notices = append(notices, c.attentionOfUpkeep(c.monitor.upkeep(now), seen, now)...)
 	}
-	order.Sort(notices, func(a, b notice) int { return cmp.Compare(a.rank, b.rank) })
+	sort.SliceStable(notices, func(i, j int) bool { return notices[i].rank < notices[j].rank })
 	return notices
 }
 

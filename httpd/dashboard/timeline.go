@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
@@ -79,7 +79,7 @@ func (c call) timeline(v *registry.View, f timelineFilter) []happening {
 	if f.app == "" && f.key == (registry.Key{}) {
 		found = append(found, f.clusterEntries(v, c.permitted(c.monitor.now(c.R.Context())), c.mayRead(""))...)
 	}
-	order.Sort(found, func(a, b happening) int { return cmp.Compare(b.At, a.At) })
+	sort.SliceStable(found, func(i, j int) bool { return found[i].At > found[j].At })
 	return found[:min(len(found), f.most)]
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -43,7 +43,7 @@ func (w *Watches) Of(app string) (all []Watcher) {
 			all = append(all, Watcher{r.UserAgent(), r.RemoteAddr, since})
 		}
 	}
-	order.Sort(all, func(a, b Watcher) int { return a.Since.Compare(b.Since) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Since.Before(all[j].Since) })
 	return all
 }
 

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sort"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -30,8 +30,9 @@ func (r *Receiver) Senders() []api.PeerSender {
 			LateMS: found.late, Late: found.lates, Refused: found.refused, Principal: s.Principal,
 		})
 	}
-	order.Sort(senders, func(a, b api.PeerSender) int {
-		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender))
+	sort.Slice(senders, func(i, j int) bool {
+		a, b := &senders[i], &senders[j]
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender)) < 0
 	})
 	return senders
 }

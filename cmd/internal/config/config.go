@@ -15,16 +15,15 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"regexp"
+	"sort"
 	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -114,7 +113,7 @@ func Default() *Config {
 // Settings lists the settings, sorted by key.
 func (c *Config) Settings() []setting.Setting {
 	all := setting.Of(c)
-	order.Sort(all, func(a, b setting.Setting) int { return cmp.Compare(a.Key, b.Key) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Key < all[j].Key })
 	return all
 }
 

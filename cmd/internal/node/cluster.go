@@ -3,12 +3,11 @@ package node
 import (
 	"context"
 	"errors"
+	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -136,7 +135,7 @@ func (n nodes) Status(ctx context.Context) api.Status {
 		}
 	}
 	describe(&status)
-	order.Sort(status.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.HTTP, b.HTTP) })
+	sort.Slice(status.Nodes, func(i, j int) bool { return status.Nodes[i].HTTP < status.Nodes[j].HTTP })
 	return status
 }
 

@@ -2,13 +2,13 @@ package top
 
 import (
 	"slices"
+	"sort"
 	"time"
 	"unicode"
 
 	"github.com/gdamore/tcell/v2"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // keptChanges is how many of the last changes are shown.
@@ -80,7 +80,7 @@ func (m *model) addEvents(now time.Time, events client.Events) {
 	}
 	add("ADDED", "registered", events.Registered)
 	add("DELETED", "canceled", events.Canceled)
-	order.Sort(old, func(a, b change) int { return b.at.Compare(a.at) })
+	sort.SliceStable(old, func(i, j int) bool { return old[i].at.After(old[j].at) })
 	m.changes = append(m.changes, old...)
 	m.changes = m.changes[:min(len(m.changes), keptChanges)]
 }

@@ -3,10 +3,9 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"sort"
 	"strings"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // truth is a state that people have to know of.
@@ -37,7 +36,7 @@ func (m *model) holding(now time.Time) (lines []line) {
 			lines = append(lines, l)
 		}
 	}
-	order.Sort(lines, func(a, b line) int { return cmp.Compare(b.style, a.style) })
+	sort.SliceStable(lines, func(i, j int) bool { return lines[i].style > lines[j].style })
 	return lines
 }
 

@@ -1,17 +1,16 @@
 package membership
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -228,6 +227,6 @@ func checkNames(founders []disk.Founder) error {
 }
 
 func uniqueFounders(founders []disk.Founder) []disk.Founder {
-	order.Sort(founders, func(a, b disk.Founder) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Slice(founders, func(i, j int) bool { return founders[i].ID < founders[j].ID })
 	return slices.CompactFunc(founders, func(a, b disk.Founder) bool { return a.ID == b.ID })
 }

@@ -1,16 +1,15 @@
 package membership
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -221,7 +220,7 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 			found = append(found, ForeignNode{ID: disk.NodeName(r.Value.ServerID), Address: r.Address, ClusterID: r.Value.Cluster})
 		}
 	}
-	order.Sort(found, func(a, b ForeignNode) int { return cmp.Compare(a.Address, b.Address) })
+	sort.Slice(found, func(i, j int) bool { return found[i].Address < found[j].Address })
 	before := s.foreign.Swap(&found)
 	if before != nil && slices.Equal(*before, found) {
 		return

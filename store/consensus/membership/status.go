@@ -2,12 +2,11 @@ package membership
 
 import (
 	"context"
-	"strings"
+	"sort"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
@@ -60,12 +59,7 @@ func (s *Members) Status(ctx context.Context) Status {
 			n.Lag = furthest - n.Applied
 		}
 	}
-	order.Sort(st.Nodes, func(a, b NodeStatus) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	sort.Slice(st.Nodes, func(i, j int) bool { return st.Nodes[i].ID < st.Nodes[j].ID })
 	return st
 }
 
@@ -98,7 +92,7 @@ func (s *Members) Verify(ctx context.Context) replicas.Comparison {
 		state, ok := states[string(m.ID)]
 		nodes = append(nodes, replicas.Node{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
 	}
-	order.Sort(nodes, func(a, b replicas.Node) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
 	return replicas.Compare(nodes)
 }
 
