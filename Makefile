@@ -4,6 +4,8 @@
 GO      ?= go
 BIN     := bin/rollcall
 BENCH   := bin/rollcall-bench
+# Functions begin at 16 bytes, not at 32, which takes 0.2 MB less; release/build.go says the same.
+LINK    := -funcalign=16
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
@@ -20,7 +22,7 @@ export GORACE := suppressions=$(CURDIR)/race.supp
 .PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
-	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
+	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
 
 # A CP cluster of three processes: HTTP on 127.0.0.1:8761 to 8763. Ctrl-C stops it, data stays.
 run: build
@@ -43,7 +45,7 @@ test: build clients site
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
-	$(GO) build -race -ldflags '-X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
+	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m -parallel $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2) ./integration
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.

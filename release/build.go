@@ -153,7 +153,7 @@ func (r *release) build(ctx context.Context, platform string) (target, error) {
 // compile builds one program. The release of a commit is the same whichever settings of the go command are in the environment.
 func (r *release) compile(ctx context.Context, t target, command, program, link string) error {
 	env := []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=true", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOOS=" + t.os, "GOARCH=" + t.arch}
-	_, err := r.run(ctx, env, "go", "build", "-trimpath", "-ldflags", strings.TrimSpace(link+" -X main.version="+r.version), "-o", program, "./cmd/"+command)
+	_, err := r.run(ctx, env, "go", "build", "-trimpath", "-ldflags", strings.TrimSpace(link+" -funcalign=16 -X main.version="+r.version), "-o", program, "./cmd/"+command)
 	return err
 }
 

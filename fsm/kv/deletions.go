@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -40,23 +39,13 @@ const (
 // deletions are the records of deletions. A key that is there has none.
 type deletions struct {
 	byKey  *btree.Map[string, Deletion]
-	byAge  *btree.BTreeG[aged] // oldest first; views have none
-	pruned Index               // of the newest record that was dropped because it was too old or one too many
-	bytes  int                 // of all records, see Deletion.weight
-}
-
-// aged is a deletion in the order of age.
-type aged struct {
-	index Index
-	key   string
-}
-
-func compareAged(a, b aged) int {
-	return cmp.Or(cmp.Compare(a.index, b.index), strings.Compare(a.key, b.key))
+	byAge  order.Schedule[string] // by index, the oldest first; views have none
+	pruned Index                  // of the newest record that was dropped because it was too old or one too many
+	bytes  int                    // of all records, see Deletion.weight
 }
 
 func newDeletions() deletions {
-	return deletions{byKey: btree.NewMap[string, Deletion](order.Degree), byAge: order.NewTree(compareAged)}
+	return deletions{byKey: btree.NewMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.
@@ -75,8 +64,8 @@ func (d *deletions) copy() deletions {
 func (d *deletions) record(r Deletion) {
 	d.enter(r)
 	if d.byAge.Len() > deletionsLimit {
-		oldest, _ := d.byAge.Min()
-		d.prune(oldest)
+		index, key, _ := d.byAge.First()
+		d.prune(index, key)
 	}
 }
 
@@ -84,36 +73,36 @@ func (d *deletions) enter(r Deletion) {
 	if _, ok := d.byKey.Set(r.Key, r); !ok {
 		d.bytes += r.weight()
 	}
-	d.byAge.Set(aged{r.Index, r.Key})
+	d.byAge.Set(int64(r.Index), r.Key)
 }
 
 // drop removes the record of a key that is there again: its pair has a newer index.
 func (d *deletions) drop(key string) {
 	if r, ok := d.byKey.Delete(key); ok {
 		d.bytes -= r.weight()
-		d.byAge.Delete(aged{r.Index, r.Key})
+		d.byAge.Delete(int64(r.Index), r.Key)
 	}
 }
 
 // prune drops a record that was the last to say that its key's prefixes changed: the floor of their
 // indexes rises to it.
-func (d *deletions) prune(a aged) {
-	d.drop(a.key)
-	d.pruned = max(d.pruned, a.index)
+func (d *deletions) prune(index int64, key string) {
+	d.drop(key)
+	d.pruned = max(d.pruned, Index(index))
 }
 
 // pruneOld drops the records that are too old at a moment (lease clock, ms), and says whether there
 // were any.
 func (d *deletions) pruneOld(lease int64) (any bool) {
 	for {
-		oldest, ok := d.byAge.Min()
+		index, key, ok := d.byAge.First()
 		if !ok {
 			return any
 		}
-		if r, _ := d.byKey.Get(oldest.key); lease-r.At < deletionsFor {
+		if r, _ := d.byKey.Get(key); lease-r.At < deletionsFor {
 			return any
 		}
-		d.prune(oldest)
+		d.prune(index, key)
 		any = true
 	}
 }

@@ -14,24 +14,39 @@ import (
 // what is shared is never written again.
 type keyTable struct {
 	pairs     *btree.Map[string, *Pair]
-	held      *btree.BTreeG[held] // keys by holder
-	index     Index               // of the last write or deletion of a key
-	bytes     int                 // of all pairs, see Pair.Weight
+	stakes    *btree.BTreeG[stake] // of keys that are held
+	index     Index                // of the last write or deletion of a key
+	bytes     int                  // of all pairs, see Pair.Weight
 	deletions deletions
 	delays    delays
 }
 
-// held says that a session holds a key.
-type held struct{ session, key string }
+// stake says that a session holds a key, or holds or waits for a permit.
+type stake struct {
+	session string
+	kind    Kind
+	name    string
+}
 
-func compareHeld(a, b held) int {
-	return cmp.Or(strings.Compare(a.session, b.session), strings.Compare(a.key, b.key))
+func compareStakes(a, b stake) int {
+	return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// stakesOf lists the stakes of a session, by kind and name.
+func stakesOf(all *btree.BTreeG[stake], session string) (found []stake) {
+	all.Ascend(stake{session: session}, func(s stake) bool {
+		if s.session == session {
+			found = append(found, s)
+		}
+		return s.session == session
+	})
+	return found
 }
 
 func newKeyTable() keyTable {
 	return keyTable{
 		pairs:     btree.NewMap[string, *Pair](order.Degree),
-		held:      order.NewTree(compareHeld),
+		stakes:    order.NewTree(compareStakes),
 		deletions: newDeletions(),
 		delays:    newDelays(),
 	}
@@ -40,7 +55,7 @@ func newKeyTable() keyTable {
 // share returns a copy for views.
 func (t *keyTable) share() keyTable {
 	c := *t
-	c.pairs, c.held = t.pairs.Copy(), t.held.Copy()
+	c.pairs, c.stakes = t.pairs.Copy(), t.stakes.Copy()
 	c.deletions, c.delays = t.deletions.share(), t.delays.share()
 	return c
 }
@@ -48,7 +63,7 @@ func (t *keyTable) share() keyTable {
 // save returns what the table can be put back to.
 func (t *keyTable) save() keyTable {
 	c := *t
-	c.pairs, c.held, c.deletions, c.delays = t.pairs.Copy(), t.held.Copy(), t.deletions.copy(), t.delays.copy()
+	c.pairs, c.stakes, c.deletions, c.delays = t.pairs.Copy(), t.stakes.Copy(), t.deletions.copy(), t.delays.copy()
 	return c
 }
 
@@ -79,23 +94,21 @@ func (t *keyTable) hold(old, p *Pair) {
 		return
 	}
 	if before != "" {
-		t.held.Delete(held{before, old.Key})
+		t.stakes.Delete(stake{before, Key, old.Key})
 	}
 	if now != "" {
-		t.held.Set(held{now, p.Key})
+		t.stakes.Set(stake{now, Key, p.Key})
 	}
 }
 
 // heldBy yields the keys that a session holds, in byte order.
 func (t *keyTable) heldBy(session string) iter.Seq[*Pair] {
 	return func(yield func(*Pair) bool) {
-		t.held.Ascend(held{session: session}, func(h held) bool {
-			if h.session != session {
-				return false
+		for _, s := range stakesOf(t.stakes, session) {
+			if p, _ := t.pairs.Get(s.name); !yield(p) {
+				return
 			}
-			p, _ := t.pairs.Get(h.key)
-			return yield(p)
-		})
+		}
 	}
 }
 

@@ -23,13 +23,6 @@ type permitTable struct {
 	bytes   int                         // of all locks and semaphores, see semaphore.bytes
 }
 
-// stake says that a session holds or waits for a permit.
-type stake struct {
-	session string
-	kind    Kind
-	name    string
-}
-
 // permitDelay says that one or more lock-delays of a lock or semaphore end.
 type permitDelay struct {
 	kind Kind
@@ -38,10 +31,8 @@ type permitDelay struct {
 
 func newPermitTable() permitTable {
 	return permitTable{
-		all: order.NewTree(compareNamed),
-		stakes: order.NewTree(func(a, b stake) int {
-			return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
-		}),
+		all:    order.NewTree(compareNamed),
+		stakes: order.NewTree(compareStakes),
 		delays: order.NewSchedule(func(a, b permitDelay) int {
 			return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
@@ -149,17 +140,6 @@ func (p *permitTable) removeDelay(sem *semaphore, until int64) {
 	}
 	sem.delays.Delete(until)
 	p.delays.Delete(until, permitDelay{sem.kind, sem.name})
-}
-
-// stakesOf lists what a session holds and waits for, by kind and name.
-func (p *permitTable) stakesOf(session string) (found []stake) {
-	p.stakes.Ascend(stake{session: session}, func(s stake) bool {
-		if s.session == session {
-			found = append(found, s)
-		}
-		return s.session == session
-	})
-	return found
 }
 
 // holder is the session that holds what a Fence names, and its token; 0: none does. Of a semaphore's holders it is

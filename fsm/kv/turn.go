@@ -174,7 +174,7 @@ func (t *turn) release(fence Index, delay int64) {
 // losePermits takes from a session that ends what it holds and waits for. All sessions that end in the
 // same operation are removed from the state already: s.session does not find them.
 func (s *State) losePermits(at At, session *Session) {
-	for _, stake := range s.permits.stakesOf(session.ID) {
+	for _, stake := range stakesOf(s.permits.stakes, session.ID) {
 		t := s.turn(at, stake.kind, stake.name)
 		p, _ := t.sem.positions.Get(session.ID)
 		if p.fence != 0 {

@@ -1,10 +1,10 @@
 package kv
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -120,8 +120,9 @@ func (f *Frozen) verifyDeletions() error {
 			return fmt.Errorf("deletion of %q: %w", d.Key, err)
 		}
 	}
-	byAge := slices.SortedFunc(slices.Values(f.Deletions), func(a, b Deletion) int { return cmp.Compare(a.Index, b.Index) })
-	if !slices.IsSortedFunc(byAge, func(a, b Deletion) int { return cmp.Compare(a.At, b.At) }) {
+	byAge := slices.Clone(f.Deletions)
+	sort.Slice(byAge, func(i, j int) bool { return byAge[i].Index < byAge[j].Index })
+	if !sort.SliceIsSorted(byAge, func(i, j int) bool { return byAge[i].At < byAge[j].At }) {
 		return errors.New("of two deletions the later one has the lower index")
 	}
 	return nil

@@ -186,7 +186,7 @@ func (v *View) Held(session string) iter.Seq[Fence] {
 				return
 			}
 		}
-		for _, s := range v.shown.permits.stakesOf(session) {
+		for _, s := range stakesOf(v.shown.permits.stakes, session) {
 			m, _ := v.shown.permits.find(s.kind, s.name).positions.Get(session)
 			if m.fence != 0 && !yield(Fence{Kind: s.kind, Name: s.name, Index: m.fence}) {
 				return

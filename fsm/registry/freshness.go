@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"sort"
-	"strings"
 )
 
 // AppFreshness is one application's part of Freshness.
@@ -67,7 +66,7 @@ func (v *View) FreshnessByApp(now int64) []AppFreshness {
 	for i := range apps {
 		apps[i].longestFirst()
 	}
-	slices.SortFunc(apps, func(a, b AppFreshness) int { return strings.Compare(a.App, b.App) })
+	sort.Slice(apps, func(i, j int) bool { return apps[i].App < apps[j].App })
 	return apps
 }
 

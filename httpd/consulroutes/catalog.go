@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,8 +142,9 @@ func (c *shownCatalog) services(name string) []consul.Service {
 
 // sortedServices sorts services by node and id.
 func sortedServices(services []consul.Service) []consul.Service {
-	slices.SortFunc(services, func(a, b consul.Service) int {
-		return cmp.Or(strings.Compare(consul.ShownNode(a.Node), consul.ShownNode(b.Node)), strings.Compare(a.ID, b.ID))
+	sort.Slice(services, func(i, j int) bool {
+		a, b := &services[i], &services[j]
+		return cmp.Or(strings.Compare(consul.ShownNode(a.Node), consul.ShownNode(b.Node)), strings.Compare(a.ID, b.ID)) < 0
 	})
 	return services
 }

@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -74,10 +76,9 @@ func (t *tally) of(v *registry.View, now time.Time) []appCount {
 	defer t.mu.Unlock()
 	t.count(v, now)
 	all := make([]appCount, 0, len(t.apps))
-	for _, a := range t.apps {
-		all = append(all, *a)
+	for _, name := range slices.Sorted(maps.Keys(t.apps)) {
+		all = append(all, *t.apps[name])
 	}
-	slices.SortFunc(all, func(a, b appCount) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -153,7 +154,8 @@ func (t *tally) remember(minute int64) {
 
 // worstFirst sorts by trouble, then by name.
 func worstFirst(apps []appCount) {
-	slices.SortStableFunc(apps, func(a, b appCount) int {
-		return cmp.Or(cmp.Compare(a.trouble(), b.trouble()), strings.Compare(a.Name, b.Name))
+	sort.Slice(apps, func(i, j int) bool {
+		a, b := &apps[i], &apps[j]
+		return cmp.Or(cmp.Compare(a.trouble(), b.trouble()), strings.Compare(a.Name, b.Name)) < 0
 	})
 }

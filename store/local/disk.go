@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -188,9 +188,9 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(f.Leases, func(a, b registry.LeaseState) int {
-		x, y := a.Lease.Key(), b.Lease.Key()
-		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.ID, y.ID))
+	sort.Slice(f.Leases, func(i, j int) bool {
+		x, y := f.Leases[i].Lease.Key(), f.Leases[j].Lease.Key()
+		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.ID, y.ID)) < 0
 	})
 	for i := range f.Leases {
 		l := *f.Leases[i].Lease
