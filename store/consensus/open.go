@@ -122,11 +122,12 @@ func (s *Raft) openRaft() error {
 	s.transport, s.logs.Stored = transport, transport.Wake
 	s.net.Go(transport.PassOn)
 	s.loop = &raftio.LoopWatch{
-		Loop:    transport.MainLoop(),
-		Leads:   func() bool { return s.raft.State() == raft.Leader },
-		Disk:    s.disk.Started,
-		Applied: func() uint64 { return s.raft.AppliedIndex() },
-		Fail:    s.fail,
+		Loop:     transport.MainLoop(),
+		Leads:    func() bool { return s.raft.State() == raft.Leader },
+		Disk:     s.disk.Started,
+		Applied:  func() uint64 { return s.raft.AppliedIndex() },
+		Received: transport.Received,
+		Fail:     s.fail,
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(s.serverID())

@@ -82,10 +82,10 @@ func (s *Raft) prepareStop() {
 	}
 }
 
-// Alive returns true once Raft's main loop, which waits for the disk, has replied, and the entry that was being applied is
-// applied; false when ctx has ended.
+// Alive returns true once Raft's main loop, which waits for the disk, has replied, or has received more of a snapshot, and the
+// entry that was being applied is applied; false when ctx has ended.
 func (s *Raft) Alive(ctx context.Context) bool {
-	if !s.loop.Ask(ctx) {
+	if !s.loop.Alive(ctx) {
 		return false
 	}
 	s.machine.AwaitApplied()

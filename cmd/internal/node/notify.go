@@ -101,21 +101,28 @@ func (n *notifier) during(do func()) {
 	}
 }
 
-// stop tells that the node ends, because of err unless that is nil. Nothing follows but the reason, if there is one.
-func (n *notifier) stop(err error) {
+// stop tells that the node ends within a time, after which the manager may kill it. Nothing follows but the reason, if there is one.
+func (n *notifier) stop(within time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	lines := []string{daemon.SdNotifyStopping}
-	if err != nil {
-		text, _, _ := strings.Cut(err.Error(), "\n")
-		lines = append(lines, "STATUS=ended: "+text)
-	} else if n.stopping {
+	if n.stopping {
 		return
-	} else if _, sentence := n.readiness(); sentence != n.status {
-		lines = append(lines, "STATUS="+sentence)
 	}
 	n.stopping = true
+	lines := []string{daemon.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds())}
+	if _, sentence := n.readiness(); sentence != n.status {
+		lines = append(lines, "STATUS="+sentence)
+	}
 	n.notify(lines...)
+}
+
+// fail tells that the node has ended, and why.
+func (n *notifier) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopping = true
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	n.notify(daemon.SdNotifyStopping, "STATUS=ended: "+text)
 }
 
 // send sends one message.

@@ -103,7 +103,7 @@ func TestServiceManagerHearsOfReadinessReloadsAndTheEnd(t *testing.T) {
 
 			cancel()
 			expect.OKf(t, <-ended, "run")
-			expect.Slice(t, m.until("STOPPING=1"), []string{"STOPPING=1\nSTATUS=not ready: the node is shutting down"}, "at the end")
+			expect.Slice(t, m.until("STOPPING=1"), []string{"STOPPING=1\nEXTEND_TIMEOUT_USEC=19000000\nSTATUS=not ready: the node is shutting down"}, "at the end")
 			for {
 				message := m.next(10 * time.Millisecond)
 				if message == "" {

@@ -24,7 +24,7 @@ func Run(ctx context.Context, o Options) error {
 	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, notify: n.notify, log: n.log, running: *o.Config}
 	err = r.during(ctx, hup, n.run)
 	if err != nil {
-		n.notify.stop(err)
+		n.notify.fail(err)
 	}
 	return err
 }
@@ -49,6 +49,9 @@ type shutdownLimits struct {
 func defaultShutdownLimits() shutdownLimits {
 	return shutdownLimits{handover: 2 * time.Second, linger: 250 * time.Millisecond, drain: 2 * time.Second, store: 5 * time.Second, late: 250 * time.Millisecond}
 }
+
+// total is how long the node ends after it has served on.
+func (l shutdownLimits) total() time.Duration { return l.handover + l.linger + l.drain + l.store + l.late }
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
 func (n *node) run(ctx context.Context) error {
@@ -121,7 +124,7 @@ func (n *node) turnAway() time.Duration {
 	n.log.Info("shutting down", "shutdown-delay", delay)
 	if n.handler != nil { // else the node serves no API, as in some tests
 		n.handler.Drain()
-		n.notify.stop(nil)
+		n.notify.stop(delay + 2*n.limits.total())
 	}
 	return delay
 }

@@ -16,11 +16,12 @@ import (
 // LoopWatch notices that Raft's main loop stands still on a leader. A leader in this state serves no call,
 // and is never replaced, because heartbeats go on beside the loop.
 type LoopWatch struct {
-	Loop    chan<- raft.RPC // to the main loop
-	Leads   func() bool
-	Disk    func() uint64 // how many calls to the disk were started
-	Applied func() uint64 // newest entry that was applied
-	Fail    func(error)
+	Loop     chan<- raft.RPC // to the main loop
+	Leads    func() bool
+	Disk     func() uint64 // how many calls to the disk were started
+	Applied  func() uint64 // newest entry that was applied
+	Received func() uint64 // see Transport.Received
+	Fail     func(error)
 
 	turned atomic.Uint64 // questions to which the loop has replied
 }
@@ -58,14 +59,27 @@ func (w *LoopWatch) Run(ctx context.Context) {
 // askOn asks the loop again and again, while this node leads.
 func (w *LoopWatch) askOn(ctx context.Context) {
 	wait.Every(ctx, watchInterval/2, func(time.Time) {
-		if w.Leads() && w.Ask(ctx) {
+		if w.Leads() && w.ask(ctx) {
 			w.turned.Add(1)
 		}
 	})
 }
 
-// Ask returns true when the loop has replied, false when ctx has ended. A loop that waits for the disk does not reply.
-func (w *LoopWatch) Ask(ctx context.Context) bool {
+// Alive returns true when the loop has replied, or takes a snapshot of which something has come since it was asked; false
+// when ctx has ended. A loop that waits for the disk does not reply.
+func (w *LoopWatch) Alive(ctx context.Context) bool {
+	for before := w.Received(); ctx.Err() == nil; {
+		patience, cancel := context.WithTimeout(ctx, hungLoop)
+		replied := w.ask(patience)
+		cancel()
+		if replied || w.Received() != before {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *LoopWatch) ask(ctx context.Context) bool {
 	reply := make(chan raft.RPCResponse, 1)
 	select {
 	case w.Loop <- raft.RPC{Command: loopQuestion{}, RespChan: reply}:

@@ -146,3 +146,23 @@ func TestWatchdogCountsLooksAndNotTheTimeThatPassed(t *testing.T) {
 		})
 	}
 }
+
+// A follower takes a snapshot in the main loop, for as long as that comes.
+func TestLoopIsAliveWhileASnapshotComes(t *testing.T) {
+	for name, comes := range map[string]bool{"a snapshot that comes": true, "a snapshot of which nothing more comes": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				w := &LoopWatch{Loop: make(chan raft.RPC), Received: func() uint64 {
+					if !comes {
+						return 7
+					}
+					return uint64(time.Since(began) / time.Second)
+				}}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				expect.Equal(t, w.Alive(ctx), comes, "alive")
+			})
+		})
+	}
+}

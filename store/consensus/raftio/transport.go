@@ -36,6 +36,7 @@ type Transport struct {
 	closing   context.Context // ends when the node stops
 	rpcs      chan raft.RPC   // to the main loop
 	followers sync.Map        // *follower by raft.ServerID
+	received  atomic.Uint64   // parts of snapshots of leaders
 	news      wait.Broadcast  // fires when there may be something to tell followers
 }
 
@@ -63,6 +64,9 @@ func (t *Transport) Wake() { t.news.Fire() }
 
 // MainLoop is the way to Raft's main loop.
 func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
+
+// Received counts the parts of snapshots that came: the main loop does nothing else while it takes one.
+func (t *Transport) Received() uint64 { return t.received.Load() }
 
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
@@ -97,7 +101,11 @@ type snapshotReader struct {
 func (r snapshotReader) Read(p []byte) (int, error) {
 	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
 	defer hung.Stop()
-	return r.Reader.Read(p)
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.transport.received.Add(1)
+	}
+	return n, err
 }
 
 // SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
