@@ -349,3 +349,15 @@ func strict(schema map[string]any) {
 		strict(each.(map[string]any))
 	}
 }
+
+// Two of five pods that go and a third that restarts would take the majority. Without consensus the others must be told.
+func TestMoreOrFewerPodsRestartTheOthersInModeAPAlone(t *testing.T) {
+	checksum := func(values string) string {
+		return of[*apps.StatefulSet](t, decode(t, need.Got(render(t, values))(t)), "StatefulSet rollcall").Spec.Template.Annotations["checksum/settings"]
+	}
+	for mode, same := range map[string]bool{"cp": true, "ap": false} {
+		three, five := checksum("{mode: "+mode+", replicas: 3}"), checksum("{mode: "+mode+", replicas: 5}")
+		expect.That(t, (three == five) == same, "mode %s: %s with three nodes, %s with five", mode, three, five)
+	}
+	expect.That(t, checksum("{settings: {log: {level: debug}}}") != checksum("{}"), "a setting restarts no pod")
+}
