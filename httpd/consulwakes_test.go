@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,11 +35,7 @@ func (n *bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*w
 	for i, target := range targets {
 		w := &waiter{target: target, before: n.send(t, "GET", target, "")}
 		all[i] = w
-		query := "?index="
-		if strings.Contains(target, "?") {
-			query = "&index="
-		}
-		query += strconv.FormatUint(w.before.index(t), 10) + "&wait=9m"
+		query := separator(target) + "index=" + strconv.FormatUint(w.before.index(t), 10) + "&wait=9m"
 		go func() {
 			r, _ := http.NewRequestWithContext(ctx, "GET", "http://node"+target+query, nil) // the target is well-formed
 			resp, err := n.client.Do(r)
@@ -55,6 +52,14 @@ func (n *bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*w
 		expect.That(t, !w.woken, "%s was answered before anything changed", w.target)
 	}
 	return all
+}
+
+// separator stands before one more parameter of a target.
+func separator(target string) string {
+	if strings.Contains(target, "?") {
+		return "&"
+	}
+	return "?"
 }
 
 // wakes makes a change while a blocking query of each target waits, and returns a letter for each: W, it was answered with
@@ -76,6 +81,8 @@ func (n *bubbled) wakes(t *testing.T, name string, targets []string, change func
 		before, after := w.before.index(t), now.index(t)
 		expect.That(t, after >= before, "%s: the index of %s went from %d back to %d", name, w.target, before, after)
 		changed := now.body != w.before.body
+		fresh := n.send(t, "GET", w.target+separator(w.target)+"made-for-this-request="+url.QueryEscape(name), "")
+		expect.That(t, fresh.body == now.body && fresh.index(t) == after, "%s: %s is shared as\n%s\nand is\n%s", name, w.target, now.body, fresh.body)
 		switch {
 		case changed && !(w.woken && after > before && w.after.body == now.body):
 			t.Errorf("%s: %s changed, its index went from %d to %d, the query that waits for it was answered: %t\n%s\n%s",

@@ -193,9 +193,24 @@ func ofItself(kind registry.TopicKind) registry.Topic {
 	return registry.Topic{Kind: registry.ServicesByNodeTopic}
 }
 
-// readCatalog responds from the registry, at once or when a topic changes, with a document that value makes, of which the
-// response shows weight.
-func (c call) readCatalog(t registry.Topic, weight func(*shownCatalog) int, value func(*shownCatalog) any) (any, error) {
+// listing is a document that is made of the catalog.
+type listing struct {
+	weight func(*shownCatalog) int // of what is in it
+	value  func(*shownCatalog) any
+	// version is by what it differs from the next one, beside the logical node; nil: the registry's index.
+	version func(*shownCatalog) catalogVersion
+}
+
+// catalogVersion is a version of a document.
+type catalogVersion struct {
+	home  consul.Home
+	index registry.Index
+	app   *registry.App // nil: of all
+	self  agent         // zero: it is the same for all agents
+}
+
+// readCatalog responds from the registry, at once or when a topic changes, with a listing.
+func (c call) readCatalog(t registry.Topic, list listing) (any, error) {
 	var metas []registry.Pair
 	for _, text := range c.All("node-meta") {
 		key, value, _ := strings.Cut(text, ":")
@@ -207,10 +222,39 @@ func (c call) readCatalog(t registry.Topic, weight func(*shownCatalog) int, valu
 	return c.consulRead(c.catalogSource(t, func(v *registry.View) web.Found {
 		cat := c.shownCatalog(v, metas)
 		index, absent := v.LastChange(t)
-		return web.Found{Index: uint64(index), Absent: absent, Weight: func() int { return weight(cat) }, Document: func() (any, error) {
-			return value(cat), nil
-		}}
+		return web.Found{Index: uint64(index), Absent: absent, Document: func() (any, error) { return c.respondCatalog(cat, list) }}
 	}))
+}
+
+// respondCatalog sends a listing, which is made once for all calls that ask for the same.
+func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
+	version := catalogVersion{index: cat.Index()}
+	if list.version != nil {
+		version = list.version(cat)
+	}
+	version.home = cat.home
+	build := func() ([]byte, error) {
+		document := list.value(cat)
+		if c.Err != nil {
+			return nil, c.Err // a filter failed
+		}
+		return c.EncodeConsul(document)
+	}
+	what := c.R.URL.Path + "?" + shownBy(c.R.URL.RawQuery)
+	return c.RespondShared(what, version, "application/json", func() int { return list.weight(cat) }, build)
+}
+
+// shownBy is a query without the parameters that say when and by whom a list is read, and not what it shows.
+func shownBy(query string) string {
+	var kept strings.Builder
+	for part := range strings.SplitSeq(query, "&") {
+		switch name, _, _ := strings.Cut(part, "="); name {
+		case "", "index", "wait", "stale", "consistent", "cached", "max_stale", "token":
+		default:
+			kept.WriteString("&" + part)
+		}
+	}
+	return kept.String()
 }
 
 // readService responds with what value makes of the services of the name in the path, as far as they are of a topic.
@@ -226,10 +270,16 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 	if strings.EqualFold(name, consul.ItselfID) {
 		t = ofItself(kind)
 	}
-	return c.readCatalog(t, weight, func(cat *shownCatalog) any {
+	shows := func(cat *shownCatalog) any {
 		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 		return value(cat, tagged)
-	})
+	}
+	version := func(cat *shownCatalog) catalogVersion { // its instances, and the nodes that they are on
+		instances, _ := cat.App(app)
+		at, _ := cat.LastChange(registry.Topic{Kind: registry.HealthTopic, Name: app})
+		return catalogVersion{app: instances, index: at}
+	}
+	return c.readCatalog(t, listing{weight, shows, version})
 }
 
 // readConnect responds with what value makes of the services that lead a mesh's connections to the name in the path.
@@ -240,7 +290,7 @@ func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any,
 	}
 	tags := c.All("tag")
 	weight := func(cat *shownCatalog) int { return web.WeightOf(cat.connectedTo(name)) }
-	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, weight, func(cat *shownCatalog) any {
+	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
 		found := []consul.Service{}
 		for l := range cat.connectedTo(name) {
 			if s := cat.service(l); s.HasTags(tags) && cat.shows(s.Node) {
@@ -248,7 +298,7 @@ func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any,
 			}
 		}
 		return value(cat, sortedServices(found))
-	})
+	}})
 }
 
 // connectedTo are the services that lead a mesh's connections to a name: its proxies, and those of the name that need none.
@@ -270,7 +320,8 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 	}
 	name = consul.NodeOf(name)
 	weight := func(cat *shownCatalog) int { return cat.weightOn(name) }
-	return c.readCatalog(registry.Topic{Kind: kind, Name: name}, weight, func(cat *shownCatalog) any { return value(cat, name) })
+	return c.readCatalog(registry.Topic{Kind: kind, Name: name}, listing{weight, func(cat *shownCatalog) any { return value(cat, name) },
+		func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }}) // an agent's node is there for itself
 }
 
 // weightOn is what a node and its services take in a response.

@@ -20,13 +20,13 @@ func (c call) catalogDatacenters() (any, error) {
 func (c call) catalogNodes() (any, error) {
 	filter := filterOf[consul.Node](c)
 	weight := func(cat *shownCatalog) int { return cat.CatalogBytes() }
-	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, weight, func(cat *shownCatalog) any {
+	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
 		nodes := []consul.Node{}
 		for _, name := range cat.names() {
 			nodes = append(nodes, cat.on(name).Node)
 		}
 		return filter.of(nodes)
-	})
+	}})
 }
 
 // catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances that a filter selects.
@@ -36,7 +36,7 @@ func (c call) catalogServices() (any, error) {
 	if filter.is != nil {
 		topic = byNode(topic) // it may select by what nodes have
 	}
-	return c.readCatalog(topic, (*shownCatalog).namesWeight, func(cat *shownCatalog) any {
+	return c.readCatalog(topic, listing{weight: (*shownCatalog).namesWeight, value: func(cat *shownCatalog) any {
 		wanted := func(s consul.Service) bool {
 			shown := s.With(cat.on(s.Node).Node)
 			return filter.wants(&shown)
@@ -54,7 +54,7 @@ func (c call) catalogServices() (any, error) {
 			}
 		}
 		return tags
-	})
+	}})
 }
 
 // namesWeight is what names and tags take in a response.
@@ -218,14 +218,14 @@ func (c call) healthState() (any, error) {
 		return nil, web.BadRequest("Missing check state")
 	}
 	filter := filterOf[consul.Check](c)
-	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, (*shownCatalog).weight, func(cat *shownCatalog) any {
+	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, listing{weight: (*shownCatalog).weight, value: func(cat *shownCatalog) any {
 		checks := []consul.Check{}
 		for _, node := range cat.names() {
 			checks = append(checks, cat.checksOn(node)...)
 		}
 		checks = slices.DeleteFunc(checks, func(check consul.Check) bool { return state != anyState && check.Status != state })
 		return sortedChecks(filter.of(checks))
-	})
+	}})
 }
 
 // sortedChecks sorts checks by node and id.

@@ -3,6 +3,8 @@ package eurekaroutes
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 	"strings"
@@ -122,6 +124,13 @@ func (c call) representation() representation {
 func (c call) document(f eureka.Format, body []byte) (any, error) {
 	respondEureka(c.W, c.R, http.StatusOK, f, body)
 	return web.Sent, nil
+}
+
+// sharedDocument sends a document of Eureka's protocol that is made once for all requests for it in a version.
+func (c call) sharedDocument(what string, f eureka.Format, version any, leases iter.Seq[*registry.Lease], build func() []byte) (any, error) {
+	c.W.Header().Add("Vary", varyEureka)
+	what = fmt.Sprintf("eureka/%d/%s", representation{format: f}.slot(), what)
+	return c.RespondShared(what, version, mediaType(f), func() int { return web.WeightOf(leases) }, func() ([]byte, error) { return build(), nil })
 }
 
 // decodedEureka is web.Decode for a body that may be in either of the protocol's formats.

@@ -42,11 +42,8 @@ func (c call) application(v web.FreshView) (any, error) {
 	if !ok {
 		return nil, web.NotFound
 	}
-	if err := c.Reserve(web.WeightOf(app.Leases())); err != nil {
-		return nil, err
-	}
 	f := formatOf(c.R, c.V1)
-	return c.document(f, eureka.AppendApplication(nil, f, app.Name, app.Leases()))
+	return c.sharedDocument("apps/"+app.Name, f, app, app.Leases(), func() []byte { return eureka.AppendApplication(nil, f, app.Name, app.Leases()) })
 }
 
 // instance is GET apps/{app}/{id}: live, always in full. A lease that has ended but was not evicted
@@ -73,10 +70,8 @@ func (c call) instanceAnywhere(v web.FreshView) (any, error) {
 func byAddress(variable string, leases func(v web.FreshView, address string) iter.Seq[*registry.Lease]) endpoint {
 	return web.Viewed(func(c call, v web.FreshView) (any, error) {
 		address := c.Segment(variable)
-		if err := c.Reserve(web.WeightOf(leases(v, address))); err != nil {
-			return nil, err
-		}
 		f := formatOf(c.R, c.V1)
-		return c.document(f, eureka.AppendVIP(nil, f, leases(v, address)))
+		found := leases(v, address)
+		return c.sharedDocument(variable+"/"+address, f, version{epoch: v.Epoch(), index: v.Index()}, found, func() []byte { return eureka.AppendVIP(nil, f, found) })
 	})
 }

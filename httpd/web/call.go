@@ -174,17 +174,23 @@ func (c *Call) Rest() string {
 // respondConsul sends a document as JSON, indented if the call asks for it with pretty. True and false are sent
 // as they are: clients look for the word.
 func (c *Call) respondConsul(document any) error {
-	body, err := json.Marshal(document)
+	body, err := c.EncodeConsul(document)
 	if err != nil {
 		return err
 	}
-	if _, word := document.(bool); !word && c.Given("pretty") {
+	Respond(c.W, c.R, cmp.Or(c.Status, http.StatusOK), "application/json", body)
+	return nil
+}
+
+// EncodeConsul encodes a document as Consul's API sends it.
+func (c *Call) EncodeConsul(document any) ([]byte, error) {
+	body, err := json.Marshal(document)
+	if _, word := document.(bool); err == nil && !word && c.Given("pretty") {
 		var indented bytes.Buffer
 		_ = json.Indent(&indented, body, "", "    ") // it was just encoded
 		body = append(indented.Bytes(), '\n')
 	}
-	Respond(c.W, c.R, cmp.Or(c.Status, http.StatusOK), "application/json", body)
-	return nil
+	return body, err
 }
 
 // SendText sends a text.

@@ -31,6 +31,7 @@ type Node struct {
 	accessKnown atomic.Bool // see knowsAccess
 	held        held        // calls that wait
 	budget      budget      // of the memory of requests under way
+	shared      *sharedDocuments
 	limits      atomic.Pointer[Limits]
 	responses   atomic.Pointer[pool]
 	senders     *senders
@@ -67,7 +68,7 @@ type Config struct {
 
 // NewNode starts nothing.
 func NewNode(c Config) *Node {
-	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders)}
+	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
 	n.SetLimits(c.Limits)
 	n.access = newControl(c.Access, c.Metrics)
 	n.held.node = n
@@ -107,6 +108,7 @@ func (n *Node) SetLimits(l Limits) {
 	n.Watches.limit.Store(int64(l.Watchers))
 	if before == nil || before.InFlightBytes != l.InFlightBytes {
 		n.budget.limit.Store(l.InFlightBytes)
+		n.shared.most.Store(l.InFlightBytes / sharedPart)
 		most := max(l.InFlightBytes/2, 1)
 		n.responses.Store(&pool{semaphore.NewWeighted(most), most})
 	}
@@ -139,7 +141,7 @@ type Limits struct {
 	RegisterBytes  int64 `key:"limits.register-bytes" default:"262144" min:"1" help:"largest body of a registration, in bytes after decompression; 413 above it"`
 	IgnoredBytes   int64 `key:"limits.ignored-bytes" default:"65536" min:"1" help:"largest body of a call that has none by the protocol, in bytes; 413 above it"`
 	BatchBytes     int64 `key:"limits.batch-bytes" default:"8388608" min:"1" help:"largest replication batch, in bytes after decompression; 413 above it"`
-	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers"`
+	InFlightBytes  int64 `key:"limits.in-flight-bytes" default:"268435456" min:"1" help:"memory, in bytes, for the bodies of requests under way and what is decoded from them (8 for each byte of a body), and for answers of 64 KiB and more that are built as a whole (4 for each byte); one more is answered 503, an answer after 5s of waiting. Replication batches take half at most, and so do answers. Beside it, finished lists are kept for the next request, in a quarter as much"`
 	InstancesTotal int   `key:"limits.instances-total" default:"1000000" min:"1" help:"most instances of all applications; a new one above it is answered 507"`
 	InstancesInApp int   `key:"limits.instances-in-app" default:"10000" min:"1" help:"most instances of one application; a new one above it is answered 429"`
 	Watchers       int   `key:"limits.watchers" default:"10000" min:"1" help:"most watches of programs at a time, long polls included; a further one is answered 503. Pages of the dashboard have a tenth as many streams beside them"`

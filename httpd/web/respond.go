@@ -16,18 +16,35 @@ const MinCompressed = 1 << 10
 
 // Respond sends a body that is complete, compressed if the client asked for it.
 func Respond(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	encode(body, WantsGzip(r)).send(w, status, contentType)
+}
+
+// encoded is a body as it is sent.
+type encoded struct {
+	body []byte
+	gzip bool
+}
+
+// encode compresses a text if that is wanted and worth it.
+func encode(text []byte, gzip bool) encoded {
+	if gzip && len(text) > MinCompressed {
+		return encoded{Compress(text), true}
+	}
+	return encoded{text, false}
+}
+
+func (e encoded) send(w http.ResponseWriter, status int, contentType string) {
 	header := w.Header()
 	header.Set("Content-Type", contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
-	if len(body) > MinCompressed && WantsGzip(r) {
+	if e.gzip {
 		header.Set("Content-Encoding", "gzip")
-		body = Compress(body)
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	shrinkReservation(w, len(body))
+	header.Set("Content-Length", strconv.Itoa(len(e.body)))
+	shrinkReservation(w, len(e.body))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that went away is no error
+	_, _ = w.Write(e.body) // a client that went away is no error
 }
 
 // gzipWriters are *gzip.Writer that wait for use.

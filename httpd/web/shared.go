@@ -1,0 +1,145 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/golang-lru/simplelru"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// sharedPart is the part of limits.in-flight-bytes that finished documents may take beside what is under way.
+const sharedPart = 4
+
+// sharedDocuments keeps finished documents, each of one version of what it shows: all requests for it share one, also those
+// that wait while it is made. Those used last are kept.
+type sharedDocuments struct {
+	most  atomic.Int64 // bytes
+	built prometheus.Counter
+
+	mu    sync.Mutex // guards what follows
+	all   *simplelru.LRU
+	bytes int64 // of the documents that are finished
+}
+
+// sharedKey names a document without its version.
+type sharedKey struct {
+	what string // unlike for all documents: paths and queries are
+	gzip bool
+}
+
+// sharedDocument is a document, or the attempt to make it.
+type sharedDocument struct {
+	version  any
+	finished chan struct{} // closed when the others are set
+	encoded
+	err  error
+	gone bool // the request that made it ended before: err says nothing to others
+}
+
+func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
+	s := &sharedDocuments{built: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made, each for all requests that ask for the same version of it.",
+	})}
+	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= int64(len(d.(*sharedDocument).body)) }) // the size is valid
+	metrics.MustRegister(s.built, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_http_shared_documents_bytes", Help: "Bytes of lists that are kept for the next request.",
+	}, s.kept))
+	return s
+}
+
+func (s *sharedDocuments) kept() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.bytes)
+}
+
+// get returns a document in a version, which build makes if it is not there.
+func (s *sharedDocuments) get(ctx context.Context, key sharedKey, version any, build func() (encoded, error)) (encoded, error) {
+	for {
+		d, mine := s.join(key, version)
+		if mine {
+			s.make(ctx, key, d, build)
+		}
+		select {
+		case <-d.finished:
+		case <-ctx.Done():
+			return encoded{}, ctx.Err()
+		}
+		if mine || !d.gone {
+			return d.encoded, d.err
+		}
+	}
+}
+
+// join returns the document in a version; mine: it was not there, and the caller makes it.
+func (s *sharedDocuments) join(key sharedKey, version any) (d *sharedDocument, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found, ok := s.all.Get(key); ok {
+		if d = found.(*sharedDocument); d.version == version {
+			return d, false
+		}
+		s.all.Remove(key)
+	}
+	d = &sharedDocument{version: version, finished: make(chan struct{}), gone: true} // if build panics, too
+	s.all.Add(key, d)
+	return d, true
+}
+
+// make makes a document and keeps it, unless that failed or another version has taken its place.
+func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocument, build func() (encoded, error)) {
+	var made encoded
+	err := errNotMade
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		defer close(d.finished)
+		now, _ := s.all.Peek(key)
+		isThere := now == any(d)
+		if err != nil {
+			d.err, d.gone = err, ctx.Err() != nil || errors.Is(err, errNotMade)
+			if isThere {
+				s.all.Remove(key)
+			}
+			return
+		}
+		d.encoded, d.gone = made, false
+		if isThere {
+			s.bytes += int64(len(made.body))
+		}
+		for s.bytes > s.most.Load() {
+			s.all.RemoveOldest()
+		}
+	}()
+	made, err = build()
+	s.built.Inc()
+}
+
+// errNotMade stays if a build panics.
+var errNotMade = errors.New("the document was not made")
+
+// RespondShared sends a document that is the same for all requests for what in a version. build makes it, of which the response
+// shows weight bytes.
+func (c *Call) RespondShared(what string, version any, contentType string, weight func() int, build func() ([]byte, error)) (any, error) {
+	key := sharedKey{what: what, gzip: WantsGzip(c.R)}
+	e, err := c.node.shared.get(c.R.Context(), key, version, func() (encoded, error) {
+		if err := c.Reserve(weight()); err != nil {
+			return encoded{}, err
+		}
+		text, err := build()
+		if err != nil {
+			return encoded{}, err
+		}
+		return encode(text, key.gzip), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.send(c.W, http.StatusOK, contentType)
+	return Sent, nil
+}

@@ -1,0 +1,129 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+func newShared(most int64) *sharedDocuments {
+	s := newSharedDocuments(prometheus.NewRegistry())
+	s.most.Store(most)
+	return s
+}
+
+// text is a build of a document.
+func text(body string) func() (encoded, error) {
+	return func() (encoded, error) { return encoded{body: []byte(body)}, nil }
+}
+
+// wants reads a document.
+func (s *sharedDocuments) wants(t *testing.T, what string, version any, build func() (encoded, error), body string) {
+	t.Helper()
+	got := need.Got(s.get(t.Context(), sharedKey{what: what}, version, build))(t)
+	expect.Equal(t, string(got.body), body, what)
+}
+
+func TestSharedDocumentIsMadeOnceForAllThatWaitForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(1 << 20)
+		slow := func() (encoded, error) {
+			time.Sleep(time.Second)
+			return encoded{body: []byte("one")}, nil
+		}
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { s.wants(t, "list", 1, slow, "one") })
+		}
+		all.Wait()
+		expect.Equal(t, testutil.ToFloat64(s.built), 1, "documents made for a thousand requests")
+		s.wants(t, "list", 2, text("two"), "two")
+		s.wants(t, "other", 1, text("three"), "three")
+		s.wants(t, "list", 2, text("not asked for"), "two")
+		expect.Equal(t, s.kept(), 8, "bytes kept")
+	})
+}
+
+func TestSharedDocumentsThatWereNotUsedForLongestGo(t *testing.T) {
+	s := newShared(10)
+	for i := range 3 {
+		s.wants(t, fmt.Sprint(i), 1, text("1234"), "1234")
+		s.wants(t, "0", 1, text("again"), "1234")
+	}
+	expect.Equal(t, s.kept(), 8, "bytes of two of three documents")
+	s.wants(t, "1", 1, text("anew"), "anew")
+	s.wants(t, "0", 1, text("again"), "1234")
+	s.wants(t, "large", 1, text("larger than all may be"), "larger than all may be")
+	expect.Equal(t, s.kept(), 0, "bytes after a document that has no place")
+}
+
+// A newer version may be asked for while an older one is made: each gets its own.
+func TestSharedDocumentOfANewerVersionDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		go s.wants(t, "list", 1, func() (encoded, error) {
+			time.Sleep(time.Minute)
+			return encoded{body: []byte("old")}, nil
+		}, "old")
+		synctest.Wait()
+		began := time.Now()
+		s.wants(t, "list", 2, text("new"), "new")
+		expect.Equal(t, time.Since(began), 0, "waited")
+		time.Sleep(time.Hour)
+		s.wants(t, "list", 2, text("made again"), "new")
+		expect.Equal(t, s.kept(), 3, "bytes kept")
+	})
+}
+
+func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
+	broken := errors.New("broken")
+	fails := func() (encoded, error) {
+		time.Sleep(time.Second)
+		return encoded{}, broken
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared(100)
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				_, err := s.get(t.Context(), sharedKey{what: "list"}, 1, fails)
+				expect.That(t, errors.Is(err, broken), "an error is %v", err)
+			})
+		}
+		all.Wait()
+		expect.Equal(t, testutil.ToFloat64(s.built), 1, "tries for ten requests")
+		s.wants(t, "list", 1, text("well"), "well")
+	})
+	synctest.Test(t, func(t *testing.T) { // a client that goes away says nothing of the document
+		s := newShared(100)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			_, err := s.get(ctx, sharedKey{what: "list"}, 1, func() (encoded, error) { <-ctx.Done(); return encoded{}, ctx.Err() })
+			expect.That(t, errors.Is(err, context.Canceled), "the error of who left is %v", err)
+		}()
+		synctest.Wait()
+		go s.wants(t, "list", 1, text("well"), "well")
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		expect.Equal(t, s.kept(), 4, "bytes kept")
+	})
+	t.Run("a build that panics", func(t *testing.T) {
+		s := newShared(100)
+		func() {
+			defer func() { expect.That(t, recover() != nil, "the panic is gone") }()
+			_, _ = s.get(t.Context(), sharedKey{what: "list"}, 1, func() (encoded, error) { panic("a fault") })
+		}()
+		s.wants(t, "list", 1, text("well"), "well")
+	})
+}
