@@ -1,6 +1,7 @@
 package rollcall_test
 
 import (
+	"cmp"
 	"html"
 	"io/fs"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,11 +22,21 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// site is what `make site` built.
+// site is what `make site` built, since the last change of a page or of the site's own files.
 func site(t *testing.T) fs.FS {
 	t.Helper()
-	_, err := os.Stat("data/site/.stamp")
-	chromium.Require(t, err == nil, "the site is not built; build it with: make site")
+	stamp, err := os.Stat("data/site/.stamp")
+	need.Present(t, err == nil, "the site is not built; build it with: make site")
+	for _, dir := range []string{"docs", "site"} {
+		need.OK(t, filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.Name() == "node_modules" {
+				return cmp.Or(err, filepath.SkipDir)
+			}
+			info, err := entry.Info()
+			need.That(t, err != nil || !info.ModTime().After(stamp.ModTime()), "%s is newer than the site; run make site", file)
+			return err
+		}))
+	}
 	return os.DirFS("data/site")
 }
 
@@ -69,7 +81,7 @@ func TestLinksOfTheSiteLeadSomewhere(t *testing.T) {
 			expect.That(t, err != nil || u.Fragment == "" || ids[to][u.Fragment], "%s links to %s: no heading has this anchor", file, link)
 		}
 	}
-	need.That(t, followed > 0, "the site has no links")
+	expect.That(t, followed >= len(links) && len(links) > 0, "the site has %d links on %d pages", followed, len(links))
 }
 
 // openSite serves the site on loopback until the test ends, and gives a page and a way to open one of the site.

@@ -19,9 +19,8 @@ import (
 // namespace that ends with it.
 func mountSmallDisk(t *testing.T, n *Node, mib int) {
 	t.Helper()
-	if out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput(); err != nil {
-		lacks(t, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
-	}
+	out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput()
+	need.Present(t, err == nil, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
 	need.OK(t, os.MkdirAll(n.Dir, 0o700))
 	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm none "$0" && exec "$@"`, mib)
 	n.within = []string{"unshare", "-Urm", "sh", "-c", mount, n.Dir}

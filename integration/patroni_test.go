@@ -35,9 +35,8 @@ func postgresPrograms(t *testing.T) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	_, err := user.Lookup("postgres")
-	if len(found) == 0 || err != nil || os.Geteuid() != 0 {
-		lacks(t, "PostgreSQL is missing, or this user is not root, and cannot run the servers as the user postgres: apt-get install -y postgresql")
-	}
+	need.Present(t, len(found) != 0 && err == nil && os.Geteuid() == 0,
+		"PostgreSQL is missing, or this user is not root, and cannot run the servers as the user postgres: apt-get install -y postgresql")
 	return filepath.Dir(found[len(found)-1])
 }
 

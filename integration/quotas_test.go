@@ -113,15 +113,13 @@ func resident(t *testing.T, n *Node) (kib int) { return processStatus(t, n, "VmR
 func processStatus(t *testing.T, n *Node, field string) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Pid()))
-	if err != nil {
-		lacks(t, "the system does not say how much memory %s takes: %v", n.Name, err)
-	}
+	need.Present(t, err == nil, "the system does not say how much memory %s takes: %v", n.Name, err)
 	for line := range strings.Lines(string(status)) {
 		if _, err := fmt.Sscanf(line, field+": %d kB", &kib); err == nil {
 			return kib
 		}
 	}
-	lacks(t, "the system does not say %s of %s", field, n.Name)
+	need.Present(t, false, "the system does not say %s of %s", field, n.Name)
 	return 0
 }
 
@@ -389,9 +387,7 @@ func senderAt(t *testing.T, address string) *sender {
 	t.Helper()
 	from := &net.TCPAddr{IP: net.ParseIP(address)}
 	l, err := net.ListenTCP("tcp", from)
-	if err != nil {
-		lacks(t, "this system's loopback has no address %s: %v", address, err)
-	}
+	need.Present(t, err == nil, "this system's loopback has no address %s: %v", address, err)
 	l.Close()
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: from}).DialContext, MaxIdleConnsPerHost: 8}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -79,9 +79,8 @@ func debianProgram(t *testing.T, name string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		path = "/usr/sbin/" + name // which is in few users' PATH
-		if _, err := os.Stat(path); err != nil {
-			lacks(t, "%s is missing: apt-get install -y %s", name, name)
-		}
+		_, err := os.Stat(path)
+		need.Present(t, err == nil, "%s is missing: apt-get install -y %s", name, name)
 	}
 	return path
 }

@@ -30,9 +30,8 @@ const desk = "anywhere"
 func newMachines(t *testing.T, addresses ...string) *machines {
 	t.Helper()
 	m := &machines{t.TempDir(), map[string]string{}}
-	if out, err := m.namespace(t, "bridge"); err != nil {
-		lacks(t, "ip netns add does not work here (%v: %s): run as root, with iproute2", err, out)
-	}
+	out, err := m.namespace(t, "bridge")
+	need.Present(t, err == nil, "ip netns add does not work here (%v: %s): run as root, with iproute2", err, out)
 	bridge := m.namespaces["bridge"]
 	m.ip(t, "-n", bridge, "link", "add", "br0", "type", "bridge")
 	m.ip(t, "-n", bridge, "link", "set", "br0", "up")

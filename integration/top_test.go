@@ -61,9 +61,8 @@ func (s terminal) shows(what string, patterns ...string) (screen string) {
 // TestTopInATerminalFollowsTheLossOfLeaders runs `rollcall top` in a terminal while the leader is killed, its successor stands
 // still, and goes on: the screen says each time how the cluster is.
 func TestTopInATerminalFollowsTheLossOfLeaders(t *testing.T) {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		lacks(t, "tmux is missing: apt-get install -y tmux")
-	}
+	_, err := exec.LookPath("tmux")
+	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")
 	t.Parallel()
 	c := StartCluster(t, withSteadyLeader(Config{}))
 	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Duration: 3600})

@@ -31,10 +31,7 @@ import (
 func launchedEureka(t *testing.T, dir string) *eurekaCluster {
 	t.Helper()
 	jar, missing := findEureka(filepath.Join("..", "..", eurekaJar))
-	if missing != "" {
-		need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%s", missing)
-		t.Skip(missing)
-	}
+	need.Present(t, missing == "", "%s", missing)
 	c := need.Got(launchEureka(jar, dir)(t.Context(), compare.Spec{Datacenters: 1}))(t)
 	return c.(*eurekaCluster)
 }

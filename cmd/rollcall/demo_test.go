@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -83,16 +84,25 @@ func TestDevNodeThatWasKilledComesBackByTheCommandThatDevPrints(t *testing.T) {
 			port := need.Got(localcluster.ClaimPort(1, 2, -1000, -999, -998))(t)
 			said := startDev(t, "--demo", "--mode", mode, "--http-port", strconv.Itoa(port), "--data", filepath.Join(t.TempDir(), "data"))
 			url := func(i int) string { return "http://" + localcluster.Address(port+i) }
-			up := func(i int) int { return strings.Count(get(url(i)+"/v1/rollcall/apps"), `"status":"UP"`) }
-			eventually(t, "the samples are registered", func() bool { return up(1) > 25 })
+			up := func(i int, renewedAfter time.Time) (instances int) {
+				var list []api.Instance
+				_ = json.Unmarshal([]byte(get(url(i)+"/v1/rollcall/apps")), &list)
+				for _, instance := range list {
+					if instance.Status == "UP" && instance.LastRenewal > renewedAfter.UnixMilli() {
+						instances++
+					}
+				}
+				return instances
+			}
+			eventually(t, "the samples are registered", func() bool { return up(1, time.Time{}) > 25 })
 
 			_, rest, _ := strings.Cut(said.text(), "pid=")
 			pid, _, _ := strings.Cut(rest, "\n")
 			need.OK(t, syscall.Kill(need.Got(strconv.Atoi(pid))(t), syscall.SIGKILL))
 			const mark = "\nto start it again, in another terminal: "
 			eventually(t, "dev says how the node comes back", func() bool { return strings.Contains(said.text(), mark) })
-			time.Sleep(2 * sampleLease * time.Second) // all leases would have ended, did nothing renew them
-			eventually(t, "the samples go on after a node was killed", func() bool { return up(1) > 25 })
+			killed := time.Now()
+			eventually(t, "the samples are renewed after a node was killed", func() bool { return up(1, killed) > 25 })
 
 			_, command, _ := strings.Cut(said.text(), mark)
 			words := strings.Fields(command)
@@ -102,7 +112,7 @@ func TestDevNodeThatWasKilledComesBackByTheCommandThatDevPrints(t *testing.T) {
 				again.Process.Signal(syscall.SIGTERM)
 				again.Wait()
 			})
-			eventually(t, "the node is back, with what the others have", func() bool { return get(url(0)+"/readyz") == "ready\n" && up(0) > 25 })
+			eventually(t, "the node is back, with what the others have", func() bool { return get(url(0)+"/readyz") == "ready\n" && up(0, killed) > 25 })
 		})
 	}
 }

@@ -81,9 +81,8 @@ func TestComposeRunsACluster(t *testing.T) {
 func springRegisters(t *testing.T, n *network, service types.ServiceConfig, at *container) {
 	t.Helper()
 	driver := need.Got(filepath.Abs("../../integration/clients/java/spring/target/driver.jar"))(t)
-	if _, err := os.Stat(driver); err != nil {
-		lacks(t, "the Spring application is not built: make clients")
-	}
+	_, err := os.Stat(driver)
+	need.Present(t, err == nil, "the Spring application is not built: make clients")
 	command := exec.CommandContext(t.Context(), "java", "-jar", driver)
 	command.Env = os.Environ()
 	for key, value := range service.Environment {
@@ -106,9 +105,7 @@ func springRegisters(t *testing.T, n *network, service types.ServiceConfig, at *
 // TestPrometheusAcceptsTheExample has Prometheus' own program read the configuration where it is mounted.
 func TestPrometheusAcceptsTheExample(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		lacks(t, "promtool is not on the PATH: apt-get install prometheus")
-	}
+	need.Present(t, err == nil, "promtool is not on the PATH: apt-get install prometheus")
 	service := compose(t).Services["prometheus"]
 	root := t.TempDir()
 	for _, v := range service.Volumes {

@@ -30,17 +30,8 @@ type network struct {
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		lacks(t, "containers are imitated by chroot: run as root")
-	}
+	need.Present(t, os.Geteuid() == 0, "containers are imitated by chroot: run as root")
 	return &network{names: map[string][]string{}, containers: map[*container]bool{}}
-}
-
-// lacks skips a test for want of something, or fails it where none may be skipped.
-func lacks(t *testing.T, how string) {
-	t.Helper()
-	need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%s", how)
-	t.Skip(how)
 }
 
 // address is one that no container had before.

@@ -218,8 +218,8 @@ func TestStatefulSetIsRolledUnderWrites(t *testing.T) {
 	close(stop)
 	<-stopped
 	t.Logf("%d writes acknowledged, %d tries failed, longest gap %v", acked, failed, longest.Round(time.Millisecond))
-	const election = 10 * time.Second // 1 to 3 s on an idle machine
-	expect.That(t, acked > 100 && longest < election, "%d writes, longest gap %v, want less than an election", acked, longest)
+	const most = 10 * time.Second // The pages promise an election, 1 to 3 s; this bound says no more than that writes go on, also on a busy machine.
+	expect.That(t, acked > 100 && longest < most, "%d writes, longest gap %v, want at most %v", acked, longest, most)
 	var keys []string
 	need.OK(t, s.call(http.MethodGet, "https://"+host(0)+":8761/v1/kv/rolled/?keys", "writer", "", &keys))
 	expect.That(t, len(keys) >= acked, "%d of %d acknowledged writes are there", len(keys), acked)

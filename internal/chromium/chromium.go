@@ -4,7 +4,6 @@ package chromium
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -16,22 +15,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Require skips the test if a program or file is missing, or fails the test where all tests must run.
-func Require(t testing.TB, present bool, how string) {
-	t.Helper()
-	if present {
-		return
-	}
-	need.That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", "%s", how)
-	t.Skip(how)
-}
-
 // Open starts a browser with one page, for at most ten minutes, and returns the context of the page. The browser ends with
 // the test, which is skipped where Chromium is missing.
 func Open(t testing.TB) context.Context {
 	t.Helper()
 	_, missing := exec.LookPath("chromium")
-	Require(t, missing == nil, "chromium is missing; get it with: apt-get install chromium")
+	need.Present(t, missing == nil, "chromium is missing; get it with: apt-get install chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	allocator, endAll := chromedp.NewExecAllocator(ctx, options...)

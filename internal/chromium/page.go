@@ -46,7 +46,7 @@ var Looks = []Look{{Theme: "light", Width: 1280, Height: tall}, {Theme: "dark", 
 func OpenPage(t testing.TB, root, base string) *Page {
 	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(root, "integration/clients/browser/node_modules/axe-core/axe.min.js"))
-	Require(t, err == nil, "axe-core is missing; get it with: make clients")
+	need.Present(t, err == nil, "axe-core is missing; get it with: make clients")
 	p := &Page{TB: t, ctx: Open(t), axe: string(axe)}
 	need.OK(t, chromedp.Listen(p.ctx, func(event any) { p.hear(event, base) }))
 	p.Do(Command(network.Enable, network.EnableParams{}), Command(log.Enable, cdp.Empty{}), Command(runtime.Enable, cdp.Empty{}))

@@ -2,7 +2,11 @@
 // Tests of every package, and the suites and harnesses that tests run, import it; nothing else does.
 package need
 
-import "github.com/seed-20419f34/rollcall/internal/expect"
+import (
+	"os"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
 
 // T is what need wants of a test: that of testing and that of rapid have it.
 type T interface {
@@ -73,4 +77,21 @@ func ErrorIs(t T, err, want error, format string, args ...any) {
 func ErrorSays(t T, err error, words, format string, args ...any) {
 	t.Helper()
 	expect.ErrorSays(ending{t}, err, words, format, args...)
+}
+
+// Skipper is a test that can be skipped.
+type Skipper interface {
+	T
+	Skipf(format string, args ...any)
+}
+
+// Present skips the test for want of what the machine lacks; under ROLLCALL_TEST_ALL=1 it ends the test. The message says how to
+// get it.
+func Present(t Skipper, present bool, format string, args ...any) {
+	t.Helper()
+	if present {
+		return
+	}
+	That(t, os.Getenv("ROLLCALL_TEST_ALL") != "1", format, args...)
+	t.Skipf(format, args...)
 }

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestExitCodeOfWrappedErrors(t *testing.T) {
@@ -24,4 +27,11 @@ func TestExitCodeOfWrappedErrors(t *testing.T) {
 	} {
 		expect.Equal(t, ExitCode(io.Discard, "rollcall", tc.err), tc.want, "ExitCode(%T) =", tc.err)
 	}
+}
+
+// TestUnitRestartsAfterNoEndThatItCannotMend reads the exit codes that systemd does not restart after.
+func TestUnitRestartsAfterNoEndThatItCannotMend(t *testing.T) {
+	unit := string(need.Got(os.ReadFile("../../../deploy/systemd/rollcall.service"))(t))
+	line := fmt.Sprintf("\nRestartPreventExitStatus=%d %d\n", ExitUsage, ExitFatal)
+	expect.That(t, strings.Contains(unit, line), "the unit has no line %q", line)
 }

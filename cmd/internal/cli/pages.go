@@ -77,7 +77,7 @@ func Misused(files fs.FS, newProgram func() *cobra.Command) (faults []string, co
 }
 
 var (
-	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	codeBlock  = regexp.MustCompile("(?ms)^ *```(\\w*)(?: \\w+)?\n(.*?)^ *```$")
 	inlineCode = regexp.MustCompile("`([^`\n]+)`")
 
 	// shellToken is a comment, an operator, a redirection or a word.

@@ -36,6 +36,7 @@ func TestMisusedFindsWhatTheProgramWouldRefuse(t *testing.T) {
 
 		{"an unknown command", "```\nprog vk\n```\n", 1, `docs/a.md: prog vk: unknown command "vk" for "prog"`},
 		{"an unknown command of a group", "```\nprog kv put a\n```\n", 1, `docs/a.md: prog kv put a: unknown command "put" for "prog kv"`},
+		{"a block for one place", "```sh clone\nprog kv get a\n```\n\n```sh\nprog kv put a\n```\n", 2, `docs/a.md: prog kv put a: unknown command "put" for "prog kv"`},
 		{"an unknown flag", "```\nprog kv get a --fance 3\n```\n", 1, `docs/a.md: prog kv get a --fance 3: unknown flag: --fance`},
 		{"a value that is none", "```\nprog kv get a --fence blue\n```\n", 1, `docs/a.md: prog kv get a --fence blue: invalid argument "blue" for "--fence" flag: strconv.ParseUint: parsing "blue": invalid syntax`},
 		{"an argument too many", "```\nprog kv get a b\n```\n", 1, `docs/a.md: prog kv get a b: accepts 1 arg(s), received 2`},
