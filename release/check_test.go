@@ -286,7 +286,7 @@ func (m *machine) life(t *testing.T) {
 func (m *machine) settings(t *testing.T) {
 	m.in(t, "dpkg-deb", "-R", newer, "/tmp/other")
 	need.OK(t, os.WriteFile(filepath.Join(m.root, "tmp/other", settingsFile), []byte("# other defaults\n"), 0o640))
-	m.in(t, "dpkg-deb", "-b", "/tmp/other", "/tmp/other.deb")
+	m.in(t, "dpkg-deb", "-Znone", "-b", "/tmp/other", "/tmp/other.deb")
 	m.dpkg(t, "-i", older)
 	edited := m.edit(t)
 	m.dpkg(t, "-i", "/tmp/other.deb")
