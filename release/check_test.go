@@ -493,7 +493,7 @@ func imageOf(t *testing.T, dir string) v1.Image {
 }
 
 func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
-	dir := checked(t, "unshare", "chroot", "tar", "curl")
+	dir := checked(t, "unshare", "ip", "tar", "curl")
 	asRoot(t)
 	image := imageOf(t, dir)
 	config := need.Got(image.ConfigFile())(t).Config
@@ -513,7 +513,7 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	user, group, _ := strings.Cut(config.User, ":")
 	inside := func(net, volume string, args ...string) *exec.Cmd {
 		need.OK(t, os.Chown(volume, imageUser, imageUser))
-		script := `mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && mount --bind "$2" "$1/var/lib/rollcall" && r="$1" && shift 2 && exec unshare --root "$r" --wd ` +
+		script := `ip link set lo up && mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && mount --bind "$2" "$1/var/lib/rollcall" && r="$1" && shift 2 && exec unshare --root "$r" --wd ` +
 			config.WorkingDir + ` --setgid ` + group + ` --setuid ` + user + ` "$@"`
 		args = append([]string{"--mount", net, "sh", "-c", script, "sh", root, volume}, append(config.Entrypoint, args...)...)
 		cmd := exec.Command("unshare", slices.DeleteFunc(args, func(arg string) bool { return arg == "" })...)
