@@ -148,9 +148,10 @@ release:
 	cd release && $(GO) run . --version '$(RELEASE_VERSION)'
 
 # That what was made is what it should be, as far as the tools for it are here: a second time the same, lintian, rpm, a chroot
-# of Debian, the image as its user. Debian's packages mmdebstrap, lintian, rpm and curl; root.
-release-check: release
+# of Debian, the image as its user, README followed from the archive. docs/release.md says what it needs.
+release-check: release clients
 	cd release && ROLLCALL_RELEASE=$(CURDIR)/dist ROLLCALL_RELEASE_VERSION='$(RELEASE_VERSION)' $(GO) test -count=1 -timeout 60m -v .
+	ROLLCALL_ARCHIVE=$$(ls $(CURDIR)/dist/*_linux_$$($(GO) env GOARCH).tar.gz) $(GO) test -count=1 -timeout 20m -run '^TestReadmeIsTrue$$' -v ./integration
 
 # The table of what each dependency costs, in docs/dependencies.md.
 costs:

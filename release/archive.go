@@ -15,10 +15,7 @@ import (
 
 // writeArchive writes the archive of a platform: a folder with the programs and what goes with them.
 func (r *release) writeArchive(t target) error {
-	base, err := r.name(t.os + "_" + t.arch)
-	if err != nil {
-		return err
-	}
+	base := r.name(t.os + "_" + t.arch)
 	files := slices.Clone(r.shared)
 	for _, program := range t.programs {
 		data, err := os.ReadFile(program)

@@ -33,10 +33,12 @@ var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/
 type release struct {
 	root, out, work string
 	version         string    // as git describe says it, with its v
+	number          string    // version as packages order it
 	commit          time.Time // which every file is from
 	licence         []byte    // Rollcall's own
-	shared          []file    // of all archives and packages: texts, man pages, completions, files of deploy
-	licences        licences
+	shared          []file    // of all archives and packages: texts, man pages, completions, files of deploy and docs
+	licences        licences  // of the programs
+	ofImage         licences
 	config          []byte // of the packages
 }
 
@@ -56,7 +58,13 @@ type target struct {
 	os, arch  string
 	programs  []string        // their paths on this machine
 	modules   []*debug.Module // in any of them, sorted
+	folders   []folder        // of the packages in any of them
 	goVersion string
+}
+
+// folder is that of a package of a module.
+type folder struct {
+	module, root, path string // its import path; where it lies; where the package lies
 }
 
 func newRelease(ctx context.Context, root, out, work, version string) (*release, error) {
@@ -71,13 +79,22 @@ func newRelease(ctx context.Context, root, out, work, version string) (*release,
 	}
 	r.commit = time.Unix(at, 0).UTC()
 	if r.version == "" {
-		described, err := r.run(ctx, nil, "git", "describe", "--tags", "--always", "--dirty", "--match", "v*")
+		// The twelve digits do not depend on how many commits this clone has.
+		described, err := r.run(ctx, nil, "git", "describe", "--tags", "--always", "--dirty", "--abbrev=12", "--match", "v*")
 		if err != nil {
 			return nil, err
 		}
 		r.version = strings.TrimSpace(string(described))
 	}
-	return r, nil
+	experiment, err := r.run(ctx, settings, "go", "env", "GOEXPERIMENT")
+	if err == nil && len(bytes.TrimSpace(experiment)) > 0 {
+		err = fmt.Errorf("GOEXPERIMENT is %q by go env -w or by the toolchain: a release is without experiments", bytes.TrimSpace(experiment))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.number, err = numbered(r.version, r.commit)
+	return r, err
 }
 
 // run returns what a program prints, which runs in the main module.
@@ -95,16 +112,16 @@ func (r *release) run(ctx context.Context, env []string, name string, args ...st
 // described is a version that git made of a tag, the number of commits since, and a commit; all but the commit may lack.
 var described = regexp.MustCompile(`^(?:v(\d[^-]*)(?:-((?:alpha|beta|rc)[^-]*))?)?(?:-?(?:(\d+)-g)?([0-9a-f]{7,40}))?(-dirty)?$`)
 
-// numbered is the version in the form that archives, Debian and RPM order rightly: digits first, ~ before what precedes a
+// numbered is a version in the form that archives, Debian and RPM order rightly: digits first, ~ before what precedes a
 // version, + before what follows it, no hyphen.
-func (r *release) numbered() (string, error) {
-	m := described.FindStringSubmatch(r.version)
+func numbered(version string, at time.Time) (string, error) {
+	m := described.FindStringSubmatch(version)
 	if m == nil || m[0] == "" {
-		return "", fmt.Errorf("version %q: want v1.2.3, v1.2.3-rc.1, or what git describe makes of a commit", r.version)
+		return "", fmt.Errorf("version %q: want v1.2.3, v1.2.3-rc.1, or what git describe makes of a commit", version)
 	}
 	number, before, commits, commit, dirty := m[1], m[2], m[3], m[4], m[5]
 	if number == "" {
-		number, commits = "0.0.0", r.commit.Format("20060102150405")
+		number, commits = "0.0.0", at.Format("20060102150405")
 	}
 	if before != "" {
 		number += "~" + before
@@ -116,9 +133,30 @@ func (r *release) numbered() (string, error) {
 }
 
 // name is the name of a file of the release.
-func (r *release) name(rest string) (string, error) {
-	number, err := r.numbered()
-	return filepath.Join(r.out, "rollcall_"+number+"_"+rest), err
+func (r *release) name(rest string) string {
+	return filepath.Join(r.out, "rollcall_"+r.number+"_"+rest)
+}
+
+// deployed are the files that name the version of the image to deploy, and how.
+var deployed = map[string]string{
+	"deploy/helm/rollcall/Chart.yaml": "\nappVersion: %s\n",
+	"deploy/compose/compose.yaml":     "\n  image: ${ROLLCALL_IMAGE:-rollcall:%s}\n",
+}
+
+// checkDeployed says which files name another version than that of a tag without a suffix. Other versions are not for users.
+func (r *release) checkDeployed() error {
+	if !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(r.version) {
+		return nil
+	}
+	var errs []error
+	for name, line := range deployed {
+		text, err := os.ReadFile(filepath.Join(r.root, name))
+		errs = append(errs, err)
+		if want := fmt.Sprintf(line, r.number); err == nil && !strings.Contains(string(text), want) {
+			errs = append(errs, fmt.Errorf("%s does not say %q", name, strings.TrimSpace(want)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // build builds the programs for a platform, stripped. The benchmarks run where their clusters can.
@@ -141,6 +179,15 @@ func (r *release) build(ctx context.Context, platform string) (target, error) {
 		if err != nil {
 			return target{}, err
 		}
+		list, err := r.goFor(ctx, t, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/"+command)
+		if err != nil {
+			return target{}, err
+		}
+		for line := range strings.Lines(string(list)) {
+			if fields := strings.Split(strings.TrimSpace(line), "\t"); len(fields) == 3 {
+				t.folders = append(t.folders, folder{module: fields[0], root: fields[1], path: fields[2]})
+			}
+		}
 		t.programs = append(t.programs, program)
 		t.modules = append(t.modules, info.Deps...)
 		t.goVersion = info.GoVersion
@@ -150,10 +197,17 @@ func (r *release) build(ctx context.Context, platform string) (target, error) {
 	return t, nil
 }
 
-// compile builds one program. The release of a commit is the same whichever settings of the go command are in the environment.
+// settings are those of the go command: the release of a commit is the same whichever are in the environment.
+var settings = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=true", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off"}
+
+// goFor runs the go command for a platform.
+func (r *release) goFor(ctx context.Context, t target, args ...string) ([]byte, error) {
+	return r.run(ctx, append(slices.Clip(settings), "GOOS="+t.os, "GOARCH="+t.arch), "go", args...)
+}
+
+// compile builds one program.
 func (r *release) compile(ctx context.Context, t target, command, program, link string) error {
-	env := []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=true", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOOS=" + t.os, "GOARCH=" + t.arch}
-	_, err := r.run(ctx, env, "go", "build", "-trimpath", "-ldflags", strings.TrimSpace(link+" -funcalign=16 -X main.version="+r.version), "-o", program, "./cmd/"+command)
+	_, err := r.goFor(ctx, t, "build", "-trimpath", "-ldflags", strings.TrimSpace(link+" -funcalign=16 -X main.version="+r.version), "-o", program, "./cmd/"+command)
 	return err
 }
 
@@ -169,6 +223,9 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 		return err
 	}
 	if r.licences, err = r.findLicences(ctx, targets); err != nil {
+		return err
+	}
+	if r.ofImage, err = r.findImageLicences(ctx); err != nil {
 		return err
 	}
 	r.shared = []file{plain("THIRD-PARTY.txt", r.licences.text())}
@@ -196,11 +253,13 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 		return err
 	}
 	r.shared = append(r.shared, pages...)
-	deployed, err := r.run(ctx, nil, "git", "ls-files", "deploy")
+	// README links into docs. The data behind the report is larger than the programs.
+	listed, err := r.run(ctx, nil, "git", "ls-files", "deploy", ":!deploy/check", "docs", ":!docs/benchmarks/report.json", ":!docs/benchmarks/report.csv",
+		":!docs/benchmarks/report.html")
 	if err != nil {
 		return err
 	}
-	for name := range strings.FieldsSeq(string(deployed)) {
+	for name := range strings.FieldsSeq(string(listed)) {
 		text, err := os.ReadFile(filepath.Join(r.root, name))
 		if err != nil {
 			return err

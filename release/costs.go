@@ -162,16 +162,17 @@ func costTable(all []cost) string {
 	b.WriteString("| Part | MB |\n|---|---|\n")
 	for _, c := range all {
 		total += c.bytes
-		if c.part != costOfStd && c.part != costOfRest {
+		module := c.part != costOfStd && c.part != costOfRest
+		if module {
 			shown++
 		}
-		if shown > costsShown && c.part != costOfStd && c.part != costOfRest {
+		if module && shown > costsShown {
 			small += c.bytes
 			smallParts++
 			continue
 		}
 		name := c.part
-		if c.part != costOfStd && c.part != costOfRest {
+		if module {
 			name = "`" + name + "`"
 		}
 		fmt.Fprintf(&b, "| %s | %.2f |\n", name, float64(c.bytes)/1e6)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -21,12 +22,11 @@ import (
 // imageUser is the user and group of the image: the number that images without a system use.
 const imageUser = 65532
 
+// imageTag is a number in the form that tags of images have: neither + nor ~ may stand in it.
+func imageTag(number string) string { return strings.NewReplacer("+", "-", "~", "-").Replace(number) }
+
 // writeImages writes one archive in OCI's layout, with an image for each Linux among the targets.
 func (r *release) writeImages(targets []target) error {
-	path, err := r.name("image.tar")
-	if err != nil {
-		return err
-	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, t := range targets {
 		if t.os != "linux" {
@@ -43,11 +43,8 @@ func (r *release) writeImages(targets []target) error {
 	if err != nil {
 		return err
 	}
-	number, err := r.numbered()
-	if err != nil {
-		return err
-	}
-	names := map[string]string{"org.opencontainers.image.ref.name": number, "io.containerd.image.name": "rollcall:" + number}
+	tag := imageTag(r.number)
+	names := map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "rollcall:" + tag}
 	if err := to.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
 		return err
 	}
@@ -64,7 +61,7 @@ func (r *release) writeImages(targets []target) error {
 	if err := errors.Join(err, tarErr); err != nil {
 		return err
 	}
-	return os.WriteFile(path, packed, 0o644)
+	return os.WriteFile(r.name("image.tar"), packed, 0o644)
 }
 
 // image is made from nothing: the program, the authorities that browsers trust, and a directory for data.
@@ -85,7 +82,7 @@ func (r *release) image(t target) (v1.Image, error) {
 		plain("etc/group", []byte("rollcall:x:65532:\n")),
 		{name: "usr/bin/rollcall", mode: 0o755, data: program},
 		plain("usr/share/doc/rollcall/LICENSE", r.licence),
-		plain("usr/share/doc/rollcall/THIRD-PARTY.txt", r.licences.text()),
+		plain("usr/share/doc/rollcall/THIRD-PARTY.txt", r.ofImage.text()),
 		{name: "var/lib/rollcall/", mode: 0o700, owner: imageUser},
 	}, r.commit)
 	if err != nil {

@@ -3,13 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,32 +31,26 @@ func (l licence) expression() string { return strings.Join(l.ids, " AND ") }
 // licences are those of all parts, by module path. Parts that are no modules have names without a dot before their first slash.
 type licences map[string]licence
 
-// embedded are the parts that are files in this repository and stand in no list of modules: their directory, and the files
-// that hold licences. A licence that stands only in the first line of the part has its id here.
+// embedded are the parts that are files in this repository and stand in no list of modules: the program that they are in,
+// their directory, and the files that hold licences. A licence that stands only in the first line of the part has its id here.
 var embedded = []struct {
-	part, version, dir string
-	files              []string
-	id                 string
+	part, version, program, dir string
+	files                       []string
+	id                          string
 }{
-	{part: "echarts", version: "6.1.0", dir: "cmd/bench/report/assets", files: []string{"LICENSE", "LICENSE-d3", "NOTICE"}},
-	{part: "idiomorph", version: "0.8.0", dir: "httpd/dashboard/assets", id: "0BSD"},
+	{part: "echarts", version: "6.1.0", program: "rollcall-bench", dir: "cmd/bench/report/assets", files: []string{"LICENSE", "LICENSE-d3", "NOTICE"}},
+	{part: "idiomorph", version: "0.8.0", program: "rollcall", dir: "httpd/dashboard/assets", id: "0BSD"},
 }
 
 // findLicences finds the licence of every module in the programs, of Go's standard library, and of what is embedded.
 func (r *release) findLicences(ctx context.Context, targets []target) (licences, error) {
-	found, versions := licences{}, map[string]string{}
+	found, folders := licences{}, map[string][]string{}
+	roots := map[string]string{}
 	for _, t := range targets {
-		for _, m := range t.modules {
-			versions[m.Path] = m.Version
+		for _, f := range t.folders {
+			roots[f.module] = f.root
+			folders[f.module] = append(folders[f.module], f.path)
 		}
-	}
-	args := []string{"mod", "download", "-json"}
-	for _, path := range slices.Sorted(maps.Keys(versions)) {
-		args = append(args, path+"@"+versions[path])
-	}
-	out, err := r.run(ctx, nil, "go", args...)
-	if err != nil {
-		return nil, err
 	}
 	var errs []error
 	add := func(part, version, dir string, names []string) {
@@ -65,22 +58,26 @@ func (r *release) findLicences(ctx context.Context, targets []target) (licences,
 		errs = append(errs, err)
 		found[part] = l
 	}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var m struct{ Path, Version, Dir string }
-		err := decoder.Decode(&m)
-		if errors.Is(err, io.EOF) {
-			break
+	for _, t := range targets {
+		for _, m := range t.modules {
+			if _, ok := found[m.Path]; ok {
+				continue // all have the versions of one go.mod
+			}
+			names, err := licenceFiles(roots[m.Path], folders[m.Path]...)
+			errs = append(errs, err)
+			add(m.Path, m.Version, roots[m.Path], names)
 		}
-		if err != nil {
-			return nil, err
-		}
-		add(m.Path, m.Version, m.Dir, nil)
 	}
 	goroot, err := r.run(ctx, nil, "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
-	add("std", targets[0].goVersion, strings.TrimSpace(string(goroot)), nil)
+	std := strings.TrimSpace(string(goroot))
+	names, err := licenceFiles(std)
+	if err != nil {
+		return nil, err
+	}
+	add("std", targets[0].goVersion, std, names)
 	for _, e := range embedded {
 		if e.id != "" {
 			found[e.part] = licence{part: e.part, version: e.version, ids: []string{e.id}}
@@ -91,30 +88,81 @@ func (r *release) findLicences(ctx context.Context, targets []target) (licences,
 	return found, errors.Join(errs...)
 }
 
+// authorities is the module whose certificates are in the image.
+const authorities = "golang.org/x/crypto/x509roots/fallback"
+
+// findImageLicences adds to the licences of the programs that of the authorities that the image trusts.
+func (r *release) findImageLicences(ctx context.Context) (licences, error) {
+	out, err := r.run(ctx, settings, "go", "-C", "release", "list", "-m", "-f", "{{.Version}}\t{{.Dir}}", authorities)
+	if err != nil {
+		return nil, err
+	}
+	version, dir, _ := strings.Cut(strings.TrimSpace(string(out)), "\t")
+	names, err := licenceFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readLicence(authorities, version, dir, names)
+	if err != nil {
+		return nil, err
+	}
+	l.ids = append(l.ids, "MPL-2.0")
+	l.texts = append(l.texts, plain("etc/ssl/certs/ca-certificates.crt", []byte(`The certificates are those of Mozilla's list, certdata.txt, which is under the Mozilla Public License 2.0:
+https://mozilla.org/MPL/2.0/. The list is at
+https://hg.mozilla.org/projects/nss/raw-file/tip/lib/ckfw/builtins/certdata.txt.`)))
+	all := maps.Clone(r.licences)
+	all[authorities] = l
+	return all, nil
+}
+
 // licenceFile is the name of a file that holds a licence, or what it demands to be passed on.
 var licenceFile = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents)([-.].*)?$`)
 
-// readLicence reads the named files of a directory, or those that look like licences. None that is known is an error.
-func readLicence(part, version, dir string, names []string) (licence, error) {
-	l := licence{part: part, version: version}
-	if names == nil {
-		entries, err := os.ReadDir(dir)
+// licenceFiles are the files of a directory that look like licences, and those of the folders between it and the folders below
+// it that are used: a module has there what it copied from others.
+func licenceFiles(root string, used ...string) ([]string, error) {
+	folders := map[string]bool{".": true}
+	for _, dir := range used {
+		rel, err := filepath.Rel(root, dir)
 		if err != nil {
-			return l, err
+			return nil, err
+		}
+		for rel = filepath.ToSlash(rel); rel != "."; rel = path.Dir(rel) {
+			folders[rel] = true
+		}
+	}
+	var names []string
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			return nil, err
 		}
 		for _, e := range entries {
 			if e.Type().IsRegular() && licenceFile.MatchString(e.Name()) {
-				names = append(names, e.Name())
+				names = append(names, path.Join(dir, e.Name()))
 			}
 		}
 	}
+	return names, nil
+}
+
+// covered is how much of a text, in percent, must be a licence that is known: one that only quotes it is none.
+const covered = 75
+
+// readLicence reads the named files of a directory. No licence that is known is an error.
+func readLicence(part, version, dir string, names []string) (licence, error) {
+	l := licence{part: part, version: version}
 	for _, name := range names {
 		text, err := fs.ReadFile(os.DirFS(dir), name)
 		if err != nil {
 			return l, err
 		}
 		l.texts = append(l.texts, file{name: name, data: text})
-		for _, match := range licensecheck.Scan(text).Match {
+		scanned := licensecheck.Scan(text)
+		if scanned.Percent < covered {
+			continue
+		}
+		for _, match := range scanned.Match {
 			if !match.IsURL {
 				l.ids = append(l.ids, match.ID)
 			}
@@ -148,21 +196,9 @@ func (all licences) text() []byte {
 
 // writeComponents lists what the programs for a platform consist of, as their own build information says, by CycloneDX.
 func (r *release) writeComponents(t target) error {
-	path, err := r.name(t.os + "_" + t.arch + ".cdx.json")
-	if err != nil {
-		return err
-	}
-	subject := component("rollcall", r.version, "pkg:golang/github.com/seed-20419f34/rollcall@"+r.version, "Apache-2.0")
+	subject := component("rollcall", r.version, purl("golang", "github.com/seed-20419f34/rollcall", r.version), "Apache-2.0")
 	subject.Type = cdx.ComponentTypeApplication
-	components := []cdx.Component{component("std", t.goVersion, "pkg:golang/std@"+strings.TrimPrefix(t.goVersion, "go"), r.licences["std"].expression())}
-	for _, m := range t.modules {
-		c := component(m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version, r.licences[m.Path].expression())
-		c.Properties = &[]cdx.Property{{Name: "go:sum", Value: m.Sum}}
-		components = append(components, c)
-	}
-	for _, e := range embedded {
-		components = append(components, component(e.part, e.version, "pkg:npm/"+e.part+"@"+e.version, r.licences[e.part].expression()))
-	}
+	components := r.components(t)
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Timestamp: r.commit.Format("2006-01-02T15:04:05Z"), Component: &subject}
 	bom.Components = &components
@@ -170,7 +206,28 @@ func (r *release) writeComponents(t target) error {
 	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	return os.WriteFile(r.name(t.os+"_"+t.arch+".cdx.json"), b.Bytes(), 0o644)
+}
+
+// components are Go's standard library, the modules, and what is embedded in the programs of a platform.
+func (r *release) components(t target) []cdx.Component {
+	all := []cdx.Component{component("std", t.goVersion, purl("golang", "std", strings.TrimPrefix(t.goVersion, "go")), r.licences["std"].expression())}
+	for _, m := range t.modules {
+		c := component(m.Path, m.Version, purl("golang", m.Path, m.Version), r.licences[m.Path].expression())
+		c.Properties = &[]cdx.Property{{Name: "go:sum", Value: m.Sum}}
+		all = append(all, c)
+	}
+	for _, e := range embedded {
+		if slices.ContainsFunc(t.programs, func(program string) bool { return strings.TrimSuffix(filepath.Base(program), ".exe") == e.program }) {
+			all = append(all, component(e.part, e.version, purl("npm", e.part, e.version), r.licences[e.part].expression()))
+		}
+	}
+	return all
+}
+
+// purl is the address of a package, in which a plus is escaped.
+func purl(kind, name, version string) string {
+	return "pkg:" + kind + "/" + name + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
 func component(name, version, url, expression string) cdx.Component {

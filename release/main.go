@@ -57,6 +57,9 @@ func makeRelease(ctx context.Context, root, out, version string, targets []strin
 	if err != nil {
 		return err
 	}
+	if err := r.checkDeployed(); err != nil {
+		return err
+	}
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
 		return err
 	}

@@ -34,22 +34,18 @@ func (r *release) writePackages(t target) error {
 	if t.os != "linux" {
 		return nil
 	}
-	number, err := r.numbered()
-	if err != nil {
-		return err
-	}
 	for format, depends := range packageFormats {
 		contents, err := r.contents(t, format)
 		if err != nil {
 			return err
 		}
-		changes, err := r.changes(number)
+		changes, err := r.changes()
 		if err != nil {
 			return err
 		}
 		script := func(name string) string { return filepath.Join(r.root, "release", "package", name) }
 		info := nfpm.WithDefaults(&nfpm.Info{
-			Name: "rollcall", Arch: t.arch, Platform: "linux", Version: number, VersionSchema: "none", Release: "1",
+			Name: "rollcall", Arch: t.arch, Platform: "linux", Version: r.number, VersionSchema: "none", Release: "1",
 			Section: "net", Priority: "optional", Maintainer: maintainer, Vendor: "Rollcall", Homepage: home, License: "Apache-2.0",
 			Description: description, MTime: r.commit, DisableGlobbing: true, Changelog: changes,
 			Overridables: nfpm.Overridables{
@@ -78,10 +74,10 @@ func (r *release) writePackages(t target) error {
 }
 
 // changes is the path of a changelog with the one entry that Debian asks for: it points to what people read.
-func (r *release) changes(number string) (string, error) {
+func (r *release) changes() (string, error) {
 	name := filepath.Join(r.work, "changes.yaml")
 	text := fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes:\n    - note: see /usr/share/doc/rollcall/CHANGELOG.md.gz\n",
-		number, r.commit.Format(time.RFC3339), maintainer)
+		r.number, r.commit.Format(time.RFC3339), maintainer)
 	return name, os.WriteFile(name, []byte(text), 0o600)
 }
 
@@ -107,6 +103,8 @@ func (r *release) installed(t target, format string) (all []file, _ error) {
 			add("/usr/share/rollcall/"+strings.TrimPrefix(f.name, "deploy/"), f.data)
 		case strings.HasPrefix(f.name, "completions/") && completionDirs[base] != "":
 			add(path.Join(completionDirs[base], base), f.data)
+		case f.name == "completions/_rollcall":
+			add(path.Join(zshDirs[format], base), f.data)
 		}
 	}
 	if format == "deb" {
@@ -131,8 +129,10 @@ const settingsFile = "/etc/rollcall/rollcall.yaml"
 
 var completionDirs = map[string]string{
 	"rollcall": "/usr/share/bash-completion/completions", "rollcall.fish": "/usr/share/fish/vendor_completions.d",
-	"_rollcall": "/usr/share/zsh/vendor-completions",
 }
+
+// zshDirs are where zsh looks: Debian keeps site-functions for the administrator's own.
+var zshDirs = map[string]string{"deb": "/usr/share/zsh/vendor-completions", "rpm": "/usr/share/zsh/site-functions"}
 
 // contents writes what a package has into the working directory, and lists it.
 func (r *release) contents(t target, format string) (files.Contents, error) {

@@ -5,9 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,25 +30,77 @@ func TestVersionsAreNumberedAsPackagesOrderThem(t *testing.T) {
 		"the newest":               "",
 		"v0.1.0 -o /etc/passwd":    "",
 	} {
-		r := release{version: version, commit: commitTime}
-		got, err := r.numbered()
+		got, err := numbered(version, commitTime)
 		expect.That(t, got == want && (err == nil) == (want != ""), "%q: %q, %v; want %q", version, got, err, want)
+		expect.That(t, want == "" || regexp.MustCompile(`^\w[\w.-]{0,127}$`).MatchString(imageTag(want)), "%q is no tag of an image", imageTag(want))
 	}
+}
+
+func TestWrongVersionIsFoundBeforeAnythingIsRemoved(t *testing.T) {
+	for version, says := range map[string][]string{
+		"the newest": {`version "the newest"`},
+		"v998.0.0":   {"Chart.yaml does not say \"appVersion: 998.0.0\"", "compose.yaml does not say \"image: ${ROLLCALL_IMAGE:-rollcall:998.0.0}\""},
+	} {
+		out := t.TempDir()
+		before := filepath.Join(out, "of-before")
+		need.OK(t, os.WriteFile(before, nil, 0o600))
+		err := makeRelease(t.Context(), "..", out, version, []string{"none"})
+		for _, words := range says {
+			expect.ErrorSays(t, err, words, "%s:", version)
+		}
+		_, err = os.Stat(before)
+		expect.OK(t, err)
+	}
+}
+
+func TestReleaseIsWithoutExperiments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	need.OK(t, os.WriteFile(file, []byte("GOEXPERIMENT=jsonv2\n"), 0o600))
+	t.Setenv("GOENV", file)
+	_, err := newRelease(t.Context(), "..", "", "", "v0.1.0")
+	expect.ErrorSays(t, err, `GOEXPERIMENT is "jsonv2"`, "with go env -w:")
 }
 
 func TestModuleWithoutAKnownLicenceIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	_, err := readLicence("example.org/m", "v1.0.0", dir, nil)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "example.org/m v1.0.0"), "without a file: %v", err)
-	need.OK(t, os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("All rights reserved."), 0o600))
-	_, err = readLicence("example.org/m", "v1.0.0", dir, nil)
-	expect.That(t, err != nil, "a text that is no licence was one")
+	read := func() (licence, error) {
+		return readLicence("example.org/m", "v1.0.0", dir, need.Got(licenceFiles(dir))(t))
+	}
+	_, err := read()
+	expect.ErrorSays(t, err, "example.org/m v1.0.0", "without a file:")
 	ours := need.Got(os.ReadFile("../LICENSE"))(t)
+	quoting := slices.Concat(ours, bytes.Repeat([]byte("All rights are reserved, and what is above is not for you. "), 100))
+	for _, text := range [][]byte{[]byte("All rights reserved."), quoting} {
+		need.OK(t, os.WriteFile(filepath.Join(dir, "LICENSE"), text, 0o600))
+		_, err = read()
+		expect.That(t, err != nil, "a text that is no licence was one: %.50s", text)
+	}
 	need.OK(t, os.WriteFile(filepath.Join(dir, "LICENSE"), ours, 0o600))
-	l, err := readLicence("example.org/m", "v1.0.0", dir, nil)
+	l, err := read()
 	expect.That(t, err == nil && l.expression() == "Apache-2.0", "%q, %v", l.expression(), err)
 	text := licences{"example.org/m": l}.text()
 	expect.That(t, bytes.Contains(text, []byte("example.org/m  v1.0.0  Apache-2.0\n")) && bytes.Contains(text, bytes.TrimSpace(ours)), "the text is\n%.300s", text)
+}
+
+func TestLicencesOfCopiedCodeThatIsUsedAreFound(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"LICENSE", "internal/a/LICENSE.txt", "internal/a/b/a.go", "internal/a/b/c/LICENSE", "cmd/NOTICE"} {
+		path := filepath.Join(root, name)
+		need.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		need.OK(t, os.WriteFile(path, nil, 0o600))
+	}
+	expect.Slice(t, need.Got(licenceFiles(root, root, filepath.Join(root, "internal/a/b")))(t), []string{"LICENSE", "internal/a/LICENSE.txt"}, "files")
+}
+
+func TestComponentsAreThoseOfThePlatform(t *testing.T) {
+	names := func(programs ...string) (all []string) {
+		for _, c := range new(release).components(target{programs: programs, modules: []*debug.Module{{Path: "example.org/m", Version: "v2.0.0+incompatible"}}, goVersion: "go1.26.0"}) {
+			all = append(all, c.PackageURL)
+		}
+		return all
+	}
+	expect.Slice(t, names("d/rollcall.exe"), []string{"pkg:golang/std@1.26.0", "pkg:golang/example.org/m@v2.0.0%2Bincompatible", "pkg:npm/idiomorph@0.8.0"}, "on Windows")
+	expect.That(t, slices.Contains(names("d/rollcall", "d/rollcall-bench"), "pkg:npm/echarts@6.1.0"), "the benchmarks come without their plots")
 }
 
 func TestArchivesOfTheSameFilesHaveTheSameBytes(t *testing.T) {
@@ -110,5 +162,7 @@ func TestScriptsOfPackagesAreOfAShell(t *testing.T) {
 		text := need.Got(os.ReadFile(filepath.Join("package", name)))(t)
 		expect.That(t, bytes.HasPrefix(text, []byte("#!/bin/sh\n")), "%s begins with %.20q", name, text)
 		expect.That(t, bytes.Contains(text, []byte("\nset -e\n")), "%s goes on after errors", name)
+		out, err := exec.Command("sh", "-n", filepath.Join("package", name)).CombinedOutput()
+		expect.That(t, err == nil, "%v: %s", err, out)
 	}
 }
