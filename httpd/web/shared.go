@@ -38,7 +38,7 @@ type sharedDocument struct {
 	finished chan struct{} // closed when the others are set
 	encoded
 	err  error
-	gone bool // the request that made it ended before: err says nothing to others
+	left bool // the request that made it ended before: err says nothing to others
 }
 
 func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
@@ -70,7 +70,7 @@ func (s *sharedDocuments) get(ctx context.Context, key sharedKey, version any, b
 		case <-ctx.Done():
 			return encoded{}, ctx.Err()
 		}
-		if mine || !d.gone {
+		if mine || !d.left {
 			return d.encoded, d.err
 		}
 	}
@@ -86,7 +86,7 @@ func (s *sharedDocuments) join(key sharedKey, version any) (d *sharedDocument, m
 		}
 		s.all.Remove(key)
 	}
-	d = &sharedDocument{version: version, finished: make(chan struct{}), gone: true} // if build panics, too
+	d = &sharedDocument{version: version, finished: make(chan struct{}), left: true} // if build panics, too
 	s.all.Add(key, d)
 	return d, true
 }
@@ -102,13 +102,13 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 		now, _ := s.all.Peek(key)
 		isThere := now == any(d)
 		if err != nil {
-			d.err, d.gone = err, ctx.Err() != nil || errors.Is(err, errNotMade)
+			d.err, d.left = err, ctx.Err() != nil || errors.Is(err, errNotMade)
 			if isThere {
 				s.all.Remove(key)
 			}
 			return
 		}
-		d.encoded, d.gone = made, false
+		d.encoded, d.left = made, false
 		if isThere {
 			s.bytes += int64(len(made.body))
 		}
