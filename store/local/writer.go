@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"sort"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
@@ -77,7 +78,7 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 	for i, r := range records {
 		sorted[i] = named[T]{nameOnDisk(lease(r).Key()), r}
 	}
-	slices.SortFunc(sorted, func(a, b named[T]) int { return bytes.Compare(a.name, b.name) })
+	sort.Slice(sorted, func(i, j int) bool { return bytes.Compare(sorted[i].name, sorted[j].name) < 0 })
 	return sorted
 }
 
