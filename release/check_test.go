@@ -510,10 +510,11 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	listed := need.Got(os.ReadFile(filepath.Join(root, "usr/share/doc/rollcall/THIRD-PARTY.txt")))(t)
 	expect.That(t, regexp.MustCompile(`(?m)^`+authorities+` .* MPL-2\.0$`).Match(listed), "THIRD-PARTY.txt lacks the authorities")
 
+	need.OK(t, os.Mkdir(filepath.Join(root, "proc"), 0o755)) // as whatever runs containers does
 	user, group, _ := strings.Cut(config.User, ":")
 	inside := func(net, volume string, args ...string) *exec.Cmd {
 		need.OK(t, os.Chown(volume, imageUser, imageUser))
-		script := `ip link set lo up && mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && mount --bind "$2" "$1/var/lib/rollcall" && r="$1" && shift 2 && exec unshare --root "$r" --wd ` +
+		script := `ip link set lo up && mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && mount --bind /proc "$1/proc" && mount --bind "$2" "$1/var/lib/rollcall" && r="$1" && shift 2 && exec unshare --root "$r" --wd ` +
 			config.WorkingDir + ` --setgid ` + group + ` --setuid ` + user + ` "$@"`
 		args = append([]string{"--mount", net, "sh", "-c", script, "sh", root, volume}, append(config.Entrypoint, args...)...)
 		cmd := exec.Command("unshare", slices.DeleteFunc(args, func(arg string) bool { return arg == "" })...)
@@ -532,6 +533,8 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	// docs/run/docker.md's first look, whose ports nothing else has.
 	dev := inside("--net", t.TempDir(), "dev", "--demo", "--listen", "0.0.0.0")
 	said := need.Got(dev.StdoutPipe())(t)
+	var wrong bytes.Buffer
+	dev.Stderr = &wrong
 	need.OK(t, dev.Start())
 	timer := time.AfterFunc(2*time.Minute, func() { dev.Process.Kill() })
 	defer timer.Stop()
@@ -542,7 +545,8 @@ func TestImageRunsAsItsUserOnAReadOnlyRoot(t *testing.T) {
 	expect.Equal(t, lines.Text(), "ready", "the last line of dev")
 	dev.Process.Signal(syscall.SIGTERM)
 	need.Got(io.Copy(io.Discard, said))(t)
-	expect.OK(t, dev.Wait())
+	err = dev.Wait()
+	expect.That(t, err == nil, "dev: %v\n%s", err, wrong.Bytes())
 }
 
 // Programs for other machines cannot be run here; what they are is read from their headers.
