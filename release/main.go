@@ -23,10 +23,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := flag.String("root", "..", "directory of the main module")
 	out := flag.String("out", "../dist", "directory to write into; what is there already is removed")

@@ -10,12 +10,13 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 )
 
-// benchFleet describes the instances that a load registers and renews: size of them, a hundred per application, each about
+// benchFleet describes the instances that a load registers and renews: size of them, each about
 // 1.1 KB in the documents that clients fetch. Instances have numbers from 0. Its methods registrations, renewals and changes
 // are workloads.
 type benchFleet struct {
 	name  string
 	size  int
+	inApp int        // instances of one application; zero: a hundred
 	lease benchLease // zero: endlessLease
 }
 
@@ -25,9 +26,7 @@ type benchLease struct{ interval, duration int }
 // endlessLease outlasts any run, because not every instance is renewed all the time.
 var endlessLease = benchLease{30, 86400}
 
-const benchInstancesPerApp = 100
-
-func (f benchFleet) app(i int) string { return fmt.Sprintf("%s-%03d", f.name, i/benchInstancesPerApp) }
+func (f benchFleet) app(i int) string { return fmt.Sprintf("%s-%03d", f.name, i/cmp.Or(f.inApp, 100)) }
 
 // id is the id of instance i: its host and port, as with Spring.
 func (f benchFleet) id(i int) string {
@@ -122,4 +121,6 @@ const (
 	fullStale        = "/eureka/apps?consistency=stale"
 	fullLinearizable = "/eureka/apps"
 	deltaStale       = "/eureka/apps/delta?consistency=stale"
+	appStale         = "/eureka/apps/LARGE-000?consistency=stale"
+	healthStale      = "/v1/health/service/large-000?stale"
 )

@@ -32,6 +32,10 @@ const (
 	fullConfirmed   figureName = "full fetch, gzip, linearizable, 8 connections"
 	deltaFixed      figureName = "fixed payload of the delta's size, 64 connections"
 	deltaCached     figureName = "delta fetch, gzip, stale, 64 connections"
+	appFixed        figureName = "fixed payload of one application's size, 64 connections"
+	appCached       figureName = "one application of 1,000, gzip, stale, 64 connections"
+	healthFixed     figureName = "fixed payload of the health list's size, 64 connections"
+	healthCached    figureName = "Consul's health list of 1,000, gzip, stale, 64 connections"
 	rebuild         figureName = "from a change to the new full document"
 	renewQuiet      figureName = "renew, 256 connections, nothing else"
 	renewBusy       figureName = "renew, 256 connections, beside 10 full fetches/s and 10 registrations/s"
@@ -96,6 +100,8 @@ var ratioRows = []ratioRow{
 	{In: loadPart, Name: "full fetch, stale, over fixed payload", Of: fullCached, Over: fullFixed, Floor: 0.8, Goal: 0.9},
 	{In: loadPart, Name: "full fetch, linearizable, over fixed payload", Of: fullConfirmed, Over: fullFixed},
 	{In: loadPart, Name: "delta fetch over fixed payload", Of: deltaCached, Over: deltaFixed, Floor: 0.7, Goal: 0.85},
+	{In: loadPart, Name: "one application of 1,000 over fixed payload", Of: appCached, Over: appFixed, Floor: 0.7, Goal: 0.8},
+	{In: loadPart, Name: "Consul's health list of 1,000 over fixed payload", Of: healthCached, Over: healthFixed, Floor: 0.6, Goal: 0.7},
 	{In: loadPart, Name: "from a change to the new full document", Of: rebuild, Floor: 15, Goal: 5, Lower: true},
 	{In: loadPart, Name: "renew beside fetches and registrations over quiet", Of: renewBusy, Over: renewQuiet, Floor: 0.7, Goal: 0.85},
 	{In: scalePart, Name: "renew with many instances over few", Of: renewMany, Over: renewFew, Floor: 0.8, Goal: 0.9},

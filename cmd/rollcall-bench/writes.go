@@ -125,11 +125,14 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // fetches measures documents on the leader, alone and beside renewals.
 func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed load.Workload, changed benchFleet) error {
+	if err := c.register(ctx, benchFleet{name: "large", size: inLarge, inApp: inLarge}); err != nil {
+		return err
+	}
 	if err := r.smallDelta(ctx, c, changed); err != nil {
 		return err
 	}
 	rig := fetchRig{r, c, renewed, changed.changes()}
-	if err := r.inRounds(ctx, rig.delta, rig.full, rig.rebuilds, rig.busy); err != nil {
+	if err := r.inRounds(ctx, rig.delta, rig.full, rig.lists, rig.rebuilds, rig.busy); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "delta", c, rig.fetching(64, deltaStale)); err != nil {
@@ -194,6 +197,16 @@ func (r fetchRig) delta(ctx context.Context) error {
 // full is a round of full fetches.
 func (r fetchRig) full(ctx context.Context) error {
 	return r.againstFixed(ctx, 8, fullFixed, fetchedDocument{fullCached, fullStale}, fetchedDocument{fullConfirmed, fullLinearizable})
+}
+
+// inLarge is how many instances the application has whose lists are fetched.
+const inLarge = 1000
+
+// lists is a round of fetches of one application's instances, in both languages.
+func (r fetchRig) lists(ctx context.Context) error {
+	return errors.Join(
+		r.againstFixed(ctx, 64, appFixed, fetchedDocument{appCached, appStale}),
+		r.againstFixed(ctx, 64, healthFixed, fetchedDocument{healthCached, healthStale}))
 }
 
 // fetchedDocument is what is fetched.

@@ -51,7 +51,9 @@ func defaultShutdownLimits() shutdownLimits {
 }
 
 // total is how long the node ends after it has served on.
-func (l shutdownLimits) total() time.Duration { return l.handover + l.linger + l.drain + l.store + l.late }
+func (l shutdownLimits) total() time.Duration {
+	return l.handover + l.linger + l.drain + l.store + l.late
+}
 
 // run serves until ctx ends (nil, or an error if the shutdown failed) or a part of the node fails.
 func (n *node) run(ctx context.Context) error {
