@@ -23,8 +23,11 @@ type sharedDocuments struct {
 
 	mu    sync.Mutex // guards what follows
 	all   *simplelru.LRU
-	bytes int64 // of the documents that are finished
+	bytes int64 // see sharedDocument.size
 }
+
+// sharedOverhead is what a document takes beside its name and its body, about: names may be many, and bodies empty.
+const sharedOverhead = 256
 
 // sharedKey names a document without its version.
 type sharedKey struct {
@@ -35,6 +38,7 @@ type sharedKey struct {
 // sharedDocument is a document, or the attempt to make it.
 type sharedDocument struct {
 	version  any
+	size     int64         // bytes; 0 while it is made
 	finished chan struct{} // closed when the others are set
 	encoded
 	err  error
@@ -45,7 +49,7 @@ func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
 	s := &sharedDocuments{built: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made, each for all requests that ask for the same version of it.",
 	})}
-	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= int64(len(d.(*sharedDocument).body)) }) // the size is valid
+	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= d.(*sharedDocument).size }) // the size is valid
 	metrics.MustRegister(s.built, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_shared_documents_bytes", Help: "Bytes of lists that are kept for the next request.",
 	}, s.kept))
@@ -70,7 +74,7 @@ func (s *sharedDocuments) get(ctx context.Context, key sharedKey, version any, b
 		case <-ctx.Done():
 			return encoded{}, ctx.Err()
 		}
-		if mine || !d.left {
+		if mine || d.err == nil || !d.left {
 			return d.encoded, d.err
 		}
 	}
@@ -99,20 +103,17 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		defer close(d.finished)
-		now, _ := s.all.Peek(key)
-		isThere := now == any(d)
-		if err != nil {
-			d.err, d.left = err, ctx.Err() != nil || errors.Is(err, errNotMade)
-			if isThere {
-				s.all.Remove(key)
-			}
+		d.encoded, d.err, d.left = made, err, ctx.Err() != nil || errors.Is(err, errNotMade)
+		size := int64(len(made.body)+len(key.what)) + sharedOverhead
+		if now, _ := s.all.Peek(key); now != any(d) {
 			return
 		}
-		d.encoded, d.left = made, false
-		if isThere {
-			s.bytes += int64(len(made.body))
+		if err != nil || size > s.most.Load() {
+			s.all.Remove(key)
+			return
 		}
-		for s.bytes > s.most.Load() {
+		d.size = size
+		for s.bytes += size; s.bytes > s.most.Load(); {
 			s.all.RemoveOldest()
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,9 @@ func newShared(most int64) *sharedDocuments {
 	s.most.Store(most)
 	return s
 }
+
+// sizeOf is what documents take that have so many bytes of names and bodies.
+func sizeOf(documents, bytes int) int { return documents*sharedOverhead + bytes }
 
 // text is a build of a document.
 func text(body string) func() (encoded, error) {
@@ -50,27 +54,27 @@ func TestSharedDocumentIsMadeOnceForAllThatWaitForIt(t *testing.T) {
 		s.wants(t, "list", 2, text("two"), "two")
 		s.wants(t, "other", 1, text("three"), "three")
 		s.wants(t, "list", 2, text("not asked for"), "two")
-		expect.Equal(t, s.kept(), 8, "bytes kept")
+		expect.Equal(t, int(s.kept()), sizeOf(2, len("list"+"two"+"other"+"three")), "bytes kept")
 	})
 }
 
 func TestSharedDocumentsThatWereNotUsedForLongestGo(t *testing.T) {
-	s := newShared(10)
+	s := newShared(int64(sizeOf(2, 11)))
 	for i := range 3 {
 		s.wants(t, fmt.Sprint(i), 1, text("1234"), "1234")
 		s.wants(t, "0", 1, text("again"), "1234")
 	}
-	expect.Equal(t, s.kept(), 8, "bytes of two of three documents")
+	expect.Equal(t, int(s.kept()), sizeOf(2, 10), "bytes of two of three documents")
 	s.wants(t, "1", 1, text("anew"), "anew")
 	s.wants(t, "0", 1, text("again"), "1234")
-	s.wants(t, "large", 1, text("larger than all may be"), "larger than all may be")
-	expect.Equal(t, s.kept(), 0, "bytes after a document that has no place")
+	s.wants(t, "large", 1, text(strings.Repeat("x", 1000)), strings.Repeat("x", 1000))
+	expect.Equal(t, int(s.kept()), sizeOf(2, 10), "bytes after a document that has no place")
 }
 
 // A newer version may be asked for while an older one is made: each gets its own.
 func TestSharedDocumentOfANewerVersionDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShared(100)
+		s := newShared(1000)
 		go s.wants(t, "list", 1, func() (encoded, error) {
 			time.Sleep(time.Minute)
 			return encoded{body: []byte("old")}, nil
@@ -81,7 +85,7 @@ func TestSharedDocumentOfANewerVersionDoesNotWait(t *testing.T) {
 		expect.Equal(t, time.Since(began), 0, "waited")
 		time.Sleep(time.Hour)
 		s.wants(t, "list", 2, text("made again"), "new")
-		expect.Equal(t, s.kept(), 3, "bytes kept")
+		expect.Equal(t, int(s.kept()), sizeOf(1, len("list"+"new")), "bytes kept")
 	})
 }
 
@@ -92,7 +96,7 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 		return encoded{}, broken
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := newShared(100)
+		s := newShared(1000)
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
@@ -105,7 +109,7 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 		s.wants(t, "list", 1, text("well"), "well")
 	})
 	synctest.Test(t, func(t *testing.T) { // a client that goes away says nothing of the document
-		s := newShared(100)
+		s := newShared(1000)
 		ctx, leave := context.WithCancel(t.Context())
 		go func() {
 			_, err := s.get(ctx, sharedKey{what: "list"}, 1, func() (encoded, error) { <-ctx.Done(); return encoded{}, ctx.Err() })
@@ -116,10 +120,10 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		expect.Equal(t, s.kept(), 4, "bytes kept")
+		expect.Equal(t, int(s.kept()), sizeOf(1, len("list"+"well")), "bytes kept")
 	})
 	t.Run("a build that panics", func(t *testing.T) {
-		s := newShared(100)
+		s := newShared(1000)
 		func() {
 			defer func() { expect.That(t, recover() != nil, "the panic is gone") }()
 			_, _ = s.get(t.Context(), sharedKey{what: "list"}, 1, func() (encoded, error) { panic("a fault") })
