@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -44,7 +42,7 @@ func (c *Check) owner() Target { return Target{c.Node, c.Service} }
 // aliases are the alias checks of a catalog. They follow at the end of the operation that changed something, because
 // their services and nodes can be targets, too: sessions end with them, and no reader sees a state between.
 type aliases struct {
-	byTarget *btree.BTreeG[aliasRow]
+	byTarget order.Tree[aliasRow]
 	touched  []Target // whose checks may have changed since Follow
 	entered  []*Check // alias checks that were registered or set since then
 }

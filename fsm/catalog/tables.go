@@ -7,20 +7,18 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Tables are what readers see: nodes, and where services and checks are found. K is what stands for a service in the
 // registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
 type Tables[K comparable] struct {
-	nodes        *btree.Map[string, *Node]
-	nodeChanges  *btree.BTreeG[*Node]         // the same by Node.Changed
-	services     *btree.BTreeG[serviceRow[K]] // by node, then id
-	checks       *btree.BTreeG[CheckRow[K]]   // by node, then id
-	nodesChanged order.Index                  // of the last change of a node or of a check of one
-	bytes        int                          // of all nodes, see Node.Weight
+	nodes        order.Map[string, *Node]
+	nodeChanges  order.Tree[*Node]         // the same by Node.Changed
+	services     order.Tree[serviceRow[K]] // by node, then id
+	checks       order.Tree[CheckRow[K]]   // by node, then id
+	nodesChanged order.Index               // of the last change of a node or of a check of one
+	bytes        int                       // of all nodes, see Node.Weight
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
@@ -45,7 +43,7 @@ type beat struct {
 
 func newTables[K comparable]() Tables[K] {
 	return Tables[K]{
-		nodes:       new(btree.Map[string, *Node]),
+		nodes:       order.NewMap[string, *Node](0),
 		nodeChanges: order.NewTree(compareNodeChanges),
 		services:    order.NewTree(compareServices[K]),
 		checks:      order.NewTree(compareChecks[K]),

@@ -3,8 +3,6 @@ package kv
 import (
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -26,13 +24,13 @@ const delayWeight = 128
 
 // delays are the lock-delays of keys, of which each has one at most, there or not.
 type delays struct {
-	until *btree.Map[string, int64] // by key: lease clock, ms
-	ends  order.Schedule[string]    // the same keys by time; views have none
-	bytes int                       // of all, see delayWeight
+	until order.Map[string, int64] // by key: lease clock, ms
+	ends  order.Schedule[string]   // the same keys by time; views have none
+	bytes int                      // of all, see delayWeight
 }
 
 func newDelays() delays {
-	return delays{until: btree.NewMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)}
+	return delays{until: order.NewMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.

@@ -3,8 +3,6 @@ package kv
 import (
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -38,14 +36,14 @@ const (
 
 // deletions are the records of deletions. A key that is there has none.
 type deletions struct {
-	byKey  *btree.Map[string, Deletion]
+	byKey  order.Map[string, Deletion]
 	byAge  order.Schedule[string] // by index, the oldest first; views have none
 	pruned Index                  // of the newest record that was dropped because it was too old or one too many
 	bytes  int                    // of all records, see Deletion.weight
 }
 
 func newDeletions() deletions {
-	return deletions{byKey: btree.NewMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
+	return deletions{byKey: order.NewMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.

@@ -5,18 +5,16 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // keyTable is what a View shows of keys. Its trees are copy-on-write: share costs a few allocations, and
 // what is shared is never written again.
 type keyTable struct {
-	pairs     *btree.Map[string, *Pair]
-	stakes    *btree.BTreeG[stake] // of keys that are held
-	index     Index                // of the last write or deletion of a key
-	bytes     int                  // of all pairs, see Pair.Weight
+	pairs     order.Map[string, *Pair]
+	stakes    order.Tree[stake] // of keys that are held
+	index     Index             // of the last write or deletion of a key
+	bytes     int               // of all pairs, see Pair.Weight
 	deletions deletions
 	delays    delays
 }
@@ -33,7 +31,7 @@ func compareStakes(a, b stake) int {
 }
 
 // stakesOf lists the stakes of a session, by kind and name.
-func stakesOf(all *btree.BTreeG[stake], session string) (found []stake) {
+func stakesOf(all order.Tree[stake], session string) (found []stake) {
 	all.Ascend(stake{session: session}, func(s stake) bool {
 		if s.session == session {
 			found = append(found, s)
@@ -45,7 +43,7 @@ func stakesOf(all *btree.BTreeG[stake], session string) (found []stake) {
 
 func newKeyTable() keyTable {
 	return keyTable{
-		pairs:     btree.NewMap[string, *Pair](order.Degree),
+		pairs:     order.NewMap[string, *Pair](order.Degree),
 		stakes:    order.NewTree(compareStakes),
 		deletions: newDeletions(),
 		delays:    newDelays(),

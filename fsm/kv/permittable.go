@@ -5,8 +5,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -16,8 +14,8 @@ import (
 type permitTable struct {
 	edition uint64 // counts the shares: a semaphore of an older edition may be in a View
 	index   Index  // of the last change of any; Freeze and Thaw carry it
-	all     *btree.BTreeG[named]
-	stakes  *btree.BTreeG[stake]        // by session
+	all     order.Tree[named]
+	stakes  order.Tree[stake]           // by session
 	delays  order.Schedule[permitDelay] // views have none
 	waiting int                         // in all queues
 	bytes   int                         // of all locks and semaphores, see semaphore.bytes
@@ -75,7 +73,10 @@ func (p *permitTable) find(kind Kind, name string) *semaphore {
 
 // open enters an empty semaphore.
 func (p *permitTable) open(kind Kind, name string, limit uint32) *semaphore {
-	sem := &semaphore{edition: p.edition, kind: kind, name: name, limit: limit, ends: order.NewSchedule(cmp.Compare[uint64]), bytes: permitsWeight + len(name)}
+	sem := &semaphore{
+		edition: p.edition, kind: kind, name: name, limit: limit, bytes: permitsWeight + len(name), ends: order.NewSchedule(cmp.Compare[uint64]),
+		holders: order.NewMap[Index, Holder](0), queue: order.NewMap[uint64, Waiter](0), positions: order.NewMap[string, position](0), delays: order.NewMap[int64, int](0),
+	}
 	p.all.Set(sem.named())
 	p.bytes += sem.bytes
 	return sem
@@ -172,11 +173,11 @@ type semaphore struct {
 	// which is taken between operations, need not know it.
 	granted Index
 
-	holders   btree.Map[Index, Holder]    // by token: in the order of acquisition
-	queue     btree.Map[uint64, Waiter]   // by ticket: in the order of asking
+	holders   order.Map[Index, Holder]    // by token: in the order of acquisition
+	queue     order.Map[uint64, Waiter]   // by ticket: in the order of asking
 	ends      order.Schedule[uint64]      // of the waits, by ticket
-	positions btree.Map[string, position] // of holders and waiters, by session
-	delays    btree.Map[int64, int]       // how many end at a time (lease clock, ms)
+	positions order.Map[string, position] // of holders and waiters, by session
+	delays    order.Map[int64, int]       // how many end at a time (lease clock, ms)
 	delayed   int                         // how many there are
 	bytes     int                         // of all of it, about
 }
@@ -202,8 +203,8 @@ func (m *semaphore) named() named { return named{m.kind, m.name, m} }
 // copy costs the same whatever the length of the queue.
 func (m *semaphore) copy() *semaphore {
 	c := *m
-	c.holders, c.queue, c.positions = *m.holders.Copy(), *m.queue.Copy(), *m.positions.Copy()
-	c.ends, c.delays = m.ends.Copy(), *m.delays.Copy()
+	c.holders, c.queue, c.positions = m.holders.Copy(), m.queue.Copy(), m.positions.Copy()
+	c.ends, c.delays = m.ends.Copy(), m.delays.Copy()
 	return &c
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
@@ -22,7 +20,7 @@ type living struct {
 // sessionTable is what a View shows of sessions, and how the writer finds them. The tree by id is
 // copy-on-write.
 type sessionTable struct {
-	byID  *btree.Map[string, *living]
+	byID  order.Map[string, *living]
 	index Index // of the last creation or end of a session
 	bytes int   // of all sessions, see Session.weight
 	*sessionEnds
@@ -39,7 +37,7 @@ type sessionEnds struct {
 
 func newSessionTable() sessionTable {
 	return sessionTable{
-		byID:        btree.NewMap[string, *living](order.Degree),
+		byID:        order.NewMap[string, *living](order.Degree),
 		sessionEnds: &sessionEnds{byCheck: links{order.NewTree(compareLinks)}},
 	}
 }
@@ -110,7 +108,7 @@ func (t *sessionTable) ended(now int64, end func(*living) int64) []*living {
 }
 
 // links say which sessions end with which check, and (check "") with which node.
-type links struct{ tree *btree.BTreeG[link] }
+type links struct{ tree order.Tree[link] }
 
 type link struct {
 	ref     CheckRef

@@ -5,8 +5,6 @@ package order
 import (
 	"math"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
@@ -36,15 +34,6 @@ func Later(now, ms int64) int64 {
 		return math.MaxInt64
 	}
 	return now + ms
-}
-
-// Degree keeps the nodes of trees small: each change copies a path of them.
-const Degree = 16
-
-// NewTree returns an empty tree, of which a copy costs little.
-func NewTree[T any](compare func(a, b T) int) *btree.BTreeG[T] {
-	less := func(a, b T) bool { return compare(a, b) < 0 }
-	return btree.NewBTreeGOptions(less, btree.Options{Degree: Degree, NoLocks: true})
 }
 
 // Consistency is how fresh a read must be.

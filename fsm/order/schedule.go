@@ -3,13 +3,11 @@ package order
 import (
 	"cmp"
 	"iter"
-
-	"github.com/tidwall/btree"
 )
 
 // Schedule is what ends at times of the lease clock (ms) that are known, in the order of time and then of a
 // second key. It is derived from the state, and so no part of a snapshot.
-type Schedule[K any] struct{ tree *btree.BTreeG[item[K]] }
+type Schedule[K any] struct{ tree Tree[item[K]] }
 
 type item[K any] struct {
 	at  int64

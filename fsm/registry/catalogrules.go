@@ -73,11 +73,11 @@ func (c *cataloging) refused() Outcome {
 // through Consul's API has the one that it was given, all else is called by the application's name in
 // lower case.
 func (c *cataloging) nameTaken(name string, key Key) bool {
-	app, ok := c.tables.apps.Get(key.App)
-	if !ok {
-		app = &App{}
+	var named, others int
+	var called string
+	if app, ok := c.tables.apps.Get(key.App); ok {
+		named, others, called = app.services, app.leases.Len()-app.services, app.service
 	}
-	named, others, called := app.services, app.leases.Len()-app.services, app.service
 	count := func(l *Lease, n int) {
 		if l.Service == nil {
 			others += n

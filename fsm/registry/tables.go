@@ -4,8 +4,6 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -14,18 +12,18 @@ import (
 // is shared is never written again.
 type tables struct {
 	edition    uint64 // counts the shares: an App of an older edition may be in a View
-	apps       *btree.Map[string, *App]
-	ids        *btree.BTreeG[Key]      // by id, then application
-	vips       *btree.BTreeG[vipEntry] // by part of the VIP address, then key
-	secureVIPs *btree.BTreeG[vipEntry]
+	apps       order.Map[string, *App]
+	ids        order.Tree[Key]      // by id, then application
+	vips       order.Tree[vipEntry] // by part of the VIP address, then key
+	secureVIPs order.Tree[vipEntry]
 	size       int                   // leases in the tables above
 	counts     [OutOfService + 1]int // the same by status
 
-	quarantined *btree.BTreeG[*Lease]      // in none of the tables above; by application and id
-	live        *btree.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
-	removed     *btree.Map[Index, Removal] // the records of removals
-	pruned      Index                      // the newest record that was pruned
-	restored    Index                      // at which the newest incarnation began, see Registry.Raise; 0: none did
+	quarantined order.Tree[*Lease]        // in none of the tables above; by application and id
+	live        order.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
+	removed     order.Map[Index, Removal] // the records of removals
+	pruned      Index                     // the newest record that was pruned
+	restored    Index                     // at which the newest incarnation began, see Registry.Raise; 0: none did
 	registered  recent
 	canceled    recent
 	renewals    *renewals
@@ -42,13 +40,13 @@ type vipEntry struct {
 
 func newTables() tables {
 	return tables{
-		apps:        new(btree.Map[string, *App]),
+		apps:        order.NewMap[string, *App](0),
 		ids:         order.NewTree(compareIDs),
 		vips:        order.NewTree(compareVIPs),
 		secureVIPs:  order.NewTree(compareVIPs),
 		quarantined: order.NewTree(compareLeases),
-		live:        new(btree.Map[Index, *Lease]),
-		removed:     new(btree.Map[Index, Removal]),
+		live:        order.NewMap[Index, *Lease](0),
+		removed:     order.NewMap[Index, Removal](0),
 		renewals:    newRenewals(),
 	}
 }
@@ -195,12 +193,12 @@ func (t *tables) editable(name string) *App {
 	switch {
 	case !ok:
 		// The name outlives the instance that brought it, and must not keep its memory.
-		app = &App{Name: strings.Clone(name), edition: t.edition}
+		app = &App{Name: strings.Clone(name), edition: t.edition, leases: order.NewMap[string, *Lease](0)}
 	case app.edition == t.edition:
 		return app
 	default:
 		app = &App{
-			Name: app.Name, Changed: app.Changed, edition: t.edition, leases: *app.leases.Copy(),
+			Name: app.Name, Changed: app.Changed, edition: t.edition, leases: app.leases.Copy(),
 			services: app.services, service: app.service, defined: app.defined, counts: app.counts,
 		}
 	}
@@ -357,7 +355,7 @@ type App struct {
 	Changed Index
 
 	edition uint64 // of the tables that may write it
-	leases  btree.Map[string, *Lease]
+	leases  order.Map[string, *Lease]
 	// How many of them were registered through Consul's API, and as what.
 	services int
 	service  string

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/tidwall/btree"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // View is the registry at one moment: immutable, safe for any number of readers, cheap to make (the
@@ -106,7 +106,7 @@ func (v *View) ByVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.vips
 // BySecureVIP is ByVIP for the secure VIP address.
 func (v *View) BySecureVIP(vip string) iter.Seq[*Lease] { return v.byVIP(v.tables.secureVIPs, vip) }
 
-func (v *View) byVIP(index *btree.BTreeG[vipEntry], vip string) iter.Seq[*Lease] {
+func (v *View) byVIP(index order.Tree[vipEntry], vip string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		index.Ascend(vipEntry{vip: vip}, func(e vipEntry) bool {
 			return e.vip == vip && yield(v.mustLease(e.key))
