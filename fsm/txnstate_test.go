@@ -65,10 +65,12 @@ func (w *walk) structure(path string, v reflect.Value) {
 	switch of := v.Type(); {
 	case of == reflect.TypeFor[order.Ends]():
 		w.ends(path, v.Addr().Interface().(*order.Ends))
-	case strings.HasSuffix(of.PkgPath(), "btree") && strings.HasPrefix(of.Name(), "Map["):
+	case strings.HasPrefix(of.Name(), "treeMap["):
 		w.value(path+".keys", v.Addr().MethodByName("Keys").Call(nil)[0])
 		w.value(path+".values", v.Addr().MethodByName("Values").Call(nil)[0])
-	case strings.HasSuffix(of.PkgPath(), "btree"):
+	case strings.HasPrefix(of.Name(), "tree["):
+		w.elements(path, v.Addr().MethodByName("Scan"))
+	case strings.HasSuffix(of.PkgPath(), "btree"): // of a schedule
 		w.value(path, v.Addr().MethodByName("Items").Call(nil)[0])
 	case of.PkgPath() == "sync/atomic":
 		w.value(path, v.Addr().MethodByName("Load").Call(nil)[0])
@@ -80,6 +82,16 @@ func (w *walk) structure(path string, v reflect.Value) {
 			}
 		}
 	}
+}
+
+// elements walks what scan calls its function with.
+func (w *walk) elements(path string, scan reflect.Value) {
+	n := 0
+	scan.Call([]reflect.Value{reflect.MakeFunc(scan.Type().In(0), func(one []reflect.Value) []reflect.Value {
+		w.value(fmt.Sprintf("%s[%d]", path, n), addressable(one[0]))
+		n++
+		return []reflect.Value{reflect.ValueOf(true)}
+	})})
 }
 
 // ends walks what is known of ends by slot: their order in the heap is not that in which they were entered.

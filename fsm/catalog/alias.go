@@ -120,8 +120,8 @@ const maxAliasOutput = 4 << 10
 // recover with what they follow, and an alias of its own service does not count itself. All that are to follow begin as
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
-func (c *Catalog[K]) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
-	f := &following[K]{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
+func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
+	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
 	f.find()
 	for queue := f.all; len(queue) > 0; {
 		queue = f.followersOf(f.worsen(queue))
@@ -135,15 +135,15 @@ func (c *Catalog[K]) Follow(elsewhere func(Target) (known bool, why string)) (ch
 }
 
 // following is a Follow under way.
-type following[K comparable] struct {
-	*Catalog[K]
+type following struct {
+	*Catalog
 	elsewhere func(Target) (known bool, why string)
 	all       []*Check // that are to follow
 	states    map[*Check]*Followed
 }
 
 // find fills all with the alias checks that follow what changed, and those that follow these.
-func (f *following[K]) find() {
+func (f *following) find() {
 	seen := map[Target]bool{}
 	var next []Target
 	add := func(c *Check) {
@@ -169,7 +169,7 @@ func (f *following[K]) find() {
 }
 
 // followersOf returns each alias check that follows one of some targets once.
-func (f *following[K]) followersOf(targets []Target) (checks []*Check) {
+func (f *following) followersOf(targets []Target) (checks []*Check) {
 	seen, found := map[Target]bool{}, map[*Check]bool{}
 	for _, t := range targets {
 		if seen[t] {
@@ -188,7 +188,7 @@ func (f *following[K]) followersOf(targets []Target) (checks []*Check) {
 
 // worsen gives alias checks the states of their targets as far as they are worse, and returns the owners of those that got
 // worse: other alias checks may follow them.
-func (f *following[K]) worsen(checks []*Check) (worse []Target) {
+func (f *following) worsen(checks []*Check) (worse []Target) {
 	for _, c := range checks {
 		state := f.states[c]
 		status, output := f.of(c)
@@ -203,7 +203,7 @@ func (f *following[K]) worsen(checks []*Check) (worse []Target) {
 }
 
 // of is the state of an alias check's target.
-func (f *following[K]) of(alias *Check) (status CheckStatus, output string) {
+func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	t := alias.target()
 	status, output = f.worst(alias, t)
 	known, why := f.known(t)
@@ -221,7 +221,7 @@ func (f *following[K]) of(alias *Check) (status CheckStatus, output string) {
 
 // worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
 // keeps the alias failing, the output with which it began stands: as in Consul, where an output alone makes no alias follow.
-func (f *following[K]) worst(alias *Check, t Target) (worst CheckStatus, output string) {
+func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
 	cause := alias.cause()
 	output = noChecks
 	for _, checks := range f.checksAt(t) {
@@ -267,7 +267,7 @@ func cut(output string) string {
 }
 
 // checksAt are the checks of a service and of its node.
-func (f *following[K]) checksAt(t Target) (checks [2][]*Check) {
+func (f *following) checksAt(t Target) (checks [2][]*Check) {
 	if _, s, ok := f.Service(t.Node, t.Service); ok {
 		checks[0] = s.Checks
 	}
@@ -278,7 +278,7 @@ func (f *following[K]) checksAt(t Target) (checks [2][]*Check) {
 }
 
 // stateOf is the state of a check, for one that is to follow the one that it is found to have so far.
-func (f *following[K]) stateOf(c *Check) (CheckStatus, string) {
+func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	if c.Alias != nil {
 		if s := f.states[c]; s != nil {
 			return s.Status, s.Output
@@ -288,7 +288,7 @@ func (f *following[K]) stateOf(c *Check) (CheckStatus, string) {
 }
 
 // known says whether a target is there, and why it is out of use beyond its checks; "": it is not.
-func (f *following[K]) known(t Target) (known bool, why string) {
+func (f *following) known(t Target) (known bool, why string) {
 	if t.Service != "" {
 		return f.elsewhere(t)
 	}

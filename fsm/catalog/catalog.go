@@ -7,12 +7,12 @@ import (
 )
 
 // Catalog is the mutable catalog. It belongs to one goroutine at a time.
-type Catalog[K comparable] struct {
-	Tables[K]
+type Catalog struct {
+	Tables
 	ends   order.Schedule[CheckRef] // see addEnd
 	lost   []CheckRef               // checks that turned critical or were removed, and nodes that were removed, since Lost
 	left   []string                 // the nodes that a service or a check of their own left, see Deserted
-	shared *Tables[K]               // the copy that views get; nil if it changed since it was made
+	shared *Tables                  // the copy that views get; nil if it changed since it was made
 	undo   *order.Undo              // of the attempt that is under way; nil: none is
 	aliases
 }
@@ -25,13 +25,13 @@ type Moment struct {
 }
 
 // New returns an empty catalog.
-func New[K comparable]() *Catalog[K] {
-	return &Catalog[K]{Tables: newTables[K](), ends: order.NewSchedule(compareCheckRefs), aliases: newAliases()}
+func New() *Catalog {
+	return &Catalog{Tables: newTables(), ends: order.NewSchedule(compareCheckRefs), aliases: newAliases()}
 }
 
 // Share returns a copy of the tables for views: the same one until something changes, for most changes of a registry
 // are none of its catalog.
-func (c *Catalog[K]) Share() *Tables[K] {
+func (c *Catalog) Share() *Tables {
 	if c.shared == nil {
 		t := c.Tables.copy()
 		c.shared = &t
@@ -41,7 +41,7 @@ func (c *Catalog[K]) Share() *Tables[K] {
 
 // Record has u take back what changes from now on; nil: changes are for good again. It is called between operations, where
 // nothing is lost, left or to be followed.
-func (c *Catalog[K]) Record(u *order.Undo) {
+func (c *Catalog) Record(u *order.Undo) {
 	c.undo = u
 	if u == nil {
 		return
@@ -51,7 +51,7 @@ func (c *Catalog[K]) Record(u *order.Undo) {
 }
 
 // keepBeat has the heartbeats of a check taken back with all else.
-func (c *Catalog[K]) keepBeat(row CheckRow[K]) {
+func (c *Catalog) keepBeat(row CheckRow) {
 	if c.undo == nil || row.beat == nil {
 		return
 	}
@@ -64,15 +64,15 @@ func (c *Catalog[K]) keepBeat(row CheckRow[K]) {
 
 // ReplaceService keeps a service and its checks findable where now takes the place of old. Either may be nil: there is
 // none.
-func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
+func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 	c.shared = nil
 	moved := old != nil && now != nil && old.Node != now.Node
 	if now != nil {
-		c.services.Set(serviceRow[K]{now.Node, now.ID, of, now})
+		c.services.Set(serviceRow{now.Node, now.ID, of, now})
 	}
 	if old != nil && (now == nil || moved || now.ID != old.ID) {
 		if present, _, _ := c.Service(old.Node, old.ID); present == of { // else the service has another name now
-			c.services.Delete(serviceRow[K]{node: old.Node, id: old.ID})
+			c.services.Delete(serviceRow{node: old.Node, id: old.ID})
 			c.left = append(c.left, old.Node)
 		}
 	}
@@ -93,9 +93,9 @@ func (c *Catalog[K]) ReplaceService(of K, old, now *Service, at Moment) {
 
 // ReplaceNode puts a node and its checks in the place of the one of its name; index is that of the change. Either may be
 // nil. It says in now when what belongs to the node last changed.
-func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
+func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	c.nodesChanged = index
-	var none K
+	var none order.Key
 	var before, after []*Check
 	if old != nil {
 		before = old.Checks
@@ -129,7 +129,7 @@ func (c *Catalog[K]) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 
 // Deserted returns the agents' nodes on which nothing is left, since it was last called: no service, no check but
 // AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters them.
-func (c *Catalog[K]) Deserted() (nodes []*Node) {
+func (c *Catalog) Deserted() (nodes []*Node) {
 	for _, name := range c.left {
 		n, ok := c.Node(name)
 		if ok && !slices.Contains(nodes, n) && n.isAgentAlone() && len(c.ServicesOn(name)) == 0 {
@@ -146,7 +146,7 @@ func (n *Node) isAgentAlone() bool {
 }
 
 // setNode puts a node in the place of the one of its name.
-func (c *Catalog[K]) setNode(n *Node) {
+func (c *Catalog) setNode(n *Node) {
 	c.shared = nil
 	if old, ok := c.nodes.Set(n.Name, n); ok {
 		c.bytes -= old.Weight()
@@ -157,7 +157,7 @@ func (c *Catalog[K]) setNode(n *Node) {
 }
 
 // LeaveNode notes in a node, if it is stored, that a service is not on it any more, by the change of an index.
-func (c *Catalog[K]) LeaveNode(name string, index order.Index) {
+func (c *Catalog) LeaveNode(name string, index order.Index) {
 	if old, ok := c.nodes.Get(name); ok {
 		n := *old
 		n.ServiceLeft = index
@@ -165,7 +165,7 @@ func (c *Catalog[K]) LeaveNode(name string, index order.Index) {
 	}
 }
 
-func (c *Catalog[K]) deleteNode(name string) {
+func (c *Catalog) deleteNode(name string) {
 	c.shared = nil
 	if old, ok := c.nodes.Delete(name); ok {
 		c.bytes -= old.Weight()
@@ -175,7 +175,7 @@ func (c *Catalog[K]) deleteNode(name string) {
 
 // enterChecks enters the checks that were not there before. One that was may have another owner by now,
 // and is about to be removed.
-func (c *Catalog[K]) enterChecks(before, after []*Check, of K, at Moment) {
+func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	for _, check := range after {
 		if i, ok := findCheck(before, check.ID); !ok || before[i] != check {
 			c.enterCheck(check, of, at)
@@ -185,9 +185,9 @@ func (c *Catalog[K]) enterChecks(before, after []*Check, of K, at Moment) {
 
 // enterCheck has a check found as that of a service, or of its node. The heartbeats of one that was
 // there before go on.
-func (c *Catalog[K]) enterCheck(check *Check, of K, at Moment) {
+func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
 	before, known := c.Check(check.Node, check.ID)
-	now := CheckRow[K]{Check: check, Of: of}
+	now := CheckRow{Check: check, Of: of}
 	if known {
 		c.deleteEnd(before)
 		c.deleteAlias(before.Check)
@@ -210,7 +210,7 @@ func (c *Catalog[K]) enterCheck(check *Check, of K, at Moment) {
 }
 
 // removeCheck is the inverse of enterCheck, unless the check has another owner by now.
-func (c *Catalog[K]) removeCheck(check *Check, of K) {
+func (c *Catalog) removeCheck(check *Check, of order.Key) {
 	row, known := c.Check(check.Node, check.ID)
 	if !known || row.Of != of {
 		return
@@ -223,11 +223,11 @@ func (c *Catalog[K]) removeCheck(check *Check, of K) {
 }
 
 // LoseNode adds a node that was removed to what Lost returns.
-func (c *Catalog[K]) LoseNode(name string) { c.lost = append(c.lost, CheckRef{Node: name}) }
+func (c *Catalog) LoseNode(name string) { c.lost = append(c.lost, CheckRef{Node: name}) }
 
 // Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the last call. It
 // is no part of the state.
-func (c *Catalog[K]) Lost() []CheckRef {
+func (c *Catalog) Lost() []CheckRef {
 	lost := c.lost
 	c.lost = nil
 	return lost
@@ -236,7 +236,7 @@ func (c *Catalog[K]) Lost() []CheckRef {
 // addEnd enters the end of a check, if it has one: a moment at which something is to be done about it. One that
 // expects heartbeats has waited for too long then, or one that is critical was so for too long. The former is a
 // lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
-func (c *Catalog[K]) addEnd(row CheckRow[K], established int64) {
+func (c *Catalog) addEnd(row CheckRow, established int64) {
 	if row.Expires() {
 		c.keepBeat(row)
 		row.beat.due = row.expiry(established)
@@ -247,7 +247,7 @@ func (c *Catalog[K]) addEnd(row CheckRow[K], established int64) {
 }
 
 // deleteEnd is the inverse of addEnd, for the check as it was then.
-func (c *Catalog[K]) deleteEnd(row CheckRow[K]) {
+func (c *Catalog) deleteEnd(row CheckRow) {
 	if at, ok := row.endsAt(); ok {
 		c.ends.Delete(at, row.Check.ref())
 	}
@@ -255,7 +255,7 @@ func (c *Catalog[K]) deleteEnd(row CheckRow[K]) {
 
 // Due returns the checks whose TTL has passed before a moment of the lease clock (ms), and those that were critical for
 // longer than their ReapAfter, oldest end first.
-func (c *Catalog[K]) Due(now, established int64) []CheckRow[K] {
+func (c *Catalog) Due(now, established int64) []CheckRow {
 	for _, row := range c.rowsDue(now) { // heartbeats came since they were entered
 		c.deleteEnd(row)
 		c.addEnd(row, established)
@@ -263,7 +263,7 @@ func (c *Catalog[K]) Due(now, established int64) []CheckRow[K] {
 	return c.rowsDue(now)
 }
 
-func (c *Catalog[K]) rowsDue(now int64) (rows []CheckRow[K]) {
+func (c *Catalog) rowsDue(now int64) (rows []CheckRow) {
 	for _, ref := range c.ends.Due(now - 1) {
 		row, _ := c.Check(ref.Node, ref.ID)
 		rows = append(rows, row)
@@ -272,4 +272,4 @@ func (c *Catalog[K]) rowsDue(now int64) (rows []CheckRow[K]) {
 }
 
 // Ends is how many checks have an end.
-func (c *Catalog[K]) Ends() int { return c.ends.Len() }
+func (c *Catalog) Ends() int { return c.ends.Len() }

@@ -4,15 +4,16 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // place registers a service as package registry does, whose key is its name and id.
-func place(c *catalog.Catalog[string], r catalog.Registration, at catalog.Moment) {
+func place(c *catalog.Catalog, r catalog.Registration, at catalog.Moment) {
 	reg := c.Registering(r)
 	_, old, _ := c.Service(reg.On(), r.Service.ID)
-	c.ReplaceService(r.Service.Name+"/"+r.Service.ID, old, reg.ServiceAfter(old, at), at)
+	c.ReplaceService(order.Key{App: r.Service.Name, ID: r.Service.ID}, old, reg.ServiceAfter(old, at), at)
 }
 
 func web(checks ...*catalog.Check) catalog.Registration {
@@ -20,10 +21,10 @@ func web(checks ...*catalog.Check) catalog.Registration {
 }
 
 func TestCatalogCheckIsDueAfterItsLastHeartbeat(t *testing.T) {
-	c := catalog.New[string]()
+	c := catalog.New()
 	place(c, web(&catalog.Check{ID: "ttl", Service: "web-1", TTL: 1000}), catalog.Moment{Lease: 5000, Next: 1})
 	row, ok := c.Check("", "ttl")
-	need.That(t, ok && row.Of == "web/web-1" && row.LastBeat() == 5000, "the check is found as %+v", row)
+	need.That(t, ok && row.Of == (order.Key{App: "web", ID: "web-1"}) && row.LastBeat() == 5000, "the check is found as %+v", row)
 	row.Beat(5500)
 	expect.That(t, len(c.Due(6500, 0)) == 0, "due at the last millisecond: %v", c.Due(6500, 0))
 	due := c.Due(6501, 0)
@@ -32,7 +33,7 @@ func TestCatalogCheckIsDueAfterItsLastHeartbeat(t *testing.T) {
 }
 
 func TestCatalogSharesOneCopyUntilItChanges(t *testing.T) {
-	c := catalog.New[string]()
+	c := catalog.New()
 	empty := c.Share()
 	expect.That(t, c.Share() == empty, "a second copy was made though nothing changed")
 	place(c, web(), catalog.Moment{Next: 1})
@@ -59,20 +60,20 @@ func TestRegistrationRefusals(t *testing.T) {
 		{"a service that is not there", web(&catalog.Check{ID: "new", Service: "web-2"}), catalog.UnknownService},
 		{"too many checks", web(many...), catalog.TooManyChecks},
 	} {
-		c := catalog.New[string]()
+		c := catalog.New()
 		place(c, web(&catalog.Check{ID: "alive", Service: "web-1"}), catalog.Moment{Next: 1})
 		expect.Equal(t, c.Registering(tt.reg).Refusal(), tt.want, "%s: refusal", tt.name)
 	}
 }
 
 func TestLostHasWhatTurnedCriticalOrWasRemoved(t *testing.T) {
-	c := catalog.New[string]()
+	c := catalog.New()
 	place(c, web(&catalog.Check{ID: "alive", Service: "web-1"}), catalog.Moment{Next: 1})
 	expect.That(t, len(c.Lost()) == 0, "a new check was lost")
 	place(c, web(&catalog.Check{ID: "alive", Service: "web-1", Status: catalog.Critical}), catalog.Moment{Next: 2})
 	expect.Slice(t, c.Lost(), []catalog.CheckRef{{ID: "alive"}}, "lost when it turns critical:")
 	_, s, _ := c.Service("", "web-1")
-	c.ReplaceService("web/web-1", s, nil, catalog.Moment{Next: 3})
+	c.ReplaceService(order.Key{App: "web", ID: "web-1"}, s, nil, catalog.Moment{Next: 3})
 	expect.Slice(t, c.Lost(), []catalog.CheckRef{{ID: "alive"}}, "lost with its service:")
 	expect.That(t, len(c.Lost()) == 0, "it is lost twice")
 }

@@ -3,6 +3,8 @@ package catalog
 import (
 	"bytes"
 	"slices"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Registration is what is registered at once: a node, or a service on it, and checks of both.
@@ -31,21 +33,21 @@ func (r *Registration) On() string {
 }
 
 // Registering is a registration under way, of which each check is given once.
-type Registering[K comparable] struct {
+type Registering struct {
 	Registration
-	catalog *Catalog[K]
+	catalog *Catalog
 	node    string
 }
 
 // Registering begins a registration. Of several checks of one id the last one counts.
-func (c *Catalog[K]) Registering(r Registration) *Registering[K] {
+func (c *Catalog) Registering(r Registration) *Registering {
 	if r.Agent && r.On() != "" {
 		if _, alive := c.Check(r.On(), SerfHealth); !alive {
 			r.Checks = append(slices.Clip(r.Checks), &AgentAlive)
 		}
 	}
 	r.Checks = lastOfEach(r.Checks)
-	return &Registering[K]{Registration: r, catalog: c, node: r.On()}
+	return &Registering{Registration: r, catalog: c, node: r.On()}
 }
 
 // lastOfEach returns checks with the last of each id only.
@@ -83,7 +85,7 @@ const (
 )
 
 // Refusal says why the registration is refused.
-func (r *Registering[K]) Refusal() Refusal {
+func (r *Registering) Refusal() Refusal {
 	if why := r.clash(); why != Accepted {
 		return why
 	}
@@ -107,7 +109,7 @@ func (r *Registering[K]) Refusal() Refusal {
 // without a word, and neither would be listed once one of them deregisters. So is a check of the same id for something
 // else, which would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is
 // on its node.
-func (r *Registering[K]) clash() Refusal {
+func (r *Registering) clash() Refusal {
 	if r.node != "" && !r.Agent {
 		return Accepted
 	}
@@ -126,7 +128,7 @@ func (r *Registering[K]) clash() Refusal {
 
 // crowded says whether a service, or the node itself, would get checks that are new to it and then have too
 // many. The one by which an operator takes it out of service always has a place.
-func (r *Registering[K]) crowded() bool {
+func (r *Registering) crowded() bool {
 	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
 	given := make(map[string]bool, len(r.Checks))
 	for _, check := range r.Checks {
@@ -152,7 +154,7 @@ func (r *Registering[K]) crowded() bool {
 
 // checksOf is how many checks a service ("": the node) has, without those that a registration which gives all of
 // them drops.
-func (r *Registering[K]) checksOf(service string, given map[string]bool) (n int) {
+func (r *Registering) checksOf(service string, given map[string]bool) (n int) {
 	if service == "" {
 		node, ok := r.catalog.Node(r.node)
 		if !ok {
@@ -182,32 +184,32 @@ func maxChecks(service string) int {
 }
 
 // Move is checks that one owner has until now, and that are registered for another one.
-type Move[K comparable] struct {
-	From    K      // what stands for the service; the zero K: the node
-	Service string // its id
+type Move struct {
+	From    order.Key // what stands for the service; the zero order.Key: the node
+	Service string    // its id
 	IDs     map[string]bool
 }
 
 // owner is what has a check: a service and its id, or (the zero value) the node.
-type owner[K comparable] struct {
-	of      K
+type owner struct {
+	of      order.Key
 	service string
 }
 
 // Moves are the checks that move: from one service to another, or to or from their node. Each owner stands once, in the
 // order of the checks, because a node's services follow every change of its checks.
-func (r *Registering[K]) Moves() (moves []Move[K]) {
-	places := map[owner[K]]int{} // in moves
+func (r *Registering) Moves() (moves []Move) {
+	places := map[owner]int{} // in moves
 	for _, check := range r.Checks {
 		row, ok := r.catalog.Check(r.node, check.ID)
 		if !ok || row.Check.Service == check.Service {
 			continue
 		}
-		from := owner[K]{row.Of, row.Check.Service}
+		from := owner{row.Of, row.Check.Service}
 		at, known := places[from]
 		if !known {
 			at, places[from] = len(moves), len(moves)
-			moves = append(moves, Move[K]{From: row.Of, Service: row.Check.Service, IDs: map[string]bool{}})
+			moves = append(moves, Move{From: row.Of, Service: row.Check.Service, IDs: map[string]bool{}})
 		}
 		moves[at].IDs[row.Check.ID] = true
 	}
@@ -215,7 +217,7 @@ func (r *Registering[K]) Moves() (moves []Move[K]) {
 }
 
 // NodeAfter is the node as it is entered, old itself if nothing of it is new; old is nil if it was not there.
-func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
+func (r *Registering) NodeAfter(old *Node, at Moment) *Node {
 	n := r.described(old, at)
 	checks, changed := r.Merge(n.Checks, "", at)
 	if !changed && (n == old || r.Node == nil) {
@@ -228,7 +230,7 @@ func (r *Registering[K]) NodeAfter(old *Node, at Moment) *Node {
 
 // described is the node with the checks that it has, itself if nothing else of it is new; old is nil if
 // it was not there.
-func (r *Registering[K]) described(old *Node, at Moment) *Node {
+func (r *Registering) described(old *Node, at Moment) *Node {
 	var n Node
 	switch {
 	case r.Node == nil:
@@ -254,7 +256,7 @@ func (n *Node) sameRegistration(o *Node) bool {
 }
 
 // ServiceAfter is the service as it is entered in the place of old, the one of its id; nil: there is none.
-func (r *Registering[K]) ServiceAfter(old *Service, at Moment) *Service {
+func (r *Registering) ServiceAfter(old *Service, at Moment) *Service {
 	s := *r.Service
 	s.Node, s.CreateIndex, s.ModifyIndex = r.node, at.Next, at.Next
 	if old == nil {
@@ -280,7 +282,7 @@ func (s *Service) SameRegistration(o *Service) bool {
 }
 
 // kept are those of the service's checks that remain with it.
-func (r *Registering[K]) kept(checks []*Check) []*Check {
+func (r *Registering) kept(checks []*Check) []*Check {
 	given := make(map[string]*Check, len(r.Checks))
 	for _, check := range r.Checks {
 		given[check.ID] = check
@@ -297,7 +299,7 @@ func (r *Registering[K]) kept(checks []*Check) []*Check {
 
 // Merge returns checks with those in it that are registered for a service ("": for the node), and
 // whether that changed anything.
-func (r *Registering[K]) Merge(checks []*Check, service string, at Moment) (merged []*Check, changed bool) {
+func (r *Registering) Merge(checks []*Check, service string, at Moment) (merged []*Check, changed bool) {
 	for _, given := range r.Checks {
 		if given.Service != service {
 			continue
@@ -320,7 +322,7 @@ func (r *Registering[K]) Merge(checks []*Check, service string, at Moment) (merg
 }
 
 // complete is a check as it is entered: the present one, if it is there already.
-func (r *Registering[K]) complete(given *Check, at Moment) *Check {
+func (r *Registering) complete(given *Check, at Moment) *Check {
 	check := *given
 	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
 	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
@@ -342,7 +344,7 @@ func (r *Registering[K]) complete(given *Check, at Moment) *Check {
 }
 
 // Beat takes a registration for a heartbeat of the checks in it.
-func (r *Registering[K]) Beat(now int64) {
+func (r *Registering) Beat(now int64) {
 	for _, check := range r.Checks {
 		if row, ok := r.catalog.Check(r.node, check.ID); ok {
 			r.catalog.keepBeat(row)
@@ -352,7 +354,7 @@ func (r *Registering[K]) Beat(now int64) {
 }
 
 // Growth is by how many bytes, about, a registration would make the nodes larger.
-func (t *Tables[K]) Growth(r Registration) (bytes int) {
+func (t *Tables) Growth(r Registration) (bytes int) {
 	old, known := t.Node(r.On())
 	if r.Node != nil && !(known && r.KeepNode) {
 		bytes += r.Node.ownWeight()

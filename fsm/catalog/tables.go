@@ -10,28 +10,28 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Tables are what readers see: nodes, and where services and checks are found. K is what stands for a service in the
+// Tables are what readers see: nodes, and where services and checks are found. order.Key is what stands for a service in the
 // registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
-type Tables[K comparable] struct {
+type Tables struct {
 	nodes        order.Map[string, *Node]
-	nodeChanges  order.Tree[*Node]         // the same by Node.Changed
-	services     order.Tree[serviceRow[K]] // by node, then id
-	checks       order.Tree[CheckRow[K]]   // by node, then id
-	nodesChanged order.Index               // of the last change of a node or of a check of one
-	bytes        int                       // of all nodes, see Node.Weight
+	nodeChanges  order.Tree[*Node]      // the same by Node.Changed
+	services     order.Tree[serviceRow] // by node, then id
+	checks       order.Tree[CheckRow]   // by node, then id
+	nodesChanged order.Index            // of the last change of a node or of a check of one
+	bytes        int                    // of all nodes, see Node.Weight
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
-type serviceRow[K comparable] struct {
+type serviceRow struct {
 	node, id string
-	of       K
+	of       order.Key
 	service  *Service
 }
 
-// CheckRow is a check and the service that has it; the zero K: its node has it.
-type CheckRow[K comparable] struct {
+// CheckRow is a check and the service that has it; the zero order.Key: its node has it.
+type CheckRow struct {
 	Check *Check
-	Of    K
+	Of    order.Key
 	beat  *beat // nil: no heartbeats are expected
 }
 
@@ -41,12 +41,12 @@ type beat struct {
 	due  int64        // of the writer alone: at which time the check stands in Catalog.ends
 }
 
-func newTables[K comparable]() Tables[K] {
-	return Tables[K]{
+func newTables() Tables {
+	return Tables{
 		nodes:       order.NewMap[string, *Node](0),
 		nodeChanges: order.NewTree(compareNodeChanges),
-		services:    order.NewTree(compareServices[K]),
-		checks:      order.NewTree(compareChecks[K]),
+		services:    order.NewTree(compareServices),
+		checks:      order.NewTree(compareChecks),
 	}
 }
 
@@ -54,72 +54,72 @@ func compareNodeChanges(a, b *Node) int {
 	return cmp.Or(cmp.Compare(a.Changed(), b.Changed()), strings.Compare(a.Name, b.Name))
 }
 
-func compareServices[K comparable](a, b serviceRow[K]) int {
+func compareServices(a, b serviceRow) int {
 	return cmp.Or(strings.Compare(a.node, b.node), strings.Compare(a.id, b.id))
 }
 
-func compareChecks[K comparable](a, b CheckRow[K]) int {
+func compareChecks(a, b CheckRow) int {
 	return compareCheckRefs(a.Check.ref(), b.Check.ref())
 }
 
 // copy returns a copy of the tables. It costs the same whatever is in them.
-func (t *Tables[K]) copy() Tables[K] {
+func (t *Tables) copy() Tables {
 	c := *t
 	c.nodes, c.nodeChanges, c.services, c.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
 	return c
 }
 
 // Nodes yields the nodes, by name; the logical one ("") is among them, first, once it had checks of its own.
-func (t *Tables[K]) Nodes() iter.Seq[*Node] {
+func (t *Tables) Nodes() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		t.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
 	}
 }
 
 // NodesChangedAfter yields the nodes that changed after an index, see Node.Changed, oldest change first.
-func (t *Tables[K]) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
+func (t *Tables) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		t.nodeChanges.Ascend(&Node{ModifyIndex: after + 1}, yield)
 	}
 }
 
 // NodeCount is the number of nodes that Nodes yields.
-func (t *Tables[K]) NodeCount() int { return t.nodes.Len() }
+func (t *Tables) NodeCount() int { return t.nodes.Len() }
 
 // Node returns a node.
-func (t *Tables[K]) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
+func (t *Tables) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
 
 // Bytes is what the nodes take with their checks, about. Services are not counted.
-func (t *Tables[K]) Bytes() int { return t.bytes }
+func (t *Tables) Bytes() int { return t.bytes }
 
 // Changed is the Index of the last change of a node or of a check of one.
-func (t *Tables[K]) Changed() order.Index { return t.nodesChanged }
+func (t *Tables) Changed() order.Index { return t.nodesChanged }
 
 // Check finds a check of a node or of a service on it.
-func (t *Tables[K]) Check(node, id string) (CheckRow[K], bool) {
-	return t.checks.Get(CheckRow[K]{Check: &Check{Node: node, ID: id}})
+func (t *Tables) Check(node, id string) (CheckRow, bool) {
+	return t.checks.Get(CheckRow{Check: &Check{Node: node, ID: id}})
 }
 
 // Service finds a service on a node, and what stands for it.
-func (t *Tables[K]) Service(node, id string) (of K, service *Service, ok bool) {
-	row, ok := t.services.Get(serviceRow[K]{node: node, id: id})
+func (t *Tables) Service(node, id string) (of order.Key, service *Service, ok bool) {
+	row, ok := t.services.Get(serviceRow{node: node, id: id})
 	return row.of, row.service, ok
 }
 
 // ServicesOn returns what stands for the services on a node, by service id.
-func (t *Tables[K]) ServicesOn(node string) []K { return slices.Collect(t.EachServiceOn(node)) }
+func (t *Tables) ServicesOn(node string) []order.Key { return slices.Collect(t.EachServiceOn(node)) }
 
 // EachServiceOn yields what ServicesOn returns.
-func (t *Tables[K]) EachServiceOn(node string) iter.Seq[K] {
-	return func(yield func(K) bool) {
-		t.services.Ascend(serviceRow[K]{node: node}, func(row serviceRow[K]) bool {
+func (t *Tables) EachServiceOn(node string) iter.Seq[order.Key] {
+	return func(yield func(order.Key) bool) {
+		t.services.Ascend(serviceRow{node: node}, func(row serviceRow) bool {
 			return row.node == node && yield(row.of)
 		})
 	}
 }
 
 // Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.
-func (t *Tables[K]) Worst(s *Service) (worst CheckStatus, maintenance bool) {
+func (t *Tables) Worst(s *Service) (worst CheckStatus, maintenance bool) {
 	if n, ok := t.nodes.Get(s.Node); ok {
 		return Worst(s.Checks, n.Checks)
 	}
@@ -127,9 +127,9 @@ func (t *Tables[K]) Worst(s *Service) (worst CheckStatus, maintenance bool) {
 }
 
 // Heartbeats are the last heartbeats of checks with a TTL, each once, by node, then id.
-func (t *Tables[K]) Heartbeats() []CheckHeartbeat {
+func (t *Tables) Heartbeats() []CheckHeartbeat {
 	var all []CheckHeartbeat
-	t.checks.Scan(func(row CheckRow[K]) bool {
+	t.checks.Scan(func(row CheckRow) bool {
 		if row.beat != nil {
 			all = append(all, CheckHeartbeat{Node: row.Check.Node, Check: row.Check.ID, At: row.LastBeat()})
 		}
@@ -139,7 +139,7 @@ func (t *Tables[K]) Heartbeats() []CheckHeartbeat {
 }
 
 // LastBeat is when (lease clock, ms) the check last had a heartbeat, live; 0: it expects none.
-func (row CheckRow[K]) LastBeat() int64 {
+func (row CheckRow) LastBeat() int64 {
 	if row.beat == nil {
 		return 0
 	}
@@ -147,22 +147,22 @@ func (row CheckRow[K]) LastBeat() int64 {
 }
 
 // Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It is no change.
-func (row CheckRow[K]) Beat(now int64) {
+func (row CheckRow) Beat(now int64) {
 	if row.beat != nil {
 		row.beat.last.Store(now)
 	}
 }
 
 // Expires says whether the check turns critical when no heartbeat comes.
-func (row CheckRow[K]) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
+func (row CheckRow) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
 
 // Reaped says whether the check's service is removed if the check stays critical.
-func (row CheckRow[K]) Reaped() bool {
+func (row CheckRow) Reaped() bool {
 	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
 }
 
 // endsAt is when (lease clock, ms) a check is due, if it is: its TTL passes, or its service is to be removed.
-func (row CheckRow[K]) endsAt() (at int64, ok bool) {
+func (row CheckRow) endsAt() (at int64, ok bool) {
 	switch {
 	case row.Expires():
 		return row.beat.due, true
@@ -177,7 +177,7 @@ func (row CheckRow[K]) endsAt() (at int64, ok bool) {
 const checkGrace = 2000
 
 // expiry is the last moment of a check that expects heartbeats.
-func (row CheckRow[K]) expiry(established int64) int64 {
+func (row CheckRow) expiry(established int64) int64 {
 	ttl := row.Check.TTL
 	return max(order.Later(row.beat.last.Load(), ttl), order.Later(established, min(ttl, ttl/2+checkGrace)))
 }

@@ -15,7 +15,7 @@ type Frozen struct {
 }
 
 // Thaw verifies and enters the nodes of a frozen catalog, in which a node last changed at an index.
-func (c *Catalog[K]) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
+func (c *Catalog) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
 	if changed > at.Newest {
 		return fmt.Errorf("a node changed at %d, but the last change was at %d", changed, at.Newest)
 	}
@@ -28,13 +28,13 @@ func (c *Catalog[K]) Thaw(nodes []*Node, changed order.Index, at Frozen) error {
 			return fmt.Errorf("node %q: %w", n.Name, err)
 		}
 		c.setNode(n)
-		var none K
+		var none order.Key
 		c.enterChecks(nil, n.Checks, none, at.Moment)
 	}
 	return nil
 }
 
-func (c *Catalog[K]) verifyNode(n *Node, at Frozen) error {
+func (c *Catalog) verifyNode(n *Node, at Frozen) error {
 	if err := verifyIndexes(n.CreateIndex, n.ModifyIndex, at); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (c *Catalog[K]) verifyNode(n *Node, at Frozen) error {
 }
 
 // VerifyService verifies a service before it enters the catalog.
-func (c *Catalog[K]) VerifyService(s *Service, at Frozen) error {
+func (c *Catalog) VerifyService(s *Service, at Frozen) error {
 	_, known := c.Node(s.Node)
 	_, _, twice := c.Service(s.Node, s.ID)
 	switch {
@@ -61,7 +61,7 @@ func (c *Catalog[K]) VerifyService(s *Service, at Frozen) error {
 }
 
 // verifyChecks verifies those of a service, or ("") of a node.
-func (c *Catalog[K]) verifyChecks(checks []*Check, node, service string, at Frozen) error {
+func (c *Catalog) verifyChecks(checks []*Check, node, service string, at Frozen) error {
 	for i, check := range checks {
 		if i > 0 && checks[i-1].ID >= check.ID {
 			return errors.New("checks are not in ascending order of their ids")
@@ -73,7 +73,7 @@ func (c *Catalog[K]) verifyChecks(checks []*Check, node, service string, at Froz
 	return nil
 }
 
-func (c *Catalog[K]) verifyCheck(check *Check, node, service string, at Frozen) error {
+func (c *Catalog) verifyCheck(check *Check, node, service string, at Frozen) error {
 	_, twice := c.Check(node, check.ID)
 	switch {
 	case check.Node != node || check.Service != service:
@@ -97,7 +97,7 @@ func verifyIndexes(created, modified order.Index, at Frozen) error {
 
 // ThawHeartbeats enters the last heartbeats of checks, which nodes and services brought. It verifies that each check with
 // a TTL has one, and no other.
-func (c *Catalog[K]) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
+func (c *Catalog) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 	want := c.Heartbeats()
 	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
 	if !slices.EqualFunc(want, beats, same) {
@@ -119,9 +119,9 @@ func (c *Catalog[K]) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 }
 
 // Verify verifies, for tests, that all that is derived from nodes and services is in step with them.
-func (c *Catalog[K]) Verify(established int64) error {
+func (c *Catalog) Verify(established int64) error {
 	checks, ends, aliases := 0, 0, 0
-	verify := func(list []*Check, of K) error {
+	verify := func(list []*Check, of order.Key) error {
 		for _, check := range list {
 			row, ok := c.Check(check.Node, check.ID)
 			if !ok || row.Check != check || row.Of != of || (row.beat == nil) != (check.TTL == 0) {
@@ -145,12 +145,12 @@ func (c *Catalog[K]) Verify(established int64) error {
 		return nil
 	}
 	var err error
-	var none K
+	var none order.Key
 	c.nodes.Scan(func(_ string, n *Node) bool {
 		err = verify(n.Checks, none)
 		return err == nil
 	})
-	c.services.Scan(func(row serviceRow[K]) bool {
+	c.services.Scan(func(row serviceRow) bool {
 		if err == nil {
 			err = verify(row.service.Checks, row.of)
 		}

@@ -52,7 +52,7 @@ func compareNamed(a, b named) int {
 // share returns a copy for views, which is never written again.
 func (p *permitTable) share() permitTable {
 	c := *p
-	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), order.Schedule[permitDelay]{}
+	c.all, c.stakes, c.delays = p.all.Copy(), p.stakes.Copy(), nil
 	p.edition++
 	return c
 }

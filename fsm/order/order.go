@@ -14,6 +14,18 @@ import (
 // nothing take none.
 type Index uint64
 
+// Key names an instance.
+type Key struct{ App, ID string }
+
+// Fields walks a key.
+func (k *Key) Fields(c *codec.Codec) {
+	c.String(&k.App)
+	c.String(&k.ID)
+}
+
+// String returns APP/id.
+func (k Key) String() string { return k.App + "/" + k.ID }
+
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch struct{ Term, Index uint64 }
 

@@ -3,11 +3,28 @@ package order
 import (
 	"cmp"
 	"iter"
+
+	"github.com/tidwall/btree"
 )
 
 // Schedule is what ends at times of the lease clock (ms) that are known, in the order of time and then of a
-// second key. It is derived from the state, and so no part of a snapshot.
-type Schedule[K any] struct{ tree Tree[item[K]] }
+// second key. It is derived from the state, and so no part of a snapshot. Why it is an interface: see Tree.
+type Schedule[K any] interface {
+	Len() int
+	// Set enters a key at a time, Delete is its inverse, and Has says whether it is there.
+	Set(at int64, key K)
+	Delete(at int64, key K)
+	Has(at int64, key K) bool
+	// First is what ends first, and Last when the last one ends.
+	First() (at int64, key K, ok bool)
+	Last() (at int64, ok bool)
+	// Due yields what ends at a moment or before, oldest first. The schedule must not change meanwhile.
+	Due(now int64) iter.Seq2[int64, K]
+	// Copy costs the same whatever the length.
+	Copy() Schedule[K]
+}
+
+type schedule[K any] struct{ tree *btree.BTreeG[item[K]] }
 
 type item[K any] struct {
 	at  int64
@@ -16,7 +33,7 @@ type item[K any] struct {
 
 // NewSchedule returns an empty schedule, whose keys compare orders.
 func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
-	return Schedule[K]{NewTree(func(a, b item[K]) int {
+	return schedule[K]{newTree(func(a, b item[K]) int {
 		if c := cmp.Compare(a.at, b.at); c != 0 {
 			return c
 		}
@@ -24,38 +41,38 @@ func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
 	})}
 }
 
-// Copy returns a copy, which costs the same whatever its length.
-func (s Schedule[K]) Copy() Schedule[K] { return Schedule[K]{s.tree.Copy()} }
+// Copy implements Schedule.
+func (s schedule[K]) Copy() Schedule[K] { return schedule[K]{s.tree.Copy()} }
 
 // Len is how many there are.
-func (s Schedule[K]) Len() int { return s.tree.Len() }
+func (s schedule[K]) Len() int { return s.tree.Len() }
 
 // Set enters a key at a time.
-func (s Schedule[K]) Set(at int64, key K) { s.tree.Set(item[K]{at, key}) }
+func (s schedule[K]) Set(at int64, key K) { s.tree.Set(item[K]{at, key}) }
 
 // Delete is the inverse of Set.
-func (s Schedule[K]) Delete(at int64, key K) { s.tree.Delete(item[K]{at, key}) }
+func (s schedule[K]) Delete(at int64, key K) { s.tree.Delete(item[K]{at, key}) }
 
 // Has says whether a key is entered at a time.
-func (s Schedule[K]) Has(at int64, key K) bool {
+func (s schedule[K]) Has(at int64, key K) bool {
 	_, ok := s.tree.Get(item[K]{at, key})
 	return ok
 }
 
 // First is what ends first.
-func (s Schedule[K]) First() (at int64, key K, ok bool) {
+func (s schedule[K]) First() (at int64, key K, ok bool) {
 	e, ok := s.tree.Min()
 	return e.at, e.key, ok
 }
 
 // Last is when the last one ends.
-func (s Schedule[K]) Last() (at int64, ok bool) {
+func (s schedule[K]) Last() (at int64, ok bool) {
 	e, ok := s.tree.Max()
 	return e.at, ok
 }
 
 // Due yields what ends at a moment or before, oldest first. The schedule must not change meanwhile.
-func (s Schedule[K]) Due(now int64) iter.Seq2[int64, K] {
+func (s schedule[K]) Due(now int64) iter.Seq2[int64, K] {
 	return func(yield func(int64, K) bool) {
 		s.tree.Scan(func(e item[K]) bool { return e.at <= now && yield(e.at, e.key) })
 	}

@@ -69,35 +69,56 @@ type MapCursor[K cmp.Ordered, V any] interface {
 // Degree keeps the nodes of trees small: each change copies a path of them.
 const Degree = 16
 
-type tree[T any] struct{ *btree.BTreeG[T] }
+type tree[T any] btree.BTreeG[T]
 
 // NewTree returns an empty tree.
-func NewTree[T any](compare func(a, b T) int) Tree[T] {
+func NewTree[T any](compare func(a, b T) int) Tree[T] { return (*tree[T])(newTree(compare)) }
+
+func newTree[T any](compare func(a, b T) int) *btree.BTreeG[T] {
 	less := func(a, b T) bool { return compare(a, b) < 0 }
-	return tree[T]{btree.NewBTreeGOptions(less, btree.Options{Degree: Degree, NoLocks: true})}
+	return btree.NewBTreeGOptions(less, btree.Options{Degree: Degree, NoLocks: true})
 }
 
-// Iter implements Tree.
-func (t tree[T]) Iter() Cursor[T] {
-	at := t.BTreeG.Iter()
+func (t *tree[T]) of() *btree.BTreeG[T]           { return (*btree.BTreeG[T])(t) }
+func (t *tree[T]) Len() int                       { return t.of().Len() }
+func (t *tree[T]) Get(like T) (T, bool)           { return t.of().Get(like) }
+func (t *tree[T]) Set(x T) (T, bool)              { return t.of().Set(x) }
+func (t *tree[T]) Delete(like T) (T, bool)        { return t.of().Delete(like) }
+func (t *tree[T]) Min() (T, bool)                 { return t.of().Min() }
+func (t *tree[T]) Max() (T, bool)                 { return t.of().Max() }
+func (t *tree[T]) Scan(do func(T) bool)           { t.of().Scan(do) }
+func (t *tree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(from, do) }
+func (t *tree[T]) Reverse(do func(T) bool)        { t.of().Reverse(do) }
+func (t *tree[T]) Copy() Tree[T]                  { return (*tree[T])(t.of().Copy()) }
+func (t *tree[T]) Iter() Cursor[T] {
+	at := t.of().Iter()
 	return &at
 }
 
-// Copy implements Tree.
-func (t tree[T]) Copy() Tree[T] { return tree[T]{t.BTreeG.Copy()} }
-
-type treeMap[K cmp.Ordered, V any] struct{ *btree.Map[K, V] }
+type treeMap[K cmp.Ordered, V any] btree.Map[K, V]
 
 // NewMap returns an empty map, whose nodes have a degree; 0: that of btree, which is larger.
 func NewMap[K cmp.Ordered, V any](degree int) Map[K, V] {
-	return treeMap[K, V]{btree.NewMap[K, V](degree)}
+	return (*treeMap[K, V])(btree.NewMap[K, V](degree))
 }
 
-// Iter implements Map.
-func (m treeMap[K, V]) Iter() MapCursor[K, V] {
-	at := m.Map.Iter()
+func (m *treeMap[K, V]) of() *btree.Map[K, V]               { return (*btree.Map[K, V])(m) }
+func (m *treeMap[K, V]) Len() int                           { return m.of().Len() }
+func (m *treeMap[K, V]) Get(k K) (V, bool)                  { return m.of().Get(k) }
+func (m *treeMap[K, V]) GetAt(i int) (K, V, bool)           { return m.of().GetAt(i) }
+func (m *treeMap[K, V]) Set(k K, v V) (V, bool)             { return m.of().Set(k, v) }
+func (m *treeMap[K, V]) Delete(k K) (V, bool)               { return m.of().Delete(k) }
+func (m *treeMap[K, V]) Min() (K, V, bool)                  { return m.of().Min() }
+func (m *treeMap[K, V]) Max() (K, V, bool)                  { return m.of().Max() }
+func (m *treeMap[K, V]) PopMin() (K, V, bool)               { return m.of().PopMin() }
+func (m *treeMap[K, V]) Scan(do func(K, V) bool)            { m.of().Scan(do) }
+func (m *treeMap[K, V]) Ascend(from K, do func(K, V) bool)  { m.of().Ascend(from, do) }
+func (m *treeMap[K, V]) Reverse(do func(K, V) bool)         { m.of().Reverse(do) }
+func (m *treeMap[K, V]) Descend(from K, do func(K, V) bool) { m.of().Descend(from, do) }
+func (m *treeMap[K, V]) Keys() []K                          { return m.of().Keys() }
+func (m *treeMap[K, V]) Values() []V                        { return m.of().Values() }
+func (m *treeMap[K, V]) Copy() Map[K, V]                    { return (*treeMap[K, V])(m.of().Copy()) }
+func (m *treeMap[K, V]) Iter() MapCursor[K, V] {
+	at := m.of().Iter()
 	return &at
 }
-
-// Copy implements Map.
-func (m treeMap[K, V]) Copy() Map[K, V] { return treeMap[K, V]{m.Map.Copy()} }

@@ -17,7 +17,7 @@ func aliasOf(service, id, followed string) *catalog.Check {
 	return c
 }
 
-var proxy = Key{"PROXY", "proxy"}
+var proxy = Key{App: "PROXY", ID: "proxy"}
 
 // withProxy registers web-1 with check a, and service proxy, whose check p follows it.
 func withProxy(t *testing.T, checks ...*catalog.Check) *rig {
@@ -82,7 +82,7 @@ func TestAliasFollowsTheServiceAndItsNodeInTheSameOperation(t *testing.T) {
 			frozen, err := Thaw(g.Freeze())
 			need.OK(t, err)
 			before := frozen.View().Index()
-			frozen.Apply(g.now, 1, FromClient, Renew{Key: Key{"NONE", "none"}})
+			frozen.Apply(g.now, 1, FromClient, Renew{Key: Key{App: "NONE", ID: "none"}})
 			expect.Equal(t, frozen.View().Index(), before, "index of what was restored, after an operation that changes nothing:")
 		})
 	}

@@ -10,7 +10,7 @@ import (
 // cataloging is a RegisterCatalog under way.
 type cataloging struct {
 	*Registry
-	*catalog.Registering[Key]
+	*catalog.Registering
 	origin   Origin
 	instance *Instance
 	res      Result
@@ -107,14 +107,14 @@ func (c *cataloging) instanceTaken(key Key) bool {
 }
 
 // removeMoved removes the checks that move from the service or node that had them, all of each at once.
-func (c *cataloging) removeMoved(moves []catalog.Move[Key]) {
+func (c *cataloging) removeMoved(moves []catalog.Move) {
 	for _, m := range moves {
 		c.removeMovedFrom(m)
 	}
 }
 
 // removeMovedFrom removes checks from the one service or node that they leave.
-func (c *cataloging) removeMovedFrom(m catalog.Move[Key]) {
+func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	if m.From == (Key{}) {
 		if n, ok := c.catalog.Node(c.On()); ok {
 			if left := catalog.WithoutChecks(n.Checks, m.IDs); len(left) < len(n.Checks) {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var web1 = Key{"WEB", "web-1"}
+var web1 = Key{App: "WEB", ID: "web-1"}
 
 // service is a service as the agent's API registers it: on the logical node, with these checks.
 func service(name, id string, checks ...*catalog.Check) RegisterCatalog {
@@ -135,7 +135,7 @@ func TestCatalogRegistrationOfWhatIsThereTakesNoIndex(t *testing.T) {
 				t.Errorf("index %d after %d, result %+v; want a change: %t", g.View().Index(), index, res, tt.moves != nil)
 			}
 			expect.That(t, res.Handle == first.Handle, "handle %+v, want that of before, %+v", res.Handle, first.Handle)
-			l := g.lease(Key{"WEB", "n1:web-1"})
+			l := g.lease(Key{App: "WEB", ID: "n1:web-1"})
 			n, _ := g.View().Node("n1")
 			for what, at := range map[string][2]Index{
 				"node": {n.CreateIndex, n.ModifyIndex}, "service": {l.Service.CreateIndex, l.Service.ModifyIndex},
@@ -183,7 +183,7 @@ func TestCatalogRegistrationIsRefusedAsAWhole(t *testing.T) {
 		{"not lower case, beside an instance that has a lease", []Op{Register{instance(web1, Up, 100)}}, service("Web", "web-2"), NameTaken},
 		{"not lower case, as the first", nil, service("Web", "web-1"), Done},
 		{"the spelling of the other ones", []Op{service("Web", "web-1")}, service("Web", "web-2"), Done},
-		{"the spelling of the other ones, beside one that has a lease", []Op{service("Web", "web-1"), Register{instance(Key{"WEB", "3"}, Up, 100)}},
+		{"the spelling of the other ones, beside one that has a lease", []Op{service("Web", "web-1"), Register{instance(Key{App: "WEB", ID: "3"}, Up, 100)}},
 			service("Web", "web-2"), Done},
 		{"another spelling, in the place of the only one", []Op{service("web", "web-1")}, service("Web", "web-1"), Done},
 		{"not lower case, in the place of the only instance with a lease", []Op{Register{instance(web1, Up, 100)}}, service("Web", "web-1"), Done},
@@ -212,16 +212,16 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	g.registerInCatalog(service("web", "s1", ttl))
 	g.report("ttl", catalog.Passing, "fine")
 	heard := g.View().LastHeartbeat(g.check("", "ttl"))
-	created := g.lease(Key{"WEB", "s1"}).Service.CreateIndex
+	created := g.lease(Key{App: "WEB", ID: "s1"}).Service.CreateIndex
 	g.Lost()
 	g.pass(3000)
 
 	index := g.View().Index()
 	g.registerInCatalog(service("shop", "s1"))
-	wantKeys(t, "leases", keysOf(g.View().Leases()), Key{"SHOP", "s1"})
-	rec, ok := g.View().Removal(Key{"WEB", "s1"})
+	wantKeys(t, "leases", keysOf(g.View().Leases()), Key{App: "SHOP", ID: "s1"})
+	rec, ok := g.View().Removal(Key{App: "WEB", ID: "s1"})
 	expect.That(t, ok && rec.Kind == Canceled && rec.Lease.Changed > index, "record of the old name: %+v %t, want it canceled", rec, ok)
-	l := g.lease(Key{"SHOP", "s1"})
+	l := g.lease(Key{App: "SHOP", ID: "s1"})
 	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == catalog.Passing,
 		"service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
 	got := g.View().LastHeartbeat(g.check("", "ttl"))
@@ -279,7 +279,7 @@ func TestCatalogRegistrationIsRefusedAnIDOfAnotherHost(t *testing.T) {
 		{name: "another address", op: there, want: AddressTaken},
 		{name: "no address, where there is one", op: service("web", "web-80"), want: AddressTaken},
 		{name: "another address and another name", op: serviceAt("10.0.0.3", "shop", "web-80"), want: AddressTaken},
-		{name: "another address, quarantined", before: func(g *rig) { g.client(Quarantine{Key: Key{"WEB", "web-80"}}) }, op: there, want: AddressTaken},
+		{name: "another address, quarantined", before: func(g *rig) { g.client(Quarantine{Key: Key{App: "WEB", ID: "web-80"}}) }, op: there, want: AddressTaken},
 		{name: "the same again", op: here},
 		{name: "the same address with another port and other tags", op: otherPort},
 		{name: "the same address and another name", op: serviceAt("10.0.0.2", "shop", "web-80")},
@@ -347,8 +347,8 @@ func TestAgentsNodeGoesWithTheLastThatIsOnIt(t *testing.T) {
 		{"deregistered", []Op{DeregisterCatalog{Node: "far", Service: "a"}}, false},
 		{"one of two deregistered", []Op{place("agent", "b", catalog.Node{}), DeregisterCatalog{Node: "far", Service: "a"}}, true},
 		{"two deregistered", []Op{place("agent", "b", catalog.Node{}), DeregisterCatalog{Node: "far", Service: "a"}, DeregisterCatalog{Node: "far", Service: "b"}}, false},
-		{"canceled", []Op{Cancel{Key: Key{"WEB", "far:a"}}}, false},
-		{"registered again by a client of Eureka", []Op{Register{Instance: instance(Key{"WEB", "far:a"}, Up, 1)}}, false},
+		{"canceled", []Op{Cancel{Key: Key{App: "WEB", ID: "far:a"}}}, false},
+		{"registered again by a client of Eureka", []Op{Register{Instance: instance(Key{App: "WEB", ID: "far:a"}, Up, 1)}}, false},
 		{"with a check of its own", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}}, true},
 		{"with a check of its own that ends", []Op{maintained, DeregisterCatalog{Node: "far", Service: "a"}, DeregisterCatalog{Node: "far", Check: catalog.NodeMaintenance}}, false},
 		{"given an id", []Op{RegisterCatalog{Node: &catalog.Node{Name: "far", ID: "7"}}, DeregisterCatalog{Node: "far", Service: "a"}}, true},
@@ -396,7 +396,7 @@ func TestCheckMovesToTheServiceForWhichItIsRegistered(t *testing.T) {
 		op.Node, op.KeepNode = &catalog.Node{Name: "far"}, true
 		return op
 	}
-	web1, web2, web3 := Key{"WEB", "far:web-1"}, Key{"WEB", "far:web-2"}, Key{"WEB", "far:web-3"}
+	web1, web2, web3 := Key{App: "WEB", ID: "far:web-1"}, Key{App: "WEB", ID: "far:web-2"}, Key{App: "WEB", ID: "far:web-3"}
 	for _, tt := range []struct {
 		name string
 		op   RegisterCatalog
@@ -433,14 +433,14 @@ func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 	own := serviceOn("n1", "web", "web-2")
 	own.Service.Address, own.Instance.IPAddr, own.Instance.HostName = "10.9.9.9", "10.9.9.9", "10.9.9.9"
 	g.registerInCatalog(own)
-	dirty := g.lease(Key{"WEB", "n1:web-1"}).Instance.LastDirty
+	dirty := g.lease(Key{App: "WEB", ID: "n1:web-1"}).Instance.LastDirty
 	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1", Address: "10.0.0.7"}})
-	moved, stays := g.lease(Key{"WEB", "n1:web-1"}).Instance, g.lease(Key{"WEB", "n1:web-2"}).Instance
+	moved, stays := g.lease(Key{App: "WEB", ID: "n1:web-1"}).Instance, g.lease(Key{App: "WEB", ID: "n1:web-2"}).Instance
 	expect.That(t, moved.IPAddr == "10.0.0.7" && moved.HostName == "10.0.0.7" && moved.LastDirty > dirty,
 		"instance %+v, want the node's new address, and newer for other servers", moved)
 	expect.That(t, stays.IPAddr == "10.9.9.9", "instance with an address of its own: %+v", stays)
 	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
-	got := g.lease(Key{"WEB", "n1:web-1"}).Instance.IPAddr
+	got := g.lease(Key{App: "WEB", ID: "n1:web-1"}).Instance.IPAddr
 	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
 }
 
@@ -450,13 +450,13 @@ func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 		g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		g.registerInCatalog(serviceOn("n1", "web", "web-1", checkOf("web-1", "a", catalog.Critical), checkOf("", "n", catalog.Passing)))
 		g.register(instance(orders1, Up, 100))
-		g.register(instance(Key{"ORDERS", "twice"}, Up, 100))
-		g.register(instance(Key{"BILLING", "twice"}, Up, 100))
-		g.register(instance(Key{"BILLING", "web-1"}, Up, 100))
+		g.register(instance(Key{App: "ORDERS", ID: "twice"}, Up, 100))
+		g.register(instance(Key{App: "BILLING", ID: "twice"}, Up, 100))
+		g.register(instance(Key{App: "BILLING", ID: "web-1"}, Up, 100))
 		g.Lost()
 		return g
 	}
-	onN1 := Key{"WEB", "n1:web-1"}
+	onN1 := Key{App: "WEB", ID: "n1:web-1"}
 	for _, tt := range []struct {
 		name string
 		op   DeregisterCatalog
@@ -500,8 +500,8 @@ func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
 func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
-	g.register(instance(Key{"A", "x"}, Up, 100))
-	g.register(instance(Key{"B", "x"}, Up, 100))
+	g.register(instance(Key{App: "A", ID: "x"}, Up, 100))
+	g.register(instance(Key{App: "B", ID: "x"}, Up, 100))
 	g.registerInCatalog(serviceOn("n1", "web", "x"))
 	want := func(node, id string, key Key, ambiguous bool) {
 		t.Helper()
@@ -511,15 +511,15 @@ func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	}
 	want("", "orders-1", orders1, false)
 	want("", "x", Key{}, true)
-	want("n1", "x", Key{"WEB", "n1:x"}, false)
+	want("n1", "x", Key{App: "WEB", ID: "n1:x"}, false)
 	want("", "n1:x", Key{}, false)
 	want("n1", "orders-1", Key{}, false)
 	g.registerInCatalog(service("web", "x"))
-	want("", "x", Key{"WEB", "x"}, false)
+	want("", "x", Key{App: "WEB", ID: "x"}, false)
 	g.client(Quarantine{Key: orders1, For: 1000})
 	want("", "orders-1", orders1, false)
-	wantKeys(t, "services of the logical node", keysOf(g.View().ServicesOn("")), Key{"A", "x"}, Key{"B", "x"}, Key{"WEB", "x"})
-	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{"WEB", "n1:x"})
+	wantKeys(t, "services of the logical node", keysOf(g.View().ServicesOn("")), Key{App: "A", ID: "x"}, Key{App: "B", ID: "x"}, Key{App: "WEB", ID: "x"})
+	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{App: "WEB", ID: "n1:x"})
 }
 
 func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
@@ -533,7 +533,7 @@ func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
 	called("ORDERS", "orders")
 	g.registerInCatalog(service("Web", "web-1"))
 	called("WEB", "Web")
-	g.register(instance(Key{"WEB", "2"}, Up, 100))
+	g.register(instance(Key{App: "WEB", ID: "2"}, Up, 100))
 	called("WEB", "Web")
 	g.client(DeregisterCatalog{Service: "web-1"})
 	called("WEB", "web")
@@ -730,7 +730,7 @@ func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
 		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
 	}
-	got := len(g.lease(Key{"WEB", "far:web-1"}).Service.Checks)
+	got := len(g.lease(Key{App: "WEB", ID: "far:web-1"}).Service.Checks)
 	expect.That(t, got == 1, "the service has %d checks, want 1", got)
 	n, _ := g.View().Node("far")
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))

@@ -89,7 +89,7 @@ func TestRemovalRecordsBeyondTheBoundArePrunedOldestFirst(t *testing.T) {
 	g := newRig(t)
 	remove := func(from, to int) {
 		for i := from; i < to; i++ {
-			key := Key{"ORDERS", fmt.Sprint(i)}
+			key := Key{App: "ORDERS", ID: fmt.Sprint(i)}
 			g.register(instance(key, Up, 100))
 			g.client(Cancel{key})
 		}
@@ -140,7 +140,7 @@ func TestDeltaShowsAChangeFor180To210Seconds(t *testing.T) {
 
 func TestDeltaListsByApplicationRemovedLast(t *testing.T) {
 	g := newRig(t)
-	a, b, c := Key{"ORDERS", "a"}, Key{"ORDERS", "b"}, Key{"ORDERS", "c"}
+	a, b, c := Key{App: "ORDERS", ID: "a"}, Key{App: "ORDERS", ID: "b"}, Key{App: "ORDERS", ID: "c"}
 	for _, key := range []Key{c, b, a, orders1, billing1} {
 		g.register(instance(key, Up, 100))
 	}

@@ -94,7 +94,7 @@ func TestExpiredFollowsAReregistrationWithAShorterLease(t *testing.T) {
 func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 	g := newRig(t)
 	register := func(id string, duration int32) Handle {
-		in := instance(Key{"ORDERS", id}, Up, 100)
+		in := instance(Key{App: "ORDERS", ID: id}, Up, 100)
 		in.Duration = duration
 		return g.register(in).Handle
 	}
@@ -111,7 +111,7 @@ func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 	g.client(Renew{Handle: b}) // ends between d and a
 	expect.Slice(t, handles(g.Expired(g.now.Lease+16_000, 10)), []Handle{d, b, a}, "got")
 	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 2)), []Handle{d, b}, "two of them: got")
-	g.client(Cancel{Key{"ORDERS", "b"}})
+	g.client(Cancel{Key{App: "ORDERS", ID: "b"}})
 	expect.Slice(t, handles(g.Expired(g.now.Lease+26_000, 10)), []Handle{d, a, c}, "after a cancel: got")
 	expect.Slice(t, g.Expired(g.now.Lease+26_000, 0), nil, "none of them: got")
 }

@@ -38,7 +38,7 @@ func TestExpectationThresholdFormula(t *testing.T) {
 }
 
 // keyed names the i-th of many instances.
-func keyed(i int) Key { return Key{"ORDERS", fmt.Sprintf("orders-%03d", i)} }
+func keyed(i int) Key { return Key{App: "ORDERS", ID: fmt.Sprintf("orders-%03d", i)} }
 
 // running is a rig with n leases that its registry expects, at the beginning of a minute.
 func running(t *testing.T, n int, s Settings) *rig {

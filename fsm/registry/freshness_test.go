@@ -98,12 +98,12 @@ func TestFreshnessCountsLeasesOfThisDatacenterOnly(t *testing.T) {
 func TestFreshnessGoesByEachLeasesInterval(t *testing.T) {
 	g := newRig(t)
 	for i := range 10 {
-		g.register(leased(Key{"QUICK", fmt.Sprint(i)}, 1, 3))
-		g.register(leased(Key{"SLOW", fmt.Sprint(i)}, 30, 90))
+		g.register(leased(Key{App: "QUICK", ID: fmt.Sprint(i)}, 1, 3))
+		g.register(leased(Key{App: "SLOW", ID: fmt.Sprint(i)}, 30, 90))
 	}
 	renew := func(app string) {
 		for i := range 10 {
-			g.client(Renew{Key: Key{app, fmt.Sprint(i)}})
+			g.client(Renew{Key: Key{App: app, ID: fmt.Sprint(i)}})
 		}
 	}
 	for second := range int64(120) {
@@ -167,14 +167,14 @@ func TestConditionFollowsThePresentLeases(t *testing.T) {
 
 func TestFreshnessByAppListsOverdueLeases(t *testing.T) {
 	g := newRig(t)
-	g.register(leased(Key{"QUIET", "young"}, 30, 90))
+	g.register(leased(Key{App: "QUIET", ID: "young"}, 30, 90))
 	g.register(leased(orders2, 30, 90))
 	g.pass(10_000)
 	g.register(leased(orders1, 30, 90))
 	g.register(leased(billing1, 30, 90))
 	g.pass(75_000)
-	g.client(Cancel{Key{"QUIET", "young"}})
-	g.register(leased(Key{"QUIET", "young"}, 30, 90))
+	g.client(Cancel{Key{App: "QUIET", ID: "young"}})
+	g.register(leased(Key{App: "QUIET", ID: "young"}, 30, 90))
 	g.client(Renew{Key: billing1})
 	g.pass(10_000)
 	want := []AppFreshness{
@@ -344,11 +344,11 @@ func halfDead(t *testing.T, s Settings) *rig {
 	g := newRig(t)
 	g.Configure(s)
 	for i := range 20 {
-		g.register(instance(Key{"ORDERS", fmt.Sprintf("orders-%02d", i)}, Up, 100))
+		g.register(instance(Key{App: "ORDERS", ID: fmt.Sprintf("orders-%02d", i)}, Up, 100))
 	}
 	g.pass(45_000)
 	for i := range 10 {
-		g.client(Renew{Key: Key{"ORDERS", fmt.Sprintf("orders-%02d", 2*i)}})
+		g.client(Renew{Key: Key{App: "ORDERS", ID: fmt.Sprintf("orders-%02d", 2*i)}})
 	}
 	g.pass(50_000)
 	return g
@@ -431,7 +431,7 @@ func TestVictimsAreDrawnFromApplicationsByTheirShare(t *testing.T) {
 	app := map[Handle]string{}
 	for _, name := range []string{"LARGE", "MIDDLE", "SMALL"} {
 		for i := range sizes[name] {
-			app[g.register(instance(Key{name, fmt.Sprint(i)}, Up, 100)).Handle] = name
+			app[g.register(instance(Key{App: name, ID: fmt.Sprint(i)}, Up, 100)).Handle] = name
 			g.pass(1)
 		}
 	}

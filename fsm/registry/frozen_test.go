@@ -180,11 +180,11 @@ func TestThawRefusesAnInconsistentState(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
-			for _, key := range []Key{orders1, orders2, {"USERS", "1"}, {"USERS", "2"}} {
+			for _, key := range []Key{orders1, orders2, {App: "USERS", ID: "1"}, {App: "USERS", ID: "2"}} {
 				g.register(instance(key, Up, 100))
 			}
-			g.client(Cancel{Key{"USERS", "1"}})
-			g.client(Cancel{Key{"USERS", "2"}})
+			g.client(Cancel{Key{App: "USERS", ID: "1"}})
+			g.client(Cancel{Key{App: "USERS", ID: "2"}})
 			g.in(PreservationHeld)
 			f := g.Freeze()
 			need.OKf(t, expect.Err(Thaw(f)), "the true state")
@@ -269,7 +269,7 @@ func TestThawRefusesInconsistentActsAndHistories(t *testing.T) {
 			g.client(Quarantine{Key: orders1, For: 5000})
 			g.register(instance(orders2, Up, 100))
 			g.client(Cancel{orders2})
-			g.register(instance(Key{"USERS", "1"}, Up, 100))
+			g.register(instance(Key{App: "USERS", ID: "1"}, Up, 100))
 			f := g.Freeze()
 			need.OKf(t, expect.Err(Thaw(f)), "the true state")
 			tt.spoil(&f)

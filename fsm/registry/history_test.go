@@ -270,6 +270,6 @@ func TestRemovalIsFoundByKey(t *testing.T) {
 	expect.That(t, !ok, "a live instance has a record of removal")
 	rec, ok := v.Removal(orders2)
 	expect.That(t, ok && rec.Lease.Key() == orders2 && rec.Kind == Canceled, "got %+v, %t, want the record of %s", rec, ok, orders2)
-	rec, ok = v.Removal(Key{"USERS", "1"})
+	rec, ok = v.Removal(Key{App: "USERS", ID: "1"})
 	expect.That(t, !ok && rec.Lease == nil, "of an unknown instance: %+v", rec)
 }

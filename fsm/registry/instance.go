@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Status is an instance's status. The zero value is Unknown.
@@ -66,19 +67,10 @@ func (a Action) String() string {
 }
 
 // Key names an instance. App is upper case; ID is case-sensitive and unique inside its application.
-type Key struct{ App, ID string }
-
-// Fields walks a key.
-func (k *Key) Fields(c *codec.Codec) {
-	c.String(&k.App)
-	c.String(&k.ID)
-}
+type Key = order.Key
 
 // NewKey returns the key of an instance, with the application's name in the registry's form.
 func NewKey(app, id string) Key { return Key{App: strings.ToUpper(app), ID: id} }
-
-// String returns APP/id.
-func (k Key) String() string { return k.App + "/" + k.ID }
 
 // Port is a port number and whether the instance listens there.
 type Port struct {

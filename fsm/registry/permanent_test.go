@@ -42,7 +42,7 @@ func TestPermanentInstancesStayOutsideSelfPreservation(t *testing.T) {
 	g.client(DeregisterCatalog{Service: "web-1"})
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, as before:")
 	// Replaced, they count, and the other way round.
-	g.client(Register{instance(Key{"WEB", "web-2"}, Up, 100)})
+	g.client(Register{instance(Key{App: "WEB", ID: "web-2"}, Up, 100)})
 	expect.Equal(t, g.View().Expectation().Clients, clients+1, "clients expected after one got a lease:")
 	g.registerInCatalog(service("web", "web-2"))
 	expect.Equal(t, g.View().Expectation().Clients, clients, "clients expected, after it lost the lease:")
@@ -242,7 +242,7 @@ func TestPermanentYieldsLeasesWithoutEnd(t *testing.T) {
 	g.registerInCatalog(service("web", "web-1"))
 	g.registerInCatalog(serviceOn("n1", "web", "web-1"))
 	g.client(Quarantine{Key: web1, For: 1000})
-	wantKeys(t, "two", keysOf(g.View().Permanent), Key{"WEB", "n1:web-1"}, web1)
+	wantKeys(t, "two", keysOf(g.View().Permanent), Key{App: "WEB", ID: "n1:web-1"}, web1)
 }
 
 func TestPermanentInstancesStatusIsNotDecidedByAReplica(t *testing.T) {

@@ -67,7 +67,7 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 
 func TestQuarantinedInstanceIsRemovedInTheDeltaAndHiddenInTheChangeList(t *testing.T) {
 	g := newRig(t)
-	a, b, c := Key{"ORDERS", "a"}, Key{"ORDERS", "b"}, Key{"ORDERS", "c"}
+	a, b, c := Key{App: "ORDERS", ID: "a"}, Key{App: "ORDERS", ID: "b"}, Key{App: "ORDERS", ID: "c"}
 	for _, key := range []Key{a, b, c} {
 		g.register(instance(key, Up, 100))
 	}
@@ -344,7 +344,7 @@ func TestEndingIsInTheOrderOfTime(t *testing.T) {
 	g := newRig(t)
 	var want []Op
 	for i, ms := range []int64{3000, 1000, 2000, 1000} {
-		key := Key{"ORDERS", fmt.Sprint(i)}
+		key := Key{App: "ORDERS", ID: fmt.Sprint(i)}
 		g.register(instance(key, Up, 100))
 		g.client(SetOverride{Key: key, Status: Down, For: ms})
 		g.client(Quarantine{Key: key, For: ms})

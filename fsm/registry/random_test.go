@@ -57,10 +57,8 @@ var (
 	drawDirty  = rapid.SampledFrom([]int64{0, 100, 101, 102, 103, startOfWall, startOfWall + 60_000})
 	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, maxRemovalAge / 2})
 	drawKey    = rapid.Custom(func(t *rapid.T) Key {
-		return Key{
-			App: rapid.SampledFrom([]string{"BILLING", "ORDERS"}).Draw(t, "app"),
-			ID:  rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id"),
-		}
+		return Key{App: rapid.SampledFrom([]string{"BILLING", "ORDERS"}).Draw(t, "app"), ID: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id")}
+
 	})
 	drawInstance = rapid.Custom(func(t *rapid.T) *Instance {
 		i := instance(drawKey.Draw(t, "key"), drawStatus.Draw(t, "status"), drawDirty.Draw(t, "dirty"))

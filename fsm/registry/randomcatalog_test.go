@@ -64,7 +64,7 @@ func serviceInstance(node string, s *catalog.Service) *Instance {
 	if node != "" {
 		id = node + ":" + s.ID
 	}
-	i := instance(Key{strings.ToUpper(s.Name), id}, Up, 0)
+	i := instance(Key{App: strings.ToUpper(s.Name), ID: id}, Up, 0)
 	i.HostName, i.IPAddr = node, node
 	return i
 }

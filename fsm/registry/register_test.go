@@ -275,7 +275,7 @@ func TestRegisterWritesAnAmazonInstancesIDIntoItsDataCenter(t *testing.T) {
 	in = instance(orders2, Up, 100)
 	in.InstanceID, in.DataCenter = "", DataCenter{Name: Amazon, Metadata: []Pair{{Key: "instance-id", Value: "i-42"}}}
 	g.register(in)
-	expect.That(t, g.lease(Key{"ORDERS", "i-42"}).Instance == in, "an instance with an Amazon id was copied")
+	expect.That(t, g.lease(Key{App: "ORDERS", ID: "i-42"}).Instance == in, "an instance with an Amazon id was copied")
 }
 
 func TestRegisterBringsAnOverride(t *testing.T) {
@@ -310,7 +310,7 @@ func TestOverrideBelongsToOneApplicationAndEndsWithTheLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)
-			twin := Key{"BILLING", orders1.ID}
+			twin := Key{App: "BILLING", ID: orders1.ID}
 			g.register(instance(orders1, Up, 100))
 			g.register(instance(twin, Up, 100))
 			g.client(SetOverride{Key: orders1, Status: OutOfService})

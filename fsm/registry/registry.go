@@ -32,7 +32,7 @@ type Registry struct {
 	expectation ExpectationState
 	servers     *otherServers // what is known of other servers
 	tables      tables
-	catalog     *catalog.Catalog[Key]
+	catalog     *catalog.Catalog
 	shared      *tables     // the copy of tables that views get; nil if they changed since it was made
 	undo        *order.Undo // of the attempt that is under way, see Attempt; nil: none is
 
@@ -50,7 +50,7 @@ func New() *Registry {
 		expectation: newExpectation(DefaultSettings()),
 		servers:     new(otherServers),
 		tables:      newTables(),
-		catalog:     catalog.New[Key](),
+		catalog:     catalog.New(),
 	}
 }
 

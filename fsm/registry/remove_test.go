@@ -119,7 +119,7 @@ func TestEvictRecordsARemovalAsACancelDoes(t *testing.T) {
 func TestRecentQueuesKeepTheNewestThousand(t *testing.T) {
 	g := newRig(t)
 	for i := range 2500 {
-		key := Key{"ORDERS", fmt.Sprint(i)}
+		key := Key{App: "ORDERS", ID: fmt.Sprint(i)}
 		g.register(instance(key, Up, 100))
 		g.client(Cancel{key})
 		g.pass(1)
@@ -137,7 +137,7 @@ func TestRecentQueuesKeepTheNewestThousand(t *testing.T) {
 	} {
 		need.That(t, len(queue) == 1000, "%s: %d entries, want 1000", name, len(queue))
 		for i, e := range queue {
-			need.Equal(t, e, (Recent{Wall: startOfWall + 2499 - int64(i), Key: Key{"ORDERS", fmt.Sprint(2499 - i)}}), "%s: entry %d is", name, i)
+			need.Equal(t, e, (Recent{Wall: startOfWall + 2499 - int64(i), Key: Key{App: "ORDERS", ID: fmt.Sprint(2499 - i)}}), "%s: entry %d is", name, i)
 		}
 	}
 }

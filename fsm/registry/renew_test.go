@@ -48,7 +48,7 @@ func TestRenewComparesTimestamps(t *testing.T) {
 func TestRenewOfUnknownInstanceIsNotFound(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
-	for _, key := range []Key{orders2, {"BILLING", orders1.ID}, {"orders", orders1.ID}, {}} {
+	for _, key := range []Key{orders2, {App: "BILLING", ID: orders1.ID}, {App: "orders", ID: orders1.ID}, {}} {
 		expect.Equal(t, g.client(Renew{Key: key}), (Result{Outcome: NotFound}), "renew %s:", key)
 	}
 }

@@ -16,9 +16,9 @@ type rig struct {
 const startOfWall = 1_700_000_000_000
 
 var (
-	orders1  = Key{"ORDERS", "orders-1"}
-	orders2  = Key{"ORDERS", "orders-2"}
-	billing1 = Key{"BILLING", "billing-1"}
+	orders1  = Key{App: "ORDERS", ID: "orders-1"}
+	orders2  = Key{App: "ORDERS", ID: "orders-2"}
+	billing1 = Key{App: "BILLING", ID: "billing-1"}
 )
 
 func newRig(t testing.TB) *rig {

@@ -66,7 +66,7 @@ func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Resul
 }
 
 // exchangeCheck puts c in the place of a check of a service or of a node.
-func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow[Key], c *catalog.Check) Result {
+func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow, c *catalog.Check) Result {
 	if old.Of == (Key{}) {
 		n, _ := r.catalog.Node(c.Node)
 		return r.exchangeNodeChecks(origin, n, catalog.WithCheck(n.Checks, c))
@@ -167,7 +167,7 @@ func (r *Registry) checksEnding(now int64) []Op {
 }
 
 // opAtEnd is the operation that is due at the end of a check's TTL, or of the time that it may be critical.
-func (r *Registry) opAtEnd(row catalog.CheckRow[Key]) Op {
+func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
 	c := row.Check
 	if row.Reaped() {
 		return DeregisterCatalog{Node: c.Node, Service: c.Service, Check: c.ID, Epoch: r.epoch, CriticalSince: c.CriticalSince}

@@ -27,8 +27,8 @@ type tables struct {
 	registered  recent
 	canceled    recent
 	renewals    *renewals
-	catalog     *catalog.Tables[Key] // set in what is shared
-	permanent   int                  // how many of the live leases are permanent
+	catalog     *catalog.Tables // set in what is shared
+	permanent   int             // how many of the live leases are permanent
 	parts       PartIndexes
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestViewListsInOrder(t *testing.T) {
 	g := newRig(t)
-	twin := Key{"BILLING", orders1.ID}
+	twin := Key{App: "BILLING", ID: orders1.ID}
 	for _, key := range []Key{orders2, billing1, orders1, twin} {
 		g.register(instance(key, Up, 100))
 	}
@@ -31,7 +31,7 @@ func TestViewListsInOrder(t *testing.T) {
 	wantKeys(t, "by unknown id", keysOf(v.ByID("orders")))
 	_, ok = v.App("orders")
 	expect.That(t, !ok, "an application was found by its name in lower case")
-	_, ok = v.Lease(Key{"BILLING", orders2.ID})
+	_, ok = v.Lease(Key{App: "BILLING", ID: orders2.ID})
 	expect.That(t, !ok, "a lease was found in another application")
 }
 
@@ -94,7 +94,7 @@ func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
 	statuses := map[Status]int{Up: 10, Down: 1, OutOfService: 2, Unknown: 3, Starting: 4}
 	for status, n := range statuses {
 		for i := range n {
-			g.register(instance(Key{"ORDERS", fmt.Sprint(status, i)}, status, 100))
+			g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(status, i)}, status, 100))
 		}
 	}
 	expect.Equal(t, g.View().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_", "got")
@@ -162,7 +162,7 @@ func TestLastRenewalIsLiveInAViewFromBeforeTheTableGrew(t *testing.T) {
 	old := g.View()
 	l, _ := old.Lease(orders1)
 	for i := range 3 * renewalsPerChunk {
-		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+		g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(i)}, Up, 100))
 	}
 	g.pass(1000)
 	g.client(Renew{Key: orders1})
@@ -173,7 +173,7 @@ func TestLastRenewalIsLiveInAViewFromBeforeTheTableGrew(t *testing.T) {
 func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	g := newRig(t)
 	for i := range 100 {
-		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+		g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(i)}, Up, 100))
 	}
 	views := make(chan *View)
 	var readers sync.WaitGroup
@@ -186,11 +186,11 @@ func TestViewsAreReadWhileOperationsAreApplied(t *testing.T) {
 	}
 	for i := range 300 {
 		views <- g.View()
-		key := Key{"ORDERS", fmt.Sprint(i % 120)}
+		key := Key{App: "ORDERS", ID: fmt.Sprint(i % 120)}
 		g.client(Renew{Key: key})
-		g.client(Register{instance(Key{"ORDERS", fmt.Sprint(i % 130)}, Down, int64(100+i))})
+		g.client(Register{instance(Key{App: "ORDERS", ID: fmt.Sprint(i % 130)}, Down, int64(100+i))})
 		g.client(SetOverride{Key: key, Status: OutOfService})
-		g.client(Cancel{Key{"ORDERS", fmt.Sprint(i * 7 % 150)}})
+		g.client(Cancel{Key{App: "ORDERS", ID: fmt.Sprint(i * 7 % 150)}})
 		g.pass(1000)
 	}
 	close(views)
@@ -237,7 +237,7 @@ func TestRegisterByManyGoroutinesInTurn(t *testing.T) {
 		clients.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
+			g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(i)}, Up, 100))
 		})
 	}
 	clients.Wait()

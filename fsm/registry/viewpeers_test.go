@@ -82,7 +82,7 @@ func TestSumIsOfVersionAndDecisions(t *testing.T) {
 		change func(l *Lease)
 		same   bool
 	}{
-		{"id", func(l *Lease) { l.Instance = instance(Key{"ORDERS", "x"}, Up, 100) }, false},
+		{"id", func(l *Lease) { l.Instance = instance(Key{App: "ORDERS", ID: "x"}, Up, 100) }, false},
 		{"life", func(l *Lease) { l.Life++ }, false},
 		{"lastDirtyTimestamp", func(l *Lease) { l.Instance = instance(orders1, Up, 101) }, false},
 		{"edit", func(l *Lease) { l.Edit++ }, false},
@@ -183,8 +183,8 @@ func TestRenewedAfterIgnoresBeatsOfASlotsEarlierLease(t *testing.T) {
 	wantKeys(t, "renewed", keysOf(g.View().RenewedAfter(0, true)), orders2)
 	wantKeys(t, "by an old view", keysOf(before.RenewedAfter(0, true)))
 	for i := range 3 {
-		g.register(instance(Key{"ORDERS", fmt.Sprint(i)}, Up, 100))
-		g.client(Renew{Key: Key{"ORDERS", fmt.Sprint(i)}})
+		g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(i)}, Up, 100))
+		g.client(Renew{Key: Key{App: "ORDERS", ID: fmt.Sprint(i)}})
 	}
 	for range g.View().RenewedAfter(0, true) {
 		break // readers may stop
@@ -279,7 +279,7 @@ func TestRemovalRecordsAreBoundedByBytes(t *testing.T) {
 	large := []Pair{{Key: "k", Value: strings.Repeat("v", 4<<20)}}
 	most := maxRemoved / (4 << 20)
 	for n := range most + 10 {
-		i := instance(Key{"ORDERS", fmt.Sprint(n)}, Up, 1)
+		i := instance(Key{App: "ORDERS", ID: fmt.Sprint(n)}, Up, 1)
 		i.Metadata = large
 		g.register(i)
 		g.client(Cancel{i.Key()})

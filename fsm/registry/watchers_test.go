@@ -157,7 +157,7 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 		orders := w.await(ctx, 0, "ORDERS")
 		asked := w.asked.Load()
 		for i := range 100 {
-			w.do(Register{instance(Key{"BILLING", fmt.Sprint(i)}, Up, 100)})
+			w.do(Register{instance(Key{App: "BILLING", ID: fmt.Sprint(i)}, Up, 100)})
 			orders.wantNone(t)
 		}
 		got := w.asked.Load()
@@ -265,7 +265,7 @@ func TestAwaitAcrossARestore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
 				for range 6 {
-					w.do(Register{instance(Key{"USERS", "1"}, Up, 100)})
+					w.do(Register{instance(Key{App: "USERS", ID: "1"}, Up, 100)})
 				}
 				orders, billing := w.await(ctx, tt.after, "ORDERS"), w.await(ctx, tt.after, "BILLING")
 				other := newRig(t)
@@ -336,11 +336,11 @@ func TestAwaitMissesNoChangeBetweenWaits(t *testing.T) {
 		}
 	}
 	for i := range steps {
-		key := Key{name(random.IntN(apps)), fmt.Sprint(random.IntN(3))}
+		key := Key{App: name(random.IntN(apps)), ID: fmt.Sprint(random.IntN(3))}
 		switch op := random.IntN(4); {
 		case i == steps-1: // the end of the story, for all readers
 			for app := range apps {
-				w.client(Register{instance(Key{name(app), "last"}, Up, 100)})
+				w.client(Register{instance(Key{App: name(app), ID: "last"}, Up, 100)})
 			}
 		case op == 0:
 			w.client(Cancel{key})
@@ -439,8 +439,8 @@ func TestJoinIsWokenByItsServiceAndItsNodes(t *testing.T) {
 			expect.That(t, !waits.done && w.asked.Load() == asked, "%s: a reader that waits for changes of another application was woken", tt.name)
 			leaveOrders()
 			leaveAll()
-			w.do(Register{instance(Key{"PAYMENTS", "1"}, Up, 1)})
-			waits.want(t, Key{"PAYMENTS", "1"})
+			w.do(Register{instance(Key{App: "PAYMENTS", ID: "1"}, Up, 1)})
+			waits.want(t, Key{App: "PAYMENTS", ID: "1"})
 			n := w.waiters.Len()
 			expect.That(t, n == 0, "%s: %d still wait", tt.name, n)
 		}
