@@ -22,7 +22,6 @@ type Tree[T any] interface {
 	Scan(do func(T) bool)
 	Ascend(from T, do func(T) bool)
 	Reverse(do func(T) bool)
-	Iter() Cursor[T]
 	Copy() Tree[T]
 }
 
@@ -51,7 +50,6 @@ type Map[K cmp.Ordered, V any] interface {
 	Descend(from K, do func(K, V) bool)
 	Keys() []K
 	Values() []V
-	Iter() MapCursor[K, V]
 	Copy() Map[K, V]
 }
 
@@ -90,8 +88,10 @@ func (t *tree[T]) Scan(do func(T) bool)           { t.of().Scan(do) }
 func (t *tree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(from, do) }
 func (t *tree[T]) Reverse(do func(T) bool)        { t.of().Reverse(do) }
 func (t *tree[T]) Copy() Tree[T]                  { return (*tree[T])(t.of().Copy()) }
-func (t *tree[T]) Iter() Cursor[T] {
-	at := t.of().Iter()
+
+// NewCursor returns a cursor of a tree of this package.
+func NewCursor[T any](t Tree[T]) Cursor[T] {
+	at := t.(*tree[T]).of().Iter()
 	return &at
 }
 
@@ -118,7 +118,9 @@ func (m *treeMap[K, V]) Descend(from K, do func(K, V) bool) { m.of().Descend(fro
 func (m *treeMap[K, V]) Keys() []K                          { return m.of().Keys() }
 func (m *treeMap[K, V]) Values() []V                        { return m.of().Values() }
 func (m *treeMap[K, V]) Copy() Map[K, V]                    { return (*treeMap[K, V])(m.of().Copy()) }
-func (m *treeMap[K, V]) Iter() MapCursor[K, V] {
-	at := m.of().Iter()
+
+// NewMapCursor returns a cursor of a map of this package.
+func NewMapCursor[K cmp.Ordered, V any](m Map[K, V]) MapCursor[K, V] {
+	at := m.(*treeMap[K, V]).of().Iter()
 	return &at
 }

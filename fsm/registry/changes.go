@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Change is an element of the change list: a live instance at its last change, or the record of a
@@ -63,7 +65,7 @@ func (v *View) since(after Index) iter.Seq[Change] {
 		if after >= v.index {
 			return
 		}
-		live, removed := v.tables.live.Iter(), v.tables.removed.Iter()
+		live, removed := order.NewMapCursor(v.tables.live), order.NewMapCursor(v.tables.removed)
 		moreLive, moreRemoved := live.Seek(after+1), removed.Seek(after+1)
 		for moreLive || moreRemoved {
 			var c Change
@@ -110,7 +112,7 @@ const leadsLong = 10 * 60 * 1000
 // NewestFirst yields the elements of the change list, newest first, each with what is remembered of its instance (see History).
 func (v *View) NewestFirst() iter.Seq2[Change, History] {
 	return func(yield func(Change, History) bool) {
-		live, removed := v.tables.live.Iter(), v.tables.removed.Iter()
+		live, removed := order.NewMapCursor(v.tables.live), order.NewMapCursor(v.tables.removed)
 		moreLive, moreRemoved := live.Last(), removed.Last()
 		for moreLive || moreRemoved {
 			var c Change

@@ -153,7 +153,7 @@ func (v *View) Quarantined(yield func(*Lease) bool) { v.tables.quarantined.Scan(
 // All yields all leases, quarantined ones included, sorted by application and id.
 func (v *View) All() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
-		hidden := v.tables.quarantined.Iter()
+		hidden := order.NewCursor(v.tables.quarantined)
 		more := hidden.First()
 		for l := range v.Leases() {
 			for more && compareLeases(hidden.Item(), l) < 0 {
