@@ -1,6 +1,9 @@
 package kv
 
 import (
+	"cmp"
+	"strings"
+
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -35,4 +38,26 @@ func (f *Fence) fields(c *codec.Codec) {
 	f.Kind.fields(c)
 	c.String(&f.Name)
 	codec.Uint(c, &f.Index)
+}
+
+// stake says that a session holds a key, or holds or waits for a permit.
+type stake struct {
+	session string
+	kind    Kind
+	name    string
+}
+
+func compareStakes(a, b stake) int {
+	return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// stakesOf lists the stakes of a session, by kind and name.
+func stakesOf(all order.Tree[stake], session string) (found []stake) {
+	all.Ascend(stake{session: session}, func(s stake) bool {
+		if s.session == session {
+			found = append(found, s)
+		}
+		return s.session == session
+	})
+	return found
 }

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"cmp"
 	"iter"
 	"strings"
 
@@ -17,28 +16,6 @@ type keyTable struct {
 	bytes     int               // of all pairs, see Pair.Weight
 	deletions deletions
 	delays    delays
-}
-
-// stake says that a session holds a key, or holds or waits for a permit.
-type stake struct {
-	session string
-	kind    Kind
-	name    string
-}
-
-func compareStakes(a, b stake) int {
-	return cmp.Or(strings.Compare(a.session, b.session), cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
-}
-
-// stakesOf lists the stakes of a session, by kind and name.
-func stakesOf(all order.Tree[stake], session string) (found []stake) {
-	all.Ascend(stake{session: session}, func(s stake) bool {
-		if s.session == session {
-			found = append(found, s)
-		}
-		return s.session == session
-	})
-	return found
 }
 
 func newKeyTable() keyTable {
