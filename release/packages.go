@@ -76,7 +76,7 @@ func (r *release) writePackages(t target) error {
 // changes is the path of a changelog with the one entry that Debian asks for: it points to what people read.
 func (r *release) changes() (string, error) {
 	name := filepath.Join(r.work, "changes.yaml")
-	text := fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes:\n    - note: see /usr/share/doc/rollcall/CHANGELOG.md.gz\n",
+	text := fmt.Sprintf("- semver: %q\n  date: %s\n  packager: %q\n  changes:\n    - note: see /usr/share/doc/rollcall/changelog.gz\n",
 		r.number, r.commit.Format(time.RFC3339), maintainer)
 	return name, os.WriteFile(name, []byte(text), 0o600)
 }
@@ -88,9 +88,13 @@ func (r *release) installed(t target, format string) (all []file, _ error) {
 		base := path.Base(f.name)
 		switch {
 		case f.name == "LICENSE":
-			add("/usr/share/doc/rollcall/copyright", []byte("Rollcall, "+home+"\nTHIRD-PARTY.txt names the parts that others made.\n\n"+string(f.data)))
+			text := string(f.data)
+			if format == "deb" { // which has the text once for all
+				text = "Copyright: the authors of Rollcall\nLicense: Apache-2.0, whose text is in /usr/share/common-licenses/Apache-2.0\n"
+			}
+			add("/usr/share/doc/rollcall/copyright", []byte("Rollcall, "+home+"\nTHIRD-PARTY.txt names the parts that others made.\n\n"+text))
 		case f.name == "CHANGELOG.md":
-			add("/usr/share/doc/rollcall/CHANGELOG.md.gz", gzipped(f.data))
+			add("/usr/share/doc/rollcall/changelog.gz", gzipped(f.data))
 		case f.name == "README.md", f.name == "THIRD-PARTY.txt":
 			add("/usr/share/doc/rollcall/"+base, f.data)
 		case strings.HasPrefix(f.name, "man/"):
