@@ -267,17 +267,17 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 	app := strings.ToUpper(name)
 	weight := func(cat *shownCatalog) int { return web.WeightOf(web.LeasesOf(cat.View, app)) }
 	t := registry.Topic{Kind: kind, Name: app}
-	if strings.EqualFold(name, consul.ItselfID) {
-		t = ofItself(kind)
-	}
-	shows := func(cat *shownCatalog) any {
-		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
-		return value(cat, tagged)
-	}
 	version := func(cat *shownCatalog) catalogVersion { // its instances, and the nodes that they are on
 		instances, _ := cat.App(app)
 		at, _ := cat.LastChange(registry.Topic{Kind: registry.HealthTopic, Name: app})
 		return catalogVersion{app: instances, index: at}
+	}
+	if strings.EqualFold(name, consul.ItselfID) {
+		t, version = ofItself(kind), nil
+	}
+	shows := func(cat *shownCatalog) any {
+		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
+		return value(cat, tagged)
 	}
 	return c.readCatalog(t, listing{weight, shows, version})
 }
