@@ -65,10 +65,10 @@ func (w *walk) structure(path string, v reflect.Value) {
 	switch of := v.Type(); {
 	case of == reflect.TypeFor[order.Ends]():
 		w.ends(path, v.Addr().Interface().(*order.Ends))
-	case strings.HasPrefix(of.Name(), "treeMap["):
+	case strings.HasPrefix(of.Name(), "treeMap["), strings.HasPrefix(of.Name(), "boxedMap["):
 		w.value(path+".keys", v.Addr().MethodByName("Keys").Call(nil)[0])
 		w.value(path+".values", v.Addr().MethodByName("Values").Call(nil)[0])
-	case strings.HasPrefix(of.Name(), "tree["):
+	case strings.HasPrefix(of.Name(), "tree["), strings.HasPrefix(of.Name(), "boxedTree["):
 		w.elements(path, v.Addr().MethodByName("Scan"))
 	case strings.HasSuffix(of.PkgPath(), "btree"): // of a schedule
 		w.value(path, v.Addr().MethodByName("Items").Call(nil)[0])

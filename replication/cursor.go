@@ -3,8 +3,7 @@ package replication
 import (
 	"sync"
 
-	"github.com/tidwall/btree"
-
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -24,7 +23,7 @@ type cursor struct {
 	known   bool
 	place   place
 	rewinds int // how often a task that was given up set place back
-	waiting btree.Map[registry.Index, waiting]
+	waiting order.Map[registry.Index, waiting]
 }
 
 // place is where the reading of the change list is.
@@ -45,7 +44,7 @@ type waiting struct {
 
 // newCursor goes on from what is known of the peer; known is false if nothing is.
 func newCursor(at registry.Index, known bool) *cursor {
-	return &cursor{known: known, place: place{after: at, upto: at}}
+	return &cursor{known: known, place: place{after: at, upto: at}, waiting: order.NewBoxedMap[registry.Index, waiting](0)}
 }
 
 // reading is where to read on; ok is false if the list does not say what the peer lacks.

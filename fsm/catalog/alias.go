@@ -53,7 +53,7 @@ type aliasRow struct {
 	check *Check
 }
 
-func newAliases() aliases { return aliases{byTarget: order.NewTree(compareAliases)} }
+func newAliases() aliases { return aliases{byTarget: order.NewBoxedTree(compareAliases)} }
 
 func compareAliases(a, b aliasRow) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Service, b.Service), compareCheckRefs(a.check.ref(), b.check.ref()))

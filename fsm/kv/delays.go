@@ -30,7 +30,7 @@ type delays struct {
 }
 
 func newDelays() delays {
-	return delays{until: order.NewMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)}
+	return delays{until: order.NewBoxedMap[string, int64](order.Degree), ends: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.

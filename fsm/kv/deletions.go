@@ -43,7 +43,7 @@ type deletions struct {
 }
 
 func newDeletions() deletions {
-	return deletions{byKey: order.NewMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
+	return deletions{byKey: order.NewBoxedMap[string, Deletion](order.Degree), byAge: order.NewSchedule(strings.Compare)}
 }
 
 // share returns a copy for views.

@@ -21,7 +21,7 @@ type keyTable struct {
 func newKeyTable() keyTable {
 	return keyTable{
 		pairs:     order.NewMap[string, *Pair](order.Degree),
-		stakes:    order.NewTree(compareStakes),
+		stakes:    order.NewBoxedTree(compareStakes),
 		deletions: newDeletions(),
 		delays:    newDelays(),
 	}

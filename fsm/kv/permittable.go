@@ -29,8 +29,8 @@ type permitDelay struct {
 
 func newPermitTable() permitTable {
 	return permitTable{
-		all:    order.NewTree(compareNamed),
-		stakes: order.NewTree(compareStakes),
+		all:    order.NewBoxedTree(compareNamed),
+		stakes: order.NewBoxedTree(compareStakes),
 		delays: order.NewSchedule(func(a, b permitDelay) int {
 			return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
 		}),
@@ -75,7 +75,7 @@ func (p *permitTable) find(kind Kind, name string) *semaphore {
 func (p *permitTable) open(kind Kind, name string, limit uint32) *semaphore {
 	sem := &semaphore{
 		edition: p.edition, kind: kind, name: name, limit: limit, bytes: permitsWeight + len(name), ends: order.NewSchedule(cmp.Compare[uint64]),
-		holders: order.NewMap[Index, Holder](0), queue: order.NewMap[uint64, Waiter](0), positions: order.NewMap[string, position](0), delays: order.NewMap[int64, int](0),
+		holders: order.NewBoxedMap[Index, Holder](0), queue: order.NewBoxedMap[uint64, Waiter](0), positions: order.NewBoxedMap[string, position](0), delays: order.NewBoxedMap[int64, int](0),
 	}
 	p.all.Set(sem.named())
 	p.bytes += sem.bytes

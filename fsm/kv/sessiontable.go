@@ -38,7 +38,7 @@ type sessionEnds struct {
 func newSessionTable() sessionTable {
 	return sessionTable{
 		byID:        order.NewMap[string, *living](order.Degree),
-		sessionEnds: &sessionEnds{byCheck: links{order.NewTree(compareLinks)}},
+		sessionEnds: &sessionEnds{byCheck: links{order.NewBoxedTree(compareLinks)}},
 	}
 }
 

@@ -24,7 +24,8 @@ type Schedule[K any] interface {
 	Copy() Schedule[K]
 }
 
-type schedule[K any] struct{ tree *btree.BTreeG[item[K]] }
+// schedule has its items in boxes, for the reason of boxedMap.
+type schedule[K any] struct{ tree *btree.BTreeG[*item[K]] }
 
 type item[K any] struct {
 	at  int64
@@ -33,7 +34,7 @@ type item[K any] struct {
 
 // NewSchedule returns an empty schedule, whose keys compare orders.
 func NewSchedule[K any](compare func(a, b K) int) Schedule[K] {
-	return schedule[K]{newTree(func(a, b item[K]) int {
+	return schedule[K]{newTree(func(a, b *item[K]) int {
 		if c := cmp.Compare(a.at, b.at); c != 0 {
 			return c
 		}
@@ -48,32 +49,32 @@ func (s schedule[K]) Copy() Schedule[K] { return schedule[K]{s.tree.Copy()} }
 func (s schedule[K]) Len() int { return s.tree.Len() }
 
 // Set enters a key at a time.
-func (s schedule[K]) Set(at int64, key K) { s.tree.Set(item[K]{at, key}) }
+func (s schedule[K]) Set(at int64, key K) { s.tree.Set(&item[K]{at, key}) }
 
 // Delete is the inverse of Set.
-func (s schedule[K]) Delete(at int64, key K) { s.tree.Delete(item[K]{at, key}) }
+func (s schedule[K]) Delete(at int64, key K) { s.tree.Delete(&item[K]{at, key}) }
 
 // Has says whether a key is entered at a time.
 func (s schedule[K]) Has(at int64, key K) bool {
-	_, ok := s.tree.Get(item[K]{at, key})
+	_, ok := s.tree.Get(&item[K]{at, key})
 	return ok
 }
 
 // First is what ends first.
 func (s schedule[K]) First() (at int64, key K, ok bool) {
-	e, ok := s.tree.Min()
+	e, ok := open(s.tree.Min())
 	return e.at, e.key, ok
 }
 
 // Last is when the last one ends.
 func (s schedule[K]) Last() (at int64, ok bool) {
-	e, ok := s.tree.Max()
+	e, ok := open(s.tree.Max())
 	return e.at, ok
 }
 
 // Due yields what ends at a moment or before, oldest first. The schedule must not change meanwhile.
 func (s schedule[K]) Due(now int64) iter.Seq2[int64, K] {
 	return func(yield func(int64, K) bool) {
-		s.tree.Scan(func(e item[K]) bool { return e.at <= now && yield(e.at, e.key) })
+		s.tree.Scan(func(e *item[K]) bool { return e.at <= now && yield(e.at, e.key) })
 	}
 }

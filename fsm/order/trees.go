@@ -89,7 +89,31 @@ func (t *tree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(from, do) }
 func (t *tree[T]) Reverse(do func(T) bool)        { t.of().Reverse(do) }
 func (t *tree[T]) Copy() Tree[T]                  { return (*tree[T])(t.of().Copy()) }
 
-// NewCursor returns a cursor of a tree of this package.
+// boxedTree has its elements in boxes: one tree in the program for all kinds of them, where each would take 40 kB of it.
+type boxedTree[T any] btree.BTreeG[*T]
+
+// NewBoxedTree is NewTree for elements that are no pointers, where few are looked for.
+func NewBoxedTree[T any](compare func(a, b T) int) Tree[T] {
+	return (*boxedTree[T])(newTree(func(a, b *T) int { return compare(*a, *b) }))
+}
+
+func (t *boxedTree[T]) of() *btree.BTreeG[*T]          { return (*btree.BTreeG[*T])(t) }
+func (t *boxedTree[T]) Len() int                       { return t.of().Len() }
+func (t *boxedTree[T]) Get(like T) (T, bool)           { return open(t.of().Get(&like)) }
+func (t *boxedTree[T]) Set(x T) (T, bool)              { return open(t.of().Set(&x)) }
+func (t *boxedTree[T]) Delete(like T) (T, bool)        { return open(t.of().Delete(&like)) }
+func (t *boxedTree[T]) Min() (T, bool)                 { return open(t.of().Min()) }
+func (t *boxedTree[T]) Max() (T, bool)                 { return open(t.of().Max()) }
+func (t *boxedTree[T]) Scan(do func(T) bool)           { t.of().Scan(unboxed(do)) }
+func (t *boxedTree[T]) Ascend(from T, do func(T) bool) { t.of().Ascend(&from, unboxed(do)) }
+func (t *boxedTree[T]) Reverse(do func(T) bool)        { t.of().Reverse(unboxed(do)) }
+func (t *boxedTree[T]) Copy() Tree[T]                  { return (*boxedTree[T])(t.of().Copy()) }
+
+func unboxed[T any](do func(T) bool) func(*T) bool {
+	return func(box *T) bool { return do(*box) }
+}
+
+// NewCursor returns a cursor of a tree of NewTree.
 func NewCursor[T any](t Tree[T]) Cursor[T] {
 	at := t.(*tree[T]).of().Iter()
 	return &at
@@ -97,7 +121,8 @@ func NewCursor[T any](t Tree[T]) Cursor[T] {
 
 type treeMap[K cmp.Ordered, V any] btree.Map[K, V]
 
-// NewMap returns an empty map, whose nodes have a degree; 0: that of btree, which is larger.
+// NewMap returns an empty map, whose nodes have a degree; 0: that of btree, which is larger. Its values are pointers: for those
+// that are not there is NewBoxedMap.
 func NewMap[K cmp.Ordered, V any](degree int) Map[K, V] {
 	return (*treeMap[K, V])(btree.NewMap[K, V](degree))
 }
@@ -119,8 +144,66 @@ func (m *treeMap[K, V]) Keys() []K                          { return m.of().Keys
 func (m *treeMap[K, V]) Values() []V                        { return m.of().Values() }
 func (m *treeMap[K, V]) Copy() Map[K, V]                    { return (*treeMap[K, V])(m.of().Copy()) }
 
+// boxedMap has its values in boxes: one tree in the program for all kinds of them, where each would take 40 kB of it.
+type boxedMap[K cmp.Ordered, V any] treeMap[K, *V]
+
+// NewBoxedMap is NewMap for values that are no pointers.
+func NewBoxedMap[K cmp.Ordered, V any](degree int) Map[K, V] {
+	return (*boxedMap[K, V])(btree.NewMap[K, *V](degree))
+}
+
+func (m *boxedMap[K, V]) of() *btree.Map[K, *V]              { return (*btree.Map[K, *V])(m) }
+func (m *boxedMap[K, V]) Len() int                           { return m.of().Len() }
+func (m *boxedMap[K, V]) Get(k K) (V, bool)                  { return open(m.of().Get(k)) }
+func (m *boxedMap[K, V]) GetAt(i int) (K, V, bool)           { return openKeyed(m.of().GetAt(i)) }
+func (m *boxedMap[K, V]) Set(k K, v V) (V, bool)             { return open(m.of().Set(k, &v)) }
+func (m *boxedMap[K, V]) Delete(k K) (V, bool)               { return open(m.of().Delete(k)) }
+func (m *boxedMap[K, V]) Min() (K, V, bool)                  { return openKeyed(m.of().Min()) }
+func (m *boxedMap[K, V]) Max() (K, V, bool)                  { return openKeyed(m.of().Max()) }
+func (m *boxedMap[K, V]) PopMin() (K, V, bool)               { return openKeyed(m.of().PopMin()) }
+func (m *boxedMap[K, V]) Scan(do func(K, V) bool)            { m.of().Scan(opened(do)) }
+func (m *boxedMap[K, V]) Ascend(from K, do func(K, V) bool)  { m.of().Ascend(from, opened(do)) }
+func (m *boxedMap[K, V]) Reverse(do func(K, V) bool)         { m.of().Reverse(opened(do)) }
+func (m *boxedMap[K, V]) Descend(from K, do func(K, V) bool) { m.of().Descend(from, opened(do)) }
+func (m *boxedMap[K, V]) Keys() []K                          { return m.of().Keys() }
+func (m *boxedMap[K, V]) Copy() Map[K, V]                    { return (*boxedMap[K, V])(m.of().Copy()) }
+
+func (m *boxedMap[K, V]) Values() []V {
+	values := make([]V, 0, m.Len())
+	m.Scan(func(_ K, v V) bool {
+		values = append(values, v)
+		return true
+	})
+	return values
+}
+
+func open[V any](box *V, ok bool) (v V, _ bool) {
+	if ok {
+		v = *box
+	}
+	return v, ok
+}
+
+func openKeyed[K, V any](k K, box *V, ok bool) (K, V, bool) {
+	v, _ := open(box, ok)
+	return k, v, ok
+}
+
+func opened[K, V any](do func(K, V) bool) func(K, *V) bool {
+	return func(k K, box *V) bool { return do(k, *box) }
+}
+
+type boxedCursor[K cmp.Ordered, V any] struct{ MapCursor[K, *V] }
+
+// Value implements MapCursor.
+func (c boxedCursor[K, V]) Value() V { return *c.MapCursor.Value() }
+
 // NewMapCursor returns a cursor of a map of this package.
 func NewMapCursor[K cmp.Ordered, V any](m Map[K, V]) MapCursor[K, V] {
+	if boxed, ok := m.(*boxedMap[K, V]); ok {
+		at := boxed.of().Iter()
+		return boxedCursor[K, V]{&at}
+	}
 	at := m.(*treeMap[K, V]).of().Iter()
 	return &at
 }

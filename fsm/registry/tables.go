@@ -46,7 +46,7 @@ func newTables() tables {
 		secureVIPs:  order.NewTree(compareVIPs),
 		quarantined: order.NewTree(compareLeases),
 		live:        order.NewMap[Index, *Lease](0),
-		removed:     order.NewMap[Index, Removal](0),
+		removed:     order.NewBoxedMap[Index, Removal](0),
 		renewals:    newRenewals(),
 	}
 }
