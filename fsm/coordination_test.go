@@ -234,7 +234,7 @@ func TestMachineRefusesASessionOfACriticalCheck(t *testing.T) {
 func TestRestoreRefusesCoordinationBeyondTheCounter(t *testing.T) {
 	n := newNode(t)
 	n.writeKV(kv.KeyOp{Key: "a"})
-	s := n.m.Snapshot()
+	s := n.m.Snapshot().whole()
 	s.registry.Reserved = 0
 	var b bytes.Buffer
 	need.Got(s.WriteTo(&b))(t)

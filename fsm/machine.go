@@ -307,9 +307,9 @@ func (m *Machine) Ignores(op registry.Renew) bool {
 	return m.registry.Ignores(op)
 }
 
-// Snapshot freezes the state in milliseconds; the frozen copy is written while Apply goes on.
+// Snapshot freezes the state; the frozen copy is written while Apply goes on.
 func (m *Machine) Snapshot() *Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Snapshot{level: m.Level(), index: m.Index(), tenure: m.tenure, nodes: m.memory.freeze(), registry: m.registry.Freeze(), kv: m.kv.Freeze()}
+	return &Snapshot{level: m.Level(), index: m.Index(), tenure: m.tenure, nodes: m.memory.freeze(), captured: m.registry.Capture(), kv: m.kv.Freeze()}
 }

@@ -16,15 +16,26 @@ type Snapshot struct {
 	index    uint64 // of the newest applied entry
 	tenure   int64  // see Machine
 	nodes    []frozenNode
+	captured *registry.Captured // of which registry is made when it is needed; nil: registry is there
 	registry registry.Frozen
 	kv       kv.Frozen
+}
+
+// whole is the snapshot with its registry.
+func (s *Snapshot) whole() *Snapshot {
+	if s.captured == nil {
+		return s
+	}
+	c := *s
+	c.registry, c.captured = s.captured.Frozen(), nil
+	return &c
 }
 
 // WriteTo writes version, state and checksum (docs/reference/formats/snapshot.md). Equal states give
 // equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out := newStreamWriter(w, s.level)
-	s.walk(out)
+	s.whole().walk(out)
 	err := out.close()
 	return out.n, err
 }
@@ -118,6 +129,7 @@ func DigestParts() []string {
 
 // Digest walks the whole state. Equal states have equal digests; states that differ in one byte of a record do not.
 func (s *Snapshot) Digest() Digest {
+	s = s.whole()
 	d := Digest{Index: s.index}
 	for _, p := range parts {
 		t := newStreamWriter(io.Discard, s.level)

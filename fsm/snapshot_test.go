@@ -70,7 +70,7 @@ func TestRestoredMachineEqualsTheOriginal(t *testing.T) {
 	expect.That(t, bytes.Equal(got, want), "the restored machine writes another snapshot:\n%x\n%x", got, want)
 	expect.That(t, m.Index() == n.m.Index() && m.View().HashCode() == n.m.View().HashCode(),
 		"index %d, %s, want %d, %s", m.Index(), m.View().HashCode(), n.m.Index(), n.m.View().HashCode())
-	s := m.Snapshot()
+	s := m.Snapshot().whole()
 	f := s.registry
 	expect.That(t, len(s.nodes) != 0 && len(f.Free) != 0 && len(f.Leases) != 0 && len(f.Removals) >= 2 && len(f.Registered) != 0 && len(f.Canceled) != 0,
 		"a section of the test's snapshot is empty: %+v", s)
@@ -114,7 +114,7 @@ func TestDigestTellsTheChangedPart(t *testing.T) {
 		"access":   func(s *Snapshot) { s.kv.Access.Bootstrapped = !s.kv.Access.Bootstrapped },
 	}
 	for p, name := range DigestParts() {
-		s := n.m.Snapshot()
+		s := n.m.Snapshot().whole()
 		falsify[name](s)
 		got := s.Digest()
 		for other := range got.Parts {
@@ -300,7 +300,7 @@ func TestRestoreReportsItsReadersError(t *testing.T) {
 }
 
 func TestWriteToReportsItsWritersError(t *testing.T) {
-	s := lived(t).m.Snapshot()
+	s := lived(t).m.Snapshot().whole()
 	full := errors.New("no space left")
 	for writes := range 2 {
 		expect.ErrorIs(t, expect.Err(s.WriteTo(&failingWriter{err: full, good: writes})), full, "after %d good writes: got", writes)

@@ -92,7 +92,7 @@ func (tw *twins) modified(op registry.CatalogOp) registry.Index {
 
 // state is what a machine has but for what it remembers of batches.
 func state(t *rapid.T, m *Machine) []byte {
-	s := m.Snapshot()
+	s := m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
 	var b bytes.Buffer
 	need.Got(s.WriteTo(&b))(t)
@@ -287,7 +287,7 @@ func TestTransactionOfWhichOneOperationIsRefusedChangesNothing(t *testing.T) {
 
 // whole is the state without what is remembered of batches.
 func (n *node) whole() []byte {
-	s := n.m.Snapshot()
+	s := n.m.Snapshot().whole()
 	s.index, s.nodes = 0, nil
 	s.registry.Clock, s.kv.Lease = registry.Stamp{}, 0
 	var b bytes.Buffer

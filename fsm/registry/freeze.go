@@ -9,12 +9,37 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// Freeze captures the state.
-func (r *Registry) Freeze() Frozen {
-	f := r.frozen()
-	f.Free, f.Leases, f.Removals = r.freeSlots(), r.leaseStates(), r.removals()
+// Captured is the state at one moment. It is made in microseconds, however many instances there are, and stays valid while the registry
+// goes on.
+type Captured struct {
+	rest     Frozen // but for Leases and Removals
+	view     *View
+	renewals *renewals
+}
+
+// Capture captures the state.
+func (r *Registry) Capture() *Captured {
+	c := &Captured{rest: r.frozen(), view: r.View(), renewals: r.tables.renewals.freeze()}
+	c.rest.Free = r.freeSlots()
+	return c
+}
+
+// Frozen makes the lists of what was captured, which takes long where they are.
+func (c *Captured) Frozen() Frozen {
+	f, tables := c.rest, c.view.tables
+	f.Leases = make([]LeaseState, 0, tables.live.Len())
+	for l := range c.view.All() {
+		f.Leases = append(f.Leases, c.renewals.stateOf(l))
+	}
+	f.Removals = make([]Removal, 0, tables.removed.Len())
+	for rec := range c.view.Removals() {
+		f.Removals = append(f.Removals, rec)
+	}
 	return f
 }
+
+// Freeze captures the state and makes the lists of it.
+func (r *Registry) Freeze() Frozen { return r.Capture().Frozen() }
 
 // FreezeSince captures what was changed after an index, for a disk that has the state up to there: the
 // live leases and the records of removals with a newer Index, each by Index ascending, and all else as
@@ -23,7 +48,7 @@ func (r *Registry) Freeze() Frozen {
 func (r *Registry) FreezeSince(after Index) Frozen {
 	f := r.frozen()
 	r.tables.live.Ascend(after+1, func(_ Index, l *Lease) bool {
-		f.Leases = append(f.Leases, r.leaseState(l))
+		f.Leases = append(f.Leases, r.tables.renewals.stateOf(l))
 		return true
 	})
 	r.tables.removed.Ascend(after+1, func(_ Index, rec Removal) bool {
@@ -71,38 +96,23 @@ func (r *Registry) freeSlots() []uint32 {
 	return free
 }
 
-func (r *Registry) leaseStates() []LeaseState {
-	states := make([]LeaseState, 0, r.tables.live.Len())
-	for l := range r.View().All() {
-		states = append(states, r.leaseState(l))
-	}
-	return states
-}
-
 // StateOf is the state of the live lease of a handle, as Freeze captures it; ok is false if there is none.
 func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 	l := r.handles.byHandle(h)
 	if l == nil {
 		return LeaseState{}, false
 	}
-	return r.leaseState(l), true
+	return r.tables.renewals.stateOf(l), true
 }
 
-func (r *Registry) leaseState(l *Lease) LeaseState {
-	slot := r.tables.renewals.at(l.Handle.Slot)
+// stateOf is for the writer, or of a table that is frozen.
+func (t *renewals) stateOf(l *Lease) LeaseState {
+	slot := t.at(l.Handle.Slot)
+	renewed, _ := t.last(l.Handle)
 	return LeaseState{
-		Lease: l, Renewed: r.renewed(l), History: History{r.tables.renewals.past(l.Handle)},
+		Lease: l, Renewed: renewed, History: History{t.past(l.Handle)},
 		Client: slot.renewedByClient, Remote: slot.renewedByRemote,
 	}
-}
-
-func (r *Registry) removals() []Removal {
-	removals := make([]Removal, 0, r.tables.removed.Len())
-	r.tables.removed.Scan(func(_ Index, rec Removal) bool {
-		removals = append(removals, rec)
-		return true
-	})
-	return removals
 }
 
 // Thaw builds a registry from a frozen state, verifying what can be verified (handles unique and
@@ -156,7 +166,7 @@ func (r *Registry) thawHandles(f Frozen) {
 
 func (r *Registry) thawLease(s LeaseState) {
 	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
-	slot := r.tables.renewals.at(s.Lease.Handle.Slot)
+	slot := r.tables.renewals.edit(s.Lease.Handle.Slot)
 	slot.renewedByClient, slot.renewedByRemote = s.Client, s.Remote
 	r.replaceLease(nil, s.Lease, s.Lease.Changed)
 }

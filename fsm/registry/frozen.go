@@ -6,7 +6,7 @@ import (
 )
 
 // Frozen is the whole state of a Registry at one moment, for a snapshot: a few pointers and a copy
-// of the renewal times, made in milliseconds and valid while the registry goes on. Everything that
+// of the renewal times, valid while the registry goes on. Everything that
 // has an order has a canonical one, so equal registries freeze to equal values.
 type Frozen struct {
 	Index       Index // of the last change that readers see

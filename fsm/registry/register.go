@@ -237,7 +237,7 @@ func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	if l.Instance.Overridden != overridden {
 		l.Overrode = r.index
 	}
-	r.tables.renewals.at(l.Handle.Slot).attribute(l, origin, renewed.Lease)
+	r.tables.renewals.edit(l.Handle.Slot).attribute(l, origin, renewed.Lease)
 	r.replaceLease(old, l, r.index)
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
 }

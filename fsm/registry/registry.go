@@ -177,7 +177,7 @@ func (r *Registry) replaceEnds(old, l *Lease) {
 // recordEvent remembers an event of a live lease, as it is afterwards.
 func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	r.keepRenewal(l.Handle.Slot)
-	history := &r.tables.renewals.at(l.Handle.Slot).history
+	history := &r.tables.renewals.edit(l.Handle.Slot).history
 	history.Store(history.Load().with(r.event(l, origin, e)))
 }
 
@@ -271,7 +271,7 @@ func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	}
 	at := r.ago(ms)
 	if at.Lease < r.renewed(l).Lease {
-		r.tables.renewals.at(l.Handle.Slot).attribute(l, origin, at.Lease)
+		r.tables.renewals.edit(l.Handle.Slot).attribute(l, origin, at.Lease)
 		return false
 	}
 	r.heartbeatAt(l, origin, at)
@@ -365,7 +365,7 @@ func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handle
 // keepRenewal has the last renewal and the history in a slot taken back if the attempt fails that is under way.
 func (r *Registry) keepRenewal(slot uint32) {
 	if r.undo != nil {
-		r.undo.Add(r.tables.renewals.at(slot).keep())
+		r.undo.Add(r.tables.renewals.edit(slot).keep())
 	}
 }
 

@@ -10,9 +10,10 @@ func (t *renewals) hearsay(l *Lease) bool {
 }
 
 // doubt makes hearsay of the last renewal of the lease in a slot.
-func (t *renewals) doubt(slot uint32) { t.at(slot).doubts.Store(t.doubts.Load() - 1) }
+func (t *renewals) doubt(slot uint32) { t.edit(slot).doubts.Store(t.doubts.Load() - 1) }
 
-const renewalsPerChunk = 1024
+// renewalsPerChunk is small: after each freeze the first renewal of a chunk copies it.
+const renewalsPerChunk = 256
 
 // renewal is the last renewal of the lease in one slot, and what is remembered of it. Generation 0 means that the slot is free.
 type renewal struct {
@@ -27,17 +28,24 @@ type renewal struct {
 }
 
 // renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
-// at it without locks, through views made before or after a write. It grows by chunks that never
-// move, so that a reader's chunk stays the live one.
+// at it without locks, through views made before or after a write. A chunk that a frozen table has, too, is copied
+// before it is written: who reads it meanwhile reads what was true a moment ago.
 type renewals struct {
-	chunks atomic.Pointer[[]*[renewalsPerChunk]renewal]
-	beats  atomic.Uint64 // the newest Beat
-	doubts atomic.Uint32 // see Registry.Doubt
+	chunks  atomic.Pointer[[]renewalPlace]
+	beats   atomic.Uint64 // the newest Beat
+	doubts  atomic.Uint32 // see Registry.Doubt
+	edition uint64        // of the writer alone: counts the frozen tables
+}
+
+// renewalPlace is the place of a chunk in a table.
+type renewalPlace struct {
+	chunk   atomic.Pointer[[renewalsPerChunk]renewal]
+	edition uint64 // of the table when the chunk was made, for the writer: of an older one a frozen table has it, too
 }
 
 func newRenewals() *renewals {
 	t := new(renewals)
-	t.chunks.Store(new([]*[renewalsPerChunk]renewal))
+	t.chunks.Store(new([]renewalPlace))
 	return t
 }
 
@@ -48,20 +56,64 @@ func (t *renewals) grow(slots int) {
 	if need <= len(old) {
 		return
 	}
-	chunks := make([]*[renewalsPerChunk]renewal, need)
-	for i := copy(chunks, old); i < need; i++ {
-		chunks[i] = new([renewalsPerChunk]renewal)
+	chunks := sameChunks(old, need)
+	for i := len(old); i < need; i++ {
+		chunks[i].set(new([renewalsPerChunk]renewal), t.edition)
 	}
 	t.chunks.Store(&chunks)
 }
 
+// sameChunks returns room for a number of chunks that begins with those of old.
+func sameChunks(old []renewalPlace, need int) []renewalPlace {
+	chunks := make([]renewalPlace, need)
+	for i := range old {
+		chunks[i].set(old[i].chunk.Load(), old[i].edition)
+	}
+	return chunks
+}
+
+func (p *renewalPlace) set(chunk *[renewalsPerChunk]renewal, edition uint64) {
+	p.chunk.Store(chunk)
+	p.edition = edition
+}
+
+// freeze returns the table as it is now, which nothing changes any more.
+func (t *renewals) freeze() *renewals {
+	t.edition++
+	old := *t.chunks.Load()
+	chunks := sameChunks(old, len(old))
+	frozen := new(renewals)
+	frozen.chunks.Store(&chunks)
+	return frozen
+}
+
+// at is a slot to be read.
 func (t *renewals) at(slot uint32) *renewal {
-	return &(*t.chunks.Load())[slot/renewalsPerChunk][slot%renewalsPerChunk]
+	return &(*t.chunks.Load())[slot/renewalsPerChunk].chunk.Load()[slot%renewalsPerChunk]
+}
+
+// edit is a slot to be written, until the next freeze.
+func (t *renewals) edit(slot uint32) *renewal {
+	place := &(*t.chunks.Load())[slot/renewalsPerChunk]
+	if place.edition != t.edition {
+		place.set(sameRenewals(place.chunk.Load()), t.edition)
+	}
+	return &place.chunk.Load()[slot%renewalsPerChunk]
+}
+
+func sameRenewals(old *[renewalsPerChunk]renewal) *[renewalsPerChunk]renewal {
+	same := new([renewalsPerChunk]renewal)
+	for i := range old {
+		if old[i].generation.Load() != 0 { // else what is left in the slot says nothing
+			same[i].set(old[i].values())
+		}
+	}
+	return same
 }
 
 // assign gives a slot to a lease.
 func (t *renewals) assign(h Handle, s Stamp, p *past) {
-	e := t.at(h.Slot)
+	e := t.edit(h.Slot)
 	e.history.Store(p)
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
@@ -75,14 +127,14 @@ func (t *renewals) assign(h Handle, s Stamp, p *past) {
 
 // release frees a slot; from now on readers of its last lease fall back to what the lease says.
 func (t *renewals) release(slot uint32) {
-	e := t.at(slot)
+	e := t.edit(slot)
 	e.generation.Store(0)
 	e.history.Store(nil)
 }
 
 // renew notes a renewal of the lease in a slot, and returns the lease clock of the one before.
 func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
-	e := t.at(slot)
+	e := t.edit(slot)
 	before = e.lease.Load()
 	e.doubts.Store(t.doubts.Load())
 	e.lease.Store(s.Lease)
@@ -134,8 +186,8 @@ func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 
 // recordBeat stores a renewal of a lease that is to be sent, and returns the lease clock of the one before.
 func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
-	e := t.at(l.Handle.Slot)
 	before = t.renew(l.Handle.Slot, s)
+	e := t.edit(l.Handle.Slot)
 	e.attribute(l, origin, s.Lease)
 	switch origin.Kind {
 	case Client:
@@ -164,20 +216,39 @@ func (t *renewals) beatAfter(h Handle, after Beat, remote bool) bool {
 	return Beat(beats) > after && e.generation.Load() == h.Gen
 }
 
+// renewalValues are the values of a slot.
+type renewalValues struct {
+	generation     uint64
+	lease, wall    int64
+	history        *past
+	beats          [2]uint64
+	doubts         uint32
+	client, remote int64
+}
+
+func (e *renewal) values() renewalValues {
+	return renewalValues{
+		generation: e.generation.Load(), lease: e.lease.Load(), wall: e.wall.Load(), history: e.history.Load(),
+		beats: [2]uint64{e.beats[0].Load(), e.beats[1].Load()}, doubts: e.doubts.Load(),
+		client: e.renewedByClient, remote: e.renewedByRemote,
+	}
+}
+
+// set is the inverse of values. The generation comes last, see last.
+func (e *renewal) set(v renewalValues) {
+	e.history.Store(v.history)
+	e.lease.Store(v.lease)
+	e.wall.Store(v.wall)
+	e.doubts.Store(v.doubts)
+	e.renewedByClient, e.renewedByRemote = v.client, v.remote
+	for i := range e.beats {
+		e.beats[i].Store(v.beats[i])
+	}
+	e.generation.Store(v.generation)
+}
+
 // keep returns what puts the slot back to where it is now.
 func (e *renewal) keep() (restore func()) {
-	generation, lease, wall, history := e.generation.Load(), e.lease.Load(), e.wall.Load(), e.history.Load()
-	beats, doubts := [2]uint64{e.beats[0].Load(), e.beats[1].Load()}, e.doubts.Load()
-	client, remote := e.renewedByClient, e.renewedByRemote
-	return func() {
-		e.history.Store(history)
-		e.lease.Store(lease)
-		e.wall.Store(wall)
-		e.doubts.Store(doubts)
-		e.renewedByClient, e.renewedByRemote = client, remote
-		for i := range beats {
-			e.beats[i].Store(beats[i])
-		}
-		e.generation.Store(generation)
-	}
+	v := e.values()
+	return func() { e.set(v) }
 }
