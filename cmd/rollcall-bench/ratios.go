@@ -33,6 +33,7 @@ type ratiosOptions struct {
 	window   time.Duration
 	cut      time.Duration
 	quick    bool
+	many     int
 	only     []string
 	data     string
 	out      []string
@@ -53,6 +54,7 @@ func newBenchRatiosCommand() *cobra.Command {
 		Example: "  rollcall-bench ratios\n" +
 			"  rollcall-bench ratios --quick\n" +
 			"  rollcall-bench ratios --only leases\n" +
+			"  rollcall-bench ratios --only scale --many 1000000\n" +
 			"  rollcall-bench ratios --only coordination\n" +
 			"  rollcall-bench ratios --only idle\n" +
 			"  rollcall-bench ratios --only replication --cut 10m\n" +
@@ -69,6 +71,7 @@ func newBenchRatiosCommand() *cobra.Command {
 	f.IntVar(&o.rounds, "rounds", 3, "times that everything is measured")
 	f.DurationVar(&o.window, "window", 4*time.Second, "how long each load counts")
 	f.DurationVar(&o.cut, "cut", time.Minute, "how long the link between two datacenters is cut")
+	f.IntVar(&o.many, "many", 100_000, "instances of the large registry, in applications of 50; with a million give the nodes a bound, like GOMEMLIMIT=5GiB")
 	f.BoolVar(&o.quick, "quick", false, "one short round with few instances, to see that everything works; floors do not count")
 	f.StringSliceVar(&o.only, "only", nil, "measure only these parts: load, scale, leases, coordination, idle, replication (default: all)")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
@@ -89,6 +92,9 @@ func (o ratiosOptions) validate() error {
 	}
 	if o.cut < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("--cut: %v is less than 10ms", o.cut))
+	}
+	if o.many < 1 || o.many > 1_000_000 {
+		errs = append(errs, fmt.Errorf("--many: %d is not from 1 to 1000000", o.many))
 	}
 	for _, part := range o.only {
 		if !slices.Contains(benchParts, benchPart(part)) {
@@ -208,7 +214,7 @@ type ratiosPlan struct {
 
 func (o ratiosOptions) plan() ratiosPlan {
 	p := ratiosPlan{
-		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: 100_000,
+		rounds: o.rounds, warm: min(o.window/4, time.Second), window: o.window, instances: 10_000, few: 1000, many: o.many,
 		crashed: 150, watchers: 1000, changes: 100, cut: o.cut,
 		keys: 100_000, contenders: 100, handovers: 2000, sessions: 10_000, idle: 30 * time.Second, shown: 500, parts: o.parts(),
 	}

@@ -41,6 +41,20 @@ const (
 	renewBusy       figureName = "renew, 256 connections, beside 10 full fetches/s and 10 registrations/s"
 	renewFew        figureName = "renew, 256 connections, few instances"
 	renewMany       figureName = "renew, 256 connections, many instances"
+	rebuildMany     figureName = "from a change to the new full document, many instances"
+	fullMany        figureName = "full fetch after a change, gzip, linearizable, many instances"
+	deltaMany       figureName = "delta after a change, many instances"
+	appMany         figureName = "one application of 50 after a change, many instances"
+	metricsMany     figureName = "/metrics after a change, many instances"
+	overviewMany    figureName = "the dashboard's first page after a change, many instances"
+	appsPageMany    figureName = "the dashboard's applications after a change, many instances"
+	savedMany       figureName = "save a snapshot over HTTP, many instances"
+	savedPause      figureName = "the longest of 500 renewals/s beside the saving of a snapshot, many instances"
+	evictedMany     figureName = "from the end of the leases of a hundredth of many instances to the absence of all on every node"
+	fairP99         figureName = "renew, 1,000/s beside 16 connections that fetch everything, p99"
+	fairBareP99     figureName = "renew, 1,000/s beside 16 connections that fetch as much from bare net/http, p99"
+	fairFetched     figureName = "full fetches beside renewals, 16 connections"
+	fairBareFetched figureName = "fixed payloads of their size beside renewals, 16 connections"
 	heapEach        figureName = "live heap per instance, many instances, JSON and XML fetched"
 	restartReady    figureName = "restart after SIGTERM until ready, many instances"
 	crashP50        figureName = "from the end of a crashed instance's lease to its absence on every node, p50"
@@ -104,9 +118,11 @@ var ratioRows = []ratioRow{
 	{In: loadPart, Name: "Consul's health list of 1,000 over fixed payload", Of: healthCached, Over: healthFixed, Floor: 0.6, Goal: 0.7},
 	{In: loadPart, Name: "from a change to the new full document", Of: rebuild, Floor: 15, Goal: 5, Lower: true},
 	{In: loadPart, Name: "renew beside fetches and registrations over quiet", Of: renewBusy, Over: renewQuiet, Floor: 0.7, Goal: 0.85},
+	{In: loadPart, Name: "p99 of renewals beside fetches over beside bare net/http", Of: fairP99, Over: fairBareP99, Floor: 3, Goal: 2, Lower: true},
 	{In: scalePart, Name: "renew with many instances over few", Of: renewMany, Over: renewFew, Floor: 0.8, Goal: 0.9},
-	{In: scalePart, Name: "live heap per instance", Of: heapEach, Floor: 6, Goal: 4, Lower: true},
+	{In: scalePart, Name: "live heap per instance", Of: heapEach, Floor: 3, Goal: 2, Lower: true},
 	{In: scalePart, Name: "restart until ready", Of: restartReady, Floor: 3, Goal: 1, Lower: true},
+	{In: scalePart, Name: "longest renewal while a snapshot is saved", Of: savedPause, Floor: 250, Goal: 50, Lower: true},
 	{In: leasesPart, Name: "end of a crashed instance's lease until no node lists it, p99", Of: crashP99, Floor: 1.5, Goal: 1.2, Lower: true},
 	{In: leasesPart, Name: "from a change to 1,000 watchers, p99", Of: arrivalP99, Floor: 100, Goal: 50, Lower: true},
 	{In: coordinationPart, Name: "write a key over one entry per write", Of: put256, Over: putSolo, Floor: 1.5, Goal: 1.8},

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -132,7 +128,7 @@ func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed load.W
 		return err
 	}
 	rig := fetchRig{r, c, renewed, changed.changes()}
-	if err := r.inRounds(ctx, rig.delta, rig.full, rig.lists, rig.rebuilds, rig.busy); err != nil {
+	if err := r.inRounds(ctx, rig.delta, rig.full, rig.lists, rig.rebuildsOf(rebuild), rig.busy, rig.fair); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "delta", c, rig.fetching(64, deltaStale)); err != nil {
@@ -237,9 +233,13 @@ func (r fetchRig) fetching(conns int, path string) load.Bulk {
 	return load.Bulk{Conns: conns, Requests: fetchesOf(path), Want: http.StatusOK, Warm: r.warm, Window: r.window}
 }
 
-// rebuilds measures how much longer than others the first full fetch after a change takes.
-func (r fetchRig) rebuilds(ctx context.Context) error {
-	return r.underOneLeader(ctx, rebuild, r.benchCluster, func(leader string) (func(), error) {
+// rebuildsOf measures how much longer than others the first full fetch after a change takes.
+func (r fetchRig) rebuildsOf(name figureName) func(context.Context) error {
+	return func(ctx context.Context) error { return r.rebuilds(ctx, name) }
+}
+
+func (r fetchRig) rebuilds(ctx context.Context, name figureName) error {
+	return r.underOneLeader(ctx, name, r.benchCluster, func(leader string) (func(), error) {
 		const tries = 21
 		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
 		if err != nil {
@@ -250,11 +250,11 @@ func (r fetchRig) rebuilds(ctx context.Context) error {
 		extra := make([]time.Duration, tries)
 		for i := range extra {
 			if extra[i], err = firstFetch(c, change(), read); err != nil {
-				return nil, fmt.Errorf("%s: %w", rebuild, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		slices.Sort(extra)
-		return func() { r.record(rebuild, "ms", milliseconds(extra[tries/2])) }, ctx.Err()
+		return func() { r.record(name, "ms", milliseconds(extra[tries/2])) }, ctx.Err()
 	})
 }
 
@@ -309,6 +309,66 @@ func (r fetchRig) busy(ctx context.Context) error {
 	})
 }
 
+// Heartbeats beside fetches of large lists: how many a second, and how many connections fetch without a pause.
+const (
+	fairRate  = 1000
+	fairConns = 16
+)
+
+// fair is a round of renewals beside connections that fetch the registry, and beside as many that fetch as many bytes from
+// the bare handler.
+func (r fetchRig) fair(ctx context.Context) error {
+	return r.underOneLeader(ctx, fairP99, r.benchCluster, func(leader string) (func(), error) {
+		ours, err := r.beatsBeside(ctx, leader, leader, fullStale)
+		if err != nil {
+			return nil, err
+		}
+		bare, err := r.beatsBeside(ctx, leader, r.bare, barePath(ours.fetched))
+		if err != nil {
+			return nil, err
+		}
+		return func() {
+			r.record(fairP99, "ms", milliseconds(ours.p99))
+			r.record(fairBareP99, "ms", milliseconds(bare.p99))
+			r.record(fairFetched, "/s", ours.rate)
+			r.record(fairBareFetched, "/s", bare.rate)
+		}, nil
+	})
+}
+
+// beside is what came of renewals beside fetches.
+type beside struct {
+	p99     time.Duration // of the renewals
+	rate    float64       // fetches per second
+	fetched int64         // bytes of one
+}
+
+// beatsBeside sends renewals to the leader while connections fetch a document from a server.
+func (r fetchRig) beatsBeside(ctx context.Context, leader, server, path string) (b beside, err error) {
+	var g errgroup.Group
+	g.Go(func() error {
+		l := r.fetching(fairConns, path)
+		l.Targets = []string{server}
+		result, err := l.Closed(ctx)
+		if err == nil {
+			b.rate, b.fetched = result.Rate, result.Body
+			r.countWrong(fairP99, result.Wrong)
+		}
+		return err
+	})
+	g.Go(func() error {
+		l := r.renewals(64, r.renewed)
+		l.Targets = []string{leader}
+		result, err := l.Open(ctx, fairRate)
+		if err == nil {
+			b.p99 = result.Quantile(99)
+			r.countWrong(fairP99, result.Wrong)
+		}
+		return err
+	})
+	return b, g.Wait()
+}
+
 // besideOthers sends a load while others fetch the registry and register, ten times a second each.
 func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (record func(), err error) {
 	const each = 10 // per second
@@ -330,100 +390,4 @@ func (r fetchRig) besideOthers(ctx context.Context, s loadStep, leader string) (
 		err = errors.Join(err, fmt.Errorf("%s: %w", s.name, besideErr))
 	}
 	return record, err
-}
-
-// scale measures what a large registry costs.
-func (r *ratiosRun) scale(ctx context.Context) error {
-	few, many := benchFleet{name: "few", size: r.few}, benchFleet{name: "many", size: r.many}
-	clusters, err := r.clusters(ctx,
-		clusterSpec{name: "few-instances", fleets: []benchFleet{few}},
-		clusterSpec{name: "many-instances", fleets: []benchFleet{many}})
-	if err != nil {
-		return err
-	}
-	defer stopClusters(clusters)
-	small, large := clusters[0], clusters[1]
-	err = r.inRounds(ctx, r.measure(
-		loadStep{name: renewFew, at: small, Bulk: r.renewals(256, few.renewals())},
-		loadStep{name: renewMany, at: large, Bulk: r.renewals(256, many.renewals())}))
-	if err != nil {
-		return err
-	}
-	small.stop()
-	if err := r.heaps(ctx, large); err != nil {
-		return err
-	}
-	return r.restarts(ctx, large)
-}
-
-// heaps records the live heap of each node, after clients of both formats fetched everything.
-func (r *ratiosRun) heaps(ctx context.Context, c *benchCluster) error {
-	for i, n := range c.nodes {
-		for _, accept := range []string{"application/json", "application/xml"} {
-			if err := fetchCompressed(ctx, "http://"+n.HTTP+fullLinearizable, accept); err != nil {
-				return err
-			}
-		}
-		heap, err := liveHeap(ctx, n.HTTP, c.profilers[i])
-		if err != nil {
-			return err
-		}
-		r.record(heapEach, "KB", heap/1000/float64(r.many))
-	}
-	return nil
-}
-
-// restarts records each node's restart; the leader's turn is the last.
-func (r *ratiosRun) restarts(ctx context.Context, c *benchCluster) error {
-	leader, err := c.leader(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range c.nodes {
-		took, err := c.restart(ctx, (leader+1+i)%len(c.nodes))
-		if err != nil {
-			return err
-		}
-		r.record(restartReady, "s", took.Seconds())
-		if err := localcluster.AwaitReady(ctx, c.nodes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fetchCompressed fetches a document and drops it.
-func fetchCompressed(ctx context.Context, url, accept string) error {
-	resp, err := getOK(ctx, url, "Accept", accept, "Accept-Encoding", "gzip") // named, so that the transport leaves it compressed
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
-}
-
-// liveHeap returns the bytes that survive a garbage collection.
-func liveHeap(ctx context.Context, node, profiler string) (float64, error) {
-	// Twice: pooled memory survives the first one.
-	for range 2 {
-		if _, err := getText(ctx, "http://"+profiler+"/debug/pprof/heap?gc=1"); err != nil {
-			return 0, err
-		}
-	}
-	text, err := getText(ctx, "http://"+node+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	return metricValue(text, "go_memstats_heap_alloc_bytes")
-}
-
-// metricValue finds a metric without labels in Prometheus' text form.
-func metricValue(text, name string) (float64, error) {
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, fmt.Errorf("the node's metrics have no %s", name)
 }
