@@ -176,12 +176,13 @@ func (r *reader) spring(t *testing.T, settings string) (string, error) {
 	if name == nil {
 		return "", fmt.Errorf("no line matches %s", springName)
 	}
-	if err := os.WriteFile(filepath.Join(r.shell.Dir, "application.yaml"), []byte(settings), 0o600); err != nil {
+	file := filepath.Join(r.files, "application.yaml")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return "", err
 	}
 	start := `{"do":"start","url":"","app":"","id":"shop-1","lease":"90"}`
 	jar := need.Got(filepath.Abs("clients/java/spring/target/driver.jar"))(t)
-	return r.run(fmt.Sprintf(`(echo '%s'; until curl -sf -o answer http://127.0.0.1:8763/eureka/apps/%s; do sleep 0.5; done) | java -jar %s`, start, strings.ToUpper(name[1]), jar))
+	return r.run(fmt.Sprintf(`cp %s .; (echo '%s'; until curl -sf -o answer http://127.0.0.1:8763/eureka/apps/%s; do sleep 0.5; done) | java -jar %s`, file, start, strings.ToUpper(name[1]), jar))
 }
 
 // run has the shell run lines, and returns what they print. At the first that fails the shell ends, with its exit status.
