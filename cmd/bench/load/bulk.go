@@ -29,7 +29,7 @@ type Bulk struct {
 	Warm     time.Duration // sent before it counts
 	Window   time.Duration // that counts
 	Burst    int           // of an open loop: how many requests are due at the same time; 0: each by itself
-	Insist   bool          // repeat requests answered 503, which were certainly not performed; for loads that only prepare
+	Insist   bool          // repeat requests answered 503 or 504; for loads that only prepare, whose requests may be performed twice
 	// Answered is called when the n-th request of a connection, from 0, was answered as wanted; nil: no call.
 	Answered func(conn, n int, at time.Time)
 }
@@ -38,7 +38,7 @@ type Bulk struct {
 const (
 	BulkGrace   = 10 * time.Second // for responses after the window; a server takes 4 s to call an outcome unknown
 	BulkLongest = 10 * time.Minute // of a load without a window
-	// InsistPause is the wait before a request that was answered 503 is sent again.
+	// InsistPause is the wait before a request that was answered 503 or 504 is sent again.
 	InsistPause = 20 * time.Millisecond
 )
 
@@ -234,7 +234,7 @@ func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 	n := s.sent
 	s.sent++
 	status, err := s.c.Exchange(request)
-	for err == nil && status == http.StatusServiceUnavailable && s.Insist && wire.Pause(s.ctx, InsistPause) {
+	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && wire.Pause(s.ctx, InsistPause) {
 		status, err = s.c.Exchange(request)
 	}
 	done = time.Now()

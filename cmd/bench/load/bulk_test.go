@@ -76,10 +76,13 @@ func TestBulkCountsWrongResponsesByWhatIsWrong(t *testing.T) {
 	expect.That(t, r.Right == 20 && r.Wrong.String() == want, "%d right, wrong: %v, want 20 and %s", r.Right, r.Wrong, want)
 }
 
-// refusesEverySecond answers 503 to every other request.
+// refusesEverySecond answers 503 or 504 to every other request.
 func refusesEverySecond(n int64, w http.ResponseWriter, _ *http.Request) {
-	if n%2 == 1 {
+	switch n % 4 {
+	case 1:
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case 3:
+		w.WriteHeader(http.StatusGatewayTimeout)
 	}
 }
 
