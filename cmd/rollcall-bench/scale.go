@@ -24,8 +24,8 @@ const inManyApp = 50
 
 // scale measures what a large registry costs.
 func (r *ratiosRun) scale(ctx context.Context) error {
-	few := benchFleet{name: "few", size: r.few, inApp: inManyApp}
-	many := benchFleet{name: "many", size: r.many, inApp: inManyApp}
+	few := benchFleet{name: "few", size: r.few, inApp: inManyApp, lease: largeLease}
+	many := benchFleet{name: "many", size: r.many, inApp: inManyApp, lease: largeLease}
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "few-instances", fleets: []benchFleet{few}},
 		clusterSpec{name: "many-instances", fleets: []benchFleet{many}, settings: []string{fmt.Sprintf("--limits-instances-total=%d", 2*r.many)}})
@@ -67,8 +67,13 @@ var largeReads = []struct {
 	{appsPageMany, "/ui/apps"},
 }
 
-// largeReads records how long each takes after a change, at the leader.
+// largeReads records how long each takes after a change, at the leader, when the registrations have left the delta.
 func (r fetchRig) largeReads(ctx context.Context) error {
+	if !r.quick {
+		if err := r.awaitEmptyDelta(ctx, r.addrs()[:1]); err != nil {
+			return err
+		}
+	}
 	change := r.changed(0, 1)
 	for _, read := range largeReads {
 		err := r.underOneLeader(ctx, read.name, r.benchCluster, func(leader string) (func(), error) {
@@ -129,6 +134,9 @@ func (r fetchRig) savings(ctx context.Context) error {
 	})
 }
 
+// largeLease lets self-preservation take the instances of a large registry for fresh for two minutes after each was renewed once.
+var largeLease = benchLease{interval: 60, duration: 86400}
+
 // mortalLease is that of instances which die together: they are registered within it.
 var mortalLease = benchLease{interval: 5, duration: 15}
 
@@ -138,9 +146,12 @@ func (r fetchRig) evictions(ctx context.Context) error {
 	if r.quick {
 		return nil
 	}
-	if err := r.awaitCounted(ctx, r.benchCluster, r.many); err != nil {
-		return err
+	all := load.Bulk{Targets: r.addrs(), Conns: 256, Requests: firstRequests(r.many, r.renewed), Want: http.StatusOK, Insist: true}
+	renewed, err := all.Closed(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: renew all: %w", evictedMany, err)
 	}
+	r.countWrong(evictedMany, renewed.Wrong)
 	n := min(max(r.many/100, 1), 10_000)
 	mortal := benchFleet{name: "mortal", size: n, inApp: n, lease: mortalLease}
 	if err := r.register(ctx, mortal); err != nil {
