@@ -3,6 +3,7 @@ package registry
 import (
 	"iter"
 	"strings"
+	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -361,6 +362,8 @@ type App struct {
 	service  string
 	defined  Index // the last change of what Lease.Defined is about, of any of its instances
 	counts   [OutOfService + 1]uint32
+
+	on atomic.Pointer[nodesUnder] // what a View found last
 }
 
 // Len is the number of the application's leases.

@@ -130,6 +130,27 @@ func (v *View) lastOfService(t Topic) (at Index, absent bool) {
 	if t.Kind == HealthTopic {
 		at = max(at, app.Changed)
 	}
+	on := v.nodesUnder(app)
+	at = max(at, on.modified)
+	if t.Kind == HealthTopic {
+		at = max(at, on.checked)
+	}
+	return at, false
+}
+
+// nodesUnder says when the nodes changed last that the instances of an application are on. Immutable.
+type nodesUnder struct {
+	as                Index // View.CatalogIndex
+	modified, checked Index // the nodes, and their checks
+}
+
+// nodesUnder walks the instances, unless that was done since a node changed.
+func (v *View) nodesUnder(app *App) *nodesUnder {
+	index := v.CatalogIndex()
+	if found := app.on.Load(); found != nil && found.as == index {
+		return found
+	}
+	on := &nodesUnder{as: index}
 	first, before := true, ""
 	for l := range app.Leases() {
 		node, _ := l.node()
@@ -138,13 +159,11 @@ func (v *View) lastOfService(t Topic) (at Index, absent bool) {
 		}
 		first, before = false, node
 		if n, ok := v.Node(node); ok {
-			at = max(at, n.ModifyIndex)
-			if t.Kind == HealthTopic {
-				at = max(at, n.ChecksChanged)
-			}
+			on.modified, on.checked = max(on.modified, n.ModifyIndex), max(on.checked, n.ChecksChanged)
 		}
 	}
-	return at, false
+	app.on.Store(on)
+	return on
 }
 
 // lastOfNode is LastChange for a node, of whose services it is known what is there and when one left. A node that is not
