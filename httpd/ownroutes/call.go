@@ -30,7 +30,8 @@ type Own struct{ endpoints *endpoints }
 type endpoints struct {
 	*web.Node
 	config   Config
-	events   prometheus.Counter     // changes sent to watchers
+	events   prometheus.Counter // changes sent to watchers
+	texts    changeTexts
 	bundling sync.Mutex             // held while a bundle is made
 	resets   *prometheus.CounterVec // watchers that had to fetch everything, by reason
 

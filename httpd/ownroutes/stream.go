@@ -83,7 +83,7 @@ func (s *stream) send(changes []registry.Change) error {
 	sent := 0
 	for _, c := range changes {
 		s.out.Buf = appendEvent(s.out.Buf, "change", web.FormatIndex(s.changes.at.epoch, c.Index), func(dst []byte) []byte {
-			return appendChange(dst, s.changes.at.epoch, c)
+			return append(dst, s.of.texts.of(s.changes.at.epoch, c)...)
 		})
 		sent++
 		if !s.out.Full() {

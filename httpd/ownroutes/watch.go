@@ -128,7 +128,7 @@ func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *chan
 		if i > 0 {
 			out.Buf = append(out.Buf, ',')
 		}
-		out.Buf = appendChange(out.Buf, f.at.epoch, c)
+		out.Buf = append(out.Buf, e.texts.of(f.at.epoch, c)...)
 		if out.Full() && out.Flush() != nil {
 			return nil // the client went away, or reads nothing
 		}
