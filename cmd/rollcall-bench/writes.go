@@ -55,6 +55,9 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	if err := r.profile(ctx, "renew", rig.batching, r.renewals(256, rig.renewed)); err != nil {
 		return err
 	}
+	if err := r.profile(ctx, "register", rig.batching, rig.reregistrations()); err != nil {
+		return err
+	}
 	if err := r.profile(ctx, "renew-ap", rig.local, r.renewals(256, rig.renewed)); err != nil {
 		return err
 	}
@@ -78,9 +81,14 @@ func (r *ratiosRun) inRounds(ctx context.Context, parts ...func(context.Context)
 
 // registers is a round of registrations.
 func (r writeRig) registers() func(context.Context) error {
+	l := r.reregistrations()
+	return r.measure(loadStep{name: register256, at: r.batching, Bulk: l}, loadStep{name: registerSolo, at: r.singly, Bulk: l})
+}
+
+func (r writeRig) reregistrations() load.Bulk {
 	l := r.renewals(256, r.changed.changes())
 	l.Want = http.StatusNoContent
-	return r.measure(loadStep{name: register256, at: r.batching, Bulk: l}, loadStep{name: registerSolo, at: r.singly, Bulk: l})
+	return l
 }
 
 // renews is a round of renewals: one at a time, beside one Apply at a time of the library underneath; by an open loop;
