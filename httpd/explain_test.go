@@ -189,6 +189,18 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			story:   "registered: registered as UP by a client",
 		},
 		{
+			name:  "after time without a leader",
+			state: "listed",
+			happens: func(t *testing.T, n *bubbled) {
+				n.Set(func(m *registrytest.Memory) {
+					stamp := m.Stamp()
+					m.Registry.Advance(registry.Stamp{Lease: stamp.Lease, Wall: stamp.Wall + 24_000})
+				})
+			},
+			summary: "ORDERS/i1 is listed as UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC (24s more by the wall clock: time without a leader counts for no lease); unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:54 UTC.",
+			story:   "registered: registered as UP by a client",
+		},
+		{
 			name:  "dead, and without a leader",
 			state: "listed",
 			happens: func(t *testing.T, n *bubbled) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,8 +147,8 @@ func launch(t testing.TB, log string, env, command []string) (*Process, error) {
 	return adopt(t, p), nil
 }
 
-// adopt ends a process with the test, and fails the test if the process printed what no process may print: a panic, or a data
-// race, which a program built with the race detector reports.
+// adopt ends a process with the test, and fails the test if the process printed what no process may print: a panic, a data
+// race, which a program built with the race detector reports, or a line of a log that has a key twice.
 func adopt(t testing.TB, started *localcluster.Process) *Process {
 	p := &Process{started}
 	t.Cleanup(func() {
@@ -158,8 +159,32 @@ func adopt(t testing.TB, started *localcluster.Process) *Process {
 				t.Errorf("%s: the process cried:\n%.4000s", filepath.Base(p.LogFile()), out[i:])
 			}
 		}
+		for line := range strings.Lines(out) {
+			if key := repeatedKey(line); key != "" {
+				t.Errorf("%s: %q is twice in %s", filepath.Base(p.LogFile()), key, line)
+			}
+		}
 	})
 	return p
+}
+
+// logKey begins a field of a line of a log, as log.format text or json writes it. A quote in a value has a backslash before it.
+var logKey = regexp.MustCompile(`(?:^| )([\w.-]+)=(?:"(?:[^"\\]|\\.)*")?|[{,]"([\w.-]+)":(?:"(?:[^"\\]|\\.)*")?`)
+
+// repeatedKey is a key that a line of a log has twice; "": none, or it is no such line.
+func repeatedKey(line string) string {
+	if !strings.HasPrefix(line, "time=") && !strings.HasPrefix(line, `{"time":`) {
+		return ""
+	}
+	keys := map[string]bool{}
+	for _, found := range logKey.FindAllStringSubmatch(line, -1) {
+		key := found[1] + found[2]
+		if keys[key] {
+			return key
+		}
+		keys[key] = true
+	}
+	return ""
 }
 
 // Running says whether the process has not ended.

@@ -91,3 +91,21 @@ func TestTopInATerminalFollowsTheLossOfLeaders(t *testing.T) {
 		return unless(s.tmux("has-session").Run() != nil, "it still runs")
 	})
 }
+
+// TestValueOfAKeyEndsTheLineOnATerminal reads a key on a terminal, where the line ends behind it, and into a pipe, which gets its
+// bytes alone.
+func TestValueOfAKeyEndsTheLineOnATerminal(t *testing.T) {
+	_, err := exec.LookPath("tmux")
+	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")
+	t.Parallel()
+	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
+	rollcall := func(args ...string) []string {
+		return append(append([]string{Binary(t), "kv"}, args...), "--addr", n.URL())
+	}
+	put, get := rollcall("put", "config/colour", "blue"), rollcall("get", "config/colour")
+	out, err := exec.Command(put[0], put[1:]...).CombinedOutput()
+	need.OKf(t, err, "%s", out)
+	out = need.Got(exec.Command(get[0], get[1:]...).Output())(t)
+	need.Equal(t, string(out), "blue", "a pipe gets")
+	openTerminal(t, "sh", "-c", strings.Join(get, " ")+"; echo after; exec sleep 600").shows("the value", `(?m)^blue\nafter$`)
+}

@@ -84,8 +84,8 @@ func newKVGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print a key's value, byte by byte",
-		Long: "Prints a key's value and nothing else, not even an end of line. With --detail or -o json it shows\n" +
-			"the flags, the indexes and the key's holder, too. A key that is not there is an error.",
+		Long: "Prints a key's value and nothing else, not even an end of line, unless a terminal shows it. With --detail or\n" +
+			"-o json it shows the flags, the indexes and the key's holder, too. A key that is not there is an error.",
 		Example: "  rollcall kv get config/colour\n" +
 			"  rollcall kv get config/colour --detail\n" +
 			"  rollcall kv get config/colour -o json",
@@ -102,7 +102,11 @@ func newKVGetCommand() *cobra.Command {
 			if detail || c.out == cli.JSON {
 				return c.out.Print(cmd.OutOrStdout(), newKeyPair(e))
 			}
-			_, err = cmd.OutOrStdout().Write(e.Value)
+			out := cmd.OutOrStdout()
+			if isTerminal(out) && !bytes.HasSuffix(e.Value, []byte("\n")) {
+				e.Value = append(e.Value, '\n')
+			}
+			_, err = out.Write(e.Value)
 			return err
 		},
 	}

@@ -128,6 +128,31 @@ APP    LEASES  COUNTED  FRESH  EXPIRED
 		{name: "quarantined", value: quarantineList{{App: "ORDERS", ID: "orders-1", Status: "UP", Host: "h", IP: "10.0.0.1", LastRenewal: 1000, QuarantinedUntil: 2000}}, want: `APP     ID        STATUS  HOST  IP        LAST RENEWAL          UNTIL
 ORDERS  orders-1  UP      h     10.0.0.1  1970-01-01T00:00:01Z  1970-01-01T00:00:02Z
 `},
+		{name: "a restore that would change something", value: restored{DryRun: true, Keys: 1, Plan: &client.RestorePlan{KeysWritten: []string{"config/colour"}}}, want: `WOULD BE                             NUMBER
+instances that come back             0
+instances that stay as they are now  0
+keys written                         1
+keys deleted                         0
+sessions ended                       0
+
+CHANGE  KIND  NAME
++       key   config/colour
+`},
+		{name: "a restore that would change nothing", value: restored{DryRun: true, InstancesStayed: 2, Plan: &client.RestorePlan{}}, want: `WOULD BE                             NUMBER
+instances that come back             0
+instances that stay as they are now  2
+keys written                         0
+keys deleted                         0
+sessions ended                       0
+
+nothing would change
+`},
+		{name: "differences", value: differences{{"~", "key", "config/colour"}}, want: "CHANGE  KIND  NAME\n~       key   config/colour\n"},
+		{name: "a recovery", value: recovered{Node: "n2", ClusterID: "c0ffee", Entry: 7, Before: 5, Index: 9, Others: []string{"n1", "n3", "n4"}, Old: "old"}, want: `recovered n2 of cluster c0ffee: 0 instances, 0 keys, up to index c0ffee-5 (log entry 7)
+what n1, n3 and n4 had after 5 is lost; the index goes on from 9
+the directory as it was: old
+now start n2, and the others with empty data directories; never start them with their old ones
+`},
 		{name: "done", value: done{Done: "overridden", App: "ORDERS", ID: "orders-1", Status: "DOWN"}, want: "overridden  ORDERS/orders-1  DOWN\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

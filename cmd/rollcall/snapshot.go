@@ -288,7 +288,7 @@ func (d differences) Table() [][]string {
 	if len(d) == 0 {
 		return [][]string{{"no difference"}}
 	}
-	rows := [][]string{{"", "KIND", "NAME"}}
+	rows := [][]string{{"CHANGE", "KIND", "NAME"}}
 	for _, one := range d {
 		rows = append(rows, []string{one.Change, one.Kind, one.Name})
 	}
@@ -364,14 +364,20 @@ func (r restored) Table() [][]string {
 	if r.Plan == nil {
 		return rows
 	}
-	rows = append(rows, nil, []string{"", "KIND", "NAME"})
+	var changes [][]string
 	for _, list := range []struct {
 		change, kind string
 		names        []string
 	}{{"+", "instance", r.Plan.Instances}, {"+", "node", r.Plan.Nodes}, {"+", "key", r.Plan.KeysWritten}, {"-", "key", r.Plan.KeysDeleted}, {"-", "session", r.Plan.SessionsEnded}} {
 		for _, name := range list.names {
-			rows = append(rows, []string{list.change, list.kind, name})
+			changes = append(changes, []string{list.change, list.kind, name})
 		}
+	}
+	switch {
+	case changes != nil:
+		rows = append(append(rows, nil, []string{"CHANGE", "KIND", "NAME"}), changes...)
+	case r.Roles+r.Tokens == 0:
+		rows = append(rows, nil, []string{"nothing would change"})
 	}
 	return rows
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -37,7 +38,7 @@ func newTopCommand() *cobra.Command {
 			}
 			overview := top.Config{Servers: c.servers(os.Getenv(cli.AddrEnv)), Interval: interval, Open: c.some}
 			out := cmd.OutOrStdout()
-			if file, ok := out.(*os.File); !ok || !term.IsTerminal(int(file.Fd())) {
+			if !isTerminal(out) {
 				return top.Print(cmd.Context(), overview, out)
 			}
 			return top.Show(cmd.Context(), overview)
@@ -46,6 +47,12 @@ func newTopCommand() *cobra.Command {
 	c.addServerFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two questions, at least 200ms")
 	return cmd
+}
+
+// isTerminal says whether a person reads what is written there.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // some is a client for some of the servers, which say what they have at hand: an overview needs no leader.

@@ -32,6 +32,7 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 		explainLive(&e, v, at, l)
 		e.Summary = summaryOf(&e, summaryInput{
 			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: ownerLinkOf(v, at.Now, l.Owner, c.OnCut),
+			uncounted: at.wall(at.Now) - e.LastRenewal - e.SilentMS,
 		})
 		return e, true
 	}

@@ -15,6 +15,9 @@ type summaryInput struct {
 	settings registry.Settings
 	alone    bool // each node decides by itself, without a leader
 	owner    ownerLink
+	// uncounted is by how much the lease clock lags behind the wall clock since the last renewal, ms: it has stood still, or the
+	// wall clock was set.
+	uncounted int64
 }
 
 // summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
@@ -80,6 +83,9 @@ func leaseSentence(e *api.Explanation, c summaryInput) string {
 		return "It has no lease: it was registered through Consul's API, and stays until it is deregistered."
 	}
 	renewed := fmt.Sprintf("It was last renewed %s ago, at %s", Span(e.SilentMS), Time(e.LastRenewal))
+	if c.uncounted >= seenByPeople {
+		renewed += fmt.Sprintf(" (%s more by the wall clock: %s counts for no lease)", Span(c.uncounted), uncounted(c))
+	}
 	lease := fmt.Sprintf("its lease of %ds", e.LeaseSeconds)
 	if more := e.SilentMS + e.ExpiresInMS - int64(e.LeaseSeconds)*1000; more > 0 {
 		lease += fmt.Sprintf(", prolonged by %s %s,", Span(more), whyProlonged(c))
@@ -88,6 +94,16 @@ func leaseSentence(e *api.Explanation, c summaryInput) string {
 		return fmt.Sprintf("%s, and %s ended %s ago, at %s.", renewed, lease, Span(-e.ExpiresInMS), Time(e.ExpiresAt))
 	}
 	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), Time(e.ExpiresAt))
+}
+
+// seenByPeople is a difference (ms) between two clocks that is shown.
+const seenByPeople = 2000
+
+func uncounted(c summaryInput) string {
+	if c.alone {
+		return "time in which this node did not run"
+	}
+	return "time without a leader"
 }
 
 func whyProlonged(c summaryInput) string {

@@ -21,7 +21,11 @@ const behindBy = 10_000
 // describe says in what condition a cluster is, in a word and in sentences.
 func describe(s *api.Status) {
 	var troubles []string
+	leads := "" // by its own account
 	for _, n := range s.Nodes {
+		if n.Role == "leader" {
+			leads = n.ID
+		}
 		if trouble := troubleOf(n); trouble != "" {
 			troubles = append(troubles, n.ID+" "+trouble)
 		}
@@ -38,6 +42,8 @@ func describe(s *api.Status) {
 	}
 	may := api.MayFail(tolerance(voters, healthy), "")
 	switch {
+	case s.Leader == "" && leads != "":
+		s.Condition, s.Summary = leaderless, fmt.Sprintf("This node hears no leader yet, and %s says that it leads: ask again in a second.", leads)
 	case s.Leader == "":
 		s.Condition, s.Summary = leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch."
 		if trouble != "" {

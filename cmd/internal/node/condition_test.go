@@ -35,6 +35,7 @@ func TestStatusSaysInASentenceHowTheClusterIs(t *testing.T) {
 		"two of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "unreachable", "unreachable")}, degraded, "Degraded: n2 cannot be reached, n3 cannot be reached; a majority of the voters is not there."},
 		"a learner down":     {api.Status{Leader: "n1", Nodes: silentLearner}, degraded, "Degraded: n4 cannot be reached; one node may fail."},
 		"no leader":          {api.Status{Nodes: nodesWith("candidate", "unreachable", "unreachable")}, leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch. Of these, n1 hears no leader, n2 cannot be reached, n3 cannot be reached."},
+		"a leader unheard":   {api.Status{Nodes: nodesWith("follower", "leader", "follower")}, leaderless, "This node hears no leader yet, and n2 says that it leads: ask again in a second."},
 		"ap, all well":       {api.Status{Mode: "ap", Nodes: nodesWith("serving", "serving")}, well, "Healthy: one node may fail."},
 		"ap, one is lacking": {api.Status{Mode: "ap", Nodes: nodesWith("serving", "unreachable")}, degraded, "Degraded: n2 cannot be reached."},
 	} {

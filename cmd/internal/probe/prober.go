@@ -183,7 +183,7 @@ func (p *Prober) setCheck(ctx context.Context, c ref, r result, epoch registry.E
 		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
 	})
 	if err != nil && ctx.Err() == nil && !p.failing.Swap(true) {
-		p.cfg.Log.Warn("the result of a check was not committed", "node", c.node, "check", c.id, "err", err)
+		p.cfg.Log.Warn("the result of a check was not committed", "of", c.node, "check", c.id, "err", err)
 	}
 	if err == nil {
 		p.failing.Store(false)

@@ -108,7 +108,7 @@ func (s *State) Observe(address raft.ServerAddress, id raft.ServerID) {
 	default:
 		replaced, replace := context.WithCancel(context.Background())
 		s.leader.Store(&Leader{ID: string(id), Address: string(address), Replaced: replaced, replace: replace})
-		s.Log.Info("leader", "node", disk.NodeName(string(id)))
+		s.Log.Info("leader", "leader", disk.NodeName(string(id)))
 	}
 	if old != nil {
 		old.replace()

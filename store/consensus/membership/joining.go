@@ -115,6 +115,6 @@ func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
 	if err := raftio.Wait(context.Background(), f, changeLimit); err != nil {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
-	s.cfg.Node.Log.Info("member", "node", name, "address", args.Addr)
+	s.cfg.Node.Log.Info("member", "member", name, "address", args.Addr)
 	return JoinReply{Answer: port.OK}
 }

@@ -104,7 +104,7 @@ func (s *Members) Delete(look *Configuration, name string) JoinReply {
 	// The replies count for this look only. If the members have changed since, Raft refuses.
 	err := raftio.Wait(context.Background(), s.Raft.RemoveServer(members[i].ID, look.Index, removeLimit), removeLimit)
 	if err == nil {
-		s.cfg.Node.Log.Info("removed a node", "node", name)
+		s.cfg.Node.Log.Info("removed a node", "member", name)
 	}
 	return removalReply(err)
 }

@@ -227,7 +227,7 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	}
 	for _, f := range found {
 		s.cfg.Node.Log.Warn("a node in cluster.join belongs to another cluster: keep one of the two clusters, and start the nodes of the other with empty data directories, or correct cluster.join",
-			"node", f.ID, "address", f.Address, "its-cluster", f.ClusterID, "cluster", s.cfg.Identity.Cluster())
+			"other", f.ID, "address", f.Address, "its-cluster", f.ClusterID, "cluster", s.cfg.Identity.Cluster())
 	}
 }
 

@@ -169,7 +169,7 @@ func votersIn(look *Configuration) (n int) {
 // remove removes a voter that was silent for too long.
 func (p *Promoter) remove(look *Configuration, m raft.Server) {
 	name := disk.NodeName(string(m.ID))
-	log := p.members.cfg.Node.Log.With("node", name, "silent-for", time.Since(p.silent[m.ID]).Round(time.Second))
+	log := p.members.cfg.Node.Log.With("member", name, "silent-for", time.Since(p.silent[m.ID]).Round(time.Second))
 	if err := p.members.Delete(look, name).Removal(); err != nil {
 		log.Warn("a node that is silent for longer than members.dead-after could not be removed", "err", err)
 		return
@@ -179,7 +179,7 @@ func (p *Promoter) remove(look *Configuration, m raft.Server) {
 
 // demote takes the vote of a node that is not to have it, unless too few of the others are there.
 func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Server) {
-	log := p.members.cfg.Node.Log.With("node", disk.NodeName(string(m.ID)))
+	log := p.members.cfg.Node.Log.With("member", disk.NodeName(string(m.ID)))
 	err := p.members.agreeWithout(m, look.Servers)
 	if err == nil {
 		err = raftio.Wait(ctx, p.members.Raft.DemoteVoter(m.ID, look.Index, changeLimit), changeLimit)
@@ -199,8 +199,8 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 // was removed must not come back with a vote.
 func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
 	if err := raftio.Wait(ctx, p.members.Raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
-		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "node", disk.NodeName(string(m.ID)), "err", err)
+		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "member", disk.NodeName(string(m.ID)), "err", err)
 		return
 	}
-	p.members.cfg.Node.Log.Info("newcomer votes", "node", disk.NodeName(string(m.ID)))
+	p.members.cfg.Node.Log.Info("newcomer votes", "member", disk.NodeName(string(m.ID)))
 }

@@ -42,13 +42,22 @@ var slogLevels = map[hclog.Level]slog.Level{
 	hclog.Error: slog.LevelWarn,
 }
 
+// taken are the keys that every line of a node's log has; Raft has some of them, too.
+var taken = map[string]bool{"time": true, "level": true, "msg": true, "node": true}
+
 // Accept implements hclog.SinkAdapter.
 func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	l := slogLevels[level]
 	if !s.log.Enabled(context.Background(), l) || (l > slog.LevelDebug && s.repeated(msg, time.Now())) {
 		return
 	}
-	s.log.Log(context.Background(), l, msg, append([]any{"component", name}, args...)...)
+	args = append([]any{"component", name}, args...)
+	for i := 2; i < len(args); i += 2 {
+		if key, ok := args[i].(string); ok && taken[key] {
+			args[i] = "its-" + key
+		}
+	}
+	s.log.Log(context.Background(), l, msg, args...)
 }
 
 func (s *sink) repeated(msg string, now time.Time) bool {
