@@ -229,7 +229,7 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 		return err
 	}
 	r.shared = []file{plain("THIRD-PARTY.txt", r.licences.text())}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"} {
 		text, err := os.ReadFile(filepath.Join(r.root, name))
 		if err != nil {
 			return err
@@ -253,9 +253,9 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 		return err
 	}
 	r.shared = append(r.shared, pages...)
-	// README links into docs. The data behind the report is larger than the programs.
+	// README links into docs, and docs to the scenarios. The data behind the report is larger than the programs.
 	listed, err := r.run(ctx, nil, "git", "ls-files", "deploy", ":!deploy/check", "docs", ":!docs/benchmarks/report.json", ":!docs/benchmarks/report.csv",
-		":!docs/benchmarks/report.html")
+		":!docs/benchmarks/report.html", "cmd/bench/scenario/scenarios")
 	if err != nil {
 		return err
 	}

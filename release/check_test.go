@@ -629,19 +629,29 @@ func TestComponentsAndLicencesAreThoseOfThePrograms(t *testing.T) {
 	}
 }
 
-func TestLinksOfTheArchivesReadmeLeadIntoTheArchive(t *testing.T) {
+func TestLinksOfTheArchivesPagesLeadIntoTheArchive(t *testing.T) {
 	dir := checked(t)
 	files := filesOf(t, dir, "linux/amd64")
-	links := regexp.MustCompile(`(?:\]\(|(?:src|srcset|href)=")([^)#"\s]+)`).FindAllSubmatch(files["README.md"].data, -1)
-	relative := 0
-	for _, link := range links {
-		name := string(link[1])
-		if strings.Contains(name, "://") {
+	there, relative := map[string]bool{}, 0
+	for name := range files {
+		for ; name != "."; name = path.Dir(name) {
+			there[name] = true
+		}
+	}
+	code := regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	link := regexp.MustCompile(`(?:\]\(|(?:src|srcset|href)=")([^)#"\s]+)`)
+	for page, f := range files {
+		if path.Ext(page) != ".md" {
 			continue
 		}
-		relative++
-		_, ok := files[name]
-		expect.That(t, ok, "%s is not in the archive", name)
+		for _, found := range link.FindAllSubmatch(code.ReplaceAll(f.data, nil), -1) {
+			name := string(found[1])
+			if strings.Contains(name, "://") {
+				continue
+			}
+			relative++
+			expect.That(t, there[path.Join(path.Dir(page), name)], "%s links to %s, which is not in the archive", page, name)
+		}
 	}
-	expect.That(t, relative > 10, "README.md has %d links to files, want more than 10", relative)
+	expect.That(t, relative > 500, "the pages have %d links to files, want more than 500", relative)
 }

@@ -21,6 +21,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -81,6 +82,27 @@ func render(t *testing.T, values string) (map[string]string, error) {
 		return nil, err
 	}
 	return engine.Render(chart, all)
+}
+
+// TestStepsOfThePageForProductionRender renders the chart as the page on Kubernetes installs it, and as it changes it afterwards.
+func TestStepsOfThePageForProductionRender(t *testing.T) {
+	_, page, ok := strings.Cut(string(need.Got(os.ReadFile("../../docs/run/kubernetes.md"))(t)), "\n2. Write `production.yaml`:\n")
+	need.That(t, ok, "docs/run/kubernetes.md has no production.yaml")
+	_, values, _ := strings.Cut(page, "```yaml\n")
+	values, page, _ = strings.Cut(values, "   ```\n")
+	_, err := render(t, values)
+	need.OKf(t, err, "helm install")
+	all := need.Got(common.ReadValues([]byte(values)))(t)
+	_, upgrade, ok := strings.Cut(page, "helm upgrade ")
+	need.That(t, ok, "docs/run/kubernetes.md changes nothing afterwards")
+	upgrade, _, _ = strings.Cut(upgrade, "\n")
+	for _, set := range regexp.MustCompile(`--set (\S+)`).FindAllStringSubmatch(upgrade, -1) {
+		need.OK(t, strvals.ParseInto(set[1], all))
+	}
+	text := need.Got(yaml.Marshal(all))(t)
+	files, err := render(t, string(text))
+	need.OKf(t, err, "helm upgrade")
+	of[*monitoring.ServiceMonitor](t, decode(t, files), "ServiceMonitor "+release)
 }
 
 // objects are what a rendered chart creates, by kind and name, in the API's own types.
