@@ -41,7 +41,7 @@ func (c call) setLogLevel() (any, error) {
 	}
 	c.config.LogLevel.Override(level, d)
 	_ = c.Did("log_level", level, registry.Act{}, nil)
-	c.Log.Warn("the log's level was changed for a while", "level", level, "for", d, "by", c.R.RemoteAddr)
+	c.Log.Warn("the log's level was changed for a while", "log-level", level, "for", d, "by", c.R.RemoteAddr)
 	return c.config.LogLevel.Show(), nil
 }
 

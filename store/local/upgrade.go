@@ -66,7 +66,7 @@ func (s *Store) raise(from byte) {
 	to := from + 1
 	s.levels.writes.Store(uint32(to))
 	s.rewrite, s.dirty = true, true
-	s.log.Info("this node writes a higher level", "level", to, "version", level.VersionOf(to))
+	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
 }
 
 // Upgrade is what the nodes of the datacenter read, and when this one writes the next level by itself; zero: it does

@@ -132,7 +132,7 @@ func (s *Members) raise(ctx context.Context, from byte) error {
 	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
 		return err
 	}
-	s.cfg.Node.Log.Info("the level of the cluster was raised", "level", from+1, "version", level.VersionOf(from+1))
+	s.cfg.Node.Log.Info("the level of the cluster was raised", "cluster-level", from+1, "version", level.VersionOf(from+1))
 	return nil
 }
 
