@@ -52,7 +52,7 @@ func TestRestoreBringsBackWhatWasDeletedAndLeavesTheRest(t *testing.T) {
 	n.Cancel("ORDERS", "lost-2")
 	n.Register(Instance{App: "ORDERS", ID: "newer-1", Duration: 300})
 	diff := string(rollcall(t, "snapshot", "diff", file, "--addr", n.URL()))
-	for _, line := range []string{"-  instance  ORDERS/lost-1", "+  instance  ORDERS/newer-1", "-  key       config/a", "~  key       other/x"} {
+	for _, line := range []string{"-       instance  ORDERS/lost-1", "+       instance  ORDERS/newer-1", "-       key       config/a", "~       key       other/x"} {
 		expect.That(t, strings.Contains(diff, line), "the difference lacks %q:\n%s", line, diff)
 	}
 
