@@ -68,7 +68,7 @@ var rooms = []room{
 	{"store/disktest", []string{"internal/need"}},
 	{"store/expiry", []string{"store/wait", "fsm/registry", "fsm/kv"}},
 	{"store/wait", nil},
-	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "replication/wire", "httpd/api", "fsm/level", "fsm/registry"}},
+	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "replication/wire", "httpd/api", "fsm/level", "fsm/order", "fsm/registry"}},
 	{"replication/rollcallpeer", []string{"replication/batcher", "replication/link", "replication/wire", "httpd/api", "fsm/level", "fsm/access", "fsm/registry"}},
 	{"replication/eurekapeer", []string{"internal/setting", "replication/batcher", "replication/link", "httpd/api", "httpd/eureka", "fsm/registry"}},
 	{"replication/link", []string{"internal/privatefile", "replication/batcher", "httpd/api", "fsm/level", "fsm/registry"}},
