@@ -1,6 +1,7 @@
 #!/bin/sh
 # build.sh OUT MODULE@VERSION [PACKAGE [FLAG...]] builds a program from a published Go module as its authors do, except
-# that what they replace by a folder beside the module is taken from its published module, too.
+# that what they replace by a folder beside the module is taken from its published module, too, and
+# that the Go that is here builds it.
 #
 #   SOURCE  a checkout that is built instead of the module
 #   ADD     a module that is needed newer than the module says
@@ -20,7 +21,7 @@ trap 'rm -rf "$work"' EXIT
 cp -R "$SOURCE/." "$work"
 chmod -R u+w "$work"
 cd "$work"
-sed -i -E '/=> *\.\.?\//d' go.mod
+sed -i -E '/=> *\.\.?\/|^toolchain /d' go.mod
 rm -rf go.work vendor
 export GOFLAGS=-mod=mod GOWORK=off
 if [ -n "$driver" ]; then
