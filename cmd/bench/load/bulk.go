@@ -233,6 +233,12 @@ func (s *bulkSender) count(latency time.Duration) {
 func (s *bulkSender) exchange(request []byte) (ok bool, done time.Time) {
 	n := s.sent
 	s.sent++
+	if s.c.Closing() { // as Tomcat says after 100 requests
+		s.c.Close()
+		if s.dial(); s.err != nil {
+			return false, time.Now()
+		}
+	}
 	status, err := s.c.Exchange(request)
 	for err == nil && (status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout) && s.Insist && wire.Pause(s.ctx, InsistPause) {
 		status, err = s.c.Exchange(request)

@@ -51,6 +51,16 @@ func times(n int, w Workload) Workload {
 	}
 }
 
+func TestBulkGoesOnWhereTheServerClosesAConnection(t *testing.T) {
+	server := newBenchServer(t, func(n int64, w http.ResponseWriter, _ *http.Request) {
+		if n%3 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+	})
+	r := need.Got(Bulk{Targets: []string{server.addr}, Conns: 1, Requests: times(10, get1), Want: 200}.Closed(t.Context()))(t)
+	expect.That(t, r.Right == 10 && len(r.Wrong) == 0, "%d right, wrong: %v, want 10 right", r.Right, r.Wrong)
+}
+
 func TestBulkSendsAndCountsEveryRequestOnce(t *testing.T) {
 	a, b := newBenchServer(t, ok), newBenchServer(t, ok)
 	l := Bulk{Targets: []string{a.addr, b.addr}, Conns: 4, Requests: times(50, get1), Want: 200}

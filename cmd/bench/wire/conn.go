@@ -96,6 +96,9 @@ func (c *Conn) Idle() bool {
 	return !c.response.closes && c.raw.Control(c.look) == nil && c.open
 }
 
+// Closing reports whether the newest response said that the server closes the connection behind it.
+func (c *Conn) Closing() bool { return c.response.closes }
+
 // peek looks for what must not come between two exchanges: an end, an error, surplus bytes.
 func (c *Conn) peek(fd uintptr) {
 	_, _, err := syscall.Recvfrom(int(fd), c.buf[:1], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
