@@ -19,7 +19,7 @@ tool     = $$($(GO) tool -n $(1))
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance screens pictures alerts site check bench compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: shape build run test conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -105,6 +105,13 @@ check:
 # Ratios against named baselines; takes some minutes. docs/benchmarks.md explains the rows.
 bench: build
 	$(BENCH) ratios
+
+# Rollcall beside etcd, Consul and a published Eureka server, which are built first, as far as they can be (with modules and
+# build cache some GB, a quarter of an hour); then a quarter of an hour. Linux only. docs/benchmarks.md explains the table.
+peers: build
+	-$(MAKE) -C integration/clients/wild -k peers
+	-$(MAKE) eureka-server
+	$(BENCH) peers
 
 # All columns under the same load and faults, five rounds; hours. docs/comparison.md explains it.
 compare: build

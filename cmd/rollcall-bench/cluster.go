@@ -191,21 +191,19 @@ func (c *benchCluster) leader(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("find the leader: %q of %s leads", status.Leader, status.Node)
 }
 
+// leaderAddr is the HTTP address of the leader.
+func (c *benchCluster) leaderAddr(ctx context.Context) (string, error) {
+	leader, err := c.leader(ctx)
+	return c.nodes[leader].HTTP, err
+}
+
 // register registers a whole fleet.
 func (c *benchCluster) register(ctx context.Context, f benchFleet) error {
-	leader, err := c.leader(ctx)
+	leader, err := c.leaderAddr(ctx)
 	if err != nil {
 		return err
 	}
-	l := load.Bulk{Targets: []string{c.nodes[leader].HTTP}, Conns: min(256, f.size), Requests: f.registrations, Want: http.StatusNoContent, Insist: true}
-	r, err := l.Closed(ctx)
-	if err != nil {
-		return fmt.Errorf("register %d instances: %w", f.size, err)
-	}
-	if len(r.Wrong) > 0 {
-		return fmt.Errorf("register %d instances: %v", f.size, r.Wrong)
-	}
-	return nil
+	return f.registerAt(ctx, leader)
 }
 
 // bareRaft is one node of hashicorp/raft with nothing around it: the other baseline, the least that a
@@ -396,7 +394,7 @@ func serveUntil(ctx context.Context, addr string, handler http.Handler) error {
 	return nil
 }
 
-// bareHandler answers any PUT with an empty 200, and GET /bytes/N with the same N bytes each time.
+// bareHandler answers any PUT and POST with an empty 200, and GET /bytes/N with the same N bytes each time.
 type bareHandler struct {
 	payloads sync.Map // of []byte by length
 }
@@ -408,7 +406,7 @@ func barePath(n int64) string { return "/bytes/" + strconv.FormatInt(n, 10) }
 const maxBarePayload = 1 << 30
 
 func (h *bareHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPut {
+	if r.Method == http.MethodPut || r.Method == http.MethodPost {
 		return
 	}
 	var n int64

@@ -49,24 +49,6 @@ func (r *ratiosRun) puts(keys int) load.Bulk {
 	return r.renewals(256, putsOf(keys))
 }
 
-// putsOf is a workload of writes to so many keys in turn, without end, each with a value of 128 bytes that no write before had.
-func putsOf(keys int) load.Workload {
-	var written atomic.Int64
-	return func(conn, conns int) func() []byte {
-		i := conn - conns
-		return func() []byte {
-			i += conns
-			return putRequest(benchKey(i%keys), written.Add(1))
-		}
-	}
-}
-
-func benchKey(i int) string { return fmt.Sprintf("bench/%03d/%06d", i%1000, i) }
-
-func putRequest(key string, value int64) []byte {
-	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
-}
-
 // createBenchSession creates a session that outlasts any run, trying again while the response is 503.
 func createBenchSession(ctx context.Context, cl *client.Client) (id string, err error) {
 	for {

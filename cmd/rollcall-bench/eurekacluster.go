@@ -44,19 +44,24 @@ func launchEureka(jar, dir string) compare.Launch {
 		if s.Datacenters > 1 {
 			return nil, fmt.Errorf("a cluster of Eureka servers has one datacenter, not %d", s.Datacenters)
 		}
-		c := new(eurekaCluster)
-		if err := c.layOut(jar, dir); err != nil {
-			return nil, errors.Join(fmt.Errorf("lay out a cluster of Eureka servers: %w", err), c.Close())
-		}
-		if err := c.start(ctx); err != nil {
-			return nil, errors.Join(fmt.Errorf("start a cluster of Eureka servers: %w", err), c.Close())
-		}
-		return c, nil
+		return startEureka(ctx, jar, dir, true)
 	}
 }
 
+// startEureka starts one such cluster, with links that can be cut or straight ones. After an error nothing runs.
+func startEureka(ctx context.Context, jar, dir string, linked bool) (*eurekaCluster, error) {
+	c := new(eurekaCluster)
+	if err := c.layOut(jar, dir, linked); err != nil {
+		return nil, errors.Join(fmt.Errorf("lay out a cluster of Eureka servers: %w", err), c.Close())
+	}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start a cluster of Eureka servers: %w", err), c.Close())
+	}
+	return c, nil
+}
+
 // layOut makes everything but the processes.
-func (c *eurekaCluster) layOut(jar, dir string) (err error) {
+func (c *eurekaCluster) layOut(jar, dir string, linked bool) (err error) {
 	if c.dir, err = os.MkdirTemp(dir, "eureka-*"); err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func (c *eurekaCluster) layOut(jar, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.links, err = localcluster.StartLinks(nodes, func(_, _ *localcluster.Node) bool { return true }); err != nil {
+	if c.links, err = localcluster.StartLinks(nodes, func(_, _ *localcluster.Node) bool { return linked }); err != nil {
 		return err
 	}
 	hosts := filepath.Join(c.dir, "hosts")
@@ -76,6 +81,8 @@ func (c *eurekaCluster) layOut(jar, dir string) (err error) {
 		for j, proxy := range c.links[i] {
 			if proxy != nil {
 				server.peers = append(server.peers, nodes[j].Name+":"+portOf(proxy.Addr()))
+			} else if j != i {
+				server.peers = append(server.peers, nodes[j].Name+":"+portOf(nodes[j].HTTP))
 			}
 		}
 		if err := os.MkdirAll(server.temporary(), 0o700); err != nil {

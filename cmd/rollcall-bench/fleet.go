@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 
@@ -53,11 +56,34 @@ func (f benchFleet) registrations(conn, conns int) func() []byte {
 	}
 }
 
+// registerAt registers the fleet at a node.
+func (f benchFleet) registerAt(ctx context.Context, addr string) error {
+	return prepareAt(ctx, addr, fmt.Sprintf("register %d instances", f.size), min(256, f.size), http.StatusNoContent, f.registrations)
+}
+
+// prepareAt sends requests until the workload ends. All must be answered as wanted; those that were answered 503 are
+// repeated.
+func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.Workload) error {
+	r, err := load.Bulk{Targets: []string{addr}, Conns: conns, Requests: w, Want: want, Insist: true}.Closed(ctx)
+	if err == nil && len(r.Wrong) > 0 {
+		err = errors.New(r.Wrong.String())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
 // renewals is a workload that renews the instances in turn, without end.
 func (f benchFleet) renewals() load.Workload {
-	all := make([][]byte, f.size)
+	return inTurn(f.size, f.renewal)
+}
+
+// inTurn is a workload of so many requests in turn, without end.
+func inTurn(n int, request func(i int) []byte) load.Workload {
+	all := make([][]byte, n)
 	for i := range all {
-		all[i] = f.renewal(i)
+		all[i] = request(i)
 	}
 	return func(conn, conns int) func() []byte {
 		i := conn
@@ -94,6 +120,24 @@ func setDirtyTimestamp(registration []byte, dirty int64) {
 	const key = `"lastDirtyTimestamp":"`
 	at := bytes.LastIndex(registration, []byte(key)) + len(key)
 	strconv.AppendInt(registration[:at], dirty, 10)
+}
+
+// putsOf is a workload of writes to so many keys in turn, without end, each with a value of 128 bytes that no write before had.
+func putsOf(keys int) load.Workload {
+	var written atomic.Int64
+	return func(conn, conns int) func() []byte {
+		i := conn - conns
+		return func() []byte {
+			i += conns
+			return putRequest(benchKey(i%keys), written.Add(1))
+		}
+	}
+}
+
+func benchKey(i int) string { return fmt.Sprintf("bench/%03d/%06d", i%1000, i) }
+
+func putRequest(key string, value int64) []byte {
+	return fmt.Appendf(nil, "PUT /v1/kv/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 128\r\n\r\n%0128d", key, value)
 }
 
 // firstRequests is a workload that ends after n requests, over all connections together.

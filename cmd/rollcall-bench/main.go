@@ -21,7 +21,9 @@
 //	coordination.go    keys, locks and sessions
 //	idle.go            a cluster that has nothing to do, and lone writes to it
 //	cluster.go         the clusters that ratios measures, and the baselines
-//	fleet.go           the instances of its loads
+//	peers.go           bench peers: Rollcall beside others, and the table of them
+//	peersystems.go     the systems in it: how each is started, and its loads
+//	fleet.go           what its loads send: instances, documents and keys
 package main
 
 import (
@@ -43,5 +45,5 @@ func main() {
 
 func newRootCommand() *cobra.Command {
 	return cli.Root("rollcall-bench", "Measures clusters of Rollcall",
-		newBenchRunCommand(), newBenchCompareCommand(), newBenchRatiosCommand(), newBenchBareCommand(), newBenchRaftCommand())
+		newBenchRunCommand(), newBenchCompareCommand(), newBenchRatiosCommand(), newBenchPeersCommand(), newBenchBareCommand(), newBenchRaftCommand())
 }

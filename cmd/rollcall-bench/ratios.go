@@ -102,42 +102,67 @@ func (o ratiosOptions) validate() error {
 		}
 	}
 	for _, path := range o.out {
-		switch ext := filepath.Ext(path); {
-		case ext != ".json" && ext != ".md":
-			errs = append(errs, fmt.Errorf("--out: %s ends neither in .json nor in .md", path))
-		case ext == ".md" && len(o.only) > 0:
+		if filepath.Ext(path) == ".md" && len(o.only) > 0 {
 			errs = append(errs, fmt.Errorf("--out: a page holds whole runs; %s needs one without --only", path))
 		}
 	}
-	return errors.Join(append(errs, o.form.Validate())...)
+	return errors.Join(append(errs, validateOut(o.out), o.form.Validate())...)
+}
+
+// validateOut refuses files that are neither data nor pages.
+func validateOut(paths []string) error {
+	for _, path := range paths {
+		if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
+			return fmt.Errorf("--out: %s ends neither in .json nor in .md", path)
+		}
+	}
+	return nil
 }
 
 // run measures everything and reports it.
 func (o ratiosOptions) run(ctx context.Context, out, progress io.Writer) error {
-	if err := errors.Join(clearSettings(), o.server.find()); err != nil {
-		return err
-	}
-	defaults, err := o.server.defaults(ctx)
+	run, setting, end, err := beginRun(ctx, o.server, o.data, o.plan(), progress)
 	if err != nil {
 		return err
 	}
-	dir, remove, err := temporaryData(o.data)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	r := &report{Version: version, Date: time.Now().UTC().Format(time.DateOnly), Plan: o.plan(), figures: newFigures()}
-	if r.Machine, err = describeMachine(dir); err != nil {
-		return err
-	}
-	run := &ratiosRun{server: o.server, defaults: defaults, ratiosPlan: r.Plan, dir: dir, figures: r.figures, progress: progress, began: time.Now(), profiles: o.profiles}
+	defer end()
+	run.profiles = o.profiles
 	if err := run.all(ctx); err != nil {
 		return err
 	}
+	r := &report{runSetting: setting, Plan: run.ratiosPlan, figures: run.figures}
 	if r.Rows, err = r.evaluate(r.Plan.rows()); err != nil {
 		return err
 	}
 	return o.publish(r, out)
+}
+
+// runSetting is when, where and what was measured.
+type runSetting struct {
+	Version string        `json:"version"`
+	Date    string        `json:"date"` // of the run's begin
+	Machine trial.Machine `json:"machine"`
+}
+
+// beginRun makes everything for a run but its clusters. The caller calls end, which removes the run's data.
+func beginRun(ctx context.Context, s server, data string, plan ratiosPlan, progress io.Writer) (run *ratiosRun, setting runSetting, end func(), err error) {
+	if err := errors.Join(clearSettings(), s.find()); err != nil {
+		return nil, setting, nil, err
+	}
+	defaults, err := s.defaults(ctx)
+	if err != nil {
+		return nil, setting, nil, err
+	}
+	dir, remove, err := temporaryData(data)
+	if err != nil {
+		return nil, setting, nil, err
+	}
+	setting = runSetting{Version: version, Date: time.Now().UTC().Format(time.DateOnly)}
+	if setting.Machine, err = describeMachine(dir); err != nil {
+		remove()
+		return nil, setting, nil, err
+	}
+	return &ratiosRun{server: s, defaults: defaults, ratiosPlan: plan, dir: dir, figures: newFigures(), progress: progress, began: time.Now()}, setting, remove, nil
 }
 
 // publish prints and writes the report; a missed floor that counts is an error, and so are wrong responses.
@@ -152,7 +177,7 @@ func (o ratiosOptions) publish(r *report, out io.Writer) error {
 	}
 	var errs []error
 	for _, path := range o.out {
-		errs = append(errs, r.write(path))
+		errs = append(errs, writeReport(path, "ratios", r, r.markdown()))
 	}
 	if len(r.wrong) > 0 {
 		errs = append(errs, fmt.Errorf("wrong answers: %v", r.wrong))
@@ -243,14 +268,17 @@ func (p ratiosPlan) rows() []ratioRow {
 
 // String says the plan in a sentence's part.
 func (p ratiosPlan) String() string {
-	rounds := "one round"
-	if p.rounds > 1 {
-		rounds = fmt.Sprintf("%d rounds", p.rounds)
-	}
 	return fmt.Sprintf("%s of %v for each figure; %s instances, few: %s, many: %s; %d crashes; %s watchers, %d changes; %s keys, %d contenders, %s sessions; %v idle; a cut of %v",
-		rounds, p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
+		roundsText(p.rounds), p.window, shortNumber(float64(p.instances)), shortNumber(float64(p.few)), shortNumber(float64(p.many)),
 		p.crashed, shortNumber(float64(p.watchers)), p.changes,
 		shortNumber(float64(p.keys)), p.contenders, shortNumber(float64(p.sessions)), p.idle, p.cut)
+}
+
+func roundsText(n int) string {
+	if n == 1 {
+		return "one round"
+	}
+	return fmt.Sprintf("%d rounds", n)
 }
 
 // uncounted says why floors do not count, empty if they do.
@@ -496,21 +524,35 @@ func await(ctx context.Context, what string, limit time.Duration, reached func(c
 	}
 }
 
+// led is a cluster that has a leader, or a node that stands for all.
+type led interface {
+	// leaderAddr is the address at which it serves clients.
+	leaderAddr(context.Context) (string, error)
+}
+
+// awaitLeader waits for the leader, and returns its address.
+func awaitLeader(ctx context.Context, c led) (addr string, err error) {
+	return addr, await(ctx, "a node leads", localcluster.ReadyWithin, func(ctx context.Context) (bool, error) {
+		addr, err = c.leaderAddr(ctx)
+		return true, err
+	})
+}
+
 // underOneLeader repeats a measurement until the same node led from its beginning to its end: otherwise the election would have
 // been measured. measure is given the leader's address; the function that it returns records the result.
-func (r *ratiosRun) underOneLeader(ctx context.Context, name figureName, c *benchCluster, measure func(leader string) (record func(), err error)) error {
+func (r *ratiosRun) underOneLeader(ctx context.Context, name figureName, c led, measure func(leader string) (record func(), err error)) error {
 	const tries = 3
 	for range tries {
-		before, err := c.leader(ctx)
+		before, err := awaitLeader(ctx, c)
 		if err != nil {
 			return err
 		}
 		syncDisk()
-		record, err := measure(c.nodes[before].HTTP)
+		record, err := measure(before)
 		if err != nil {
 			return err
 		}
-		after, err := c.leader(ctx)
+		after, err := awaitLeader(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -526,11 +568,9 @@ func (r *ratiosRun) underOneLeader(ctx context.Context, name figureName, c *benc
 
 // report is the result of a run.
 type report struct {
-	Version string
-	Date    string // of the run's begin
-	Machine trial.Machine
-	Plan    ratiosPlan
-	Rows    []rowResult
+	runSetting
+	Plan ratiosPlan
+	Rows []rowResult
 	*figures
 }
 
@@ -592,22 +632,7 @@ func (r *report) remarks() []string {
 
 // markdown is the report as a part of a page.
 func (r *report) markdown() []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "rollcall %s, %s; %s.\n\n", r.Version, r.Date, r.Plan)
-	fmt.Fprintf(&b, "%s.\n", r.Machine)
-	for _, cells := range [][][]string{r.rowCells(), r.figureCells()} {
-		b.WriteByte('\n')
-		for i, row := range cells {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-			if i == 0 {
-				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
-			}
-		}
-	}
-	for _, remark := range r.remarks() {
-		fmt.Fprintf(&b, "\n%s\n", remark)
-	}
-	return b.Bytes()
+	return r.page(r.Plan.String(), r.remarks(), r.rowCells(), r.figureCells())
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -618,44 +643,59 @@ func (r *report) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// write puts the report into a file, as JSON or Markdown by the file's extension.
-func (r *report) write(path string) error {
-	if filepath.Ext(path) == ".md" {
-		return r.writeMarkdown(path)
+// page is a report as a part of a page: tables, whose first rows are heads, and sentences below them.
+func (s runSetting) page(plan string, remarks []string, tables ...[][]string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "rollcall %s, %s; %s.\n\n%s.\n", s.Version, s.Date, plan, s.Machine)
+	for _, cells := range tables {
+		b.WriteByte('\n')
+		for i, row := range cells {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
+			}
+		}
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+	for _, remark := range remarks {
+		fmt.Fprintf(&b, "\n%s\n", remark)
 	}
-	return writeReport(path, append(text, '\n'))
+	return b.Bytes()
 }
 
-// Marks between which a page holds the newest report; the prose around them stays.
-const (
-	reportBegin = "<!-- rollcall-bench ratios: begin -->\n"
-	reportEnd   = "<!-- rollcall-bench ratios: end -->\n"
-)
-
-// writeMarkdown replaces the report in a page, or begins one.
-func (r *report) writeMarkdown(path string) error {
-	page, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		page, err = []byte(reportBegin+reportEnd), nil
+// writeReport puts what a command has measured into a file, as JSON or Markdown by the file's extension.
+func writeReport(path, command string, report json.Marshaler, markdown []byte) error {
+	text, err := json.MarshalIndent(report, "", "  ")
+	if text = append(text, '\n'); filepath.Ext(path) == ".md" {
+		text, err = inPage(path, command, markdown)
+	}
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	before, rest, begins := bytes.Cut(page, []byte(reportBegin))
-	_, after, ends := bytes.Cut(rest, []byte(reportEnd))
-	if !begins || !ends {
-		return fmt.Errorf("--out: %s has no lines %q and %q to put the report between", path, strings.TrimSpace(reportBegin), strings.TrimSpace(reportEnd))
-	}
-	return writeReport(path, bytes.Join([][]byte{before, []byte(reportBegin), r.markdown(), []byte(reportEnd), after}, nil))
-}
-
-func writeReport(path string, text []byte) error {
-	if err := os.WriteFile(path, text, 0o644); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return nil
+}
+
+// reportMarks are the lines between which a page holds a command's newest report; the prose around them stays.
+func reportMarks(command string) (begin, end []byte) {
+	return fmt.Appendf(nil, "<!-- rollcall-bench %s: begin -->\n", command), fmt.Appendf(nil, "<!-- rollcall-bench %s: end -->\n", command)
+}
+
+// inPage replaces the report in a page, or begins one.
+func inPage(path, command string, report []byte) ([]byte, error) {
+	begin, end := reportMarks(command)
+	page, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		page, err = slices.Concat(begin, end), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	before, rest, begins := bytes.Cut(page, begin)
+	_, after, ends := bytes.Cut(rest, end)
+	if !begins || !ends {
+		return nil, fmt.Errorf("%s has no lines %q and %q to put the report between", path, bytes.TrimSpace(begin), bytes.TrimSpace(end))
+	}
+	return slices.Concat(before, begin, report, end, after), nil
 }

@@ -24,7 +24,7 @@ import (
 // reported is a report in which everything is 1, which misses most floors.
 func reported(t *testing.T, cores int) *report {
 	t.Helper()
-	r := &report{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
+	r := &report{runSetting: runSetting{Version: "v1", Date: "2026-01-02", Machine: trial.Machine{CPU: "Some CPU", Cores: cores}}, Plan: ratiosPlan{rounds: 2, many: 100_000}, figures: measured()}
 	var err error
 	r.Rows, err = r.evaluate(ratioRows)
 	need.OK(t, err)
@@ -73,7 +73,8 @@ func TestRatiosReportsAreWrittenByExtension(t *testing.T) {
 	text, err := os.ReadFile(page)
 	need.OK(t, err)
 	got := string(text)
-	expect.That(t, strings.HasPrefix(got, reportBegin) && strings.HasSuffix(got, reportEnd) && strings.Contains(got, "| renew over bare, 256 connections | ≥ 0.33 | ≥ 0.45 | 1.00 × | goal |\n") && strings.Contains(got, "Machine: Some CPU, 2 cores"),
+	begin, end := reportMarks("ratios")
+	expect.That(t, strings.HasPrefix(got, string(begin)) && strings.HasSuffix(got, string(end)) && strings.Contains(got, "| renew over bare, 256 connections | ≥ 0.33 | ≥ 0.45 | 1.00 × | goal |\n") && strings.Contains(got, "Machine: Some CPU, 2 cores"),
 		"got %s", got)
 	text, err = os.ReadFile(data)
 	need.OK(t, err)
@@ -98,14 +99,15 @@ func TestRatiosPageKeepsItsProse(t *testing.T) {
 		t.Helper()
 		need.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	write("before\n" + reportBegin + "an older run\n" + reportEnd + "after\n")
-	need.OK(t, r.write(path))
+	begin, end := reportMarks("ratios")
+	write("before\n" + string(begin) + "an older run\n" + string(end) + "after\n")
+	need.OK(t, writeReport(path, "ratios", r, r.markdown()))
 	text := need.Got(os.ReadFile(path))(t)
 	got := string(text)
-	expect.That(t, strings.HasPrefix(got, "before\n"+reportBegin+"rollcall v1") && strings.HasSuffix(got, "\n"+reportEnd+"after\n") && !strings.Contains(got, "an older run"),
+	expect.That(t, strings.HasPrefix(got, "before\n"+string(begin)+"rollcall v1") && strings.HasSuffix(got, "\n"+string(end)+"after\n") && !strings.Contains(got, "an older run"),
 		"got %s", got)
 	write("a page of another kind\n")
-	err := r.write(path)
+	err := writeReport(path, "ratios", r, r.markdown())
 	expect.That(t, err != nil && strings.Contains(err.Error(), "page.md has no lines"), "a page without marks: got %v, want an error", err)
 }
 

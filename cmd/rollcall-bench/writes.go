@@ -161,11 +161,11 @@ func (r *ratiosRun) smallDelta(ctx context.Context, c *benchCluster, changed ben
 	if r.quick {
 		return nil
 	}
-	leader, err := c.leader(ctx)
+	leader, err := c.leaderAddr(ctx)
 	if err != nil {
 		return err
 	}
-	target := []string{c.nodes[leader].HTTP}
+	target := []string{leader}
 	if err := r.awaitEmptyDelta(ctx, target); err != nil {
 		return err
 	}
