@@ -17,7 +17,6 @@
 //	watch.go            watches and long polls
 //	changes.go          the changes that a watch has not read yet
 //	stream.go           the events of a watch
-//	changetexts.go      changes as watchers get them, each encoded once
 //	read.go             reads of sessions, locks and semaphores
 //	sessions.go         sessions
 //	permits.go          locks, semaphores and fences
