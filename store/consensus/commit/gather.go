@@ -15,6 +15,10 @@ import (
 // entries of one or two. A write must not wait so, which is why nothing else does (see committer).
 const GatherFor = 100 * time.Millisecond
 
+// gatherMost is how many renewals have company enough: 1,280 a second, more than 10,000 sessions need, which are renewed every
+// 10 s, wait no longer.
+const gatherMost = 128
+
 // SetPatience sets how long renewals wait for company; 0: not at all.
 func (c *Committer) SetPatience(d time.Duration) {
 	c.mu.Lock()
@@ -43,7 +47,9 @@ func (c *Committer) collect(k *call) bool {
 	if len(c.gathered) == 0 {
 		time.AfterFunc(c.patience, c.release)
 	}
-	c.gathered = append(c.gathered, k)
+	if c.gathered = append(c.gathered, k); len(c.gathered) == gatherMost {
+		c.releaseGathered()
+	}
 	return true
 }
 
@@ -52,9 +58,13 @@ func (c *Committer) collect(k *call) bool {
 func (c *Committer) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.gathered) == 0 {
-		return // closed meanwhile
+	if len(c.gathered) > 0 { // else they went sooner, or it is closed
+		c.releaseGathered()
 	}
+}
+
+// releaseGathered is release for the holder of mu.
+func (c *Committer) releaseGathered() {
 	now := time.Now()
 	for _, k := range c.gathered {
 		k.arrived = now

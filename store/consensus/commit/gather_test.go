@@ -64,6 +64,26 @@ func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 	})
 }
 
+func TestManyGatheredRenewalsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range gatherMost + 1 {
+			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		}
+		synctest.Wait()
+		queued, gathered := c.waiting()
+		expect.That(t, queued == gatherMost && gathered == 1, "%d are queued and %d wait, want %d and 1", queued, gathered, gatherMost)
+		time.Sleep(GatherFor)
+		synctest.Wait()
+		queued, gathered = c.waiting()
+		expect.That(t, queued == gatherMost+1 && gathered == 0, "%d are queued and %d wait after the time, want all queued", queued, gathered)
+		cancel()
+		all.Wait()
+	})
+}
+
 func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCommitter()
