@@ -49,7 +49,7 @@ const (
 	overviewMany    figureName = "the dashboard's first page after a change, many instances"
 	appsPageMany    figureName = "the dashboard's applications after a change, many instances"
 	savedMany       figureName = "save a snapshot over HTTP, many instances"
-	savedPause      figureName = "the longest of 500 renewals/s beside the saving of a snapshot, many instances"
+	savedPause      figureName = "the longest of 1,000 renewals/s beside the saving of a snapshot, many instances"
 	evictedMany     figureName = "from the end of the leases of a hundredth of many instances to the absence of all on every node"
 	fairP99         figureName = "renew, 1,000/s beside 16 connections that fetch everything, p99"
 	fairBareP99     figureName = "renew, 1,000/s beside 16 connections that fetch as much from bare net/http, p99"
