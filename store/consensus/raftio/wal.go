@@ -69,6 +69,7 @@ type walLog struct {
 	dir   string
 	size  uint32 // of segments that are made
 	bolt  *raftboltdb.BoltStore
+	files *segmentFiles
 	filer *segment.Filer
 
 	writing sync.Mutex // held by calls that write
@@ -81,8 +82,8 @@ type walLog struct {
 
 // openWAL opens the segments of a list that is in bolt, makes more of a size, and calls each with every entry, oldest first.
 func openWAL(dir string, bolt *raftboltdb.BoltStore, list walList, size uint32, each func(*raft.Log)) (entryLog, error) {
-	l := &walLog{dir: walDir(dir), size: size, bolt: bolt, list: list, open: map[uint64]types.SegmentReader{}}
-	l.filer = segment.NewFiler(l.dir, segmentFiles{})
+	l := &walLog{dir: walDir(dir), size: size, bolt: bolt, files: &segmentFiles{sync: syncData}, list: list, open: map[uint64]types.SegmentReader{}}
+	l.filer = segment.NewFiler(l.dir, l.files)
 	if err := l.start(each); err != nil {
 		return nil, errors.Join(err, l.closeAll())
 	}
@@ -134,7 +135,7 @@ func (l *walLog) change(list walList, next uint64) error {
 		info := types.SegmentInfo{ID: list.NextSegmentID, BaseIndex: next, MinIndex: next, Codec: walCodec, CreateTime: time.Now(), SizeLimit: l.size}
 		list.NextSegmentID++
 		list.Segments = append(list.Segments, info)
-		err := createSegment(l.path(info), int64(l.size))
+		err := l.files.make(l.path(info), int64(l.size))
 		if err == nil {
 			tail, err = l.filer.Create(info)
 		}
@@ -339,50 +340,56 @@ func (l *walLog) closeAll() (err error) {
 }
 
 // segmentFiles are the files of segments, for raft-wal.
-type segmentFiles struct{ types.VFS }
+type segmentFiles struct {
+	types.VFS
+	sync func(*os.File) error // makes durable what was written
+}
 
 // segmentFile is one of them.
-type segmentFile struct{ *os.File }
+type segmentFile struct {
+	*os.File
+	files *segmentFiles
+}
 
 // Sync implements types.WritableFile.
-func (f segmentFile) Sync() error { return syncData(f.File) }
+func (f segmentFile) Sync() error { return f.files.sync(f.File) }
 
-// Create implements types.VFS: createSegment has made the file.
-func (s segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
+// Create implements types.VFS: make has made the file.
+func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
 	return s.OpenWriter(dir, name)
 }
 
 // OpenReader implements types.VFS.
-func (segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 	return os.Open(filepath.Join(dir, name))
 }
 
 // OpenWriter implements types.VFS.
-func (segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	return segmentFile{f}, nil
+	return segmentFile{f, s}, nil
 }
 
-// createSegment makes a file of zeros, durably.
-func createSegment(path string, size int64) error {
+// make makes a file of zeros, durably.
+func (s *segmentFiles) make(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) // one may be left of a crash
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(allocate(f, size), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(allocate(f, size), s.sync(f), f.Close()); err != nil {
 		return err
 	}
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// cutSegment makes zeros of what stands in a file from an offset on, durably.
-func cutSegment(path string, from, size int64) error {
+// cut makes zeros of what stands in a file from an offset on, durably.
+func (s *segmentFiles) cut(path string, from, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Truncate(from), allocate(f, size), f.Sync(), f.Close())
+	return errors.Join(f.Truncate(from), allocate(f, size), s.sync(f), f.Close())
 }

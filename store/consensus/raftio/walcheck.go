@@ -52,7 +52,7 @@ func (l *walLog) check(each func(*raft.Log)) (walList, error) {
 			err = fmt.Errorf("%w: it is sealed, or one before the last is not", disk.ErrDamaged)
 		}
 		if err == nil && s.torn {
-			err = cutSegment(path, int64(s.end), int64(info.SizeLimit))
+			err = l.files.cut(path, int64(s.end), int64(info.SizeLimit))
 		}
 		if err != nil {
 			return list, fmt.Errorf("open %s: %w", path, explainBolt(err))
@@ -164,8 +164,18 @@ func (s *segmentReader) maybeTorn() bool {
 		}
 		at = next
 	}
-	kind, _, _ := frame(s.b, used-walFrameHeader)
-	return kind != walCommitFrame
+	if kind, _, _ := frame(s.b, used-walFrameHeader); kind == walCommitFrame {
+		return false
+	}
+	at := max(s.end, walHeader)
+	for at < used {
+		kind, _, next := frame(s.b, at)
+		if kind != walEntryFrame && kind != walIndexFrame {
+			return false
+		}
+		at = next
+	}
+	return at >= (used+sector-1)/sector*sector
 }
 
 func segmentHeader(info types.SegmentInfo) []byte {
