@@ -45,7 +45,8 @@ func convert(dir string, to store.RaftLog, segmentSize uint32) (entries uint64, 
 	if err = errors.Join(err, closing(), failed); err != nil {
 		return 0, fmt.Errorf("convert the log: %w", err)
 	}
-	return entries, removeUnused(dir, to)
+	_ = removeUnused(dir, to) // else the next start removes it
+	return entries, nil
 }
 
 // copyLog fills a new log.db with what another log has.
