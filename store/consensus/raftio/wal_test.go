@@ -50,9 +50,11 @@ func termsIn(t *testing.T, d *Disk) (first uint64, terms string) {
 func mustHave(t *testing.T, dir string, first uint64, terms string) {
 	t.Helper()
 	for i, want := range []string{terms, terms + "9"} {
-		d, err := openDisk(dir, store.LogWAL, smallSegments, nil, func(err error) { t.Error(err) })
+		shown := ""
+		d, err := openDisk(dir, store.LogWAL, smallSegments, func(log *raft.Log) { shown += fmt.Sprint(log.Term) }, func(err error) { t.Error(err) })
 		need.OK(t, err)
 		gotFirst, got := termsIn(t, d)
+		need.Equal(t, shown, want, "the entries at the start are")
 		need.That(t, got == want && (gotFirst == first || want == ""), "the log has %q from %d on, want %q from %d on", got, gotFirst, want, first)
 		if i == 0 {
 			need.OK(t, d.StoreLogs(numbered(first+uint64(len(terms)), 1, 9, 100)))
@@ -200,6 +202,26 @@ func TestSegmentsGoOnWhenTheListCouldNotBeStored(t *testing.T) {
 			need.OK(t, d.log.(*walLog).closeAll())
 		})
 	}
+}
+
+func TestSegmentsGoOnWhenTheNextOneCouldNotBeMade(t *testing.T) {
+	dir := t.TempDir()
+	var reason error
+	d := need.Got(openDisk(dir, store.LogWAL, smallSegments, nil, func(err error) { reason = err }))(t)
+	d.log.(*walLog).files.sync = func(f *os.File) error {
+		if filepath.Base(f.Name()) != filepath.Base(segmentsIn(t, dir)[0]) {
+			return errors.Join(errors.New("no space"), os.Remove(f.Name()))
+		}
+		return nil
+	}
+	last := uint64(0)
+	for ; reason == nil && last < 100; last++ {
+		d.StoreLog(numbered(last+1, 1, 1, 900)[0])
+	}
+	expect.That(t, reason != nil && strings.Contains(reason.Error(), "append to the log: create a segment: no space"), "the node was stopped for %v after %d entries", reason, last)
+	need.OK(t, d.bolt.Close())
+	mustHave(t, dir, 1, strings.Repeat("1", int(last)))
+	need.OK(t, d.log.(*walLog).closeAll())
 }
 
 func TestSegmentThatIsMissingOrShortIsRefused(t *testing.T) {
