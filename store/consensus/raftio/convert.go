@@ -75,16 +75,17 @@ func copyEntries(from *Disk, to entryLog) (entries uint64, err error) {
 	}
 	last, err := from.LastIndex()
 	var logs []*raft.Log
+	bytes := 0
 	for index := first; err == nil && index <= last; index++ {
 		log := new(raft.Log)
 		if err = from.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
-			entries, logs, err = 0, nil, nil // a gap in raft-boltdb: a snapshot has replaced what is before it
+			entries, logs, bytes, err = 0, nil, 0, nil // a gap in raft-boltdb: a snapshot has replaced what is before it
 			continue
 		}
-		logs = append(logs, log)
-		if n := fitting(logs); err == nil && (n < len(logs) || index == last) {
+		logs, bytes = append(logs, log), bytes+len(log.Data)
+		if err == nil && (bytes >= appendBytes || index == last) {
 			entries += uint64(len(logs))
-			err, logs = to.StoreLogs(logs), nil
+			err, logs, bytes = to.StoreLogs(logs), nil, 0
 		}
 	}
 	return entries, err

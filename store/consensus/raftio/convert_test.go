@@ -165,6 +165,25 @@ func workOn(dir string) {
 	}
 }
 
+// A node that is started at the end of a conversion must not go on with the file that the conversion has replaced.
+func TestLogThatIsReplacedWhileItIsOpenedIsRefused(t *testing.T) {
+	dir, other := writtenLog(t, store.LogBolt), writtenLog(t, store.LogBolt)
+	converting := need.Got(openBolt(logPath(dir)))(t)
+	opened := make(chan error, 1)
+	go func() {
+		d, err := openDisk(dir, "", smallSegments, nil, func(error) {})
+		if err == nil {
+			d.Close()
+		}
+		opened <- err
+	}()
+	<-time.After(time.Second) // it waits for the lock, for 2 s
+	need.OK(t, os.Rename(logPath(other), logPath(dir)))
+	need.OK(t, converting.Close())
+	err := <-opened
+	expect.That(t, err != nil && strings.Contains(err.Error(), "was replaced while it was opened"), "got %v, want that the file was replaced", err)
+}
+
 // What a conversion leaves that was cut off is removed.
 func TestWhatAConversionLeavesIsRemoved(t *testing.T) {
 	dir := writtenLog(t, store.LogBolt)

@@ -253,6 +253,17 @@ func TestSegmentsBeginAnewBehindAGap(t *testing.T) {
 	expect.Equal(t, len(segmentsIn(t, dir)), 1, "files")
 }
 
+func TestRaftIsToldWhetherTheLogMayHaveAGap(t *testing.T) {
+	eachLog(t, func(t *testing.T, kind store.RaftLog) {
+		d, log, err := Open(t.TempDir(), kind, func(err error) { t.Error(err) })
+		need.OK(t, err)
+		defer d.Close()
+		var given raft.LogStore = log // as Raft gets it
+		monotonic, ok := given.(raft.MonotonicLogStore)
+		expect.That(t, ok && monotonic.IsMonotonic() == (kind == store.LogWAL), "monotonic: %v", ok && monotonic.IsMonotonic())
+	})
+}
+
 func TestLogOfAnotherKindIsRefused(t *testing.T) {
 	for there, wanted := range map[store.RaftLog]store.RaftLog{store.LogBolt: store.LogWAL, store.LogWAL: store.LogBolt} {
 		dir := t.TempDir()
