@@ -16,6 +16,7 @@ require (
 	github.com/hashicorp/golang-lru v1.0.2
 	github.com/hashicorp/raft v1.7.3
 	github.com/hashicorp/raft-boltdb/v2 v2.3.1
+	github.com/hashicorp/raft-wal v0.4.2
 	github.com/hudl/fargo v1.4.0
 	github.com/klauspost/compress v1.20.3
 	github.com/op/go-logging v0.0.0-20160315200505-970db520ece7

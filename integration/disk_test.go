@@ -30,31 +30,37 @@ func mountSmallDisk(t *testing.T, n *Node, mib int) {
 // with the exit code that says so, and nothing that was acknowledged may be missing afterwards.
 func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0"}})
-		for _, n := range c.Nodes[:2] {
-			mountSmallDisk(t, n, 256)
-		}
-		small, others := c.Nodes[2], c.Nodes[:2]
-		mountSmallDisk(t, small, 4)
-		c.Start()
-		acknowledged := fillDisk(t, small, others)
-		expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
-		expect.That(t, strings.Contains(small.Output(t), "no space left on device"), "the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
-		t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
-
-		if !ap {
-			c.Leader(others...)
-		}
-		for _, n := range others {
-			mustRegisterSoon(t, n, Instance{App: "AFTER", ID: "of-" + n.Name})
-		}
-		listing := mustConverge(t, others)
-		for id := range acknowledged {
-			_, ok := listing[id]
-			expect.That(t, ok, "the others lack %s, which was acknowledged", id)
-		}
+	eachMode(t, func(t *testing.T, ap bool) { fullDisk(t, ap, "bolt", 4) })
+	t.Run("wal", func(t *testing.T) { // whose segments have 16 MiB
+		t.Parallel()
+		fullDisk(t, false, "wal", 20)
 	})
+}
+
+func fullDisk(t *testing.T, ap bool, log string, mib int) {
+	c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0", "raft.log": log}})
+	for _, n := range c.Nodes[:2] {
+		mountSmallDisk(t, n, 256)
+	}
+	small, others := c.Nodes[2], c.Nodes[:2]
+	mountSmallDisk(t, small, mib)
+	c.Start()
+	acknowledged := fillDisk(t, small, others)
+	expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)
+	expect.That(t, strings.Contains(small.Output(t), "no space left on device"), "the log of %s does not say that its disk is full:\n%s", small.Name, small.LastWords(10))
+	t.Logf("%s ended after %d acknowledged registrations", small.Name, len(acknowledged))
+
+	if !ap {
+		c.Leader(others...)
+	}
+	for _, n := range others {
+		mustRegisterSoon(t, n, Instance{App: "AFTER", ID: "of-" + n.Name})
+	}
+	listing := mustConverge(t, others)
+	for id := range acknowledged {
+		_, ok := listing[id]
+		expect.That(t, ok, "the others lack %s, which was acknowledged", id)
+	}
 }
 
 // fillDisk registers large instances at the others until a node has ended, and returns those that were
@@ -85,39 +91,53 @@ func flipBit(t *testing.T, file string, at int64, bit int) {
 	need.Got(f.WriteAt(b, at))(t)
 }
 
-func logFile(n *Node) string { return filepath.Join(n.Dir, "raft", "log.db") }
+// logFile is the file that has the entries: of a log in segments, the oldest.
+func logFile(t *testing.T, n *Node) string {
+	t.Helper()
+	if n.Settings["raft.log"] != "wal" {
+		return filepath.Join(n.Dir, "raft", "log.db")
+	}
+	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
+	need.That(t, len(segments) > 0, "%s has no segments", n.Name)
+	return segments[0]
+}
 
 // TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.
 func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	n := c.Others(c.Leader())[0]
-	need.That(t, n.putTrue(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
-	if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
-		t.Fatalf("it has %+v, %v, want the key", got, err)
-	}
-	n.Kill()
-	content := need.Got(os.ReadFile(logFile(n)))(t)
-	value := []byte("a price of 1000")
-	found := 0
-	for at := 0; ; at++ {
-		i := bytes.Index(content[at:], value)
-		if i < 0 {
-			break
+	eachLog(t, func(t *testing.T, log string) {
+		c := StartCluster(t, Config{Settings: map[string]string{"raft.log": log}})
+		n := c.Others(c.Leader())[0]
+		need.That(t, n.putTrue(t, "/v1/kv/price", "a price of 1000"), "the key was not written")
+		if got, _, err := n.keys("price"); err != nil || len(got) != 1 { // so that it has the key in its log
+			t.Fatalf("it has %+v, %v, want the key", got, err)
 		}
-		at += i
-		flipBit(t, logFile(n), int64(at+len("a price of ")), 3) // '1' becomes '9'
-		found++
-	}
-	need.That(t, found != 0, "the value is not in the log")
-	mustRefuseToStart(t, n, "log.db", "differs from its checksum", "empty data directory")
-	expect.Equal(t, n.ExitCode(t, ReadyLimit), 1, "exit code")
+		n.Kill()
+		file := logFile(t, n)
+		content := need.Got(os.ReadFile(file))(t)
+		value := []byte("a price of 1000")
+		found := 0
+		for at := 0; ; at++ {
+			i := bytes.Index(content[at:], value)
+			if i < 0 {
+				break
+			}
+			at += i
+			flipBit(t, file, int64(at+len("a price of ")), 3) // '1' becomes '9'
+			found++
+		}
+		need.That(t, found != 0, "the value is not in the log")
+		mustRefuseToStart(t, n, filepath.Base(file), "differs from its checksum", "empty data directory")
+		expect.Equal(t, n.ExitCode(t, ReadyLimit), 1, "exit code")
+	})
 }
 
 // bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
 // Each time the node either refuses its directory in words, and gets an empty one, or has what all nodes have.
 func bitFlipsRound(t *testing.T) {
-	c := StartCluster(t, Config{})
+	c := StartCluster(t, Config{Of: func(node string) map[string]string {
+		return map[string]string{"raft.log": map[string]string{"n1": "wal"}[node]}
+	}})
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	refused, served := 0, 0
 	for i := range 6 {
@@ -127,13 +147,13 @@ func bitFlipsRound(t *testing.T) {
 			need.That(t, leader.putTrue(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
 		}
 		n.Kill()
-		content := need.Got(os.ReadFile(logFile(n)))(t)
+		content := need.Got(os.ReadFile(logFile(t, n)))(t)
 		at := rng.IntN(len(content))
 		for content[at] == 0 { // most of the file is not in use
 			at = rng.IntN(len(content))
 		}
 		bit := rng.IntN(8)
-		flipBit(t, logFile(n), int64(at), bit)
+		flipBit(t, logFile(t, n), int64(at), bit)
 		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
 		need.OK(t, os.WriteFile(n.LogFile, nil, 0o600))
 		n.Start(t)
@@ -141,9 +161,9 @@ func bitFlipsRound(t *testing.T) {
 			refused++
 			said := n.Output(t)
 			code := n.ExitCode(t, ReadyLimit)
-			need.That(t, code == 1 && strings.Contains(said, "log.db") && !strings.Contains(said, "goroutine "),
+			need.That(t, code == 1 && strings.Contains(said, filepath.Base(logFile(t, n))) && !strings.Contains(said, "goroutine "),
 				"exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
-			need.OK(t, os.WriteFile(logFile(n), content, 0o600)) // the bit flips back: the node has what it acknowledged
+			need.OK(t, os.WriteFile(logFile(t, n), content, 0o600)) // the bit flips back: the node has what it acknowledged
 			n.Start(t)
 			n.WaitReady(t)
 		} else {

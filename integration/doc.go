@@ -64,6 +64,7 @@
 //	maxstale_test.go    reads that are at most so old
 //	members_test.go     removal and return of a member
 //	disk_test.go        disks that are full, and damaged or foreign data directories
+//	raftlog_test.go     both kinds of log: entries that are replaced, and conversions
 //	blockedlog_test.go  log output that is not read
 //	prometheus_test.go  the alerts of Prometheus, and the queries of the dashboard
 //

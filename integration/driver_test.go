@@ -176,6 +176,17 @@ func eachMode(t *testing.T, test func(t *testing.T, ap bool)) {
 	}
 }
 
+// eachLog runs a test with each kind of log, side by side.
+func eachLog(t *testing.T, test func(t *testing.T, log string)) {
+	t.Helper()
+	for _, log := range []string{"bolt", "wal"} {
+		t.Run(log, func(t *testing.T) {
+			t.Parallel()
+			test(t, log)
+		})
+	}
+}
+
 // smallConfig is three nodes with consensus, and without it as few as a test needs: one for what a node does, two for what
 // nodes replicate.
 func smallConfig(ap bool, nodes int) Config {

@@ -46,14 +46,20 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 
 func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
-	l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
-	for range kills(t) {
-		killLeader(t, c, l)
+	often := map[string]string{"raft.snapshot-threshold": "100", "raft.snapshot-interval": "500ms", "raft.trailing-logs": "20"}
+	for name, cfg := range map[string]Config{"the usual": {}, "logs of both kinds, many snapshots": {Of: mixedLogs, Settings: often}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := StartCluster(t, cfg)
+			l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
+			for range kills(t) {
+				killLeader(t, c, l)
+			}
+			l.stop()
+			c.WaitReady()
+			l.check(t, c.Nodes)
+		})
 	}
-	l.stop()
-	c.WaitReady()
-	l.check(t, c.Nodes)
 }
 
 // mustRegister registers an instance and expects success in the end: a refused registration was not done, and one that

@@ -47,6 +47,7 @@ type Config struct {
 	SnapshotThreshold uint64        `key:"raft.snapshot-threshold" default:"8192" min:"1" help:"log entries since the last snapshot that make a new one worth it"`
 	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is looked at"`
 	TrailingLogs      uint64        `key:"raft.trailing-logs" default:"20480" min:"1" help:"log entries kept behind a snapshot, for followers that lag"`
+	RaftLog           RaftLog       `key:"raft.log" default:"bolt" words:"bolt wal" help:"mode cp: what holds the log on the disk: bolt (one file of pages) or wal (files that are appended to: fewer bytes and fewer waits for each entry). A data directory keeps the one that it was made with: rollcall recover --convert-log changes it while the node is stopped"`
 	LogBytes          int           // the same in bytes, and what makes a snapshot worth it; 0: 256 MiB
 
 	Sync         Sync          `key:"data.sync" default:"interval" words:"interval always none" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
@@ -87,6 +88,15 @@ type TestConfig struct {
 	Falsify func(entry []byte) []byte
 	Dial    map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
 }
+
+// RaftLog says what holds the entries of the Raft log on the disk.
+type RaftLog string
+
+// The settings of raft.log.
+const (
+	LogBolt RaftLog = "bolt" // raft-boltdb
+	LogWAL  RaftLog = "wal"  // raft-wal
+)
 
 // Sync says when a change is on disk in AP mode.
 type Sync string

@@ -15,6 +15,7 @@ const (
 	renew1024       figureName = "renew, 1024 connections to the leader"
 	renewSpread     figureName = "renew, 256 connections over all three nodes"
 	renewSingly     figureName = "renew, 256 connections, one log entry per write"
+	renewWAL256     figureName = "renew, 256 connections to the leader, raft.log wal"
 	renewAP64       figureName = "renew without consensus, 64 connections to one node"
 	renewAP256      figureName = "renew without consensus, 256 connections to one node"
 	renewAP1024     figureName = "renew without consensus, 1024 connections to one node"
@@ -100,6 +101,7 @@ type ratioRow struct {
 // load on the same machine.
 var ratioRows = []ratioRow{
 	{In: loadPart, Name: "renew over bare, 256 connections", Of: renew256, Over: bare256, Floor: 0.33, Goal: 0.45},
+	{In: loadPart, Name: "renew on wal over bare, 256 connections", Of: renewWAL256, Over: bare256, Floor: 0.33, Goal: 0.7},
 	{In: loadPart, Name: "renew over bare, 1024 connections", Of: renew1024, Over: bare1024, Floor: 0.55, Goal: 0.62},
 	{In: loadPart, Name: "renew over bare, 64 connections", Of: renew64, Over: bare64, Floor: 0.14, Goal: 0.18},
 	{In: loadPart, Name: "renew without consensus over bare, 256 connections", Of: renewAP256, Over: bare256, Floor: 0.75, Goal: 0.75},

@@ -23,6 +23,7 @@ const pacedRate = 10_000
 type writeRig struct {
 	*ratiosRun
 	batching, singly *benchCluster // default settings; one log entry per write
+	wal              *benchCluster // raft.log wal
 	local            *benchCluster // without consensus
 	raft             *bareRaftCluster
 	renewed          load.Workload
@@ -43,12 +44,13 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	clusters, err := r.clusters(ctx,
 		clusterSpec{name: "default", fleets: fleets},
 		clusterSpec{name: "one-entry-per-write", fleets: fleets, settings: []string{"--test-no-batching"}},
+		clusterSpec{name: "raft-log-wal", fleets: fleets[:1], settings: []string{"--raft-log", "wal"}},
 		clusterSpec{name: "without-consensus", mode: localcluster.AP, fleets: fleets[:1]})
 	if err != nil {
 		return err
 	}
 	defer stopClusters(clusters)
-	rig.batching, rig.singly, rig.local = clusters[0], clusters[1], clusters[2]
+	rig.batching, rig.singly, rig.wal, rig.local = clusters[0], clusters[1], clusters[2], clusters[3]
 	if err := r.inRounds(ctx, rig.renews, rig.registers()); err != nil {
 		return err
 	}
@@ -58,11 +60,15 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	if err := r.profile(ctx, "register", rig.batching, rig.reregistrations()); err != nil {
 		return err
 	}
+	if err := r.profile(ctx, "renew-wal", rig.wal, r.renewals(256, rig.renewed)); err != nil {
+		return err
+	}
 	if err := r.profile(ctx, "renew-ap", rig.local, r.renewals(256, rig.renewed)); err != nil {
 		return err
 	}
 	rig.raft.stop()
 	rig.singly.stop()
+	rig.wal.stop()
 	rig.local.stop()
 	return r.fetches(ctx, rig.batching, rig.renewed, changed)
 }
@@ -113,7 +119,7 @@ func (r writeRig) renews(ctx context.Context) error {
 	spread.Targets = r.batching.addrs()
 	steps := append([]loadStep{paced}, r.over(64, renew64, bare64, renewAP64)...)
 	steps = append(steps, r.over(256, renew256, bare256, renewAP256)...)
-	steps = append(steps, loadStep{name: renewSingly, at: r.singly, Bulk: l}, spread)
+	steps = append(steps, loadStep{name: renewWAL256, at: r.wal, Bulk: l}, loadStep{name: renewSingly, at: r.singly, Bulk: l}, spread)
 	return r.measure(append(steps, r.over(1024, renew1024, bare1024, renewAP1024)...)...)(ctx)
 }
 

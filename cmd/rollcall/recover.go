@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/node"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 func newRecoverCommand() *cobra.Command {
 	var out cli.Output
 	var dir string
+	var convert string
 	var members map[string]string
 	cmd := &cobra.Command{
 		Use:   "recover",
@@ -26,15 +29,21 @@ func newRecoverCommand() *cobra.Command {
 			"will join it: the command refuses while a majority of them, or of the cluster as the directory knows it,\n" +
 			"answers. The directory as it was stays beside the new one.\n" +
 			"Afterwards start this node, give the others empty data directories, and start them: they join again. Nodes that\n" +
-			"are started with their old directories stop as soon as they meet this one.",
-		Example: "  rollcall recover --data-dir /var/lib/rollcall --members n1=10.0.0.1:7761,n3=10.0.0.3:7761",
-		Args:    cli.Args(cobra.NoArgs),
+			"are started with their old directories stop as soon as they meet this one.\n" +
+			"With --convert-log it makes the log of a stopped node's data directory one of the other kind (raft.log), with the\n" +
+			"same entries, term and vote, and recovers nothing. If it is interrupted, the log is what it was.",
+		Example: "  rollcall recover --data-dir /var/lib/rollcall --members n1=10.0.0.1:7761,n3=10.0.0.3:7761\n" +
+			"  rollcall recover --data-dir /var/lib/rollcall --convert-log wal",
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Validate(); err != nil {
 				return cli.Usage(err)
 			}
-			if dir == "" || len(members) == 0 {
-				return cli.Usage(errors.New("give --data-dir and --members"))
+			if dir == "" || (len(members) == 0) == (convert == "") {
+				return cli.Usage(errors.New("give --data-dir, and --members or --convert-log"))
+			}
+			if convert != "" {
+				return convertLog(dir, convert, out, cmd.OutOrStdout())
 			}
 			for name, address := range members {
 				if _, _, err := net.SplitHostPort(address); err != nil {
@@ -54,7 +63,30 @@ func newRecoverCommand() *cobra.Command {
 	out.AddFlag(cmd)
 	cmd.Flags().StringVar(&dir, "data-dir", "", "the data directory of a node that does not run")
 	cmd.Flags().StringToStringVar(&members, "members", nil, "this node and those that will join it, with their node-to-node addresses: n1=HOST:PORT,n3=HOST:PORT")
+	cmd.Flags().StringVar(&convert, "convert-log", "", "what is to hold the log of the data directory: bolt or wal")
 	return cmd
+}
+
+// convertLog makes the log of a data directory one of another kind.
+func convertLog(dir, to string, out cli.Output, w io.Writer) error {
+	if to != string(store.LogBolt) && to != string(store.LogWAL) {
+		return cli.Usage(fmt.Errorf("--convert-log: %q is neither %s nor %s", to, store.LogBolt, store.LogWAL))
+	}
+	entries, err := node.ConvertLog(dir, store.RaftLog(to))
+	if err != nil {
+		return err
+	}
+	return out.Print(w, converted{Log: to, Entries: entries})
+}
+
+// converted is what recover --convert-log says.
+type converted struct {
+	Log     string `json:"log"`
+	Entries uint64 `json:"entries"` // that the log has
+}
+
+func (c converted) Table() [][]string {
+	return [][]string{{fmt.Sprintf("the log is in %s now, with %d entries: start the node with raft.log %[1]s", c.Log, c.Entries)}}
 }
 
 // recovered is what recover says.

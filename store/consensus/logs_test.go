@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,22 +15,34 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
-	const most = 4 << 20
-	c := startCluster(t, 3, func(cfg *store.Config) { cfg.LogBytes = most })
-	leader := c.nodes[c.leader()]
-	late := c.nodes[(c.leader()+1)%3]
-	need.OK(t, late.halt())
-	for range 80 {
-		i := instance("A", "large", 3600)
-		i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
-		need.Got(leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}))(t)
+	for _, log := range []store.RaftLog{store.LogBolt, store.LogWAL} {
+		t.Run(string(log), func(t *testing.T) {
+			const most = 4 << 20
+			c := startCluster(t, 3, func(cfg *store.Config) { cfg.LogBytes, cfg.RaftLog = most, log })
+			leader := c.nodes[c.leader()]
+			late := c.nodes[(c.leader()+1)%3]
+			had := late.raft.LastIndex()
+			need.OK(t, late.halt())
+			for range 80 {
+				i := instance("A", "large", 3600)
+				i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", 256<<10)}}
+				need.Got(leader.Apply(t.Context(), registry.FromClient, registry.Register{Instance: i}))(t)
+			}
+			eventually(t, "the log has no more bytes than it may", func() bool { return leader.logs.BytesAfter(0) <= 2*most })
+			*late = *c.start(late.cfg)
+			eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
+			eventually(t, "it has removed what the leader's snapshot has replaced", func() bool {
+				first := need.Got(late.logs.FirstIndex())(t)
+				return log == store.LogBolt || first == 0 || first > had
+			})
+			segments := need.Got(filepath.Glob(filepath.Join(leader.cfg.DataDir, disk.RaftDir, "wal", "*.wal")))(t)
+			expect.That(t, len(segments) <= 2, "20 MiB were written, and there are the segments %v", segments)
+		})
 	}
-	eventually(t, "the log has no more bytes than it may", func() bool { return leader.logs.BytesAfter(0) <= 2*most })
-	*late = *c.start(late.cfg)
-	eventually(t, "the node that was stopped has caught up", func() bool { return late.raft.AppliedIndex() >= leader.raft.AppliedIndex() })
 }
 
 func TestEntryThatArrivesDamagedIsLoggedOnceWithItsLeader(t *testing.T) {

@@ -66,7 +66,7 @@ func (s *Raft) open(opened time.Time) error {
 	if err := s.checkRestoreFrom(); err != nil {
 		return err
 	}
-	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.fail); err != nil {
+	if s.disk, s.logs, err = raftio.Open(s.cfg.DataDir, s.cfg.RaftLog, s.fail); err != nil {
 		return err
 	}
 	s.disk.Refused, s.logs.Damaged = s.reportRefused, s.reportDamaged

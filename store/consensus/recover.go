@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -90,6 +91,22 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	return done, disk.SyncDir(filepath.Dir(r.DataDir))
 }
 
+// ConvertLog makes the log of a data directory, whose node does not run, one of another kind (store.Config.RaftLog) with
+// the same entries, term and vote, and returns how many entries it has. Until its last step nothing is changed.
+func ConvertLog(dir string, to store.RaftLog) (entries uint64, err error) {
+	if err := disk.CheckCutOff(dir); err != nil {
+		return 0, err
+	}
+	id, err := disk.ReadIdentity(dir)
+	if err != nil {
+		return 0, err
+	}
+	if id.Mode != disk.ModeCP {
+		return 0, fmt.Errorf("data directory %s is of mode %s, which has no log", dir, id.Mode)
+	}
+	return raftio.Convert(dir, to)
+}
+
 // markRecovered keeps the nodes of the cluster as it was from taking this one back.
 func markRecovered(dir string, at registry.Index) error {
 	id, err := disk.ReadIdentity(dir)
@@ -103,7 +120,7 @@ func markRecovered(dir string, at registry.Index) error {
 // recoverCopy recovers a copy of the directory.
 func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity, done *Recovered) error {
 	var fatal error
-	stored, logs, err := raftio.Open(dir, func(err error) { fatal = errors.Join(fatal, err) })
+	stored, logs, err := raftio.Open(dir, "", func(err error) { fatal = errors.Join(fatal, err) })
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func BenchmarkRestartWithALongLog(b *testing.B) {
 // lengthen adds entries to a log: each has a registration of one of 200 instances and two renewals.
 func lengthen(b *testing.B, dir string, last uint64, entries int, stamp registry.Stamp) {
 	b.Helper()
-	d, _, err := raftio.Open(dir, func(err error) { b.Error(err) })
+	d, _, err := raftio.Open(dir, store.LogBolt, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}

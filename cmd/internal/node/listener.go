@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/unixsocket"
@@ -38,14 +43,51 @@ func (n *node) openAdmin(dir string, h *httpd.Handler) error {
 	return nil
 }
 
+// profiles serves the runtime's profiles by the paths and parameters of net/http/pprof, which would be 0.1 MB of the
+// binary: name?debug=1, heap?gc=1, profile?seconds=30 and trace?seconds=1.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/profile", during(30, pprof.StartCPUProfile, pprof.StopCPUProfile))
+	mux.HandleFunc("/debug/pprof/trace", during(1, trace.Start, trace.Stop))
+	mux.HandleFunc("/debug/pprof/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "profile\ntrace")
+		for _, p := range pprof.Profiles() {
+			fmt.Fprintln(w, p.Name(), p.Count())
+		}
+	})
+	mux.HandleFunc("/debug/pprof/{name}", func(w http.ResponseWriter, r *http.Request) {
+		p := pprof.Lookup(r.PathValue("name"))
+		if p == nil {
+			http.NotFound(w, r)
+			return
+		}
+		if r.FormValue("gc") != "" {
+			runtime.GC()
+		}
+		debug, _ := strconv.Atoi(r.FormValue("debug"))
+		p.WriteTo(w, debug)
+	})
 	return mux
+}
+
+// during serves what is recorded between start and stop, for so many seconds unless the request says otherwise.
+func during(usual float64, start func(io.Writer) error, stop func()) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
+		if err != nil || seconds <= 0 {
+			seconds = usual
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		if err := start(w); err != nil { // another one runs
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		defer stop()
+		select {
+		case <-time.After(time.Duration(seconds * float64(time.Second))):
+		case <-r.Context().Done():
+		}
+	}
 }
 
 // listener is a bound port and the server behind it.

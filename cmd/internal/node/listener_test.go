@@ -14,7 +14,12 @@ func TestProfilerHasAListenerOfItsOwn(t *testing.T) {
 	l := n.listeners[0]
 	served := make(chan error, 1)
 	go func() { served <- l.serve() }()
-	expect.Equal(t, status("http://"+l.Addr().String()+"/debug/pprof/"), http.StatusOK, "status")
+	for path, want := range map[string]int{
+		"": http.StatusOK, "goroutine?debug=2": http.StatusOK, "heap?gc=1": http.StatusOK, "profile?seconds=0.01": http.StatusOK,
+		"trace?seconds=0.01": http.StatusOK, "none": http.StatusNotFound,
+	} {
+		expect.Equal(t, status("http://"+l.Addr().String()+"/debug/pprof/"+path), want, "status of %q", path)
+	}
 	l.server.Close()
 	expect.OK(t, <-served)
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
@@ -13,12 +14,30 @@ type Recovered = consensus.Recovered
 
 // Recover has a cluster go on with the data directory of one of its nodes, see consensus.Recovery.
 func Recover(ctx context.Context, dataDir string, members map[string]string, log *slog.Logger) (Recovered, error) {
-	dir, err := filepath.Abs(dataDir)
+	dir, err := realDir(dataDir)
 	if err != nil {
 		return Recovered{}, err
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil { // else Recover says what is missing
+	return consensus.Recovery{DataDir: dir, Members: members, Log: log}.Recover(ctx)
+}
+
+// ConvertLog makes the log of a data directory one of another kind, see consensus.ConvertLog.
+func ConvertLog(dataDir string, to store.RaftLog) (entries uint64, err error) {
+	dir, err := realDir(dataDir)
+	if err != nil {
+		return 0, err
+	}
+	return consensus.ConvertLog(dir, to)
+}
+
+// realDir is where a directory is, without symbolic links.
+func realDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil { // else the caller says what is missing
 		dir = real
 	}
-	return consensus.Recovery{DataDir: dir, Members: members, Log: log}.Recover(ctx)
+	return dir, nil
 }

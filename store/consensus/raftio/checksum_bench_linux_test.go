@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // BenchmarkEntryChecksum stores entries, and reads each for two followers, as the leader of three nodes does for
@@ -19,7 +20,7 @@ import (
 func BenchmarkEntryChecksum(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			d, logs, err := Open(b.TempDir(), func(err error) { b.Error(err) })
+			d, logs, err := Open(b.TempDir(), store.LogBolt, func(err error) { b.Error(err) })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/wait"
 
@@ -28,7 +29,7 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// deleteSlice is how many entries one call deletes: each holds the lock of the file, for which appends
+// deleteSlice is how many entries one call deletes from bbolt: each holds the lock of the file, for which appends
 // wait, and is watched by itself.
 const deleteSlice = 1000
 
@@ -36,8 +37,10 @@ const deleteSlice = 1000
 // has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
 // the node. fail is called once with the reason.
 type Disk struct {
-	path string
-	bolt *raftboltdb.BoltStore
+	path string                // of log.db
+	bolt *raftboltdb.BoltStore // log.db: the term and the vote, and which entryLog there is
+	conf map[string][]byte     // what bolt held beside entries when it was opened, sealed
+	log  entryLog
 	fail func(error)
 	// Refused is called with an entry that came from the leader and is not what its checksum says; nil: nothing is.
 	Refused func(index uint64)
@@ -65,29 +68,94 @@ type diskCall struct {
 	name   string
 }
 
-// openDisk opens raft/log.db below dir, and calls each (nil: nothing) with every entry, oldest first.
-func openDisk(dir string, each func(*raft.Log), fail func(error)) (*Disk, error) {
-	path := filepath.Join(dir, disk.RaftDir, "log.db")
+// entryLog holds the entries: boltLog in log.db, walLog in files beside it.
+type entryLog interface {
+	raft.LogStore
+	// sliced is how many entries one call of DeleteRange may delete.
+	sliced() uint64
+	Close() error
+}
+
+// boltLog is the bucket of entries in log.db, which Disk closes.
+type boltLog struct{ *raftboltdb.BoltStore }
+
+func (boltLog) sliced() uint64 { return deleteSlice }
+
+func (boltLog) Close() error { return nil }
+
+// logPath is the file below a data directory that holds the term and the vote, and the entries or where they are.
+func logPath(dir string) string { return filepath.Join(dir, disk.RaftDir, "log.db") }
+
+// openDisk opens the log below dir, or makes one of a kind (empty: bolt), and calls each (nil: nothing) with every entry,
+// oldest first. A log of another kind is refused, unless kind is empty.
+func openDisk(dir string, kind store.RaftLog, segmentSize uint32, each func(*raft.Log), fail func(error)) (*Disk, error) {
+	path := logPath(dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("raft directory: %w", err)
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if err := createBolt(path); err != nil {
+		if err := createLog(dir, kind); err != nil {
 			return nil, err
 		}
 	}
+	if each == nil {
+		each = func(*raft.Log) {}
+	}
 	d := &Disk{path: path, fail: fail, underWay: map[diskCall]struct{}{}, closed: make(chan struct{})}
-	if err := d.open(each); err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))
+	if err := d.open(dir, kind, segmentSize, each); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
 
-// open opens the file after it has looked at everything in it.
-func (d *Disk) open(each func(*raft.Log)) error {
-	var entries []uint64
-	err := disk.CheckBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
+// open opens the files after it has looked at everything in them.
+func (d *Disk) open(dir string, kind store.RaftLog, segmentSize uint32, each func(*raft.Log)) error {
+	before, err := os.Stat(d.path)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	entries, err := d.check()
+	if err != nil {
+		return fmt.Errorf("open %s: %w", d.path, explainBolt(err))
+	}
+	there := store.LogBolt
+	if _, elsewhere := d.conf[keyWAL]; elsewhere {
+		there = store.LogWAL
+	}
+	if kind != "" && kind != there {
+		return fmt.Errorf("raft.log is %q, and data directory %s has its log in %q: set raft.log to %[3]s, or convert the log while the node is stopped: rollcall recover --data-dir %[2]s --convert-log %[1]s", kind, dir, there)
+	}
+	if d.bolt, err = openBolt(d.path); err != nil {
+		return fmt.Errorf("open %s: %w", d.path, explainBolt(err))
+	}
+	// A conversion may have put another file in its place while this call waited for its lock.
+	if now, err := os.Stat(d.path); err != nil || !os.SameFile(before, now) {
+		return errors.Join(fmt.Errorf("%s was replaced while it was opened (%v): start again", d.path, err), d.bolt.Close())
+	}
+	err = removeUnused(dir, there)
+	if err == nil && there == store.LogWAL {
+		d.log, err = d.openWAL(dir, segmentSize, each)
+	} else if err == nil {
+		d.log, err = boltLog{d.bolt}, d.readAll(entries, each)
+	}
+	if err != nil {
+		return errors.Join(err, d.bolt.Close())
+	}
+	if term, err := d.GetUint64([]byte(keyTerm)); err == nil { // else none was stored so far
+		d.term.Store(term)
+	}
+	return nil
+}
+
+// check looks at all of log.db, and returns the indexes of the entries in it.
+func (d *Disk) check() (entries []uint64, err error) {
+	d.conf = map[string][]byte{}
+	return entries, disk.CheckBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
 		if string(bucket) == "conf" {
+			d.conf[string(key)] = bytes.Clone(value)
+			if string(key) == keyWAL {
+				return nil // openWAL looks at it
+			}
 			_, err := disk.Unsealed(key, value)
 			return err
 		}
@@ -97,23 +165,25 @@ func (d *Disk) open(each func(*raft.Log)) error {
 		entries = append(entries, binary.BigEndian.Uint64(key))
 		return nil
 	})
+}
+
+// openWAL opens the segments of which log.db has the list.
+func (d *Disk) openWAL(dir string, segmentSize uint32, each func(*raft.Log)) (entryLog, error) {
+	list, err := readList(d.conf[keyWAL])
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("open %s: %w", d.path, explainBolt(err))
 	}
-	if d.bolt, err = openBolt(d.path); err != nil {
-		return err
-	}
+	return openWAL(dir, d.bolt, list, segmentSize, each)
+}
+
+// readAll calls each with the entries in log.db, whose indexes these are.
+func (d *Disk) readAll(entries []uint64, each func(*raft.Log)) error {
 	for _, index := range entries {
 		log := new(raft.Log)
-		if err := d.readLog(index, log); err != nil {
-			return errors.Join(err, d.bolt.Close())
+		if err := readLog(d.bolt, index, log); err != nil {
+			return fmt.Errorf("open %s: %w", d.path, explainBolt(err))
 		}
-		if each != nil {
-			each(log)
-		}
-	}
-	if term, err := d.GetUint64([]byte(keyTerm)); err == nil { // else none was stored so far
-		d.term.Store(term)
+		each(log)
 	}
 	return nil
 }
@@ -134,6 +204,18 @@ func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
 	})
 }
 
+// removeUnused removes what a conversion that was cut off has left beside a log.
+func removeUnused(dir string, there store.RaftLog) error {
+	err := os.RemoveAll(logPath(dir) + ".new")
+	if there == store.LogBolt {
+		err = errors.Join(err, os.RemoveAll(walDir(dir)))
+	}
+	if err != nil {
+		return fmt.Errorf("remove what is left of a conversion: %w", err)
+	}
+	return nil
+}
+
 // explainBolt says what an operator can do about a log that cannot be read.
 func explainBolt(err error) error {
 	switch {
@@ -142,25 +224,44 @@ func explainBolt(err error) error {
 	case disk.IsOfSystem(err):
 		return err
 	}
-	return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", err)
+	return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", disk.AsDamage(err))
 }
 
-// createBolt makes the file under another name first: bbolt's first initialisation is not safe
-// against a loss of power, a rename is.
-func createBolt(path string) error {
-	tmp := path + ".new"
-	if err := os.RemoveAll(tmp); err != nil {
-		return fmt.Errorf("create log: %w", err)
+// createLog makes an empty log.
+func createLog(dir string, kind store.RaftLog) error {
+	if _, err := os.Stat(walDir(dir)); err == nil {
+		return fmt.Errorf("open log: %w: %s is missing, and %s is there: give the node an empty data directory and let it join again", disk.ErrDamaged, logPath(dir), walDir(dir))
 	}
-	bolt, err := openBolt(tmp)
+	err := replaceLog(dir, func(bolt *raftboltdb.BoltStore) error {
+		if kind != store.LogWAL {
+			return nil
+		}
+		return saveList(bolt, walList{})
+	}, func() {})
 	if err != nil {
 		return fmt.Errorf("create log: %w", err)
 	}
-	if err := bolt.Close(); err != nil {
-		return fmt.Errorf("create log: %w", err)
+	return nil
+}
+
+// replaceLog puts a new log.db in its place, which fill has filled. It makes the file under another name first: bbolt's
+// first initialisation is not safe against a loss of power, a rename is. ready is called before the rename.
+func replaceLog(dir string, fill func(*raftboltdb.BoltStore) error, ready func()) error {
+	path := logPath(dir)
+	tmp := path + ".new"
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
 	}
+	bolt, err := openBolt(tmp)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fill(bolt), bolt.Close()); err != nil {
+		return err
+	}
+	ready()
 	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("create log: %w", err)
+		return err
 	}
 	return disk.SyncDir(filepath.Dir(path))
 }
@@ -216,15 +317,15 @@ func (d *Disk) running() []diskCall {
 }
 
 // FirstIndex implements raft.LogStore.
-func (d *Disk) FirstIndex() (uint64, error) { return d.bolt.FirstIndex() }
+func (d *Disk) FirstIndex() (uint64, error) { return d.log.FirstIndex() }
 
 // LastIndex implements raft.LogStore.
-func (d *Disk) LastIndex() (uint64, error) { return d.bolt.LastIndex() }
+func (d *Disk) LastIndex() (uint64, error) { return d.log.LastIndex() }
 
 // GetLog implements raft.LogStore. Raft panics over some of its errors, and leaves a follower without
 // entries after others: a node that serves ends, and this call does not return before that.
 func (d *Disk) GetLog(index uint64, log *raft.Log) error {
-	err := d.readLog(index, log)
+	err := readLog(d.log, index, log)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		return err
 	}
@@ -237,9 +338,9 @@ func (d *Disk) GetLog(index uint64, log *raft.Log) error {
 }
 
 // readLog reads an entry and compares it with its checksum.
-func (d *Disk) readLog(index uint64, log *raft.Log) (err error) {
+func readLog(from raft.LogStore, index uint64, log *raft.Log) (err error) {
 	defer disk.RecoverDamage(&err)
-	if err := d.bolt.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
+	if err := from.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
 		return err
 	} else if err != nil {
 		return disk.AsDamage(fmt.Errorf("entry %d: %w", index, err))
@@ -294,23 +395,23 @@ func (d *Disk) StoreLogs(logs []*raft.Log) error {
 		}
 		return fmt.Errorf("entry %d differs from its checksum, with which it came", damaged.Index)
 	}
-	return d.do("append to the log", func() error { return d.bolt.StoreLogs(logs) })
+	return d.do("append to the log", func() error { return d.log.StoreLogs(logs) })
 }
 
 // DeleteRange implements raft.LogStore. It goes on in slices, from the end that leaves no gap should the
 // node die in between: Raft deletes either the oldest entries or the newest ones.
 func (d *Disk) DeleteRange(from, to uint64) error {
 	const name = "truncate the log"
-	first, err := d.bolt.FirstIndex()
+	first, err := d.log.FirstIndex()
 	if err != nil {
 		return d.stopOn(name, err)
 	}
-	for from <= to {
-		lo, hi := from, min(to, from+deleteSlice-1)
+	for slice := d.log.sliced(); from <= to; {
+		lo, hi := from, from+min(to-from, slice-1)
 		if from > first {
-			lo, hi = max(from, to-min(to, deleteSlice-1)), to
+			lo, hi = to-min(to-from, slice-1), to
 		}
-		if err := d.do(name, func() error { return d.bolt.DeleteRange(lo, hi) }); err != nil {
+		if err := d.do(name, func() error { return d.log.DeleteRange(lo, hi) }); err != nil {
 			return err
 		}
 		if lo == from {
@@ -320,6 +421,12 @@ func (d *Disk) DeleteRange(from, to uint64) error {
 		}
 	}
 	return nil
+}
+
+// IsMonotonic implements raft.MonotonicLogStore.
+func (d *Disk) IsMonotonic() bool {
+	m, ok := d.log.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
 }
 
 // Keys under which hashicorp/raft stores its vote (raft.go, persistVote).
@@ -445,16 +552,16 @@ func (d *Disk) Watch(ctx context.Context) {
 	})
 }
 
-// Close closes the file. Reads that wait because the disk is damaged end.
+// Close closes the files. Reads that wait because the disk is damaged end.
 func (d *Disk) Close() error {
 	close(d.closed)
-	return d.bolt.Close()
+	return errors.Join(d.log.Close(), d.bolt.Close())
 }
 
 // Lock keeps every process from opening the log below a directory to write it, until it is closed. An error that says that
 // another process has it open means that a node runs with the directory.
 func Lock(dir string) (io.Closer, error) {
-	path := filepath.Join(dir, disk.RaftDir, "log.db")
+	path := logPath(dir)
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explainBolt(err))

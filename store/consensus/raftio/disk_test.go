@@ -15,15 +15,24 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// closedDisk is a disk whose every write fails.
-func closedDisk(t *testing.T, fail func(error)) *Disk {
+// eachLog runs a test over each kind of log.
+func eachLog(t *testing.T, test func(t *testing.T, kind store.RaftLog)) {
+	for _, kind := range []store.RaftLog{store.LogBolt, store.LogWAL} {
+		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
+	}
+}
+
+// smallSegments makes the log of a few hundred entries have several.
+const smallSegments = 32 << 10
+
+// diskIn opens the log in a directory. Nothing must fail.
+func diskIn(t *testing.T, dir string, kind store.RaftLog) *Disk {
 	t.Helper()
-	d := need.Got(openDisk(t.TempDir(), nil, fail))(t)
-	need.OK(t, d.Close())
-	return d
+	return need.Got(openDisk(dir, kind, smallSegments, nil, func(err error) { t.Error(err) }))(t)
 }
 
 func TestDiskStopsTheNodeAfterEveryFailedWrite(t *testing.T) {
@@ -36,22 +45,25 @@ func TestDiskStopsTheNodeAfterEveryFailedWrite(t *testing.T) {
 		{"store the vote", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }},
 		{"store the term", func(d *Disk) error { return d.SetUint64([]byte(keyTerm), 7) }},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var reason error
-			d := closedDisk(t, func(err error) { reason = err })
-			if err := tt.do(d); err == nil {
-				t.Fatal("the write succeeded on a closed file")
-			}
-			expect.That(t, reason != nil && strings.Contains(reason.Error(), tt.name),
-				"the node was stopped for %v, want a reason that names %q", reason, tt.name)
-		})
-	}
+	eachLog(t, func(t *testing.T, kind store.RaftLog) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				var reason error
+				d := need.Got(openDisk(t.TempDir(), kind, smallSegments, nil, func(err error) { reason = err }))(t)
+				need.OK(t, d.Close())
+				if err := tt.do(d); err == nil {
+					t.Fatal("the write succeeded on a closed file")
+				}
+				expect.That(t, reason != nil && strings.Contains(reason.Error(), tt.name),
+					"the node was stopped for %v, want a reason that names %q", reason, tt.name)
+			})
+		}
+	})
 }
 
 func TestDiskStopsTheNodeWhenTheTermWouldFall(t *testing.T) {
 	var reason error
-	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { reason = err }))(t)
+	d := need.Got(openDisk(t.TempDir(), store.LogBolt, segmentSize, nil, func(err error) { reason = err }))(t)
 	defer d.Close()
 	for _, term := range []uint64{6, 7, 7} {
 		need.OKf(t, d.SetUint64([]byte(keyTerm), term), "store term %d", term)
@@ -66,10 +78,10 @@ func TestDiskStopsTheNodeWhenTheTermWouldFall(t *testing.T) {
 
 func TestDiskRaisesTheTermOnlyAfterWhatIsDoneDuringIt(t *testing.T) {
 	dir := t.TempDir()
-	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
+	d := diskIn(t, dir, store.LogBolt)
 	need.OK(t, d.SetUint64([]byte(keyTerm), 6))
 	need.OK(t, d.Close())
-	d = need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t) // and knows the term
+	d = diskIn(t, dir, store.LogBolt) // and knows the term
 	defer d.Close()
 	expect.That(t, !d.During(5, nil) && !d.During(7, nil), "something was done in another term")
 	raised := make(chan error, 1)
@@ -86,7 +98,7 @@ func TestDiskRaisesTheTermOnlyAfterWhatIsDoneDuringIt(t *testing.T) {
 }
 
 func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
-	d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+	d := diskIn(t, t.TempDir(), store.LogBolt)
 	defer d.Close()
 	vote := func(term uint64, candidate string) {
 		t.Helper()
@@ -109,7 +121,7 @@ func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
 
 func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 	dir := t.TempDir()
-	d := need.Got(openDisk(dir, nil, func(err error) { t.Error(err) }))(t)
+	d := diskIn(t, dir, store.LogBolt)
 	need.OK(t, d.Close())
 	path := filepath.Join(dir, disk.RaftDir, "log.db")
 	size := func() int64 {
@@ -117,7 +129,7 @@ func TestDamagedLogIsRefusedWithWordsNotWithAPanic(t *testing.T) {
 		return info.Size()
 	}()
 	need.OK(t, os.WriteFile(path, bytes.Repeat([]byte{0xff}, int(size)), 0o600))
-	if _, err := openDisk(dir, nil, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
+	if _, err := openDisk(dir, store.LogBolt, segmentSize, nil, func(error) {}); err == nil || !strings.Contains(err.Error(), "corrupt") {
 		t.Errorf("got %v, want an error that says corrupt", err)
 	}
 }
@@ -143,25 +155,27 @@ func TestLogIsDeletedInSlicesThatLeaveNoGap(t *testing.T) {
 		{"all", 1, entries, 0, 0},
 		{"nothing", 5, 4, 1, entries},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-			defer d.Close()
-			var logs []*raft.Log
-			for i := range uint64(entries) {
-				logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
-			}
-			need.OK(t, d.StoreLogs(logs))
-			before := d.calls
-			need.OK(t, d.DeleteRange(tt.from, tt.to))
-			first, errFirst := d.FirstIndex()
-			last, errLast := d.LastIndex()
-			expect.That(t, first == tt.first && last == tt.last && errFirst == nil && errLast == nil,
-				"the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
-			deleted := int(tt.to + 1 - tt.from)
-			got, want := int(d.calls-before), (deleted+deleteSlice-1)/deleteSlice
-			expect.That(t, got == want, "%d entries were deleted in %d calls, want %d", deleted, got, want)
-		})
+	for kind, slice := range map[store.RaftLog]int{store.LogBolt: deleteSlice, store.LogWAL: entries} {
+		for _, tt := range tests {
+			t.Run(string(kind)+", "+tt.name, func(t *testing.T) {
+				d := diskIn(t, t.TempDir(), kind)
+				defer d.Close()
+				var logs []*raft.Log
+				for i := range uint64(entries) {
+					logs = append(logs, &raft.Log{Index: i + 1, Term: 1})
+				}
+				need.OK(t, d.StoreLogs(logs))
+				before := d.calls
+				need.OK(t, d.DeleteRange(tt.from, tt.to))
+				first, errFirst := d.FirstIndex()
+				last, errLast := d.LastIndex()
+				expect.That(t, first == tt.first && last == tt.last && errFirst == nil && errLast == nil,
+					"the log reaches from %d to %d (%v, %v), want %d to %d", first, last, errFirst, errLast, tt.first, tt.last)
+				deleted := int(tt.to + 1 - tt.from)
+				got, want := int(d.calls-before), (deleted+slice-1)/slice
+				expect.That(t, got == want, "%d entries were deleted in %d calls, want %d", deleted, got, want)
+			})
+		}
 	}
 }
 
@@ -178,18 +192,20 @@ func TestDiskThatIsSlowedDownTakesLongerForEachDurableWrite(t *testing.T) {
 		{"store the vote's candidate and term", func(d *Disk) error { return d.Set([]byte(keyVoteCand), []byte("n1")) }, 2},
 		{"read", func(d *Disk) error { _, err := d.LastIndex(); return err }, 0},
 	}
-	synctest.Test(t, func(t *testing.T) {
-		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
-		defer d.Close()
-		for _, tt := range tests {
-			d.slow.Set(time.Second)
-			got, want := timedOf(t, func() error { return tt.write(d) }), tt.writes*time.Second
-			expect.That(t, got == want, "%s: it takes %v longer, want %v", tt.name, got, want)
-		}
-		d.slow.Set(0)
-		if got := timedOf(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
-			t.Errorf("after the end of the delay a write takes %v longer", got)
-		}
+	eachLog(t, func(t *testing.T, kind store.RaftLog) {
+		synctest.Test(t, func(t *testing.T) {
+			d := diskIn(t, t.TempDir(), kind)
+			defer d.Close()
+			for _, tt := range tests {
+				d.slow.Set(time.Second)
+				got, want := timedOf(t, func() error { return tt.write(d) }), tt.writes*time.Second
+				expect.That(t, got == want, "%s: it takes %v longer, want %v", tt.name, got, want)
+			}
+			d.slow.Set(0)
+			if got := timedOf(t, func() error { return d.StoreLog(&raft.Log{Index: 3, Term: 1}) }); got != 0 {
+				t.Errorf("after the end of the delay a write takes %v longer", got)
+			}
+		})
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // Bounds of what is kept of the log or sent of it at a time. An entry has up to 1.25 MiB.
@@ -36,10 +38,10 @@ type logSize struct {
 	bytes int
 }
 
-// Open opens the disk of a node, and its log.
-func Open(dir string, fail func(error)) (*Disk, *Log, error) {
+// Open opens the disk of a node, and its log, which is of a kind; empty: of any.
+func Open(dir string, kind store.RaftLog, fail func(error)) (*Disk, *Log, error) {
 	c := new(Log)
-	d, err := openDisk(dir, func(log *raft.Log) { c.add([]*raft.Log{log}) }, fail)
+	d, err := openDisk(dir, kind, segmentSize, func(log *raft.Log) { c.add([]*raft.Log{log}) }, fail)
 	c.LogStore = d
 	return d, c, err
 }
@@ -127,6 +129,12 @@ func (c *Log) DeleteRange(from, to uint64) error {
 	c.sizes = slices.DeleteFunc(c.sizes, func(s logSize) bool { return s.index >= from && s.index <= to })
 	c.mu.Unlock()
 	return c.LogStore.DeleteRange(from, to)
+}
+
+// IsMonotonic implements raft.MonotonicLogStore: whether Raft must not leave a gap behind what a snapshot has replaced.
+func (c *Log) IsMonotonic() bool {
+	m, ok := c.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
 }
 
 // BytesAfter is how many bytes the entries after an index have.

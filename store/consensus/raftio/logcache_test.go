@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // logsOf are entries from an index on, each with so many bytes.
@@ -21,7 +22,7 @@ func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 }
 
 func TestLogReadsFromTheDiskAnEntryThatIsDamagedInMemory(t *testing.T) {
-	disk, c, err := Open(t.TempDir(), func(err error) { t.Error(err) })
+	disk, c, err := Open(t.TempDir(), store.LogBolt, func(err error) { t.Error(err) })
 	need.OK(t, err)
 	defer disk.Close()
 	var told []uint64
@@ -94,25 +95,27 @@ func TestLogBoundsRequestsAndWritesByBytes(t *testing.T) {
 // TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
 // restart lets the log grow by its bound.
 func TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
-	dir := t.TempDir()
-	const n, size = 10, 100
-	fail := func(err error) { t.Error(err) }
-	disk, _, err := Open(dir, fail)
-	need.OK(t, err)
-	need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.Close()))
-	disk, c, err := Open(dir, fail)
-	need.OK(t, err)
-	defer disk.Close()
-	if got := c.BytesAfter(2); got != (n-2)*size {
-		t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
-	}
-	entries, known := c.EntriesWithin(5 * size)
-	expect.That(t, entries == 5 && known, "%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
-	c.LogStore = raft.NewInmemStore() // which has nothing
-	for index := uint64(1); index <= n; index++ {
-		var got raft.Log
-		if err := c.GetLog(index, &got); err != nil || got.Index != index || len(got.Data) != size {
-			t.Errorf("entry %d is %d with %d bytes (%v)", index, got.Index, len(got.Data), err)
+	eachLog(t, func(t *testing.T, kind store.RaftLog) {
+		dir := t.TempDir()
+		const n, size = 10, 100
+		fail := func(err error) { t.Error(err) }
+		disk, _, err := Open(dir, kind, fail)
+		need.OK(t, err)
+		need.OK(t, errors.Join(disk.StoreLogs(logsOf(1, n, size)), disk.Close()))
+		disk, c, err := Open(dir, kind, fail)
+		need.OK(t, err)
+		defer disk.Close()
+		if got := c.BytesAfter(2); got != (n-2)*size {
+			t.Errorf("the entries after 2 have %d bytes, want %d", got, (n-2)*size)
 		}
-	}
+		entries, known := c.EntriesWithin(5 * size)
+		expect.That(t, entries == 5 && known, "%d entries (%v) have %d bytes, want 5", entries, known, 5*size)
+		c.LogStore = raft.NewInmemStore() // which has nothing
+		for index := uint64(1); index <= n; index++ {
+			var got raft.Log
+			if err := c.GetLog(index, &got); err != nil || got.Index != index || len(got.Data) != size {
+				t.Errorf("entry %d is %d with %d bytes (%v)", index, got.Index, len(got.Data), err)
+			}
+		}
+	})
 }

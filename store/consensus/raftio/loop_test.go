@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
@@ -82,7 +82,7 @@ func answerQuestions(ctx context.Context, rpcs <-chan raft.RPC, answers int, sta
 func watchedDisk(t *testing.T, delay time.Duration, work func(*Disk) error, pause func(looks int) time.Duration) (hangs string, after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+		d := diskIn(t, t.TempDir(), store.LogBolt)
 		defer d.Close()
 		d.slow.Set(delay)
 		worked := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // stuckPipeline is a pipeline whose replies are not read.
@@ -313,7 +314,7 @@ func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
 		go serve(leader)
 		go serve(other)
 
-		d := need.Got(openDisk(t.TempDir(), nil, func(err error) { t.Error(err) }))(t)
+		d := diskIn(t, t.TempDir(), store.LogBolt)
 		tr := NewTransport(network("f"), nil, d.During, closing)
 		go tr.PassOn()
 		conf := raft.DefaultConfig()

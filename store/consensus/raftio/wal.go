@@ -1,0 +1,395 @@
+package raftio
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// segmentSize is the size of a file of the log, which is reserved when the file is made. A new one costs a transaction
+// of bbolt, and the room of old entries is given back file by file.
+const segmentSize = 16 << 20
+
+// walDir is the directory below a data directory that holds the segments.
+func walDir(dir string) string { return filepath.Join(dir, disk.RaftDir, "wal") }
+
+// keyWAL is the key in log.db of the list of segments. Its presence says that the entries are in segments. Versions that
+// do not know it stop over it, since it has no checksum that they understand, and show it.
+const keyWAL = "raft.log: the entries are in raft/wal, which this version of rollcall does not read"
+
+// walList is the list of segments, oldest first; only the last one is appended to.
+type walList struct {
+	types.PersistentState
+	// Last is the last index that there was when the log was closed, or 0: a lower bound until the list changes.
+	Last uint64
+}
+
+// readList reads what saveList has written.
+func readList(sealed []byte) (list walList, err error) {
+	b, err := disk.Unsealed([]byte(keyWAL), invertSum(bytes.Clone(sealed)))
+	if err != nil {
+		return list, err
+	}
+	return list, json.Unmarshal(b, &list)
+}
+
+func saveList(bolt *raftboltdb.BoltStore, list walList) error {
+	b, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return bolt.Set([]byte(keyWAL), invertSum(disk.Sealed([]byte(keyWAL), b)))
+}
+
+// invertSum makes of a sealed value one that disk.Unsealed refuses, and back.
+func invertSum(sealed []byte) []byte {
+	for i := max(0, len(sealed)-disk.ChecksumSize); i < len(sealed); i++ {
+		sealed[i] ^= 0xff
+	}
+	return sealed
+}
+
+// walLog is the log of entries in segments of raft-wal, whose list is in log.db: a change of the list is one
+// transaction, and a segment has its file before it is on the list. walcheck.go says why the library's own list and
+// recovery are not used.
+type walLog struct {
+	dir   string
+	size  uint32 // of segments that are made
+	bolt  *raftboltdb.BoltStore
+	files *segmentFiles
+	filer *segment.Filer
+
+	writing sync.Mutex // held by calls that write
+
+	mu   sync.RWMutex // held while what follows is read, and for writing, with writing, while it changes
+	list walList
+	open map[uint64]types.SegmentReader // of the segments of the list, by ID
+	tail types.SegmentWriter            // one of them; nil: the log is closed
+}
+
+// openWAL opens the segments of a list that is in bolt, makes more of a size, and calls each with every entry, oldest first.
+func openWAL(dir string, bolt *raftboltdb.BoltStore, list walList, size uint32, each func(*raft.Log)) (entryLog, error) {
+	l := &walLog{dir: walDir(dir), size: size, bolt: bolt, files: &segmentFiles{sync: syncData}, list: list, open: map[uint64]types.SegmentReader{}}
+	l.filer = segment.NewFiler(l.dir, l.files)
+	if err := l.start(each); err != nil {
+		return nil, errors.Join(err, l.closeAll())
+	}
+	return l, nil
+}
+
+func (l *walLog) start(each func(*raft.Log)) error {
+	if len(l.list.Segments) == 0 { // it is new
+		if err := errors.Join(os.MkdirAll(l.dir, 0o700), disk.SyncDir(filepath.Dir(l.dir))); err != nil {
+			return fmt.Errorf("open log: %w", err)
+		}
+		return l.change(walList{}, 1)
+	}
+	list, err := l.check(each)
+	if err != nil {
+		return err
+	}
+	for i := range list.Segments {
+		if err := l.openSegment(list.Segments[i]); err != nil {
+			return fmt.Errorf("open %s: %w", l.path(list.Segments[i]), explainBolt(disk.AsDamage(err)))
+		}
+	}
+	if last := list.Segments[len(list.Segments)-1]; !last.SealTime.IsZero() {
+		return l.change(list, last.MaxIndex+1)
+	}
+	return l.removeUnlisted()
+}
+
+func (l *walLog) path(info types.SegmentInfo) string {
+	return filepath.Join(l.dir, segment.FileName(info))
+}
+
+func (l *walLog) openSegment(info types.SegmentInfo) (err error) {
+	if !info.SealTime.IsZero() {
+		l.open[info.ID], err = l.filer.Open(info)
+		return err
+	}
+	l.tail, err = l.filer.RecoverTail(info)
+	l.open[info.ID] = l.tail
+	return err
+}
+
+// change puts a list in the place of the present one; next is the first index of a segment that is made and added to
+// it, or 0.
+func (l *walLog) change(list walList, next uint64) error {
+	tail := l.tail
+	list.Segments, list.Last = slices.Clone(list.Segments), 0
+	if next > 0 {
+		info := types.SegmentInfo{ID: list.NextSegmentID, BaseIndex: next, MinIndex: next, Codec: walCodec, CreateTime: time.Now(), SizeLimit: l.size}
+		list.NextSegmentID++
+		list.Segments = append(list.Segments, info)
+		err := l.files.make(l.path(info), int64(l.size))
+		if err == nil {
+			tail, err = l.filer.Create(info)
+		}
+		if err != nil {
+			return fmt.Errorf("create a segment: %w", err)
+		}
+	}
+	if err := saveList(l.bolt, list); err != nil {
+		return err
+	}
+	l.put(list, tail)
+	return l.removeUnlisted()
+}
+
+// put makes a list that was stored the one that readers see.
+func (l *walLog) put(list walList, tail types.SegmentWriter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list, l.tail = list, tail
+	l.open[list.Segments[len(list.Segments)-1].ID] = tail
+	for id, s := range l.open {
+		if !slices.ContainsFunc(list.Segments, func(info types.SegmentInfo) bool { return info.ID == id }) {
+			s.Close() // nothing was written since it was synced
+			delete(l.open, id)
+		}
+	}
+}
+
+// removeUnlisted removes the files of segments that are on the list no more, or were not yet when the node died.
+func (l *walLog) removeUnlisted() error {
+	files, err := os.ReadDir(l.dir)
+	for _, f := range files {
+		listed := slices.ContainsFunc(l.list.Segments, func(info types.SegmentInfo) bool { return segment.FileName(info) == f.Name() })
+		if !listed && filepath.Ext(f.Name()) == ".wal" {
+			err = errors.Join(err, os.Remove(filepath.Join(l.dir, f.Name())))
+		}
+	}
+	return err
+}
+
+// bounds are the first and the last index; 0: the log is empty.
+func (l *walLog) bounds() (first, last uint64, err error) {
+	if l.tail == nil {
+		return 0, 0, os.ErrClosed
+	}
+	segments := l.list.Segments
+	if last = l.tail.LastIndex(); last == 0 {
+		if len(segments) == 1 {
+			return 0, 0, nil
+		}
+		last = segments[len(segments)-1].BaseIndex - 1
+	}
+	return segments[0].MinIndex, last, nil
+}
+
+// FirstIndex implements raft.LogStore.
+func (l *walLog) FirstIndex() (uint64, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	first, _, err := l.bounds()
+	return first, err
+}
+
+// LastIndex implements raft.LogStore.
+func (l *walLog) LastIndex() (uint64, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	_, last, err := l.bounds()
+	return last, err
+}
+
+// IsMonotonic implements raft.MonotonicLogStore: there can be no gap in the log.
+func (l *walLog) IsMonotonic() bool { return true }
+
+// GetLog implements raft.LogStore.
+func (l *walLog) GetLog(index uint64, log *raft.Log) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	first, last, err := l.bounds()
+	if err != nil {
+		return err
+	}
+	if index == 0 || index < first || index > last {
+		return raft.ErrLogNotFound
+	}
+	for _, info := range slices.Backward(l.list.Segments) {
+		if index >= info.BaseIndex {
+			b, err := l.open[info.ID].GetLog(index)
+			if err != nil {
+				return disk.AsDamage(err) // an entry that must be there is not missing, but lost
+			}
+			defer b.Close()
+			return decodeEntry(b.Bs, log)
+		}
+	}
+	return raft.ErrLogNotFound
+}
+
+// StoreLog implements raft.LogStore.
+func (l *walLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs implements raft.LogStore.
+func (l *walLog) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_, last, err := l.bounds()
+	if err != nil {
+		return err
+	}
+	if index := logs[0].Index; last == 0 && index != l.list.Segments[0].BaseIndex || last > 0 && index > last+1 {
+		// The log begins here: what it had, if anything, a snapshot has replaced, and the node died before Raft had removed it.
+		if err := l.change(walList{PersistentState: types.PersistentState{NextSegmentID: l.list.NextSegmentID}}, index); err != nil {
+			return err
+		}
+	}
+	encoded := make([]types.LogEntry, len(logs))
+	for i, log := range logs {
+		encoded[i] = types.LogEntry{Index: log.Index, Data: encodeEntry(log)}
+	}
+	if err := l.tail.Append(encoded); err != nil {
+		return err
+	}
+	if full, _, _ := l.tail.Sealed(); !full {
+		return nil
+	}
+	list, err := l.sealed()
+	if err != nil {
+		return err
+	}
+	return l.change(list, l.tail.LastIndex()+1)
+}
+
+// sealed is the list when nothing more is written to the newest segment.
+func (l *walLog) sealed() (list walList, err error) {
+	list = l.list
+	list.Segments = slices.Clone(list.Segments)
+	newest := &list.Segments[len(list.Segments)-1]
+	newest.SealTime, newest.MaxIndex = time.Now(), l.tail.LastIndex()
+	newest.IndexStart, err = l.tail.ForceSeal()
+	return list, err
+}
+
+// sliced implements entryLog: nothing but the list is written, however many entries are deleted.
+func (l *walLog) sliced() uint64 { return 1 << 63 }
+
+// DeleteRange implements raft.LogStore. It deletes the oldest entries, or the newest ones.
+func (l *walLog) DeleteRange(from, to uint64) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	first, last, err := l.bounds()
+	if err != nil {
+		return err
+	}
+	list := l.list
+	switch {
+	case from > to || to < first || from > last:
+		return nil
+	case from <= first && to >= last:
+		list.Segments = nil
+		return l.change(list, last+1)
+	case from <= first:
+		list.Segments = slices.Clone(slices.DeleteFunc(slices.Clone(list.Segments), func(info types.SegmentInfo) bool { return !info.SealTime.IsZero() && info.MaxIndex <= to }))
+		list.Segments[0].MinIndex = max(list.Segments[0].MinIndex, to+1)
+		return l.change(list, 0)
+	case to < last:
+		return fmt.Errorf("entries %d to %d are neither the oldest nor the newest of %d to %d", from, to, first, last)
+	}
+	if newest := list.Segments[len(list.Segments)-1]; newest.BaseIndex < from { // part of it stays
+		if list, err = l.sealed(); err != nil {
+			return err
+		}
+	}
+	list.Segments = slices.DeleteFunc(slices.Clone(list.Segments), func(info types.SegmentInfo) bool { return info.BaseIndex >= from })
+	list.Segments[len(list.Segments)-1].MaxIndex = from - 1
+	return l.change(list, from)
+}
+
+// Close implements entryLog. It records how far the log reaches: what is missing at the next start the disk has lost.
+func (l *walLog) Close() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, last, err := l.bounds()
+	if err != nil {
+		return err
+	}
+	l.list.Last, l.tail = last, nil
+	return errors.Join(saveList(l.bolt, l.list), l.closeAll())
+}
+
+func (l *walLog) closeAll() (err error) {
+	for _, s := range l.open {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return err
+}
+
+// segmentFiles are the files of segments, for raft-wal.
+type segmentFiles struct {
+	types.VFS
+	sync func(*os.File) error // makes durable what was written
+}
+
+// segmentFile is one of them.
+type segmentFile struct {
+	*os.File
+	files *segmentFiles
+}
+
+// Sync implements types.WritableFile.
+func (f segmentFile) Sync() error { return f.files.sync(f.File) }
+
+// Create implements types.VFS: make has made the file.
+func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
+	return s.OpenWriter(dir, name)
+}
+
+// OpenReader implements types.VFS.
+func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	return os.Open(filepath.Join(dir, name))
+}
+
+// OpenWriter implements types.VFS.
+func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return segmentFile{f, s}, nil
+}
+
+// make makes a file of zeros, durably.
+func (s *segmentFiles) make(path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) // one may be left of a crash
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(allocate(f, size), s.sync(f), f.Close()); err != nil {
+		return err
+	}
+	return disk.SyncDir(filepath.Dir(path))
+}
+
+// cut makes zeros of what stands in a file from an offset on, durably.
+func (s *segmentFiles) cut(path string, from, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(from), allocate(f, size), s.sync(f), f.Close())
+}

@@ -1,0 +1,285 @@
+package raftio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// numbered are entries of a term from an index on, each with so many bytes.
+func numbered(from uint64, n int, term uint64, size int) (logs []*raft.Log) {
+	for i := range uint64(n) {
+		logs = append(logs, &raft.Log{Index: from + i, Term: term, Data: bytes.Repeat([]byte{byte(from+i) | 1}, size)})
+	}
+	return logs
+}
+
+// crashed copies a data directory as a node leaves it that is killed now.
+func crashed(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "crashed")
+	need.OK(t, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// termsIn is what a log has: the first index, and the term of each entry.
+func termsIn(t *testing.T, d *Disk) (first uint64, terms string) {
+	t.Helper()
+	first = need.Got(d.FirstIndex())(t)
+	last := need.Got(d.LastIndex())(t)
+	for i := first; i <= last && i > 0; i++ {
+		var log raft.Log
+		need.OK(t, d.GetLog(i, &log))
+		terms += fmt.Sprint(log.Term)
+	}
+	return first, terms
+}
+
+// mustHave opens a log that must have entries of these terms from an index on, appends to it, and opens it again.
+func mustHave(t *testing.T, dir string, first uint64, terms string) {
+	t.Helper()
+	for i, want := range []string{terms, terms + "9"} {
+		shown := ""
+		d, err := openDisk(dir, store.LogWAL, smallSegments, func(log *raft.Log) { shown += fmt.Sprint(log.Term) }, func(err error) { t.Error(err) })
+		need.OK(t, err)
+		gotFirst, got := termsIn(t, d)
+		need.Equal(t, shown, want, "the entries at the start are")
+		need.That(t, got == want && (gotFirst == first || want == ""), "the log has %q from %d on, want %q from %d on", got, gotFirst, want, first)
+		if i == 0 {
+			need.OK(t, d.StoreLogs(numbered(first+uint64(len(terms)), 1, 9, 100)))
+		}
+		need.OK(t, d.Close())
+	}
+}
+
+// TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged keeps of each file what was there when it was synced last.
+func TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogWAL)
+	defer d.Close()
+	synced := map[string][]byte{} // the empty segment of the start is there
+	for _, path := range segmentsIn(t, dir) {
+		synced[filepath.Base(path)] = need.Got(os.ReadFile(path))(t)
+	}
+	d.log.(*walLog).files.sync = func(f *os.File) error {
+		synced[filepath.Base(f.Name())] = need.Got(os.ReadFile(f.Name()))(t)
+		return nil
+	}
+	first, terms := uint64(1), ""
+	check := func() {
+		t.Helper()
+		after := crashed(t, dir)
+		for _, path := range segmentsIn(t, after) {
+			b, ok := synced[filepath.Base(path)]
+			if !ok {
+				need.OK(t, os.Remove(path))
+				continue
+			}
+			need.OK(t, os.WriteFile(path, b, 0o600))
+		}
+		mustHave(t, after, first, terms)
+	}
+	for round := range uint64(6) {
+		term := round + 1
+		for range 7 {
+			need.OK(t, d.StoreLogs(numbered(first+uint64(len(terms)), 3, term, 900)))
+			terms += strings.Repeat(fmt.Sprint(term), 3)
+			check()
+		}
+		last := first + uint64(len(terms)) - 1
+		need.OK(t, d.DeleteRange(last-4, last)) // as for another leader's entries
+		terms = terms[:len(terms)-5]
+		check()
+		need.OK(t, d.DeleteRange(first, first+9)) // as after a snapshot
+		first, terms = first+10, terms[10:]
+		check()
+	}
+	expect.That(t, len(segmentsIn(t, dir)) > 3, "the log has %d segments, want several", len(segmentsIn(t, dir)))
+}
+
+// TestSegmentWithAWriteThatACrashCutOffIsMended loses each sector of the last write, and all from each on.
+func TestSegmentWithAWriteThatACrashCutOffIsMended(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogWAL)
+	defer d.Close()
+	need.OK(t, d.StoreLogs(numbered(1, 3, 1, 700)))
+	path := segmentsIn(t, dir)[0]
+	before := need.Got(os.ReadFile(path))(t)
+	need.OK(t, d.StoreLogs(numbered(4, 4, 2, 700)))
+	whole := need.Got(os.ReadFile(path))(t)
+	from, to := len(bytes.TrimRight(before, "\x00")), len(bytes.TrimRight(whole, "\x00"))
+	tried := 0
+	for at := from; at < to; {
+		next := min(to, (at/sector+1)*sector)
+		for _, end := range []int{next, to} {
+			after := crashed(t, dir)
+			b := bytes.Clone(whole)
+			clear(b[at:end])
+			need.OK(t, os.WriteFile(filepath.Join(walDir(after), filepath.Base(path)), b, 0o600))
+			mustHave(t, after, 1, "111")
+			tried++
+		}
+		at = next
+	}
+	expect.That(t, tried > 8, "%d cuts, want those of several sectors", tried)
+	mustHave(t, crashed(t, dir), 1, "1112222")
+}
+
+// TestSegmentIsRefusedWhenAnyBitOfAnAcknowledgedEntryDiffersAfterACrash: the last write must not be taken for one that
+// was cut off, and what stands behind a damaged one not for the end.
+func TestSegmentIsRefusedWhenAnyBitOfAnAcknowledgedEntryDiffersAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogWAL)
+	defer d.Close()
+	for i := range uint64(4) {
+		need.OK(t, d.StoreLogs(numbered(2*i+1, 2, i+1, 50)))
+	}
+	after := crashed(t, dir)
+	want := need.Got(logOnDisk(crashed(t, dir)))(t)
+	path := segmentsIn(t, after)[0]
+	whole := need.Got(os.ReadFile(path))(t)
+	log := need.Got(os.ReadFile(logPath(after)))(t)
+	end := len(bytes.TrimRight(whole, "\x00"))
+	refused := 0
+	for at := range end {
+		b := bytes.Clone(whole)
+		b[at] ^= 1 << (at % 8)
+		need.OK(t, errors.Join(os.WriteFile(path, b, 0o600), os.WriteFile(logPath(after), log, 0o600)))
+		got, err := logOnDisk(after)
+		if err != nil {
+			expect.That(t, errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), path), "byte %d: %v, want damage of %s", at, err, path)
+			refused++
+		} else if got != want {
+			t.Errorf("byte %d of %d: the log is read as something else", at, end)
+		}
+	}
+	expect.That(t, refused >= end-3, // all but the zeros of a frame, which have no meaning
+		"%d of %d flips were refused", refused, end)
+}
+
+// A node that dies between the last write to a segment, or the seal of a segment that is cut, and the new list.
+func TestSegmentsGoOnWhenTheListCouldNotBeStored(t *testing.T) {
+	fill := func(d *Disk) error {
+		for i := range uint64(36) {
+			if err := d.StoreLogs(numbered(i+1, 1, 1, 900)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	tests := []struct {
+		name  string
+		do    func(*Disk) error
+		terms int // how many entries there are afterwards
+	}{
+		{"a segment is full", fill, 35},
+		{"the newest entries are deleted", func(d *Disk) error { return d.DeleteRange(3, 5) }, 5},
+		{"the oldest entries are deleted", func(d *Disk) error { return d.DeleteRange(1, 3) }, 5},
+		{"all entries are deleted", func(d *Disk) error { return d.DeleteRange(1, 5) }, 5},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			var reason error
+			d := need.Got(openDisk(dir, store.LogWAL, smallSegments, nil, func(err error) { reason = err }))(t)
+			if tt.terms == 5 {
+				need.OK(t, d.StoreLogs(numbered(1, 5, 1, 100)))
+			}
+			need.OK(t, d.bolt.Close())
+			expect.That(t, tt.do(d) != nil && reason != nil, "the node was not stopped: %v", reason)
+			mustHave(t, dir, 1, strings.Repeat("1", tt.terms))
+			need.OK(t, d.log.(*walLog).closeAll())
+		})
+	}
+}
+
+func TestSegmentsGoOnWhenTheNextOneCouldNotBeMade(t *testing.T) {
+	dir := t.TempDir()
+	var reason error
+	d := need.Got(openDisk(dir, store.LogWAL, smallSegments, nil, func(err error) { reason = err }))(t)
+	d.log.(*walLog).files.sync = func(f *os.File) error {
+		if filepath.Base(f.Name()) != filepath.Base(segmentsIn(t, dir)[0]) {
+			return errors.Join(errors.New("no space"), os.Remove(f.Name()))
+		}
+		return nil
+	}
+	last := uint64(0)
+	for ; reason == nil && last < 100; last++ {
+		d.StoreLog(numbered(last+1, 1, 1, 900)[0])
+	}
+	expect.That(t, reason != nil && strings.Contains(reason.Error(), "append to the log: create a segment: no space"), "the node was stopped for %v after %d entries", reason, last)
+	need.OK(t, d.bolt.Close())
+	mustHave(t, dir, 1, strings.Repeat("1", int(last)))
+	need.OK(t, d.log.(*walLog).closeAll())
+}
+
+func TestSegmentThatIsMissingOrShortIsRefused(t *testing.T) {
+	for name, do := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"short":   func(path string) error { return os.Truncate(path, smallSegments-1) },
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := writtenLog(t, store.LogWAL)
+			for _, path := range segmentsIn(t, dir) {
+				after := crashed(t, dir)
+				path = filepath.Join(walDir(after), filepath.Base(path))
+				need.OK(t, do(path))
+				_, err := logOnDisk(after)
+				expect.That(t, errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), path) && strings.Contains(err.Error(), "empty data directory"),
+					"got %v, want damage of %s", err, path)
+			}
+		})
+	}
+}
+
+// A snapshot of the leader has replaced the log, and the node died before Raft had removed what it had.
+func TestSegmentsBeginAnewBehindAGap(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogWAL)
+	need.OK(t, errors.Join(d.StoreLogs(numbered(1, 50, 1, 900)), d.StoreLogs(numbered(1001, 2, 2, 900)), d.Close()))
+	mustHave(t, dir, 1001, "22")
+	expect.Equal(t, len(segmentsIn(t, dir)), 1, "files")
+}
+
+func TestRaftIsToldWhetherTheLogMayHaveAGap(t *testing.T) {
+	eachLog(t, func(t *testing.T, kind store.RaftLog) {
+		d, log, err := Open(t.TempDir(), kind, func(err error) { t.Error(err) })
+		need.OK(t, err)
+		defer d.Close()
+		var given raft.LogStore = log // as Raft gets it
+		monotonic, ok := given.(raft.MonotonicLogStore)
+		expect.That(t, ok && monotonic.IsMonotonic() == (kind == store.LogWAL), "monotonic: %v", ok && monotonic.IsMonotonic())
+	})
+}
+
+func TestLogOfAnotherKindIsRefused(t *testing.T) {
+	for there, wanted := range map[store.RaftLog]store.RaftLog{store.LogBolt: store.LogWAL, store.LogWAL: store.LogBolt} {
+		dir := t.TempDir()
+		need.OK(t, diskIn(t, dir, there).Close())
+		_, err := openDisk(dir, wanted, smallSegments, nil, nil)
+		want := fmt.Sprintf("raft.log is %q, and data directory %s has its log in %q: set raft.log to %[3]s, or convert the log while the node is stopped: rollcall recover --data-dir %[2]s --convert-log %[1]s", wanted, dir, there)
+		need.ErrorSays(t, err, want, "a log of %s that is to be one of %s", there, wanted)
+	}
+}
+
+// TestAnOlderVersionRefusesALogInSegments: it reads log.db as this version does, without knowing the key of the list.
+func TestAnOlderVersionRefusesALogInSegments(t *testing.T) {
+	dir := writtenLog(t, store.LogWAL)
+	err := disk.CheckBolt(logPath(dir), raftBuckets, func(bucket, key, value []byte) error {
+		_, err := disk.Unsealed(key, value)
+		return err
+	})
+	expect.That(t, errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), "the entries are in raft/wal, which this version of rollcall does not read"), "got %v, want words about raft/wal", err)
+}
