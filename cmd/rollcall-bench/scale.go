@@ -104,34 +104,56 @@ func (r fetchRig) largeReads(ctx context.Context) error {
 // savingRate is how many renewals a second a snapshot is saved beside: so many that none waits for others (commit.renewal-wait).
 const savingRate = 1000
 
-// savings records how long the leader takes to save a snapshot, and how long a renewal waits at most beside that.
+// savings records how long the leader takes to save a snapshot, and how long a renewal waits at most beside that, and
+// without it for as long.
 func (r fetchRig) savings(ctx context.Context) error {
 	return r.underOneLeader(ctx, savedMany, r.benchCluster, func(leader string) (func(), error) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		var beats *load.BulkResult
-		var g errgroup.Group
-		g.Go(func() (err error) {
-			l := load.Bulk{Targets: []string{leader}, Conns: 16, Requests: r.renewed, Want: http.StatusOK, Window: load.BulkLongest}
-			if beats, err = l.Open(ctx, savingRate); ctx.Err() != nil {
-				return nil // it was stopped
-			}
+		var took time.Duration
+		beside, err := r.beatsDuring(ctx, leader, func() error {
+			begin := time.Now()
+			err := fetchCompressed(ctx, "http://"+leader+"/v1/rollcall/snapshot", "application/json")
+			took = time.Since(begin)
 			return err
 		})
-		wire.Pause(ctx, r.warm)
-		begin := time.Now()
-		err := fetchCompressed(ctx, "http://"+leader+"/v1/rollcall/snapshot", "application/json")
-		took := time.Since(begin)
-		stop()
-		if err = errors.Join(err, g.Wait()); err != nil {
-			return nil, fmt.Errorf("%s: %w", savedMany, err)
+		if err != nil {
+			return nil, err
+		}
+		alone, err := r.beatsDuring(ctx, leader, func() error {
+			wire.Pause(ctx, took)
+			return ctx.Err()
+		})
+		if err != nil {
+			return nil, err
 		}
 		return func() {
-			r.countWrong(savedMany, beats.Wrong)
 			r.record(savedMany, "s", took.Seconds())
-			r.record(savedPause, "ms", milliseconds(beats.Quantile(100)))
+			r.record(savedLongest, "ms", milliseconds(beside))
+			r.record(aloneLongest, "ms", milliseconds(alone))
 		}, nil
 	})
+}
+
+// beatsDuring sends renewals to the leader while something is done, and returns how long the longest of them took.
+func (r fetchRig) beatsDuring(ctx context.Context, leader string, do func() error) (longest time.Duration, err error) {
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	var beats *load.BulkResult
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		l := load.Bulk{Targets: []string{leader}, Conns: 16, Requests: r.renewed, Want: http.StatusOK, Window: load.BulkLongest}
+		if beats, err = l.Open(beating, savingRate); beating.Err() != nil {
+			return nil // it was stopped
+		}
+		return err
+	})
+	wire.Pause(ctx, r.warm)
+	err = do()
+	stop()
+	if err = errors.Join(err, g.Wait()); err != nil {
+		return 0, fmt.Errorf("%s: %w", savedMany, err)
+	}
+	r.countWrong(savedMany, beats.Wrong)
+	return beats.Quantile(100), nil
 }
 
 // largeLease lets self-preservation take the instances of a large registry for fresh for two minutes after each was renewed once.

@@ -5,8 +5,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// table has the routes of the protocol under each base path.
+// table has the routes of the protocol under each base path. Those that are frequent and not cached come first.
 var table = []route{
+	{web.ByOperation, web.Post, "/apps/{app}", web.EurekaForm, call.register},
 	{web.ToRead(access.App), web.Get, "/apps", web.EurekaForm, loaded(cached(allApps, call.fullList))},
 	{web.ToRead(access.App), web.Get, "/apps/delta", web.EurekaForm, loaded(cached(allAppsDelta, call.delta))},
 	{web.ToReadNamed(access.App, "app"), web.Get, "/apps/{app}", web.EurekaForm, loaded(cached(oneApp, web.Viewed(call.application)))},
@@ -16,7 +17,6 @@ var table = []route{
 	{web.ToRead(access.App), web.Get, "/svips/{svip}", web.EurekaForm, loaded(cached(oneSecureVIP, byAddress("svip", web.FreshView.BySecureVIP)))},
 	{web.ToRead(access.Operator), web.Get, "/status", web.EurekaForm, call.serverStatus},
 	{web.ToRead(access.App), web.Get, statusOverridesPath, web.EurekaForm, web.Viewed(call.statusOverrides)},
-	{web.ByOperation, web.Post, "/apps/{app}", web.EurekaForm, call.register},
 	{web.ByOperation, web.Put, "/apps/{app}/{id}", web.EmptyForm, call.renewRouted},
 	{web.ByOperation, web.Delete, "/apps/{app}/{id}", web.EmptyForm, call.cancel},
 	{web.ByOperation, web.Put, "/apps/{app}/{id}/status", web.EurekaForm, call.setStatus},
