@@ -120,6 +120,8 @@ func TestSiteIsFollowedAndSearched(t *testing.T) {
 		open("/")
 		if l.Width < 960 { // below which the sidebar is behind a button
 			p.Do(chromedp.Click(chromedp.CSS(".VPLocalNav .menu")), chromedp.WaitVisible(chromedp.CSS(".VPSidebar.open")))
+			// A click while it slides in is lost.
+			chromium.Evaluate[bool](p, `new Promise((then) => { const look = () => document.querySelector(".VPSidebar").getBoundingClientRect().left >= 0 ? then(true) : setTimeout(look, 20); look() })`)
 		}
 		p.Do(chromedp.Click(chromedp.CSS(`.VPSidebar a[href="/run/three-machines.html"]`)), chromedp.WaitReady(chromedp.CSS("#three-machines")))
 	}
