@@ -34,7 +34,11 @@ func recoverNode(t *testing.T, n *Node, all []*Node) (string, error) {
 // again with empty directories.
 func TestClusterIsRecoveredFromOneOfThreeDirectories(t *testing.T) {
 	t.Parallel()
-	c := StartCluster(t, Config{})
+	eachLog(t, recoveredFromOneOfThree)
+}
+
+func recoveredFromOneOfThree(t *testing.T, log string) {
+	c := StartCluster(t, Config{Settings: map[string]string{"raft.log": log}})
 	leader := c.Leader()
 	left := c.Others(leader)[0]
 	cl := goClient(t, client.Config{Servers: urls(leader)})

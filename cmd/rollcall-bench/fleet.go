@@ -61,8 +61,8 @@ func (f benchFleet) registerAt(ctx context.Context, addr string) error {
 	return prepareAt(ctx, addr, fmt.Sprintf("register %d instances", f.size), min(256, f.size), http.StatusNoContent, f.registrations)
 }
 
-// prepareAt sends requests until the workload ends. All must be answered as wanted; those that were answered 503 are
-// repeated.
+// prepareAt sends requests until the workload ends. All must be answered as wanted; those that were answered 503 or 504
+// are repeated.
 func prepareAt(ctx context.Context, addr, what string, conns, want int, w load.Workload) error {
 	r, err := load.Bulk{Targets: []string{addr}, Conns: conns, Requests: w, Want: want, Insist: true}.Closed(ctx)
 	if err == nil && len(r.Wrong) > 0 {

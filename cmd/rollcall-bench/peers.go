@@ -40,7 +40,8 @@ func newBenchPeersCommand() *cobra.Command {
 		Short: "Measure Rollcall beside etcd, Consul and stock Eureka on this machine",
 		Long: "Starts clusters of three nodes, one after the other: Rollcall in both modes, etcd, Consul and stock Eureka,\n" +
 			"as they come. Puts the same loads on each, and on a bare net/http handler; and prints a table of operations and\n" +
-			"systems, with what each has promised when it answers. docs/benchmarks.md explains the rows. It is an error if a peer was not measured or gave a wrong answer.",
+			"systems, with what each has promised when it answers. docs/benchmarks.md explains the rows. It is an error if a peer was not measured or gave a wrong answer,\n" +
+			"or if other programs took more than a tenth of the processors.",
 		Example: "  rollcall-bench peers\n" +
 			"  rollcall-bench peers --peers etcd,consul --rounds 3\n" +
 			"  rollcall-bench peers --out docs/benchmarks.md --out peers.json",
@@ -66,17 +67,11 @@ func newBenchPeersCommand() *cobra.Command {
 }
 
 func (o peersOptions) validate() error {
-	var errs []error
-	if o.rounds < 1 {
-		errs = append(errs, fmt.Errorf("--rounds: %d is less than 1", o.rounds))
-	}
-	if o.window < 10*time.Millisecond {
-		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
-	}
+	errs := []error{validateRun(o.rounds, o.window, o.out), o.form.Validate()}
 	for _, name := range o.peers {
 		errs = append(errs, cli.OneOf("--peers", name, allPeers))
 	}
-	return errors.Join(append(errs, validateOut(o.out), o.form.Validate())...)
+	return errors.Join(errs...)
 }
 
 func (o peersOptions) run(ctx context.Context, out, progress io.Writer) error {
@@ -107,6 +102,9 @@ func (o peersOptions) publish(r *peersReport, out io.Writer) error {
 	var errs []error
 	for _, path := range o.out {
 		errs = append(errs, writeReport(path, "peers", r, r.markdown()))
+	}
+	if r.disturbed() {
+		errs = append(errs, errors.New(notQuiet))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.lacks)) {
 		errs = append(errs, fmt.Errorf("%s was not measured: %s", name, r.lacks[name]))
@@ -353,12 +351,17 @@ func (r *peersReport) remarks() []string {
 	if len(r.others) > 0 {
 		s := spreadOf(r.others)
 		remarks = append(remarks, fmt.Sprintf("Other programs and the kernel took %.0f %% of the processors (median; at most %.0f %%).", 100*s.Median, 100*s.Max))
-		if s.Median > quiet {
-			remarks = append(remarks, "The machine was not quiet: repeat the run when it is.")
-		}
+	}
+	if r.disturbed() {
+		remarks = append(remarks, notQuiet)
 	}
 	return remarks
 }
+
+const notQuiet = "The machine was not quiet: repeat the run when it is."
+
+// disturbed says that other programs took so much of the processors that the figures decide nothing.
+func (r *peersReport) disturbed() bool { return len(r.others) > 0 && spreadOf(r.others).Median > quiet }
 
 func (r *peersReport) plan() string {
 	return fmt.Sprintf("%s of %v for each figure; %s instances", roundsText(r.rounds), r.window, shortNumber(float64(r.instances)))

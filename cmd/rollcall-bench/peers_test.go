@@ -48,7 +48,8 @@ func TestPeersTableShowsOperationsInTheirOrder(t *testing.T) {
 	}
 	expect.That(t, !strings.Contains(out.String(), "was not quiet"), "a quiet machine is called busy in\n%s", &out)
 	r.others = []float64{0.3}
-	expect.That(t, strings.Contains(strings.Join(r.remarks(), "\n"), "The machine was not quiet: repeat the run when it is."), "a busy machine is not called so: %v", r.remarks())
+	err := peersOptions{form: cli.Table}.publish(r, &out)
+	expect.That(t, err != nil && err.Error() == notQuiet && strings.Contains(out.String(), notQuiet), "on a busy machine: %v, and\n%s", err, &out)
 }
 
 func TestPeersRunThatLeavesSomethingOpenFails(t *testing.T) {

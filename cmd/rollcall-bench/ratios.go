@@ -83,13 +83,7 @@ func newBenchRatiosCommand() *cobra.Command {
 }
 
 func (o ratiosOptions) validate() error {
-	var errs []error
-	if o.rounds < 1 {
-		errs = append(errs, fmt.Errorf("--rounds: %d is less than 1", o.rounds))
-	}
-	if o.window < 10*time.Millisecond {
-		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", o.window))
-	}
+	errs := []error{validateRun(o.rounds, o.window, o.out), o.form.Validate()}
 	if o.cut < 10*time.Millisecond {
 		errs = append(errs, fmt.Errorf("--cut: %v is less than 10ms", o.cut))
 	}
@@ -106,17 +100,24 @@ func (o ratiosOptions) validate() error {
 			errs = append(errs, fmt.Errorf("--out: a page holds whole runs; %s needs one without --only", path))
 		}
 	}
-	return errors.Join(append(errs, validateOut(o.out), o.form.Validate())...)
+	return errors.Join(errs...)
 }
 
-// validateOut refuses files that are neither data nor pages.
-func validateOut(paths []string) error {
-	for _, path := range paths {
+// validateRun refuses rounds and windows in which nothing can be measured, and files that are neither data nor pages.
+func validateRun(rounds int, window time.Duration, out []string) error {
+	var errs []error
+	if rounds < 1 {
+		errs = append(errs, fmt.Errorf("--rounds: %d is less than 1", rounds))
+	}
+	if window < 10*time.Millisecond {
+		errs = append(errs, fmt.Errorf("--window: %v is less than 10ms", window))
+	}
+	for _, path := range out {
 		if ext := filepath.Ext(path); ext != ".json" && ext != ".md" {
-			return fmt.Errorf("--out: %s ends neither in .json nor in .md", path)
+			errs = append(errs, fmt.Errorf("--out: %s ends neither in .json nor in .md", path))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // run measures everything and reports it.
@@ -245,7 +246,7 @@ func (o ratiosOptions) plan() ratiosPlan {
 	}
 	if o.quick {
 		p.rounds, p.warm, p.window, p.quick = 1, 100*time.Millisecond, 300*time.Millisecond, true
-		p.instances, p.few, p.many = 1000, 100, 5000
+		p.instances, p.few, p.many = 1000, 100, min(o.many, 5000)
 		p.crashed, p.watchers, p.changes, p.cut = 10, 60, 10, 5*time.Second
 		p.keys, p.contenders, p.handovers, p.sessions = 2000, 10, 50, 100
 		p.idle, p.shown = time.Second, 20
