@@ -353,12 +353,12 @@ func (r *peersReport) remarks() []string {
 		remarks = append(remarks, fmt.Sprintf("Other programs and the kernel took %.0f %% of the processors (median; at most %.0f %%).", 100*s.Median, 100*s.Max))
 	}
 	if r.disturbed() {
-		remarks = append(remarks, notQuiet)
+		remarks = append(remarks, "These figures decide nothing: "+notQuiet+".")
 	}
 	return remarks
 }
 
-const notQuiet = "The machine was not quiet: repeat the run when it is."
+const notQuiet = "the machine was not quiet: repeat the run when it is"
 
 // disturbed says that other programs took so much of the processors that the figures decide nothing.
 func (r *peersReport) disturbed() bool { return len(r.others) > 0 && spreadOf(r.others).Median > quiet }
