@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io"
+	"runtime"
 	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -160,7 +161,10 @@ func (t *stream) flushIfLarge() {
 	}
 }
 
+// flush makes way for other goroutines, too: a state may have a million records, and renewals come meanwhile. They would wait
+// for the end of this one's slice of time, 10 ms, at each step.
 func (t *stream) flush() {
+	runtime.Gosched()
 	t.sum = crc64.Update(t.sum, checksumTable, t.buf)
 	t.write()
 }

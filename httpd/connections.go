@@ -207,6 +207,33 @@ type countedConn struct {
 	of        *Connections
 	from      netip.Prefix
 	idleSince atomic.Int64 // ns of Unix time since when it waits for a request; 0: one is under way
+	gathered  *[]byte      // what leaves in one piece; nil: everything leaves at once
+}
+
+// gatherings are *[]byte, empty, for countedConn.
+var gatherings = sync.Pool{New: func() any { return new([]byte) }}
+
+// Gather implements web.Gatherer.
+func (c *countedConn) Gather() { c.gathered = gatherings.Get().(*[]byte) }
+
+// Send implements web.Gatherer.
+func (c *countedConn) Send() {
+	b := c.gathered
+	c.gathered = nil
+	if _, err := c.Conn.Write(*b); err != nil {
+		c.Close() // net/http takes it for sent
+	}
+	*b = (*b)[:0]
+	gatherings.Put(b)
+}
+
+// Write implements net.Conn.
+func (c *countedConn) Write(b []byte) (int, error) {
+	if c.gathered == nil {
+		return c.Conn.Write(b)
+	}
+	*c.gathered = append(*c.gathered, b...)
+	return len(b), nil
 }
 
 // Close implements net.Conn.

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -269,4 +271,36 @@ func (n *bubbled) restart(t *testing.T, targets []string) {
 		expect.That(t, now.index(t) == before[i].index(t) && now.body == before[i].body,
 			"%s has index %d after a restart, want %d:\n%s\n%s", target, now.index(t), before[i].index(t), now.body, before[i].body)
 	}
+}
+
+func TestChangeIsEncodedOnceForAllBlockingQueries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		config, catalog := catalogConfig()
+		config.Metrics = prometheus.NewRegistry()
+		n := newBubbled(t, config)
+		catalog.memory = n.Memory
+		const service = "/v1/agent/service/register"
+		n.send(t, "PUT", service, `{"Name":"web","ID":"w1","Port":80}`)
+		before := n.send(t, "GET", "/v1/health/service/web", "")
+		built := func() float64 {
+			return gathered(t, config.Metrics, "rollcall_http_shared_documents_built_total", nil)
+		}
+		start := built()
+		const many = 1000
+		bodies := make(chan string, many)
+		for range many {
+			go func() {
+				got, _ := n.roundTrip(t, request("GET", "/v1/health/service/web?wait=5m&index="+before.header.Get("X-Consul-Index"), ""))
+				bodies <- got.body
+			}()
+		}
+		synctest.Wait()
+		n.send(t, "PUT", service, `{"Name":"web","ID":"w2","Port":81}`)
+		for range many {
+			if got := <-bodies; !strings.Contains(got, `"w2"`) {
+				t.Fatalf("a query returned %q", got)
+			}
+		}
+		expect.Equal(t, built()-start, 1, "encoded for 1,000 queries:")
+	})
 }

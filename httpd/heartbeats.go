@@ -61,6 +61,9 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		ctx = registry.OnLine(ctx)
+		if counted := countedOf(conn); counted != nil {
+			ctx = web.WithGatherer(ctx, counted)
+		}
 		resumed := resumedOf(conn)
 		if resumed == nil {
 			return context.WithValue(web.WithLife(ctx, conn), beatsInARow{}, new(int))

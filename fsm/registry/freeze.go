@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -24,12 +25,18 @@ func (r *Registry) Capture() *Captured {
 	return c
 }
 
+// makeWayAfter is how many leases a list is made of until other goroutines may run: renewals come meanwhile.
+const makeWayAfter = 1024
+
 // Frozen makes the lists of what was captured, which takes long where they are.
 func (c *Captured) Frozen() Frozen {
 	f, tables := c.rest, c.view.tables
 	f.Leases = make([]LeaseState, 0, tables.live.Len())
 	for l := range c.view.All() {
 		f.Leases = append(f.Leases, c.renewals.stateOf(l))
+		if len(f.Leases)%makeWayAfter == 0 {
+			runtime.Gosched()
+		}
 	}
 	f.Removals = make([]Removal, 0, tables.removed.Len())
 	for rec := range c.view.Removals() {

@@ -117,7 +117,7 @@ func (l *list) rebuild(v *registry.View, rep representation) *document {
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
 	}
-	l.keptBytes.Store(l.bytes(doc, rep.gzip))
+	l.keptBytes.Store(doc.size + 8*int64(v.Len())) // beside the text, the leases of the chunks
 	return doc
 }
 
@@ -159,18 +159,6 @@ func (l *list) cut(v *registry.View) []*chunk {
 	return chunks
 }
 
-// bytes is what the list keeps: the chunks, and for gzip the joined document beside them.
-func (l *list) bytes(doc *document, joined bool) int64 {
-	var n int64
-	for _, c := range l.chunks {
-		n += int64(len(c.data)) + 8*int64(len(c.leases))
-	}
-	if joined {
-		n += doc.size
-	}
-	return n
-}
-
 func texts(chunks []*chunk) [][]byte {
 	parts := make([][]byte, len(chunks))
 	for i, c := range chunks {
@@ -185,7 +173,7 @@ var (
 )
 
 // joinGzip makes one gzip stream of deflated chunks: the parts of a stream that end on a byte
-// boundary and refer to nothing before them can be joined.
+// boundary and refer to nothing before them can be joined. The chunks' data are part of the stream afterwards: it is there once.
 func joinGzip(chunks []*chunk) []byte {
 	size := len(gzipHeader) + len(gzipEnd) + 8
 	for _, c := range chunks {
@@ -194,7 +182,9 @@ func joinGzip(chunks []*chunk) []byte {
 	stream := append(make([]byte, 0, size), gzipHeader...)
 	sum := sumOf(nil)
 	for _, c := range chunks {
+		begin := len(stream)
 		stream = append(stream, c.data...)
+		c.data = stream[begin:len(stream):len(stream)]
 		sum = sum.then(c.sum)
 	}
 	stream = append(stream, gzipEnd...)

@@ -59,12 +59,7 @@ func respondReady(w http.ResponseWriter, rep representation, size int64, parts .
 		header.Set("Content-Encoding", "gzip")
 	}
 	header.Set("Content-Length", strconv.FormatInt(size, 10))
-	w.WriteHeader(http.StatusOK)
-	for _, part := range parts {
-		if _, err := w.Write(part); err != nil {
-			return // the client went away
-		}
-	}
+	web.SendBody(w, http.StatusOK, size, parts...)
 }
 
 // varyEureka are the request headers that choose among Eureka's documents.

@@ -43,8 +43,7 @@ func (e encoded) send(w http.ResponseWriter, status int, contentType string) {
 	}
 	header.Set("Content-Length", strconv.Itoa(len(e.body)))
 	shrinkReservation(w, len(e.body))
-	w.WriteHeader(status)
-	_, _ = w.Write(e.body) // a client that went away is no error
+	SendBody(w, status, int64(len(e.body)), e.body)
 }
 
 // gzipWriters are *gzip.Writer that wait for use.

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"io"
+	"runtime"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -140,11 +141,16 @@ func (p *parts) flush() {
 	if p.weight == 0 || p.err != nil {
 		return
 	}
+	runtime.Gosched() // renewals come meanwhile
 	p.frame(p.pack(p.part), 0)
 	p.part, p.weight = kv.Image{}, 0
 }
 
-func (p *parts) pack(m kv.Image) []byte { return p.packer.EncodeAll(m.Encode(p.level), nil) }
+func (p *parts) pack(m kv.Image) []byte {
+	plain := m.Encode(p.level)
+	runtime.Gosched()
+	return p.packer.EncodeAll(plain, nil)
+}
 
 // Nothing is a part in which nothing is, at a level.
 func Nothing(level byte) ([]byte, error) { return packed(kv.Image{}, level) }
