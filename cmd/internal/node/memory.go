@@ -16,17 +16,28 @@ func setGC(percent int) {
 }
 
 // The runtime collects garbage when memory is allocated, and else every two minutes: after a burst of large requests
-// an idle node would keep their memory. memoryInterval is the time between two checks, memorySpare how many bytes a
-// node may hold more than after the last time it gave memory back.
+// an idle node would keep their memory. To give it back costs a collection, which takes two seconds of a core for a million
+// instances: a node that works does it by itself, and one that is idle not for the garbage of a few heartbeats.
 const (
-	memoryInterval = 10 * time.Second
-	memorySpare    = 64 << 20
+	memoryInterval = 10 * time.Second // between two checks
+	idleGarbage    = 16 << 20         // bytes that an idle node allocates in that time, at most
+	// memorySpare is how many bytes a node may hold more than after the last time it gave memory back, or the part of what it held
+	// then, if that is more.
+	memorySpare     = 64 << 20
+	memorySparePart = 4
 )
 
-// idleMemory gives memory back to the system when no garbage was collected from one check to the next.
+// usedMemory is a process's.
+type usedMemory struct {
+	held      uint64 // bytes that it has of the system
+	allocated uint64 // bytes, since it began
+	cycles    uint64 // of collection, since it began
+}
+
+// idleMemory gives memory back to the system when the node did next to nothing from one check to the next.
 type idleMemory struct {
-	cycles uint64 // of collection, at the last check
-	least  uint64 // bytes held after memory was given back last
+	last  usedMemory
+	least uint64 // bytes held after memory was given back last
 }
 
 // run checks until ctx ends.
@@ -44,22 +55,26 @@ func (m *idleMemory) run(ctx context.Context) {
 }
 
 // check gives memory back if the node is idle and holds much more than after the last time.
-func (m *idleMemory) check(now func() (held, cycles uint64), free func()) {
-	held, cycles := now()
-	idle := cycles == m.cycles
-	m.cycles = cycles
-	if !idle || held <= m.least+memorySpare {
+func (m *idleMemory) check(now func() usedMemory, free func()) {
+	used := now()
+	idle := used.cycles == m.last.cycles && used.allocated-m.last.allocated <= idleGarbage
+	m.last = used
+	if !idle || used.held <= m.least+max(memorySpare, m.least/memorySparePart) {
 		return
 	}
 	free()
-	m.least, m.cycles = now()
+	m.last = now()
+	m.least = m.last.held
 }
 
-// memoryNow is how many bytes the process has of the system, and how often garbage was collected.
-func memoryNow() (held, cycles uint64) {
+func memoryNow() usedMemory {
 	samples := []metrics.Sample{
-		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/cycles/total:gc-cycles"},
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/cycles/total:gc-cycles"},
 	}
 	metrics.Read(samples)
-	return samples[0].Value.Uint64() - samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	return usedMemory{
+		held:      samples[0].Value.Uint64() - samples[1].Value.Uint64(),
+		allocated: samples[2].Value.Uint64(), cycles: samples[3].Value.Uint64(),
+	}
 }
