@@ -332,7 +332,7 @@ func createSessions(ctx context.Context, addr string, n int) ([]string, error) {
 			defer resp.Body.Close()
 			var created struct{ ID string }
 			if err := json.NewDecoder(resp.Body).Decode(&created); err != nil || created.ID == "" {
-				return fmt.Errorf("%s: %w", resp.Status, err)
+				return fmt.Errorf("create a session: %s, and the body names none", resp.Status)
 			}
 			ids[i] = created.ID
 			return nil
@@ -418,11 +418,11 @@ func (c *foreignCluster) stop() {
 	}
 }
 
-// versionOf is the first line that a program prints.
+// versionOf is the first line that a program prints, which names it and its version.
 func versionOf(ctx context.Context, program string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, program, args...).Output()
 	line, _, _ := strings.Cut(string(text), "\n")
-	return line, err
+	return strings.Replace(line, "Version: ", "", 1), err
 }
 
 // consul is three servers of Consul with their defaults, except that they allow as many connections from one address as the

@@ -255,7 +255,8 @@ func (r fetchRig) rebuildsOf(name figureName) func(context.Context) error {
 func (r fetchRig) rebuilds(ctx context.Context, name figureName) error {
 	return r.underOneLeader(ctx, name, r.benchCluster, func(leader string) (func(), error) {
 		const tries = 21
-		change, read := r.changed(0, 1), fetchesOf(fullStale)(0, 1)() // which take seconds for a million; a connection that says nothing lasts 5 s
+		// Made before the connection: that takes seconds for a million, and a server closes a silent connection after 5 s.
+		change, read := r.changed(0, 1), fetchesOf(fullStale)(0, 1)()
 		c, err := wire.Dial(leader, time.Now().Add(time.Minute))
 		if err != nil {
 			return nil, err

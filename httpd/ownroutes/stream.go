@@ -171,8 +171,13 @@ func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 }
 
 // changeTexts are newest changes as watchers get them: each is encoded once for all of them, which ask at about the same time.
-// One that another has taken the place of is encoded for its reader.
-type changeTexts [1024]atomic.Pointer[changeText]
+// One that another has taken the place of is encoded for its reader, and so is one of a large instance: what is kept has a bound.
+type changeTexts [keptTexts]atomic.Pointer[changeText]
+
+const (
+	keptTexts = 1024
+	keptText  = 8 << 10 // bytes that the instance of one may take
+)
 
 // changeText is a change in a history, and its text as soon as that is asked for.
 type changeText struct {
@@ -183,6 +188,9 @@ type changeText struct {
 
 // of returns the text of a change, which its reader must not write.
 func (t *changeTexts) of(epoch string, c registry.Change) []byte {
+	if c.Lease.Weight() > keptText {
+		return appendChange(nil, epoch, c)
+	}
 	place := &t[uint64(c.Index)%uint64(len(t))]
 	found := place.Load()
 	if found == nil || found.epoch != epoch || found.change != c {

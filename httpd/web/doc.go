@@ -19,6 +19,7 @@
 //	life.go         how long connections last
 //	pieces.go       responses that are written in pieces
 //	respond.go      responses that are complete, and gzip
+//	whole.go        bodies that leave in one piece
 //	shared.go       lists that are made once for all who ask for them
 //	response.go     what is known of a response when it is sent
 //	requestid.go    the names of requests, and calls that are logged

@@ -47,7 +47,7 @@ type sharedDocument struct {
 
 func newSharedDocuments(metrics prometheus.Registerer) *sharedDocuments {
 	s := &sharedDocuments{built: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made, each for all requests that ask for the same version of it.",
+		Name: "rollcall_http_shared_documents_built_total", Help: "Lists made or tried, each for all requests that ask for the same version of it.",
 	})}
 	s.all, _ = simplelru.NewLRU(math.MaxInt, func(_, d any) { s.bytes -= d.(*sharedDocument).size }) // the size is valid
 	metrics.MustRegister(s.built, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -105,7 +105,7 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 		defer close(d.finished)
 		d.encoded, d.err, d.left = made, err, ctx.Err() != nil || errors.Is(err, errNotMade)
 		size := int64(len(made.body)+len(key.what)) + sharedOverhead
-		if now, _ := s.all.Peek(key); now != any(d) {
+		if now, _ := s.all.Get(key); now != any(d) { // which makes it the one used last
 			return
 		}
 		if err != nil || size > s.most.Load() {
@@ -124,8 +124,8 @@ func (s *sharedDocuments) make(ctx context.Context, key sharedKey, d *sharedDocu
 // errNotMade stays if a build panics.
 var errNotMade = errors.New("the document was not made")
 
-// RespondShared sends a document that is the same for all requests for what in a version. build makes it, of which the response
-// shows weight bytes.
+// RespondShared sends a document that is the same for all requests for what in a version. build makes it; weight is how many bytes
+// of the registry it shows, about.
 func (c *Call) RespondShared(what string, version any, contentType string, weight func() int, build func() ([]byte, error)) (any, error) {
 	key := sharedKey{what: what, gzip: WantsGzip(c.R)}
 	e, err := c.node.shared.get(c.R.Context(), key, version, func() (encoded, error) {

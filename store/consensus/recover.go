@@ -92,7 +92,7 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 }
 
 // ConvertLog makes the log of a data directory, whose node does not run, one of another kind (store.Config.RaftLog) with
-// the same entries, term and vote, and returns how many entries it has. Until its last step nothing is changed.
+// the same entries, term and vote, and returns how many entries it has. Until its last step the directory has the log that it had.
 func ConvertLog(dir string, to store.RaftLog) (entries uint64, err error) {
 	if err := disk.CheckCutOff(dir); err != nil {
 		return 0, err

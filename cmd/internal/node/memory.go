@@ -15,9 +15,9 @@ func setGC(percent int) {
 	}
 }
 
-// The runtime collects garbage when memory is allocated, and else every two minutes: after a burst of large requests
-// an idle node would keep their memory. To give it back costs a collection, which takes two seconds of a core for a million
-// instances: a node that works does it by itself, and one that is idle not for the garbage of a few heartbeats.
+// The runtime collects garbage when memory is allocated, and else every two minutes, so an idle node would keep the memory
+// of a burst of large requests. To give it back costs a collection, for a million instances two seconds of a core. A node that
+// works collects anyway; an idle one does it only when it holds much more than after the last time.
 const (
 	memoryInterval = 10 * time.Second // between two checks
 	idleGarbage    = 16 << 20         // bytes that an idle node allocates in that time, at most

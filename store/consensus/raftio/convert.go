@@ -42,10 +42,12 @@ func convert(dir string, to store.RaftLog, segmentSize uint32) (entries uint64, 
 			}
 		})
 	}
+	if err == nil {
+		_ = removeUnused(dir, to) // else the next start removes it
+	}
 	if err = errors.Join(err, closing(), failed); err != nil {
 		return 0, fmt.Errorf("convert the log: %w", err)
 	}
-	_ = removeUnused(dir, to) // else the next start removes it
 	return entries, nil
 }
 

@@ -156,6 +156,14 @@ func (l *walLog) put(list walList, tail types.SegmentWriter) {
 	defer l.mu.Unlock()
 	l.list, l.tail = list, tail
 	l.open[list.Segments[len(list.Segments)-1].ID] = tail
+	for _, info := range list.Segments[:len(list.Segments)-1] {
+		if _, writes := l.open[info.ID].(types.SegmentWriter); writes { // its buffers are of no more use
+			if sealed, err := l.filer.Open(info); err == nil {
+				l.open[info.ID].Close()
+				l.open[info.ID] = sealed
+			}
+		}
+	}
 	for id, s := range l.open {
 		if !slices.ContainsFunc(list.Segments, func(info types.SegmentInfo) bool { return info.ID == id }) {
 			s.Close() // nothing was written since it was synced
@@ -385,11 +393,13 @@ func (s *segmentFiles) make(path string, size int64) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// cut makes zeros of what stands in a file from an offset on, durably.
-func (s *segmentFiles) cut(path string, from, size int64) error {
+// cut makes zeros of what stands in a file between two offsets, durably. The file keeps its size and its room: a crash in
+// between leaves nothing worse than the one before.
+func (s *segmentFiles) cut(path string, from, to int) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Truncate(from), allocate(f, size), s.sync(f), f.Close())
+	_, err = f.WriteAt(make([]byte, to-from), int64(from))
+	return errors.Join(err, s.sync(f), f.Close())
 }

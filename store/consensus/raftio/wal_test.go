@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,6 +135,35 @@ func TestSegmentWithAWriteThatACrashCutOffIsMended(t *testing.T) {
 	}
 	expect.That(t, tried > 8, "%d cuts, want those of several sectors", tried)
 	mustHave(t, crashed(t, dir), 1, "1112222")
+}
+
+// TestSegmentIsMendedAfterACrashWhileItWasMended lets a crash have some of the zeros that the mending writes, and not others.
+func TestSegmentIsMendedAfterACrashWhileItWasMended(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogWAL)
+	defer d.Close()
+	need.OK(t, d.StoreLogs(numbered(1, 3, 1, 700)))
+	path := segmentsIn(t, dir)[0]
+	from := len(bytes.TrimRight(need.Got(os.ReadFile(path))(t), "\x00"))
+	need.OK(t, d.StoreLogs(numbered(4, 4, 2, 700)))
+	torn := need.Got(os.ReadFile(path))(t)
+	to := len(bytes.TrimRight(torn, "\x00"))
+	middle := (from + to) / 2 / sector * sector
+	clear(torn[middle : middle+sector])
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		b := bytes.Clone(torn)
+		for at := from; at < to; at = (at/sector + 1) * sector {
+			if random.IntN(2) == 0 {
+				clear(b[at:min(to, (at/sector+1)*sector)])
+			}
+		}
+		after := crashed(t, dir)
+		need.OK(t, os.WriteFile(filepath.Join(walDir(after), filepath.Base(path)), b, 0o600))
+		mustHave(t, after, 1, "111")
+		mended := need.Got(os.Stat(filepath.Join(walDir(after), filepath.Base(path))))(t)
+		need.Equal(t, mended.Size(), int64(len(torn)), "bytes of the mended segment:")
+	}
 }
 
 // TestSegmentIsRefusedWhenAnyBitOfAnAcknowledgedEntryDiffersAfterACrash: the last write must not be taken for one that

@@ -52,7 +52,7 @@ func (l *walLog) check(each func(*raft.Log)) (walList, error) {
 			err = fmt.Errorf("%w: it is sealed, or one before the last is not", disk.ErrDamaged)
 		}
 		if err == nil && s.torn {
-			err = l.files.cut(path, int64(s.end), int64(info.SizeLimit))
+			err = l.files.cut(path, s.end, s.used())
 		}
 		if err != nil {
 			return list, fmt.Errorf("open %s: %w", path, explainBolt(err))
@@ -147,7 +147,7 @@ func (s *segmentReader) deliver(offsets []uint32) bool {
 // maybeTorn says whether what stands behind the last complete write may be part of one that a crash cut off: it lacks
 // sectors or its end, and no other write follows it. Anything else was written as a whole, and acknowledged.
 func (s *segmentReader) maybeTorn() bool {
-	used := (len(bytes.TrimRight(s.b, "\x00")) + walFrameHeader - 1) / walFrameHeader * walFrameHeader
+	used := s.used()
 	for at := s.end; at < used; at += walFrameHeader {
 		if kind, _, next := frame(s.b, at); kind == walCommitFrame {
 			var log raft.Log
@@ -176,6 +176,11 @@ func (s *segmentReader) maybeTorn() bool {
 		at = next
 	}
 	return at >= (used+sector-1)/sector*sector
+}
+
+// used is where the last frame ends of which a part was written.
+func (s *segmentReader) used() int {
+	return (len(bytes.TrimRight(s.b, "\x00")) + walFrameHeader - 1) / walFrameHeader * walFrameHeader
 }
 
 func segmentHeader(info types.SegmentInfo) []byte {
