@@ -18,8 +18,7 @@
 //	lasting.go      how long it lasts that a call was let in
 //	life.go         how long connections last
 //	pieces.go       responses that are written in pieces
-//	respond.go      responses that are complete, and gzip
-//	whole.go        bodies that leave in one piece
+//	respond.go      responses that are complete, and leave in one piece; gzip
 //	shared.go       lists that are made once for all who ask for them
 //	response.go     what is known of a response when it is sent
 //	requestid.go    the names of requests, and calls that are logged

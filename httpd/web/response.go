@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 
 	"golang.org/x/sync/semaphore"
@@ -86,4 +87,22 @@ func (a *Response) Release() {
 		a.budget.taken.Add(-a.charged)
 		a.charged = 0
 	}
+}
+
+// gathererOf is the key of a connection's Gatherer in its context.
+type gathererOf struct{}
+
+// WithGatherer is the context of a connection that can collect what is written to it.
+func WithGatherer(ctx context.Context, g Gatherer) context.Context {
+	return context.WithValue(ctx, gathererOf{}, g)
+}
+
+// gatherer is the connection, if it can collect what is written to it; else nil. Over TLS, net/http may write to it from two
+// goroutines.
+func (a *Response) gatherer() Gatherer {
+	if a.request.TLS != nil {
+		return nil
+	}
+	g, _ := a.request.Context().Value(gathererOf{}).(Gatherer)
+	return g
 }
