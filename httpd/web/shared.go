@@ -27,7 +27,7 @@ type sharedDocuments struct {
 }
 
 // sharedOverhead is what a document takes beside its name and its body, about: names may be many, and bodies empty.
-const sharedOverhead = 256
+const sharedOverhead = 512
 
 // sharedKey names a document without its version.
 type sharedKey struct {

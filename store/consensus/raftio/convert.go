@@ -34,16 +34,24 @@ func convert(dir string, to store.RaftLog, segmentSize uint32) (entries uint64, 
 		entries, err = copyLog(dir, to, segmentSize, from, bolt)
 		return err
 	}
+	there, renaming := store.LogBolt, false
+	if _, elsewhere := from.conf[keyWAL]; elsewhere {
+		there = store.LogWAL
+	}
 	err = fmt.Errorf("data directory %s has its log in %q already", dir, to)
-	if _, elsewhere := from.conf[keyWAL]; elsewhere != (to == store.LogWAL) {
+	if there != to {
 		err = replaceLog(dir, fill, func() {
+			renaming = true
 			if runtime.GOOS == "windows" { // which renames nothing over a file that is open
 				closing()
 			}
 		})
 	}
-	if err == nil {
-		_ = removeUnused(dir, to) // else the next start removes it
+	switch { // of what is not removed here, the next start removes what it does not need
+	case err == nil:
+		_ = removeUnused(dir, to)
+	case !renaming: // on a disk that is full there would be no next start
+		_ = removeUnused(dir, there)
 	}
 	if err = errors.Join(err, closing(), failed); err != nil {
 		return 0, fmt.Errorf("convert the log: %w", err)

@@ -65,6 +65,24 @@ func TestConvertRefusesADirectoryWithoutALogOrInUse(t *testing.T) {
 	})
 }
 
+// TestConversionThatFailsLeavesNothing: on a disk that is full the node could not start beside it.
+func TestConversionThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	d := diskIn(t, dir, store.LogBolt)
+	need.OK(t, d.StoreLogs(numbered(1, 3, 1, 700)))
+	need.OK(t, d.StoreLogs(numbered(4, 1, 1, 1<<20)))
+	need.OK(t, d.Close())
+	defer func(most int) { mostEntry = most }(mostEntry)
+	mostEntry = 1 << 20
+	_, err := Convert(dir, store.LogWAL)
+	expect.That(t, err != nil, "an entry that no segment takes was converted")
+	left := need.Got(filepath.Glob(filepath.Join(filepath.Dir(walDir(dir)), "*")))(t)
+	expect.That(t, len(left) == 1 && left[0] == logPath(dir), "%v is left, want the log alone", left)
+	after := diskIn(t, dir, store.LogBolt)
+	defer after.Close()
+	expect.Equal(t, need.Got(after.LastIndex())(t), 4, "the last entry:")
+}
+
 // work is the environment variable that makes this test a process that works on a log until it is killed.
 const work = "ROLLCALL_TEST_WORK_ON_A_LOG"
 

@@ -23,6 +23,9 @@ import (
 // of bbolt, and the room of old entries is given back file by file.
 const segmentSize = 16 << 20
 
+// mostEntry is the size of the largest entry that raft-wal reads; it would write a larger one. Tests make it smaller.
+var mostEntry = segment.MaxEntrySize
+
 // walDir is the directory below a data directory that holds the segments.
 func walDir(dir string) string { return filepath.Join(dir, disk.RaftDir, "wal") }
 
@@ -265,6 +268,9 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	encoded := make([]types.LogEntry, len(logs))
 	for i, log := range logs {
 		encoded[i] = types.LogEntry{Index: log.Index, Data: encodeEntry(log)}
+		if n := len(encoded[i].Data); n > mostEntry {
+			return fmt.Errorf("entry %d has %d bytes, and a segment takes one of %d at most", log.Index, n, mostEntry)
+		}
 	}
 	if err := l.tail.Append(encoded); err != nil {
 		return err
