@@ -3,7 +3,6 @@ package rollcall_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,10 +13,9 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-var update = flag.Bool("update", false, "write what pages show of the code anew")
 
 const module = "github.com/seed-20419f34/rollcall"
 
@@ -214,21 +212,7 @@ func TestArchitectureShowsThePackages(t *testing.T) {
 		may := strings.Join(r.imports, ", ")
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.path, sentences[r.path], may)
 	}
-	showTable(t, page, from, to, table)
-}
-
-// showTable holds the table that a page has between two marks against what it should be, and writes it with -update.
-func showTable(t *testing.T, page, from, to, table string) {
-	t.Helper()
-	text := string(need.Got(os.ReadFile(page))(t))
-	before, rest, ok := strings.Cut(text, from)
-	shown, after, ok2 := strings.Cut(rest, to)
-	need.That(t, ok && ok2, "%s has no %q and %q", page, from, to)
-	if *update && shown != table {
-		need.OK(t, os.WriteFile(page, []byte(before+from+table+to+after), 0o644))
-		return
-	}
-	expect.That(t, shown == table, "the table of %s is not that of the code; run this test with -update. It should be\n%s", page, table)
+	golden.Part(t, page, from, to, table)
 }
 
 func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {

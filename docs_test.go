@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -354,5 +355,5 @@ func TestWordsThatSayTooLittleNameNothing(t *testing.T) {
 	for _, w := range words {
 		table += fmt.Sprintf("| %s `%s` | %s |\n", w.kind, w.word, w.instead)
 	}
-	showTable(t, "docs/architecture.md", "<!-- words: made by go test -run Words -update . -->\n", "<!-- end of words -->\n", table)
+	golden.Part(t, "docs/architecture.md", "<!-- words: made by go test -run Words -update . -->\n", "<!-- end of words -->\n", table)
 }

@@ -254,8 +254,7 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 	}
 	r.shared = append(r.shared, pages...)
 	// README links into docs, and docs to the scenarios. The data behind the report is larger than the programs.
-	listed, err := r.run(ctx, nil, "git", "ls-files", "deploy", ":!deploy/check", "docs", ":!docs/benchmarks/report.json", ":!docs/benchmarks/report.csv",
-		":!docs/benchmarks/report.html", "cmd/bench/scenario/scenarios")
+	listed, err := r.run(ctx, nil, "git", "ls-files", "deploy", ":!deploy/check", "docs", ":!docs/benchmarks/report.[!m]*", "cmd/bench/scenario/scenarios")
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -12,10 +11,9 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-var update = flag.Bool("update", false, "write the reference table of docs/reference/settings.md anew")
 
 const (
 	settings   = "../../docs/reference/settings.md"
@@ -46,16 +44,7 @@ func referenceTable() string {
 }
 
 func TestReferenceOfSettingsIsComplete(t *testing.T) {
-	text := document(t, settings)
-	before, rest, ok := strings.Cut(text, tableStart)
-	table, after, ok2 := strings.Cut(rest, tableEnd)
-	need.That(t, ok && ok2, "%s has no %q and %q", settings, tableStart, tableEnd)
-	want := referenceTable()
-	if table == want {
-		return
-	}
-	need.That(t, *update, "the table of %s is not that of the program; run this test with -update. It should be\n%s", settings, want)
-	need.OK(t, os.WriteFile(settings, []byte(before+tableStart+want+tableEnd+after), 0o644))
+	golden.Part(t, settings, tableStart, tableEnd, referenceTable())
 }
 
 func TestDocumentsHaveEveryCommandWithItsExamplesAndFlags(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package golden compares what is written to disks and peers with bytes that are kept: files with a section of hex digits for
-// each. Only tests import it. go test ./PACKAGE -update writes the sections anew.
+// Package golden compares what is written to disks and peers with bytes that are kept, files with a section of hex digits for
+// each, and what pages show of the code with the code. Only tests import it. go test ./PACKAGE -update writes them anew.
 package golden
 
 import (
@@ -18,7 +18,28 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files, and what pages show of the code, anew")
+
+// Part fails the test where a page has something else between two marks than it should.
+func Part(t *testing.T, page, from, to, want string) {
+	t.Helper()
+	text := string(need.Got(os.ReadFile(page))(t))
+	before, rest, ok := strings.Cut(text, from)
+	_, after, ok2 := strings.Cut(rest, to)
+	need.That(t, ok && ok2, "%s has no %q and %q", page, from, to)
+	Page(t, page, before+from+want+to+after)
+}
+
+// Page fails the test where a page is not as it should be.
+func Page(t *testing.T, page, want string) {
+	t.Helper()
+	got := string(need.Got(os.ReadFile(page))(t))
+	if *update && got != want {
+		need.OK(t, os.WriteFile(page, []byte(want), 0o644))
+		return
+	}
+	expect.That(t, got == want, "%s does not show what the code has; run this test with -update, and see what it changes", page)
+}
 
 // File is the path of a file in the form of txtar.
 type File string

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -30,10 +29,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md anew")
 
 const (
 	root         = "../../.."
@@ -155,15 +153,7 @@ func TestPageOfMetricsIsThatOfTheCodeAndDocumentsNameNoOthers(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, all[name].labels, modes[name], all[name].help)
 	}
-	text := string(need.Got(os.ReadFile(metricsPage))(t))
-	before, rest, ok := strings.Cut(text, metricsStart)
-	shown, after, ok2 := strings.Cut(rest, metricsEnd)
-	need.That(t, ok && ok2, "%s has no %q and %q", metricsPage, metricsStart, metricsEnd)
-	if *update && shown != table {
-		need.OK(t, os.WriteFile(metricsPage, []byte(before+metricsStart+table+metricsEnd+after), 0o644))
-	} else {
-		expect.That(t, shown == table, "the table of %s is not that of the code; run this test with -update. It should be\n%s", metricsPage, table)
-	}
+	golden.Part(t, metricsPage, metricsStart, metricsEnd, table)
 	expectOnlyNamesOf(t, all)
 }
 
