@@ -36,7 +36,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
 		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
 		Healing:    healings(t),
-		Losses:     losses(t, s, watched),
+		Losses:     losses(t, c, s, watched),
 		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
 		Revived:    revived(t),
 		Dead:       endings(t, func(e trial.Ending) []string { return e.Dead }),
@@ -79,7 +79,11 @@ func broken(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) 
 	if t.Failed != "" {
 		l.add(Completed, t.Failed)
 	}
-	l.promises(v, stated.MayLose)
+	promised := v.Losses
+	if !c.Leads() {
+		promised.Heartbeats = forgotten(withContact(t), s, endsOfProcesses(t))
+	}
+	l.promises(v, promised, stated.MayLose)
 	if t.Failed != "" {
 		return l.broken
 	}
@@ -96,9 +100,9 @@ func (l *limits) add(limit, got string) {
 	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.column, limit), Got: got})
 }
 
-// promises are those of the column. mayLose allows that the last moments of a killed node are lost; the nodes must
+// promises are those of the column, and lost what it lost against them. mayLose allows that the last moments of a killed node are lost; the nodes must
 // agree all the same.
-func (l *limits) promises(v *Verdict, mayLose bool) {
+func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	switch v.History.Result {
 	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
@@ -117,7 +121,7 @@ func (l *limits) promises(v *Verdict, mayLose bool) {
 	if len(v.Revived) > 0 {
 		l.add("nothing is revived", counted(v.Revived)+" listed after the acknowledged cancel")
 	}
-	for _, loss := range v.Losses.all() {
+	for _, loss := range lost.all() {
 		if loss.Count > 0 {
 			l.add(loss.limit, counted(loss.Names)+" "+loss.what)
 		}

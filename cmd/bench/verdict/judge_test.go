@@ -147,11 +147,17 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 		{"a key that is rolled back", func(t *trial.Trial) {
 			t.Faults[0].Kills = []trial.Kill{{At: 100 * ms}}
 			t.History = append(t.History, of(remove(3, 5000, 5001), trial.Refused), look(1, 4000, 4001))
+			since, seen := write(1, 200, 201), look(1, 300, 301) // from then on each column's answers tell what the node has
+			since.Key, since.Node, seen.Key = "own-2", 1, "own-2"
+			t.History = append(t.History, since, seen)
+			for i := range t.Ending {
+				t.Ending[i].Keys["own-2"] = 1
+			}
 		}, []Broken{{rolled, "1 instance (own-1 version 2) read in an older version after a process ended, and never again in the acknowledged one"}},
 			[]Broken{{linear, "a read returned version 1 of own-1 at node2, asked at 4.000 s and answered at 4.001 s, though version 2 had been acknowledged at 0.007 s by node1"}}},
 		{"no key that was read after a process ended", func(t *trial.Trial) { t.Faults[0].Kills = []trial.Kill{{At: 100 * ms}} }, []Broken{
 			{rolled, "undecided: none was read after the last process ended"}}, nil},
-		{"an instance that is forgotten", func(t *trial.Trial) { t.Forgotten = []trial.Forgotten{{ID: "f", Last: 1000 * ms, At: 2000 * ms}} }, []Broken{
+		{"an instance that is forgotten", func(t *trial.Trial) { t.Forgotten = []trial.Forgotten{{ID: "f", Last: 6000 * ms, At: 7000 * ms}} }, []Broken{
 			{"no living instance is forgotten", "1 instance (f) answered 404 within the lease after the last acknowledged heartbeat"}}, nil},
 		{"instances that are lost at the end", func(t *trial.Trial) {
 			for i := range t.Ending {
@@ -226,7 +232,7 @@ func TestWhatMayBeLostIsNoBrokenPromise(t *testing.T) {
 			t.Ending[i].Keys, t.Ending[i].Sealed = nil, []int{0}
 		}
 		t.Lists[0].Back = []string{"a"}
-		t.Forgotten = []trial.Forgotten{{ID: "f", Last: 1000 * ms, At: 2000 * ms}}
+		t.Forgotten = []trial.Forgotten{{ID: "f", Last: 6000 * ms, At: 7000 * ms}}
 		return t
 	}
 	expect.Slice(t, brokenBy(lost(), ap, allow), nil, "broken are")
@@ -242,6 +248,33 @@ func TestWhatMayBeLostIsNoBrokenPromise(t *testing.T) {
 	silent.Ending = silent.Ending[1:]
 	expect.Slice(t, brokenBy(silent, ap, allow), []Broken{{converge, "2 of 3 nodes gave an answer at the end"}, {answer, "node1 did not"}, {judgeable, unjudged}},
 		"of a silent node, where the others lost nothing:")
+}
+
+func TestNodeWithoutConsensusMayNotKnowWhatItDidNotHear(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		column  scenario.Column
+		kind    scenario.Kind
+		at      trial.Micros // ms
+		allowed bool
+	}{
+		{"while another node stands still", ap, scenario.Pause, 2000, true},
+		{"when it has just gone on", ap, scenario.Pause, 3999, true},
+		{"when it has gone on for a second", ap, scenario.Pause, 4000, false},
+		{"before", ap, scenario.Pause, 1499, false},
+		{"while nodes are cut off", ap, scenario.Isolate, 2000, true},
+		{"while datacenters are", ap, scenario.CutLink, 2000, true},
+		{"while disks are slow", ap, scenario.SlowDisk, 2000, false},
+		{"with consensus", cp, scenario.Pause, 2000, false},
+	} {
+		tr := sound()
+		tr.Faults = []trial.Fault{{Kind: c.kind, Nodes: []int{0}, From: 1500 * ms, To: 3000 * ms}}
+		tr.Forgotten = []trial.Forgotten{{ID: "f", Last: (c.at - 100) * ms, At: c.at * ms}}
+		broken := slices.ContainsFunc(brokenBy(tr, c.column, scenario.Limits{}), func(b Broken) bool { return b.Limit == living })
+		expect.Equal(t, broken, !c.allowed, "%s: a broken limit is", c.name)
+		lease := scenario.Scenario{Load: scenario.Load{Lease: scenario.Span(3 * time.Second)}}
+		expect.Equal(t, losses(tr, c.column, lease, nil).Heartbeats.Count, 1, "%s: the figure is", c.name)
+	}
 }
 
 func TestSealedInstancesMustTellOfEveryKindOfLoss(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 )
 
 // losses finds what was acknowledged and is not there any more.
-func losses(t *trial.Trial, s scenario.Scenario, watched keys) Losses {
+func losses(t *trial.Trial, c scenario.Column, s scenario.Scenario, watched keys) Losses {
 	ends := endsOfProcesses(t)
-	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(ends, watched)}
+	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(ends, watched, c.ReadsWithoutQuorum())}
 	var registrations, updates, cancels lossesOf
 	silent := len(t.Ending) == 0 || len(silentNodes(t)) > 0
 	for i, sealed := range t.Sealed {
@@ -195,6 +195,19 @@ func forgotten(t *trial.Trial, s scenario.Scenario, ends []trial.Kill) Loss {
 	return l.loss()
 }
 
+// withContact is a trial without the heartbeats that were answered 404 while some nodes heard nothing of others, or had only
+// just begun to hear them again. Without consensus a node answers then all the same, from what it knows.
+func withContact(t *trial.Trial) *trial.Trial {
+	connected := *t
+	connected.Forgotten = slices.DeleteFunc(slices.Clone(t.Forgotten), func(f trial.Forgotten) bool {
+		return slices.ContainsFunc(t.Faults, func(fault trial.Fault) bool {
+			apart := fault.Kind == scenario.Pause || fault.Kind == scenario.Isolate || fault.Kind == scenario.CutLink
+			return apart && f.At >= fault.From && f.At < fault.To+trial.Of(onItsWay)
+		})
+	})
+	return &connected
+}
+
 // onItsWay is for how long after its acknowledgement a write may still be on its way to another node: who reads the version
 // before it until then reads late, which is no loss.
 const onItsWay = time.Second
@@ -204,17 +217,21 @@ const settling = 50 * time.Millisecond
 
 // rollbacks finds the watched keys whose newest acknowledged version was never read again after a process ended, though an
 // older one was. Once a newer one was sent, nothing can be told any more; keys that were not read before are not judged.
-func rollbacks(ends []trial.Kill, watched keys) Loss {
+func rollbacks(ends []trial.Kill, watched keys, withoutQuorum bool) Loss {
 	l := lossesOf{}
 	known := make(map[string]bool)
 	for _, end := range ends {
+		from := func(int) trial.Micros { return 0 }
+		if withoutQuorum {
+			from = watched.firstWrites(end.At)
+		}
 		for _, name := range watched.names() {
 			newest, ok := newestBefore(watched[name], end.At)
 			mark := fmt.Sprintf("%s version %d", name, newest.Version)
 			if !ok || known[mark] {
 				continue
 			}
-			judged, lost := rolledBack(watched[name], newest, end.At)
+			judged, lost := rolledBack(watched[name], newest, end.At, from)
 			if judged {
 				known[mark] = lost
 				l.judge(mark, newest.Returned, []trial.Kill{end}, lost)
@@ -222,6 +239,25 @@ func rollbacks(ends []trial.Kill, watched keys) Loss {
 		}
 	}
 	return l.loss()
+}
+
+// firstWrites are the moments at which each node first acknowledged a write that was sent after another one. A node that
+// answers reads without a quorum may know less than the majority before that, and has lost nothing.
+func (k keys) firstWrites(after trial.Micros) func(node int) trial.Micros {
+	first := make(map[int]trial.Micros)
+	for _, calls := range k {
+		for _, c := range calls {
+			if at, known := first[c.Node]; c.Action == trial.Write && c.Outcome == trial.Done && c.Called > after && (!known || c.Returned < at) {
+				first[c.Node] = c.Returned
+			}
+		}
+	}
+	return func(node int) trial.Micros {
+		if at, known := first[node]; known {
+			return at
+		}
+		return endless
+	}
 }
 
 // unread reports whether processes ended and no watched key was read after the last of them.
@@ -251,8 +287,9 @@ func newestBefore(calls []trial.Call, at trial.Micros) (newest trial.Call, ok bo
 	return newest, ok
 }
 
-// rolledBack reports whether a version that was the newest when a process ended was lost with it.
-func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros) (judged, lost bool) {
+// rolledBack reports whether a version that was the newest when a process ended was lost with it. An older version counts if the
+// node was asked for it from a moment of its own on.
+func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros, from func(node int) trial.Micros) (judged, lost bool) {
 	until := endless // a newer write hides what was before
 	for _, c := range calls {
 		if c.Action != trial.Look && c.Version > newest.Version && c.Outcome != trial.Refused && c.Outcome != trial.Unreached {
@@ -265,7 +302,7 @@ func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros) (judged
 			continue
 		}
 		again = again || sees(c) == newest.Version
-		if c.Returned < until && c.Called >= newest.Returned+trial.Of(onItsWay) {
+		if c.Returned < until && c.Called >= max(newest.Returned+trial.Of(onItsWay), from(c.Node)) {
 			judged = true
 			older = older || sees(c) < newest.Version
 		}

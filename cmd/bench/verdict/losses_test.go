@@ -84,7 +84,7 @@ func TestSealedInstanceIsLostIfANodeDoesNotHoldWhatWasAcknowledged(t *testing.T)
 				return losses(&trial.Trial{
 					Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: c.writes}}, Ending: sealedIn(held...),
 					Faults: []trial.Fault{{Kills: []trial.Kill{{At: 3001 * ms}, {At: 9000 * ms}}}},
-				}, scenario.Scenario{}, nil)
+				}, scenario.Column{}, scenario.Scenario{}, nil)
 			}
 			for i, held := range [][]int{c.kept, c.lost} {
 				found := judged(held)
@@ -113,7 +113,7 @@ func TestLossAfterTheLastEndOfAProcessHasNoAge(t *testing.T) {
 	found := losses(&trial.Trial{
 		Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(4000)}}}, Ending: sealedIn(0, 1, 1),
 		Faults: []trial.Fault{{Kills: []trial.Kill{{At: 3000 * ms}}}},
-	}, scenario.Scenario{}, nil)
+	}, scenario.Column{}, scenario.Scenario{}, nil)
 	expect.That(t, found.Registrations.Count == 1 && found.Registrations.Age.Count == 0, "got %+v, want one without an age", found.Registrations)
 }
 
@@ -136,7 +136,7 @@ func TestClaimThatASilentNodeMayRefuteIsNotJudged(t *testing.T) {
 	} {
 		found := losses(&trial.Trial{
 			Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(0)}}}, Ending: c.alter(sealedIn(1, 1, 1)), Faults: c.faults,
-		}, scenario.Scenario{}, nil).Registrations
+		}, scenario.Column{}, scenario.Scenario{}, nil).Registrations
 		expect.That(t, found.Of == c.of && found.Count == c.lost && found.Unjudged == c.unjudged, "%s: got %+v, want %d lost of %d, %d unjudged", c.name, found, c.lost, c.of, c.unjudged)
 	}
 }
@@ -172,7 +172,7 @@ func TestRollbackIsAnOlderVersionThatStaysAfterAProcessEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := keysOf(append(append(calls{}, before...), c.calls...))
-			got := rollbacks([]trial.Kill{{At: kill * ms}}, all)
+			got := rollbacks([]trial.Kill{{At: kill * ms}}, all, false)
 			expect.That(t, got.Of == c.of && got.Count == c.lost, "%d rolled back of %d, want %d of %d", got.Count, got.Of, c.lost, c.of)
 			if c.lost > 0 {
 				expect.Slice(t, got.Names, []string{"own-1 version 2"}, "names are")
@@ -191,21 +191,47 @@ func TestRollbackIsNotClaimedOfReadsThatComeTooEarly(t *testing.T) {
 		{"within a second of the acknowledgement", 1010, 0},
 		{"later", 1011, 1},
 	} {
-		got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, c.read, c.read+1)}))
+		got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, c.read, c.read+1)}), false)
 		expect.That(t, got.Of == c.want && got.Count == c.want, "%s: %+v, want %d", c.name, got, c.want)
 	}
 }
 
 // A cancel of unknown outcome may take effect after a registration that was sent, and acknowledged, later.
 func TestRollbackIsNotClaimedIfALateCancelExplainsIt(t *testing.T) {
-	got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), of(remove(2, 10, 11), trial.Unknown), write(3, 20, 21), look(0, 2500, 2501)}))
+	got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), of(remove(2, 10, 11), trial.Unknown), write(3, 20, 21), look(0, 2500, 2501)}), false)
 	expect.That(t, got.Count == 0, "%+v, want none", got)
 }
 
 func TestRollbackIsCountedOnceHoweverManyProcessesEnd(t *testing.T) {
 	calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), look(1, 6000, 6001)})
-	got := rollbacks([]trial.Kill{{At: 500 * ms}, {At: 2000 * ms}, {At: 5000 * ms}}, calls)
+	got := rollbacks([]trial.Kill{{At: 500 * ms}, {At: 2000 * ms}, {At: 5000 * ms}}, calls, false)
 	expect.That(t, got.Count == 1 && got.Age.Max == 0.489, "%+v, want one, by the first end", got)
+}
+
+func TestReadWithoutAQuorumProvesNoRollback(t *testing.T) {
+	other := func(from, to trial.Micros, o trial.Outcome) trial.Call {
+		c := of(write(1, from, to), o)
+		c.Key, c.Node = "own-2", 1
+		return c
+	}
+	elsewhere := other(2100, 2101, trial.Done)
+	elsewhere.Node = 0
+	for _, c := range []struct {
+		name     string
+		other    trial.Call // of another key
+		of, lost int
+	}{
+		{"the node has acknowledged nothing yet", other(2600, 2601, trial.Done), 0, 0},
+		{"it has", other(2100, 2499, trial.Done), 1, 1},
+		{"it acknowledges at that moment", other(2100, 2501, trial.Done), 0, 0},
+		{"it had before only", other(1900, 1901, trial.Done), 0, 0},
+		{"another node has", elsewhere, 0, 0},
+		{"it may have", other(2100, 2101, trial.Unknown), 0, 0},
+	} {
+		calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), c.other})
+		got := rollbacks([]trial.Kill{{At: 2000 * ms}}, calls, true)
+		expect.That(t, got.Of == c.of && got.Count == c.lost, "%s: %d rolled back of %d, want %d of %d", c.name, got.Count, got.Of, c.lost, c.of)
+	}
 }
 
 func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
@@ -229,7 +255,7 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 					{Operation: trial.Heartbeat, Bins: []trial.Bin{{Done: 7, NotFound: 2, Refused: 4}}},
 					{Operation: trial.Register, Bins: []trial.Bin{{Done: 5}}},
 				},
-			}, lease, nil).Heartbeats
+			}, scenario.Column{}, lease, nil).Heartbeats
 			expect.That(t, got.Of == 9 && got.Count == c.want && got.Age.Max == c.age, "%+v, want %d of 9, %v s before a kill", got, c.want, c.age)
 		})
 	}
