@@ -100,8 +100,8 @@ func (l *limits) add(limit, got string) {
 	l.broken = append(l.broken, Broken{Limit: fmt.Sprintf("%s: %s", l.column, limit), Got: got})
 }
 
-// promises are those of the column, and lost what it lost against them. mayLose allows that the last moments of a killed node are lost; the nodes must
-// agree all the same.
+// promises are those of the column, and lost what it lost against them. mayLose allows that the last moments of a killed node
+// are lost; the nodes must agree all the same.
 func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	switch v.History.Result {
 	case Violated:

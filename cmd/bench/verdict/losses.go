@@ -201,7 +201,7 @@ func withContact(t *trial.Trial) *trial.Trial {
 	connected := *t
 	connected.Forgotten = slices.DeleteFunc(slices.Clone(t.Forgotten), func(f trial.Forgotten) bool {
 		return slices.ContainsFunc(t.Faults, func(fault trial.Fault) bool {
-			apart := fault.Kind == scenario.Pause || fault.Kind == scenario.Isolate || fault.Kind == scenario.CutLink
+			apart := fault.Kind == scenario.Pause || fault.Kind == scenario.Isolate // a cut link leaves a datacenter whole
 			return apart && f.At >= fault.From && f.At < fault.To+trial.Of(onItsWay)
 		})
 	})
