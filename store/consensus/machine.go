@@ -18,9 +18,8 @@ import (
 
 // stateMachine feeds Raft's committed entries to the machine.
 type stateMachine struct {
-	s         *Raft
-	snapshots *snapshotStore
-	broken    error // set once; no further entry may be applied
+	s      *Raft
+	broken error // set once; no further entry may be applied
 }
 
 // Apply implements raft.FSM. The response is an fsm.Applied or an error.
@@ -134,14 +133,14 @@ func (f *stateMachine) wake(applied fsm.Applied) {
 // Snapshot implements raft.FSM.
 func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
 	f.s.unsaved.Store(false)
-	return frozen{f.s.machine.Snapshot(), f.s.saving}, nil
+	return frozen{f.s.machine.Snapshot()}, nil
 }
 
 // Restore implements raft.FSM.
 func (f *stateMachine) Restore(r io.ReadCloser) error {
 	err := f.s.machine.Restore(r)
 	if err = errors.Join(err, r.Close()); err != nil {
-		f.snapshots.recordError(err)
+		f.s.snapshots.recordError(err)
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
 	f.publish()
@@ -172,14 +171,11 @@ func (f *stateMachine) compareSettings() {
 }
 
 // frozen adapts a snapshot of the machine to Raft.
-type frozen struct {
-	*fsm.Snapshot
-	saving context.Context // ends when it has no more time
-}
+type frozen struct{ *fsm.Snapshot }
 
 // Persist implements raft.FSMSnapshot.
 func (f frozen) Persist(sink raft.SnapshotSink) error {
-	if _, err := f.WriteTo(boundedWriter{sink, f.saving}); err != nil {
+	if _, err := f.WriteTo(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()
@@ -187,20 +183,6 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 
 // Release implements raft.FSMSnapshot.
 func (f frozen) Release() {}
-
-// boundedWriter writes until a context ends.
-type boundedWriter struct {
-	io.Writer
-	until context.Context
-}
-
-// Write implements io.Writer.
-func (w boundedWriter) Write(b []byte) (int, error) {
-	if err := w.until.Err(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(b)
-}
 
 // Changes implements registry.Service.
 func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry.Selector) (registry.Changes, error) {
@@ -212,7 +194,8 @@ func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 	f.s.members.Observe(index, c.Servers)
 }
 
-// snapshotStore observes the members that stand in a snapshot: the log before it is gone.
+// snapshotStore observes the members that stand in a snapshot: the log before it is gone. It gives up a snapshot that is being
+// written when the node has no more time for it.
 type snapshotStore struct {
 	raft.SnapshotStore
 	s *Raft
@@ -241,4 +224,59 @@ func (st *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, err
 		st.s.members.Observe(meta.ConfigurationIndex, meta.Configuration.Servers)
 	}
 	return meta, r, err
+}
+
+// Create implements raft.SnapshotStore.
+func (st *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := st.SnapshotStore.Create(version, index, term, members, membersIndex, t)
+	if err != nil {
+		return nil, err
+	}
+	return &boundedSink{SnapshotSink: sink, until: st.s.saving}, nil
+}
+
+// boundedSink takes a snapshot until a context ends. Then it waits for nothing more: both ends of raft's own sink sync all
+// that was written, which may be a gigabyte.
+type boundedSink struct {
+	raft.SnapshotSink
+	until context.Context
+	ended bool
+}
+
+// Write implements io.Writer.
+func (s *boundedSink) Write(b []byte) (int, error) {
+	if err := s.until.Err(); err != nil {
+		return 0, err
+	}
+	return s.SnapshotSink.Write(b)
+}
+
+// Close implements raft.SnapshotSink. A snapshot whose sync goes on when the context ends may still become one of the
+// store's, which does no harm.
+func (s *boundedSink) Close() error { return s.end(s.SnapshotSink.Close) }
+
+// Cancel implements raft.SnapshotSink. After the end of the context it leaves the rest to Raft.close.
+func (s *boundedSink) Cancel() error {
+	if s.until.Err() != nil {
+		return nil
+	}
+	return s.end(s.SnapshotSink.Cancel)
+}
+
+func (s *boundedSink) end(end func() error) error {
+	if s.ended {
+		return nil
+	}
+	s.ended = true
+	if err := s.until.Err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- end() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.until.Done():
+		return s.until.Err()
+	}
 }

@@ -117,7 +117,7 @@ func (s *Raft) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
-	s.snapshots = snapshots
+	s.snapshots = &snapshotStore{SnapshotStore: snapshots, s: s}
 	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.disk.During, s.closing)
 	s.transport, s.logs.Stored = transport, transport.Wake
 	s.net.Go(transport.PassOn)
@@ -150,10 +150,9 @@ func (s *Raft) openRaft() error {
 	conf.BatchApplyCh = s.cfg.Test.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
-	loaded := &snapshotStore{SnapshotStore: snapshots, s: s}
-	if s.raft, err = raftio.New(conf, &stateMachine{s: s, snapshots: loaded}, s.logs, s.disk.Stable(), loaded, transport); err != nil {
+	if s.raft, err = raftio.New(conf, &stateMachine{s: s}, s.logs, s.disk.Stable(), s.snapshots, transport); err != nil {
 		transport.Close()
-		return raftio.ExplainLoad(dir, loaded.err, err)
+		return raftio.ExplainLoad(dir, s.snapshots.err, err)
 	}
 	s.disk.Serve()
 	return nil

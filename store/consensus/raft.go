@@ -37,7 +37,7 @@ type Raft struct {
 	nodes      *port.Nodes
 	transport  *raftio.Transport
 	loop       *raftio.LoopWatch
-	snapshots  raft.SnapshotStore
+	snapshots  *snapshotStore
 	raft       *raft.Raft
 	clock      expiry.Clock
 	leadership *leadership.State

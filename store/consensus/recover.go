@@ -238,7 +238,7 @@ func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
 	f.done.Entry, f.done.Before = f.machine.Index(), max(f.machine.View().Index(), f.machine.KV().Index())
 	f.machine.Recover(time.Now().UnixMilli())
 	f.done.Index, f.done.Instances, f.done.Keys = f.machine.KV().Index(), f.machine.View().Total(), f.machine.KV().Len()
-	return frozen{f.machine.Snapshot(), context.Background()}, nil
+	return frozen{f.machine.Snapshot()}, nil
 }
 
 // copyTree copies a directory with its files, and syncs them. Sockets stay where they are.

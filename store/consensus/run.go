@@ -113,6 +113,9 @@ func (s *Raft) close() error {
 	var errs []error
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
+		if err := raftio.RemoveUnfinishedSnapshots(s.cfg.DataDir); err != nil {
+			s.log.Info("an unfinished snapshot stays until the next start", "err", err) // some systems delete no open file
+		}
 	}
 	if s.nodes != nil {
 		s.nodes.Close()

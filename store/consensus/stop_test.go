@@ -175,14 +175,52 @@ func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
 }
 
 func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
-	s := startCluster(t, 1, nil).nodes[0]
-	ended, end := context.WithCancel(t.Context())
-	end()
-	sink := need.Got(s.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil))(t)
-	err := (frozen{s.machine.Snapshot(), ended}).Persist(sink)
-	expect.That(t, errors.Is(err, context.Canceled), "got %v, want it canceled", err)
-	left, _ := filepath.Glob(filepath.Join(s.cfg.DataDir, disk.RaftDir, "snapshots", "*.tmp"))
-	expect.That(t, len(left) == 0, "it leaves %v", left)
+	n := startCluster(t, 1, nil).nodes[0]
+	unfinished := func() []string {
+		return need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*.tmp")))(t)
+	}
+	n.endSaving()
+	err := n.raft.Snapshot().Error()
+	expect.ErrorSays(t, err, context.Canceled.Error(), "the snapshot ended with")
+	expect.Equal(t, len(unfinished()), 1, "unfinished snapshots before the end")
+	expect.OK(t, expect.Err(n.ends(t)))
+	expect.Equal(t, len(unfinished()), 0, "unfinished snapshots after the end")
+}
+
+// slowSink is a sink whose disk syncs when synced is closed.
+type slowSink struct {
+	raft.SnapshotSink
+	called chan string
+	synced chan struct{}
+}
+
+func (s slowSink) end(how string) error {
+	s.called <- how
+	<-s.synced
+	return nil
+}
+
+func (s slowSink) Close() error  { return s.end("Close") }
+func (s slowSink) Cancel() error { return s.end("Cancel") }
+
+// What was written is synced at both ends of raft's own sink, which takes longer than a stop may when it is much.
+func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
+	for name, end := range map[string]func(raft.SnapshotSink) error{"Close": raft.SnapshotSink.Close, "Cancel": raft.SnapshotSink.Cancel} {
+		t.Run(name, func(t *testing.T) {
+			until, stop := context.WithCancel(t.Context())
+			defer stop()
+			slow := slowSink{called: make(chan string, 2), synced: make(chan struct{})}
+			defer close(slow.synced)
+			sink := &boundedSink{SnapshotSink: slow, until: until}
+			ended := make(chan error, 1)
+			go func() { ended <- end(sink) }()
+			expect.Equal(t, <-slow.called, name, "the call under way")
+			stop()
+			expect.ErrorIs(t, <-ended, context.Canceled, name)
+			expect.OK(t, sink.Cancel()) // as Raft does after every failure
+			expect.Equal(t, len(slow.called), 0, "further calls")
+		})
+	}
 }
 
 func TestLoopWatchHasRepliesOfTheMainLoopThatLeads(t *testing.T) {

@@ -98,7 +98,7 @@ func adviceOf(c column, rows []row) advice {
 		switch {
 		case own < 0:
 		case cells[own].Better:
-			a.Wants = append(a.Wants, row.wish+" ("+compared(cells, own)+")")
+			a.Wants = append(a.Wants, row.wishOf(cells[own])+" ("+compared(cells, own)+")")
 		case cells[own].behind:
 			a.Costs = append(a.Costs, uncapital(row.Name)+": "+compared(cells, own))
 		}

@@ -22,6 +22,7 @@ type question struct {
 	figure
 	when  string                       // what the scenario is, for the row's name; empty: the name says it
 	wish  string                       // row.wish
+	fewer string                       // row.fewer
 	in    func(scenario.Scenario) bool // the scenarios that answer it: the first one, or the worst
 	worst bool                         // each column answers with the scenario in which it is worst, and names that
 }
@@ -66,17 +67,23 @@ func failing() []question {
 		{figure: cutOff("writes answered on the side cut off", writes), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to register and renew there"},
 		{figure: cutOff("fetches and deltas answered on the side cut off", reads), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to get lists there"},
 		{figure: heartbeats, when: "a node is isolated with its clients", in: isolated},
-		{figure: falseEvictions(), in: observed, worst: true, wish: "no living instance to be evicted"},
-		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance"},
+		{figure: falseEvictions(), in: observed, worst: true, wish: "no living instance to be evicted", fewer: "fewer living instances to be evicted"},
+		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance", fewer: "lists that lack fewer living instances"},
 		{figure: unanswered(), in: observed, worst: true},
 	}
 }
 
 func losing() []question {
-	wishes := []string{"no acknowledged registration to be lost", "no acknowledged update to be rolled back", "no acknowledged cancel to be undone", "no watched key to be rolled back", "no living instance to be forgotten"}
+	wishes := [][2]string{
+		{"no acknowledged registration to be lost", "fewer acknowledged registrations to be lost"},
+		{"no acknowledged update to be rolled back", "fewer acknowledged updates to be rolled back"},
+		{"no acknowledged cancel to be undone", "fewer acknowledged cancels to be undone"},
+		{"no watched key to be rolled back", "fewer watched keys to be rolled back"},
+		{"no living instance to be forgotten", "fewer living instances to be forgotten"},
+	}
 	var all []question
 	for i, k := range lossKinds {
-		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: wishes[i]})
+		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: wishes[i][0], fewer: wishes[i][1]})
 	}
 	proven := explained()
 	proven.name += ", where many clients write each at once"
@@ -86,9 +93,9 @@ func losing() []question {
 func freshness() []question {
 	isolated := with(scenario.Isolate, "follower")
 	all := []question{
-		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm, wish: "answers that are never old while nothing fails"},
+		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm, wish: "answers that are never old while nothing fails", fewer: "fewer old answers while nothing fails"},
 		{figure: follows(wholeStaleness), when: "nothing fails", in: calm},
-		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated, wish: "answers that are not old where a node is cut off"},
+		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated, wish: "answers that are not old where a node is cut off", fewer: "fewer old answers where a node is cut off"},
 		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated},
 	}
 	for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta, trial.ByWatch} {
@@ -118,7 +125,7 @@ func (r *Report) spending() []question {
 
 // ask answers a question; not ok: no column can.
 func (r *Report) ask(q question) (row, bool) {
-	answer := row{Name: capital(q.name), better: q.better, wish: q.wish}
+	answer := row{Name: capital(q.name), better: q.better, wish: q.wish, fewer: q.fewer}
 	if q.when != "" {
 		answer.Name += ", when " + q.when
 		if q.when == "nothing fails" {
