@@ -44,6 +44,7 @@ const (
 	renewMany       figureName = "renew, 256 connections, many instances"
 	rebuildMany     figureName = "from a change to the new full document, many instances"
 	fullMany        figureName = "full fetch after a change, gzip, linearizable, many instances"
+	deltaOfMany     figureName = "delta of all registrations, many instances, first and second fetch"
 	deltaMany       figureName = "delta after a change, many instances"
 	appMany         figureName = "one application of 50 after a change, many instances"
 	metricsMany     figureName = "/metrics after a change, many instances"

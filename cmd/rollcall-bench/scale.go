@@ -70,6 +70,9 @@ var largeReads = []struct {
 // largeReads records how long each takes after a change, at the leader, when the registrations have left the delta.
 func (r fetchRig) largeReads(ctx context.Context) error {
 	if !r.quick {
+		if err := r.wholeDelta(ctx); err != nil {
+			return err
+		}
 		if err := r.awaitEmptyDelta(ctx, r.addrs()[:1]); err != nil {
 			return err
 		}
@@ -103,6 +106,30 @@ func (r fetchRig) largeReads(ctx context.Context) error {
 
 // savingRate is how many renewals a second a snapshot is saved beside: so many that none waits for others (commit.renewal-wait).
 const savingRate = 1000
+
+// wholeDelta records how long the delta takes while every instance is in it, made anew and after one more change.
+func (r fetchRig) wholeDelta(ctx context.Context) error {
+	change := r.changed(0, 1)
+	for range 2 {
+		err := withConn(r.addrs()[0], time.Now().Add(time.Minute), func(c *wire.Conn) error {
+			if _, err := exchangeUntilServed(ctx, c, change(), http.StatusNoContent); err != nil {
+				return err
+			}
+			took, err := timedExchange(c, fetchesOf("/eureka/apps/delta")(0, 1)(), http.StatusOK)
+			if err == nil {
+				r.record(deltaOfMany, "s", took.Seconds())
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", deltaOfMany, err)
+		}
+	}
+	return nil
+}
+
+// beatConns are so many that a renewal waits for no other one of the load unless each takes a quarter of a second.
+const beatConns = 256
 
 // savings records how long the leader takes to save a snapshot, and how long a renewal waits at most beside that, and
 // without it for as long.
@@ -140,7 +167,7 @@ func (r fetchRig) beatsDuring(ctx context.Context, leader string, do func() erro
 	var beats *load.BulkResult
 	var g errgroup.Group
 	g.Go(func() (err error) {
-		l := load.Bulk{Targets: []string{leader}, Conns: 16, Requests: r.renewed, Want: http.StatusOK, Window: load.BulkLongest}
+		l := load.Bulk{Targets: []string{leader}, Conns: beatConns, Requests: r.renewed, Want: http.StatusOK, Window: load.BulkLongest}
 		if beats, err = l.Open(beating, savingRate); beating.Err() != nil {
 			return nil // it was stopped
 		}

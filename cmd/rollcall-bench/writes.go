@@ -183,7 +183,8 @@ func (r *ratiosRun) smallDelta(ctx context.Context, c *benchCluster, changed ben
 func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error {
 	const (
 		longest = 5 * time.Minute
-		empty   = 1 << 10 // bytes
+		empty   = 1 << 10         // bytes
+		pause   = 2 * time.Second // between looks, each of which may be at all instances
 	)
 	r.reportProgress("waiting until the registrations have left the delta")
 	return await(ctx, "the delta is empty", longest, func(ctx context.Context) (bool, error) {
@@ -192,7 +193,7 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 		if err != nil {
 			return false, err
 		}
-		if result.Body >= empty {
+		if result.Body >= empty && wire.Pause(ctx, pause) {
 			return false, fmt.Errorf("it has %d bytes", result.Body)
 		}
 		return result.Right == 1, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// A document of the whole registry is made of chunks: runs of leases in order. Where a chunk ends is
+// A document of the whole registry, or of the delta, is made of chunks: runs of leases in order. Where a chunk ends is
 // decided by the leases themselves, not by counting from the start, so that a lease that comes or
 // goes moves no other boundary: one change costs the encoding of one chunk, however long the
 // document is.

@@ -2,6 +2,9 @@ package eurekaroutes
 
 import (
 	"encoding/binary"
+	"iter"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,19 +23,43 @@ const (
 	sweepEvery = time.Minute
 )
 
-// documents keeps the newest document of every representation that is asked for, and the newest
-// delta of every form. Requests for one representation that find it old wait for one build.
+// documents keeps the newest document of every kind and representation that is asked for. Requests for one that find it old
+// wait for one build.
 type documents struct {
 	service registry.Service
 	built   *prometheus.CounterVec
-	lists   [16]list // by representation.slot
-	deltas  [8]delta // by slot of the form
+	lists   [2][16]list // by kind and representation.slot
 	swept   atomic.Int64
 }
 
 func newDocuments(s registry.Service) *documents { return &documents{service: s} }
 
-// list is the document of one representation.
+// kind is what a document shows of a registry.
+type kind int
+
+const (
+	whole   kind = iota
+	changed      // within the delta window
+)
+
+// step is that of the lease clock where it changes what is shown.
+func (k kind) step(v *registry.View) int64 {
+	if k == changed {
+		return v.DeltaStep()
+	}
+	return 0
+}
+
+// of returns the leases that are shown, and the version for clients.
+func (k kind) of(v *registry.View) (version string, leases iter.Seq[*registry.Lease]) {
+	if k == changed {
+		d := v.Delta()
+		return strconv.FormatUint(d.Version, 10), slices.Values(d.Leases)
+	}
+	return eureka.FullVersion, v.Leases()
+}
+
+// list is the document of one kind and representation.
 type list struct {
 	used      atomic.Int64 // when it was last asked for, ms since the epoch
 	keptBytes atomic.Int64 // bytes kept
@@ -45,33 +72,41 @@ type list struct {
 
 // document is a finished document. It is never changed.
 type document struct {
-	epoch string
-	index registry.Index
+	version
 	parts [][]byte
 	size  int64
 }
 
 // covers says whether a document may respond to a read of v: it is of the same history and not older.
-func (d *document) covers(v *registry.View) bool {
-	return d != nil && d.epoch == v.Epoch() && d.index >= v.Index()
+func (d *document) covers(v *registry.View, step int64) bool {
+	return d != nil && d.epoch == v.Epoch() && d.index >= v.Index() && d.step >= step
 }
 
 // full returns the document of the whole registry, at least as new as v.
 func (d *documents) full(v *registry.View, rep representation) *document {
-	l := &d.lists[rep.slot()]
+	return d.newestOf(whole, "full", v, rep)
+}
+
+// delta returns the document of the delta, at least as new as v.
+func (d *documents) delta(v *registry.View, rep representation) *document {
+	return d.newestOf(changed, "delta", v, rep)
+}
+
+func (d *documents) newestOf(k kind, name string, v *registry.View, rep representation) *document {
+	l := &d.lists[k][rep.slot()]
 	now := time.Now()
 	l.used.Store(now.UnixMilli())
 	d.sweep(now)
-	if doc := l.current.Load(); doc.covers(v) {
+	if doc := l.current.Load(); doc.covers(v, k.step(v)) {
 		return doc
 	}
 	l.building.Lock()
 	defer l.building.Unlock()
-	if doc := l.current.Load(); doc.covers(v) {
+	if doc := l.current.Load(); doc.covers(v, k.step(v)) {
 		return doc
 	}
-	d.count("full", rep.format)
-	doc := l.rebuild(d.newest(v), rep)
+	d.count(name, rep.format)
+	doc := l.rebuild(k, d.newest(v), rep)
 	l.current.Store(doc)
 	return doc
 }
@@ -100,15 +135,21 @@ func (d *documents) count(kind string, f eureka.Format) {
 }
 
 // rebuild makes the document of v, from the chunks of the last one as far as they still hold.
-func (l *list) rebuild(v *registry.View, rep representation) *document {
-	l.chunker.format, l.chunker.compressed = rep.format, rep.gzip
-	l.chunks = l.cut(v)
-	head := l.chunker.finish(eureka.AppendApplicationsHead(nil, rep.format, eureka.FullVersion, v.HashCode()))
-	tail := l.chunker.finish(l.tail(v, rep.format))
+func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
+	f, hash := rep.format, v.HashCode()
+	name, leases := k.of(v)
+	l.chunker.format, l.chunker.compressed = f, rep.gzip
+	l.chunks = l.cut(leases)
+	head := l.chunker.finish(eureka.AppendApplicationsHead(nil, f, name, hash))
+	var end []byte
+	if len(l.chunks) > 0 {
+		end = eureka.AppendApplicationTail(end, f)
+	}
+	tail := l.chunker.finish(eureka.AppendApplicationsTail(end, f, name, hash))
 	all := make([]*chunk, 0, len(l.chunks)+2)
 	all = append(append(append(all, head), l.chunks...), tail)
 
-	doc := &document{epoch: v.Epoch(), index: v.Index()}
+	doc := &document{version: version{v.Epoch(), v.Index(), k.step(v)}}
 	if rep.gzip {
 		doc.parts = [][]byte{joinGzip(all)}
 	} else {
@@ -117,20 +158,16 @@ func (l *list) rebuild(v *registry.View, rep representation) *document {
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
 	}
-	l.keptBytes.Store(doc.size + 8*int64(v.Len())) // beside the text, the leases of the chunks
+	kept := doc.size
+	for _, c := range l.chunks {
+		kept += 8 * int64(len(c.leases))
+	}
+	l.keptBytes.Store(kept)
 	return doc
 }
 
-func (l *list) tail(v *registry.View, f eureka.Format) []byte {
-	var text []byte
-	if v.Len() > 0 {
-		text = eureka.AppendApplicationTail(text, f)
-	}
-	return eureka.AppendApplicationsTail(text, f, eureka.FullVersion, v.HashCode())
-}
-
-// cut divides the leases of v into chunks and encodes those that are new.
-func (l *list) cut(v *registry.View) []*chunk {
+// cut divides leases into chunks and encodes those that are new.
+func (l *list) cut(leases iter.Seq[*registry.Lease]) []*chunk {
 	old := make(map[*registry.Lease]*chunk, len(l.chunks))
 	for _, c := range l.chunks {
 		old[c.leases[0]] = c
@@ -147,7 +184,7 @@ func (l *list) cut(v *registry.View) []*chunk {
 		chunks = append(chunks, c)
 		before, run = run[len(run)-1], run[:0]
 	}
-	for lease := range v.Leases() {
+	for lease := range leases {
 		run = append(run, lease)
 		if len(run) == maxChunk || endsChunk(lease) {
 			end()
@@ -198,8 +235,10 @@ func (d *documents) sweep(now time.Time) {
 	if now.UnixMilli()-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now.UnixMilli()) {
 		return
 	}
-	for i := range d.lists {
-		d.lists[i].dropUnused(now)
+	for k := range d.lists {
+		for i := range d.lists[k] {
+			d.lists[k][i].dropUnused(now)
+		}
 	}
 }
 
@@ -217,44 +256,10 @@ func (l *list) dropUnused(now time.Time) {
 // bytes is the size of everything kept.
 func (d *documents) bytes() float64 {
 	var n int64
-	for i := range d.lists {
-		n += d.lists[i].keptBytes.Load()
+	for k := range d.lists {
+		for i := range d.lists[k] {
+			n += d.lists[k][i].keptBytes.Load()
+		}
 	}
 	return float64(n)
-}
-
-// delta is the document of the delta in one form.
-type delta struct {
-	mu    sync.Mutex // guards what follows
-	epoch string
-	index registry.Index
-	step  int64
-	text  []byte
-	gzip  []byte // nil until a request asks for it
-}
-
-// deltaDocument is a delta as it is sent.
-type deltaDocument struct {
-	index registry.Index
-	data  []byte
-}
-
-// delta returns the document of the delta, at least as new as v.
-func (d *documents) delta(v *registry.View, rep representation) deltaDocument {
-	c := &d.deltas[representation{format: rep.format}.slot()]
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.text == nil || c.epoch != v.Epoch() || c.index < v.Index() || c.step < v.DeltaStep() {
-		v = d.newest(v)
-		d.count("delta", rep.format)
-		c.epoch, c.index, c.step = v.Epoch(), v.Index(), v.DeltaStep()
-		c.text, c.gzip = eureka.AppendDelta(nil, rep.format, v.Delta()), nil
-	}
-	if !rep.gzip {
-		return deltaDocument{index: c.index, data: c.text}
-	}
-	if c.gzip == nil {
-		c.gzip = web.Compress(c.text)
-	}
-	return deltaDocument{index: c.index, data: c.gzip}
 }

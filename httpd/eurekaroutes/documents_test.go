@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,10 @@ func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
 			got := textOf(t, d.full(v, rep), rep)
 			need.That(rt, got == want, "%+v: got %.300q, want %.300q", rep, got, want)
+			want = string(eureka.AppendDelta(nil, rep.format, v.Delta()))
+			got = textOf(t, d.delta(v, rep), rep)
+			need.That(rt, got == want, "the delta, %+v: got %.300q, want %.300q", rep, got, want)
+			b.Pass(time.Duration(rapid.IntRange(0, 120).Draw(rt, "pause")) * time.Second)
 		}
 	})
 }
@@ -116,7 +121,7 @@ func TestDocumentChangeEncodesOneChunk(t *testing.T) {
 		{"a cancel", registry.Cancel{Key: registry.NewKey("APP0030", "instance-003001")}, 2},
 		{"a cancel of the first", registry.Cancel{Key: registry.NewKey("APP0000", "instance-000000")}, 2},
 	} {
-		l.rebuild(b.Newest(), rep)
+		l.rebuild(whole, b.Newest(), rep)
 		before := map[*chunk]bool{}
 		for _, c := range l.chunks {
 			before[c] = true
@@ -124,7 +129,7 @@ func TestDocumentChangeEncodesOneChunk(t *testing.T) {
 		if change.op != nil {
 			b.Perform(t, change.op)
 		}
-		l.rebuild(b.Newest(), rep)
+		l.rebuild(whole, b.Newest(), rep)
 		encoded := 0
 		for _, c := range l.chunks {
 			if !before[c] {
@@ -167,8 +172,8 @@ func TestDocumentServesOlderReads(t *testing.T) {
 }
 
 func TestDocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
-	doc := &document{epoch: "restored", index: 1 << 40}
-	expect.That(t, !doc.covers(filled(t, 1).Newest()), "a document of another epoch counts as new")
+	doc := &document{version: version{epoch: "restored", index: 1 << 40}}
+	expect.That(t, !doc.covers(filled(t, 1).Newest(), 0), "a document of another epoch counts as new")
 }
 
 func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
@@ -182,9 +187,9 @@ func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
 			time.Sleep(time.Minute) // virtual
 		}
 		d.full(b.Newest(), common)
-		expect.That(t, d.lists[rare.slot()].current.Load() == nil && d.lists[rare.slot()].chunks == nil, "the unused representation is kept")
-		expect.That(t, d.lists[common.slot()].current.Load() != nil, "the used representation was dropped")
-		got, want := d.bytes(), float64(d.lists[common.slot()].keptBytes.Load())
+		expect.That(t, d.lists[whole][rare.slot()].current.Load() == nil && d.lists[whole][rare.slot()].chunks == nil, "the unused representation is kept")
+		expect.That(t, d.lists[whole][common.slot()].current.Load() != nil, "the used representation was dropped")
+		got, want := d.bytes(), float64(d.lists[whole][common.slot()].keptBytes.Load())
 		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
 		if got := textOf(t, d.full(b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
 			t.Error("the dropped representation is not built again")
@@ -195,23 +200,33 @@ func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
 func TestDeltaIsBuiltForEachVersionAndStep(t *testing.T) {
 	b := filled(t, 5)
 	d := newTestDocuments(b)
-	built := func() float64 { return testutil.ToFloat64(d.built.WithLabelValues("delta", "json")) }
-	for range 3 {
-		d.delta(b.Newest(), representation{})
-		d.delta(b.Newest(), representation{gzip: true})
+	var text string
+	built := func() float64 {
+		for range 3 {
+			text = textOf(t, d.delta(b.Newest(), representation{}), representation{})
+		}
+		return testutil.ToFloat64(d.built.WithLabelValues("delta", "json"))
 	}
-	if built() != 1 {
-		t.Errorf("%v deltas were built of one version", built())
-	}
+	expect.Equal(t, built(), 1, "of one version were built")
 	b.Perform(t, registry.Cancel{Key: registry.NewKey("APP0000", "instance-000001")})
-	if got := string(d.delta(b.Newest(), representation{}).data); !strings.Contains(got, "DELETED") || built() != 2 {
-		t.Errorf("after a change: %v were built, got %.200q", built(), got)
-	}
+	expect.Equal(t, built(), 2, "after a change were built")
+	expect.That(t, strings.Contains(text, "DELETED"), "after a cancel it is %.200q", text)
 	b.Pass(31 * time.Second)
-	d.delta(b.Newest(), representation{})
-	if built() != 3 {
-		t.Errorf("after a step of the lease clock: %v were built, want 3", built())
-	}
+	expect.Equal(t, built(), 3, "after a step of the lease clock were built")
+}
+
+// A mass of registrations would else be encoded anew for each change within the next three minutes.
+func TestDeltaOfManyChangesEncodesOneChunkForAnother(t *testing.T) {
+	b := filled(t, 5000)
+	d := newTestDocuments(b)
+	rep := representation{gzip: true}
+	l := &d.lists[changed][rep.slot()]
+	d.delta(b.Newest(), rep)
+	before := slices.Clone(l.chunks)
+	b.Perform(t, registry.Cancel{Key: registry.NewKey("APP0030", "instance-003001")})
+	d.delta(b.Newest(), rep)
+	encoded := len(slices.DeleteFunc(slices.Clone(l.chunks), func(c *chunk) bool { return slices.Contains(before, c) }))
+	expect.That(t, encoded >= 1 && encoded <= 3, "%d of %d chunks were encoded, want those of where it was and where it is", encoded, len(l.chunks))
 }
 
 func TestChecksumOfPartsIsThatOfTheWhole(t *testing.T) {

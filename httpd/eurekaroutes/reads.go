@@ -11,28 +11,20 @@ import (
 )
 
 // fullList is GET apps. The parameter regions is accepted and means nothing: there are none.
-func (c call) fullList() (any, error) {
-	v := c.Read()
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	rep := c.representation()
-	doc := c.documents.full(v.View, rep)
-	v.Label(c.W.Header(), doc.index)
-	respondReady(c.W, rep, doc.size, doc.parts...)
-	return web.Sent, nil
-}
+func (c call) fullList() (any, error) { return c.listed(c.documents.full) }
 
 // delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
-func (c call) delta() (any, error) {
+func (c call) delta() (any, error) { return c.listed(c.documents.delta) }
+
+func (c call) listed(newest func(*registry.View, representation) *document) (any, error) {
 	v := c.Read()
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	rep := c.representation()
-	doc := c.documents.delta(v.View, rep)
+	doc := newest(v.View, rep)
 	v.Label(c.W.Header(), doc.index)
-	respondReady(c.W, rep, int64(len(doc.data)), doc.data)
+	respondReady(c.W, rep, doc.size, doc.parts...)
 	return web.Sent, nil
 }
 

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -49,10 +50,20 @@ const leastTrailing = 8
 // one have too many, unless the snapshot would have more, and keeps no more behind it. It also saves one when the level
 // of the cluster was raised: the version after the next does not read what was written before.
 func (s *Raft) watchLog(ctx context.Context) {
-	wait.Every(ctx, logWatchInterval, func(time.Time) { s.trimLog(ctx) })
+	share := ownShare()
+	wait.Every(ctx, logWatchInterval, func(time.Time) {
+		if s.trimLog(ctx, share) {
+			share = ownShare()
+		}
+	})
 }
 
-func (s *Raft) trimLog(ctx context.Context) {
+// ownShare is how much of the bytes that make a snapshot worth it this node waits for. The logs of all nodes grow alike:
+// without it all would be busy with a snapshot at the same moment, and the cluster as slow as its slowest.
+func ownShare() float64 { return 1 - rand.Float64()/3 }
+
+// trimLog returns whether a snapshot was due.
+func (s *Raft) trimLog(ctx context.Context, share float64) (due bool) {
 	entries, known := s.logs.EntriesWithin(s.cfg.LogBytes)
 	trailing := s.cfg.TrailingLogs
 	if known {
@@ -66,12 +77,14 @@ func (s *Raft) trimLog(ctx context.Context) {
 	}
 	saved := s.lastSnapshot()
 	s.saved.Store(&saved)
-	if int64(s.logs.BytesAfter(saved.index)) <= max(int64(s.cfg.LogBytes), saved.bytes) && saved.index >= s.raised.Load() {
-		return
+	worth := share * float64(max(int64(s.cfg.LogBytes), saved.bytes))
+	if float64(s.logs.BytesAfter(saved.index)) <= worth && saved.index >= s.raised.Load() {
+		return false
 	}
 	if err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
 		s.log.Warn("no snapshot, although the log is large, or the level of the cluster was raised", "err", err)
 	}
+	return true
 }
 
 // lastSnapshot is the newest snapshot.

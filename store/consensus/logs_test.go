@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,15 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 			expect.That(t, len(segments) <= 2, "20 MiB were written, and there are the segments %v", segments)
 		})
 	}
+}
+
+func TestNodesDoNotAllSaveAtTheSameMoment(t *testing.T) {
+	var shares []float64
+	for range 100 {
+		shares = append(shares, ownShare())
+	}
+	least, most := slices.Min(shares), slices.Max(shares)
+	expect.That(t, least > 0.66 && least < 0.75 && most > 0.9 && most <= 1, "shares are from %v to %v, want them from two thirds to the whole", least, most)
 }
 
 func TestEntryThatArrivesDamagedIsLoggedOnceWithItsLeader(t *testing.T) {
