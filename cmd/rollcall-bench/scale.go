@@ -43,7 +43,7 @@ func (r *ratiosRun) scale(ctx context.Context) error {
 	small.stop()
 	rig := fetchRig{r, large, many.renewals(), many.changes()}
 	for _, measure := range []func(context.Context) error{
-		rig.rebuildsOf(rebuildMany), rig.largeReads, rig.savings, rig.evictions,
+		rig.wholeDelta, rig.rebuildsOf(rebuildMany), rig.largeReads, rig.savings, rig.evictions,
 		func(ctx context.Context) error { return r.heaps(ctx, large) },
 		func(ctx context.Context) error { return r.restarts(ctx, large) },
 	} {
@@ -54,13 +54,40 @@ func (r *ratiosRun) scale(ctx context.Context) error {
 	return nil
 }
 
+// wholeDelta records how long the delta takes at the leader while every instance is in it: made anew, and after one more change.
+func (r fetchRig) wholeDelta(ctx context.Context) error {
+	return r.underOneLeader(ctx, deltaOfMany, r.benchCluster, func(leader string) (func(), error) {
+		change, read := r.changed(0, 1), fetchesOf(deltaLinearizable)(0, 1)()
+		took := make([]time.Duration, 2)
+		for i := range took {
+			err := withConn(leader, time.Now().Add(time.Minute), func(c *wire.Conn) (err error) {
+				if _, err = exchangeUntilServed(ctx, c, change(), http.StatusNoContent); err != nil {
+					return err
+				}
+				took[i], err = timedExchange(c, read, http.StatusOK)
+				return err
+			})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", deltaOfMany, err)
+			}
+		}
+		return func() {
+			r.record(deltaOfMany, "s", took[0].Seconds())
+			r.record(deltaAgainMany, "s", took[1].Seconds())
+		}, nil
+	})
+}
+
+// deltaLinearizable is the path of the delta as clients ask for it.
+const deltaLinearizable = "/eureka/apps/delta"
+
 // largeReads are documents of a large registry, each fetched by itself.
 var largeReads = []struct {
 	name figureName
 	path string
 }{
 	{fullMany, fullLinearizable},
-	{deltaMany, "/eureka/apps/delta"},
+	{deltaMany, deltaLinearizable},
 	{appMany, "/eureka/apps/MANY-000"},
 	{metricsMany, "/metrics"},
 	{overviewMany, "/"},
@@ -70,9 +97,6 @@ var largeReads = []struct {
 // largeReads records how long each takes after a change, at the leader, when the registrations have left the delta.
 func (r fetchRig) largeReads(ctx context.Context) error {
 	if !r.quick {
-		if err := r.wholeDelta(ctx); err != nil {
-			return err
-		}
 		if err := r.awaitEmptyDelta(ctx, r.addrs()[:1]); err != nil {
 			return err
 		}
@@ -106,27 +130,6 @@ func (r fetchRig) largeReads(ctx context.Context) error {
 
 // savingRate is how many renewals a second a snapshot is saved beside: so many that none waits for others (commit.renewal-wait).
 const savingRate = 1000
-
-// wholeDelta records how long the delta takes while every instance is in it, made anew and after one more change.
-func (r fetchRig) wholeDelta(ctx context.Context) error {
-	change := r.changed(0, 1)
-	for range 2 {
-		err := withConn(r.addrs()[0], time.Now().Add(time.Minute), func(c *wire.Conn) error {
-			if _, err := exchangeUntilServed(ctx, c, change(), http.StatusNoContent); err != nil {
-				return err
-			}
-			took, err := timedExchange(c, fetchesOf("/eureka/apps/delta")(0, 1)(), http.StatusOK)
-			if err == nil {
-				r.record(deltaOfMany, "s", took.Seconds())
-			}
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", deltaOfMany, err)
-		}
-	}
-	return nil
-}
 
 // beatConns are so many that a renewal waits for no other one of the load unless each takes a quarter of a second.
 const beatConns = 256

@@ -193,7 +193,8 @@ func (r *ratiosRun) awaitEmptyDelta(ctx context.Context, target []string) error 
 		if err != nil {
 			return false, err
 		}
-		if result.Body >= empty && wire.Pause(ctx, pause) {
+		if result.Body >= empty {
+			wire.Pause(ctx, pause)
 			return false, fmt.Errorf("it has %d bytes", result.Body)
 		}
 		return result.Right == 1, nil

@@ -28,7 +28,7 @@ const (
 type documents struct {
 	service registry.Service
 	built   *prometheus.CounterVec
-	lists   [2][16]list // by kind and representation.slot
+	lists   [2 * 16]list // by kind and representation.slot
 	swept   atomic.Int64
 }
 
@@ -42,21 +42,30 @@ const (
 	changed      // within the delta window
 )
 
-// step is that of the lease clock where it changes what is shown.
-func (k kind) step(v *registry.View) int64 {
+func (k kind) String() string { return [...]string{"full", "delta"}[k] }
+
+// versionOf tells two documents of a kind apart.
+func (k kind) versionOf(v *registry.View) version {
+	at := version{epoch: v.Epoch(), index: v.Index()}
 	if k == changed {
-		return v.DeltaStep()
+		at.step = v.DeltaStep()
 	}
-	return 0
+	return at
 }
 
-// of returns the leases that are shown, and the version for clients.
-func (k kind) of(v *registry.View) (version string, leases iter.Seq[*registry.Lease]) {
+// shown is what a document has.
+type shown struct {
+	version, hash string
+	leases        iter.Seq[*registry.Lease]
+	count         int
+}
+
+func (k kind) of(v *registry.View) shown {
 	if k == changed {
 		d := v.Delta()
-		return strconv.FormatUint(d.Version, 10), slices.Values(d.Leases)
+		return shown{strconv.FormatUint(d.Version, 10), d.HashCode, slices.Values(d.Leases), len(d.Leases)}
 	}
-	return eureka.FullVersion, v.Leases()
+	return shown{eureka.FullVersion, v.HashCode(), v.Leases(), v.Len()}
 }
 
 // list is the document of one kind and representation.
@@ -77,35 +86,29 @@ type document struct {
 	size  int64
 }
 
-// covers says whether a document may respond to a read of v: it is of the same history and not older.
-func (d *document) covers(v *registry.View, step int64) bool {
-	return d != nil && d.epoch == v.Epoch() && d.index >= v.Index() && d.step >= step
+// covers says whether a document may respond to a read: it is of the same history and not older.
+func (d *document) covers(asked version) bool {
+	return d != nil && d.epoch == asked.epoch && d.index >= asked.index && d.step >= asked.step
 }
 
-// full returns the document of the whole registry, at least as new as v.
-func (d *documents) full(v *registry.View, rep representation) *document {
-	return d.newestOf(whole, "full", v, rep)
-}
+func (d *documents) list(k kind, rep representation) *list { return &d.lists[16*int(k)+rep.slot()] }
 
-// delta returns the document of the delta, at least as new as v.
-func (d *documents) delta(v *registry.View, rep representation) *document {
-	return d.newestOf(changed, "delta", v, rep)
-}
-
-func (d *documents) newestOf(k kind, name string, v *registry.View, rep representation) *document {
-	l := &d.lists[k][rep.slot()]
+// newestOf returns the document of a kind, at least as new as v.
+func (d *documents) newestOf(k kind, v *registry.View, rep representation) *document {
+	l := d.list(k, rep)
 	now := time.Now()
 	l.used.Store(now.UnixMilli())
 	d.sweep(now)
-	if doc := l.current.Load(); doc.covers(v, k.step(v)) {
+	asked := k.versionOf(v)
+	if doc := l.current.Load(); doc.covers(asked) {
 		return doc
 	}
 	l.building.Lock()
 	defer l.building.Unlock()
-	if doc := l.current.Load(); doc.covers(v, k.step(v)) {
+	if doc := l.current.Load(); doc.covers(asked) {
 		return doc
 	}
-	d.count(name, rep.format)
+	d.count(k.String(), rep.format)
 	doc := l.rebuild(k, d.newest(v), rep)
 	l.current.Store(doc)
 	return doc
@@ -136,20 +139,19 @@ func (d *documents) count(kind string, f eureka.Format) {
 
 // rebuild makes the document of v, from the chunks of the last one as far as they still hold.
 func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
-	f, hash := rep.format, v.HashCode()
-	name, leases := k.of(v)
+	f, show := rep.format, k.of(v)
 	l.chunker.format, l.chunker.compressed = f, rep.gzip
-	l.chunks = l.cut(leases)
-	head := l.chunker.finish(eureka.AppendApplicationsHead(nil, f, name, hash))
+	l.chunks = l.cut(show)
+	head := l.chunker.finish(eureka.AppendApplicationsHead(nil, f, show.version, show.hash))
 	var end []byte
-	if len(l.chunks) > 0 {
+	if show.count > 0 {
 		end = eureka.AppendApplicationTail(end, f)
 	}
-	tail := l.chunker.finish(eureka.AppendApplicationsTail(end, f, name, hash))
+	tail := l.chunker.finish(eureka.AppendApplicationsTail(end, f, show.version, show.hash))
 	all := make([]*chunk, 0, len(l.chunks)+2)
 	all = append(append(append(all, head), l.chunks...), tail)
 
-	doc := &document{version: version{v.Epoch(), v.Index(), k.step(v)}}
+	doc := &document{version: k.versionOf(v)}
 	if rep.gzip {
 		doc.parts = [][]byte{joinGzip(all)}
 	} else {
@@ -158,16 +160,12 @@ func (l *list) rebuild(k kind, v *registry.View, rep representation) *document {
 	for _, part := range doc.parts {
 		doc.size += int64(len(part))
 	}
-	kept := doc.size
-	for _, c := range l.chunks {
-		kept += 8 * int64(len(c.leases))
-	}
-	l.keptBytes.Store(kept)
+	l.keptBytes.Store(doc.size + 8*int64(show.count)) // beside the text, the leases of the chunks
 	return doc
 }
 
-// cut divides leases into chunks and encodes those that are new.
-func (l *list) cut(leases iter.Seq[*registry.Lease]) []*chunk {
+// cut divides leases into chunks and encodes those that are new. Few leases are one chunk: they compress better together.
+func (l *list) cut(show shown) []*chunk {
 	old := make(map[*registry.Lease]*chunk, len(l.chunks))
 	for _, c := range l.chunks {
 		old[c.leases[0]] = c
@@ -184,9 +182,9 @@ func (l *list) cut(leases iter.Seq[*registry.Lease]) []*chunk {
 		chunks = append(chunks, c)
 		before, run = run[len(run)-1], run[:0]
 	}
-	for lease := range leases {
+	for lease := range show.leases {
 		run = append(run, lease)
-		if len(run) == maxChunk || endsChunk(lease) {
+		if len(run) == maxChunk || show.count > meanChunk && endsChunk(lease) {
 			end()
 		}
 	}
@@ -235,10 +233,8 @@ func (d *documents) sweep(now time.Time) {
 	if now.UnixMilli()-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now.UnixMilli()) {
 		return
 	}
-	for k := range d.lists {
-		for i := range d.lists[k] {
-			d.lists[k][i].dropUnused(now)
-		}
+	for i := range d.lists {
+		d.lists[i].dropUnused(now)
 	}
 }
 
@@ -256,10 +252,8 @@ func (l *list) dropUnused(now time.Time) {
 // bytes is the size of everything kept.
 func (d *documents) bytes() float64 {
 	var n int64
-	for k := range d.lists {
-		for i := range d.lists[k] {
-			n += d.lists[k][i].keptBytes.Load()
-		}
+	for i := range d.lists {
+		n += d.lists[i].keptBytes.Load()
 	}
 	return float64(n)
 }

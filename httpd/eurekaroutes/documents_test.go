@@ -96,10 +96,10 @@ func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 			}
 			v := b.Newest()
 			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
-			got := textOf(t, d.full(v, rep), rep)
+			got := textOf(t, d.newestOf(whole, v, rep), rep)
 			need.That(rt, got == want, "%+v: got %.300q, want %.300q", rep, got, want)
 			want = string(eureka.AppendDelta(nil, rep.format, v.Delta()))
-			got = textOf(t, d.delta(v, rep), rep)
+			got = textOf(t, d.newestOf(changed, v, rep), rep)
 			need.That(rt, got == want, "the delta, %+v: got %.300q, want %.300q", rep, got, want)
 			b.Pass(time.Duration(rapid.IntRange(0, 120).Draw(rt, "pause")) * time.Second)
 		}
@@ -152,7 +152,7 @@ func TestDocumentIsBuiltOncePerVersion(t *testing.T) {
 		v := b.Newest()
 		var asking sync.WaitGroup
 		for range 32 {
-			asking.Go(func() { d.full(v, representation{}) })
+			asking.Go(func() { d.newestOf(whole, v, representation{}) })
 		}
 		asking.Wait()
 		got := testutil.ToFloat64(d.built.WithLabelValues("full", "json"))
@@ -166,14 +166,14 @@ func TestDocumentServesOlderReads(t *testing.T) {
 	d := newTestDocuments(b)
 	old := b.Newest()
 	b.Perform(t, registry.Register{Instance: sample("NEW", "instance", 1)})
-	if doc := d.full(old, representation{}); doc.index != b.Newest().Index() {
+	if doc := d.newestOf(whole, old, representation{}); doc.index != b.Newest().Index() {
 		t.Errorf("the document is of index %d, want the newest, %d", doc.index, b.Newest().Index())
 	}
 }
 
 func TestDocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
 	doc := &document{version: version{epoch: "restored", index: 1 << 40}}
-	expect.That(t, !doc.covers(filled(t, 1).Newest(), 0), "a document of another epoch counts as new")
+	expect.That(t, !doc.covers(whole.versionOf(filled(t, 1).Newest())), "a document of another epoch counts as new")
 }
 
 func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
@@ -181,17 +181,20 @@ func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
 		b := filled(t, 300)
 		d := newTestDocuments(b)
 		rare, common := representation{format: eureka.Format{Compact: true}}, representation{}
-		d.full(b.Newest(), rare)
+		d.newestOf(whole, b.Newest(), rare)
+		d.newestOf(changed, b.Newest(), rare)
 		for range 12 {
-			d.full(b.Newest(), common)
+			d.newestOf(whole, b.Newest(), common)
 			time.Sleep(time.Minute) // virtual
 		}
-		d.full(b.Newest(), common)
-		expect.That(t, d.lists[whole][rare.slot()].current.Load() == nil && d.lists[whole][rare.slot()].chunks == nil, "the unused representation is kept")
-		expect.That(t, d.lists[whole][common.slot()].current.Load() != nil, "the used representation was dropped")
-		got, want := d.bytes(), float64(d.lists[whole][common.slot()].keptBytes.Load())
+		d.newestOf(whole, b.Newest(), common)
+		for k := range whole + 2 {
+			expect.That(t, d.list(k, rare).current.Load() == nil && d.list(k, rare).chunks == nil, "the unused representation of %v is kept", k)
+		}
+		expect.That(t, d.list(whole, common).current.Load() != nil, "the used representation was dropped")
+		got, want := d.bytes(), float64(d.list(whole, common).keptBytes.Load())
 		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
-		if got := textOf(t, d.full(b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
+		if got := textOf(t, d.newestOf(whole, b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
 			t.Error("the dropped representation is not built again")
 		}
 	})
@@ -203,9 +206,11 @@ func TestDeltaIsBuiltForEachVersionAndStep(t *testing.T) {
 	var text string
 	built := func() float64 {
 		for range 3 {
-			text = textOf(t, d.delta(b.Newest(), representation{}), representation{})
+			for _, rep := range []representation{{}, {gzip: true}} {
+				text = textOf(t, d.newestOf(changed, b.Newest(), rep), rep)
+			}
 		}
-		return testutil.ToFloat64(d.built.WithLabelValues("delta", "json"))
+		return testutil.ToFloat64(d.built.WithLabelValues("delta", "json")) / 2
 	}
 	expect.Equal(t, built(), 1, "of one version were built")
 	b.Perform(t, registry.Cancel{Key: registry.NewKey("APP0000", "instance-000001")})
@@ -215,16 +220,16 @@ func TestDeltaIsBuiltForEachVersionAndStep(t *testing.T) {
 	expect.Equal(t, built(), 3, "after a step of the lease clock were built")
 }
 
-// A mass of registrations would else be encoded anew for each change within the next three minutes.
+// A mass of registrations would otherwise be encoded anew for each change within the next three minutes.
 func TestDeltaOfManyChangesEncodesOneChunkForAnother(t *testing.T) {
 	b := filled(t, 5000)
 	d := newTestDocuments(b)
 	rep := representation{gzip: true}
-	l := &d.lists[changed][rep.slot()]
-	d.delta(b.Newest(), rep)
+	l := d.list(changed, rep)
+	d.newestOf(changed, b.Newest(), rep)
 	before := slices.Clone(l.chunks)
 	b.Perform(t, registry.Cancel{Key: registry.NewKey("APP0030", "instance-003001")})
-	d.delta(b.Newest(), rep)
+	d.newestOf(changed, b.Newest(), rep)
 	encoded := len(slices.DeleteFunc(slices.Clone(l.chunks), func(c *chunk) bool { return slices.Contains(before, c) }))
 	expect.That(t, encoded >= 1 && encoded <= 3, "%d of %d chunks were encoded, want those of where it was and where it is", encoded, len(l.chunks))
 }
@@ -248,16 +253,36 @@ func BenchmarkRebuildAfterOneChange10k(b *testing.B) {
 	s := filled(b, 10_000)
 	d := newTestDocuments(s)
 	plain, packed := representation{}, representation{gzip: true}
-	d.full(s.Newest(), plain)
-	d.full(s.Newest(), packed)
+	d.newestOf(whole, s.Newest(), plain)
+	d.newestOf(whole, s.Newest(), packed)
 	dirty := int64(1)
 	for b.Loop() {
 		dirty++
 		i := int(dirty*7919) % 10_000
 		s.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), dirty)})
 		v := s.Newest()
-		d.full(v, plain)
-		d.full(v, packed)
+		d.newestOf(whole, v, plain)
+		d.newestOf(whole, v, packed)
+	}
+}
+
+// BenchmarkDeltaAfterOneChange is the time from one change among those of the last three minutes until the compressed delta is
+// made.
+func BenchmarkDeltaAfterOneChange(b *testing.B) {
+	for _, n := range []int{40, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			m := filled(b, 5000)
+			m.Pass(5 * time.Minute)
+			for i := range n {
+				m.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i%50), fmt.Sprintf("new-%06d", i), 1)})
+			}
+			d, dirty := newTestDocuments(m), int64(1)
+			for b.Loop() {
+				dirty++
+				m.Perform(b, registry.Register{Instance: sample("APP0001", "new-000001", dirty)})
+				d.newestOf(changed, m.Newest(), representation{gzip: true})
+			}
+		})
 	}
 }
 
@@ -265,6 +290,6 @@ func BenchmarkFirstBuild10k(b *testing.B) {
 	s := filled(b, 10_000)
 	for b.Loop() {
 		d := newTestDocuments(s)
-		d.full(s.Newest(), representation{gzip: true})
+		d.newestOf(whole, s.Newest(), representation{gzip: true})
 	}
 }

@@ -15,9 +15,9 @@ func BenchmarkHeapPerInstance(b *testing.B) {
 		registered := liveHeap()
 		d := newTestDocuments(s)
 		for _, rep := range []representation{{}, {gzip: true}} {
-			d.full(s.Newest(), rep)
+			d.newestOf(whole, s.Newest(), rep)
 			rep.format.XML = true
-			d.full(s.Newest(), rep)
+			d.newestOf(whole, s.Newest(), rep)
 		}
 		served := liveHeap()
 		b.ReportMetric(float64(registered-before)/n, "B/instance-registered")

@@ -11,18 +11,18 @@ import (
 )
 
 // fullList is GET apps. The parameter regions is accepted and means nothing: there are none.
-func (c call) fullList() (any, error) { return c.listed(c.documents.full) }
+func (c call) fullList() (any, error) { return c.listed(whole) }
 
 // delta is GET apps/delta. It is always served: some clients never fall back to a full fetch.
-func (c call) delta() (any, error) { return c.listed(c.documents.delta) }
+func (c call) delta() (any, error) { return c.listed(changed) }
 
-func (c call) listed(newest func(*registry.View, representation) *document) (any, error) {
+func (c call) listed(k kind) (any, error) {
 	v := c.Read()
 	if c.Err != nil {
 		return nil, c.Err
 	}
 	rep := c.representation()
-	doc := newest(v.View, rep)
+	doc := c.documents.newestOf(k, v.View, rep)
 	v.Label(c.W.Header(), doc.index)
 	respondReady(c.W, rep, doc.size, doc.parts...)
 	return web.Sent, nil

@@ -58,12 +58,12 @@ func (s *Raft) watchLog(ctx context.Context) {
 	})
 }
 
-// ownShare is how much of the bytes that make a snapshot worth it this node waits for. The logs of all nodes grow alike:
-// without it all would be busy with a snapshot at the same moment, and the cluster as slow as its slowest.
+// ownShare is the share of the bound at which this node saves. The logs of all nodes grow alike: without it all would save at
+// the same moment, and the cluster would be as slow as its slowest node.
 func ownShare() float64 { return 1 - rand.Float64()/3 }
 
-// trimLog returns whether a snapshot was due.
-func (s *Raft) trimLog(ctx context.Context, share float64) (due bool) {
+// trimLog returns whether it saved a snapshot.
+func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 	entries, known := s.logs.EntriesWithin(s.cfg.LogBytes)
 	trailing := s.cfg.TrailingLogs
 	if known {
@@ -75,16 +75,17 @@ func (s *Raft) trimLog(ctx context.Context, share float64) (due bool) {
 			s.log.Warn("the bound of the log could not be set", "entries", trailing, "err", err)
 		}
 	}
-	saved := s.lastSnapshot()
-	s.saved.Store(&saved)
-	worth := share * float64(max(int64(s.cfg.LogBytes), saved.bytes))
-	if float64(s.logs.BytesAfter(saved.index)) <= worth && saved.index >= s.raised.Load() {
+	last := s.lastSnapshot()
+	s.saved.Store(&last)
+	bound := share * float64(max(int64(s.cfg.LogBytes), last.bytes))
+	if float64(s.logs.BytesAfter(last.index)) <= bound && last.index >= s.raised.Load() {
 		return false
 	}
-	if err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
+	err := raftio.Wait(ctx, raftio.Later(s.raft.Snapshot), time.Minute)
+	if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && ctx.Err() == nil {
 		s.log.Warn("no snapshot, although the log is large, or the level of the cluster was raised", "err", err)
 	}
-	return true
+	return err == nil
 }
 
 // lastSnapshot is the newest snapshot.

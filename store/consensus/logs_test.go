@@ -46,7 +46,7 @@ func TestTheLogIsBoundedByBytesAndAFollowerThatLagsCatchesUp(t *testing.T) {
 	}
 }
 
-func TestNodesDoNotAllSaveAtTheSameMoment(t *testing.T) {
+func TestNodesSeldomAllSaveAtTheSameMoment(t *testing.T) {
 	var shares []float64
 	for range 100 {
 		shares = append(shares, ownShare())

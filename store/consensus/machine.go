@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
@@ -232,15 +233,18 @@ func (st *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64
 	if err != nil {
 		return nil, err
 	}
-	return &boundedSink{SnapshotSink: sink, until: st.s.saving}, nil
+	return &boundedSink{SnapshotSink: sink, until: st.s.saving, discard: func() error {
+		return raftio.RemoveUnfinishedSnapshot(st.s.cfg.DataDir, sink.ID())
+	}}, nil
 }
 
-// boundedSink takes a snapshot until a context ends. Then it waits for nothing more: both ends of raft's own sink sync all
-// that was written, which may be a gigabyte.
+// boundedSink takes a snapshot until a context ends. Then nobody waits for it any more: Close and Cancel of raft's own sink
+// sync all that was written, which may be a gigabyte.
 type boundedSink struct {
 	raft.SnapshotSink
-	until context.Context
-	ended bool
+	until   context.Context
+	discard func() error // removes what was written; some systems cannot while it is open, and leave it to the next start
+	ended   bool
 }
 
 // Write implements io.Writer.
@@ -251,14 +255,20 @@ func (s *boundedSink) Write(b []byte) (int, error) {
 	return s.SnapshotSink.Write(b)
 }
 
-// Close implements raft.SnapshotSink. A snapshot whose sync goes on when the context ends may still become one of the
-// store's, which does no harm.
-func (s *boundedSink) Close() error { return s.end(s.SnapshotSink.Close) }
+// Close implements raft.SnapshotSink. A sync that is under way when the context ends goes on until the process has ended, and
+// the snapshot may become one of the store's.
+func (s *boundedSink) Close() error {
+	if err := s.until.Err(); err != nil {
+		return err
+	}
+	return s.end(s.SnapshotSink.Close)
+}
 
-// Cancel implements raft.SnapshotSink. After the end of the context it leaves the rest to Raft.close.
+// Cancel implements raft.SnapshotSink.
 func (s *boundedSink) Cancel() error {
-	if s.until.Err() != nil {
-		return nil
+	if s.until.Err() != nil && !s.ended {
+		s.ended = true
+		return s.discard()
 	}
 	return s.end(s.SnapshotSink.Cancel)
 }
@@ -268,9 +278,6 @@ func (s *boundedSink) end(end func() error) error {
 		return nil
 	}
 	s.ended = true
-	if err := s.until.Err(); err != nil {
-		return err
-	}
 	done := make(chan error, 1)
 	go func() { done <- end() }()
 	select {

@@ -73,7 +73,7 @@ func (s *Raft) prepareStop() {
 	if !s.handedOver.Load() {
 		s.HandOver()
 	}
-	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end waits for one that is being written
+	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end would wait for one that is being written
 	if !s.unsaved.Load() {
 		return
 	}
@@ -113,9 +113,6 @@ func (s *Raft) close() error {
 	var errs []error
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
-		if err := raftio.RemoveUnfinishedSnapshots(s.cfg.DataDir); err != nil {
-			s.log.Info("an unfinished snapshot stays until the next start", "err", err) // some systems delete no open file
-		}
 	}
 	if s.nodes != nil {
 		s.nodes.Close()

@@ -176,51 +176,67 @@ func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
 
 func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	n := startCluster(t, 1, nil).nodes[0]
-	unfinished := func() []string {
-		return need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*.tmp")))(t)
-	}
 	n.endSaving()
 	err := n.raft.Snapshot().Error()
 	expect.ErrorSays(t, err, context.Canceled.Error(), "the snapshot ended with")
-	expect.Equal(t, len(unfinished()), 1, "unfinished snapshots before the end")
-	expect.OK(t, expect.Err(n.ends(t)))
-	expect.Equal(t, len(unfinished()), 0, "unfinished snapshots after the end")
+	left := need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*")))(t)
+	expect.That(t, len(left) == 0, "it leaves %v", left)
 }
 
-// slowSink is a sink whose disk syncs when synced is closed.
-type slowSink struct {
-	raft.SnapshotSink
+// slowStore makes sinks whose Close and Cancel take until synced is closed, as those of a slow disk do.
+type slowStore struct {
+	raft.SnapshotStore
 	called chan string
 	synced chan struct{}
 }
 
-func (s slowSink) end(how string) error {
-	s.called <- how
-	<-s.synced
-	return nil
+type slowSink struct {
+	raft.SnapshotSink
+	of slowStore
 }
 
-func (s slowSink) Close() error  { return s.end("Close") }
-func (s slowSink) Cancel() error { return s.end("Cancel") }
+func (s slowStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, at uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(version, index, term, members, at, t)
+	return slowSink{sink, s}, err
+}
 
-// What was written is synced at both ends of raft's own sink, which takes longer than a stop may when it is much.
+func (s slowSink) Close() error  { return s.end("Close", s.SnapshotSink.Close) }
+func (s slowSink) Cancel() error { return s.end("Cancel", s.SnapshotSink.Cancel) }
+
+func (s slowSink) end(name string, end func() error) error {
+	s.of.called <- name
+	<-s.of.synced
+	return end()
+}
+
 func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
-	for name, end := range map[string]func(raft.SnapshotSink) error{"Close": raft.SnapshotSink.Close, "Cancel": raft.SnapshotSink.Cancel} {
-		t.Run(name, func(t *testing.T) {
-			until, stop := context.WithCancel(t.Context())
-			defer stop()
-			slow := slowSink{called: make(chan string, 2), synced: make(chan struct{})}
-			defer close(slow.synced)
-			sink := &boundedSink{SnapshotSink: slow, until: until}
-			ended := make(chan error, 1)
-			go func() { ended <- end(sink) }()
-			expect.Equal(t, <-slow.called, name, "the call under way")
-			stop()
-			expect.ErrorIs(t, <-ended, context.Canceled, name)
-			expect.OK(t, sink.Cancel()) // as Raft does after every failure
-			expect.Equal(t, len(slow.called), 0, "further calls")
-		})
-	}
+	c := &testCluster{t: t, dir: t.TempDir()}
+	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+	slow := slowStore{n.snapshots.SnapshotStore, make(chan string, 9), make(chan struct{})}
+	defer close(slow.synced)
+	n.snapshots.SnapshotStore = slow
+	c.nodes = append(c.nodes, n)
+	n.run()
+	c.waitReady(0)
+	took, err := n.ends(t)
+	expect.OK(t, err)
+	expect.Equal(t, len(slow.called), 1, "calls of the sink")
+	expect.Equal(t, <-slow.called, "Close", "the sync was")
+	expect.That(t, took >= snapshotLimit, "it stopped after %v: the snapshot had no time", took)
+}
+
+func TestSinkThatHasNoMoreTimeSyncsNothing(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	slow := slowStore{called: make(chan string, 9)}
+	discarded := 0
+	sink := &boundedSink{SnapshotSink: slowSink{of: slow}, until: ended, discard: func() error { discarded++; return nil }}
+	expect.ErrorIs(t, expect.Err(sink.Write([]byte("x"))), context.Canceled, "a write ended with")
+	expect.ErrorIs(t, sink.Close(), context.Canceled, "the close ended with")
+	expect.OK(t, sink.Cancel())
+	expect.OK(t, sink.Cancel()) // as Raft does after every failure
+	expect.Equal(t, discarded, 1, "what was written was discarded")
+	expect.Equal(t, len(slow.called), 0, "calls of the sink")
 }
 
 func TestLoopWatchHasRepliesOfTheMainLoopThatLeads(t *testing.T) {

@@ -159,12 +159,12 @@ type row struct {
 
 	better direction
 	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
-	fewer  string // what is wished for where not all figures are 0; empty: the same
+	fewer  string // what is wished for where not all rounds of the column are 0; empty: the same
 }
 
 // wishOf is what a column is advised for that is better in the row: what it did not keep in every round is not promised.
 func (r row) wishOf(c cell) string {
-	if r.fewer != "" && slices.ContainsFunc(c.values, func(v float64) bool { return v != 0 }) {
+	if r.fewer != "" && !c.values.zero() {
 		return r.fewer
 	}
 	return r.wish

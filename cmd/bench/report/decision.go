@@ -153,10 +153,14 @@ func compared(cells []cell, own int) string {
 
 // brief is a cell's figure, and the scenario that it is of if the row does not say.
 func (c cell) brief() string {
-	if c.In != "" {
-		return c.Text + " in " + c.In
+	text := c.Text
+	if !c.values.zero() && c.values.median() == 0 { // which alone would deny what happened in some rounds
+		text, _, _ = strings.Cut(c.Range, ", ")
 	}
-	return c.Text
+	if c.In != "" {
+		return text + " in " + c.In
+	}
+	return text
 }
 
 // undecided says why there is no advice; empty: there is some.

@@ -74,16 +74,9 @@ func failing() []question {
 }
 
 func losing() []question {
-	wishes := [][2]string{
-		{"no acknowledged registration to be lost", "fewer acknowledged registrations to be lost"},
-		{"no acknowledged update to be rolled back", "fewer acknowledged updates to be rolled back"},
-		{"no acknowledged cancel to be undone", "fewer acknowledged cancels to be undone"},
-		{"no watched key to be rolled back", "fewer watched keys to be rolled back"},
-		{"no living instance to be forgotten", "fewer living instances to be forgotten"},
-	}
 	var all []question
-	for i, k := range lossKinds {
-		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: wishes[i][0], fewer: wishes[i][1]})
+	for _, k := range lossKinds {
+		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: k.wish, fewer: k.fewer})
 	}
 	proven := explained()
 	proven.name += ", where many clients write each at once"

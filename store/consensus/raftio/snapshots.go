@@ -11,10 +11,18 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
+// unfinished is the directory of a snapshot that is not finished.
+func unfinished(dir, id string) string {
+	return filepath.Join(dir, disk.RaftDir, "snapshots", id+".tmp")
+}
+
+// RemoveUnfinishedSnapshot deletes what was written of a snapshot that will not be finished.
+func RemoveUnfinishedSnapshot(dir, id string) error { return os.RemoveAll(unfinished(dir, id)) }
+
 // RemoveUnfinishedSnapshots deletes what a failed snapshot leaves behind: the file store keeps such
 // directories, and on a full disk they keep it full.
 func RemoveUnfinishedSnapshots(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, disk.RaftDir, "snapshots", "*.tmp"))
+	left, err := filepath.Glob(unfinished(dir, "*"))
 	if err != nil {
 		return fmt.Errorf("list unfinished snapshots: %w", err)
 	}
