@@ -38,6 +38,7 @@ type Transport struct {
 	followers sync.Map        // *follower by raft.ServerID
 	received  atomic.Uint64   // parts of snapshots of leaders
 	news      wait.Broadcast  // fires when there may be something to tell followers
+	leads     atomic.Pointer[func(term uint64) bool]
 }
 
 // follower is what is known of a server by the heartbeats that it is sent.
@@ -58,6 +59,20 @@ type During func(term uint64, do func()) bool
 func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, during During, closing context.Context) *Transport {
 	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, during: during, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
 }
+
+// SetLeads gives the transport a way to know whether this node leads in a term. Raft's senders see the end of a leadership only
+// after the call that they are in, which may wait long for a follower that is away. Their heartbeats would go on meanwhile, and a
+// follower that comes back would believe in a leader that is none, and let nobody be elected for a while.
+func (t *Transport) SetLeads(leads func(term uint64) bool) { t.leads.Store(&leads) }
+
+// over says that this node does not lead in a term any more.
+func (t *Transport) over(term uint64) bool {
+	leads := t.leads.Load()
+	return leads != nil && !(*leads)(term)
+}
+
+// errOver ends what a leader sends whose leadership is over.
+var errOver = errors.New("the leadership of this term is over")
 
 // Wake ends the rest of pipelines: this node has stored or applied an entry.
 func (t *Transport) Wake() { t.news.Fire() }
@@ -131,7 +146,7 @@ const (
 	// MaxPool is how many connections to a server are kept for requests that wait for their reply.
 	MaxPool = 3
 	// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
-	// afterwards that its leadership is over, or that the follower was removed.
+	// afterwards that the follower was removed.
 	silentLimit = time.Minute
 	// beatAgain is when a heartbeat that failed is sent again, and beatFor how long that goes on within one call of Raft,
 	// which sees only afterwards that its leadership is over.
@@ -147,6 +162,9 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	bound(args)
 	f := t.follower(id)
 	send := func() error {
+		if t.over(args.Term) {
+			return errOver
+		}
 		*resp = raft.AppendEntriesResponse{} // a reply that broke off
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	}
@@ -158,14 +176,21 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	if err == nil {
 		return nil
 	}
-	wait.Pause(t.closing, replied, silentLimit)
+	t.awaitReply(replied, args.Term)
 	for range MaxPool + 1 {
-		if err == nil || late(err) || !closed(replied) {
+		if err == nil || late(err) || !closed(replied) || errors.Is(err, errOver) {
 			break
 		}
 		err = send()
 	}
 	return err
+}
+
+// awaitReply waits until a follower has replied to a heartbeat, or the leadership of a term is over, for silentLimit at most.
+func (t *Transport) awaitReply(replied <-chan struct{}, term uint64) {
+	for began := time.Now(); time.Since(began) < silentLimit && !closed(replied) && !t.over(term) && t.closing.Err() == nil; {
+		wait.Pause(t.closing, replied, beatAgain)
+	}
 }
 
 // beat sends a heartbeat until it has a reply, or beatFor has passed.
@@ -175,7 +200,7 @@ func (t *Transport) beat(f *follower, send func() error) error {
 	if err != nil {
 		f.failed.Add(1)
 	}
-	for err != nil && time.Since(began) < beatFor && t.closing.Err() == nil {
+	for err != nil && !errors.Is(err, errOver) && time.Since(began) < beatFor && t.closing.Err() == nil {
 		wait.Pause(t.closing, nil, beatAgain)
 		err = send()
 	}
@@ -190,7 +215,7 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	replied := t.follower(id).replied.Wait()
 	err := t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
 	if err != nil {
-		wait.Pause(t.closing, replied, silentLimit)
+		t.awaitReply(replied, args.Term)
 	}
 	return err
 }

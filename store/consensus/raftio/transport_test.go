@@ -459,6 +459,51 @@ func TestTransportNoticesSoonThatAFollowerIsBack(t *testing.T) {
 	}
 }
 
+// A follower that comes back must hear nothing more from a leader that has lost its majority meanwhile.
+func TestTransportSendsNothingAfterTheEndOfTheLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		w.away.Store(true)
+		tr := newFollower(t.Context(), w)
+		defer tr.Close()
+		defer tr.CloseStreams()
+		tr.during = inTerm(2)
+		var beats atomic.Int64
+		tr.SetHeartbeatHandler(func(rpc raft.RPC) {
+			beats.Add(1)
+			rpc.Respond(&raft.AppendEntriesResponse{}, nil)
+		})
+		var term atomic.Uint64 // in which the node leads
+		term.Store(1)
+		tr.SetLeads(func(of uint64) bool { return of == term.Load() })
+		ended := make(chan error, 3)
+		send := func(args *raft.AppendEntriesRequest) {
+			ended <- tr.AppendEntries("f", "follower", args, new(raft.AppendEntriesResponse))
+		}
+		go send(heartbeatOf("leader", 1))
+		go send(&raft.AppendEntriesRequest{Term: 1, Entries: logsOf(1, 1, 1)})
+		go func() {
+			ended <- tr.InstallSnapshot("f", "follower", &raft.InstallSnapshotRequest{Term: 1}, new(raft.InstallSnapshotResponse), strings.NewReader(""))
+		}()
+		time.Sleep(time.Second)
+		expect.Equal(t, len(ended), 0, "while it leads, calls have ended:")
+		term.Store(2)
+		time.Sleep(beatAgain)
+		synctest.Wait()
+		need.That(t, len(ended) == 3, "%d of 3 calls have ended", len(ended))
+		for range 3 {
+			expect.That(t, <-ended != nil, "a call to a server that is away succeeded")
+		}
+		w.away.Store(false)
+		send(heartbeatOf("leader", 1))
+		expect.ErrorIs(t, <-ended, errOver, "a heartbeat of the old term ended with")
+		expect.Equal(t, beats.Load(), 0, "heartbeats that arrived")
+		send(heartbeatOf("leader", 2))
+		expect.OK(t, <-ended)
+		expect.Equal(t, beats.Load(), 1, "heartbeats of the new term that arrived")
+	})
+}
+
 func TestTransportHoldsTheFailureOfASnapshotBackUntilTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
