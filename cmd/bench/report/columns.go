@@ -148,6 +148,10 @@ type cell struct {
 	behind  bool     // its range is apart from those that are marked
 }
 
+// lacks reports whether the column did not run what the figure is of, or has no such figure. Where it ran and there was nothing to
+// count, it lacks nothing.
+func (c cell) lacks() bool { return c.Absent && c.Text != none }
+
 // compared reports whether a cell takes part in the comparison of ranges: of one round no range is known.
 func (c cell) compared() bool { return len(c.values) > 1 && !c.partial }
 
@@ -160,6 +164,13 @@ type row struct {
 	better direction
 	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
 	fewer  string // what is wished for where not all rounds of the column are 0; empty: the same
+}
+
+// best reports whether no compared cell has a better median than one.
+func (r row) best(own int) bool {
+	return !slices.ContainsFunc(r.Cells, func(c cell) bool {
+		return c.compared() && r.better.compare(r.Cells[own].values.median(), c.values.median()) > 0
+	})
 }
 
 // wishOf is what a column is advised for that is better in the row: what it did not keep in every round is not promised.

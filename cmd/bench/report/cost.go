@@ -122,8 +122,8 @@ func (r *Report) point(s scenario.Scenario, c column) (point, bool) {
 	}, true
 }
 
-// at is a cost at a rate: on the straight line between the carried loads around it, and below the least of them what that
-// one costs; not ok: none is as great.
+// at is a cost at a rate: that of a carried load which is within a twentieth of it, else on the straight line between those
+// around it, and below the least of them what that one costs; not ok: none is as great.
 func (c curve) at(rate float64, cost func(point) float64) (float64, bool) {
 	var below *point
 	for i := range c.Points {
@@ -131,6 +131,8 @@ func (c curve) at(rate float64, cost func(point) float64) (float64, bool) {
 		switch {
 		case !p.Carried:
 			continue
+		case math.Abs(p.Rate-rate) <= rate/20:
+			return cost(*p), true
 		case p.Rate < rate:
 			below = p
 			continue
@@ -157,8 +159,8 @@ func (c curve) greatest() float64 {
 // fleet is so many instances that renew their leases every so many seconds.
 type fleet struct{ instances, every float64 }
 
-// fleets are examples. 30 s is the interval of stock clients.
-var fleets = []fleet{{300, 30}, {3_000, 30}, {10_000, 30}, {30_000, 30}, {300_000, 30}, {10_000, 5}}
+// fleets are examples: those of the loads that were measured. 30 s is the interval of stock clients.
+var fleets = []fleet{{300, 30}, {5_000, 30}, {30_000, 30}, {150_000, 30}, {600_000, 30}}
 
 // fleetRows are what the renewals of the examples cost in each column that ran a load of heartbeats; none if no column did.
 func (r *Report) fleetRows() []row {
@@ -184,7 +186,7 @@ const fleetTitle = "What the renewals of your fleet cost"
 
 // fleetAbout says what the costs of a fleet are, and what is not in them.
 func (r *Report) fleetAbout() string {
-	about := "What renewals cost, and nothing else: clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each."
+	about := "What renewals cost, and nothing else: clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each. The examples are the loads that were measured; between two of them a straight line is drawn, which in mode cp is too high below 500 renewals a second, for so few wait for each other (commit.renewal-wait)."
 	if names := r.compiling(); len(names) > 0 {
 		about += fmt.Sprintf(" Processor times of %s are those of servers that have just started, with the first of Java's two compilers alone.", list(names))
 	}

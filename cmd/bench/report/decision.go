@@ -14,7 +14,10 @@ type advice struct {
 	Instead string   // the heading of the column of which it is a variant, and against which alone it is held; empty: it is none
 	Wants   []string // wishes that it meets better than another column
 	Costs   []string // figures in which another column is better
+	Also    string   // the heading of another column that meets all these wishes as well; empty: there is none
 	Lacks   string   // why nothing can be said of it; empty: something can
+
+	met []string // the names of the rows of all wishes that it meets better
 }
 
 // advices are those of the columns that were compared, first of those that ran everything, then of their variants. All
@@ -33,17 +36,30 @@ func (r *Report) advices() []advice {
 	for _, c := range main {
 		all = append(all, adviceOf(c, rows))
 	}
+	for i := range all {
+		all[i].Also = also(all, i)
+	}
 	for _, c := range variants {
 		base := slices.IndexFunc(main, func(other column) bool { return other.System == c.System && other.Mode == c.Mode })
 		if base < 0 {
 			continue
 		}
 		both := r.only([]column{c, main[base]}, func(s scenario.Scenario) bool { return r.runs(s, c).why == "" })
-		a := adviceOf(c, both.wishes())
+		a := adviceOf(c, both.wishesOf(both.groupsOf(true)))
 		a.Instead = main[base].Heading()
 		all = append(all, a)
 	}
 	return all
+}
+
+// also is the heading of the first other column that meets all wishes of one; empty: there is none.
+func also(all []advice, of int) string {
+	for i, other := range all {
+		if i != of && len(all[of].met) > 0 && !slices.ContainsFunc(all[of].met, func(name string) bool { return !slices.Contains(other.met, name) }) {
+			return other.Column.Heading()
+		}
+	}
+	return ""
 }
 
 func everything(scenario.Scenario) bool { return true }
@@ -69,9 +85,10 @@ func (r *Report) only(columns []column, in func(scenario.Scenario) bool) *Report
 
 // wishes are the rows that take part in the decision: the first of each group, then the second of each, for the first ones
 // are what a reader is told.
-func (r *Report) wishes() []row {
+func (r *Report) wishes() []row { return r.wishesOf(r.groups()) }
+
+func (r *Report) wishesOf(groups []group) []row {
 	var rows []row
-	groups := r.groups()
 	for i := range groups {
 		groups[i].Rows = slices.DeleteFunc(groups[i].Rows, func(row row) bool { return row.wish == "" })
 	}
@@ -97,7 +114,8 @@ func adviceOf(c column, rows []row) advice {
 		own := slices.IndexFunc(cells, func(of cell) bool { return of.Column.Name == c.Name })
 		switch {
 		case own < 0:
-		case cells[own].Better:
+		case cells[own].Better && row.best(own):
+			a.met = append(a.met, row.Name)
 			a.Wants = append(a.Wants, row.wishOf(cells[own])+" ("+compared(cells, own)+")")
 		case cells[own].behind:
 			a.Costs = append(a.Costs, uncapital(row.Name)+": "+compared(cells, own))
@@ -216,19 +234,30 @@ func (a advice) Wanted() string {
 	case a.Lacks != "":
 		return a.Lacks
 	case len(a.Wants) == 0 && a.Instead != "":
-		return "is in nothing better than " + a.Instead + " beyond the ranges of the rounds"
+		return "is better than " + a.Instead + " in no figure whose ranges are apart"
 	case len(a.Wants) == 0:
-		return "is in nothing better than another column beyond the ranges of the rounds"
+		return "is better than another column in no figure whose ranges are apart"
 	case a.Instead != "":
 		return "instead of " + a.Instead + ", if you want"
 	}
 	return "if you want"
 }
 
+// AllWants are the wishes, and who meets them, too.
+func (a advice) AllWants() []string {
+	if a.Also == "" {
+		return a.Wants
+	}
+	return append(slices.Clone(a.Wants), "all of which "+a.Also+" gives, too")
+}
+
 // Price is the opening of what a column costs.
 func (a advice) Price() string {
 	if a.Lacks != "" {
 		return "What it costs was not measured beside another column."
+	}
+	if len(a.Costs) == 0 && a.Column.Brief {
+		return "It costs nothing more in what it ran; its processors and disks were not measured."
 	}
 	if len(a.Costs) == 0 {
 		return "It costs nothing more, as far as these rounds tell."
@@ -247,7 +276,7 @@ func (r *Report) Decision() string {
 	} else {
 		for _, a := range r.advices() {
 			fmt.Fprintf(&b, "- **%s** %s\n", inMarkdown(a.Column.Heading()), inMarkdown(a.Wanted()))
-			for _, want := range a.Wants {
+			for _, want := range a.AllWants() {
 				fmt.Fprintf(&b, "  - %s\n", inMarkdown(want))
 			}
 			fmt.Fprintf(&b, "\n  %s\n", inMarkdown(a.Price()))
@@ -304,9 +333,9 @@ func (r *Report) evidence() string {
 		parts = append(parts, "processor times of "+list(names)+" are those of the first of Java's two compilers and are compared with nothing")
 	}
 	if repeats := r.repeats(); repeats > 0 {
-		parts = append(parts, counted(repeats, "try")+" repeated because the machine did not carry them")
+		parts = append(parts, counted(repeats, "trial")+" repeated because the machine had been too busy")
 	}
-	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText()
+	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText() + " What the words mean is said in Rollcall's docs/comparison.md."
 }
 
 // trialsText is how many trials count, and of how many.

@@ -152,16 +152,17 @@ func staleShare(name string, get func(*verdict.Verdict) verdict.Staleness) figur
 	f := fromVerdict(name, showShare, less, func(v *verdict.Verdict) (float64, bool) { return get(v).Share, get(v).Reads > 0 })
 	f.absent = func(runs) string { return "no probe answered" }
 	f.notes = func(of runs) []string {
+		notes := []string{"of " + amount(of.each(func(o run) float64 { return float64(get(o.verdict).Reads) }).median(), "answer")}
 		ages := func(of runs, age func(verdict.Spread) float64) perRound {
 			return of.known(func(o run) (float64, bool) { s := get(o.verdict); return age(s.Age), s.Stale > 0 })
 		}
 		oldest := ages(of, func(s verdict.Spread) float64 { return s.Max })
 		if len(oldest) == 0 {
-			return nil
+			return notes
 		}
-		return []string{fmt.Sprintf("ages p50 %s, p99 %s, most %s",
+		return append(notes, fmt.Sprintf("ages p50 %s, p99 %s, most %s",
 			showSeconds(ages(of, func(s verdict.Spread) float64 { return s.P50 }).median()),
-			showSeconds(ages(of, func(s verdict.Spread) float64 { return s.P99 }).median()), showSeconds(slices.Max(oldest)))}
+			showSeconds(ages(of, func(s verdict.Spread) float64 { return s.P99 }).median()), showSeconds(slices.Max(oldest))))
 	}
 	return f
 }
@@ -381,7 +382,7 @@ func figures() []figure {
 		rarely("dead instances listed at the end", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
 		falseEvictions(), explained(), converged(),
 		rarely("elections", showCount, neither, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),
-		rarely("time without a leader", showSeconds, neither, func(v *verdict.Verdict) float64 { return v.Leaderless }))
+		rarely("time in which no node named a leader", showSeconds, neither, func(v *verdict.Verdict) float64 { return v.Leaderless }))
 	for _, of := range []struct {
 		name string
 		show func(float64) string
@@ -420,7 +421,7 @@ func costFigures() []figure {
 		compiled(cost("processor time of all nodes, per second", showSeconds, func(c verdict.Cost) float64 { return c.CPU })),
 		cost("written to the disk of a node", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Written }),
 		cost("sent between nodes", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Sent }),
-		cost("memory of a node at the end", showBytes, func(c verdict.Cost) float64 { return c.Memory }),
+		garbage(cost("memory of a node at the end", showBytes, func(c verdict.Cost) float64 { return c.Memory })),
 	}
 }
 
@@ -455,6 +456,12 @@ func compiled(f figure) figure {
 // collected is a figure of memory that grows with instances: a Java machine fills what it may have with garbage first.
 func collected(f figure) figure {
 	f.cannot = elsewhere("cannot be told: garbage is in it")
+	return f
+}
+
+// garbage is a figure of memory: a Java machine takes what it may have.
+func garbage(f figure) figure {
+	f.apart = elsewhere("not compared: garbage is in it")
 	return f
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -28,7 +29,10 @@ type question struct {
 }
 
 // groups are the rows that help to choose. Nothing in them is summed over scenarios, which are unlike.
-func (r *Report) groups() []group {
+func (r *Report) groups() []group { return r.groupsOf(false) }
+
+// groupsOf are the rows with those of the worst scenario, or instead of these with one for each scenario.
+func (r *Report) groupsOf(each bool) []group {
 	var all []group
 	for _, g := range []struct {
 		name      string
@@ -41,8 +45,10 @@ func (r *Report) groups() []group {
 	} {
 		found := group{Name: g.name}
 		for _, q := range g.questions {
-			if answered, ok := r.ask(q); ok {
-				found.Rows = append(found.Rows, answered)
+			for _, q := range r.split(q, each) {
+				if answered, ok := r.ask(q); ok {
+					found.Rows = append(found.Rows, answered)
+				}
 			}
 		}
 		if len(found.Rows) > 0 {
@@ -50,6 +56,32 @@ func (r *Report) groups() []group {
 		}
 	}
 	return all
+}
+
+// split is a question, or if it is of the worst scenario, one for each that may be the worst.
+func (r *Report) split(q question, each bool) []question {
+	if !each || !q.worst {
+		return []question{q}
+	}
+	var all []question
+	for _, s := range r.ran() {
+		if q.in(s) {
+			of := q
+			of.worst, of.in = false, func(other scenario.Scenario) bool { return other.Name == s.Name }
+			of.name += ", in " + s.Title
+			of.wish, of.fewer = within(q.wish, s), within(q.fewer, s)
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// within is a wish in one scenario; there may be none.
+func within(wish string, s scenario.Scenario) string {
+	if wish == "" {
+		return ""
+	}
+	return wish + " in " + s.Title
 }
 
 func failing() []question {
@@ -86,10 +118,10 @@ func losing() []question {
 func freshness() []question {
 	isolated := with(scenario.Isolate, "follower")
 	all := []question{
-		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm, wish: "answers that are never old while nothing fails", fewer: "fewer old answers while nothing fails"},
-		{figure: follows(wholeStaleness), when: "nothing fails", in: calm},
-		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated, wish: "answers that are not old where a node is cut off", fewer: "fewer old answers where a node is cut off"},
-		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated},
+		{figure: follows(wholeStaleness), when: "nothing fails", in: calm, wish: "no old answer while nothing fails", fewer: "fewer old answers while nothing fails"},
+		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm},
+		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated, wish: "rather no answer than an old one where a node is cut off", fewer: "fewer old answers where a node is cut off"},
+		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated},
 	}
 	for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta, trial.ByWatch} {
 		q := question{figure: seenBy(way), when: "nothing fails", in: calm}
@@ -106,7 +138,7 @@ func freshness() []question {
 func (r *Report) spending() []question {
 	priced := func(s scenario.Scenario) bool { return s.Name == r.priced().Name && s.Name != "" }
 	return []question{
-		{figure: late("latency of a heartbeat", func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency }), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"},
+		{figure: compiled(late("latency of a heartbeat", func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency })), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"},
 		{figure: compiled(r.perRenewals("processor time of all nodes", showSeconds, func(c verdict.Cost) float64 { return c.CPU })), in: priced, wish: "renewals to cost little processor time"},
 		{figure: r.perRenewals("sent between nodes", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
 		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
@@ -136,11 +168,32 @@ func (r *Report) ask(q question) (row, bool) {
 			answer.Note = fmt.Sprintf("of the %s that all columns ran: not of %s", counted(len(shared), "scenario"), titles(others))
 		}
 		answer.Cells = r.worst(q.figure, shared)
+		for i, c := range r.worst(q.figure, others) {
+			if worse(q.figure, c, answer.Cells[i]) {
+				answer.Cells[i].Notes = append(answer.Cells[i].Notes, "where not all columns ran: "+c.brief())
+			}
+		}
 	} else {
 		answer.Cells = r.cells(q.figure, asked[0])
+		if q.when != "" && len(asked[0].Faults) == 1 {
+			answer.Note = r.lasting(asked[0])
+		}
 	}
 	mark(answer.Cells, q.better)
 	return answer, slices.ContainsFunc(answer.Cells, func(c cell) bool { return !c.Absent })
+}
+
+// lasting says how long the fault of a scenario lasted, for a gap cannot be shorter where nothing but its end helps; empty: it was
+// a moment.
+func (r *Report) lasting(s scenario.Scenario) string {
+	var lengths perRound
+	for _, f := range injected(r.each(s, r.columns()), 0) {
+		lengths = append(lengths, (f.To - f.From).Seconds())
+	}
+	if lengths.zero() {
+		return ""
+	}
+	return "for " + showSeconds(math.Round(lengths.median()*10)/10)
 }
 
 // cells are a figure of a scenario in every column.
@@ -161,13 +214,15 @@ func (r *Report) shared(f figure, asked []scenario.Scenario) (shared, others []s
 	var of []string                    // all of them
 	for _, s := range asked {
 		for _, c := range r.cells(f, s) {
-			if c.Absent {
+			if c.lacks() {
 				continue
 			}
 			if !c.Column.Brief {
 				known[c.Column.Name] = append(known[c.Column.Name], s.Name)
 			}
-			of = append(of, s.Name)
+			if !c.Absent {
+				of = append(of, s.Name)
+			}
 		}
 	}
 	for _, s := range asked {
@@ -214,7 +269,7 @@ func (r *Report) worst(f figure, asked []scenario.Scenario) []cell {
 			total++
 		}
 		for i, c := range row {
-			if !c.Absent {
+			if !c.lacks() {
 				known[i]++
 			}
 			if cells[i].Text == "" || cells[i].Absent && !c.Absent || !c.Absent && worse(f, c, cells[i]) {

@@ -315,7 +315,7 @@ func (m runs) elected() string {
 	text := "elected " + elections.counted("new leader")
 	without := m.each(func(o run) float64 { return o.verdict.Leaderless })
 	if !elections.zero() && !without.zero() {
-		text += " (without any for " + without.show(showSeconds) + ")"
+		text += " (for " + without.show(showSeconds) + " no node named one)"
 	}
 	return text
 }

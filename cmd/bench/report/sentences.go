@@ -218,15 +218,24 @@ func (k lossKind) said(lost int, m runs) string {
 	text := map[string]string{
 		"registration": "lost %s", "update": "rolled back %s", "cancel": "undid %s", "version": "rolled back %s of watched keys", "heartbeat": "answered %s of living instances 404",
 	}[k.noun]
-	text = fmt.Sprintf(text, counted(lost, k.noun))
+	upTo := ""
+	if slices.ContainsFunc(m.of, func(o run) bool { return k.of(o.verdict.Losses).Count < lost }) {
+		upTo = "up to "
+	}
+	text = fmt.Sprintf(text, upTo+counted(lost, k.noun))
 	var oldest perRound
+	before := lost // those that a kill followed
 	for _, o := range m.of {
-		if age := k.of(o.verdict.Losses).Age; age.Count > 0 {
-			oldest = append(oldest, age.Max)
+		if l := k.of(o.verdict.Losses); l.Age.Count > 0 {
+			oldest = append(oldest, l.Age.Max)
+			before = min(before, l.Age.Count+lost-l.Count)
 		}
 	}
-	if len(oldest) == 0 {
+	switch {
+	case len(oldest) == 0:
 		return text
+	case before < lost:
+		return text + fmt.Sprintf(", %s of them acknowledged up to %s before the kill and the others later", showCount(float64(before)), showSeconds(slices.Max(oldest)))
 	}
 	return text + ", acknowledged up to " + showSeconds(slices.Max(oldest)) + " before the kill"
 }
@@ -484,10 +493,10 @@ func (f faultOf) every() string {
 	return "all of them"
 }
 
-// withheld names self-preservation, where so many died that it keeps them (more than 15 %).
+// withheld names the limit of evictions, where so many died that it keeps them: 15 % of all in a minute, in every column.
 func (f faultOf) withheld() string {
 	if f.instances > 0 && f.count()/float64(f.instances) >= 0.15 {
-		return ", for self-preservation withheld their eviction"
+		return ", for at most 15 % of all are evicted in a minute"
 	}
 	return ""
 }

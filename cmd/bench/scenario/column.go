@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // System is a kind of registry.
@@ -102,6 +103,14 @@ func (c Column) Leads() bool { return c.Mode == CP }
 
 // Promises reports whether a report fails if the column keeps no promise: it is ours.
 func (c Column) Promises() bool { return c.System == Rollcall }
+
+// ListAge is how old a list may be that a node gives, by design: Eureka makes its lists anew every 30 s.
+func (c Column) ListAge() time.Duration {
+	if c.System == Eureka {
+		return 35 * time.Second
+	}
+	return 0
+}
 
 // Streams reports whether nodes tell of changes as they come.
 func (c Column) Streams() bool { return c.System == Rollcall }

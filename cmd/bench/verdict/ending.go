@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
@@ -72,6 +73,25 @@ func uncounted(t *trial.Trial, s scenario.Scenario) string {
 		return fmt.Sprintf("undecided: it has %d nodes in %d datacenters, and should have %d in each of %d", len(t.Nodes), len(of), nodesOfDatacenter, datacenters)
 	}
 	return ""
+}
+
+// withoutOldLists is a trial in whose ending nothing counts as revived of which the list may be older than the cancel.
+func withoutOldLists(t *trial.Trial, age time.Duration) *trial.Trial {
+	if age == 0 {
+		return t
+	}
+	late := make(map[string]bool)
+	for _, d := range t.Departures {
+		if d.Canceled && d.Last > t.Agreed-trial.Of(age) {
+			late[d.ID] = true
+		}
+	}
+	fresh := *t
+	fresh.Ending = slices.Clone(t.Ending)
+	for i, e := range fresh.Ending {
+		fresh.Ending[i].Revived = slices.DeleteFunc(slices.Clone(e.Revived), func(id string) bool { return late[id] })
+	}
+	return &fresh
 }
 
 // convergence compares what the nodes held at the end with each other, and with what the rule says. Nodes that

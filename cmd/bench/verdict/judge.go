@@ -19,6 +19,7 @@ func Judge(t *trial.Trial, c scenario.Column, s scenario.Scenario) Verdict {
 
 // judge is Judge with so much time for the checker of each history.
 func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time.Duration) Verdict {
+	t = withoutOldLists(t, c.ListAge())
 	watched := keysOf(t.History)
 	v := Verdict{
 		Operations: operations(t),

@@ -14,7 +14,7 @@ import (
 // losses finds what was acknowledged and is not there any more.
 func losses(t *trial.Trial, c scenario.Column, s scenario.Scenario, watched keys) Losses {
 	ends := endsOfProcesses(t)
-	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(ends, watched, c.ReadsWithoutQuorum())}
+	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(t, watched, c.ReadsWithoutQuorum())}
 	var registrations, updates, cancels lossesOf
 	silent := len(t.Ending) == 0 || len(silentNodes(t)) > 0
 	for i, sealed := range t.Sealed {
@@ -217,13 +217,15 @@ const settling = 50 * time.Millisecond
 
 // rollbacks finds the watched keys whose newest acknowledged version was never read again after a process ended, though an
 // older one was. Once a newer one was sent, nothing can be told any more; keys that were not read before are not judged.
-func rollbacks(ends []trial.Kill, watched keys, withoutQuorum bool) Loss {
+func rollbacks(t *trial.Trial, watched keys, withoutQuorum bool) Loss {
 	l := lossesOf{}
 	known := make(map[string]bool)
-	for _, end := range ends {
-		from := func(int) trial.Micros { return 0 }
+	for _, end := range endsOfProcesses(t) {
+		back := backAfter(t, end)
+		from := func(int) trial.Micros { return back }
 		if withoutQuorum {
-			from = watched.firstWrites(end.At)
+			first := watched.firstWrites(end.At)
+			from = func(node int) trial.Micros { return max(back, first(node)) }
 		}
 		for _, name := range watched.names() {
 			newest, ok := newestBefore(watched[name], end.At)
@@ -239,6 +241,17 @@ func rollbacks(ends []trial.Kill, watched keys, withoutQuorum bool) Loss {
 		}
 	}
 	return l.loss()
+}
+
+// backAfter is when the nodes were there again, if all had ended: meanwhile nothing is on its way, and what a node had not sent
+// before its end it sends when it is back. Zero: others were there.
+func backAfter(t *trial.Trial, end trial.Kill) trial.Micros {
+	for _, f := range t.Faults {
+		if f.Kind == scenario.Kill && slices.Contains(f.Kills, end) && len(f.Nodes) == len(t.Nodes) {
+			return f.Ready + trial.Of(onItsWay)
+		}
+	}
+	return 0
 }
 
 // firstWrites are the moments at which each node first acknowledged a write that was sent after another one. A node that

@@ -172,13 +172,41 @@ func TestRollbackIsAnOlderVersionThatStaysAfterAProcessEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := keysOf(append(append(calls{}, before...), c.calls...))
-			got := rollbacks([]trial.Kill{{At: kill * ms}}, all, false)
+			got := rollbacks(killed(kill*ms), all, false)
 			expect.That(t, got.Of == c.of && got.Count == c.lost, "%d rolled back of %d, want %d of %d", got.Count, got.Of, c.lost, c.of)
 			if c.lost > 0 {
 				expect.Slice(t, got.Names, []string{"own-1 version 2"}, "names are")
 				expect.Equal(t, got.Age.Max, 1.989, "seconds from the acknowledgement to the end of the process:")
 			}
 		})
+	}
+}
+
+// killed is a trial in which processes ended at some moments.
+func killed(at ...trial.Micros) *trial.Trial {
+	f := trial.Fault{Kind: scenario.Kill, Nodes: []int{0}}
+	for _, end := range at {
+		f.Kills = append(f.Kills, trial.Kill{At: end})
+	}
+	return &trial.Trial{Nodes: three, Faults: []trial.Fault{f}}
+}
+
+// What a node had not sent to the others before its end it sends when it is there again.
+func TestRollbackIsNotClaimedBeforeNodesThatAllEndedCouldTellEachOther(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		nodes []int
+		read  trial.Micros
+		want  int
+	}{
+		{"all ended, soon after they are back", []int{0, 1, 2}, 8999, 0},
+		{"all ended, a second after they are back", []int{0, 1, 2}, 9000, 1},
+		{"others were there", []int{0, 1}, 2997, 1},
+	} {
+		ended := killed(2000 * ms)
+		ended.Faults[0].Nodes, ended.Faults[0].Ready = c.nodes, 8000*ms
+		got := rollbacks(ended, keysOf([]trial.Call{write(1, 0, 1), write(2, 1995, 1996), look(1, c.read, c.read+1)}), false)
+		expect.That(t, got.Of == c.want && got.Count == c.want, "%s: %+v, want %d", c.name, got, c.want)
 	}
 }
 
@@ -191,20 +219,20 @@ func TestRollbackIsNotClaimedOfReadsThatComeTooEarly(t *testing.T) {
 		{"within a second of the acknowledgement", 1010, 0},
 		{"later", 1011, 1},
 	} {
-		got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, c.read, c.read+1)}), false)
+		got := rollbacks(killed(500*ms), keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, c.read, c.read+1)}), false)
 		expect.That(t, got.Of == c.want && got.Count == c.want, "%s: %+v, want %d", c.name, got, c.want)
 	}
 }
 
 // A cancel of unknown outcome may take effect after a registration that was sent, and acknowledged, later.
 func TestRollbackIsNotClaimedIfALateCancelExplainsIt(t *testing.T) {
-	got := rollbacks([]trial.Kill{{At: 500 * ms}}, keysOf([]trial.Call{write(1, 0, 1), of(remove(2, 10, 11), trial.Unknown), write(3, 20, 21), look(0, 2500, 2501)}), false)
+	got := rollbacks(killed(500*ms), keysOf([]trial.Call{write(1, 0, 1), of(remove(2, 10, 11), trial.Unknown), write(3, 20, 21), look(0, 2500, 2501)}), false)
 	expect.That(t, got.Count == 0, "%+v, want none", got)
 }
 
 func TestRollbackIsCountedOnceHoweverManyProcessesEnd(t *testing.T) {
 	calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), look(1, 6000, 6001)})
-	got := rollbacks([]trial.Kill{{At: 500 * ms}, {At: 2000 * ms}, {At: 5000 * ms}}, calls, false)
+	got := rollbacks(killed(500*ms, 2000*ms, 5000*ms), calls, false)
 	expect.That(t, got.Count == 1 && got.Age.Max == 0.489, "%+v, want one, by the first end", got)
 }
 
@@ -229,7 +257,7 @@ func TestReadWithoutAQuorumProvesNoRollback(t *testing.T) {
 		{"it may have", other(2100, 2101, trial.Unknown), 0, 0},
 	} {
 		calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), c.other})
-		got := rollbacks([]trial.Kill{{At: 2000 * ms}}, calls, true)
+		got := rollbacks(killed(2000*ms), calls, true)
 		expect.That(t, got.Of == c.of && got.Count == c.lost, "%s: %d rolled back of %d, want %d of %d", c.name, got.Count, got.Of, c.lost, c.of)
 	}
 }

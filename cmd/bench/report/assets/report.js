@@ -534,11 +534,12 @@
     };
   }
 
-  // costAt is a cost on the straight line between the loads around a rate; below the least load what that one costs; NaN above
-  // the greatest. The tables of examples are computed likewise (curve.at).
+  // costAt is a cost at a load that is within a twentieth of a rate, else on the straight line between the loads around it; below the
+  // least load what that one costs; NaN above the greatest. The tables of examples are computed likewise (curve.at).
   function costAt(curve, rate, key) {
     let below = null;
     for (const p of curve.points.filter((point) => point.carried)) {
+      if (Math.abs(p.rate - rate) <= rate / 20) return p[key];
       if (p.rate >= rate) return below ? below[key] + ((rate - below.rate) / (p.rate - below.rate)) * (p[key] - below[key]) : p[key];
       below = p;
     }
@@ -556,7 +557,7 @@
       const curve = data.curves.find((c) => c.column === td.dataset.name);
       const rate = instances.valueAsNumber / every.valueAsNumber;
       const cpu = curve && rate > 0 ? costAt(curve, rate, "cpu") : NaN;
-      td.textContent = Number.isFinite(cpu) ? `${short(cpu)} cores, ${bytes(costAt(curve, rate, "written") * 86400)} to each disk a day` : curve ? "not measured" : "not run";
+      td.textContent = Number.isFinite(cpu) ? `about ${short(cpu)} cores, ${bytes(costAt(curve, rate, "written") * 86400)} to each disk a day` : curve ? "not measured" : "not run";
     });
     form.addEventListener("input", update);
     update();
