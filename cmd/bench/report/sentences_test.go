@@ -106,7 +106,7 @@ func TestSentencesOfFaults(t *testing.T) {
 			},
 			want: []string{
 				"In the 6 s in which the leader (the first node, where none leads) was cut off, CP refused 6 writes on the side cut off and accepted none, left 3 in doubt, answered no read there, " +
-					"answered no write on the other side for 2.1 s, elected 1 new leader (without any for 1.5 s), and had not converged when the trial ended.",
+					"answered no write on the other side for 2.1 s, elected 1 new leader (for 1.5 s no node named one), and had not converged when the trial ended.",
 			},
 		},
 		{
@@ -118,7 +118,7 @@ func TestSentencesOfFaults(t *testing.T) {
 			ap: verdict.Verdict{Writes: gap(done(990, 10), 0.2), Reads: gap(done(500, 0), 0.1), Staleness: stale(2, 0.05), Healing: healed(1.1)},
 			want: []string{
 				"When the leader (the first node, where none leads) was killed and started again 6 s later, CP answered no write for 2.5 s but went on answering reads, gave no stale answer, " +
-					"answered 50.0 % of the writes of clients connected there, elected 2 new leaders (without any for 2 s), and converged 300 ms after the restart.",
+					"answered 50.0 % of the writes of clients connected there, elected 2 new leaders (for 2 s no node named one), and converged 300 ms after the restart.",
 				"AP went on answering writes and reads, gave 2.0 % of its answers to probes of watched keys stale, by up to 50 ms, and converged 1.1 s after the restart.",
 			},
 		},
@@ -163,7 +163,7 @@ func TestSentencesOfFaults(t *testing.T) {
 		{
 			name: "self-preservation", fault: scenario.Fault{Kind: scenario.Die, Instances: "50%"}, count: 150,
 			cp:   verdict.Verdict{Removal: verdict.Spread{Never: 150}},
-			want: []string{"When 150 instances died, CP listed all of them until the end, for self-preservation withheld their eviction, and evicted no living instance."},
+			want: []string{"When 150 instances died, CP listed all of them until the end, for at most 15 % of all are evicted in a minute, and evicted no living instance."},
 		},
 		{
 			name: "one dies", fault: scenario.Fault{Kind: scenario.Die, Instances: "1"}, count: 1,

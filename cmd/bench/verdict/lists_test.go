@@ -314,3 +314,18 @@ func TestStalenessAgesAreThoseOfAnsweredLooks(t *testing.T) {
 	calls := []trial.Call{write(1, 0, 1), write(2, 2, 3), look(1, 13, 14), look(2, 15, 16), of(look(1, 21, 22), trial.Refused)}
 	expect.Slice(t, Ages(&trial.Trial{History: calls}), []Age{{Called: 13 * ms, Age: 10 * ms}, {Called: 15 * ms}}, "ages are")
 }
+
+// A list that is made anew every 30 s shows for so long what was canceled.
+func TestWhatWasCanceledLaterThanAListWasMadeIsNotRevived(t *testing.T) {
+	ended := &trial.Trial{
+		Nodes: three, Agreed: 60_000 * ms, Ending: []trial.Ending{{Node: 0, Revived: []string{"long ago", "just now"}}},
+		Departures: []trial.Departure{{ID: "long ago", Canceled: true, Last: 25_000 * ms}, {ID: "just now", Canceled: true, Last: 25_001 * ms}},
+	}
+	for _, c := range []struct {
+		column string
+		want   []string
+	}{{"cp", []string{"just now", "long ago"}}, {"eureka", []string{"long ago"}}} {
+		column := scenario.Columns()[slices.IndexFunc(scenario.Columns(), func(of scenario.Column) bool { return of.Name == c.column })]
+		expect.Slice(t, revived(withoutOldLists(ended, column.ListAge())), c.want, c.column)
+	}
+}
