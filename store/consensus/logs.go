@@ -47,7 +47,7 @@ const logWatchInterval = 2 * time.Second
 const leastTrailing = 8
 
 // watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
-// one have too many, unless the snapshot would have more, and keeps no more behind it. It also saves one when the level
+// one have too many, unless the snapshot would have much more, and keeps no more behind it. It also saves one when the level
 // of the cluster was raised: the version after the next does not read what was written before.
 func (s *Raft) watchLog(ctx context.Context) {
 	share := ownShare()

@@ -224,15 +224,18 @@ func (k lossKind) said(lost int, m runs) string {
 	}
 	text = fmt.Sprintf(text, upTo+counted(lost, k.noun))
 	var oldest perRound
-	before := lost // those that a kill followed
+	before := lost // those of the worst round that a kill followed
 	for _, o := range m.of {
-		if l := k.of(o.verdict.Losses); l.Age.Count > 0 {
+		l := k.of(o.verdict.Losses)
+		if l.Age.Count > 0 {
 			oldest = append(oldest, l.Age.Max)
-			before = min(before, l.Age.Count+lost-l.Count)
+		}
+		if l.Count == lost {
+			before = min(before, l.Age.Count)
 		}
 	}
 	switch {
-	case len(oldest) == 0:
+	case before == 0:
 		return text
 	case before < lost:
 		return text + fmt.Sprintf(", %s of them acknowledged up to %s before the kill and the others later", showCount(float64(before)), showSeconds(slices.Max(oldest)))
