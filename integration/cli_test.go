@@ -150,7 +150,7 @@ func TestRegisterCommandRenewsUntilInterrupted(t *testing.T) {
 		keeper.Signal(t, syscall.SIGINT)
 		keeper.mustEndWell(t, StopLimit, "after Ctrl-C")
 		said := keeper.Output(t)
-		expect.That(t, strings.Contains(said, "\nregistered ORDERS/orders-1 at n2; its lease of 3 s is renewed every 1s"), "it never said what it registered; it said:\n%s", said)
+		expect.That(t, strings.Contains("\n"+said, "\nregistered ORDERS/orders-1 at n2; its lease of 3 s is renewed every 1s"), "it never said what it registered; it said:\n%s", said)
 		c.mustListEverywhere(t)
 	})
 }

@@ -39,7 +39,7 @@ type Config struct {
 	// not tell a repeated batch from a new one beyond that.
 	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"log entries that may be on their way at a time"`
 	// RenewalWait is less than a caller waits for a leader.
-	RenewalWait time.Duration `key:"commit.renewal-wait" default:"100ms" min:"0s" max:"500ms" help:"mode cp: while fewer than 500 renewals come in a second, how long after the last log entry the leader lets them wait for others, so that they share an entry; 0: not at all"`
+	RenewalWait time.Duration `key:"commit.renewal-wait" default:"100ms" min:"0s" max:"500ms" help:"mode cp: while at most 500 renewals come in a second, how long after the last log entry the leader lets them wait for others, so that they share an entry; the more come, the shorter, and from 8,000 on not at all; 0: never"`
 
 	HeartbeatTimeout  time.Duration `key:"raft.heartbeat-timeout" default:"1s" min:"5ms" help:"time without the leader after which a follower stands for election"`
 	ElectionTimeout   time.Duration `key:"raft.election-timeout" default:"1s" min:"5ms" help:"time that a candidate waits for votes; at least raft.heartbeat-timeout"`

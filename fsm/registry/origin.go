@@ -100,28 +100,44 @@ func (a Act) Clone() Act {
 
 func (a Act) weight() int { return len(a.Author) + len(a.Reason) + len(a.Says) }
 
-// waitOnceIn is how long the renewals of a connection do not wait after one that may have waited.
-const waitOnceIn = time.Second
+const (
+	// waitShare is the part of its time, one in so many, that a connection spends at most on renewals that may wait.
+	waitShare = 10
+	// mostBetween bounds how long the next renewals of a connection do not wait, after one that may have waited: for a second at most,
+	// unless there was no leader.
+	mostBetween = waitShare * time.Second
+)
 
-// line is the connection of a client.
-type line struct {
-	waited atomic.Int64 // when a renewal of it last was one that may wait, ns since 1970; 0: none was
+// Line is the connection of a client. Renewals may wait for others on it, so that they share the cost of being stored, but only
+// for a part of its time (waitShare), so that a client that sends the next one after the response is hardly slowed down.
+type Line struct {
+	again atomic.Int64 // when a renewal of it may wait again, ns since 1970
 }
 
 type lineKey struct{}
 
-// OnLine is a context of the calls that come over one connection of a client. Renewals may wait for others on it, so that they share
-// the cost of being stored: one in a second, so that a client that sends the next one after the response is not slowed down.
-func OnLine(ctx context.Context) context.Context { return context.WithValue(ctx, lineKey{}, new(line)) }
+// OnLine is a context of the calls that come over one connection of a client.
+func OnLine(ctx context.Context) context.Context { return context.WithValue(ctx, lineKey{}, new(Line)) }
 
-// MayWait says whether a renewal that comes now in a context may wait for others. If so, the next ones of its connection may not,
-// for a second. Where the context is of no connection, none may.
-func MayWait(ctx context.Context, now time.Time) bool {
-	l, ok := ctx.Value(lineKey{}).(*line)
-	if !ok {
+// LineOf is the connection that a call came over; nil: it came over none.
+func LineOf(ctx context.Context) *Line {
+	l, _ := ctx.Value(lineKey{}).(*Line)
+	return l
+}
+
+// MayWait says whether a renewal that comes now may wait for others. If so, Waited must follow; until then no other one of its
+// connection may, for mostBetween. Those that came over no connection may not.
+func (l *Line) MayWait(now time.Time) bool {
+	if l == nil {
 		return false
 	}
-	before := l.waited.Load()
-	since := time.Duration(now.UnixNano() - before)
-	return (since < 0 || since >= waitOnceIn) && l.waited.CompareAndSwap(before, now.UnixNano())
+	again := l.again.Load()
+	left := time.Duration(again - now.UnixNano())
+	setBack := left > 2*mostBetween // the clock was
+	return (left <= 0 || setBack) && l.again.CompareAndSwap(again, now.Add(mostBetween).UnixNano())
+}
+
+// Waited says that a renewal that may have waited was performed, and when it came.
+func (l *Line) Waited(came, now time.Time) {
+	l.again.Store(came.Add(min(waitShare*now.Sub(came), mostBetween)).UnixNano())
 }

@@ -34,8 +34,11 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 		return s.renewUnknown(ctx, origin, ops)
 	}
 	pace := paceOf(patient)
-	if renewals && len(ops) > 0 && origin.Kind == registry.Client && s.cfg.RenewalWait > 0 && registry.MayWait(ctx, time.Now()) {
-		pace = commit.MayWait
+	if renewals && len(ops) > 0 && origin.Kind == registry.Client && s.cfg.RenewalWait > 0 {
+		if line, came := registry.LineOf(ctx), time.Now(); line.MayWait(came) {
+			pace = commit.MayWait
+			defer func() { line.Waited(came, time.Now()) }()
+		}
 	}
 	return s.commitOps(ctx, items, ops, pace)
 }

@@ -422,6 +422,27 @@ func TestRenewalsOfUnknownLeasesLeaveTheLogAlone(t *testing.T) {
 }
 
 // A node that is behind must not take what it does not know for what is not there.
+func TestRenewalsOfClientsMayWaitForAPartOfTheTimeOfTheirConnection(t *testing.T) {
+	c := startCluster(t, 1, func(cfg *store.Config) { cfg.RenewalWait = 50 * time.Millisecond })
+	n := c.nodes[0]
+	n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
+	renew := func(ctx context.Context, origin registry.Origin) time.Duration {
+		came := time.Now()
+		results, err := n.Apply(ctx, origin, registry.Renew{Key: registry.NewKey("A", "i")})
+		need.That(t, err == nil && results[0].Outcome == registry.Done, "renew: %+v, %v", results, err)
+		return time.Since(came)
+	}
+	ctx := registry.OnLine(t.Context())
+	renew(ctx, registry.FromEureka)
+	expect.That(t, registry.LineOf(ctx).MayWait(time.Now()), "what another server sent waited as a client's renewal")
+
+	ctx = registry.OnLine(t.Context())
+	came := time.Now()
+	took := renew(ctx, registry.FromClient)
+	expect.Equal(t, registry.LineOf(ctx).MayWait(came), false, "right after one that may have waited, another may wait:")
+	expect.Equal(t, registry.LineOf(ctx).MayWait(time.Now().Add(10*took)), true, "after ten times as long, another may wait:")
+}
+
 func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx := context.Background()

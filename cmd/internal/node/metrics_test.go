@@ -102,7 +102,7 @@ func shownBy(t *testing.T, mode string) map[string]described {
 	n.metrics.MustRegister(logging.NewQueue(nil).Dropped) // as Run does
 	stop := started(t, n)
 	defer func() { expect.OK(t, stop()) }()
-	last := map[string]string{config.CP: "rollcall_probe_checks", config.AP: "rollcall_ready"}[mode] // of what is registered
+	last := map[string]string{config.CP: "rollcall_probe_queue_age_seconds", config.AP: "rollcall_ready"}[mode] // of what is registered
 	awaitSeries(t, n.metrics, last)
 	return descriptions(t, n.metrics)
 }

@@ -16,24 +16,27 @@ const (
 	AtOnce Pace = iota
 	// Gathered waits up to GatherFor for others of its kind on this node, see gather.
 	Gathered
-	// MayWait waits on the leader, while few renewals come, until Config.RenewalWait after the last entry: several
+	// MayWait waits on the leader, unless many renewals come, until some time after the last entry (Config.RenewalWait): several
 	// share an entry then, which costs as much to store for one as for hundreds (docs/adr/0028). Anything that may not wait
 	// takes along what waits.
 	MayWait
 )
 
 const (
+	// fewRenewals in a second, or fewer, wait for Config.RenewalWait. The more come, the shorter they wait: as many share an
+	// entry.
+	fewRenewals = 500
 	// manyRenewals in a second find company without waiting for it.
-	manyRenewals = 500
+	manyRenewals = 8000
 	// waitingBatches is how many batches of renewals that may wait a follower has at the leader at a time. They hold no slot, so that
 	// no write waits behind them. Of one whose response is lost while more batches follow than the state machine remembers
 	// (store.Config), the outcome stays unknown, and its clients send again.
-	waitingBatches = 16
+	waitingBatches = 24
 )
 
 // company is what a committer knows of renewals that may wait. The committer's mu guards it.
 type company struct {
-	limit   time.Duration // how long they wait after the last entry; 0: not at all
+	limit   time.Duration // how long they wait after the last entry while few come; 0: not at all
 	newest  time.Time     // when this node last proposed an entry of its committer
 	alarmed bool          // a timer will wake the committer
 	away    int           // batches at the leader that may wait there
@@ -54,10 +57,14 @@ func (k *company) count(renewals int, now time.Time) {
 	k.now += renewals
 }
 
-// few says that so few renewals come that they wait for company.
-func (k *company) few(now time.Time) bool {
+// wait is for how long after the last entry renewals wait now.
+func (k *company) wait(now time.Time) time.Duration {
 	k.count(0, now)
-	return k.now < manyRenewals && k.before < manyRenewals
+	rate := max(k.now, k.before, fewRenewals)
+	if rate >= manyRenewals {
+		return 0
+	}
+	return k.limit * fewRenewals / time.Duration(rate)
 }
 
 // holdBack says whether what is queued has yet to wait, and has the committer woken when it has waited. On a follower it waits only
@@ -71,8 +78,8 @@ func (c *Committer) holdBack(now time.Time) bool {
 	if c.cfg.Leadership.Own() == nil {
 		return c.company.away >= waitingBatches
 	}
-	left := c.company.limit - now.Sub(c.company.newest)
-	if left <= 0 || !c.company.few(now) {
+	left := c.company.wait(now) - now.Sub(c.company.newest)
+	if left <= 0 {
 		return false
 	}
 	if !c.company.alarmed {

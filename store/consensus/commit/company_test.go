@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -174,28 +175,47 @@ func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
 	}
 }
 
-func TestManyRenewalsDoNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newCompanyRig(t, renewalWait)
-		r.send(t, registration(), AtOnce, registry.Done)
-		const every = time.Second / (2 * manyRenewals)
-		renewFor := func(d time.Duration) (entries int) {
-			before := len(r.entries())
-			for range d / every {
-				r.send(t, registry.Renew{Key: waiter}, MayWait, registry.Done)
-				time.Sleep(every)
-			}
-			return len(r.entries()) - before
-		}
-		few := renewFor(time.Second / 4)
-		expect.That(t, few <= 3, "%d entries in the first quarter of a second, want one after each %v", few, renewalWait)
-		renewFor(time.Second)
-		many := renewFor(time.Second)
-		expect.That(t, many >= manyRenewals, "%d entries for %d renewals a second, want one for each", many, 2*manyRenewals)
-		time.Sleep(2 * time.Second)
-		again := renewFor(time.Second / 4)
-		expect.That(t, again <= 4, "%d entries in a quarter of a second, after two without renewals", again)
-	})
+func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
+	const share = fewRenewals / int(time.Second/renewalWait) // renewals in an entry, as few as wait for the whole time
+	tests := []struct {
+		perSecond int
+		entries   int // in a second
+	}{
+		{fewRenewals / 5, 10},
+		{fewRenewals, 10},
+		{2 * fewRenewals, 2 * fewRenewals / share},
+		{manyRenewals * 4 / 5, manyRenewals * 4 / 5 / share},
+		{manyRenewals * 2, manyRenewals * 2},
+	}
+	for _, tt := range tests {
+		t.Run(strconv.Itoa(tt.perSecond), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newCompanyRig(t, renewalWait)
+				r.send(t, registration(), AtOnce, registry.Done)
+				renewForASecond := func() (entries int) {
+					before := len(r.entries())
+					for range tt.perSecond {
+						r.send(t, registry.Renew{Key: waiter}, MayWait, registry.Done)
+						time.Sleep(time.Second / time.Duration(tt.perSecond))
+					}
+					return len(r.entries()) - before
+				}
+				renewForASecond() // in the first second nobody knows yet how many come
+				got := renewForASecond()
+				// One may be of renewals that came before, and each waits for the next renewal, too.
+				expect.That(t, got <= tt.entries+1 && got >= tt.entries*3/4, "%d entries in a second, want %d", got, tt.entries)
+			})
+		})
+	}
+}
+
+func TestFewRenewalsWaitAgainAfterMany(t *testing.T) {
+	k := company{limit: renewalWait}
+	now := time.Now()
+	k.count(2*manyRenewals, now)
+	expect.Equal(t, k.wait(now), 0, "while many come:")
+	expect.Equal(t, k.wait(now.Add(time.Second)), 0, "in the second after that:")
+	expect.Equal(t, k.wait(now.Add(2*time.Second)), renewalWait, "in the next one:")
 }
 
 func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
