@@ -61,6 +61,7 @@ type compareOptions struct {
 	data      string
 	eureka    string // the jar of a stock Eureka server
 	from      string // report.json of a run that is over; empty: a new one
+	second    string // report.json of another one that is held against it; empty: none
 	form      cli.Output
 	server    server
 }
@@ -83,7 +84,8 @@ func newBenchCompareCommand() *cobra.Command {
 			"  rollcall-bench compare --columns cp,eureka --scenario leader-killed --scenario mine.yaml --length 30s\n" +
 			"  rollcall-bench compare --columns cp --column slow=cp,test.sync-delay=20ms --rounds 3\n" +
 			"  rollcall-bench compare --resume --only servers-restart/ap\n" +
-			"  rollcall-bench compare --from rollcall-comparison/report.json --out /tmp/anew",
+			"  rollcall-bench compare --from rollcall-comparison/report.json --out /tmp/anew\n" +
+			"  rollcall-bench compare --from rollcall-comparison/report.json --second other/report.json",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := o.plan()
@@ -93,7 +95,10 @@ func newBenchCompareCommand() *cobra.Command {
 			if o.list {
 				return o.form.Print(cmd.OutOrStdout(), scenarioList(plan.scenarios))
 			}
-			if o.from != "" {
+			switch {
+			case o.second != "":
+				return o.hold(cmd.OutOrStdout())
+			case o.from != "":
 				return o.anew(cmd.OutOrStdout())
 			}
 			return o.run(cmd.Context(), plan, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -120,6 +125,7 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.list, "list", false, "only list the scenarios that would run")
 	f.StringVar(&o.eureka, "eureka-jar", eurekaJar, "jar of a published Eureka server, which make eureka-server builds")
 	f.StringVar(&o.from, "from", "", "report.json of an earlier run: make its report anew, and run nothing")
+	f.StringVar(&o.second, "second", "", "report.json of a second run: hold it against --from, and write and run nothing; exit 1 where they do not agree")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 }
 
@@ -151,6 +157,9 @@ func (o *compareOptions) plan() (*comparePlan, error) {
 	}
 	if o.dir == "" {
 		errs = append(errs, errors.New("--out: is empty; name a directory"))
+	}
+	if o.second != "" && o.from == "" {
+		errs = append(errs, errors.New("--second: is held against a first run; name its report.json by --from"))
 	}
 	var err error
 	p.Columns, err = o.comparedColumns()
@@ -247,7 +256,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	config := compare.Config{
 		Plan: p.Plan, Version: version, Machine: p.machine, Scenarios: p.scenarios, Only: p.only,
 		Launch: launchColumns(o.server.path, jar, dir), Progress: progress,
-		Health: machineHealth(dir), Invalid: verdicts.Invalid, Done: log.done, Keep: log.keep,
+		Health: machineHealth(dir), Invalid: verdicts.Invalid, Done: log.done, Keep: func(t *trial.Trial) error { return log.keep(ctx, t, progress) },
 	}
 	if !o.quick {
 		config.Repeats = fullRepeats
@@ -261,7 +270,10 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	if err := r.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w; what was measured is in %s: make room, and give --resume", err, trialsFile)
 	}
-	whole = p.only == nil
+	whole = p.only == nil && len(r.Invalid()) == 0
+	if p.only == nil && !whole {
+		fmt.Fprintln(progress, "what is not valid is tried again by the same command with --resume")
+	}
 	return o.conclude(r, out)
 }
 
@@ -292,16 +304,11 @@ func launchColumns(server, jar, dir string) compare.Launch {
 
 // anew makes the report of a run that is over: figures, sentences and plots are computed from what was observed then.
 func (o *compareOptions) anew(out io.Writer) error {
-	file, err := os.Open(o.from)
+	r, err := readReport("--from", o.from)
 	if err != nil {
-		return fmt.Errorf("--from: %w", err)
+		return err
 	}
-	defer file.Close()
-	r, err := reports.Read(file)
-	if err != nil {
-		return fmt.Errorf("--from: %s: %s", o.from, printableLines(err.Error())) // it may quote what the file holds
-	}
-	own, err := o.ownDirectory(file, r)
+	own, err := o.ownDirectory(r)
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
@@ -315,8 +322,44 @@ func (o *compareOptions) anew(out io.Writer) error {
 	return o.conclude(r, out)
 }
 
-// ownDirectory reports whether a raw file is that of --out itself. A directory that holds another run is refused.
-func (o *compareOptions) ownDirectory(raw *os.File, r *reports.Report) (own bool, err error) {
+// hold holds a second run against a first one.
+func (o *compareOptions) hold(out io.Writer) error {
+	first, err := readReport("--from", o.from)
+	if err != nil {
+		return err
+	}
+	second, err := readReport("--second", o.second)
+	if err != nil {
+		return err
+	}
+	a := first.Hold(second)
+	if o.form == cli.JSON {
+		err = cli.PrintJSON(out, a)
+	} else {
+		err = a.Write(out)
+	}
+	if err == nil && len(a.Reasons) > 0 {
+		err = listed("the runs do not agree:", a.Reasons)
+	}
+	return err
+}
+
+// readReport reads the raw file that a flag names.
+func readReport(flag, path string) (*reports.Report, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	defer file.Close()
+	r, err := reports.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %s", flag, path, printableLines(err.Error())) // it may quote what the file holds
+	}
+	return r, nil
+}
+
+// ownDirectory reports whether --from is the raw file of --out itself. A directory that holds another run is refused.
+func (o *compareOptions) ownDirectory(r *reports.Report) (own bool, err error) {
 	other := func(name string) error {
 		return fmt.Errorf("%s holds another run (%s): name another directory, or remove it", o.dir, name)
 	}
@@ -330,7 +373,7 @@ func (o *compareOptions) ownDirectory(raw *os.File, r *reports.Report) (own bool
 		return false, err
 	}
 	defer there.Close()
-	from, err := raw.Stat()
+	from, err := os.Stat(o.from)
 	if err != nil {
 		return false, err
 	}

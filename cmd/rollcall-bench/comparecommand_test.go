@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -146,9 +149,9 @@ func TestBenchCompareRemovesWhatItMadeForItsData(t *testing.T) {
 	expect.That(t, err == nil && len(left) == 0, "%v are left, %v, want nothing", left, err)
 }
 
-func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
-	dir, other := t.TempDir(), t.TempDir()
-	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1}
+// keptRun is the report of a run of one sound trial, altered.
+func keptRun(alter func(*trial.Trial)) *reports.Report {
+	steady := scenario.Scenario{Name: "steady", Title: "Steady state", Datacenters: 1, Load: scenario.Load{Fetches: 3}}
 	calm := trial.Trial{
 		Scenario: "steady", Column: "cp", Round: 1, Length: 1e6, Cores: 2,
 		Series:  []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{1000, 3}}}}},
@@ -159,10 +162,72 @@ func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 		calm.Lists = append(calm.Lists, trial.List{Node: n, Asked: 1000, Answered: 2000})
 		calm.Ending = append(calm.Ending, trial.Ending{Node: n, Watched: 1e6})
 	}
-	r := reports.New(&trial.Comparison{
+	alter(&calm)
+	return reports.New(&trial.Comparison{
 		Version: "of then", Date: "2026-01-02", Plan: trial.Plan{Columns: []scenario.Column{cpColumn}}, Scenarios: []scenario.Scenario{steady},
 		Trials: []trial.Trial{calm},
 	})
+}
+
+// Whatever was altered in the raw file of a sound run, its exit code says it: a broken limit, or a machine that did not carry it.
+func TestBenchCompareEndsWithTheCodeOfWhatARawFileHolds(t *testing.T) {
+	silent := func(t *trial.Trial) { t.Ending[2] = trial.Ending{Node: 2, Failed: "no answer"} }
+	late := func(t *trial.Trial) { t.Machine[1].Late = 2 }
+	for name, c := range map[string]struct {
+		alter func(*trial.Trial)
+		code  int
+		says  []string
+	}{
+		"a sound run":       {func(*trial.Trial) {}, cli.ExitOK, nil},
+		"a silent node":     {silent, cli.ExitError, []string{"limits were broken:", "node3 did not"}},
+		"nodes that differ": {func(t *trial.Trial) { t.Ending[1].Keys = map[string]int64{"own-1": 1} }, cli.ExitError, []string{"limits were broken:", "nodes converge"}},
+		"a history that is undecided": {func(t *trial.Trial) {
+			t.History = []trial.Call{{Key: "own-1", Action: trial.Write, Version: 1, Outcome: trial.Done, Returned: 1}}
+		}, cli.ExitError, []string{"limits were broken:", "undecided: "}},
+		"a load that was late":                     {late, exitInvalid, []string{"the run is not valid:", "the load was late"}},
+		"a silent node under a load that was late": {func(t *trial.Trial) { silent(t); late(t) }, exitInvalid, []string{"the load was late", "limits were broken:", "node3 did not"}},
+	} {
+		dir := t.TempDir()
+		need.OK(t, keptRun(c.alter).Write(dir))
+		_, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", t.TempDir())
+		expect.That(t, code == c.code, "%s: exit %d, want %d: %s", name, code, c.code, stderr)
+		for _, text := range c.says {
+			expect.That(t, strings.Contains(stderr, text), "%s: it says %q, want %q in it", name, stderr, text)
+		}
+	}
+}
+
+func TestBenchCompareHoldsASecondRunAgainstTheFirst(t *testing.T) {
+	dir := t.TempDir()
+	written := func(name string, cp, ap int64) string { // the latency of a fetch in each column, in µs
+		r := keptRun(func(*trial.Trial) {})
+		one := r.Trials[0]
+		r.Trials, r.Plan.Rounds, r.Plan.Columns = nil, 2, []scenario.Column{cpColumn, apColumn}
+		for round := range 2 {
+			for column, latency := range map[string]int64{"cp": cp, "ap": ap} {
+				one.Column, one.Round, one.Took = column, round+1, trial.Micros(cp)
+				one.Series = []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{latency + int64(round), 3}}}}}
+				r.Trials = append(r.Trials, one)
+			}
+		}
+		need.OK(t, reports.New(r.Comparison).Write(filepath.Join(dir, name)))
+		return filepath.Join(dir, name, reports.JSONFile)
+	}
+	first, same, other := written("first", 1000, 5000), written("same", 1001, 5000), written("other", 5000, 1000)
+	stdout, stderr, code := bench(t, "compare", "--from", first, "--second", same)
+	expect.That(t, code == cli.ExitOK && strings.HasPrefix(stdout, "Two columns are apart in both runs in 1 pair, of which 0 are the other way round.\n"), "runs that agree: exit %d, %q, %q", code, stdout, stderr)
+	stdout, stderr, code = bench(t, "compare", "--from", first, "--second", other, "-o", "json")
+	expect.That(t, code == cli.ExitError && strings.Contains(stdout, `"opposite"`) && strings.Contains(stderr, "the runs do not agree:\n  the columns of 1 pair are the other way round"),
+		"the opposite: exit %d, %q, %q; want 1, and what is opposite", code, stdout, stderr)
+	_, stderr, code = bench(t, "compare", "--second", first)
+	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "--second: "), "without a first one: exit %d, %q", code, stderr)
+	_, stderr, code = bench(t, "compare", "--from", first, "--second", filepath.Join(dir, "absent.json"))
+	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "--second: open "), "a file that is missing: exit %d, %q", code, stderr)
+}
+
+func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	r := keptRun(func(*trial.Trial) {})
 	need.OK(t, r.Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
 	need.That(t, code == 0 && strings.Contains(stdout, "Steady state"), "exit %d: %s%s", code, stdout, stderr)
@@ -188,14 +253,19 @@ func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 	l := need.Got(openTrials(dir, p, false))(t)
 	_, err := openTrials(dir, p, true)
 	expect.ErrorSays(t, err, "another run is under way", "while a run goes on:")
-	for round := range 2 {
-		need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "cp", Round: round + 1, Length: 1e6, Cores: 2}))
+	sound := func(column string, round int) *trial.Trial {
+		return &trial.Trial{Scenario: "steady", Column: column, Round: round, Length: 1e6, Cores: 2, Machine: []trial.Health{{At: 4e5}, {At: 9e5}}}
 	}
-	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "ap", Round: 1, Length: 1e6, Cores: 2, Failed: "it did not start"}))
+	failed, late := sound("ap", 1), sound("ap", 2)
+	failed.Failed = "it did not start"
+	late.Machine[1].Due, late.Machine[1].Late = 2, 2
+	for _, one := range []*trial.Trial{sound("cp", 1), sound("cp", 2), failed, late} {
+		need.OK(t, l.keep(t.Context(), one, io.Discard))
+	}
 	need.OK(t, l.close(false))
 	path := filepath.Join(dir, trialsFile)
 	whole := need.Got(os.ReadFile(path))(t)
-	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the fourth was cut off
+	need.OK(t, os.WriteFile(path, append(whole, []byte(`{"scenario":"steady","col`)...), 0o600)) // the fifth was cut off
 
 	_, err = openTrials(dir, p, false)
 	expect.ErrorSays(t, err, "holds another run", "without --resume:")
@@ -203,8 +273,8 @@ func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 	expect.ErrorSays(t, err, "there is no run to go on with", "where there is none:")
 
 	l = need.Got(openTrials(dir, p, true))(t)
-	expect.That(t, len(l.done) == 2 && l.done[1].Round == 2, "%+v, want the two trials that are whole and were completed", l.done)
-	need.OK(t, l.keep(&trial.Trial{Scenario: "steady", Column: "ap", Round: 1, Length: 1e6, Cores: 2}))
+	expect.That(t, len(l.done) == 2 && l.done[1].Round == 2, "%+v, want the two trials that are whole, were completed and are valid", l.done)
+	need.OK(t, l.keep(t.Context(), sound("ap", 1), io.Discard))
 	need.OK(t, l.close(false))
 	l = need.Got(openTrials(dir, p, true))(t)
 	expect.That(t, len(l.done) == 3 && l.done[2].Column == "ap", "%+v, want three trials, the last one in the place of what was cut off", l.done)
@@ -243,7 +313,7 @@ func TestResumeRefusesLinesThatHoldNoTrialOfTheRun(t *testing.T) {
 		{`{"scenario":"steady","column":"raft","round":1}`, `column "raft"`},
 		{`{"scenario":"unsteady","column":"cp","round":1}`, `scenario "unsteady"`},
 		{`{"scenario":"steady","column":"cp","round":2}`, "round 2"},
-		{strings.Repeat(`{"scenario":"steady","column":"cp","round":1,"length_us":1000000,"cores":2}`+"\n", 2), "line 3: holds steady in cp, round 1, a second time"},
+		{strings.Repeat(`{"scenario":"steady","column":"cp","round":1,"length_us":1000000,"cores":2,"machine":[{"at_us":400000},{"at_us":900000}]}`+"\n", 2), "line 3: holds steady in cp, round 1, a second time"},
 	} {
 		dir := t.TempDir()
 		need.OK(t, need.Got(openTrials(dir, p, false))(t).close(false))
@@ -285,12 +355,33 @@ func TestReportMadeAnewDestroysNoOther(t *testing.T) {
 }
 
 // A disk that is full costs no trial that was measured before.
-func TestTrialThatCannotBeKeptSaysHowToGoOn(t *testing.T) {
+func TestTrialThatCannotBeKeptWaitsForRoom(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("this system has no /dev/full")
 	}
 	defer full.Close()
-	err = (&trialLog{file: full}).keep(&trial.Trial{})
-	expect.That(t, err != nil && strings.Contains(err.Error(), "no space left") && strings.Contains(err.Error(), "--resume"), "%v, want that there is no space, and --resume", err)
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("the user has gone"))
+	told := ""
+	err = (&trialLog{file: full, wait: time.Hour}).keep(ended, &trial.Trial{}, writer(func(text string) { told += text }))
+	expect.ErrorSays(t, err, "the user has gone", "a run that is interrupted while it waits:")
+	expect.That(t, strings.Contains(told, "no space left") && strings.Contains(told, "--resume"), "it says %q, want that there is no space, and --resume", told)
+
+	roomy := need.Got(os.Create(filepath.Join(t.TempDir(), trialsFile)))(t)
+	defer roomy.Close()
+	need.Got(roomy.WriteString("the plan\nhalf a li"))(t)
+	l := &trialLog{file: full, size: int64(len("the plan\n")), wait: time.Millisecond}
+	need.OK(t, l.keep(t.Context(), &trial.Trial{}, writer(func(string) { l.file = roomy })))
+	text := string(need.Got(os.ReadFile(roomy.Name()))(t))
+	expect.That(t, strings.HasPrefix(text, "the plan\n{") && strings.HasSuffix(text, "}\n") && l.size == int64(len(text)),
+		"the file holds %q, of which %d bytes count; want the plan and the trial", text, l.size)
+}
+
+// writer gets what is written.
+type writer func(text string)
+
+func (w writer) Write(text []byte) (int, error) {
+	w(string(text))
+	return len(text), nil
 }

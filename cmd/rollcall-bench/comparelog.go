@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,11 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	reports "github.com/seed-20419f34/rollcall/cmd/bench/report"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	verdicts "github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
 // trialsFile holds the trials of a comparison that goes on, or was interrupted: its plan in the first line, then each
@@ -26,8 +29,10 @@ const trialsFile = "trials.jsonl"
 // trialLog is such a file. One goroutine uses it.
 type trialLog struct {
 	file *os.File
+	size int64         // bytes of the lines that are whole
+	wait time.Duration // from one try to write to a full disk to the next one
 	date string        // of the run's begin
-	done []trial.Trial // of the run that goes on; those that were not completed are run again
+	done []trial.Trial // of the run that goes on; those that were not completed, or are not valid, are run again
 }
 
 // logPlan is what two runs must have in common, or one cannot go on with the other's trials; but for the date.
@@ -113,7 +118,7 @@ func openTrials(dir string, p *comparePlan, resume bool) (*trialLog, error) {
 		return nil, err
 	}
 	head := p.logged()
-	l := &trialLog{file: file, date: head.Date}
+	l := &trialLog{file: file, wait: roomWait, date: head.Date}
 	if err := errors.Join(lockFile(file), l.line(head)); err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(path))
 	}
@@ -128,17 +133,15 @@ func resumeTrials(path string, p *comparePlan) (*trialLog, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
-	l := &trialLog{file: file}
+	l := &trialLog{file: file, wait: roomWait}
 	// Before anything is read: what another run appends meanwhile would be cut off.
 	if err := lockFile(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %s: %w", path, err), file.Close())
 	}
 	whole, err := l.read(p)
 	if err == nil {
-		err = file.Truncate(whole)
-	}
-	if err == nil {
-		_, err = file.Seek(whole, io.SeekStart)
+		l.size = whole
+		err = l.rewind()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %s: %w", path, err), file.Close())
@@ -173,13 +176,15 @@ func (l *trialLog) read(p *comparePlan) (whole int64, err error) {
 	}
 }
 
-// add takes a trial of the plan from its line. One that was not completed is left to be run again.
+// add takes a trial of the plan from its line. One that was not completed, or is not valid, is left to be run again; but loads of
+// heartbeats alone are raised beyond what a machine carries.
 func (l *trialLog) add(p *comparePlan, text []byte) error {
 	var t trial.Trial
 	if err := json.Unmarshal(text, &t); err != nil {
 		return fmt.Errorf("holds no trial: %w", err)
 	}
-	if !p.has(&t) {
+	s := p.scenarioOf(&t)
+	if s == nil {
 		return fmt.Errorf("holds no trial of this run: scenario %q, column %q, round %d", t.Scenario, t.Column, t.Round)
 	}
 	if slices.ContainsFunc(l.done, func(d trial.Trial) bool {
@@ -190,22 +195,22 @@ func (l *trialLog) add(p *comparePlan, text []byte) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	if t.Failed == "" {
+	if t.Failed == "" && (s.HeartbeatsOnly() || len(verdicts.Invalid(&t)) == 0) {
 		l.done = append(l.done, t)
 	}
 	return nil
 }
 
-// has reports whether a trial is one of the plan, whatever --only asks for.
-func (p *comparePlan) has(t *trial.Trial) bool {
-	for _, s := range p.scenarios {
+// scenarioOf is that of a trial, if it is one of the plan, whatever --only asks for; nil: it is none.
+func (p *comparePlan) scenarioOf(t *trial.Trial) *scenario.Scenario {
+	for i, s := range p.scenarios {
 		for _, c := range p.Columns {
-			if s.Name == t.Scenario && c.Name == t.Column {
-				return t.Round >= 1 && t.Round <= c.RoundsOf(s, p.Rounds)
+			if s.Name == t.Scenario && c.Name == t.Column && t.Round >= 1 && t.Round <= c.RoundsOf(s, p.Rounds) {
+				return &p.scenarios[i]
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // leftOut says what the plan leaves out, as the end of a sentence: a missing program may be why it differs.
@@ -216,12 +221,41 @@ func (p *comparePlan) leftOut() string {
 	return " (" + strings.Join(p.LeftOut, " ") + ")"
 }
 
-// keep appends a trial. It is on the disk when keep returns.
-func (l *trialLog) keep(t *trial.Trial) error {
-	if err := l.line(t); err != nil {
+// roomWait is trialLog.wait of a run.
+const roomWait = time.Second
+
+// keep appends a trial. It is on the disk when keep returns. While the disk is full, keep says so and waits for room: a run that
+// went on would lose the trial.
+func (l *trialLog) keep(ctx context.Context, t *trial.Trial, progress io.Writer) error {
+	err := l.line(t)
+	if isFull(err) {
+		fmt.Fprintf(progress, "%v: make room. The run waits for it; if it is interrupted, this trial is lost, and --resume runs it again\n", err)
+	}
+	for isFull(err) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(l.wait):
+		}
+		if err = l.rewind(); err == nil {
+			err = l.line(t)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%w; the trials before it are in %s: make room, and go on with --resume", err, l.file.Name())
 	}
 	return nil
+}
+
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// rewind removes what was written of a line.
+func (l *trialLog) rewind() error {
+	err := l.file.Truncate(l.size)
+	if err == nil {
+		_, err = l.file.Seek(l.size, io.SeekStart)
+	}
+	return err
 }
 
 func (l *trialLog) line(v any) error {
@@ -229,10 +263,15 @@ func (l *trialLog) line(v any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.file.Write(append(text, '\n')); err != nil {
+	text = append(text, '\n')
+	if _, err := l.file.Write(text); err != nil {
 		return err
 	}
-	return l.file.Sync()
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	l.size += int64(len(text))
+	return nil
 }
 
 // close closes the file, and removes it if the report has all that is in it.

@@ -70,7 +70,16 @@ func (r *ratiosRun) writesAndFetches(ctx context.Context) error {
 	rig.singly.stop()
 	rig.wal.stop()
 	rig.local.stop()
-	return r.fetches(ctx, rig.batching, rig.renewed, changed)
+	if err := r.fetches(ctx, rig.batching, rig.renewed, changed); err != nil {
+		return err
+	}
+	rig.batching.stop()
+	atOnce, err := r.cluster(ctx, clusterSpec{name: "renewals-at-once", fleets: fleets[:1], settings: []string{"--commit-renewal-wait=0s"}})
+	if err != nil {
+		return err
+	}
+	defer atOnce.stop()
+	return r.inRounds(ctx, fetchRig{r, atOnce, rig.renewed, nil}.fair)
 }
 
 // inRounds runs each part as often as the plan says before the next one.
@@ -142,7 +151,7 @@ func (r *ratiosRun) fetches(ctx context.Context, c *benchCluster, renewed load.W
 		return err
 	}
 	rig := fetchRig{r, c, renewed, changed.changes()}
-	if err := r.inRounds(ctx, rig.delta, rig.full, rig.lists, rig.rebuildsOf(rebuild), rig.busy, rig.fair); err != nil {
+	if err := r.inRounds(ctx, rig.delta, rig.full, rig.lists, rig.rebuildsOf(rebuild), rig.busy); err != nil {
 		return err
 	}
 	if err := r.profile(ctx, "delta", c, rig.fetching(64, deltaStale)); err != nil {
@@ -333,7 +342,7 @@ const (
 )
 
 // fair is a round of renewals beside connections that fetch the registry, and beside as many that fetch as many bytes from
-// the bare handler.
+// the bare handler. Its cluster lets no renewal wait for others, which would hide what a fetch adds.
 func (r fetchRig) fair(ctx context.Context) error {
 	return r.underOneLeader(ctx, fairP99, r.benchCluster, func(leader string) (func(), error) {
 		ours, err := r.beatsBeside(ctx, leader, leader, fullStale)

@@ -138,6 +138,7 @@ type cell struct {
 	Text   string // the median of the rounds, or why there is none
 	Range  string // from the least to the most of the rounds, and how many there are
 	Notes  []string
+	Worse  string // the figure in a scenario that not all columns ran, where it is worse; empty: it is not
 	In     string // the title of the scenario that it is of; empty: it is that of the row
 	Link   string // the id of the page's part that it is of; empty: it is that of all of the part
 	Better bool   // its range touches that of no compared cell that is not marked
@@ -257,7 +258,7 @@ func (f perRound) touches(other perRound) bool {
 }
 
 // markText says how cells are marked: all forms of the report show it.
-const markText = "its range touches that of no cell that is not marked. Cells of one round, and of columns that ran fewer scenarios, are not compared"
+const markText = "its range touches that of no cell that is not marked. Cells of one round are not compared, nor in rows of the worst scenario those of columns that ran fewer of them"
 
 // mark marks the best cells of a row: the one with the best median, and those whose ranges touch its range. None is marked
 // where a range of theirs touches that of a cell which is not, and where all are alike. Cells that are not compared have no

@@ -186,7 +186,7 @@ const fleetTitle = "What the renewals of your fleet cost"
 
 // fleetAbout says what the costs of a fleet are, and what is not in them.
 func (r *Report) fleetAbout() string {
-	about := "What renewals cost, and nothing else: clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each. The examples are the loads that were measured; between two of them a straight line is drawn, which in mode cp is too high below 500 renewals a second, for so few wait for each other (commit.renewal-wait)."
+	about := "What the nodes cost while nothing but renewals comes, with what they cost when idle; clients also fetch the registry, which is not in it. It is taken from loads of nothing but heartbeats, while nobody observed the nodes: processors of all nodes together, and what is written to the disk of each, as the kernel counts it. The examples are the loads that were measured; between two of them a straight line is drawn, though in mode cp one renewal costs more or less by how long it waits for others, which their number decides (commit.renewal-wait)."
 	if names := r.compiling(); len(names) > 0 {
 		about += fmt.Sprintf(" Processor times of %s are those of servers that have just started, with the first of Java's two compilers alone.", list(names))
 	}

@@ -154,7 +154,7 @@ func foremost(texts []string) []string {
 	if len(texts) <= mostAdvised {
 		return texts
 	}
-	return append(slices.Clone(texts[:mostAdvised]), fmt.Sprintf("%d more, below", len(texts)-mostAdvised))
+	return append(slices.Clone(texts[:mostAdvised]), fmt.Sprintf("%d more, in the tables", len(texts)-mostAdvised))
 }
 
 // compared is a column's figure, and those of the others.
@@ -169,14 +169,17 @@ func compared(cells []cell, own int) string {
 	return text + "; " + strings.Join(others, ", ")
 }
 
-// brief is a cell's figure, and the scenario that it is of if the row does not say.
+// brief is a cell's figure, the scenario that it is of if the row does not say, and a worse one that not all columns ran.
 func (c cell) brief() string {
 	text := c.Text
 	if !c.values.zero() && c.values.median() == 0 { // which alone would deny what happened in some rounds
 		text, _, _ = strings.Cut(c.Range, ", ")
 	}
 	if c.In != "" {
-		return text + " in " + c.In
+		text += " in " + c.In
+	}
+	if c.Worse != "" {
+		text += " and " + c.Worse
 	}
 	return text
 }
@@ -324,18 +327,26 @@ func (r *Report) evidence() string {
 	m := r.Machine
 	parts := []string{
 		fmt.Sprintf("Evidence: one machine (%s, %s, %s), on which clients, nodes and disks share everything and links have no latency, so that ratios between columns tell more than figures", m.CPU, counted(m.Cores, "core"), m.Disk),
-		fmt.Sprintf("%s of %s, %s of %s each", r.trialsText(), counted(len(r.ran()), "scenario"), r.roundsText(), showSeconds(r.Plan.Length.Seconds())),
+		fmt.Sprintf("%s of %s, %s of %s each", r.trialsText(), counted(len(r.ran()), "scenario"), r.roundsText(), r.lengthText()),
 	}
 	if text := r.leaseText(); text != "" {
 		parts = append(parts, text)
 	}
 	if names := r.compiling(); len(names) > 0 {
-		parts = append(parts, "processor times of "+list(names)+" are those of the first of Java's two compilers and are compared with nothing")
+		parts = append(parts, "processor times and latencies of calls of "+list(names)+" are those of the first of Java's two compilers and are compared with nothing")
+	}
+	if r.sealed() {
+		parts = append(parts, "what is lost are instances that never send a heartbeat, of which stock clients would restore most with the next one")
 	}
 	if repeats := r.repeats(); repeats > 0 {
 		parts = append(parts, counted(repeats, "trial")+" repeated because the machine had been too busy")
 	}
-	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText() + " What the words mean is said in Rollcall's docs/comparison.md."
+	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText() + " Rollcall's docs/comparison.md says what the words mean."
+}
+
+// sealed reports whether losses were counted on sealed instances.
+func (r *Report) sealed() bool {
+	return slices.ContainsFunc(r.ran(), func(s scenario.Scenario) bool { return s.Load.Sealed > 0 })
 }
 
 // trialsText is how many trials count, and of how many.
@@ -357,6 +368,17 @@ func (r *Report) roundsText() string {
 		}
 	}
 	return spanOf(rounds, func(n int) string { return counted(n, "round") }, func(a, b int) string { return fmt.Sprintf("%d to %d rounds", a, b) })
+}
+
+// lengthText is how long a load lasts, with the scenarios that have a length of their own.
+func (r *Report) lengthText() string {
+	text := showSeconds(r.Plan.Length.Seconds())
+	for _, s := range r.ran() {
+		if own := s.Length.Duration().Seconds(); own > 0 && own != r.Plan.Length.Seconds() {
+			text += fmt.Sprintf(" (%s: %s)", s.Title, showSeconds(own))
+		}
+	}
+	return text
 }
 
 // leaseText says how long leases were where anything happens, for those of stock clients are 90 s.
@@ -441,7 +463,7 @@ func (r *Report) planText() string {
 		kind = "quick"
 	}
 	text := fmt.Sprintf("%s, %s of %s each, with the same load and faults in %s (%s, seed %d), on clusters of real processes; it took %s.",
-		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), showSeconds(p.Length.Seconds()), counted(len(r.columns()), "column"), kind, p.Seed, p.Took.Duration().Round(1e9))
+		counted(len(r.ran()), "scenario"), counted(len(r.Trials), "trial"), r.lengthText(), counted(len(r.columns()), "column"), kind, p.Seed, p.Took.Duration().Round(1e9))
 	for _, sentence := range p.LeftOut {
 		text += " " + sentence
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -234,7 +235,9 @@ func (k lossKind) figure() figure {
 	f.notes = func(of runs) []string {
 		most := of.known(func(o run) (float64, bool) { l := k.of(o.verdict.Losses); return float64(l.Of), l.Of > 0 })
 		var half, oldest perRound
+		lost, aging := 0, 0 // what was lost after the last kill has no age
 		for _, o := range of.of {
+			lost, aging = lost+k.of(o.verdict.Losses).Count, aging+k.of(o.verdict.Losses).Age.Count
 			if age := k.of(o.verdict.Losses).Age; age.Count > 0 {
 				half, oldest = append(half, age.P50), append(oldest, age.Max)
 			}
@@ -244,20 +247,24 @@ func (k lossKind) figure() figure {
 			notes = append(notes, fmt.Sprintf("%s more could not be judged: a node did not answer", showCount(float64(n))))
 		}
 		if len(half) > 0 {
-			notes = append(notes, fmt.Sprintf("age at the kill up to %s, p50 %s", showSeconds(slices.Max(oldest)), showSeconds(half.median())))
+			aged := "age at the kill"
+			if aging < lost {
+				aged += fmt.Sprintf(" of %d of %d in all rounds", aging, lost)
+			}
+			notes = append(notes, fmt.Sprintf("%s up to %s, p50 %s", aged, showSeconds(slices.Max(oldest)), showSeconds(half.median())))
 		}
 		return notes
 	}
 	return f
 }
 
-// allLost counts everything that was lost in a trial, of all kinds.
-func allLost(v *verdict.Verdict) float64 {
-	count := 0
-	for _, k := range lossKinds {
-		count += k.of(v.Losses).Count
+// changesLost counts the acknowledged changes that were lost in a trial. That an instance was answered 404 follows from one.
+func changesLost(v *verdict.Verdict) (lost float64, judged bool) {
+	l := v.Losses
+	for _, of := range []verdict.Loss{l.Registrations, l.Updates, l.Cancels, l.Rollbacks} {
+		lost, judged = lost+float64(of.Count), judged || of.Of > 0
 	}
-	return float64(count)
+	return lost, judged
 }
 
 func falseEvictions() figure {
@@ -308,7 +315,7 @@ func explained() figure {
 	})
 	f.notes = func(of runs) []string {
 		return []string{
-			"of " + amount(of.each(func(o run) float64 { return float64(o.verdict.History.Keys) }).median(), "key"), overlap(of),
+			"of " + amount(of.each(func(o run) float64 { return float64(o.verdict.History.Keys) }).median(), "key"), overlap(of), aimed(of),
 		}
 	}
 	f.absent = func(of runs) string {
@@ -327,13 +334,40 @@ func overlap(of runs) string {
 		showCount(of.each(func(o run) float64 { return float64(o.verdict.History.Unknown) }).median()))
 }
 
-// results names each result of the rounds once.
-func results(of runs, get func(*verdict.Verdict) verdict.Result) string {
-	var names []string
+// aimed says how many kills, of all rounds, ended a node to which writes of watched keys were on their way; empty: only kills that
+// strike many times are aimed at writes.
+func aimed(of runs) string {
+	if !slices.ContainsFunc(of.scenario.Faults, func(f scenario.Fault) bool { return f.Times > 1 }) {
+		return ""
+	}
+	kills, met := 0, 0
 	for _, o := range of.of {
-		if name := string(get(o.verdict)); name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
+		for _, f := range o.Faults {
+			for _, k := range f.Kills {
+				kills++
+				if k.Writing > 0 {
+					met++
+				}
+			}
 		}
+	}
+	return fmt.Sprintf("%d of %s amid writes", met, counted(kills, "kill"))
+}
+
+// results names each result of the rounds once, and where they differ, in how many of them it was so.
+func results(of runs, get func(*verdict.Verdict) verdict.Result) string {
+	times := make(map[string]int)
+	for _, o := range of.of {
+		if name := string(get(o.verdict)); name != "" {
+			times[name]++
+		}
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		if len(times) > 1 {
+			name = fmt.Sprintf("%s in %d", name, times[name])
+		}
+		names = append(names, name)
 	}
 	if len(names) == 0 {
 		return none
@@ -346,9 +380,15 @@ func removal() figure {
 	f := late("a dead instance is gone from every list", func(v *verdict.Verdict) verdict.Spread { return v.Removal })
 	notes := f.notes
 	f.notes = func(of runs) []string {
-		return append(notes(of), "leases here "+showSeconds(of.scenario.Load.Lease.Duration().Seconds()))
+		died := of.each(func(o run) float64 { return float64(o.verdict.Removal.Count + o.verdict.Removal.Never) })
+		return append(notes(of), fmt.Sprintf("%s died", amount(died.median(), "instance")), "leases here "+showSeconds(of.scenario.Load.Lease.Duration().Seconds()))
 	}
 	return f
+}
+
+// deadAtTheEnd is neither good nor bad: many that die at once are kept on purpose.
+func deadAtTheEnd() figure {
+	return rarely("dead instances listed at the end", showCount, neither, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) })
 }
 
 func seenBy(way trial.Way) figure {
@@ -359,12 +399,24 @@ func seenAbroadBy(way trial.Way) figure {
 	return late(fmt.Sprintf("a registration is seen in the other datacenter, by %s", way), func(v *verdict.Verdict) verdict.Spread { return v.Abroad[way] })
 }
 
+func listedAgain() figure {
+	f := inLists("instances listed again after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) })
+	f.cannot = elsewhere("cannot be told: lists are up to 30 s old")
+	return f
+}
+
+// ofOurs is a figure that only Rollcall's nodes are asked for.
+func ofOurs(f figure) figure {
+	f.cannot = elsewhere("not asked for")
+	return f
+}
+
 // figures are the rows of a scenario's table, in their order.
 func figures() []figure {
 	all := []figure{
 		writeSuccess(), readSuccess(), writeGap(), readGap(), worstGap(trial.Heartbeat), worstGap(trial.Fetch),
-		late("write latency", func(v *verdict.Verdict) verdict.Spread { return v.Writes.Latency }),
-		late("fetch and delta latency", func(v *verdict.Verdict) verdict.Spread { return v.Reads.Latency }),
+		compiled(late("write latency", func(v *verdict.Verdict) verdict.Spread { return v.Writes.Latency })),
+		compiled(late("fetch and delta latency", func(v *verdict.Verdict) verdict.Spread { return v.Reads.Latency })),
 		staleShare("stale answers to probes", wholeStaleness), follows(wholeStaleness),
 	}
 	for _, way := range trial.Ways {
@@ -378,11 +430,11 @@ func figures() []figure {
 	}
 	all = append(all,
 		rarely("living instances absent at the end, when clients have gone on", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
-		inLists("instances listed again after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) }),
-		rarely("dead instances listed at the end", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }),
+		listedAgain(),
+		deadAtTheEnd(),
 		falseEvictions(), explained(), converged(),
-		rarely("elections", showCount, neither, func(v *verdict.Verdict) float64 { return float64(v.Elections) }),
-		rarely("time in which no node named a leader", showSeconds, neither, func(v *verdict.Verdict) float64 { return v.Leaderless }))
+		ofOurs(rarely("elections", showCount, neither, func(v *verdict.Verdict) float64 { return float64(v.Elections) })),
+		ofOurs(rarely("time in which no node named a leader", showSeconds, neither, func(v *verdict.Verdict) float64 { return v.Leaderless })))
 	for _, of := range []struct {
 		name string
 		show func(float64) string

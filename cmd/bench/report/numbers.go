@@ -84,12 +84,15 @@ func threeDigits(n float64) string {
 	return text
 }
 
-// significant rounds to four significant digits: what a plot can show.
-func significant(n float64) float64 {
+// inPlots is how many significant digits a plot can show.
+const inPlots = 4
+
+// significant rounds to so many significant digits.
+func significant(n float64, digits int) float64 {
 	if n == 0 || math.IsNaN(n) || math.IsInf(n, 0) {
 		return n
 	}
-	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(n))))
+	scale := math.Pow(10, float64(digits-1)-math.Floor(math.Log10(math.Abs(n))))
 	return math.Round(n*scale) / scale
 }
 

@@ -195,7 +195,7 @@ func (m *columnLine) until() float64 {
 			}
 		}
 	}
-	return significant(last)
+	return significant(last, inPlots)
 }
 
 // hasBacklog reports whether there was anything to catch up with after nodes were apart.
@@ -322,9 +322,9 @@ func (r *Report) removal() removalPlot {
 	return plot
 }
 
-// undisturbed are the scenarios without faults, or if there are none, all.
+// undisturbed are the scenarios without faults and storms, or if there are none, all.
 func (r *Report) undisturbed() []scenario.Scenario {
-	calm := slices.DeleteFunc(slices.Clone(r.ran()), func(s scenario.Scenario) bool { return len(s.Faults) > 0 })
+	calm := slices.DeleteFunc(slices.Clone(r.ran()), func(s scenario.Scenario) bool { return len(s.Faults)+len(s.Storms) > 0 })
 	if len(calm) == 0 {
 		return r.ran()
 	}
@@ -412,7 +412,7 @@ func (s samples) MarshalJSON() ([]byte, error) {
 			b.WriteString("null")
 			continue
 		}
-		b.WriteString(strconv.FormatFloat(significant(v), 'f', -1, 64))
+		b.WriteString(strconv.FormatFloat(significant(v, inPlots), 'f', -1, 64))
 	}
 	b.WriteByte(']')
 	return b.Bytes(), nil

@@ -14,6 +14,7 @@
 //	numbers.go   how numbers and names are written
 //	examples.go  calls that no single copy explains
 //	sentences.go sentences about what happened in a scenario
+//	agreement.go how far two runs say the same
 //	runs.go      the clauses of sentences about the rounds of a scenario in one column
 package report
 
@@ -159,7 +160,8 @@ func (r *Report) Invalid() []string {
 	return append(sentences, r.unmeasured()...)
 }
 
-// unmeasured says that no trial counts, and how many planned ones are missing; empty: all is there.
+// unmeasured says that no trial counts, or that none was completed of a column that promises nothing (of others that is a broken
+// limit), and how many planned ones are missing; empty: all is there.
 func (r *Report) unmeasured() []string {
 	var sentences []string
 	switch {
@@ -168,10 +170,29 @@ func (r *Report) unmeasured() []string {
 	case r.counting() == 0:
 		sentences = append(sentences, fmt.Sprintf("no trial counts: none of %s was completed on a machine that carried it", counted(len(r.Trials), "trial")))
 	}
+	for _, c := range r.columns() {
+		if !c.Promises() && !r.leftOut(c.Column) && r.completedNone(c) {
+			sentences = append(sentences, fmt.Sprintf("no trial of %s was completed", c.Heading()))
+		}
+	}
 	if missing, planned := r.missing(); missing > 0 {
 		sentences = append(sentences, fmt.Sprintf("%d of %s were run", planned-missing, counted(planned, "planned trial")))
 	}
 	return sentences
+}
+
+// completedNone reports whether a column has trials, and all of them failed.
+func (r *Report) completedNone(c column) bool {
+	failed := false
+	for i := range r.Trials {
+		if t := &r.Trials[i]; t.Column == c.Name {
+			if t.Failed == "" {
+				return false
+			}
+			failed = true
+		}
+	}
+	return failed
 }
 
 // counting is how many trials count: those that were completed and are valid.

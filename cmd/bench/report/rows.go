@@ -100,7 +100,7 @@ func failing() []question {
 		{figure: cutOff("fetches and deltas answered on the side cut off", reads), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to get lists there"},
 		{figure: heartbeats, when: "a node is isolated with its clients", in: isolated},
 		{figure: falseEvictions(), in: observed, worst: true, wish: "no living instance to be evicted", fewer: "fewer living instances to be evicted"},
-		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance", fewer: "lists that lack fewer living instances"},
+		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance", fewer: "lists that lack living instances for fewer instance-seconds"},
 		{figure: unanswered(), in: observed, worst: true},
 	}
 }
@@ -118,9 +118,9 @@ func losing() []question {
 func freshness() []question {
 	isolated := with(scenario.Isolate, "follower")
 	all := []question{
-		{figure: follows(wholeStaleness), when: "nothing fails", in: calm, wish: "no old answer while nothing fails", fewer: "fewer old answers while nothing fails"},
+		{figure: follows(wholeStaleness), when: "nothing fails", in: calm, wish: "no old answer of a key that changes every 30 s, while nothing fails", fewer: "fewer old answers of a key that changes every 30 s, while nothing fails"},
 		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm},
-		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated, wish: "rather no answer than an old one where a node is cut off", fewer: "fewer old answers where a node is cut off"},
+		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated, wish: "rather no answer than an old one of such a key, where a node is cut off", fewer: "fewer old answers of such a key, where a node is cut off"},
 		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated},
 	}
 	for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta, trial.ByWatch} {
@@ -137,11 +137,17 @@ func freshness() []question {
 // second with the idle cluster.
 func (r *Report) spending() []question {
 	priced := func(s scenario.Scenario) bool { return s.Name == r.priced().Name && s.Name != "" }
+	latency := func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency }
+	beside := question{figure: compiled(late("latency of a heartbeat", latency)), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"}
+	alone := question{figure: compiled(late(fmt.Sprintf("latency of a heartbeat where nothing else comes, at %s a second", showCount(rateOf(r.priced()))), latency)), in: priced, wish: beside.wish}
+	if r.priced().Name != "" {
+		beside.wish = "" // other writes take renewals along that wait for each other
+	}
 	return []question{
-		{figure: compiled(late("latency of a heartbeat", func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency })), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"},
+		beside, alone,
 		{figure: compiled(r.perRenewals("processor time of all nodes", showSeconds, func(c verdict.Cost) float64 { return c.CPU })), in: priced, wish: "renewals to cost little processor time"},
 		{figure: r.perRenewals("sent between nodes", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
-		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "renewals to write little to disks"},
+		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "1,000 renewals to write little to each disk"},
 		{figure: collected(fromVerdict("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
 			return v.Cost.MemoryPerInstances, v.Cost.MemoryPerInstances > 0
 		})), in: priced, wish: "instances to take little memory"},
@@ -170,6 +176,7 @@ func (r *Report) ask(q question) (row, bool) {
 		answer.Cells = r.worst(q.figure, shared)
 		for i, c := range r.worst(q.figure, others) {
 			if worse(q.figure, c, answer.Cells[i]) {
+				answer.Cells[i].Worse = c.brief()
 				answer.Cells[i].Notes = append(answer.Cells[i].Notes, "where not all columns ran: "+c.brief())
 			}
 		}
@@ -351,9 +358,7 @@ var matrixHeads = []string{"gap", "stale", "lost", "healed"}
 
 // matrix is every scenario but those of heartbeats alone, in which nothing happens.
 func (r *Report) matrix() []matrixRow {
-	lost := fromVerdict("lost", showCount, less, func(v *verdict.Verdict) (float64, bool) {
-		return allLost(v), slices.ContainsFunc(lossKinds, func(k lossKind) bool { return k.of(v.Losses).Of > 0 })
-	})
+	lost := fromVerdict("lost", showCount, less, changesLost)
 	shown := []figure{worstGap(trial.Heartbeat), staleShare("", wholeStaleness), lost, healed()}
 	var rows []matrixRow
 	for _, s := range r.ran() {

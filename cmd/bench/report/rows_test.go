@@ -207,6 +207,7 @@ func TestLossesAreThoseOfTheWorstScenarioAndNoSum(t *testing.T) {
 		"9 (in Crash; n=2; of 100 registrations; age at the kill up to 400 ms, p50 100 ms)",
 	}, "cells:")
 	expect.Equal(t, lost.Note, "of the 2 scenarios that all columns ran: not of Reset", "note:")
+	expect.That(t, strings.Contains(r.Decision(), "AP 6 in Power and 50 in Reset, Eureka 9 in Crash"), "the decision hides what not all columns ran: %s", r.Decision())
 	var md, page strings.Builder
 	need.OK(t, r.writeMarkdown(&md))
 	need.OK(t, r.writeHTML(&page))
@@ -316,6 +317,21 @@ func TestRunThatMeasuredNothingOrTooLittleIsNotValid(t *testing.T) {
 				r.Verdicts[i].Invalid = []string{"the processors were exhausted"}
 			}
 		}, []string{"no trial counts: none of 4 trials was completed on a machine that carried it"}},
+		{"no trial of a column that promises nothing was completed", func(r *Report) {
+			for i := range r.Trials {
+				if r.Trials[i].Column == "ap" {
+					r.Trials[i].Failed = "node1 ended"
+				}
+			}
+			r.Plan.Columns[1].System = scenario.Eureka
+		}, []string{"no trial of AP was completed"}},
+		{"no trial of a column that has limits was completed", func(r *Report) {
+			for i := range r.Trials {
+				if r.Trials[i].Column == "ap" {
+					r.Trials[i].Failed = "node1 ended"
+				}
+			}
+		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := crash()
@@ -359,7 +375,7 @@ func TestCostsOfAJavaMachineAreNotHeldAgainstOthers(t *testing.T) {
 	cpu := rowOf(t, r, "Processor time of all nodes for 1,000 renewals, at 1,001 a second")
 	expect.Slice(t, words(cpu), []string{"* 1 s (n=2)", "2 s (n=2)", "3 s (n=2; not compared: just started, the first compiler alone)"}, "processors:")
 	expect.Slice(t, words(rowOf(t, r, "Memory of a node for 1,000 instances")), []string{"4 B (n=2)", "* 3 B (n=2)", "cannot be told: garbage is in it"}, "memory:")
-	expect.That(t, strings.Contains(r.evidence(), "processor times of Eureka are those of the first of Java's two compilers"), "evidence: %s", r.evidence())
+	expect.That(t, strings.Contains(r.evidence(), "processor times and latencies of calls of Eureka are those of the first of Java's two compilers"), "evidence: %s", r.evidence())
 	expect.That(t, strings.Contains(r.fleetAbout(), "fetch the registry, which is not in it"), "fleet: %s", r.fleetAbout())
 	_, eureka, _ := strings.Cut(r.Decision(), "**Eureka**")
 	expect.That(t, !strings.Contains(eureka, "processor time of all"), "the decision holds it against Eureka: %s", eureka)
@@ -427,7 +443,7 @@ func TestQuantileThatWasNotReachedIsNever(t *testing.T) {
 		eureka:   []verdict.Verdict{{Removal: verdict.Spread{Never: 1}}, {Removal: verdict.Spread{Never: 1}}},
 	}.report()
 	expect.Slice(t, words(rowOf(t, r, "A dead instance is gone from every list, p99")), []string{
-		"* 4 s (n=2; p50 4 s; leases here 3 s)", "not run", "never (n=2; 2 of 2 never; leases here 3 s)",
+		"* 4 s (n=2; p50 4 s; 1 instance died; leases here 3 s)", "not run", "never (n=2; 2 of 2 never; 1 instance died; leases here 3 s)",
 	}, "cells:")
 }
 
@@ -440,6 +456,40 @@ func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
 	expect.Slice(t, words(rowOf(t, r, "Watched keys whose history no single copy explains, where many clients write each at once")), []string{
 		"0 (0 to 1, n=2; of 4 keys; overlapping writes: 1,234; of unknown outcome: 56)", "not promised", "not run",
 	}, "cells:")
+}
+
+func TestKillsThatAreAimedSayHowManyMetWrites(t *testing.T) {
+	kills := func(writing ...int) run {
+		f := trial.Fault{}
+		for _, w := range writing {
+			f.Kills = append(f.Kills, trial.Kill{Writing: w})
+		}
+		return run{&trial.Trial{Faults: []trial.Fault{f}}, new(verdict.Verdict)}
+	}
+	of := runs{of: []run{kills(0, 3), kills(1, 2)}}
+	expect.Equal(t, aimed(of), "", "kills that nothing was aimed at:")
+	of.scenario.Faults = []scenario.Fault{{Kind: scenario.Kill, Times: 2}}
+	expect.Equal(t, aimed(of), "3 of 4 kills amid writes", "aimed kills:")
+}
+
+func TestResultsThatDifferSayInHowManyRounds(t *testing.T) {
+	var of runs
+	for _, result := range []verdict.Result{verdict.Violated, verdict.OK, verdict.OK} {
+		of.of = append(of.of, run{new(trial.Trial), &verdict.Verdict{Converged: verdict.Convergence{Result: result}}})
+	}
+	converged := func(v *verdict.Verdict) verdict.Result { return v.Converged.Result }
+	expect.Equal(t, results(of, converged), "ok in 2, violated in 1", "rounds that differ:")
+	of.of = of.of[1:]
+	expect.Equal(t, results(of, converged), "ok", "rounds that do not:")
+}
+
+func TestCancelsArePlottedOfScenariosInWhichNothingHappens(t *testing.T) {
+	r := &Report{Comparison: &trial.Comparison{
+		Scenarios: []scenario.Scenario{{Name: "calm"}, {Name: "storm", Storms: []scenario.Storm{{}}}, {Name: "crash", Faults: []scenario.Fault{{}}}},
+		Trials:    []trial.Trial{{Scenario: "calm", Column: "cp", Round: 1}, {Scenario: "storm", Column: "cp", Round: 1}, {Scenario: "crash", Column: "cp", Round: 1}},
+	}, Verdicts: make([]verdict.Verdict, 3)}
+	got := r.undisturbed()
+	expect.That(t, len(got) == 1 && got[0].Name == "calm", "undisturbed are %+v, want calm", got)
 }
 
 func TestNotesSayWhatAFigureLeavesOpen(t *testing.T) {

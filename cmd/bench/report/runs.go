@@ -258,14 +258,14 @@ func (m runs) healed(fault int, text string) string {
 	case len(took) == 0:
 		return ""
 	case never == len(took):
-		return "had not converged when the trial ended"
+		return "did not list everything again before the trial ended"
 	case never > 0:
-		return fmt.Sprintf("had not converged at the end of %d of %s", never, amount(float64(len(took)), "round"))
+		return fmt.Sprintf("did not list everything again before the end of %d of %s", never, amount(float64(len(took)), "round"))
 	}
 	if took.zero() {
-		return "converged at once after " + text
+		return "listed everything again at once after " + text
 	}
-	return fmt.Sprintf("converged %s after %s", took.show(showSeconds), text)
+	return fmt.Sprintf("listed everything again %s after %s", took.show(showSeconds), text)
 }
 
 // The places where a registration may be looked for: at the other nodes of its datacenter, and abroad.
@@ -353,6 +353,18 @@ func (f perRound) counted(noun string) string {
 		return text
 	}
 	return text + " (" + showCount(least) + " to " + showCount(most) + ")"
+}
+
+// upTo is the most of the rounds, and that it is that if they differ; empty: there is none.
+func (m runs) upTo(noun string, count func(*verdict.Verdict) int) string {
+	most := m.most(count)
+	switch {
+	case most == 0:
+		return ""
+	case slices.ContainsFunc(m.of, func(o run) bool { return count(o.verdict) < most }):
+		return "up to " + counted(most, noun)
+	}
+	return counted(most, noun)
 }
 
 // amount is "no write", "1 write" or "412 writes".

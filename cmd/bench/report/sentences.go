@@ -149,25 +149,30 @@ func judgements(columns []runs) []string {
 
 // histories says what the checker says of a column that promises linearizable histories.
 func (m runs) histories() string {
-	var keys, calls, undecided int
+	var keys, calls int
+	doubt := ""
 	for _, o := range m.of {
 		h := o.verdict.History
 		switch h.Result {
 		case verdict.Violated:
 			return fmt.Sprintf("%s was not linearizable: %s.", m.Heading(), h.Example.Text)
 		case verdict.Undecided:
-			undecided++
+			doubt = h.Doubt()
 		case verdict.OK:
 			keys, calls = max(keys, h.Keys), calls+h.Calls
 		}
 	}
 	switch {
-	case undecided > 0:
-		return fmt.Sprintf("Whether %s was linearizable is undecided: the checker ran out of time.", m.Heading())
+	case doubt != "":
+		return fmt.Sprintf("Whether %s was linearizable is undecided: %s.", m.Heading(), doubt)
 	case calls == 0:
 		return ""
 	}
-	return fmt.Sprintf("%s was linearizable: a single copy explains %s on %s.", m.Heading(), counted(calls, "call"), counted(keys, "watched key"))
+	where := ""
+	if m.scenario.Datacenters > 1 {
+		where = " within each datacenter"
+	}
+	return fmt.Sprintf("%s was linearizable%s: a single copy explains %s on %s.", m.Heading(), where, counted(calls, "call"), counted(keys, "watched key"))
 }
 
 // convergence says what the comparison of the nodes' ends says where it is bad or undecided.
@@ -193,11 +198,11 @@ func losses(columns []runs) []string {
 				said = append(said, k.said(lost, m))
 			}
 		}
-		if revived := m.most(func(v *verdict.Verdict) int { return len(v.Revived) }); revived > 0 {
-			said = append(said, "listed "+counted(revived, "canceled instance")+" again")
+		if revived := m.upTo("canceled instance", func(v *verdict.Verdict) int { return len(v.Revived) }); revived != "" && m.ListAge() == 0 {
+			said = append(said, "listed "+revived+" again")
 		}
-		if absent := m.most(func(v *verdict.Verdict) int { return len(v.Lost) }); absent > 0 {
-			said = append(said, "lacked "+counted(absent, "living instance")+" at the end")
+		if absent := m.upTo("living instance", func(v *verdict.Verdict) int { return len(v.Lost) }); absent != "" {
+			said = append(said, "lacked "+absent+" at the end")
 		}
 		if len(said) == 0 && m.judged() {
 			said = append(said, "lost nothing that was acknowledged")
@@ -218,11 +223,7 @@ func (k lossKind) said(lost int, m runs) string {
 	text := map[string]string{
 		"registration": "lost %s", "update": "rolled back %s", "cancel": "undid %s", "version": "rolled back %s of watched keys", "heartbeat": "answered %s of living instances 404",
 	}[k.noun]
-	upTo := ""
-	if slices.ContainsFunc(m.of, func(o run) bool { return k.of(o.verdict.Losses).Count < lost }) {
-		upTo = "up to "
-	}
-	text = fmt.Sprintf(text, upTo+counted(lost, k.noun))
+	text = fmt.Sprintf(text, m.upTo(k.noun, func(v *verdict.Verdict) int { return k.of(v.Losses).Count }))
 	var oldest perRound
 	before := lost // those of the worst round that a kill followed
 	for _, o := range m.of {
@@ -464,7 +465,7 @@ func (f faultOf) slowed(m runs) []string {
 func (f faultOf) died(m runs) []string {
 	removed := m.each(func(o run) float64 { return float64(o.verdict.Removal.Count) })
 	never := m.each(func(o run) float64 { return float64(o.verdict.Removal.Never) })
-	slowest := m.each(func(o run) float64 { return o.verdict.Removal.Max })
+	slowest := m.known(func(o run) (float64, bool) { return o.verdict.Removal.Max, o.verdict.Removal.Count > 0 })
 	var clauses []string
 	switch {
 	case len(removed) == 0 || removed.zero() && never.zero():
@@ -472,11 +473,11 @@ func (f faultOf) died(m runs) []string {
 	case never.zero():
 		clauses = append(clauses, fmt.Sprintf("listed %s longer than %s after the last heartbeat", f.none(), slowest.show(showSeconds)))
 	case removed.zero():
-		clauses = append(clauses, "listed "+f.every()+" until the end"+f.withheld())
+		clauses = append(clauses, "listed "+f.every()+" until the end"+f.withheld(m))
 	default:
 		clauses = append(clauses,
 			fmt.Sprintf("listed %s of them for up to %s after the last heartbeat", removed.show(showCount), slowest.show(showSeconds)),
-			fmt.Sprintf("%s of them until the end%s", never.show(showCount), f.withheld()))
+			fmt.Sprintf("%s of them until the end%s", never.show(showCount), f.withheld(m)))
 	}
 	return append(clauses, m.spared())
 }
@@ -496,12 +497,16 @@ func (f faultOf) every() string {
 	return "all of them"
 }
 
-// withheld names the limit of evictions, where so many died that it keeps them: 15 % of all in a minute, in every column.
-func (f faultOf) withheld() string {
-	if f.instances > 0 && f.count()/float64(f.instances) >= 0.15 {
-		return ", for at most 15 % of all are evicted in a minute"
+// withheld names the rule that keeps the dead, where so many died that it does. Ours evicts nothing while so many are
+// overdue; Eureka, which expects fewer heartbeats than come, goes on and evicts few at a time.
+func (f faultOf) withheld(m runs) string {
+	switch {
+	case f.instances == 0 || f.count()/float64(f.instances) < 0.15:
+		return ""
+	case m.System == scenario.Rollcall:
+		return ", for self-preservation withholds evictions while so many leases are overdue"
 	}
-	return ""
+	return ", for at most 15 % of all are evicted in a minute"
 }
 
 func (f faultOf) silenced(m runs) []string {

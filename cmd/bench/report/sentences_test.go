@@ -91,8 +91,8 @@ func TestSentencesOfFaults(t *testing.T) {
 			},
 			want: []string{
 				"In the 6 s in which node1 was cut off, CP refused 412 writes on the side cut off (all of them from 1.2 s after the cut on), answered 5 more only when it was over, " +
-					"answered 10.0 % of the reads there, none of them stale, and converged 400 ms after healing.",
-				"AP accepted all 398 writes on the side cut off, answered all reads there, 31.0 % of the probes of watched keys up to 5.6 s stale, and converged 1.3 s after healing.",
+					"answered 10.0 % of the reads there, none of them stale, and listed everything again 400 ms after healing.",
+				"AP accepted all 398 writes on the side cut off, answered all reads there, 31.0 % of the probes of watched keys up to 5.6 s stale, and listed everything again 1.3 s after healing.",
 			},
 		},
 		{
@@ -106,7 +106,7 @@ func TestSentencesOfFaults(t *testing.T) {
 			},
 			want: []string{
 				"In the 6 s in which the leader (the first node, where none leads) was cut off, CP refused 6 writes on the side cut off and accepted none, left 3 in doubt, answered no read there, " +
-					"answered no write on the other side for 2.1 s, elected 1 new leader (for 1.5 s no node named one), and had not converged when the trial ended.",
+					"answered no write on the other side for 2.1 s, elected 1 new leader (for 1.5 s no node named one), and did not list everything again before the trial ended.",
 			},
 		},
 		{
@@ -118,8 +118,8 @@ func TestSentencesOfFaults(t *testing.T) {
 			ap: verdict.Verdict{Writes: gap(done(990, 10), 0.2), Reads: gap(done(500, 0), 0.1), Staleness: stale(2, 0.05), Healing: healed(1.1)},
 			want: []string{
 				"When the leader (the first node, where none leads) was killed and started again 6 s later, CP answered no write for 2.5 s but went on answering reads, gave no stale answer, " +
-					"answered 50.0 % of the writes of clients connected there, elected 2 new leaders (for 2 s no node named one), and converged 300 ms after the restart.",
-				"AP went on answering writes and reads, gave 2.0 % of its answers to probes of watched keys stale, by up to 50 ms, and converged 1.1 s after the restart.",
+					"answered 50.0 % of the writes of clients connected there, elected 2 new leaders (for 2 s no node named one), and listed everything again 300 ms after the restart.",
+				"AP went on answering writes and reads, gave 2.0 % of its answers to probes of watched keys stale, by up to 50 ms, and listed everything again 1.1 s after the restart.",
 			},
 		},
 		{
@@ -134,7 +134,7 @@ func TestSentencesOfFaults(t *testing.T) {
 		{
 			name: "pause", fault: scenario.Fault{Kind: scenario.Pause, Nodes: "dc1"}, nodes: []int{0, 2},
 			cp:   verdict.Verdict{Writes: done(9, 0), Healing: healed(0)},
-			want: []string{"When node1 and node3 were paused for 6 s, CP went on answering writes and reads and converged at once after the pause."},
+			want: []string{"When node1 and node3 were paused for 6 s, CP went on answering writes and reads and listed everything again at once after the pause."},
 		},
 		{
 			name: "cut-link", fault: scenario.Fault{Kind: scenario.CutLink}, nodes: []int{3, 4, 5},
@@ -145,7 +145,7 @@ func TestSentencesOfFaults(t *testing.T) {
 			want: []string{
 				"In the 6 s in which the datacenters were cut off from each other, CP accepted all 2,000 writes on both sides, " +
 					"answered all reads there, 40.0 % of the probes of watched keys up to 5 s stale, showed 99 % of the registrations on the other side to reads within 6.5 s and in lists within 7 s, " +
-					"and converged 900 ms after the links were back.",
+					"and listed everything again 900 ms after the links were back.",
 			},
 		},
 		{
@@ -163,7 +163,7 @@ func TestSentencesOfFaults(t *testing.T) {
 		{
 			name: "self-preservation", fault: scenario.Fault{Kind: scenario.Die, Instances: "50%"}, count: 150,
 			cp:   verdict.Verdict{Removal: verdict.Spread{Never: 150}},
-			want: []string{"When 150 instances died, CP listed all of them until the end, for at most 15 % of all are evicted in a minute, and evicted no living instance."},
+			want: []string{"When 150 instances died, CP listed all of them until the end, for self-preservation withholds evictions while so many leases are overdue, and evicted no living instance."},
 		},
 		{
 			name: "one dies", fault: scenario.Fault{Kind: scenario.Die, Instances: "1"}, count: 1,
@@ -179,7 +179,7 @@ func TestSentencesOfFaults(t *testing.T) {
 		{
 			name: "flap", fault: scenario.Fault{Kind: scenario.Flap, Instances: "10%"}, count: 30,
 			cp:   verdict.Verdict{During: []verdict.Side{{}}, Ghosts: 1.5, Missing: 0.25, Healing: healed(0.1)},
-			want: []string{"In the 6 s in which 30 instances canceled and registered again every second, CP listed canceled ones for 1.5 instance-seconds a node, lacked registered ones for 0.25, and converged 100 ms after they settled."},
+			want: []string{"In the 6 s in which 30 instances canceled and registered again every second, CP listed canceled ones for 1.5 instance-seconds a node, lacked registered ones for 0.25, and listed everything again 100 ms after they settled."},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,6 +203,19 @@ func same(t *testing.T, got, want []string) {
 			t.Errorf("got:\n%s\nwant:\n%s", got[i], want[i])
 		}
 	}
+}
+
+// Of many dead ones ours evicts none while so many leases are overdue; Eureka evicts few at a time.
+func TestSentencesOfHalfOfTheInstancesNameTheRuleOfEachSystem(t *testing.T) {
+	s, injected := fault(scenario.Fault{Kind: scenario.Die, Instances: "50%"}, nil, 150)
+	tale := story{scenario: s, injected: injected,
+		cp:     []verdict.Verdict{{Removal: verdict.Spread{Never: 150}}},
+		eureka: []verdict.Verdict{{Removal: verdict.Spread{Count: 25, Never: 125, Max: 58}}},
+	}
+	same(t, tale.report().sentences("story"), []string{
+		"When 150 instances died, CP listed all of them until the end, for self-preservation withholds evictions while so many leases are overdue, and evicted no living instance.",
+		"Eureka listed 25 of them for up to 58 s after the last heartbeat and 125 of them until the end, for at most 15 % of all are evicted in a minute.",
+	})
 }
 
 func TestSentencesOfAStorm(t *testing.T) {
@@ -260,6 +273,8 @@ func TestSentencesSayWhatIsBad(t *testing.T) {
 			[]string{"CP was not linearizable: a read was stale."}},
 		{"a checker that ran out of time", verdict.Verdict{History: verdict.History{Result: verdict.Undecided}}, verdict.Verdict{},
 			[]string{"Whether CP was linearizable is undecided: the checker ran out of time."}},
+		{"a key that was never read", verdict.Verdict{History: verdict.History{Result: verdict.Undecided, Unread: []string{"own-1"}}}, verdict.Verdict{},
+			[]string{"Whether CP was linearizable is undecided: 1 instance (own-1) written, and never read."}},
 		{"nodes that differ", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Violated, Text: "of own-1, node1 holds version 2"}},
 			[]string{"AP did not converge by the rule: of own-1, node1 holds version 2."}},
 		{"convergence that is not known", verdict.Verdict{}, verdict.Verdict{Converged: verdict.Convergence{Result: verdict.Undecided, Text: "2 of 3 nodes could be asked at the end"}},

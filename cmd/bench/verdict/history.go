@@ -82,8 +82,8 @@ func (h *History) check(t *trial.Trial, name string, calls []trial.Call, patienc
 	}
 }
 
-// overlapping counts the writes that began while another write of the key was under way. The calls are in the order of
-// their times.
+// overlapping counts the writes that began while another write of the key was under way. When a write of unknown outcome
+// ended is not known, so that none counts for overlapping it. The calls are in the order of their times.
 func overlapping(calls []trial.Call) int {
 	count := 0
 	until := trial.Micros(math.MinInt64) // the last of the writes until now returned
@@ -92,7 +92,9 @@ func overlapping(calls []trial.Call) int {
 			continue
 		}
 		count += toNumber(c.Called < until)
-		until = max(until, c.Returned)
+		if c.Outcome != trial.Unknown {
+			until = max(until, c.Returned)
+		}
 	}
 	return count
 }

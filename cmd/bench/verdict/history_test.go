@@ -368,3 +368,10 @@ func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 	})
 	expect.That(t, verdicts[porcupine.Ok] != 0 && verdicts[porcupine.Illegal] != 0, "verdicts were %v, want both", verdicts)
 }
+
+// A write of unknown outcome may have ended at any time; that it has no end makes no later write overlap it.
+func TestWritesOverlapThoseThatAreKnownToBeUnderWay(t *testing.T) {
+	calls := []trial.Call{write(1, 0, 3), of(write(2, 1, 0), trial.Unknown), write(3, 2, 4), look(3, 3, 9), write(4, 5, 6)}
+	expect.Equal(t, overlapping(calls), 2, "overlapping writes:")
+	expect.Equal(t, unknown(calls), 1, "of unknown outcome:")
+}

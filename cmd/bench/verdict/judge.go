@@ -108,7 +108,7 @@ func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	case Violated:
 		l.add("histories are linearizable", v.History.Example.Text)
 	case Undecided:
-		l.add("histories are linearizable", "undecided: "+undecided(v.History))
+		l.add("histories are linearizable", "undecided: "+v.History.Doubt())
 	}
 	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
@@ -129,8 +129,8 @@ func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	}
 }
 
-// undecided says why a history is.
-func undecided(h History) string {
+// Doubt says why a history is undecided.
+func (h History) Doubt() string {
 	if len(h.Unread) > 0 {
 		return counted(h.Unread) + " written, and never read"
 	}
