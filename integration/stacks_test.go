@@ -329,9 +329,10 @@ var (
 
 // What a stack may warn of whatever it does with a published server: these are regular expressions.
 const (
-	// unlucky: a call took longer than the second between two, a request to pass on came while its target came or went, and
-	// threads of the client had not ended before it.
-	unlucky = `TimedSupervisorTask|No servers available for service|WebappClassLoaderBase`
+	// unlucky: a call took longer than the second between two, a request to pass on came while its target came or went,
+	// threads of the client had not ended before it, and a library of it did not find its own configuration, in which no
+	// server has a part.
+	unlucky = `TimedSupervisorTask|No servers available for service|WebappClassLoaderBase|netflix\.config\.ConfigurationManager`
 	// interrupted: a call that the client itself broke off, because it took too long or because the client ends.
 	interrupted = `(InterruptedException|processing aborted|: null)$|another thread is updating|was unable to (send|refresh)`
 	// ended: a list came while the parts that Spring would show it to were taken down already.
