@@ -335,8 +335,9 @@ const (
 	unlucky = `TimedSupervisorTask|No servers available for service|WebappClassLoaderBase|netflix\.config\.ConfigurationManager`
 	// interrupted: a call that the client itself broke off, because it took too long or because the client ends.
 	interrupted = `(InterruptedException|processing aborted|: null)$|another thread is updating|was unable to (send|refresh)`
-	// ended: a list came while the parts that Spring would show it to were taken down already.
-	ended = `CachingRouteLocator|Cannot fetch registry`
+	// ended: a list came while the parts that Spring would show it to were taken down already, or a call after the transport
+	// was.
+	ended = `CachingRouteLocator|Cannot fetch registry|Connection pool shut down`
 	// unreached: a call failed. How many do and which, while servers come and go, is a matter of the moment.
 	unreached = `RetryableEurekaHttpClient - Request execution fail|was unable to (send|refresh)|registration failed|InstanceInfoReplicator|` +
 		`HttpClientConnect|does not allow the delta revision|Cannot fetch registry|CachingRouteLocator`
