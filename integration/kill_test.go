@@ -46,7 +46,7 @@ func killLeader(t *testing.T, c *Cluster, l *load) {
 
 func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 	t.Parallel()
-	// With fewer trailing entries a node that comes back on a busy machine never has a snapshot whose next entry is still there.
+	// With fewer trailing entries a node that comes back on a busy machine may never get a snapshot whose next entry is still there.
 	often := map[string]string{"raft.snapshot-threshold": "100", "raft.snapshot-interval": "500ms", "raft.trailing-logs": "1000"}
 	for name, cfg := range map[string]Config{"the usual": {}, "logs of both kinds, many snapshots": {Of: mixedLogs, Settings: often}} {
 		t.Run(name, func(t *testing.T) {

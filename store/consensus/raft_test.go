@@ -421,7 +421,6 @@ func TestRenewalsOfUnknownLeasesLeaveTheLogAlone(t *testing.T) {
 	expect.That(t, grown <= few, "the log grew by %d entries", grown)
 }
 
-// A node that is behind must not take what it does not know for what is not there.
 func TestRenewalsOfClientsMayWaitForAPartOfTheTimeOfTheirConnection(t *testing.T) {
 	c := startCluster(t, 1, func(cfg *store.Config) { cfg.RenewalWait = 50 * time.Millisecond })
 	n := c.nodes[0]
@@ -443,6 +442,7 @@ func TestRenewalsOfClientsMayWaitForAPartOfTheTimeOfTheirConnection(t *testing.T
 	expect.Equal(t, registry.LineOf(ctx).MayWait(time.Now().Add(10*took)), true, "after ten times as long, another may wait:")
 }
 
+// A node that is behind must not take what it does not know for what is not there.
 func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	c := startCluster(t, 3, nil)
 	ctx := context.Background()
