@@ -53,6 +53,9 @@ const (
 	CheckTaken
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
+	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
+	// that another server sent among others; it is in no format.
+	Panicked
 )
 
 // Result is the answer to one operation.

@@ -26,7 +26,7 @@ func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...regist
 	for left := ops; len(left) > 0; {
 		n := min(len(left), applyStep)
 		var err error
-		if results, saved, err = s.perform(results, saved, origin, left[:n]); err != nil {
+		if results, saved, err = s.perform(results, saved, call{origin, access.ServerOf(ctx)}, left[:n]); err != nil {
 			return nil, fmt.Errorf("apply %d operations: %w", len(ops), store.Partly(len(results), err))
 		}
 		left = left[n:]
@@ -69,7 +69,7 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 
 // perform performs operations and appends their results. Of a call's operations the last flush contains
 // all: flushes come in order.
-func (s *Store) perform(results []registry.Result, saved *flush, origin registry.Origin, ops []registry.Op) ([]registry.Result, *flush, error) {
+func (s *Store) perform(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,17 +77,9 @@ func (s *Store) perform(results []registry.Result, saved *flush, origin registry
 		return results, saved, registry.ErrClosed
 	}
 	stamp := s.stamp(now)
-	effects, amends := effect(0), s.registry.AmendedCount()
-	for _, op := range ops {
-		res := s.registry.Apply(stamp, s.id.Boot, origin, op)
-		effects = max(effects, effectOf(op, res))
-		results = append(results, res)
-	}
-	if s.registry.AmendedCount() > amends {
-		effects = durable // also of a renewal
-	}
-	if effects == renewing {
-		return results, saved, nil
+	results, effects, err := s.performSafely(results, now, stamp, c, ops)
+	if err != nil || effects == renewing {
+		return results, saved, err
 	}
 	s.publish()
 	if f := s.markDirty(effects); f != nil {

@@ -184,6 +184,7 @@ func (s setup) openLocal() (*engine, error) {
 	}
 	p.call = p.reply
 	p.sender = func() string { return "" }
+	p.refusals = node.Refusals
 	service := planted(s.name, node)
 	if err := s.openPeers(p, service, node.Levels, func() string {
 		id, _ := node.Identity()
