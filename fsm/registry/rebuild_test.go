@@ -97,3 +97,25 @@ func TestRebuildKeepsWhatRenewalsSay(t *testing.T) {
 	l, _ := v.Find(key)
 	expect.Equal(t, v.LastRenewal(l), next, "a view of before reads the last renewal")
 }
+
+func TestRebuildUndoesWhatAnOperationWroteIntoTheTableOfRenewals(t *testing.T) {
+	r := New()
+	now := Stamp{Lease: 1000, Wall: startOfWall}
+	canceled, overridden, entered := Key{App: "ORDERS", ID: "1"}, Key{App: "ORDERS", ID: "2"}, Key{App: "ORDERS", ID: "3"}
+	for _, k := range []Key{canceled, overridden} {
+		r.Apply(now, 0, FromClient, Register{Instance: instance(k, Up, 100)})
+	}
+	v := r.View()
+	history := len(v.History(overridden))
+	now = Stamp{Lease: 5000, Wall: startOfWall + 4000}
+	r.Apply(now, 0, FromClient, SetOverride{Key: overridden, Status: OutOfService})
+	r.Apply(now, 0, FromClient, Register{Instance: instance(entered, Up, 100)})
+	half, _ := r.View().Find(entered)
+	r.Apply(now, 0, FromClient, Cancel{Key: canceled})
+	rebuilt := need.Got(r.Rebuild(v))(t)
+	l, ok := rebuilt.View().Find(canceled)
+	need.That(t, ok && rebuilt.View().LastRenewal(l) == now, "what was taken apart: %+v, %v; want it renewed now", l, ok)
+	expect.Equal(t, len(rebuilt.View().History(overridden)), history, "events")
+	_, renewed := rebuilt.tables.renewals.last(half.Handle)
+	expect.That(t, !renewed, "the slot of what was never shown is not free")
+}

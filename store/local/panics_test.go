@@ -172,6 +172,10 @@ func TestNodeEndsWhoseRegistryCannotBeMadeAnew(t *testing.T) {
 		g.view.Store(nil) // which no registry is made from
 		_, err := g.Apply(context.Background(), fromNode, replicas("1", "bad")...)
 		need.That(t, errors.Is(err, registry.ErrClosed), "got %v, want %v", err, registry.ErrClosed)
+		g.mu.Lock()
+		g.dirty = true
+		g.mu.Unlock()
+		need.OKf(t, g.save(false), "save")
 		err = <-g.done
 		g.done <- nil
 		need.That(t, err != nil && strings.Contains(err.Error(), "planted"), "the node ended with %v, want what the operation panicked with", err)
