@@ -130,10 +130,10 @@ func (s *site) linkTo(p link.PeerConfig) *Link {
 	}
 	return New(link.Env{
 		Side: s.side, Peer: p, Origin: origin,
-		Submit:    func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
-		Sent:      func(fact string) { record(func() { s.sent[fact]++ }) },
+		Submit:  func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
+		Sent:    func(fact string) { record(func() { s.sent[fact]++ }) },
 		Refused: func(registry.Key, string, string) {}, Succeeded: func() {},
-		Failed:    func(err error) { record(func() { s.failures = append(s.failures, err) }) },
+		Failed: func(err error) { record(func() { s.failures = append(s.failures, err) }) },
 	}).(*Link)
 }
 

@@ -223,7 +223,7 @@ func (s setup) storeConfig() store.Config {
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings = s.Leases()
-	c.Test.Falsify = falsified(s.name)
+	c.Test.Falsify, c.Test.Performed = falsified(s.name), performed()
 	return c
 }
 
