@@ -74,7 +74,7 @@ func TestHandshake(t *testing.T) {
 			if tt.wantErr == "" {
 				need.OK(t, err)
 				conn.Close()
-				expect.Equal(t, peer, tt.peer, "peer is")
+				expect.Deep(t, peer, tt.peer, "peer is")
 				return
 			}
 			expect.ErrorSays(t, err, tt.wantErr, "got")
