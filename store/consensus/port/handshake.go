@@ -85,7 +85,7 @@ func (n *Port) skipsAlike(own, remote Hello) (err error) {
 	}
 	n.differs[remote.ServerID] = err != nil
 	if err != nil {
-		n.log.Error("a node of this cluster is refused", "node", disk.NodeName(remote.ServerID), "err", err)
+		n.log.Error("a node of this cluster is refused", "other", disk.NodeName(remote.ServerID), "err", err)
 	}
 	return err
 }
