@@ -1,9 +1,8 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
-	"strings"
+	"reflect"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -11,84 +10,38 @@ import (
 
 // Describe names an operation and what it is about, for people: "register of ORDERS/orders-1".
 func Describe(it Item) string {
-	name, subject := "", ""
-	if op := it.KV; op != nil {
-		name, subject = kv.NameOf(op), aboutKV(op)
-	} else {
-		name, subject = registry.NameOf(it.Op), about(it.Op)
+	var name, about string
+	if once, ok := it.KV.(kv.Once); ok {
+		it.KV = once.Op
 	}
-	if subject == "" {
+	if it.KV != nil {
+		name, about = kv.NameOf(it.KV), named(it.KV)
+	} else if key, ok := registry.KeyOf(it.Op); ok {
+		name, about = registry.NameOf(it.Op), key.String()
+	} else {
+		name, about = registry.NameOf(it.Op), named(it.Op)
+	}
+	if about == "" {
 		return name
 	}
-	return name + " of " + subject
+	return name + " of " + about
 }
 
-// about is what an operation of the registry is about; "": it names nothing.
-func about(op registry.Op) string {
-	if key, ok := registry.KeyOf(op); ok {
-		return key.String()
-	}
-	switch op := op.(type) {
-	case registry.Renew:
-		return fmt.Sprintf("the lease in slot %d, generation %d", op.Handle.Slot, op.Handle.Gen)
-	case registry.Evict:
-		return fmt.Sprintf("%d leases", len(op.Items))
-	case registry.Contact:
-		return cmp.Or(op.Sender, op.DC)
-	case registry.ForgetSender:
-		return op.Sender
-	case registry.AckPeer:
-		return op.Peer
-	case registry.PausePeer:
-		return op.Peer
-	case registry.RegisterCatalog:
-		if op.Service != nil {
-			return on(op.On(), op.Service.ID)
-		}
-		return on(op.On(), "")
-	case registry.DeregisterCatalog:
-		return on(op.Node, cmp.Or(op.Service, op.Check))
-	case registry.SetCheck:
-		return on(op.Node, op.Check)
-	case registry.ExpireCheck:
-		return on(op.Node, op.Check)
-	}
-	return ""
-}
+// naming are the fields of operations that say what they are about, the one that says most first.
+var naming = []string{"Key", "Handle", "ID", "Name", "Sender", "Peer", "DC", "Service", "Check", "Node", "Items", "Ops"}
 
-// on names a service or a check on a node of the catalog, whose logical node has no name.
-func on(node, id string) string { return strings.Trim(node+"/"+id, "/") }
-
-// aboutKV is what an operation of coordination is about; "": it names nothing.
-func aboutKV(op kv.Op) string {
-	switch op := op.(type) {
-	case kv.Once:
-		return aboutKV(op.Op)
-	case kv.KeyOp:
-		return op.Key
-	case kv.Txn:
-		for _, part := range op.Ops {
-			if part.Key != nil {
-				return fmt.Sprintf("%d operations, %s among them", len(op.Ops), part.Key.Key)
-			}
+// named is the first of these fields that an operation has, or how many there are; "": it names nothing.
+func named(op any) string {
+	for _, field := range naming {
+		switch f := reflect.ValueOf(op).FieldByName(field); {
+		case !f.IsValid() || f.IsZero():
+		case f.Kind() == reflect.Slice:
+			return fmt.Sprintf("%d %s", f.Len(), field)
+		case f.Kind() == reflect.Pointer: // a service or node of the catalog
+			return named(f.Elem().Interface())
+		default:
+			return fmt.Sprint(f.Interface())
 		}
-		return fmt.Sprintf("%d operations", len(op.Ops))
-	case kv.CreateSession:
-		return op.ID
-	case kv.RenewSession:
-		return op.ID
-	case kv.DestroySession:
-		return op.ID
-	case kv.ExpireSession:
-		return op.ID
-	case kv.AcquirePermit:
-		return op.Name
-	case kv.ReleasePermit:
-		return op.Name
-	case kv.LeaveQueue:
-		return op.Name
-	case kv.EndDelay:
-		return op.Name
 	}
 	return ""
 }

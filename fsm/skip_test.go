@@ -91,9 +91,9 @@ func TestSkippedEntryHasNoEffectAndIsPassed(t *testing.T) {
 
 func TestOnlyWritesAreDescribedAsWhatCanBeSkipped(t *testing.T) {
 	key := registry.NewKey("orders", "o-1")
-	got, err := DescribeWrite(write(1, 1, setKey("a"), Item{Op: registry.Cancel{Key: key}}, Item{Op: registry.Evict{}}).Data)
+	got, err := DescribeWrite(write(1, 1, setKey("a"), Item{Op: registry.Cancel{Key: key}}, Item{Op: registry.Evict{}}, Item{Op: registry.SetCheck{Node: "n", Check: "c"}}, Item{Op: registry.Renew{Handle: registry.Handle{Slot: 3, Gen: 4}}}).Data)
 	need.OK(t, err)
-	expect.Slice(t, got, []string{"key of a", "cancel of ORDERS/o-1", "evict of 0 leases"}, "operations")
+	expect.Slice(t, got, []string{"key of a", "cancel of ORDERS/o-1", "evict", "check of c", "renew of {3 4}"}, "operations")
 	_, err = DescribeWrite(AppendEstablish(nil, codec.Newest, Establish{Node: "n1.aa", Cluster: "c"}))
 	expect.ErrorSays(t, err, "leadership of n1.aa", "an Establish")
 	_, err = DescribeWrite(AppendRaise(nil, codec.Oldest, codec.Newest))

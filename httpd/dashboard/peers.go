@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -42,27 +41,7 @@ func (c call) peers() (any, error) {
 				return tr(named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", show.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
 			})))
 	}
-	if refused := refusedRows(s); len(refused) > 0 {
-		content = append(content, section("Refused", "because it panics, which is a defect",
-			table("", []string{"What", "Refused by", "Sent by", "Last", "#Times", "Why"}, refused, func(r row) row { return r })))
-	}
 	return c.show(v, page{title: "Peers", here: "/ui/peers", content: content})
-}
-
-// refusedRows are what the node that was asked refuses, and what peers have refused.
-func refusedRows(s api.Peers) (rows []row) {
-	add := func(what, by, from string, r api.RefusedItem) {
-		rows = append(rows, tr(named(text(what)), cell("", by), cell("", from), td(moment(r.Last)), number(r.Times), cell("", r.Text)))
-	}
-	for _, r := range s.Refused {
-		add(r.What, s.Receiver, cmp.Or(r.From, "a client"), r)
-	}
-	for _, p := range s.Peers {
-		for _, r := range p.Refused {
-			add(r.What+" of "+registry.NewKey(r.App, r.ID).String(), p.Name, s.Node, r)
-		}
-	}
-	return rows
 }
 
 func (c call) peerRow(p api.Peer) row {
