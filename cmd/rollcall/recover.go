@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,13 +45,8 @@ func newRecoverCommand() *cobra.Command {
 			if err := out.Validate(); err != nil {
 				return cli.Usage(err)
 			}
-			skips, tasks := cmd.Flags().Changed("skip-entry"), 0
-			for _, given := range []bool{len(members) > 0, convert != "", skips} {
-				if given {
-					tasks++
-				}
-			}
-			if dir == "" || tasks != 1 {
+			skips := cmd.Flags().Changed("skip-entry")
+			if dir == "" || trueOf(len(members) > 0, convert != "", skips) != 1 {
 				return cli.Usage(errors.New("give --data-dir, and one of --members, --convert-log and --skip-entry"))
 			}
 			if skips {
@@ -64,14 +60,8 @@ func newRecoverCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("--members: %s=%s: want NAME=HOST:PORT: %w", name, address, err))
 				}
 			}
-			done, err := node.Recover(cmd.Context(), dir, members, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-			if err != nil {
-				return fmt.Errorf("nothing was changed: %w", err)
-			}
-			return out.Print(cmd.OutOrStdout(), recovered{
-				Node: done.Node, ClusterID: done.Cluster, Entry: done.Entry, Before: uint64(done.Before), Index: uint64(done.Index),
-				Instances: done.Instances, Keys: done.Keys, Others: append([]string{}, done.Others...), Old: done.Old,
-			})
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			return recoverCluster(cmd.Context(), dir, members, log, out, cmd.OutOrStdout())
 		},
 	}
 	out.AddFlag(cmd)
@@ -80,6 +70,28 @@ func newRecoverCommand() *cobra.Command {
 	cmd.Flags().StringVar(&convert, "convert-log", "", "what is to hold the log of the data directory: bolt or wal")
 	cmd.Flags().Uint64Var(&skip, "skip-entry", 0, "the log entry to pass over without an effect: the index that the node's last line names")
 	return cmd
+}
+
+// trueOf is how many conditions are true.
+func trueOf(conditions ...bool) (n int) {
+	for _, is := range conditions {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// recoverCluster goes on with one data directory.
+func recoverCluster(ctx context.Context, dir string, members map[string]string, log *slog.Logger, out cli.Output, w io.Writer) error {
+	done, err := node.Recover(ctx, dir, members, log)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return out.Print(w, recovered{
+		Node: done.Node, ClusterID: done.Cluster, Entry: done.Entry, Before: uint64(done.Before), Index: uint64(done.Index),
+		Instances: done.Instances, Keys: done.Keys, Others: append([]string{}, done.Others...), Old: done.Old,
+	})
 }
 
 // skipEntry has a node pass over a log entry.
