@@ -243,7 +243,7 @@ func (r *Registry) scheduleEnd(old, l *Lease) {
 
 // renewed is the last renewal of a live lease.
 func (r *Registry) renewed(l *Lease) Stamp {
-	s, _ := r.tables.renewals.last(l.Handle)
+	s, _ := r.tables.renewals.last(l)
 	return s
 }
 

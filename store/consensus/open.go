@@ -36,9 +36,9 @@ func Open(cfg store.Config) (*Raft, error) {
 	s := &Raft{
 		cfg:        cfg,
 		log:        cfg.Log,
-		metrics:    newMetrics(cfg.Metrics),
+		metrics:    newMetrics(cfg.Metrics, cfg.Panics),
 		machine:    fsm.NewMachine(),
-		digests:    replicas.NewDigests(),
+		digests:    replicas.NewDigests(cfg.Panics),
 		leadership: &leadership.State{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),

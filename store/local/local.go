@@ -34,7 +34,7 @@ func Open(cfg store.Config) (*Store, error) {
 		return nil, err
 	}
 	s.metrics = newLocalMetrics(s)
-	s.changes = store.NewChangeCounter(cfg.Metrics)
+	s.changes = store.NewChangeCounter(cfg.Metrics, cfg.Panics)
 	s.changes.Skip(s.view.Load())
 	return s, nil
 }
