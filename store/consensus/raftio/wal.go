@@ -399,13 +399,13 @@ func (s *segmentFiles) make(path string, size int64) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// cut makes zeros of what stands in a file between two offsets, durably. The file keeps its size and its room: a crash in
-// between leaves nothing worse than the one before.
-func (s *segmentFiles) cut(path string, from, to int) error {
+// overwrite puts bytes in the place of those at an offset of a file, durably. A crash in between leaves nothing worse than
+// the one before.
+func (s *segmentFiles) overwrite(path string, b []byte, at int) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(make([]byte, to-from), int64(from))
+	_, err = f.WriteAt(b, int64(at))
 	return errors.Join(err, s.sync(f), f.Close())
 }
