@@ -363,10 +363,23 @@ type segmentFiles struct {
 type segmentFile struct {
 	*os.File
 	files *segmentFiles
+	size  int64 // up to which there is room
+}
+
+// WriteAt implements types.WritableFile. It reserves the room of a write beyond the file's end first, so that a full disk
+// refuses it before a byte is written. Nothing counts on that: some file systems promise no room.
+func (f *segmentFile) WriteAt(b []byte, at int64) (int, error) {
+	if end := at + int64(len(b)); end > f.size {
+		if err := allocate(f.File, end); err != nil {
+			return 0, err
+		}
+		f.size = end
+	}
+	return f.File.WriteAt(b, at)
 }
 
 // Sync implements types.WritableFile.
-func (f segmentFile) Sync() error { return f.files.sync(f.File) }
+func (f *segmentFile) Sync() error { return f.files.sync(f.File) }
 
 // Create implements types.VFS: make has made the file.
 func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
@@ -384,7 +397,11 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	if err != nil {
 		return nil, err
 	}
-	return segmentFile{f, s}, nil
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &segmentFile{f, s, info.Size()}, nil
 }
 
 // make makes a file of zeros, durably.
