@@ -95,7 +95,7 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if err := CheckCutOff(dir); err != nil {
 		return nil, err
 	}
-	if err := makeDir(dir); err != nil {
+	if err := MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	path := filepath.Join(dir, identityFile)

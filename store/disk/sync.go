@@ -25,8 +25,8 @@ func (d *SlowSync) Pass() {
 	}
 }
 
-// makeDir makes a directory and those above it, durably.
-func makeDir(dir string) error {
+// MakeDir makes a directory and those above it, durably.
+func MakeDir(dir string) error {
 	var made []string
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
