@@ -113,9 +113,9 @@ func (s *Raft) openRaft() error {
 		return err
 	}
 	logger := raftio.NewLogger(s.log)
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logger)
+	snapshots, err := raftio.OpenSnapshots(s.cfg.DataDir, snapshotsKept, logger)
 	if err != nil {
-		return fmt.Errorf("open snapshots in %s: %w", dir, err)
+		return err
 	}
 	s.snapshots = &snapshotStore{SnapshotStore: snapshots, s: s}
 	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.disk.During, s.closing)

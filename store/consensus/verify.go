@@ -62,7 +62,7 @@ func (s *Raft) reportComparison(c Comparison, logged string) string {
 	case now == "":
 		s.log.Info("the replicas are equal again", "index", c.Index)
 	default:
-		s.log.Error("replicas differ: give the nodes that are named empty data directories, one after the other, and let them join again", "nodes", now, "index", c.Index)
+		s.log.Error("replicas differ: give the nodes that are named empty data directories, one after the other, each while the others have a leader without it, and let them join again", "nodes", now, "index", c.Index)
 	}
 	return now
 }
