@@ -42,23 +42,28 @@ func (r *Report) validText() string {
 // run is valid.
 func (r *Report) evidence() string {
 	m := r.Machine
-	parts := []string{
-		fmt.Sprintf("Evidence: one machine (%s, %s, %s), on which clients, nodes and disks share everything and links have no latency, so that ratios between columns tell more than figures", m.CPU, counted(m.Cores, "core"), m.Disk),
-		fmt.Sprintf("%s of %s, %s of %s each", r.trialsText(), counted(len(r.ran()), "scenario"), r.roundsText(), r.lengthText()),
+	sentences := []string{
+		fmt.Sprintf("Evidence: one machine (%s, %s, %s) ran clients, nodes and disks, and its links have no latency: ratios between columns tell more than figures.", m.CPU, counted(m.Cores, "core"), m.Disk),
+		fmt.Sprintf("%s of %s, %s of %s each.", r.trialsText(), counted(len(r.ran()), "scenario"), r.roundsText(), r.lengthText()),
 	}
 	if text := r.leaseText(); text != "" {
-		parts = append(parts, text)
+		sentences = append(sentences, text)
 	}
 	if names := r.compiling(); len(names) > 0 {
-		parts = append(parts, "processor times and latencies of calls of "+list(names)+" are those of the first of Java's two compilers and are compared with nothing")
+		sentences = append(sentences, "Processor times and latencies of "+list(names)+" are compared with nothing: only the first of Java's two compilers ran.")
 	}
 	if r.sealed() {
-		parts = append(parts, "what is lost are instances that never send a heartbeat, of which stock clients would restore most with the next one")
+		sentences = append(sentences, "Losses are counted on instances that never send a heartbeat: stock clients would restore most of theirs with the next one.")
 	}
-	if repeats := r.repeats(); repeats > 0 {
-		parts = append(parts, counted(repeats, "trial")+" repeated because the machine had been too busy")
+	switch repeats := r.repeats(); repeats {
+	case 0:
+	case 1:
+		sentences = append(sentences, "1 trial was repeated because the machine was too busy.")
+	default:
+		sentences = append(sentences, fmt.Sprintf("%d trials were repeated because the machine was too busy.", repeats))
 	}
-	return strings.Join(parts, "; ") + ". " + r.validText() + " " + r.limitsText() + " Rollcall's docs/comparison.md says what the words mean."
+	sentences = append(sentences, r.validText(), r.limitsText(), "Rollcall's docs/comparison.md says what the words mean.")
+	return strings.Join(sentences, " ")
 }
 
 // sealed reports whether losses were counted on sealed instances.
@@ -98,7 +103,7 @@ func (r *Report) lengthText() string {
 	return text
 }
 
-// leaseText gives the leases of all scenarios but those of heartbeats alone: those of stock clients are 90 s.
+// leaseText gives the leases of all scenarios but those of heartbeats alone, beside those of stock clients.
 func (r *Report) leaseText() string {
 	leases := make(map[int]bool)
 	for _, s := range r.ran() {
@@ -109,7 +114,7 @@ func (r *Report) leaseText() string {
 	if len(leases) == 0 {
 		return ""
 	}
-	return "leases of " + spanOf(leases, func(n int) string { return fmt.Sprintf("%d s", n) }, func(a, b int) string { return fmt.Sprintf("%d to %d s", a, b) }) + ", where stock clients ask for 90 s"
+	return "Leases of " + spanOf(leases, func(n int) string { return fmt.Sprintf("%d s", n) }, func(a, b int) string { return fmt.Sprintf("%d to %d s", a, b) }) + ", where stock clients ask for 90 s."
 }
 
 // spanOf shows the only number of a set, or its least and its greatest.

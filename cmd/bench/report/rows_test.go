@@ -315,7 +315,7 @@ func TestRoundsThatWereNotCompletedAreCounted(t *testing.T) {
 	r.Trials[2].Failed = "node1 did not start"
 	got := words(rowOf(t, r, "Registrations lost, worst scenario"))[0]
 	expect.Equal(t, got, "0 (n=2; 1 not completed; of 100 registrations)", "cell:")
-	expect.That(t, strings.Contains(r.evidence(), "; 3 trials (2 count) of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
+	expect.That(t, strings.Contains(r.evidence(), " 3 trials (2 count) of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
 }
 
 // What a Java machine that has just started spends says little of the server in it.
@@ -334,7 +334,7 @@ func TestCostsOfAJavaMachineAreNotHeldAgainstOthers(t *testing.T) {
 	cpu := rowOf(t, r, "Processor time of all nodes for 1,000 renewals, at 1,001 a second")
 	expect.Slice(t, words(cpu), []string{"* 1 s (n=2)", "2 s (n=2)", "3 s (n=2; not compared: just started, the first compiler alone)"}, "processors:")
 	expect.Slice(t, words(rowOf(t, r, "Memory of a node for 1,000 instances")), []string{"4 B (n=2)", "* 3 B (n=2)", "cannot be told: garbage is in it"}, "memory:")
-	expect.That(t, strings.Contains(r.evidence(), "processor times and latencies of calls of Eureka are those of the first of Java's two compilers"), "evidence: %s", r.evidence())
+	expect.That(t, strings.Contains(r.evidence(), "Processor times and latencies of Eureka are compared with nothing"), "evidence: %s", r.evidence())
 	expect.That(t, strings.Contains(r.fleetAbout(), "fetch the registry, which is not in it"), "fleet: %s", r.fleetAbout())
 }
 
@@ -347,7 +347,7 @@ func TestLimitsTextSaysWhichColumnHasNone(t *testing.T) {
 
 func TestEvidenceSaysHowFarTheFiguresReach(t *testing.T) {
 	got := judgedSample().evidence()
-	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {
+	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "Leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {
 		expect.That(t, strings.Contains(got, want), "%q is not in %s", want, got)
 		for _, file := range []string{MarkdownFile, HTMLFile} {
 			shown := strings.ReplaceAll(sampleFiles()[file], "\u00a0", " ")
