@@ -28,10 +28,10 @@ func TestEveryModuleIsUnderAnOpenLicence(t *testing.T) {
 	for _, dir := range []string{"..", "../client/grpcresolver", "../deploy/check", "."} {
 		seen := map[string]bool{}
 		for _, packages := range []string{"./...", "tool"} {
-			for line := range strings.Lines(output(t, "go", "-C", dir, "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}", packages)) {
-				parts := strings.Fields(line)
+			for line := range strings.Lines(output(t, "go", "-C", dir, "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}", packages)) {
+				parts := strings.Split(strings.TrimSpace(line), "\t") // or a warning: no packages of tools
 				if len(parts) < 3 || seen[parts[0]] || strings.HasPrefix(parts[0], "github.com/seed-20419f34/rollcall") {
-					continue // no module but ours, which has no version, or one of its own below
+					continue
 				}
 				seen[parts[0]] = true
 				expectOpen(t, parts[0], parts[1], parts[2])
@@ -87,4 +87,34 @@ func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 	}
 	need.That(t, built > 0, "no program is in %s/bin", wild)
 	t.Logf("%d programs, %d modules in them", built, len(seen))
+}
+
+func TestLicenceThatIsNotOpenIsAnError(t *testing.T) {
+	const notForSale = "\nThe Software is provided to you by the Licensor under the License, as defined below, subject to the following condition. " +
+		"Without limiting other conditions in the License, the grant of rights under the License will not include, and the License does " +
+		"not grant to you, the right to Sell the Software. For purposes of the foregoing, “Sell” means practicing any or all of the rights " +
+		"granted to you under the License to provide to third parties, for a fee or other consideration, a product or service that " +
+		"consists, entirely or substantially, of the Software or the functionality of the Software. Any license notice or attribution " +
+		"required by the License must also include this Commons Cause License Condition notice.\n"
+	apache := string(need.Got(os.ReadFile("../LICENSE"))(t))
+	for _, row := range []struct {
+		name  string
+		files map[string]string
+		says  string // of the error; "": there is none
+	}{
+		{"an open one, with files that are no licences", map[string]string{"LICENSE": apache, "NOTICE": "Made by us.", "license.go": "package m"}, ""},
+		{"an open one with a condition", map[string]string{"LICENSE": apache + notForSale}, "example.org/m v1.0.0 is under CommonsClause, which is not one of the open licences"},
+		{"an unknown one beside an open one", map[string]string{"LICENSE": "Business Source License 1.1", "LICENSE-before-v1": apache}, "example.org/m v1.0.0: LICENSE is no licence that is known"},
+	} {
+		dir := t.TempDir()
+		for name, text := range row.files {
+			need.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		_, err := readLicence("example.org/m", "v1.0.0", dir, need.Got(licenceFiles(dir))(t))
+		if row.says == "" {
+			expect.That(t, err == nil, "%s: %v", row.name, err)
+			continue
+		}
+		expect.ErrorSays(t, err, row.says, "%s:", row.name)
+	}
 }
