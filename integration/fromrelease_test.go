@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -147,12 +146,11 @@ func TestUpgradedNodeSurvivesTheRemovalThatStoppedTheLastRelease(t *testing.T) {
 	mustRegister(t, old, Instance{App: "A", ID: "a-1", Duration: 90})
 	r := old.Cancel("A", "a-1")
 	need.That(t, r.Status == 200, "cancel: %v", r)
-	mustRegister(t, old, Instance{App: "B", ID: "b-1", Duration: 90})
-	Eventually(t, ReadyLimit, "what came after the removal is at the upgraded node", func() error {
-		if !upgraded.Running() {
-			return errors.New("the upgraded node has ended")
-		}
-		return shows(upgraded, "B", "b-1")
+	Eventually(t, ReadyLimit, "the upgraded node knows of the removal", func() error {
+		need.That(t, upgraded.Running(), "the upgraded node has ended")
+		e, err := upgraded.Explain("A", "a-1")
+		return errors.Join(err, unless(e != nil, "not yet"))
 	})
-	expect.OK(t, upgraded.Ready())
+	mustRegister(t, old, Instance{App: "B", ID: "b-1", Duration: 90})
+	Eventually(t, ReadyLimit, "what came after the removal is at the upgraded node", func() error { return shows(upgraded, "B", "b-1") })
 }
