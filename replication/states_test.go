@@ -403,8 +403,8 @@ func (p *pairOfStates) try(size int, moves []move, random *rand.Rand) (err error
 	return errors.Join(p.a.check(), p.b.check())
 }
 
-// statesForEnv is for how long TestNoSequenceEndsASite tries random sequences; then it also tries all pairs in all states. Without it
-// it tries what the gate has time for.
+// statesForEnv is for how long TestNoSequenceEndsASite tries each mode: all pairs in all states, as far as two thirds of the time
+// reach, then random sequences. Without it the test tries what the gate has time for.
 const statesForEnv = "ROLLCALL_STATES_FOR"
 
 // Each operation and each item of another server, alone, in pairs and in random sequences, in states that are empty, small and full,
@@ -448,20 +448,25 @@ func tryStates(t *testing.T, p *pairOfStates, random *rand.Rand, lasting time.Du
 			t.Errorf("%s, in a state that is %s, %v: %v", kind, sizes[size], names, err)
 		}
 	}
+	began := time.Now()
 	shares := [len(sizes)]int{8, 40, 200} // of so many pairs the gate tries one
+	var pairs [][3]int
 	for size := range sizes {
-		for _, m := range all {
-			try("alone", size, nil, m)
-		}
-		for _, m := range all {
-			for _, n := range all {
+		for m := range all {
+			try("alone", size, nil, all[m])
+			for n := range all {
 				if lasting > 0 || random.IntN(shares[size]) == 0 {
-					try("pair", size, nil, m, n)
+					pairs = append(pairs, [3]int{size, m, n})
 				}
 			}
 		}
 	}
-	began := time.Now()
+	random.Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
+	for _, p := range pairs {
+		if lasting == 0 || time.Since(began) < lasting*2/3 {
+			try("pair", p[0], nil, all[p[1]], all[p[2]])
+		}
+	}
 	for n := 0; n < 30 || time.Since(began) < lasting; n++ {
 		var some []move
 		for range 3 + random.IntN(20) {
