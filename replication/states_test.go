@@ -267,7 +267,7 @@ func newPairOfStates(t *testing.T, consensus bool) *pairOfStates {
 		for _, m := range moves {
 			need.OKf(t, do(m, p.a, p.b), "%s", m.name)
 		}
-		need.OK(t, p.settle(0, 0))
+		need.OK(t, p.converge(0, 0))
 		p.keep(size)
 	}
 	small := []move{
@@ -300,8 +300,8 @@ func (p *pairOfStates) thaw(size int) error {
 	return errors.Join(p.a.thaw(p.states[size][0]), p.b.thaw(p.states[size][1]))
 }
 
-// settle has both sites tell each other all since two indexes, until they agree: at the latest after comparisons.
-func (p *pairOfStates) settle(fromA, fromB registry.Index) error {
+// converge has both sites tell each other all since two indexes, until they agree: at the latest after comparisons.
+func (p *pairOfStates) converge(fromA, fromB registry.Index) error {
 	var beatA, beatB registry.Beat
 	for compared := range 4 {
 		for round := 0; ; round++ {
@@ -395,7 +395,7 @@ func (p *pairOfStates) try(size int, moves []move, random *rand.Rand) (err error
 	}
 	p.a.observe()
 	p.b.observe()
-	if err := p.settle(fromA, fromB); err != nil {
+	if err := p.converge(fromA, fromB); err != nil {
 		return err
 	}
 	p.a.observe()
