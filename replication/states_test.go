@@ -320,7 +320,7 @@ func (p *pairOfStates) converge(fromA, fromB registry.Index) error {
 				return errors.New("the sites never fall silent")
 			}
 		}
-		if sameSums(p.a.view(), p.b.view()) {
+		if disputed(p.a.view(), p.b.view())+disputed(p.b.view(), p.a.view()) == "" {
 			return nil
 		}
 		if compared == 3 {
@@ -342,7 +342,7 @@ func (p *pairOfStates) converge(fromA, fromB registry.Index) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the sites do not agree:\na: %s\nb: %s", summaryOf(p.a.view(), p.b.view()), summaryOf(p.b.view(), p.a.view()))
+	return fmt.Errorf("the sites do not agree:\na: %s\nb: %s", disputed(p.a.view(), p.b.view()), disputed(p.b.view(), p.a.view()))
 }
 
 // renewAllBut has clients renew the instances that another state does not have.
@@ -357,10 +357,16 @@ func (s *statesSite) renewAllBut(v *registry.View) error {
 	return err
 }
 
-// summaryOf are the instances of a state that are not the same in another one.
-func summaryOf(v, w *registry.View) (text string) {
+// disputed are the instances of a state that are not the same in another one. Those of the third party do not count: it contradicts
+// itself, as no server does, and would compare with both sites. Nor do services that both have by Consul's API: their checks,
+// which are not replicated, decide the status of each.
+func disputed(v, w *registry.View) (text string) {
 	for l := range v.All() {
-		if m, ok := w.Find(l.Key()); !ok || m.Sum() != l.Sum() {
+		m, ok := w.Find(l.Key())
+		if l.Owner == "dc9" || ok && (m.Owner == "dc9" || l.Service != nil && m.Service != nil) {
+			continue
+		}
+		if !ok || m.Sum() != l.Sum() {
 			text += fmt.Sprintf("%s %+v status %v overridden %v owner %q permanent %t; ", l.Key(), l.Version(), l.Instance.Status, l.Instance.Overridden, l.Owner, l.Permanent)
 		}
 	}
