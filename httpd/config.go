@@ -183,7 +183,7 @@ func (c Config) withDefaults() Config {
 		c.Metrics = prometheus.NewRegistry()
 	}
 	if c.Panics == nil {
-		c.Panics = measure.NewPanics(c.Log, prometheus.NewRegistry())
+		c.Panics = measure.NewPanics(c.Log, c.Metrics)
 	}
 	if c.Cluster == nil {
 		c.Cluster = alone{}

@@ -4,6 +4,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -34,16 +35,18 @@ type Panics struct {
 	logged map[Kind]bool
 }
 
-// NewPanics registers the counter of panics.
+// NewPanics registers the counter of panics, which all that one registry has share.
 func NewPanics(log *slog.Logger, reg prometheus.Registerer) *Panics {
 	p := &Panics{log: log, logged: map[Kind]bool{}, counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_measuring_panics_total",
 		Help: "Panics in what only measures this node, by what it measures: a figure is lost or wrong, and nothing else; each is a defect.",
 	}, []string{"what"})}
+	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](reg.Register(p.counted)); ok {
+		p.counted = there.ExistingCollector.(*prometheus.CounterVec)
+	}
 	for _, kind := range []Kind{Changes, Metrics, Replicas, Cluster, Settings} {
 		p.counted.WithLabelValues(string(kind))
 	}
-	reg.MustRegister(p.counted)
 	return p
 }
 

@@ -678,6 +678,26 @@ func padded(id string, size int) registry.Register {
 // limit is how long a test waits for what normally takes well under a second, or a few.
 const limit = time.Minute
 
+// Handles are given anew at a start, and those of removed leases were of the start before: they name leases of others now.
+func TestRemovalOfAnEarlierStartIsNotShownWithAnotherLeasesRenewals(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0", "i1")
+		g.apply(registry.Cancel{Key: registry.NewKey("A", "i0")})
+		before, _ := g.now().Removal(registry.NewKey("A", "i0"))
+		g.restart()
+		synctest.Wait()
+		time.Sleep(20 * time.Second)
+		g.apply(registry.Renew{Key: registry.NewKey("A", "i1")})
+		v := g.now()
+		live, ok := v.Find(registry.NewKey("A", "i1"))
+		need.That(t, ok && live.Handle == before.Lease.Handle, "i1 has handle %v, want that of the removed i0, %v", live.Handle, before.Lease.Handle)
+		rec, _ := v.Removal(registry.NewKey("A", "i0"))
+		expect.Equal(t, v.LastRenewal(rec.Lease), before.Lease.RenewedAt, "last renewal of what was removed before the start")
+		why, ok := v.Why(registry.Change{Index: rec.Lease.Changed, Lease: rec.Lease, Kind: rec.Kind})
+		expect.That(t, ok && why == registry.EventCanceled, "its reason is %s, %t", why, ok)
+	})
+}
+
 // breaking is a Registerer that breaks the counter of changes: to use it panics.
 type breaking struct{ *prometheus.Registry }
 
