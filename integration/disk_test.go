@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -192,6 +193,19 @@ func logFile(t *testing.T, n *Node) string {
 	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
 	need.That(t, len(segments) > 0, "%s has no segments", n.Name)
 	return segments[0]
+}
+
+// tearSegment leaves in the newest segment of a node that does not run what a full disk leaves of a write that was to cross
+// its end: the beginning of an entry that is larger than the file.
+func tearSegment(t *testing.T, n *Node) {
+	t.Helper()
+	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
+	need.That(t, len(segments) > 0, "%s has no segments", n.Name)
+	f := need.Got(os.OpenFile(segments[len(segments)-1], os.O_RDWR, 0))(t)
+	defer f.Close()
+	content := need.Got(io.ReadAll(f))(t)
+	end := (len(bytes.TrimRight(content, "\x00")) + 7) / 8 * 8
+	need.Got(f.WriteAt([]byte{1, 0, 0, 0, 0, 0, 0x10, 0x01}, int64(end)))(t)
 }
 
 // TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.

@@ -148,7 +148,10 @@ func TestIdentityIsTheOneBeforeOrAfterACrash(t *testing.T) {
 		}
 		need.OK(t, os.WriteFile(filepath.Join(later, identityFile), b, 0o600))
 		need.Got(OpenIdentity(first, owner))(t)
+		need.OK(t, os.Link(filepath.Join(later, identityFile), filepath.Join(later, "before")))
 		again := need.Got(OpenIdentity(later, owner))(t)
+		before := need.Got(os.ReadFile(filepath.Join(later, "before")))(t)
+		need.That(t, string(before) == string(b), "the file was written to where it stands: a crash would leave neither the old one nor the new one")
 		need.That(t, again.ServerID == written.ServerID && again.Boot > written.Boot, "%d bytes were written: the node is %s in start %d", n, again.ServerID, again.Boot)
 	}
 }

@@ -46,8 +46,11 @@ func (w segmentWrite) image(n int) []byte {
 
 // hardData is data of which a part looks like something else: sectors that are missing, or frames.
 func hardData(random *rand.Rand, i uint64) []byte {
-	kinds := [][]byte{{0}, {0xff}, {walCommitFrame, 0, 0, 0, byte(i), 1, 2, 3}, {walEntryFrame, 0, 0, 0, 8, 0, 0, 0}, {walIndexFrame, 0, 0, 0, 4, 0, 0, 0}, {byte(i), byte(i >> 1), 7}}
+	kinds := [][]byte{{0xff}, {walCommitFrame, 0, 0, 0, byte(i), 1, 2, 3}, {walEntryFrame, 0, 0, 0, 8, 0, 0, 0}, {walIndexFrame, 0, 0, 0, 4, 0, 0, 0}, {byte(i), byte(i >> 1), 7}}
 	data := make([]byte, random.IntN(8)) // so that what follows stands at any place of its word
+	if random.IntN(4) == 0 {
+		return append(data, make([]byte, random.IntN(4*sector))...)
+	}
 	return append(data, bytes.Repeat(kinds[random.IntN(len(kinds))], 1+random.IntN(300))...)
 }
 
@@ -198,7 +201,7 @@ func TestEveryBitThatDiffersInASegmentIsRefused(t *testing.T) {
 			}
 			for at := w.from; at < w.to; at++ {
 				for bit := range byte(8) {
-					if !everyCut && (bit != byte(at%8) || at%2 != i%2 && w.to-at > 16) {
+					if !everyCut && (bit != byte(at%8) || at%2 != i%2) && w.to-at > 16 {
 						continue
 					}
 					refuses(w.info, w.after[:w.to], w.after, at, bit, w.has)
@@ -211,6 +214,29 @@ func TestEveryBitThatDiffersInASegmentIsRefused(t *testing.T) {
 	}
 	t.Logf("%d flips, of which %d were in the end of a commit frame, and made good", flips, completed)
 	expect.That(t, completed*1000 < flips, "%d of %d flips were not refused", completed, flips)
+}
+
+// TestSectorThatIsLostOfAnAcknowledgedWriteIsRefused: another write follows it.
+func TestSectorThatIsLostOfAnAcknowledgedWriteIsRefused(t *testing.T) {
+	tried := 0
+	writes := append(segmentWrites(t, 400), segmentWrites(t, 401)...)
+	for i, w := range writes[1:] {
+		if writes[i].info.ID != w.info.ID || writes[i].to != w.from || writes[i].has == writes[i].had || w.has == w.had {
+			continue
+		}
+		for at := writes[i].from; at < writes[i].to; at = (at/sector + 1) * sector {
+			b := bytes.Clone(w.after)
+			lost := b[at:min(writes[i].to, (at/sector+1)*sector)]
+			if len(bytes.Trim(lost, "\x00")) == 0 {
+				continue
+			}
+			clear(lost)
+			_, _, err := tornAs(w.info, b)
+			need.That(t, errors.Is(err, disk.ErrDamaged), "bytes %d to %d of %d are zero: %v", at, at+len(lost), w.to, err)
+			tried++
+		}
+	}
+	expect.That(t, tried > 20, "%d sectors, want more", tried)
 }
 
 // TestEveryBitThatDiffersInASealedSegmentIsRefused: in what it has up to the end of its index.

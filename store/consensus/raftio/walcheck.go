@@ -127,11 +127,11 @@ func (s *segmentReader) writes() bool {
 	}
 	offsets, index, at := s.offsets, 0, max(s.end, walHeader)
 	for {
-		kind, payload, next := frame(s.b, at)
+		kind, _, next := frame(s.b, at)
 		switch {
 		case kind == walEntryFrame:
 			offsets = append(offsets, uint32(at))
-		case kind == walIndexFrame && bytes.Equal(payload, indexOf(offsets)):
+		case kind == walIndexFrame && bytes.Equal(s.b[at:next], indexFrame(offsets)):
 			index = at + walFrameHeader
 		case kind == walCommitFrame && crc32.Checksum(s.b[s.end:at], disk.Castagnoli) == binary.LittleEndian.Uint32(s.b[at+4:]):
 			if !s.deliver(offsets[len(s.offsets):]) {
@@ -196,11 +196,12 @@ func (s *segmentReader) cutOff() (commit int, torn bool) {
 			}
 			offsets, lacks = append(offsets, uint32(at)), lacks || !whole
 		case kind == walIndexFrame:
-			whole, part := s.isPartOf(at, indexFrame(offsets))
+			index := indexFrame(offsets)
+			whole, part := s.isPartOf(at, index)
 			if !part {
 				return 0, false
 			}
-			next, lacks = at+len(indexFrame(offsets)), lacks || !whole
+			next, lacks = at+len(index), lacks || !whole
 		case kind == walCommitFrame && at+walFrameHeader == used && !lacks:
 			_, part := s.isPartOf(at, s.commitFrame(at))
 			return at, part
@@ -332,16 +333,12 @@ func segmentHeader(info types.SegmentInfo) []byte {
 	return binary.LittleEndian.AppendUint64(b, info.Codec)
 }
 
-func indexOf(offsets []uint32) (b []byte) {
+func indexFrame(offsets []uint32) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte{walIndexFrame, 0, 0, 0}, uint32(4*len(offsets)))
 	for _, at := range offsets {
 		b = binary.LittleEndian.AppendUint32(b, at)
 	}
-	return b
-}
-
-func indexFrame(offsets []uint32) []byte {
-	b := binary.LittleEndian.AppendUint32([]byte{walIndexFrame, 0, 0, 0}, uint32(4*len(offsets)))
-	return append(append(b, indexOf(offsets)...), make([]byte, len(offsets)%2*4)...)
+	return append(b, make([]byte, len(offsets)%2*4)...)
 }
 
 // frame reads the frame at an offset, and where the next one begins; kind 0: there is none.
