@@ -68,6 +68,8 @@ func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 		if dir == "" || module != "github.com/hashicorp/consul-esm" {
 			dir = downloaded(module, version)
 		}
+		_, err = os.Stat(dir)
+		need.That(t, err == nil, "%s was built from %s, which is no longer there: build it again (make clean), or name the checkout of consul-esm by ESM=folder: %v", rule[1], dir, err)
 		l := expectOpen(t, module, version, dir)
 		row := "| `" + module + "` " + version + " | " + l.expression() + " |"
 		expect.That(t, strings.Contains(page, row), "docs/dependencies.md has no row that begins with %s", row)
