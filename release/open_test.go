@@ -2,6 +2,8 @@ package main
 
 import (
 	"debug/buildinfo"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,7 +61,7 @@ func TestProgramsThatWeTestAgainstAreUnderOpenLicences(t *testing.T) {
 	seen, built := map[string]bool{}, 0
 	for _, rule := range regexp.MustCompile(`(bin/\S+) (\S+)@(v\S+)`).FindAllStringSubmatch(output(t, "make", "-nB", "-C", wild, "all", "peers"), -1) {
 		info, err := buildinfo.ReadFile(filepath.Join(wild, rule[1]))
-		if os.IsNotExist(err) {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		need.OK(t, err)
