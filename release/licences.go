@@ -151,7 +151,7 @@ const covered = 75
 
 // openLicences are the licences that a part may have: open-source licences, and two that come beside one, for documents and patents.
 // licensecheck knows others, too, such as SSPL-1.0 and CommonsClause; it does not know the Business Source License.
-var openLicences = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "CC-BY-SA-4.0", "GooglePatentsFile"}
+var openLicences = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016", "CC-BY-SA-4.0", "GooglePatentsFile"}
 
 // decides matches the names of files that say which licence a part is under. Others, such as NOTICE, come beside one.
 var decides = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)`)
