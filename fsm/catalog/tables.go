@@ -19,6 +19,7 @@ type Tables struct {
 	checks       order.Tree[CheckRow]   // by node, then id
 	nodesChanged order.Index            // of the last change of a node or of a check of one
 	bytes        int                    // of all nodes, see Node.Weight
+	figures      *AliasFigures
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
@@ -47,6 +48,7 @@ func newTables() Tables {
 		nodeChanges: order.NewTree(compareNodeChanges),
 		services:    order.NewTree(compareServices),
 		checks:      order.NewTree(compareChecks),
+		figures:     new(AliasFigures),
 	}
 }
 

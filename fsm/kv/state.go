@@ -53,6 +53,7 @@ type State struct {
 	catalog     Catalog
 	index       Index // of the last change
 	lease       int64 // lease clock, ms
+	level       byte  // see SetLevel
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
 	contents
@@ -79,6 +80,10 @@ func New(catalog Catalog) *State {
 		kept:     newKeptResults(),
 	}
 }
+
+// SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
+// State has those of the first.
+func (s *State) SetLevel(level byte) { s.level = level }
 
 // Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
 // not 0 it is at.Index, which the operation has taken; of a transaction that changes nodes, services or checks too it is the

@@ -26,7 +26,7 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
-	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration()), origin: origin, instance: op.Instance}, r.index
+	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration(r.bounded())), origin: origin, instance: op.Instance}, r.index
 	if why := c.refused(); why != Done {
 		return Result{Outcome: why}
 	}
@@ -65,6 +65,8 @@ func (c *cataloging) refused() Outcome {
 		return UnknownService
 	case catalog.TooManyChecks:
 		return TooManyChecks
+	case catalog.TooManyFollowers:
+		return TooManyFollowers
 	}
 	return Done
 }

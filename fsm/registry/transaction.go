@@ -127,6 +127,8 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 		return fmt.Sprintf("failed to set %s, it is registered with another address, or clients of Eureka would take it for a service of another node; deregister that one first, or give an ID of its own", op.object())
 	case CheckTaken:
 		return fmt.Sprintf("failed to set %s, it is a check of another service or of the node; delete it first, or give an ID of its own", op.object())
+	case TooManyFollowers:
+		return fmt.Sprintf("failed to set %s, %s", op.object(), catalog.TooManyFollowersText)
 	}
 	return fmt.Sprintf("failed to set %s, a service may have %d checks and a node itself %d", op.object(), catalog.MaxServiceChecks, catalog.MaxNodeChecks)
 }

@@ -24,7 +24,7 @@ func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
 // CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
-	return v.tables.catalog.Growth(op.registration())
+	return v.tables.catalog.Growth(op.registration(false))
 }
 
 // Node returns a node.

@@ -96,6 +96,8 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 		return err
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
+	case result.Outcome == registry.TooManyFollowers:
+		return web.BadRequest("Invalid check: " + catalog.TooManyFollowersText)
 	}
 	v, err := e.newestForConsul(ctx)
 	if err != nil {
