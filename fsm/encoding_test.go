@@ -148,7 +148,7 @@ const (
 	keyHasValue, keyHasFlags, keyHasIndex, keyHasSession, keyHasFence = 1, 2, 4, 8, 16
 	hasIndex, hasHandle, hasCount                                     = 0x10, 0x20, 0x40
 	kvOK, kvHasIndex, kvHasEntries, kvHasPlace                        = 1, 2, 8, 0x40
-	lastOutcome                                                       = byte(registry.TooManyFollowers)
+	lastOutcome                                                       = byte(registry.TooMany)
 	lastVerb                                                          = byte(kv.DeleteTree)
 	txnHasKey, txnHasSession, txnHasCatalog                           = 1, 2, 4
 	maxNote                                                           = 1024

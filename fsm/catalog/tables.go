@@ -120,6 +120,17 @@ func (t *Tables) EachServiceOn(node string) iter.Seq[order.Key] {
 	}
 }
 
+// Crowded reports whether a node has more services, and checks of them, than a bound.
+func (t *Tables) Crowded(node string, most int) bool {
+	t.services.Ascend(serviceRow{node: node}, func(row serviceRow) bool {
+		if row.node == node {
+			most -= 1 + len(row.service.Checks)
+		}
+		return row.node == node && most >= 0
+	})
+	return most < 0
+}
+
 // Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.
 func (t *Tables) Worst(s *Service) (worst CheckStatus, maintenance bool) {
 	if n, ok := t.nodes.Get(s.Node); ok {

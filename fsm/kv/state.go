@@ -65,6 +65,7 @@ type State struct {
 
 // contents is what views show. A copy that views share is never written again.
 type contents struct {
+	figures  *Figures
 	keys     keyTable
 	sessions sessionTable
 	permits  permitTable
@@ -76,7 +77,7 @@ type contents struct {
 func New(catalog Catalog) *State {
 	return &State{
 		catalog:  catalog,
-		contents: contents{keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
+		contents: contents{figures: new(Figures), keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
 		kept:     newKeptResults(),
 	}
 }
@@ -152,7 +153,7 @@ func (s *State) session(id string) *Session {
 // share returns a copy of the contents for views.
 func (s *State) share() *contents {
 	if s.shared == nil {
-		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
+		s.shared = &contents{figures: s.figures, keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
 	}
 	return s.shared
 }

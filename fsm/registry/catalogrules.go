@@ -66,7 +66,7 @@ func (c *cataloging) refused() Outcome {
 	case catalog.TooManyChecks:
 		return TooManyChecks
 	case catalog.TooManyFollowers:
-		return TooManyFollowers
+		return TooMany
 	}
 	return Done
 }
@@ -294,11 +294,18 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	return r.exchangeChecks(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
+// MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
+// and how many changes of them one transaction may make.
+const MaxRemoved = 2500
+
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
 func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	n, ok := r.catalog.Node(name)
 	if !ok {
 		return Result{Outcome: NotFound}
+	}
+	if r.bounded() && r.catalog.Crowded(name, MaxRemoved) {
+		return Result{Outcome: TooMany}
 	}
 	for _, key := range r.catalog.ServicesOn(name) {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})

@@ -14,21 +14,21 @@ import (
 
 // OutcomeNames are the label values of registry outcomes.
 var OutcomeNames = [...]string{
-	registry.Done:             "done",
-	registry.NotFound:         "not_found",
-	registry.Newer:            "newer",
-	registry.Older:            "older",
-	registry.KeptExisting:     "kept_existing",
-	registry.DeadHandle:       "gone_handle",
-	registry.Refused:          "refused",
-	registry.UnknownService:   "unknown_service",
-	registry.NameTaken:        "name_taken",
-	registry.NoTTL:            "no_ttl",
-	registry.TooManyChecks:    "too_many_checks",
-	registry.AddressTaken:     "address_taken",
-	registry.CheckTaken:       "check_taken",
-	registry.Revoked:          "revoked",
-	registry.TooManyFollowers: "too_many_followers",
+	registry.Done:           "done",
+	registry.NotFound:       "not_found",
+	registry.Newer:          "newer",
+	registry.Older:          "older",
+	registry.KeptExisting:   "kept_existing",
+	registry.DeadHandle:     "gone_handle",
+	registry.Refused:        "refused",
+	registry.UnknownService: "unknown_service",
+	registry.NameTaken:      "name_taken",
+	registry.NoTTL:          "no_ttl",
+	registry.TooManyChecks:  "too_many_checks",
+	registry.AddressTaken:   "address_taken",
+	registry.CheckTaken:     "check_taken",
+	registry.Revoked:        "revoked",
+	registry.TooMany:        "too_many",
 }
 
 // CountOperation counts one registry operation; err is what Apply returned for it.
