@@ -34,18 +34,20 @@ func (t *Tables) AliasFigures() *AliasFigures { return t.figures }
 type closures struct {
 	*Catalog
 	byTarget order.Tree[aliasRow] // as it would be
+	most     int                  // alias checks that may follow one target
 	fresh    map[Target][]*Check  // that are new with the registration, by their owners
 	covered  map[Target]bool      // what follows these was counted as a part of more
 	visits   int                  // that are left
 }
 
-// overfollowed reports whether one service or node would have more than MaxFollowers with the alias checks that are new
+// overfollowed reports whether one service or node would have more than most followers with the alias checks that are new
 // with the registration. What was beyond the bound before stays, and may be registered again.
 //
 // A new alias check adds itself, and what follows its owner, to everything above its target. So the closures are counted
 // of all that is above, the furthest first: what is below it is a part of it.
-func (r *Registering) overfollowed() bool {
+func (r *Registering) overfollowed(most int) bool {
 	c, next := r.closures()
+	c.most = most
 	var above []Target
 	seen := map[Target]bool{}
 	for len(next) > 0 && c.visits > 0 {
@@ -61,7 +63,7 @@ func (r *Registering) overfollowed() bool {
 	}
 	for len(above) > 0 && c.visits > 0 {
 		last := len(above) - 1
-		if t := above[last]; t != (Target{}) && !c.covered[t] && c.below(t) > MaxFollowers {
+		if t := above[last]; t != (Target{}) && !c.covered[t] && c.below(t) > c.most {
 			return true
 		}
 		above = above[:last]
@@ -149,7 +151,7 @@ func (c *closures) followedBy(t Target, do func(*Check)) {
 func (c *closures) below(root Target) int {
 	found, seen := map[*Check]bool{}, map[Target]bool{}
 	next := []Target{root}
-	for len(next) > 0 && len(found) <= MaxFollowers && c.visits > 0 {
+	for len(next) > 0 && len(found) <= c.most && c.visits > 0 {
 		t := next[len(next)-1]
 		if next = next[:len(next)-1]; seen[t] {
 			continue
@@ -164,7 +166,7 @@ func (c *closures) below(root Target) int {
 				found[check] = true
 				next = append(next, check.owner())
 			}
-			return len(found) <= MaxFollowers && c.visits > 0
+			return len(found) <= c.most && c.visits > 0
 		})
 	}
 	return len(found)

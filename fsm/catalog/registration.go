@@ -105,7 +105,7 @@ func (r *Registering) Refusal() Refusal {
 		return TooManyChecks
 	}
 	switch figures := r.catalog.figures; {
-	case !r.overfollowed():
+	case !r.overfollowed(MaxFollowers):
 	case !r.Bounded:
 		figures.WouldRefuse.Add(1)
 	default:
