@@ -85,14 +85,10 @@ func (a *aliases) Touched() bool { return len(a.touched) > 0 || len(a.entered) >
 // ForgetTouched forgets what changed: all alias checks have followed it.
 func (a *aliases) ForgetTouched() { a.touched, a.entered = nil, nil }
 
-// followers calls do for each alias check that follows a target. A service follows its node.
-func (a *aliases) followers(t Target, do func(*Check)) {
-	a.byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
-		if row.Node != t.Node || t.Service != "" && row.Service != t.Service {
-			return false
-		}
-		do(row.check)
-		return true
+// followers calls do for each alias check that follows a target, until it returns false. A service follows its node.
+func followers(byTarget order.Tree[aliasRow], t Target, do func(*Check) bool) {
+	byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
+		return row.Node == t.Node && (t.Service == "" || row.Service == t.Service) && do(row.check)
 	})
 }
 
@@ -123,6 +119,7 @@ const maxAliasOutput = 4 << 10
 func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
 	f.find()
+	c.figures.Largest.Store(max(c.figures.Largest.Load(), int64(len(f.all))))
 	for queue := f.all; len(queue) > 0; {
 		queue = f.followersOf(f.worsen(queue))
 	}
@@ -146,12 +143,13 @@ type following struct {
 func (f *following) find() {
 	seen := map[Target]bool{}
 	var next []Target
-	add := func(c *Check) {
+	add := func(c *Check) bool {
 		if f.states[c] == nil {
 			f.states[c] = &Followed{Check: c}
 			f.all = append(f.all, c)
 			next = append(next, c.owner())
 		}
+		return true
 	}
 	for _, c := range f.entered {
 		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // else it is gone again
@@ -163,7 +161,7 @@ func (f *following) find() {
 		t := next[len(next)-1]
 		if next = next[:len(next)-1]; !seen[t] {
 			seen[t] = true
-			f.followers(t, add)
+			followers(f.byTarget, t, add)
 		}
 	}
 }
@@ -176,11 +174,12 @@ func (f *following) followersOf(targets []Target) (checks []*Check) {
 			continue
 		}
 		seen[t] = true
-		f.followers(t, func(c *Check) {
+		followers(f.byTarget, t, func(c *Check) bool {
 			if !found[c] {
 				found[c] = true
 				checks = append(checks, c)
 			}
+			return true
 		})
 	}
 	return checks
@@ -267,11 +266,11 @@ func cut(output string) string {
 }
 
 // checksAt are the checks of a service and of its node.
-func (f *following) checksAt(t Target) (checks [2][]*Check) {
-	if _, s, ok := f.Service(t.Node, t.Service); ok {
+func (c *Catalog) checksAt(t Target) (checks [2][]*Check) {
+	if _, s, ok := c.Service(t.Node, t.Service); ok {
 		checks[0] = s.Checks
 	}
-	if n, ok := f.Node(t.Node); ok {
+	if n, ok := c.Node(t.Node); ok {
 		checks[1] = n.Checks
 	}
 	return checks

@@ -53,6 +53,9 @@ const (
 	CheckTaken
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
+	// TooMany: a bound that level 2 brought. RegisterCatalog, more than catalog.MaxFollowers alias checks would follow a service
+	// or node; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
+	TooMany
 )
 
 // Result is the answer to one operation.
@@ -71,7 +74,7 @@ func (r *Result) Fields(c *codec.Codec) {
 	first := byte(r.Outcome) | byte(has)<<outcomeBits
 	c.Byte(&first)
 	if has = uint64(first >> outcomeBits); c.Reading() {
-		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > Revoked || has > 7 {
+		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > TooMany || has > 7 {
 			c.Fail("result of unknown form %#x", first)
 			return
 		}

@@ -60,6 +60,7 @@ func (s *Store) load() (err error) {
 	}
 	s.levels.rise = level.Rise{Policy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
 	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, level.Oldest)))
+	s.registry.SetLevel(byte(s.levels.writes.Load()))
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()
 	s.registry.WithoutConsensus()
