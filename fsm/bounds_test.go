@@ -226,7 +226,7 @@ func TestAQueueIsBounded(t *testing.T) {
 	}
 	n.performMany(kv.MaxQueue+1, wait)
 	r := n.perform(wait(kv.MaxQueue + 1)).KV[0]
-	expect.That(t, strings.Contains(r.Refusal, "10000 sessions wait") && r.Index == 0, "one more waits: %+v", r)
+	expect.That(t, strings.Contains(r.Refusal, "5000 sessions wait") && r.Index == 0, "one more waits: %+v", r)
 	r = n.perform(wait(kv.MaxQueue)).KV[0]
 	expect.That(t, r.Refusal == "" && r.Place == kv.MaxQueue, "the last one asks again: %+v", r)
 }

@@ -117,7 +117,7 @@ const maxAliasOutput = 4 << 10
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
-	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
+	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]worstState{}}
 	f.find()
 	c.figures.Largest.Store(max(c.figures.Largest.Load(), int64(len(f.all))))
 	for queue := f.all; len(queue) > 0; {
@@ -137,6 +137,19 @@ type following struct {
 	elsewhere func(Target) (known bool, why string)
 	all       []*Check // that are to follow
 	states    map[*Check]*Followed
+	worsts    map[worstKey]worstState // of targets that have no alias checks themselves: theirs change meanwhile
+}
+
+// worstKey is what worst depends on.
+type worstKey struct {
+	Target
+	status CheckStatus
+	output string
+}
+
+type worstState struct {
+	status CheckStatus
+	output string
 }
 
 // find fills all with the alias checks that follow what changed, and those that follow these.
@@ -221,10 +234,15 @@ func (f *following) of(alias *Check) (status CheckStatus, output string) {
 // worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
 // keeps the alias failing, the output with which it began stands: as in Consul, where an output alone makes no alias follow.
 func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
-	cause := alias.cause()
+	key := worstKey{t, alias.Status, alias.Output}
+	if known, ok := f.worsts[key]; ok { // many follow one target
+		return known.status, known.output
+	}
+	cause, follows := alias.cause(), false
 	output = noChecks
 	for _, checks := range f.checksAt(t) {
 		for _, check := range checks {
+			follows = follows || check.Alias != nil
 			status, text := f.stateOf(check)
 			stands := status == alias.Status && (check.Alias == nil && check.Name == cause || check.Alias != nil && text == alias.Output)
 			switch {
@@ -241,6 +259,9 @@ func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output str
 			}
 			worst = status
 		}
+	}
+	if !follows {
+		f.worsts[key] = worstState{worst, output}
 	}
 	return worst, output
 }

@@ -16,10 +16,10 @@ import (
 //
 // The end of a session stays one operation so: a split one would show readers a session that is gone and holds keys, and
 // would give what it held to others before its lock-delays are set.
-const MaxEnding = 5000
+const MaxEnding = 2000
 
 // MaxQueue is how many sessions may wait for one lock or semaphore: one operation drops all whose time has passed.
-const MaxQueue = 10_000
+const MaxQueue = 5000
 
 // MaxDeleted is how many keys go with one DeleteTree, where more are deleted before it, and how many one transaction may
 // delete by prefixes.

@@ -27,6 +27,9 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		return Result{Outcome: TooManyChecks}
 	}
 	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration(r.bounded())), origin: origin, instance: op.Instance}, r.index
+	if r.bounded() && c.readdressed() && r.catalog.Crowded(c.On(), MaxRemoved) {
+		return Result{Outcome: TooMany}
+	}
 	if why := c.refused(); why != Done {
 		return Result{Outcome: why}
 	}
@@ -44,6 +47,12 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		c.res.Index = r.index
 	}
 	return c.res
+}
+
+// readdressed reports whether an agent's node gets another address, and services with it. Registrars may do that to any node.
+func (c *cataloging) readdressed() bool {
+	old, known := c.catalog.Node(c.On())
+	return known && c.Agent && !c.KeepNode && c.Node != nil && old.Address != c.Node.Address
 }
 
 // refused says why an operation cannot be done; Done: it can.
@@ -295,7 +304,8 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 }
 
 // MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
-// and how many changes of them one transaction may make.
+// how many of them follow the
+// address of an agent; and how many changes of them one transaction may make.
 const MaxRemoved = 2500
 
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.

@@ -54,7 +54,7 @@ const (
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
 	// TooMany: a bound that level 2 brought. RegisterCatalog, more than catalog.MaxFollowers alias checks would follow a service
-	// or node; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
+	// or node, or an agent's address would change on which more than MaxRemoved services are; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
 	TooMany
 )
 

@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -96,8 +97,10 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 		return err
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
-	case result.Outcome == registry.TooMany:
+	case result.Outcome == registry.TooMany && slices.ContainsFunc(op.Checks, func(c *catalog.Check) bool { return c.Alias != nil }):
 		return web.BadRequest("Invalid check: " + catalog.TooManyFollowersText)
+	case result.Outcome == registry.TooMany:
+		return web.BadRequest(fmt.Sprintf("Invalid address: agent %q has more than %d services and checks, which would follow its address; register the node with its new one first (/v1/catalog/register)", op.On(), registry.MaxRemoved))
 	}
 	v, err := e.newestForConsul(ctx)
 	if err != nil {
