@@ -10,16 +10,19 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The modules inside this one, which ./... does not reach. Tools come from this module's tool lines.
 MODULES := client/grpcresolver deploy/check release
-# Those with dependencies larger than this project: staticcheck and the race detector would go through all of them.
+# Those with dependencies larger than this project, whose compilation takes minutes: make test-all has them.
 LARGE   := deploy/check release
 each     = set -e; for m in $(2); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
+
+# The packages in which goroutines share memory, and so those that the race detector runs for.
+SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -v '^integration/' | xargs grep -lE '^\s*go |"sync"|"sync/atomic"|errgroup' | xargs -n 1 dirname | sort -u)
 
 # One form for all: what one target compiled, the next finds, and so does another copy of this directory.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: shape build run test test-all conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -38,15 +41,29 @@ eureka-server:
 	$(MAKE) -C integration/clients eureka-server
 
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
-# long. The first node of each cluster has the race detector, too. Of the others three packages are tested at a time on two
+# long. The first node of each cluster has the race detector. Of the others three packages are tested at a time on two
 # processors, because some wait; what takes longest and waits most begins first.
+PARALLEL := $(shell getconf _NPROCESSORS_ONLN)
+OTHERS    = $(filter-out $(SHARED) integration,$(shell $(GO) list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)/*||'))
+packages  = $(addprefix ./,$(filter-out $(MODULES),$(1)))
 test: build clients site
-	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $$($(GO) list ./... | grep -v '/integration$$')
-	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
+	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
+	$(GO) test -shuffle=on . $(call packages,$(OTHERS))
 	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
-	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -race -shuffle=on -timeout 50m -parallel $(shell expr $$(getconf _NPROCESSORS_ONLN) '*' 2) ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -shuffle=on -timeout 50m -parallel $(shell expr $(PARALLEL) '*' 2) ./integration
+
+# Everything that make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
+# with large dependencies, the integration tests under the race detector, upgrades from the last release, all older stacks.
+test-all: check test
+	$(GO) vet -tags planted ./cmd/internal/node
+	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
+	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
+	@staticcheck=$(call tool,staticcheck); $(call each,"$$staticcheck" ./...,$(filter-out $(LARGE),$(MODULES)))
+	@$(call each,$(GO) vet ./...,$(MODULES))
+	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
+	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
+	$(MAKE) upgrades stacks
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
@@ -57,7 +74,8 @@ ROLLCALL_STACKS ?= .
 stacks: build clients
 	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
 
-# All orders in which three nodes can be upgraded, under 2,000 heartbeats a second; `make test` does one, with fewer.
+# Upgrades from the last release, which is built from the history, and to the next level of the formats, in all orders of three
+# nodes, under 2,000 heartbeats a second; `make test` does one order to the next level, with fewer.
 ROLLCALL_UPGRADE_KEEPERS ?= 4000
 upgrades: build
 	ROLLCALL_UPGRADE_ORDERS=all ROLLCALL_UPGRADE_KEEPERS=$(ROLLCALL_UPGRADE_KEEPERS) ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run 'Upgrade' -v ./integration
@@ -93,12 +111,7 @@ check:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags planted ./cmd/internal/node
-	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
-	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
 	$(GO) tool staticcheck ./...
-	@staticcheck=$(call tool,staticcheck); $(call each,"$$staticcheck" ./...,$(filter-out $(LARGE),$(MODULES)))
-	@$(call each,$(GO) vet ./...,$(MODULES))
 	$(GO) run ./internal/shape -check
 	$(GO) test -run 'TestImports|TestStateMachine|TestModule' .
 

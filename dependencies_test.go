@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,4 +44,24 @@ func TestGettingTheClientDownloadsOnlyWhatItNeeds(t *testing.T) {
 	}))
 	slices.Sort(got)
 	expect.That(t, slices.Equal(got, clientModules), "downloaded are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(clientModules, "\n"))
+}
+
+// openLicences are those under which a program may be that we build for tests.
+var openLicences = []string{"Apache-2.0", "BSD-3-Clause", "MIT", "MPL-2.0"}
+
+// TestProgramsThatWeTestAgainstHaveARowWithAnOpenLicence compares what integration/clients/wild builds with docs/dependencies.md.
+// Whether the licences are as the page says is for a test of the release, which reads them, after each build.
+func TestProgramsThatWeTestAgainstHaveARowWithAnOpenLicence(t *testing.T) {
+	const page = "docs/dependencies.md"
+	text := string(need.Got(os.ReadFile(page))(t))
+	built := regexp.MustCompile(`bin/(\S+) (\S+)@(v\S+)`).FindAllStringSubmatch(output(t, "make", "-nB", "-C", "integration/clients/wild", "all", "peers"), -1)
+	need.That(t, len(built) > 5, "make builds %q", built)
+	for _, b := range built {
+		row := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(b[2]) + "` " + regexp.QuoteMeta(b[3]) + ` \| (\S+) \|`).FindStringSubmatch(text)
+		if row == nil {
+			t.Errorf("%s is built from %s@%s, and %s has no row of that version with its licence", b[1], b[2], b[3], page)
+			continue
+		}
+		expect.That(t, slices.Contains(openLicences, row[1]), "%s: %s %s is under %s; programs that we test against are under one of %v", page, b[2], b[3], row[1], openLicences)
+	}
 }

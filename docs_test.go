@@ -68,6 +68,13 @@ func TestGoClientCodeOfThePagesCompiles(t *testing.T) {
 	}
 }
 
+// README.md is read in one go, by people who do not know yet whether they want Rollcall. Details belong to the pages below docs.
+func TestReadmeStaysShort(t *testing.T) {
+	const most = 1700
+	words := len(strings.Fields(string(need.Got(os.ReadFile("README.md"))(t))))
+	expect.That(t, words <= most, "README.md has %d words, want at most %d: move details to the pages below docs", words, most)
+}
+
 // shownCode is code as the pages show it: without indentation, blank lines, and what ends an example when
 // something fails.
 func shownCode(code string) string {

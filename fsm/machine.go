@@ -173,7 +173,16 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 }
 
 // raise raises the cluster's level, which never goes back.
-func (m *Machine) raise(to byte) { m.level.Store(max(m.level.Load(), uint32(to))) }
+func (m *Machine) raise(to byte) {
+	m.level.Store(max(m.level.Load(), uint32(to)))
+	m.obeyLevel()
+}
+
+// obeyLevel has both halves of the state go by the rules of the cluster's level.
+func (m *Machine) obeyLevel() {
+	m.registry.SetLevel(byte(m.level.Load()))
+	m.kv.SetLevel(byte(m.level.Load()))
+}
 
 // Level is the level of the formats that the cluster writes: no node writes anything above it.
 func (m *Machine) Level() byte { return gated(byte(m.level.Load())) }

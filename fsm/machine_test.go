@@ -22,6 +22,7 @@ type node struct {
 	id    BatchID
 	index uint64
 	stamp registry.Stamp
+	few   bool // as few objects as show what is counted, see applyings
 }
 
 func newNode(t testing.TB) *node {

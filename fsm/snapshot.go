@@ -210,6 +210,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	defer m.mu.Unlock()
 	m.registry, m.kv, m.memory, m.tenure = thawed, coordination, remembered, s.tenure
 	m.level.Store(uint32(s.level))
+	m.obeyLevel()
 	m.publish(s.index)
 	return nil
 }

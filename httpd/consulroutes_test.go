@@ -44,7 +44,9 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 	}
 }
 
-// consulsRoutes are all routes of Consul (hashicorp/consul v1.22.3, agent/http_register.go), below /v1/.
+// consulsRoutes are all routes of Consul, below /v1/: those of hashicorp/consul v1.16.3 (agent/http_register.go), and those that
+// its client calls of later versions (github.com/hashicorp/consul/api v1.34.4: acl.go, exported_services.go,
+// imported_services.go, operator_utilization.go).
 const consulsRoutes = `
 	PUT:acl/bootstrap POST:acl/login POST:acl/logout GET:acl/replication GET:acl/policies PUT:acl/policy GET,PUT,DELETE:acl/policy/ GET:acl/policy/name/
 	GET:acl/roles PUT:acl/role GET:acl/role/name/ GET,PUT,DELETE:acl/role/ GET:acl/binding-rules PUT:acl/binding-rule GET,PUT,DELETE:acl/binding-rule/

@@ -100,7 +100,7 @@ func (n *bubbled) wakes(t *testing.T, name string, targets []string, change func
 	return string(letters)
 }
 
-// Changes, and which blocking queries they wake, with Consul 1.22.3 (an agent in mode -dev, where the same was done) and
+// Changes, and which blocking queries they wake, with Consul 1.15.6 (an agent in mode -dev, where the same was done) and
 // here. With Consul w is an answer that says nothing new. So it may be missing here, but no W. What is w here and no w or
 // W there is one too many, and stands in the table so that no other comes to it.
 func TestBlockingQueriesWakeAsConsulsDo(t *testing.T) {

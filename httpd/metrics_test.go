@@ -1,6 +1,7 @@
 package httpd_test
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -132,4 +134,25 @@ func TestMetricsAreExposed(t *testing.T) {
 	got := n.send(t, request("GET", "/metrics", ""))
 	expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`),
 		"got %d %.300q", got.status, got.body)
+}
+
+// brokenCollector is a collector with a defect.
+type brokenCollector struct{}
+
+func (brokenCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- prometheus.NewDesc("rollcall_planted", "A defect.", nil, nil)
+}
+
+func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
+
+func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	panics := measure.NewPanics(slog.New(slog.DiscardHandler), metrics)
+	n := newNode(t, httpd.Config{Metrics: metrics, Panics: panics}, nil)
+	metrics.MustRegister(brokenCollector{})
+	for scrape := range 2 {
+		a := n.send(t, request("GET", "/metrics", ""))
+		expect.That(t, a.status == http.StatusOK && strings.Contains(a.body, "rollcall_registry_instances"), "got %d %.200s", a.status, a.body)
+		expect.That(t, scrape == 0 || strings.Contains(a.body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
+	}
 }

@@ -36,7 +36,7 @@ func (h *Handler) routes() {
 	for _, rt := range slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()) {
 		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
 	}
-	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{})
+	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: h.config.Panics})
 	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil

@@ -26,6 +26,7 @@ const ownTestsPage = "../docs/reference/protocol/consul-tests.md"
 // The sections of the page.
 const (
 	everywhere   = "Passed"
+	laterConsul  = "Passed, and not with Consul 1.15.6" // the one of make wild, which is older than the client
 	atHostsAgent = "Passed at the agent of a host"
 	onOneNode    = "Passed on one node"
 	notPassed    = "Not passed"
@@ -39,9 +40,9 @@ var ownTestsPlaces = []struct {
 	sections []string
 	passed   []string // of these
 }{
-	{"one node", "1", []string{everywhere, atHostsAgent, onOneNode, notPassed, nowhere}, []string{everywhere, atHostsAgent, onOneNode}},
-	{"three nodes", "3", []string{everywhere, atHostsAgent, onOneNode, notPassed, nowhere}, []string{everywhere, atHostsAgent}},
-	{"Consul", "", []string{everywhere, atHostsAgent, onOneNode, nowhere}, []string{everywhere, atHostsAgent, onOneNode}},
+	{"one node", "1", []string{everywhere, laterConsul, atHostsAgent, onOneNode, notPassed, nowhere}, []string{everywhere, laterConsul, atHostsAgent, onOneNode}},
+	{"three nodes", "3", []string{everywhere, laterConsul, atHostsAgent, onOneNode, notPassed, nowhere}, []string{everywhere, laterConsul, atHostsAgent}},
+	{"Consul", "", []string{everywhere, laterConsul, atHostsAgent, onOneNode, nowhere}, []string{everywhere, atHostsAgent, onOneNode}},
 }
 
 // TestWildConsulsOwnTestsAreAsThePageSays runs all tests of Consul's Go client, those too that are about what Rollcall does

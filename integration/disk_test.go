@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -34,6 +36,97 @@ func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
 	t.Run("wal", func(t *testing.T) { // whose segments have 16 MiB
 		t.Parallel()
 		fullDisk(t, false, "wal", 20)
+	})
+}
+
+// smallDisk is a disk of its own that a node's data directory is on, in a mount namespace that stays when the node has ended.
+type smallDisk struct {
+	n      *Node
+	within []string // a command line prefix: runs in the namespace
+}
+
+// newSmallDisk gives a node, which does not run, a disk of so many MiB.
+func newSmallDisk(t *testing.T, n *Node, mib int) smallDisk {
+	t.Helper()
+	need.OK(t, os.MkdirAll(n.Dir, 0o700))
+	keeper := exec.Command("unshare", "-Urm", "sh", "-c", fmt.Sprintf(`mount -t tmpfs -o size=%dm none "$0" && echo mounted && exec cat`, mib), n.Dir)
+	ends, out := need.Got(keeper.StdinPipe())(t), need.Got(keeper.StdoutPipe())(t)
+	need.OK(t, keeper.Start())
+	t.Cleanup(func() { ends.Close(); keeper.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	need.Present(t, err == nil && line == "mounted\n", "unshare -Urm does not work here (%q, %v): allow unprivileged user namespaces, or run as root", line, err)
+	n.within = []string{"nsenter", "--target", fmt.Sprint(keeper.Process.Pid), "--user", "--mount", "--preserve-credentials", "--wdns=" + need.Got(os.Getwd())(t)}
+	return smallDisk{n: n, within: n.within}
+}
+
+// sh runs a shell command in the data directory.
+func (d smallDisk) sh(t *testing.T, command string) string {
+	t.Helper()
+	args := append(d.within[1:len(d.within):len(d.within)], "sh", "-c", "cd "+d.n.Dir+" && "+command)
+	out, err := exec.Command(d.within[0], args...).CombinedOutput()
+	need.OKf(t, err, "%s: %s", command, out)
+	return string(out)
+}
+
+// fill takes all the room that is left.
+func (d smallDisk) fill(t *testing.T) { d.sh(t, "cat /dev/zero >>ballast 2>/dev/null || true") }
+
+// free gives back what fill took.
+func (d smallDisk) free(t *testing.T) { d.sh(t, "rm ballast") }
+
+// TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed fills the disks of all nodes until they end. With raft.log: wal the write
+// that finds no room is the one that crosses the end of a segment.
+func TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed(t *testing.T) {
+	t.Parallel()
+	eachLog(t, func(t *testing.T, log string) {
+		c := NewCluster(t, Config{Settings: map[string]string{"data.min-free": "0", "raft.log": log, "audit.file": "-", "raft.snapshot-interval": "1h"}})
+		var disks []smallDisk
+		for _, n := range c.Nodes {
+			disks = append(disks, newSmallDisk(t, n, 64))
+		}
+		c.Start()
+		acknowledged := map[string]bool{}
+		pad := strings.Repeat("x", 60_000)
+		register := func(of *Node, i int) {
+			id := fmt.Sprintf("i%d", i)
+			if of.Register(Instance{App: "FULL", ID: id, Duration: 3600, Metadata: map[string]string{"pad": pad}}).Status == 204 {
+				acknowledged[id] = true
+			}
+		}
+		for i := range 20 {
+			register(c.Leader(), i)
+		}
+		for _, d := range disks {
+			d.fill(t)
+		}
+		for i := 20; len(c.Running()) > 1; i++ {
+			need.That(t, i < 2000, "%d nodes still run after %d registrations of 60 KB", len(c.Running()), i)
+			running := c.Running()
+			register(running[i%len(running)], i)
+		}
+		for i, n := range c.Nodes {
+			if !n.Running() {
+				expect.Equal(t, n.ExitCode(t, StopLimit), 3, "%s ended with exit code", n.Name)
+				if log == "wal" { // the room of the write is reserved first, so nothing of it is there
+					expect.Equal(t, strings.TrimSpace(disks[i].sh(t, `head -c 16777216 raft/wal/*.wal | tail -c 1000 | tr -d '\0' | wc -c`)), "0", "bytes at the end of the segment")
+				}
+				expect.That(t, strings.Contains(n.Output(t), "no space left on device"), "the log of %s does not say that its disk is full:\n%s", n.Name, n.LastWords(10))
+				continue
+			}
+			n.Kill()
+		}
+		t.Logf("the disks were full after %d acknowledged registrations", len(acknowledged))
+		for i, n := range c.Nodes {
+			disks[i].free(t)
+			n.Start(t)
+		}
+		c.WaitReady()
+		mustRegisterSoon(t, c.Nodes[0], Instance{App: "AFTER", ID: "after"})
+		listing := mustConverge(t, c.Nodes)
+		for id := range acknowledged {
+			_, ok := listing[id]
+			expect.That(t, ok, "%s is missing, which was acknowledged", id)
+		}
 	})
 }
 
@@ -100,6 +193,19 @@ func logFile(t *testing.T, n *Node) string {
 	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
 	need.That(t, len(segments) > 0, "%s has no segments", n.Name)
 	return segments[0]
+}
+
+// tearSegment leaves in the newest segment of a node that does not run what a full disk leaves of a write that was to cross
+// its end: the beginning of an entry that is larger than the file.
+func tearSegment(t *testing.T, n *Node) {
+	t.Helper()
+	segments := need.Got(filepath.Glob(filepath.Join(n.Dir, "raft", "wal", "*.wal")))(t)
+	need.That(t, len(segments) > 0, "%s has no segments", n.Name)
+	f := need.Got(os.OpenFile(segments[len(segments)-1], os.O_RDWR, 0))(t)
+	defer f.Close()
+	content := need.Got(io.ReadAll(f))(t)
+	end := (len(bytes.TrimRight(content, "\x00")) + 7) / 8 * 8
+	need.Got(f.WriteAt([]byte{1, 0, 0, 0, 0, 0, 0x10, 0x01}, int64(end)))(t)
 }
 
 // TestRaftLogWithAFlippedBitIsRefused flips a bit of a value in the log of a follower that was killed.

@@ -63,6 +63,7 @@
 //	linearizability_test.go histories that a model checks
 //	maxstale_test.go    reads that are at most so old
 //	members_test.go     removal and return of a member
+//	fromrelease_test.go upgrades from the last release (upgrade_test.go: to the next one)
 //	disk_test.go        disks that are full, and damaged or foreign data directories
 //	raftlog_test.go     both kinds of log: entries that are replaced, and conversions
 //	blockedlog_test.go  log output that is not read

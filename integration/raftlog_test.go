@@ -78,6 +78,9 @@ func TestLogsAreConvertedNodeByNode(t *testing.T) {
 		n.Kill()
 		n.Settings["raft.log"] = to
 		mustRefuseToStart(t, n, `raft.log is "`+to+`"`, n.Dir, "rollcall recover --data-dir", "--convert-log "+to)
+		if to == "bolt" {
+			tearSegment(t, n)
+		}
 		said, err := convertLog(t, n, to)
 		need.That(t, err == nil && strings.Contains(said, "the log is in "+to+" now"), "%s to %s: %v, %s", n.Name, to, err, said)
 		n.Start(t)

@@ -82,6 +82,9 @@ func recoveredFromOneOfThree(t *testing.T, log string) {
 	for _, n := range lost {
 		need.OK(t, os.RemoveAll(n.Dir))
 	}
+	if log == "wal" {
+		tearSegment(t, left)
+	}
 	said, err = recoverNode(t, left, c.Nodes)
 	need.That(t, err == nil && strings.Contains(said, "is lost; the index goes on from"), "recover: %v, %s", err, said)
 	t.Log(said)

@@ -89,7 +89,7 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 					}
 				}
 			}
-			c.awaitLevel(t, 2)
+			c.awaitLevel(t, 3)
 			for _, n := range c.Nodes {
 				r := n.putNote("late")
 				expect.That(t, r.Status == 200, "%s: got %v, want 200", n.Name, r)
@@ -111,12 +111,12 @@ func mustRefuseOldVersions(t *testing.T, c *Cluster) {
 	n.runs = ""
 	n.Start(t)
 	code := n.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0 && strings.Contains(n.Output(t), "level 2 of the formats, this program reads 1 to 1: start the newer version again"),
-		"the version before on data of level 2: exit code %d", code)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "level 3 of the formats, this program reads 1 to 2: start the newer version again"),
+		"the version before on data of level 3: exit code %d", code)
 	fresh := newNode(t, t.TempDir(), "n4")
 	fresh.Settings["cluster.join"] = leader.Cluster
 	fresh.Start(t)
-	want := `the cluster writes level 2 of the formats, and node \"n4\" runs `
+	want := `the cluster writes level 3 of the formats, and node \"n4\" runs `
 	Eventually(t, ReadyLimit, "a new node of the version before is refused", func() error {
 		return unless(strings.Contains(fresh.Output(t), want), "its log lacks %s", want)
 	})
@@ -136,9 +136,9 @@ func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 		l.use(c.Nodes)
 		l.awaitProgress(t)
 		if program == next {
-			Eventually(t, ReadyLimit, "level 2 waits for an operator", func() error { // a node that was just restarted may not respond at once
+			Eventually(t, ReadyLimit, "level 3 waits for an operator", func() error { // a node that was just restarted may not respond at once
 				u := c.Nodes[0].levels(t)
-				return unless(u.Level == 1 && u.Next == 2 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v", u)
+				return unless(u.Level == 2 && u.Next == 3 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v", u)
 			})
 			Eventually(t, ReadyLimit, "the operation is refused with the command", func() error {
 				r := c.Nodes[1].putNote("early")
@@ -216,7 +216,7 @@ func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
 		for _, o := range others {
 			if !o.Running() {
 				out := o.Output(t)
-				return unless(strings.Contains(out, "level 2 of the formats, this program reads 1 to 1"), "%s ended for another reason: %.300s", o.Name, out)
+				return unless(strings.Contains(out, "level 3 of the formats, this program reads 1 to 2"), "%s ended for another reason: %.300s", o.Name, out)
 			}
 		}
 		if l := c.Leader(); l != n {
@@ -253,7 +253,7 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"cluster.finalize": "manual"}})
 	l := startLoad(t, 10, 20, 4, c.Nodes)
 	c.Nodes[0].change(t, next)
-	expect.Equal(t, c.Nodes[0].levels(t).Level, 1, "beside a node of the version before it writes level")
+	expect.Equal(t, c.Nodes[0].levels(t).Level, 2, "beside a node of the version before it writes level")
 	r := c.Nodes[0].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
 	expect.That(t, r.Status == 409, "finalized beside a node of the version before: %v", r)
 	l.awaitProgress(t)
@@ -262,7 +262,7 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 		r := c.Nodes[1].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
 		return unless(r.Status == 200, "%v", r)
 	})
-	c.awaitLevel(t, 2)
+	c.awaitLevel(t, 3)
 	l.awaitProgress(t)
 	l.stop()
 	mustConverge(t, c.Nodes)
@@ -272,5 +272,5 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 	n.runs = ""
 	n.Start(t)
 	code := n.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0 && strings.Contains(n.Output(t), "start the newer version again"), "the version before on a file of level 2: exit code %d", code)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "start the newer version again"), "the version before on a file of level 3: exit code %d", code)
 }

@@ -73,7 +73,7 @@ func startConsul(t *testing.T) hosts {
 		t.Helper()
 		name := fmt.Sprint("web-", host-1)
 		launchWild(t, program, append([]string{"agent", "-node=" + name, fmt.Sprint("-bind=127.0.0.", host), "-data-dir=" + filepath.Join(dir, name),
-			fmt.Sprint("-http-port=", http), fmt.Sprint("-serf-lan-port=", gossip), "-dns-port=-1", "-grpc-port=-1", "-grpc-tls-port=-1"}, args...)...)
+			fmt.Sprint("-http-port=", http), fmt.Sprint("-serf-lan-port=", gossip), "-dns-port=-1", "-grpc-port=-1", "-grpc-tls-port=-1", "-hcl=disable_update_check=true"}, args...)...)
 	}
 	start(2, ports[0], ports[1], "-server", "-bootstrap-expect=1", fmt.Sprint("-server-port=", ports[2]), fmt.Sprint("-serf-wan-port=", ports[3]), "-hcl=performance{raft_multiplier=1}")
 	start(3, ports[4], ports[5], fmt.Sprint("-retry-join=127.0.0.2:", ports[1]), "-retry-interval=1s")

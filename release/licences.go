@@ -138,7 +138,7 @@ func licenceFiles(root string, used ...string) ([]string, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Type().IsRegular() && licenceFile.MatchString(e.Name()) {
+			if e.Type().IsRegular() && licenceFile.MatchString(e.Name()) && path.Ext(e.Name()) != ".go" {
 				names = append(names, path.Join(dir, e.Name()))
 			}
 		}
@@ -149,7 +149,15 @@ func licenceFiles(root string, used ...string) ([]string, error) {
 // covered is how much of a text, in percent, must be a licence that is known: one that only quotes it is none.
 const covered = 75
 
-// readLicence reads the named files of a directory. No licence that is known is an error.
+// openLicences are the licences that a part may have: open-source licences, and two that come beside one, for documents and patents.
+// licensecheck knows others, too, such as SSPL-1.0 and CommonsClause; it does not know the Business Source License.
+var openLicences = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016", "CC-BY-SA-4.0", "GooglePatentsFile"}
+
+// decides matches the names of files that say which licence a part is under. Others, such as NOTICE, come beside one.
+var decides = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)`)
+
+// readLicence reads the named files of a directory. A text that is no licence that is known is an error, and so is a licence that
+// is not open.
 func readLicence(part, version, dir string, names []string) (licence, error) {
 	l := licence{part: part, version: version}
 	for _, name := range names {
@@ -160,6 +168,9 @@ func readLicence(part, version, dir string, names []string) (licence, error) {
 		l.texts = append(l.texts, file{name: name, data: text})
 		scanned := licensecheck.Scan(text)
 		if scanned.Percent < covered {
+			if name == path.Base(name) && decides.MatchString(name) {
+				return l, fmt.Errorf("%s %s: %s is no licence that is known", part, version, name)
+			}
 			continue
 		}
 		for _, match := range scanned.Match {
@@ -172,6 +183,11 @@ func readLicence(part, version, dir string, names []string) (licence, error) {
 	l.ids = slices.Compact(l.ids)
 	if len(l.ids) == 0 {
 		return l, fmt.Errorf("%s %s: no licence that is known is in %s (files looked at: %q)", part, version, filepath.Base(dir), names)
+	}
+	for _, id := range l.ids {
+		if !slices.Contains(openLicences, id) {
+			return l, fmt.Errorf("%s %s is under %s, which is not one of the open licences that a part may have: %s", part, version, id, strings.Join(openLicences, ", "))
+		}
 	}
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // LevelGauge shows the level of the formats that a node writes.
@@ -37,20 +38,21 @@ func SyncSeconds(reg prometheus.Registerer) prometheus.Histogram {
 	return Duration(reg, "sync_seconds", "Time that a durable write to the disk took: of the log, or in mode ap of what changed.")
 }
 
-// ChangeCounter counts what changes in a node's registry. It belongs to the goroutine that publishes views.
+// ChangeCounter counts what changes in a node's registry. It belongs to the goroutine that publishes views, which it cannot end.
 type ChangeCounter struct {
+	panics  *measure.Panics
 	changes *prometheus.CounterVec
 	counted registry.Index
 }
 
 // NewChangeCounter registers the counter.
-func NewChangeCounter(reg prometheus.Registerer) *ChangeCounter {
+func NewChangeCounter(reg prometheus.Registerer, panics *measure.Panics) *ChangeCounter {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_registry_changes_total",
 		Help: "Changes in this node's registry since it became ready, by what readers see (added, modified, deleted) and by the last event of the instance; those of one instance in one log entry are one.",
 	}, []string{"action", "why"})
 	reg.MustRegister(c)
-	return &ChangeCounter{changes: c}
+	return &ChangeCounter{panics: panics, changes: c}
 }
 
 // Skip leaves out the changes that a view has: they are of before this node was ready.
@@ -61,7 +63,13 @@ func (c *ChangeCounter) Count(v *registry.View) {
 	if v.Index() == c.counted {
 		return
 	}
-	changes, _ := v.Changes(c.counted, 0) // that do not reach back are of a state that came as a whole
+	after := c.counted
+	c.counted = v.Index() // what cannot be counted is not tried again
+	c.panics.Contain(measure.Changes, func() { c.count(v, after) })
+}
+
+func (c *ChangeCounter) count(v *registry.View, after registry.Index) {
+	changes, _ := v.Changes(after, 0) // that do not reach back are of a state that came as a whole
 	for _, change := range changes {
 		why := "unknown"
 		if kind, ok := v.Why(change); ok {
@@ -69,7 +77,6 @@ func (c *ChangeCounter) Count(v *registry.View) {
 		}
 		c.changes.WithLabelValues(actionOf(change), why).Inc()
 	}
-	c.counted = v.Index()
 }
 
 // actionOf is what a change is to readers.

@@ -445,6 +445,7 @@ func (r *peersRun) consul() peerSystem {
 				"-http-port", strconv.Itoa(ports[i][http]), "-server-port", strconv.Itoa(ports[i][server]), "-serf-lan-port", strconv.Itoa(ports[i][lan]),
 				"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
 				"-hcl", "limits { http_max_conns_per_client = 4096 }", "-hcl", "disable_update_check = true",
+				"-hcl", `raft_logstore { backend = "wal" }`, // the default of later versions; that of 1.15 is bbolt
 			}
 		})
 		if err != nil {

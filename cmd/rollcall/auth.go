@@ -273,7 +273,7 @@ func (o *secretOut) write(text string) error {
 
 func (o *secretOut) close() error {
 	if f, is := o.w.(*os.File); is && o.path != "" {
-		return f.Close()
+		return errors.Join(f.Sync(), f.Close()) // nobody is told the secret again
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func initFile(path, text string) error {
 		return err
 	}
 	_, err = io.WriteString(f, text)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // initNodes writes a folder for each node that is named after the first argument, and says what is to be done with them.

@@ -85,14 +85,10 @@ func (a *aliases) Touched() bool { return len(a.touched) > 0 || len(a.entered) >
 // ForgetTouched forgets what changed: all alias checks have followed it.
 func (a *aliases) ForgetTouched() { a.touched, a.entered = nil, nil }
 
-// followers calls do for each alias check that follows a target. A service follows its node.
-func (a *aliases) followers(t Target, do func(*Check)) {
-	a.byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
-		if row.Node != t.Node || t.Service != "" && row.Service != t.Service {
-			return false
-		}
-		do(row.check)
-		return true
+// followers calls do for each alias check that follows a target, until it returns false. A service follows its node.
+func followers(byTarget order.Tree[aliasRow], t Target, do func(*Check) bool) {
+	byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
+		return row.Node == t.Node && (t.Service == "" || row.Service == t.Service) && do(row.check)
 	})
 }
 
@@ -121,8 +117,9 @@ const maxAliasOutput = 4 << 10
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
-	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}}
+	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]worstState{}}
 	f.find()
+	c.figures.Largest.Store(max(c.figures.Largest.Load(), int64(len(f.all))))
 	for queue := f.all; len(queue) > 0; {
 		queue = f.followersOf(f.worsen(queue))
 	}
@@ -140,18 +137,32 @@ type following struct {
 	elsewhere func(Target) (known bool, why string)
 	all       []*Check // that are to follow
 	states    map[*Check]*Followed
+	worsts    map[worstKey]worstState // of targets that have no alias checks themselves: theirs change meanwhile
+}
+
+// worstKey is what worst depends on.
+type worstKey struct {
+	Target
+	status CheckStatus
+	output string
+}
+
+type worstState struct {
+	status CheckStatus
+	output string
 }
 
 // find fills all with the alias checks that follow what changed, and those that follow these.
 func (f *following) find() {
 	seen := map[Target]bool{}
 	var next []Target
-	add := func(c *Check) {
+	add := func(c *Check) bool {
 		if f.states[c] == nil {
 			f.states[c] = &Followed{Check: c}
 			f.all = append(f.all, c)
 			next = append(next, c.owner())
 		}
+		return true
 	}
 	for _, c := range f.entered {
 		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // else it is gone again
@@ -163,7 +174,7 @@ func (f *following) find() {
 		t := next[len(next)-1]
 		if next = next[:len(next)-1]; !seen[t] {
 			seen[t] = true
-			f.followers(t, add)
+			followers(f.byTarget, t, add)
 		}
 	}
 }
@@ -176,11 +187,12 @@ func (f *following) followersOf(targets []Target) (checks []*Check) {
 			continue
 		}
 		seen[t] = true
-		f.followers(t, func(c *Check) {
+		followers(f.byTarget, t, func(c *Check) bool {
 			if !found[c] {
 				found[c] = true
 				checks = append(checks, c)
 			}
+			return true
 		})
 	}
 	return checks
@@ -222,10 +234,15 @@ func (f *following) of(alias *Check) (status CheckStatus, output string) {
 // worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
 // keeps the alias failing, the output with which it began stands: as in Consul, where an output alone makes no alias follow.
 func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
-	cause := alias.cause()
+	key := worstKey{t, alias.Status, alias.Output}
+	if known, ok := f.worsts[key]; ok { // many follow one target
+		return known.status, known.output
+	}
+	cause, follows := alias.cause(), false
 	output = noChecks
 	for _, checks := range f.checksAt(t) {
 		for _, check := range checks {
+			follows = follows || check.Alias != nil
 			status, text := f.stateOf(check)
 			stands := status == alias.Status && (check.Alias == nil && check.Name == cause || check.Alias != nil && text == alias.Output)
 			switch {
@@ -242,6 +259,9 @@ func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output str
 			}
 			worst = status
 		}
+	}
+	if !follows {
+		f.worsts[key] = worstState{worst, output}
 	}
 	return worst, output
 }
@@ -267,11 +287,11 @@ func cut(output string) string {
 }
 
 // checksAt are the checks of a service and of its node.
-func (f *following) checksAt(t Target) (checks [2][]*Check) {
-	if _, s, ok := f.Service(t.Node, t.Service); ok {
+func (c *Catalog) checksAt(t Target) (checks [2][]*Check) {
+	if _, s, ok := c.Service(t.Node, t.Service); ok {
 		checks[0] = s.Checks
 	}
-	if n, ok := f.Node(t.Node); ok {
+	if n, ok := c.Node(t.Node); ok {
 		checks[1] = n.Checks
 	}
 	return checks

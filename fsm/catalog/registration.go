@@ -22,6 +22,8 @@ type Registration struct {
 	Agent bool
 	// Readdress: a service takes the place of the one of its id also if that one has another address.
 	Readdress bool
+	// Bounded: alias checks beyond MaxFollowers are refused, and not only counted.
+	Bounded bool
 }
 
 // On is the name of the node; "": the logical one.
@@ -82,6 +84,8 @@ const (
 	UnknownService
 	// TooManyChecks: a service or the node would have more than it may.
 	TooManyChecks
+	// TooManyFollowers: more than MaxFollowers alias checks would follow a service or node.
+	TooManyFollowers
 )
 
 // Refusal says why the registration is refused.
@@ -99,6 +103,14 @@ func (r *Registering) Refusal() Refusal {
 	}
 	if r.crowded() {
 		return TooManyChecks
+	}
+	switch figures := r.catalog.figures; {
+	case !r.overfollowed(MaxFollowers):
+	case !r.Bounded:
+		figures.WouldRefuse.Add(1)
+	default:
+		figures.Refused.Add(1)
+		return TooManyFollowers
 	}
 	return Accepted
 }

@@ -19,6 +19,7 @@ type Tables struct {
 	checks       order.Tree[CheckRow]   // by node, then id
 	nodesChanged order.Index            // of the last change of a node or of a check of one
 	bytes        int                    // of all nodes, see Node.Weight
+	figures      *AliasFigures
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
@@ -47,6 +48,7 @@ func newTables() Tables {
 		nodeChanges: order.NewTree(compareNodeChanges),
 		services:    order.NewTree(compareServices),
 		checks:      order.NewTree(compareChecks),
+		figures:     new(AliasFigures),
 	}
 }
 
@@ -116,6 +118,17 @@ func (t *Tables) EachServiceOn(node string) iter.Seq[order.Key] {
 			return row.node == node && yield(row.of)
 		})
 	}
+}
+
+// Crowded reports whether a node has more services, and checks of them, than a bound.
+func (t *Tables) Crowded(node string, most int) bool {
+	t.services.Ascend(serviceRow{node: node}, func(row serviceRow) bool {
+		if row.node == node {
+			most -= 1 + len(row.service.Checks)
+		}
+		return row.node == node && most >= 0
+	})
+	return most < 0
 }
 
 // Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.

@@ -3,6 +3,9 @@ package codec
 // release is the first one that reads a level.
 type release struct{ version, brings string }
 
+// broughtBy2 is the same in programs that stand for later versions.
+const broughtBy2 = "bounds on what one operation sets in motion"
+
 // VersionOf is the first version of Rollcall that reads a level.
 func VersionOf(level byte) string {
 	if int(level) < len(releases) {

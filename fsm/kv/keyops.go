@@ -98,6 +98,9 @@ func (op KeyOp) apply(s *State, at At) Result {
 	if holds, now := op.fenced(s); !holds {
 		return Result{Fence: now}
 	}
+	if op.Verb == DeleteTree && s.bounded() && s.keys.countUnder(op.Key, MaxDeleted) > MaxDeleted {
+		return Result{Excess: Crowded}
+	}
 	f := op.write(s, at)
 	if f.refused {
 		return Result{Refusal: f.what}
@@ -180,6 +183,11 @@ func (op KeyOp) acquire(s *State, at At, old *Pair) failure {
 	case holder(old) != "" && old.Session != session.ID:
 		return fail("failed to lock key %q, lock is already held", op.Key)
 	}
+	if holder(old) == "" {
+		if what := s.crowded(session, s.sessions.find(session.ID).held); what != "" {
+			return refuse("%s", what)
+		}
+	}
 	op.set(s, at, old, session.ID)
 	return failure{}
 }
@@ -232,6 +240,10 @@ func (s *State) releaseKey(at At, old *Pair) {
 // replaceKey puts a pair in the place of old; nil: the key was absent.
 func (s *State) replaceKey(at At, old, p *Pair) {
 	s.keys.replace(old, p)
+	if before, now := holder(old), holder(p); before != now {
+		s.count(before, -1)
+		s.count(now, 1)
+	}
 	s.changeKey(at, p.Key)
 }
 
@@ -241,6 +253,7 @@ func (s *State) removeKey(at At, p *Pair) {
 		return
 	}
 	s.keys.remove(p, at.Index, at.Lease)
+	s.count(holder(p), -1)
 	s.changeKey(at, p.Key)
 }
 

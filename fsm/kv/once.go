@@ -43,7 +43,7 @@ func (op Once) apply(s *State, at At) Result {
 		return res
 	}
 	res := s.perform(at, op.Op)
-	if res.Excess == TooBusy { // it was not performed, and may be yet
+	if res.Excess == TooBusy || res.Excess == Crowded { // it was not performed, and may be yet
 		return res
 	}
 	s.kept.add(&KeptResult{Key: strings.Clone(key), At: s.lease, Hash: hash, Result: res.Kept(MaxKeptRead)})

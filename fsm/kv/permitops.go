@@ -47,6 +47,9 @@ func (op AcquirePermit) apply(s *State, at At) Result {
 		return Result{Refusal: refusal}
 	}
 	t := s.turn(at, op.Kind, op.Name)
+	if refusal := op.crowded(s, t); refusal != "" {
+		return Result{Refusal: refusal, Excess: Crowded}
+	}
 	if t != nil {
 		if t.sem.limit != limit && t.sem.lasts(at.Lease) {
 			return Result{Refusal: t.sem.conflict(limit), Limit: t.sem.limit}
@@ -60,6 +63,23 @@ func (op AcquirePermit) apply(s *State, at At) Result {
 	t.serveQueue()
 	t.finish()
 	return res
+}
+
+// crowded returns why the session may neither hold nor wait, because it or the queue has too much already; "": it may.
+// t is nil where there is no such lock or semaphore.
+func (op AcquirePermit) crowded(s *State, t *turn) string {
+	l := s.sessions.find(op.Session)
+	if t != nil {
+		if _, has := t.sem.positions.Get(l.session.ID); has {
+			return ""
+		}
+		if op.Wait > 0 && t.sem.queue.Len() >= MaxQueue {
+			if refusal := s.beyond("%d sessions wait for %q, and no more may: try again when there are fewer", MaxQueue, op.Name); refusal != "" {
+				return refusal
+			}
+		}
+	}
+	return s.crowded(l.session, l.held)
 }
 
 // limit is the limit that is asked for: a lock is a semaphore of one permit.

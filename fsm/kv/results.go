@@ -60,7 +60,7 @@ func (r *Result) Fields(c *codec.Codec) {
 		c.String(&r.Refusal)
 	}
 	if has&512 != 0 {
-		codec.Enum(c, &r.Excess, Forgotten, "excess")
+		codec.Enum(c, &r.Excess, Crowded, "excess")
 	}
 	if has&1024 != 0 {
 		codec.List(c, &r.Found, 6, (*Found).fields)
@@ -125,7 +125,7 @@ const (
 	MaxKeptRead  = 64 << 10
 )
 
-// Excess says that what a transaction reads was too much.
+// Excess says that what a transaction reads, or an operation brings together, was too much.
 type Excess uint8
 
 // The kinds of Excess. Never renumber one.
@@ -134,6 +134,7 @@ const (
 	TooLarge         // it would read more than MaxTxnRead: it was not performed
 	TooBusy          // with those of its batch it would read more than MaxBatchRead: it was not performed, and may be tried again
 	Forgotten        // it was performed before, and what it read then was not kept
+	Crowded          // it is beyond a bound that level 2 brought, and was not performed
 )
 
 // Refusals that several operations share.

@@ -51,7 +51,6 @@ func KeyTxn(ops []KeyOp) Txn {
 
 const (
 	startOfWall = 1_700_000_000_000
-	serfHealth  = "serfHealth"
 
 	s1 = "00000000-0000-0000-0000-00000000000a" // letters in them: case does not matter
 	s2 = "00000000-0000-0000-0000-00000000000b"

@@ -49,6 +49,9 @@ func (op CreateSession) apply(s *State, at At) Result {
 		return Result{Refusal: refusal}
 	}
 	session := op.session(at)
+	if refusal := s.crowded(session, 0); refusal != "" {
+		return Result{Refusal: refusal, Excess: Crowded}
+	}
 	s.addSession(session, s.lease)
 	s.sessions.index = at.Index
 	s.change(at, Topic{Kind: SessionsTopic})

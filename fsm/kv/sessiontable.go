@@ -15,6 +15,7 @@ type living struct {
 	session *Session
 	renewed atomic.Int64 // lease clock, ms: views look at it while it is written
 	slot    uint32       // of a session with a TTL; the writer's alone
+	held    int          // keys and permits that it has, and places in queues; the writer's alone
 }
 
 // sessionTable is what a View shows of sessions, and how the writer finds them. The tree by id is
@@ -30,6 +31,7 @@ type sessionTable struct {
 // views have none.
 type sessionEnds struct {
 	byCheck links
+	load    map[CheckRef]int // how much ends with each: its sessions, and what they hold
 	slots   slots
 	ends    order.Ends  // of the sessions with a TTL, by slot
 	undo    *order.Undo // of the attempt that is under way, see State.attempt; nil: none is
@@ -38,7 +40,7 @@ type sessionEnds struct {
 func newSessionTable() sessionTable {
 	return sessionTable{
 		byID:        order.NewMap[string, *living](order.Degree),
-		sessionEnds: &sessionEnds{byCheck: links{order.NewBoxedTree(compareLinks)}},
+		sessionEnds: &sessionEnds{byCheck: links{order.NewBoxedTree(compareLinks)}, load: map[CheckRef]int{}},
 	}
 }
 
@@ -73,6 +75,7 @@ func (t *sessionTable) add(l *living, end int64) {
 // addEnds has a session found by what ends it.
 func (t *sessionEnds) addEnds(l *living, end int64) {
 	t.byCheck.add(l.session)
+	t.addLoad(l.session, 1+l.held)
 	if l.session.TTL > 0 {
 		l.slot = t.slots.reserve(l)
 		t.ends.Add(l.slot, end)
@@ -83,6 +86,7 @@ func (t *sessionTable) remove(l *living) {
 	t.byID.Delete(l.session.ID)
 	t.bytes -= l.session.Weight()
 	t.byCheck.remove(l.session)
+	t.addLoad(l.session, -1-l.held)
 	var end int64
 	if l.session.TTL > 0 {
 		end = t.ends.Known(l.slot)

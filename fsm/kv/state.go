@@ -53,6 +53,7 @@ type State struct {
 	catalog     Catalog
 	index       Index // of the last change
 	lease       int64 // lease clock, ms
+	level       byte  // see SetLevel
 	epoch       Epoch
 	established int64 // lease clock when the epoch was established, ms
 	contents
@@ -64,6 +65,7 @@ type State struct {
 
 // contents is what views show. A copy that views share is never written again.
 type contents struct {
+	figures  *Figures
 	keys     keyTable
 	sessions sessionTable
 	permits  permitTable
@@ -75,10 +77,14 @@ type contents struct {
 func New(catalog Catalog) *State {
 	return &State{
 		catalog:  catalog,
-		contents: contents{keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
+		contents: contents{figures: new(Figures), keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
 		kept:     newKeptResults(),
 	}
 }
+
+// SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
+// State has those of the first.
+func (s *State) SetLevel(level byte) { s.level = level }
 
 // Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
 // not 0 it is at.Index, which the operation has taken; of a transaction that changes nodes, services or checks too it is the
@@ -147,7 +153,7 @@ func (s *State) session(id string) *Session {
 // share returns a copy of the contents for views.
 func (s *State) share() *contents {
 	if s.shared == nil {
-		s.shared = &contents{keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
+		s.shared = &contents{figures: s.figures, keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
 	}
 	return s.shared
 }

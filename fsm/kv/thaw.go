@@ -20,14 +20,15 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	s.keys.index, s.sessions.index, s.permits.index = f.KeysIndex, f.SessionsIndex, f.PermitsIndex
 	s.keys.deletions.pruned = f.Pruned
 	s.restored, s.last, s.staged = f.Restored, f.Last, f.Staged
-	for _, p := range f.Pairs {
-		s.keys.replace(nil, p)
-	}
 	for _, d := range f.Deletions {
 		s.keys.deletions.enter(d)
 	}
 	for _, state := range f.Sessions {
 		s.addSession(state.Session, state.Renewed)
+	}
+	for _, p := range f.Pairs {
+		s.keys.replace(nil, p)
+		s.count(holder(p), 1)
 	}
 	for _, d := range f.Delays {
 		s.keys.delays.set(d.Key, d.Until)
@@ -102,6 +103,7 @@ func (s *State) thawSemaphore(p *Permits) error {
 		}
 		sem.addWaiter(w)
 		s.permits.addWaitingStake(sem, w.Session)
+		s.count(w.Session, 1)
 	}
 	for _, until := range p.Delays {
 		if until > order.Later(s.lease, MaxLockDelay/1_000_000) {
@@ -122,6 +124,7 @@ func (s *State) thawHolder(sem *semaphore, h Holder) error {
 	}
 	sem.setHolder(h)
 	s.permits.addStake(sem, h.Session)
+	s.count(h.Session, 1)
 	return nil
 }
 

@@ -69,6 +69,7 @@ func (t *turn) grant(session string, value []byte) {
 		Value:   cloneBytes(value),
 	})
 	t.state.permits.addStake(sem, session)
+	t.state.count(session, 1)
 }
 
 // serveQueue brings the queue in order: it drops the sessions that wait no longer, and gives a permit that is
@@ -114,6 +115,7 @@ func (t *turn) dropEnded() {
 func (t *turn) addWaiter(w Waiter) (ticket uint64) {
 	ticket = t.edit().addWaiter(w)
 	t.state.permits.addWaitingStake(t.sem, w.Session)
+	t.state.count(w.Session, 1)
 	return ticket
 }
 
@@ -121,6 +123,7 @@ func (t *turn) addWaiter(w Waiter) (ticket uint64) {
 func (t *turn) removeWaiter(ticket uint64) Waiter {
 	w := t.edit().removeWaiter(ticket)
 	t.state.permits.removeWaitingStake(t.sem, w.Session)
+	t.state.count(w.Session, -1)
 	return w
 }
 
@@ -164,6 +167,7 @@ func (t *turn) keepBack() {
 func (t *turn) release(fence Index, delay int64) {
 	h := t.edit().removeHolder(fence)
 	t.state.permits.removeStake(t.sem, h.Session)
+	t.state.count(h.Session, -1)
 	if delay > 0 {
 		t.state.permits.addDelay(t.sem, order.Later(t.at.Lease, delay))
 	}

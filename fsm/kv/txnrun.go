@@ -110,23 +110,32 @@ type txnRun struct {
 	at      At    // of the operation that is next
 	index   Index // the last that an operation on a node, a service or a check took
 	changes int   // how many indexes such operations took
-	spent   bool  // these are too many: the transaction has failed
+	items   int   // how many keys, and what else sessions held, are gone by prefixes and by the ends of sessions
+	spent   bool  // these or the changes are too many: the transaction has failed
 }
 
 // MaxTxnChanges is how many changes of nodes and services a transaction may make, if more than one of its operations makes
 // any. One operation may change all services of a node, and a transaction of many would keep every replica busy for as long
-// as all of them take.
+// as all of them take. From level 2 on it is registry.MaxRemoved, of one operation, too.
 const MaxTxnChanges = 50_000
 
 // perform performs one operation of a transaction, and says why it failed.
 func (t *txnRun) perform(op TxnOp) (what string) {
 	switch {
 	case op.Key != nil:
+		if what := t.spendOn(*op.Key); what != "" {
+			return what
+		}
 		pairs, what := op.Key.applyInTxn(t.state, t.at, &t.left)
 		t.pairs = append(t.pairs, pairs...)
 		return what
 	case op.Catalog != nil:
 		return t.performOnCatalog(*op.Catalog)
+	}
+	if l := t.state.sessions.find(op.Session); l != nil {
+		if what := t.spend(1 + l.held); what != "" {
+			return what
+		}
 	}
 	DestroySession{ID: op.Session}.apply(t.state, t.at)
 	return ""
@@ -142,8 +151,9 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.index, t.at.Index = res.Index, res.Index
 	}
 	t.state.Lose(t.at, lost)
-	if t.spent = before > 0 && t.changes > MaxTxnChanges; t.spent {
-		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", MaxTxnChanges)
+	if most := t.state.maxChanges(); t.changes > most && (before > 0 || t.state.bounded()) {
+		t.spent = true
+		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", most)
 	}
 	return t.add(res)
 }

@@ -1,6 +1,7 @@
 package level
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ const before = codec.Newest - 1
 var start = time.UnixMilli(1_700_000_000_000)
 
 func node(name string, newest byte) Node {
-	return Node{Name: name, Known: true, Reads: Reads{Version: "v" + string('0'+newest), Oldest: min(before, 1), Newest: newest, Since: start.UnixMilli(), Writes: before}}
+	return Node{Name: name, Known: true, Reads: Reads{Version: fmt.Sprint("v", newest), Oldest: min(before, 1), Newest: newest, Since: start.UnixMilli(), Writes: before}}
 }
 
 func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAnOperatorIsToldWhyTheLevelCannotRise(t *testing.T) {
 	}{
 		"it can":          {before, upgraded, 30 * time.Second, ""},
 		"too soon":        {before, upgraded, 29 * time.Second, "for 30s"},
-		"an old node":     {before, append(upgraded[:1:1], node("n2", before)), time.Hour, "n2 runs v0"},
+		"an old node":     {before, append(upgraded[:1:1], node("n2", before)), time.Hour, "n2 runs v1"},
 		"a silent node":   {before, append(upgraded[:1:1], Node{Name: "n3"}), time.Hour, "n3 cannot be asked"},
 		"nothing is left": {codec.Newest, upgraded, time.Hour, "nothing to finalize"},
 	} {
@@ -90,7 +91,7 @@ func TestHeaderIsReadAsItWasWritten(t *testing.T) {
 
 func TestRefusalNamesTheNodesOrTheCommand(t *testing.T) {
 	for want, nodes := range map[string][]Node{
-		"; n2 runs v0":              {node("n1", codec.Newest), node("n2", before)},
+		"; n2 runs v1":              {node("n1", codec.Newest), node("n2", before)},
 		"rollcall upgrade finalize": {node("n1", codec.Newest)},
 	} {
 		got := Refusal(nodes, codec.Newest)

@@ -7,7 +7,7 @@ import (
 
 // RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
 // nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
-// (another application has that name in other letters), TooManyChecks, AddressTaken and CheckTaken (of an
+// (another application has that name in other letters), TooManyChecks, TooMany, AddressTaken and CheckTaken (of an
 // agent: the service's id, or a check's, is another's). AddressTaken, too: the Instance's key is that of a service of
 // another node. An absent node is created.
 type RegisterCatalog struct {
@@ -30,15 +30,15 @@ func (RegisterCatalog) kind() Kind { return 18 }
 
 // On is the name of the node; "": the logical one.
 func (op RegisterCatalog) On() string {
-	r := op.registration()
+	r := op.registration(false)
 	return r.On()
 }
 
-// registration is what the operation is for the catalog.
-func (op RegisterCatalog) registration() catalog.Registration {
+// registration is what the operation is for the catalog; bounded is Registration.Bounded.
+func (op RegisterCatalog) registration(bounded bool) catalog.Registration {
 	return catalog.Registration{
 		Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus,
-		Agent: op.Agent, Readdress: op.Readdress,
+		Agent: op.Agent, Readdress: op.Readdress, Bounded: bounded,
 	}
 }
 
@@ -58,8 +58,8 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 }
 
 // DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
-// with everything on it. It is final: a record of the removal stays. Outcome NotFound: there was
-// nothing to remove. If Epoch is given the leader proposed it, because Check has been critical since
+// with everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was
+// nothing to remove), TooMany. If Epoch is given the leader proposed it, because Check has been critical since
 // CriticalSince: it takes effect only if that is still so.
 type DeregisterCatalog struct {
 	Node, Service, Check string

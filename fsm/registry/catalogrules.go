@@ -26,7 +26,10 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
-	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration()), origin: origin, instance: op.Instance}, r.index
+	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration(r.bounded())), origin: origin, instance: op.Instance}, r.index
+	if r.bounded() && c.readdressed() && r.catalog.Crowded(c.On(), MaxRemoved) {
+		return Result{Outcome: TooMany}
+	}
 	if why := c.refused(); why != Done {
 		return Result{Outcome: why}
 	}
@@ -44,6 +47,12 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		c.res.Index = r.index
 	}
 	return c.res
+}
+
+// readdressed reports whether an agent's node gets another address, and services with it. Registrars may do that to any node.
+func (c *cataloging) readdressed() bool {
+	old, known := c.catalog.Node(c.On())
+	return known && c.Agent && !c.KeepNode && c.Node != nil && old.Address != c.Node.Address
 }
 
 // refused says why an operation cannot be done; Done: it can.
@@ -65,6 +74,8 @@ func (c *cataloging) refused() Outcome {
 		return UnknownService
 	case catalog.TooManyChecks:
 		return TooManyChecks
+	case catalog.TooManyFollowers:
+		return TooMany
 	}
 	return Done
 }
@@ -292,11 +303,19 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	return r.exchangeChecks(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
+// MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
+// how many of them follow the
+// address of an agent; and how many changes of them one transaction may make.
+const MaxRemoved = 2500
+
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
 func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	n, ok := r.catalog.Node(name)
 	if !ok {
 		return Result{Outcome: NotFound}
+	}
+	if r.bounded() && r.catalog.Crowded(name, MaxRemoved) {
+		return Result{Outcome: TooMany}
 	}
 	for _, key := range r.catalog.ServicesOn(name) {
 		r.remove(r.handles.byKey(key), Canceled, origin, Event{Kind: EventCanceled})

@@ -95,9 +95,8 @@ func changeOf(l *Lease) Change {
 
 // Why is the kind of the newest event of what changed, live as LastRenewal is; ok is false if no event is remembered.
 func (v *View) Why(c Change) (kind EventKind, ok bool) {
-	newest := v.tables.renewals.past(c.Lease.Handle)
-	if c.Kind == Canceled || c.Kind == Evicted {
-		rec, _ := v.tables.removed.Get(c.Index)
+	newest := v.tables.renewals.past(c.Lease)
+	if rec, removed := v.tables.removed.Get(c.Index); removed {
 		newest = rec.History.newest
 	}
 	if newest == nil {
@@ -119,7 +118,7 @@ func (v *View) NewestFirst() iter.Seq2[Change, History] {
 			var h History
 			if moreLive && (!moreRemoved || live.Key() > removed.Key()) {
 				c = changeOf(live.Value())
-				h = History{v.tables.renewals.past(c.Lease.Handle)}
+				h = History{v.tables.renewals.past(c.Lease)}
 				moreLive = live.Prev()
 			} else {
 				rec := removed.Value()

@@ -115,9 +115,9 @@ func (r *Registry) StateOf(h Handle) (s LeaseState, ok bool) {
 // stateOf is for the writer, or of a table that is frozen.
 func (t *renewals) stateOf(l *Lease) LeaseState {
 	slot := t.at(l.Handle.Slot)
-	renewed, _ := t.last(l.Handle)
+	renewed, _ := t.last(l)
 	return LeaseState{
-		Lease: l, Renewed: renewed, History: History{t.past(l.Handle)},
+		Lease: l, Renewed: renewed, History: History{t.past(l)},
 		Client: slot.renewedByClient, Remote: slot.renewedByRemote,
 	}
 }
@@ -228,7 +228,7 @@ func (r *Registry) Rebuild(v *View) (*Registry, error) {
 	renewals := v.tables.renewals // the live one, which views of before go on to read
 	used := make([]bool, f.Slots)
 	for l := range v.All() {
-		if _, ok := renewals.last(l.Handle); !ok {
+		if _, ok := renewals.last(l); !ok {
 			renewals.assign(l.Handle, f.Clock, nil)
 		}
 		history := &renewals.edit(l.Handle.Slot).history

@@ -359,6 +359,8 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 // that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances
 // came back, and the checks and nodes that were lost by it (see Lost).
 func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckRef) {
+	r.readmitting = true
+	defer func() { r.readmitting = false }()
 	for _, n := range m.Nodes {
 		op := RegisterCatalog{Node: n, Checks: n.Checks}
 		if n.Name == "" {

@@ -53,6 +53,9 @@ const (
 	CheckTaken
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
+	// TooMany: a bound that level 2 brought. RegisterCatalog, more than catalog.MaxFollowers alias checks would follow a service
+	// or node, or an agent's address would change on which more than MaxRemoved services are; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
+	TooMany
 	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
 	// that another server sent among others; it is in no format.
 	Panicked
@@ -74,7 +77,7 @@ func (r *Result) Fields(c *codec.Codec) {
 	first := byte(r.Outcome) | byte(has)<<outcomeBits
 	c.Byte(&first)
 	if has = uint64(first >> outcomeBits); c.Reading() {
-		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > Revoked || has > 7 {
+		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > TooMany || has > 7 {
 			c.Fail("result of unknown form %#x", first)
 			return
 		}

@@ -116,6 +116,6 @@ func TestRebuildUndoesWhatAnOperationWroteIntoTheTableOfRenewals(t *testing.T) {
 	l, ok := rebuilt.View().Find(canceled)
 	need.That(t, ok && rebuilt.View().LastRenewal(l) == now, "what was taken apart: %+v, %v; want it renewed now", l, ok)
 	expect.Equal(t, len(rebuilt.View().History(overridden)), history, "events")
-	_, renewed := rebuilt.tables.renewals.last(half.Handle)
+	_, renewed := rebuilt.tables.renewals.last(half)
 	expect.That(t, !renewed, "the slot of what was never shown is not free")
 }

@@ -127,7 +127,7 @@ func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin,
 	l.Origin = origin
 	l.Service = nil
 	r.mark(&l, origin)
-	history := History{r.tables.renewals.past(old.Handle).with(r.event(&l, origin, e))}
+	history := History{r.tables.renewals.past(old).with(r.event(&l, origin, e))}
 	r.replaceLease(old, nil, r.index)
 	r.keepRenewal(old.Handle.Slot)
 	r.tables.renewals.release(old.Handle.Slot)

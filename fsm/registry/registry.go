@@ -37,6 +37,8 @@ type Registry struct {
 	undo        *order.Undo // of the attempt that is under way, see Attempt; nil: none is
 
 	withoutConsensus bool // see WithoutConsensus
+	level            byte // see SetLevel
+	readmitting      bool // what is registered was kept before, see Readmit
 }
 
 // New returns an empty registry.
@@ -60,6 +62,13 @@ func NewAt(index Index) *Registry {
 	r.index = index
 	return r
 }
+
+// SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
+// Registry has those of the first.
+func (r *Registry) SetLevel(level byte) { r.level = level }
+
+// bounded reports whether the bounds hold that level 2 brought.
+func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 
 // Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
@@ -243,7 +252,7 @@ func (r *Registry) scheduleEnd(old, l *Lease) {
 
 // renewed is the last renewal of a live lease.
 func (r *Registry) renewed(l *Lease) Stamp {
-	s, _ := r.tables.renewals.last(l.Handle)
+	s, _ := r.tables.renewals.last(l)
 	return s
 }
 

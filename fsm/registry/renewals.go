@@ -6,7 +6,7 @@ import "sync/atomic"
 // needs no renewals.
 func (t *renewals) hearsay(l *Lease) bool {
 	e := t.at(l.Handle.Slot)
-	return !l.Permanent && e.doubts.Load() != t.doubts.Load() && e.generation.Load() == l.Handle.Gen
+	return !l.Permanent && e.doubts.Load() != t.doubts.Load() && e.isOf(l)
 }
 
 // doubt makes hearsay of the last renewal of the lease in a slot.
@@ -87,18 +87,33 @@ func (t *renewals) freeze() *renewals {
 	return frozen
 }
 
-// at is a slot to be read.
+// at is a slot to be read. One beyond the table is free.
 func (t *renewals) at(slot uint32) *renewal {
-	return &(*t.chunks.Load())[slot/renewalsPerChunk].chunk.Load()[slot%renewalsPerChunk]
+	chunks := *t.chunks.Load()
+	if slot/renewalsPerChunk >= uint32(len(chunks)) {
+		return new(renewal)
+	}
+	return &chunks[slot/renewalsPerChunk].chunk.Load()[slot%renewalsPerChunk]
 }
 
-// edit is a slot to be written, until the next freeze.
+// edit is a slot to be written, until the next freeze. No lease has one beyond the table, so that nobody
+// reads what is written to it.
 func (t *renewals) edit(slot uint32) *renewal {
-	place := &(*t.chunks.Load())[slot/renewalsPerChunk]
+	chunks := *t.chunks.Load()
+	if slot/renewalsPerChunk >= uint32(len(chunks)) {
+		return new(renewal)
+	}
+	place := &chunks[slot/renewalsPerChunk]
 	if place.edition != t.edition {
 		place.set(sameRenewals(place.chunk.Load()), t.edition)
 	}
 	return &place.chunk.Load()[slot%renewalsPerChunk]
+}
+
+// isOf reports whether the slot has a lease. A removed one has no slot: its handle may be of another life of this
+// process or of another node, where it named something else, or it may be the zero Handle.
+func (e *renewal) isOf(l *Lease) bool {
+	return l.EvictedAt == 0 && l.Handle.Gen != 0 && e.generation.Load() == l.Handle.Gen
 }
 
 func sameRenewals(old *[renewalsPerChunk]renewal) *[renewalsPerChunk]renewal {
@@ -145,19 +160,19 @@ func (t *renewals) renew(slot uint32, s Stamp) (before int64) {
 // last returns the last renewal of a lease, or ok false if its slot is free or has another lease.
 // A reader that meets a renewal in the middle may get its lease clock and the wall time of the one
 // before; each of the two is right for itself.
-func (t *renewals) last(h Handle) (s Stamp, ok bool) {
-	e := t.at(h.Slot)
+func (t *renewals) last(l *Lease) (s Stamp, ok bool) {
+	e := t.at(l.Handle.Slot)
 	s = Stamp{Lease: e.lease.Load(), Wall: e.wall.Load()}
-	// A generation is never used twice, and a reader that knows h came after its beginning: if the slot is
-	// h's after reading, it was so all the time.
-	return s, e.generation.Load() == h.Gen
+	// A generation is never used twice, and a reader that knows l came after its beginning: if the slot is
+	// l's after reading, it was so all the time.
+	return s, e.isOf(l)
 }
 
 // past is what is remembered of a lease, nil if its slot is free or has another lease.
-func (t *renewals) past(h Handle) *past {
-	e := t.at(h.Slot)
+func (t *renewals) past(l *Lease) *past {
+	e := t.at(l.Handle.Slot)
 	p := e.history.Load()
-	if e.generation.Load() != h.Gen {
+	if !e.isOf(l) {
 		return nil
 	}
 	return p
@@ -207,13 +222,13 @@ func (t *renewals) count(slot *atomic.Uint64) {
 }
 
 // beatAfter says whether a lease has a beat after another one, if its slot has that lease.
-func (t *renewals) beatAfter(h Handle, after Beat, remote bool) bool {
-	e := t.at(h.Slot)
+func (t *renewals) beatAfter(l *Lease, after Beat, remote bool) bool {
+	e := t.at(l.Handle.Slot)
 	beats := e.beats[beatsOfClients].Load()
 	if remote {
 		beats = max(beats, e.beats[beatsOfRemotes].Load())
 	}
-	return Beat(beats) > after && e.generation.Load() == h.Gen
+	return Beat(beats) > after && e.isOf(l)
 }
 
 // renewalValues are the values of a slot.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
@@ -223,9 +224,21 @@ func (r *Registry) followAliases(origin Origin) {
 	if !r.catalog.Touched() {
 		return
 	}
-	for _, f := range r.catalog.Follow(r.beyondChecks) {
-		row, _ := r.catalog.Check(f.Check.Node, f.Check.ID)
-		r.exchangeCheck(origin, row, row.Check.Reported(f.Status, f.Output, r.moment()))
+	changed := r.catalog.Follow(r.beyondChecks)
+	for i := 0; i < len(changed); {
+		row, _ := r.catalog.Check(changed[i].Check.Node, changed[i].Check.ID)
+		if row.Of == (Key{}) || !r.bounded() {
+			r.exchangeCheck(origin, row, row.Check.Reported(changed[i].Status, changed[i].Output, r.moment()))
+			i++
+			continue
+		}
+		// From level 2 on those of one service that stand together are one change of it.
+		l := r.handles.byKey(row.Of)
+		checks := slices.Clone(l.Service.Checks)
+		for ; i < len(changed) && changed[i].Check.Node == l.Service.Node && changed[i].Check.Service == l.Service.ID; i++ {
+			catalog.ReplaceCheck(checks, changed[i].Check.Reported(changed[i].Status, changed[i].Output, r.moment()))
+		}
+		r.exchangeChecks(origin, l, checks)
 	}
 	r.catalog.ForgetTouched()
 }

@@ -127,6 +127,8 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 		return fmt.Sprintf("failed to set %s, it is registered with another address, or clients of Eureka would take it for a service of another node; deregister that one first, or give an ID of its own", op.object())
 	case CheckTaken:
 		return fmt.Sprintf("failed to set %s, it is a check of another service or of the node; delete it first, or give an ID of its own", op.object())
+	case TooMany:
+		return fmt.Sprintf("failed to set %s, %s", op.object(), catalog.TooManyFollowersText)
 	}
 	return fmt.Sprintf("failed to set %s, a service may have %d checks and a node itself %d", op.object(), catalog.MaxServiceChecks, catalog.MaxNodeChecks)
 }
@@ -150,7 +152,9 @@ func (r *Registry) deleteInTxn(op CatalogOp) (what string) {
 	case op.Node == "":
 		return fmt.Sprintf("node %q stands for the cluster itself and is not deleted", catalog.LogicalNode)
 	}
-	r.performForClient(remove)
+	if r.performForClient(remove).Outcome == TooMany {
+		return fmt.Sprintf("failed to delete %s, it has more than %d services and checks of them, the most that go in one transaction; delete some before it", op.object(), MaxRemoved)
+	}
 	return ""
 }
 

@@ -60,7 +60,7 @@ func (v *View) Permanent(yield func(*Lease) bool) {
 // LastRenewal returns when a lease was last renewed, live: it may be newer than the view. Of a lease
 // that is gone by now, it is the last renewal that the lease itself knows of.
 func (v *View) LastRenewal(l *Lease) Stamp {
-	if s, ok := v.tables.renewals.last(l.Handle); ok {
+	if s, ok := v.tables.renewals.last(l); ok {
 		return s
 	}
 	return l.RenewedAt
@@ -133,7 +133,7 @@ func (v *View) RecentlyCanceled() iter.Seq[Recent] { return v.tables.canceled.ne
 // is. It is empty if the instance went after the view was made.
 func (v *View) History(key Key) []Event {
 	if l, ok := v.Find(key); ok {
-		return v.tables.renewals.past(l.Handle).events()
+		return v.tables.renewals.past(l).events()
 	}
 	rec, _ := v.Removal(key)
 	return rec.History.Events()

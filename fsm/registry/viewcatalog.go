@@ -19,12 +19,15 @@ func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
 // NodeCount is the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 
+// AliasFigures is what was observed of alias checks. It is live.
+func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }
+
 // CatalogBytes is what the registered nodes take with their checks, about. Services are instances.
 func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
 // CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
-	return v.tables.catalog.Growth(op.registration())
+	return v.tables.catalog.Growth(op.registration(false))
 }
 
 // Node returns a node.

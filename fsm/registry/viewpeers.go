@@ -165,7 +165,7 @@ func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
 			return
 		}
 		v.tables.live.Scan(func(_ Index, l *Lease) bool {
-			return !v.tables.renewals.beatAfter(l.Handle, after, remote) || yield(l)
+			return !v.tables.renewals.beatAfter(l, after, remote) || yield(l)
 		})
 	}
 }

@@ -2,7 +2,7 @@ package consul
 
 import "time"
 
-// ACLToken is a token as Consul shows it (hashicorp/consul v1.22.3, api/acl.go).
+// ACLToken is a token as Consul shows it (github.com/hashicorp/consul/api v1.34.4, acl.go).
 type ACLToken struct {
 	AccessorID, SecretID, Description string
 	Policies, Roles                   []ACLLink

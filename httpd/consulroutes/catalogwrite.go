@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -96,6 +97,10 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 		return err
 	case result.Outcome == registry.TooManyChecks:
 		return errTooManyChecks
+	case result.Outcome == registry.TooMany && slices.ContainsFunc(op.Checks, func(c *catalog.Check) bool { return c.Alias != nil }):
+		return web.BadRequest("Invalid check: " + catalog.TooManyFollowersText)
+	case result.Outcome == registry.TooMany:
+		return web.BadRequest(fmt.Sprintf("Invalid address: agent %q has more than %d services and checks, which would follow its address; register the node with its new one first (/v1/catalog/register)", op.On(), registry.MaxRemoved))
 	}
 	v, err := e.newestForConsul(ctx)
 	if err != nil {
@@ -234,19 +239,22 @@ func (c call) catalogDeregister() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return true, c.deregisterPlaced(c.R.Context(), given.Op)
+	return true, c.deregisterPlaced(given.Op)
 }
 
 // deregisterPlaced removes what is there, through whatever API it was registered.
-func (e *endpoints) deregisterPlaced(ctx context.Context, op registry.DeregisterCatalog) error {
+func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
 		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
 	}
-	result, err := e.applyCatalog(ctx, op)
+	result, err := c.applyCatalog(c.R.Context(), op)
+	if err == nil && result.Outcome == registry.TooMany {
+		result, err = c.removeNode(op)
+	}
 	if err != nil || op.Node != "" || op.Service == "" || result.Outcome != registry.NotFound {
 		return err
 	}
-	v, err := e.newestForConsul(ctx)
+	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,9 @@ func (c call) deleteKey() (any, error) {
 func (c call) writeKey(write kv.KeyOp) (any, error) {
 	write.Fence = c.fenceFor(write.Key)
 	result, err := c.performOnce(write)
+	if err == nil && result.Excess == kv.Crowded {
+		result, err = c.deleteInParts(write)
+	}
 	if err != nil {
 		return nil, err
 	}

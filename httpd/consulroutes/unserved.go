@@ -14,7 +14,8 @@ type family struct {
 	err  error
 }
 
-// unserved are the parts of Consul's API (hashicorp/consul v1.22.3, agent/http_register.go) that are not served.
+// unserved are the parts of Consul's API (hashicorp/consul v1.16.3, agent/http_register.go, and what the client
+// github.com/hashicorp/consul/api v1.34.4 calls beside) that are not served.
 // Clients read a 404 as "nothing there", so that what was never done would count as done.
 var unserved = []family{
 	{"acl", errNoACL},

@@ -266,7 +266,7 @@ func (c call) permitLimit() uint32 {
 // outcome is what came of an acquisition.
 func (a *acquisition) outcome(result kv.Result) (any, error) {
 	switch {
-	case result.Refusal != "" && result.Limit != 0:
+	case result.Refusal != "" && (result.Limit != 0 || result.Excess == kv.Crowded):
 		return nil, &web.Refusal{Status: http.StatusConflict, Text: result.Refusal}
 	case result.Refusal != "":
 		return nil, noSession(a.op.Session)

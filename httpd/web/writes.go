@@ -28,6 +28,7 @@ var OutcomeNames = [...]string{
 	registry.AddressTaken:   "address_taken",
 	registry.CheckTaken:     "check_taken",
 	registry.Revoked:        "revoked",
+	registry.TooMany:        "too_many",
 	registry.Panicked:       "panicked",
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -30,7 +31,7 @@ type metrics struct {
 	coordination *expiry.CoordinatorMetrics
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, panics *measure.Panics) *metrics {
 	add := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
 		return add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_" + name, Help: help})
@@ -43,7 +44,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		leads:     add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_store_leader", Help: "1 while this node is the established leader."}),
 		differ:    add.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_replicas_differ", Help: "1 for each node whose state is not that of a majority, or of any other node where no majority agrees, by the newest digests that were compared; only the leader shows it."}, []string{"node"}),
 		syncs:     store.SyncSeconds(reg),
-		changes:   store.NewChangeCounter(reg),
+		changes:   store.NewChangeCounter(reg, panics),
 		eviction:  expiry.NewEvictorMetrics(reg),
 
 		coordination: expiry.NewCoordinatorMetrics(reg),

@@ -36,9 +36,9 @@ func Open(cfg store.Config) (*Raft, error) {
 	s := &Raft{
 		cfg:        cfg,
 		log:        cfg.Log,
-		metrics:    newMetrics(cfg.Metrics),
+		metrics:    newMetrics(cfg.Metrics, cfg.Panics),
 		machine:    fsm.NewMachine(),
-		digests:    replicas.NewDigests(),
+		digests:    replicas.NewDigests(cfg.Panics),
 		leadership: &leadership.State{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),
@@ -115,9 +115,9 @@ func (s *Raft) openRaft() error {
 		return err
 	}
 	logger := raftio.NewLogger(s.log)
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logger)
+	snapshots, err := raftio.OpenSnapshots(s.cfg.DataDir, snapshotsKept, logger)
 	if err != nil {
-		return fmt.Errorf("open snapshots in %s: %w", dir, err)
+		return err
 	}
 	s.snapshots = &snapshotStore{SnapshotStore: snapshots, s: s}
 	transport := raftio.NewTransport(s.transportConfig(logger), s.net, s.disk.During, s.closing)

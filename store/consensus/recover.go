@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
@@ -138,7 +139,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 	if err := refuseWhileAnswered(ctx, id.Node, known); err != nil {
 		return err
 	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, raftio.NewLogger(r.Log))
+	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, raftio.NewLogger(r.Log))
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 
 // lastVoters are the voters of the newest configuration in a directory.
 func lastVoters(dir string, logs raft.LogStore, id *disk.Identity) ([]raft.Server, error) {
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, nil)
+	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
 		return nil, err
 	}
@@ -250,12 +251,14 @@ func copyTree(from, to string) error {
 	if err := os.RemoveAll(to); err != nil { // of an attempt that was cut off
 		return err
 	}
-	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+	var made []string
+	err := filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		target := filepath.Join(to, path[len(from):])
 		if entry.IsDir() {
+			made = append(made, target)
 			return os.MkdirAll(target, 0o700)
 		}
 		if entry.Type()&os.ModeSocket != 0 {
@@ -263,6 +266,12 @@ func copyTree(from, to string) error {
 		}
 		return copyFile(path, target)
 	})
+	for _, path := range made {
+		if err == nil {
+			err = disk.SyncDir(path)
+		}
+	}
+	return err
 }
 
 func copyFile(from, to string) error {

@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 
 // ErrDamaged means that a file of the data directory is not what this program wrote.
 var ErrDamaged = errors.New("damaged")
+
+// StartEmpty says what to do with a node whose data directory cannot be used. A node cannot know at its start whether the
+// others have a majority, and an empty directory would destroy what a cluster without one can be recovered from.
+const StartEmpty = "if the other nodes serve without this one (mode cp: rollcall status has a leader), give it an empty data directory, and it takes over what they have; if not, keep the directories of all nodes: rollcall recover goes on with one that can be read, and a new cluster with a snapshot file (docs/run/back-up.md)"
 
 // bbolt keeps a checksum of its two meta pages only. It believes all other pages, and where one is damaged it
 // panics, in goroutines of its own too, or reads beyond the file, or finds less than was written. So each page
@@ -42,6 +47,10 @@ const (
 	boltVersion    = 2
 	boltHeader     = 16 // of a page: id, flags, count, overflow
 	boltElement    = 16 // of a branch page: pos, ksize, pgid; of a leaf page: flags, pos, ksize, vsize
+	boltRoot       = 16 // where the root of a meta stands: page, sequence
+	boltFreelist   = 32
+	boltEnd        = 40
+	boltTxid       = 48
 	boltMetaSum    = 56 // where the checksum of a meta stands: it covers what stands before it
 	boltMetaSize   = 64
 	boltBucket     = 16 // of a bucket's value: root, sequence; root 0: its page follows
@@ -89,7 +98,7 @@ func CheckBolt(path string, names [][]byte, each func(bucket, key, value []byte)
 }
 
 func (c *boltCheck) run(size int64) error {
-	root, err := c.metas()
+	root, err := c.metas(size)
 	if err != nil {
 		return err
 	}
@@ -111,36 +120,77 @@ func (c *boltCheck) run(size int64) error {
 }
 
 // metas checks both meta pages. bbolt is content with one, and takes the state of the transaction before the
-// last if that one is older: a damaged page would take back what was acknowledged. A crash damages none, as
-// what counts of it lies in one sector.
-func (c *boltCheck) metas() (root uint64, err error) {
-	var newest uint64
-	var txids [2]uint64
-	for i := range uint64(2) {
+// last if that one is older: a damaged page would take back what was acknowledged. So a page that is not valid must be one
+// of which a crash has written the beginning.
+func (c *boltCheck) metas(size int64) (root uint64, err error) {
+	ne := binary.NativeEndian
+	var pages [2][]byte
+	var newest int
+	valid := 0
+	for i := range pages {
 		b := make([]byte, boltHeader+boltMetaSize)
 		if _, err := c.file.ReadAt(b, int64(i)*c.pageSize); err != nil {
 			return 0, fmt.Errorf("meta page %d: %w", i, err)
 		}
-		ne, m := binary.NativeEndian, b[boltHeader:]
-		sum := fnv.New64a()
-		sum.Write(m[:boltMetaSum])
-		if ne.Uint64(b) != i || ne.Uint16(b[8:]) != boltMetaFlag || ne.Uint32(m) != boltMagic || ne.Uint32(m[4:]) != boltVersion || ne.Uint64(m[boltMetaSum:]) != sum.Sum64() {
+		m := b[boltHeader:]
+		pageSize := int64(ne.Uint32(m[8:]))
+		if ne.Uint64(b) != uint64(i) || ne.Uint16(b[8:]) != boltMetaFlag || ne.Uint32(m) != boltMagic || ne.Uint32(m[4:]) != boltVersion {
 			return 0, fmt.Errorf("meta page %d is not what was written", i)
 		}
-		size := int64(ne.Uint32(m[8:]))
-		if size < boltHeader+boltMetaSize || i > 0 && size != c.pageSize {
-			return 0, fmt.Errorf("its pages have %d bytes", size)
+		if pageSize < boltHeader+boltMetaSize || i > 0 && pageSize != c.pageSize {
+			return 0, fmt.Errorf("its pages have %d bytes", pageSize)
 		}
-		c.pageSize = size
-		txids[i] = ne.Uint64(m[48:])
-		if txids[i] >= newest {
-			newest, root, c.end = txids[i], ne.Uint64(m[16:]), ne.Uint64(m[40:])
+		c.pageSize, pages[i] = pageSize, m
+		if validMeta(m) && (valid == 0 || ne.Uint64(m[boltTxid:]) > ne.Uint64(pages[newest][boltTxid:])) {
+			newest = i
+		}
+		if validMeta(m) {
+			valid++
 		}
 	}
-	if txids[0]+1 != txids[1] && txids[1]+1 != txids[0] {
-		return 0, fmt.Errorf("its meta pages are of the transactions %d and %d, want two in a row", txids[0], txids[1])
+	m, other := pages[newest], pages[1-newest]
+	txid, before := ne.Uint64(m[boltTxid:]), ne.Uint64(other[boltTxid:])
+	switch {
+	case valid == 0 || valid == 1 && !tornMeta(other, m, uint64(size/c.pageSize)):
+		return 0, fmt.Errorf("meta page %d is not what was written", 1-newest)
+	case valid == 2 && before+1 != txid:
+		return 0, fmt.Errorf("its meta pages are of the transactions %d and %d, want two in a row", before, txid)
 	}
-	return root, nil
+	c.end = ne.Uint64(m[boltEnd:])
+	return ne.Uint64(m[boltRoot:]), nil
+}
+
+func validMeta(m []byte) bool {
+	sum := fnv.New64a()
+	sum.Write(m[:boltMetaSum])
+	return binary.NativeEndian.Uint64(m[boltMetaSum:]) == sum.Sum64()
+}
+
+// tornMeta says whether a meta may have the beginning of the one after a newest one, and the end of the one before it. What
+// follows from the newest one must be there, and no single bit may make it the next one, which was acknowledged then.
+func tornMeta(m, newest []byte, filePages uint64) bool {
+	ne := binary.NativeEndian
+	above := uint64(1) // what parts of two numbers of pages cannot make
+	for above <= filePages {
+		above <<= 8
+	}
+	txid := ne.Uint64(newest[boltTxid:])
+	next, before := ne.AppendUint64(nil, txid+1), ne.AppendUint64(nil, txid-1)
+	mixed := false
+	for n := range len(next) + 1 {
+		mixed = mixed || bytes.Equal(m[boltTxid:boltMetaSum], slices.Concat(next[:n], before[n:]))
+	}
+	if !mixed || ne.Uint64(m[boltRoot:]) >= above || ne.Uint64(m[boltEnd:]) >= above || !bytes.Equal(m[12:boltRoot], newest[12:boltRoot]) || !bytes.Equal(m[boltRoot+8:boltFreelist], newest[boltRoot+8:boltFreelist]) {
+		return false
+	}
+	for bit := range boltMetaSize * 8 {
+		flipped := bytes.Clone(m)
+		if flipped[bit/8] ^= 1 << (bit % 8); validMeta(flipped) {
+			at := bit / 8 // of the one before, on which nothing depends: the first byte that the next one has otherwise
+			return ne.Uint64(flipped[boltTxid:]) < txid && at < boltMetaSum && (at < boltFreelist || at >= boltEnd)
+		}
+	}
+	return true
 }
 
 // bucket checks the pages below a bucket, which is a value.

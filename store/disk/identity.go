@@ -101,7 +101,7 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if err := CheckCutOff(dir); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	path := filepath.Join(dir, identityFile)
@@ -154,15 +154,15 @@ func parseIdentity(path string) (*Identity, error) {
 	}
 	id := &Identity{path: path}
 	if err := json.Unmarshal(b, id); err != nil {
-		return nil, fmt.Errorf("%s is corrupt (%v): give the node an empty data directory", path, err)
+		return nil, fmt.Errorf("%s is corrupt (%v): "+StartEmpty, path, err)
 	}
 	switch {
 	case id.Level > skippingLevel:
 		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, skippingLevel)
 	case id.Level == 0 && id.ServerID != "":
-		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: give the node an empty data directory", path)
+		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: "+StartEmpty, path)
 	case id.Level < 1 || id.ServerID == "" || id.Node == "":
-		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): give the node an empty data directory", path, id.Level, id.Node, id.ServerID)
+		return nil, fmt.Errorf("%s is corrupt (level %d, node %q, server id %q): "+StartEmpty, path, id.Level, id.Node, id.ServerID)
 	}
 	return id, nil
 }
@@ -187,7 +187,7 @@ func newIdentity(dir string, owner Owner) (*Identity, error) {
 	}
 	for _, e := range entries {
 		if e.Name() == RaftDir || e.Name() == LocalFile {
-			return nil, fmt.Errorf("data directory %s has %s but no identity.json: give the node an empty data directory", dir, e.Name())
+			return nil, fmt.Errorf("data directory %s has %s but no identity.json: "+StartEmpty, dir, e.Name())
 		}
 	}
 	random := make([]byte, 6)

@@ -134,3 +134,34 @@ func TestClusterIDDependsOnTheFoundersAlone(t *testing.T) {
 	b = ClusterIDOf([]string{"n1.aa", "n2.bb", "n3.dd"})
 	expect.That(t, a != b, "different founders make the same cluster %s", a)
 }
+
+// TestIdentityIsTheOneBeforeOrAfterACrash wherever the write was cut off: at the first start and at a later one.
+func TestIdentityIsTheOneBeforeOrAfterACrash(t *testing.T) {
+	owner := Owner{Mode: ModeCP, Node: "n1"}
+	whole := t.TempDir()
+	written := need.Got(OpenIdentity(whole, owner))(t)
+	b := need.Got(os.ReadFile(filepath.Join(whole, identityFile)))(t)
+	for n := 0; n <= len(b); n += 5 {
+		first, later := t.TempDir(), t.TempDir()
+		for _, dir := range []string{first, later} {
+			need.OK(t, os.WriteFile(filepath.Join(dir, identityFile+".tmp"), b[:n], 0o600))
+		}
+		need.OK(t, os.WriteFile(filepath.Join(later, identityFile), b, 0o600))
+		need.Got(OpenIdentity(first, owner))(t)
+		need.OK(t, os.Link(filepath.Join(later, identityFile), filepath.Join(later, "before")))
+		again := need.Got(OpenIdentity(later, owner))(t)
+		before := need.Got(os.ReadFile(filepath.Join(later, "before")))(t)
+		need.That(t, string(before) == string(b), "the file was written to where it stands: a crash would leave neither the old one nor the new one")
+		need.That(t, again.ServerID == written.ServerID && again.Boot > written.Boot, "%d bytes were written: the node is %s in start %d", n, again.ServerID, again.Boot)
+	}
+}
+
+func TestMakeDirMakesWhatIsAboveIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b", "c")
+	for range 2 {
+		need.OK(t, MakeDir(dir))
+	}
+	need.Got(os.ReadDir(dir))(t)
+	need.OK(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	expect.That(t, MakeDir(filepath.Join(dir, "file", "d")) != nil, "a directory was made below a file")
+}

@@ -3,7 +3,9 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,24 @@ func (d *SlowSync) Pass() {
 	if by := d.nanos.Load(); by > 0 {
 		time.Sleep(time.Duration(by))
 	}
+}
+
+// MakeDir makes a directory and those above it, durably.
+func MakeDir(dir string) error {
+	var made []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, at)
+	}
+	err := os.MkdirAll(dir, 0o700)
+	for _, at := range made {
+		if sync := SyncDir(filepath.Dir(at)); !errors.Is(sync, fs.ErrPermission) { // who may write it need not be able to read it
+			err = errors.Join(err, sync)
+		}
+	}
+	return err
 }
 
 // SyncDir makes durable which files a directory has.

@@ -36,7 +36,7 @@ func Open(cfg store.Config) (*Store, error) {
 		return nil, err
 	}
 	s.metrics = newLocalMetrics(s)
-	s.changes = store.NewChangeCounter(cfg.Metrics)
+	s.changes = store.NewChangeCounter(cfg.Metrics, cfg.Panics)
 	s.changes.Skip(s.view.Load())
 	return s, nil
 }
@@ -62,6 +62,7 @@ func (s *Store) load() (err error) {
 	}
 	s.levels.rise = level.Rise{Policy: s.cfg.Upgrade, Fresh: s.disk.level == 0}
 	s.levels.writes.Store(uint32(cmp.Or(s.disk.level, level.Oldest)))
+	s.registry.SetLevel(byte(s.levels.writes.Load()))
 	s.registry.Configure(s.cfg.Settings)
 	s.registry.Doubt()
 	s.registry.WithoutConsensus()

@@ -24,8 +24,9 @@ import (
 
 // localRig is a node without consensus, which can be stopped and started again on the same directory.
 type localRig struct {
-	t   *testing.T
-	cfg store.Config
+	t       *testing.T
+	cfg     store.Config
+	metrics prometheus.Registerer // of the next start; nil: new ones
 	*Store
 	stop context.CancelFunc
 	done chan error
@@ -48,7 +49,10 @@ func startLocal(t *testing.T, tune func(*store.Config)) *localRig {
 // start opens the node's directory and runs it.
 func (g *localRig) start() {
 	g.t.Helper()
-	g.cfg.Metrics = prometheus.NewRegistry()
+	g.cfg.Metrics = g.metrics
+	if g.metrics == nil {
+		g.cfg.Metrics = prometheus.NewRegistry()
+	}
 	s, err := Open(g.cfg)
 	if err != nil {
 		g.t.Fatal(err)
@@ -673,3 +677,76 @@ func padded(id string, size int) registry.Register {
 
 // limit is how long a test waits for what normally takes well under a second, or a few.
 const limit = time.Minute
+
+// Handles are given anew at a start, and those of removed leases were of the start before: they name leases of others now.
+func TestRemovalOfAnEarlierStartIsNotShownWithAnotherLeasesRenewals(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		g.register(90, "i0", "i1")
+		g.apply(registry.Cancel{Key: registry.NewKey("A", "i0")})
+		before, _ := g.now().Removal(registry.NewKey("A", "i0"))
+		g.restart()
+		synctest.Wait()
+		time.Sleep(20 * time.Second)
+		g.apply(registry.Renew{Key: registry.NewKey("A", "i1")})
+		v := g.now()
+		live, ok := v.Find(registry.NewKey("A", "i1"))
+		need.That(t, ok && live.Handle == before.Lease.Handle, "i1 has handle %v, want that of the removed i0, %v", live.Handle, before.Lease.Handle)
+		rec, _ := v.Removal(registry.NewKey("A", "i0"))
+		expect.Equal(t, v.LastRenewal(rec.Lease), before.Lease.RenewedAt, "last renewal of what was removed before the start")
+		why, ok := v.Why(registry.Change{Index: rec.Lease.Changed, Lease: rec.Lease, Kind: rec.Kind})
+		expect.That(t, ok && why == registry.EventCanceled, "its reason is %s, %t", why, ok)
+	})
+}
+
+// breaking is a Registerer that breaks the counter of changes: to use it panics.
+type breaking struct{ *prometheus.Registry }
+
+// MustRegister implements prometheus.Registerer.
+func (b breaking) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		descs := make(chan *prometheus.Desc, 100)
+		c.Describe(descs)
+		if vec, ok := c.(*prometheus.CounterVec); ok && strings.Contains((<-descs).String(), "rollcall_registry_changes_total") {
+			*vec = prometheus.CounterVec{}
+			continue
+		}
+		b.Registry.MustRegister(c)
+	}
+}
+
+func (b breaking) panics(t *testing.T) (sum float64) {
+	t.Helper()
+	for _, f := range need.Got(b.Gather())(t) {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "rollcall_measuring_panics_total" {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// What counts changes is called with every change. It must not be able to end a node or to lose a result.
+func TestCounterOfChangesThatPanicsEndsNothing(t *testing.T) {
+	localBubble(t, nil, func(t *testing.T, g *localRig) {
+		broken := breaking{prometheus.NewRegistry()}
+		g.metrics = broken
+		g.restart()
+		synctest.Wait()
+		woken := make(chan error, 1)
+		go func() {
+			_, err := g.Changes(context.Background(), g.now().Index(), registry.Selector{})
+			woken <- err
+		}()
+		synctest.Wait()
+		g.register(90, "i0")
+		g.apply(registry.Cancel{Key: registry.NewKey("A", "i0")})
+		g.register(90, "i1")
+		expect.That(t, g.has("i1") && !g.has("i0") && g.Health().Ready, "the changes are not there, or the node is not ready")
+		need.OK(t, <-woken)
+		expect.Equal(t, broken.panics(t), 3, "panics counted")
+		g.metrics = nil
+		g.restart()
+		expect.That(t, g.has("i1"), "what could not be counted was not kept")
+	})
+}

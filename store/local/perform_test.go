@@ -100,7 +100,7 @@ func TestItemThatPanicsIsRefusedAndTheOthersOfItsBatchArePerformed(t *testing.T)
 				need.Equal(t, len(all), 1, "refusals")
 				f := all[0]
 				expect.That(t, f.Key == registry.NewKey("A", "bad") && f.Server == "n2" && f.Cause == "planted" && f.Operation == "replica of A/bad" && f.Times == 1, "%+v", f)
-				expect.Equal(t, testutil.ToFloat64(g.metrics.panics), 1, "panics counted")
+				expect.Equal(t, testutil.ToFloat64(g.Store.metrics.panics), 1, "panics counted")
 				g.restart()
 				for _, id := range []string{"own", "1", "2", "3"} {
 					expect.That(t, g.has(id), "%s was lost by a restart", id)
@@ -122,7 +122,7 @@ func TestItemThatWentOnPanickingIsNotTriedForAMinute(t *testing.T) {
 		for range 5 {
 			need.Slice(t, g.receive(t, replicas("bad", "1")...), []registry.Outcome{panicked, 0}, "outcomes")
 		}
-		expect.Equal(t, testutil.ToFloat64(g.metrics.panics), panicsTried, "times that it was tried")
+		expect.Equal(t, testutil.ToFloat64(g.Store.metrics.panics), panicsTried, "times that it was tried")
 		expect.Equal(t, g.Refusals()[0].Times, 5, "times that it was refused")
 		p.on = false
 		need.Slice(t, g.receive(t, replicas("bad", "2")...), []registry.Outcome{panicked, 0}, "outcomes within the minute")

@@ -65,6 +65,7 @@ func (s *Store) raise(from byte) {
 	}
 	to := from + 1
 	s.levels.writes.Store(uint32(to))
+	s.registry.SetLevel(to)
 	s.rewrite, s.dirty = true, true
 	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
 }

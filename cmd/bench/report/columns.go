@@ -138,7 +138,6 @@ type cell struct {
 	Text   string // the median of the rounds, or why there is none
 	Range  string // from the least to the most of the rounds, and how many there are
 	Notes  []string
-	Worse  string // the figure in a scenario that not all columns ran, where it is worse; empty: it is not
 	In     string // the title of the scenario that it is of; empty: it is that of the row
 	Link   string // the id of the page's part that it is of; empty: it is that of all of the part
 	Better bool   // its range touches that of no compared cell that is not marked
@@ -146,7 +145,6 @@ type cell struct {
 
 	values  perRound // that are compared; empty: they are not
 	partial bool     // other columns ran scenarios that this one did not: it may be worse than it seems
-	behind  bool     // its range is apart from those that are marked
 }
 
 // lacks reports whether the column did not run what the figure is of, or has no such figure. Where it ran and there was nothing to
@@ -161,25 +159,6 @@ type row struct {
 	Name  string
 	Note  string // of what the row is, where the name does not say; empty: it does
 	Cells []cell
-
-	better direction
-	wish   string // what is wished for, if the row takes part in the decision: it follows "if you want"
-	fewer  string // what is wished for where not all rounds of the column are 0; empty: the same
-}
-
-// best reports whether no compared cell has a better median than one.
-func (r row) best(own int) bool {
-	return !slices.ContainsFunc(r.Cells, func(c cell) bool {
-		return c.compared() && r.better.compare(r.Cells[own].values.median(), c.values.median()) > 0
-	})
-}
-
-// wishOf is what a column is advised for that is better in the row: what it did not keep in every round is not promised.
-func (r row) wishOf(c cell) string {
-	if r.fewer != "" && !c.values.zero() {
-		return r.fewer
-	}
-	return r.wish
 }
 
 // label is the row's name on one line, with its note.
@@ -292,9 +271,6 @@ func mark(cells []cell, better direction) {
 	}
 	for _, a := range ahead {
 		a.Better = len(behind) > 0
-	}
-	for _, b := range behind {
-		b.behind = true
 	}
 }
 

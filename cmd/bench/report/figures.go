@@ -201,22 +201,15 @@ type lossKind struct {
 	name string // what was lost
 	noun string // one of what could be
 	of   func(verdict.Losses) verdict.Loss
-
-	wish, fewer string // those of a row
 }
 
 // lossKinds are all of them, in the order of reports.
 var lossKinds = []lossKind{
-	{"registrations lost", "registration", func(l verdict.Losses) verdict.Loss { return l.Registrations },
-		"no acknowledged registration to be lost", "fewer acknowledged registrations to be lost"},
-	{"updates rolled back", "update", func(l verdict.Losses) verdict.Loss { return l.Updates },
-		"no acknowledged update to be rolled back", "fewer acknowledged updates to be rolled back"},
-	{"cancels undone", "cancel", func(l verdict.Losses) verdict.Loss { return l.Cancels },
-		"no acknowledged cancel to be undone", "fewer acknowledged cancels to be undone"},
-	{"watched keys rolled back", "version", func(l verdict.Losses) verdict.Loss { return l.Rollbacks },
-		"no watched key to be rolled back", "fewer watched keys to be rolled back"},
-	{"heartbeats answered 404 within the lease", "heartbeat", func(l verdict.Losses) verdict.Loss { return l.Heartbeats },
-		"no living instance to be forgotten", "fewer living instances to be forgotten"},
+	{"registrations lost", "registration", func(l verdict.Losses) verdict.Loss { return l.Registrations }},
+	{"updates rolled back", "update", func(l verdict.Losses) verdict.Loss { return l.Updates }},
+	{"cancels undone", "cancel", func(l verdict.Losses) verdict.Loss { return l.Cancels }},
+	{"watched keys rolled back", "version", func(l verdict.Losses) verdict.Loss { return l.Rollbacks }},
+	{"heartbeats answered 404 within the lease", "heartbeat", func(l verdict.Losses) verdict.Loss { return l.Heartbeats }},
 }
 
 // figure counts the losses of the kind, with how many there could have been, and the ages of what was lost at the kill.

@@ -35,8 +35,6 @@ type page struct {
 	Limits         string
 	Broken         []string
 	Columns        []column
-	Undecided      string
-	Advices        []advice
 	Groups         []group
 	Marks          string // how cells are marked
 	Lacking        []string
@@ -113,12 +111,9 @@ func (r *Report) writeHTML(w io.Writer) error {
 func (r *Report) page() page {
 	p := page{
 		Title: r.title(), OperationHeads: operationHeads(), Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
-		Columns: r.columns(), Undecided: r.undecided(), Groups: r.groups(), Marks: markText, FleetTitle: fleetTitle, FleetAbout: r.fleetAbout(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
+		Columns: r.columns(), Groups: r.groups(), Marks: markText, FleetTitle: fleetTitle, FleetAbout: r.fleetAbout(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
 		Priced: r.pricedColumns(), Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
 		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
-	}
-	if p.Undecided == "" {
-		p.Advices = r.advices()
 	}
 	for i, s := range r.ran() {
 		part := r.scenarioPart(s, p.Plots.Timelines[i])

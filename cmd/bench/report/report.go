@@ -6,7 +6,7 @@
 //	columns.go   the columns, the trials of each that count, and rows of cells with their ranges
 //	figures.go   every figure of a trial that a table can show
 //	rows.go      the rows that help to choose, in four groups; the matrix; tables of a scenario
-//	decision.go  which column suits whom, and how far the evidence reaches
+//	evidence.go  how far the figures reach, and whether the run is valid
 //	cost.go      what renewals cost, as a curve, and what a fleet costs
 //	page.go      the HTML page
 //	plots.go     the data of the page's plots

@@ -223,7 +223,7 @@ func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
 		expect.That(t, width <= 100, "%d characters: %s", width, line)
 	}
-	for _, want := range []string{"Steady state", "Partition, minority", "3 limits were broken.", "leader-killed, cp", "THE DECISION", filepath.Join(r.dir, HTMLFile)} {
+	for _, want := range []string{"Steady state", "Partition, minority", "3 limits were broken.", "leader-killed, cp", "Evidence: one machine", filepath.Join(r.dir, HTMLFile)} {
 		expect.That(t, strings.Contains(strings.Join(strings.Fields(b.String()), " "), want), "the summary lacks %q", want)
 	}
 }

@@ -22,17 +22,12 @@ type group struct {
 type question struct {
 	figure
 	when  string                       // what the scenario is, for the row's name; empty: the name says it
-	wish  string                       // row.wish
-	fewer string                       // row.fewer
 	in    func(scenario.Scenario) bool // the scenarios that answer it: the first one, or the worst
 	worst bool                         // each column answers with the scenario in which it is worst, and names that
 }
 
 // groups are the rows that help to choose. Nothing in them is summed over scenarios, which are unlike.
-func (r *Report) groups() []group { return r.groupsOf(false) }
-
-// groupsOf are the rows with those of the worst scenario, or instead of these with one for each scenario.
-func (r *Report) groupsOf(each bool) []group {
+func (r *Report) groups() []group {
 	var all []group
 	for _, g := range []struct {
 		name      string
@@ -45,10 +40,8 @@ func (r *Report) groupsOf(each bool) []group {
 	} {
 		found := group{Name: g.name}
 		for _, q := range g.questions {
-			for _, q := range r.split(q, each) {
-				if answered, ok := r.ask(q); ok {
-					found.Rows = append(found.Rows, answered)
-				}
+			if answered, ok := r.ask(q); ok {
+				found.Rows = append(found.Rows, answered)
 			}
 		}
 		if len(found.Rows) > 0 {
@@ -58,49 +51,23 @@ func (r *Report) groupsOf(each bool) []group {
 	return all
 }
 
-// split is a question, or if it is of the worst scenario, one for each that may be the worst.
-func (r *Report) split(q question, each bool) []question {
-	if !each || !q.worst {
-		return []question{q}
-	}
-	var all []question
-	for _, s := range r.ran() {
-		if q.in(s) {
-			of := q
-			of.worst, of.in = false, func(other scenario.Scenario) bool { return other.Name == s.Name }
-			of.name += ", in " + s.Title
-			of.wish, of.fewer = within(q.wish, s), within(q.fewer, s)
-			all = append(all, of)
-		}
-	}
-	return all
-}
-
-// within is a wish in one scenario; there may be none.
-func within(wish string, s scenario.Scenario) string {
-	if wish == "" {
-		return ""
-	}
-	return wish + " in " + s.Title
-}
-
 func failing() []question {
 	isolated := with(scenario.Isolate, "follower")
 	heartbeats := worstGap(trial.Heartbeat)
 	return []question{
-		{figure: writeGap(), when: "the leader is killed", in: with(scenario.Kill, "leader"), wish: "writes to go on when the leader is killed"},
-		{figure: writeGap(), when: "another node is killed", in: with(scenario.Kill, "follower"), wish: "writes to go on when a node is killed"},
-		{figure: writeGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "writes to go on when the majority is killed"},
-		{figure: readGap(), when: "the majority is killed", in: with(scenario.Kill, "followers"), wish: "lists to be answered when the majority is killed"},
-		{figure: writeGap(), when: "all nodes are killed at once", in: with(scenario.Kill, "all"), wish: "writes to go on soon after all nodes were killed"},
-		{figure: writeGap(), when: "the leader stands still", in: with(scenario.Pause, "leader"), wish: "writes to go on when the leader stands still"},
+		{figure: writeGap(), when: "the leader is killed", in: with(scenario.Kill, "leader")},
+		{figure: writeGap(), when: "another node is killed", in: with(scenario.Kill, "follower")},
+		{figure: writeGap(), when: "the majority is killed", in: with(scenario.Kill, "followers")},
+		{figure: readGap(), when: "the majority is killed", in: with(scenario.Kill, "followers")},
+		{figure: writeGap(), when: "all nodes are killed at once", in: with(scenario.Kill, "all")},
+		{figure: writeGap(), when: "the leader stands still", in: with(scenario.Pause, "leader")},
 		{figure: heartbeats, when: "the leader is killed", in: with(scenario.Kill, "leader")},
 		{figure: worstGap(trial.Fetch), when: "the leader is killed", in: with(scenario.Kill, "leader")},
-		{figure: cutOff("writes answered on the side cut off", writes), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to register and renew there"},
-		{figure: cutOff("fetches and deltas answered on the side cut off", reads), when: "a node is isolated with its clients", in: isolated, wish: "clients that are cut off with a node to get lists there"},
+		{figure: cutOff("writes answered on the side cut off", writes), when: "a node is isolated with its clients", in: isolated},
+		{figure: cutOff("fetches and deltas answered on the side cut off", reads), when: "a node is isolated with its clients", in: isolated},
 		{figure: heartbeats, when: "a node is isolated with its clients", in: isolated},
-		{figure: falseEvictions(), in: observed, worst: true, wish: "no living instance to be evicted", fewer: "fewer living instances to be evicted"},
-		{figure: missing(), in: observed, worst: true, wish: "lists that lack no living instance", fewer: "lists that lack living instances for fewer instance-seconds"},
+		{figure: falseEvictions(), in: observed, worst: true},
+		{figure: missing(), in: observed, worst: true},
 		{figure: unanswered(), in: observed, worst: true},
 	}
 }
@@ -108,7 +75,7 @@ func failing() []question {
 func losing() []question {
 	var all []question
 	for _, k := range lossKinds {
-		all = append(all, question{figure: k.figure(), in: observed, worst: true, wish: k.wish, fewer: k.fewer})
+		all = append(all, question{figure: k.figure(), in: observed, worst: true})
 	}
 	proven := explained()
 	proven.name += ", where many clients write each at once"
@@ -118,19 +85,15 @@ func losing() []question {
 func freshness() []question {
 	isolated := with(scenario.Isolate, "follower")
 	all := []question{
-		{figure: follows(wholeStaleness), when: "nothing fails", in: calm, wish: "no old answer of a key that changes every 30 s, while nothing fails", fewer: "fewer old answers of a key that changes every 30 s, while nothing fails"},
+		{figure: follows(wholeStaleness), when: "nothing fails", in: calm},
 		{figure: staleShare("stale answers to probes", wholeStaleness), when: "nothing fails", in: calm},
-		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated, wish: "rather no answer than an old one of such a key, where a node is cut off", fewer: "fewer old answers of such a key, where a node is cut off"},
+		{figure: follows(struckStaleness), when: "a node is isolated, on its side", in: isolated},
 		{figure: staleShare("stale answers to probes on the side cut off", struckStaleness), when: "a node is isolated", in: isolated},
 	}
 	for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta, trial.ByWatch} {
-		q := question{figure: seenBy(way), when: "nothing fails", in: calm}
-		if way == trial.ByList {
-			q.wish = "registrations to be in every list soon"
-		}
-		all = append(all, q)
+		all = append(all, question{figure: seenBy(way), when: "nothing fails", in: calm})
 	}
-	return append(all, question{figure: removal(), in: died}, question{figure: healed(), in: observed, worst: true, wish: "faults to be healed soon after their end"})
+	return append(all, question{figure: removal(), in: died}, question{figure: healed(), in: observed, worst: true})
 }
 
 // spending are the questions about costs. Those per renewal compare the load of heartbeats that is nearest to 1,000 a
@@ -138,25 +101,22 @@ func freshness() []question {
 func (r *Report) spending() []question {
 	priced := func(s scenario.Scenario) bool { return s.Name == r.priced().Name && s.Name != "" }
 	latency := func(v *verdict.Verdict) verdict.Spread { return v.Operations[trial.Heartbeat].Latency }
-	beside := question{figure: compiled(late("latency of a heartbeat", latency)), when: "nothing fails", in: calm, wish: "heartbeats to be answered soon"}
-	alone := question{figure: compiled(late(fmt.Sprintf("latency of a heartbeat where nothing else comes, at %s a second", showCount(rateOf(r.priced()))), latency)), in: priced, wish: beside.wish}
-	if r.priced().Name != "" {
-		beside.wish = "" // other writes take renewals along that wait for each other
-	}
+	alone := fmt.Sprintf("latency of a heartbeat where nothing else comes, at %s a second", showCount(rateOf(r.priced())))
 	return []question{
-		beside, alone,
-		{figure: compiled(r.perRenewals("processor time of all nodes", showSeconds, func(c verdict.Cost) float64 { return c.CPU })), in: priced, wish: "renewals to cost little processor time"},
+		{figure: compiled(late("latency of a heartbeat", latency)), when: "nothing fails", in: calm},
+		{figure: compiled(late(alone, latency)), in: priced},
+		{figure: compiled(r.perRenewals("processor time of all nodes", showSeconds, func(c verdict.Cost) float64 { return c.CPU })), in: priced},
 		{figure: r.perRenewals("sent between nodes", showBytes, func(c verdict.Cost) float64 { return c.Sent }), in: priced},
-		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced, wish: "1,000 renewals to write little to each disk"},
+		{figure: r.perRenewals("written to the disk of a node", showBytes, func(c verdict.Cost) float64 { return c.Written }), in: priced},
 		{figure: collected(fromVerdict("memory of a node for 1,000 instances", showBytes, less, func(v *verdict.Verdict) (float64, bool) {
 			return v.Cost.MemoryPerInstances, v.Cost.MemoryPerInstances > 0
-		})), in: priced, wish: "instances to take little memory"},
+		})), in: priced},
 	}
 }
 
 // ask answers a question; not ok: no column can.
 func (r *Report) ask(q question) (row, bool) {
-	answer := row{Name: capital(q.name), better: q.better, wish: q.wish, fewer: q.fewer}
+	answer := row{Name: capital(q.name)}
 	if q.when != "" {
 		answer.Name += ", when " + q.when
 		if q.when == "nothing fails" {
@@ -176,7 +136,6 @@ func (r *Report) ask(q question) (row, bool) {
 		answer.Cells = r.worst(q.figure, shared)
 		for i, c := range r.worst(q.figure, others) {
 			if worse(q.figure, c, answer.Cells[i]) {
-				answer.Cells[i].Worse = c.brief()
 				answer.Cells[i].Notes = append(answer.Cells[i].Notes, "where not all columns ran: "+c.brief())
 			}
 		}
@@ -188,6 +147,19 @@ func (r *Report) ask(q question) (row, bool) {
 	}
 	mark(answer.Cells, q.better)
 	return answer, slices.ContainsFunc(answer.Cells, func(c cell) bool { return !c.Absent })
+}
+
+// brief is a cell's figure and the scenario that it is of. A median of 0 would deny what happened in some rounds: it gives way to
+// their range.
+func (c cell) brief() string {
+	text := c.Text
+	if !c.values.zero() && c.values.median() == 0 {
+		text, _, _ = strings.Cut(c.Range, ", ")
+	}
+	if c.In != "" {
+		text += " in " + c.In
+	}
+	return text
 }
 
 // lasting says how long the fault of a scenario lasted, for a gap cannot be shorter where nothing but its end helps; empty: it was

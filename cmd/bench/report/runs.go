@@ -428,9 +428,3 @@ func capital(text string) string {
 }
 
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// uncapital goes on with a sentence.
-func uncapital(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToLower(first)) + text[size:]
-}

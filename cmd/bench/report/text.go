@@ -27,8 +27,7 @@ func (r *Report) writeMarkdown(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	b.WriteString("## The decision\n\n" + r.Decision())
-	b.WriteString("\n## The columns\n\n")
+	fmt.Fprintf(&b, "%s\n\n## The columns\n\n", inMarkdown(r.evidence()))
 	for _, c := range r.columns() {
 		fmt.Fprintf(&b, "- **%s** (`%s`): %s\n", inMarkdown(c.Heading()), inCode(c.Name), inMarkdown(c.About()))
 	}
@@ -142,7 +141,7 @@ func marked(text string, better bool) string {
 	return inMarkdown(text)
 }
 
-// Summary writes what a terminal shows: the sentences of each scenario, the rows that help to choose, the decision, what is
+// Summary writes what a terminal shows: the sentences of each scenario, the rows that help to choose, how far they reach, what is
 // not valid and what was broken. Lines fit the terminal's width.
 func (r *Report) Summary(w io.Writer) error {
 	s := summary{width: terminalWidth(w)}
@@ -156,7 +155,6 @@ func (r *Report) Summary(w io.Writer) error {
 	for _, g := range r.groups() {
 		s.rows(g)
 	}
-	s.decision(r)
 	s.wrapped("", r.evidence())
 	for _, invalid := range r.Invalid() {
 		s.wrapped("  - not valid: ", invalid)
@@ -206,27 +204,6 @@ func (s *summary) rows(g group) {
 				sign = "* "
 			}
 			s.wrapped("    "+sign, c.Column.Heading()+": "+c.Words())
-		}
-	}
-	s.line("")
-}
-
-// decision writes whom which column suits.
-func (s *summary) decision(r *Report) {
-	s.line("THE DECISION")
-	if why := r.undecided(); why != "" {
-		s.wrapped("  ", why)
-		s.line("")
-		return
-	}
-	for _, a := range r.advices() {
-		s.wrapped("  ", a.Column.Heading()+" "+a.Wanted())
-		for _, want := range a.Wants {
-			s.wrapped("    - ", want)
-		}
-		s.wrapped("    ", a.Price())
-		for _, cost := range a.Costs {
-			s.wrapped("    - ", cost)
 		}
 	}
 	s.line("")

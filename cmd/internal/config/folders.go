@@ -324,5 +324,5 @@ func (n newFile) write() (isNew bool, err error) {
 		return false, err
 	}
 	_, err = file.Write(n.text)
-	return true, errors.Join(err, file.Close())
+	return true, errors.Join(err, file.Sync(), file.Close())
 }

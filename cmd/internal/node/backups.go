@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/backup"
+	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // backups writes snapshots for people by a schedule: in mode cp the leader, without consensus every node.
@@ -71,6 +73,17 @@ func (b *backups) timeOf(name string) time.Time {
 	return at
 }
 
+// removeUnfinished removes what this node had written of a file when it was killed.
+func (b *backups) removeUnfinished() error {
+	entries, err := os.ReadDir(b.Dir)
+	for _, e := range entries {
+		if name, end, _ := strings.Cut(e.Name(), ".snap."); strings.HasSuffix(end, ".tmp") && !b.timeOf(name+".snap").IsZero() {
+			err = errors.Join(err, os.Remove(filepath.Join(b.Dir, e.Name())))
+		}
+	}
+	return err
+}
+
 // run writes a file as often as the schedule says, until ctx ends: the first at once, unless the newest is young enough.
 func (b *backups) run(ctx context.Context) {
 	wait := time.Duration(0)
@@ -107,7 +120,10 @@ func (b *backups) report(err error) {
 
 // write writes a file, and removes the oldest of this node's beyond those that are kept.
 func (b *backups) write(ctx context.Context) error {
-	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+	if err := disk.MakeDir(b.Dir); err != nil {
+		return err
+	}
+	if err := b.removeUnfinished(); err != nil {
 		return err
 	}
 	saved, err := b.snapshots.Save(ctx, registry.Stale)

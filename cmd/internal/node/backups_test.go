@@ -14,12 +14,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// The oldest files of the node go, and files of other names stay. A directory that cannot be written to is said once.
+// The oldest files of the node go, and what it had written of one when it was killed. Files of other names stay. A directory that cannot be written to is said once.
 func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
 	c := oneNode(t)
 	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 2}
 	others := []string{"rollcall-n2-20260101T000000Z.snap", "rollcall-n1-monday.snap", "notes.txt"}
-	for _, name := range append(others, "rollcall-n1-20260101T000000Z.snap", "rollcall-n1-20260102T000000Z.snap", "rollcall-n1-20260103T000000Z.snap") {
+	for _, name := range append(others, "rollcall-n1-20260101T000000Z.snap.123.tmp", "rollcall-n1-20260101T000000Z.snap", "rollcall-n1-20260102T000000Z.snap", "rollcall-n1-20260103T000000Z.snap") {
 		need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, name), []byte("x"), 0o600))
 	}
 	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -89,6 +90,7 @@ func (l limits) shares() []share {
 // clusterWatch shows what the leader sees of the nodes. Another node shows none of it, so that each cluster has one opinion.
 type clusterWatch struct {
 	status func(context.Context) api.Status
+	panics *measure.Panics
 
 	mu       sync.Mutex
 	nodes    []api.NodeStatus  // as of the newest look; nil: this node does not lead, or has not looked yet
@@ -119,8 +121,9 @@ var (
 
 // run looks at the nodes again and again while this node leads.
 func (w *clusterWatch) run(ctx context.Context, _ registry.Epoch) {
-	w.look(ctx, time.Now())
-	wait.Every(ctx, clusterInterval, func(now time.Time) { w.look(ctx, now) })
+	look := func(now time.Time) { w.panics.Contain(measure.Cluster, func() { w.look(ctx, now) }) }
+	look(time.Now())
+	wait.Every(ctx, clusterInterval, look)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nodes, w.applied, w.furthest = nil, nil, nil

@@ -42,6 +42,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // Options are what a node is run with. All fields are required.
@@ -62,6 +63,7 @@ type Options struct {
 type node struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
+	panics      *measure.Panics
 	disk        *capacity.Disk
 	runStore    func(context.Context) error // see engine.run
 	listeners   []listener                  // the first one serves the HTTP API
@@ -100,6 +102,7 @@ func open(o Options) (_ *node, err error) {
 	}()
 	c.Warn(n.log)
 	n.metrics = newMetrics()
+	n.panics = measure.NewPanics(n.log, n.metrics)
 	n.metrics.MustRegister(buildInfo(o.Version, c.Mode)...)
 	if err := n.openAuthFile(c.Auth.File); err != nil {
 		return nil, err
@@ -111,7 +114,7 @@ func open(o Options) (_ *node, err error) {
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics, panics: n.panics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.disk, s.auth = n.disk, n.auth
@@ -136,6 +139,9 @@ func open(o Options) (_ *node, err error) {
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}
+	exceeded := &bounds{service: e.service, coordination: e.coordination, log: n.log}
+	n.metrics.MustRegister(exceeded)
+	beside = append(beside, exceeded.run)
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
 	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)
@@ -179,7 +185,7 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 func (n *node) handle(o Options, name string, e *engine) error {
 	c := o.Config
 	h := httpConfig(c)
-	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
+	h.Node, h.Version, h.Log, h.Metrics, h.Panics = name, o.Version, n.log, n.metrics, n.panics
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}

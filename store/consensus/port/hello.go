@@ -59,9 +59,9 @@ type outdatedError struct {
 func (e *outdatedError) Error() string {
 	name := disk.NodeName(e.serverID)
 	if e.copied {
-		return fmt.Sprintf("node %s was started with an older copy of its data directory: the cluster counts on what the node has stored since; remove it (rollcall members remove %s) and start it with an empty data directory", name, name)
+		return fmt.Sprintf("node %s was started with an older copy of its data directory: the cluster counts on what the node has stored since; remove it (rollcall members remove %s, which needs a leader) and only then start it with an empty data directory", name, name)
 	}
-	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s) and start this one with an empty data directory", name, name)
+	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s, which needs a leader) and only then start this one with an empty data directory", name, name)
 }
 
 // Outdated returns an error if a server's newest start is another one than it says. A directory that

@@ -93,6 +93,9 @@ func openDisk(dir string, kind store.RaftLog, segmentSize uint32, each func(*raf
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("raft directory: %w", err)
 	}
+	if err := disk.SyncDir(dir); err != nil {
+		return nil, fmt.Errorf("raft directory: %w", err)
+	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if err := createLog(dir, kind); err != nil {
 			return nil, err
@@ -224,13 +227,13 @@ func explainBolt(err error) error {
 	case disk.IsOfSystem(err):
 		return err
 	}
-	return fmt.Errorf("the log is corrupt (%w): give the node an empty data directory and let it join again", disk.AsDamage(err))
+	return fmt.Errorf("the log is corrupt (%w): "+disk.StartEmpty, disk.AsDamage(err))
 }
 
 // createLog makes an empty log.
 func createLog(dir string, kind store.RaftLog) error {
 	if _, err := os.Stat(walDir(dir)); err == nil {
-		return fmt.Errorf("open log: %w: %s is missing, and %s is there: give the node an empty data directory and let it join again", disk.ErrDamaged, logPath(dir), walDir(dir))
+		return fmt.Errorf("open log: %w: %s is missing, and %s is there: "+disk.StartEmpty, disk.ErrDamaged, logPath(dir), walDir(dir))
 	}
 	err := replaceLog(dir, func(bolt *raftboltdb.BoltStore) error {
 		if kind != store.LogWAL {

@@ -8,12 +8,49 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
 // unfinished is the directory of a snapshot that is not finished.
 func unfinished(dir, id string) string {
 	return filepath.Join(dir, disk.RaftDir, "snapshots", id+".tmp")
+}
+
+// snapshots are those of raft, which syncs their files, and the directory that holds all of them, but not that of each.
+type snapshots struct {
+	*raft.FileSnapshotStore
+	dir  string                  // the data directory
+	sync func(path string) error // makes durable which files a directory has
+}
+
+// OpenSnapshots opens the snapshots below a data directory, the newest of which are kept. A crash leaves a new one whole or not
+// at all.
+func OpenSnapshots(dir string, kept int, log hclog.Logger) (raft.SnapshotStore, error) {
+	raftDir := filepath.Join(dir, disk.RaftDir)
+	store, err := raft.NewFileSnapshotStoreWithLogger(raftDir, kept, log)
+	if err == nil {
+		err = disk.SyncDir(raftDir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open snapshots in %s: %w", raftDir, err)
+	}
+	return snapshots{store, dir, disk.SyncDir}, nil
+}
+
+// Create implements raft.SnapshotStore. The files have their names from the beginning, so they can be made durable before
+// the rename that makes a snapshot of them.
+func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sync(unfinished(s.dir, sink.ID())); err != nil {
+		return nil, errors.Join(err, sink.Cancel())
+	}
+	return sink, nil
 }
 
 // RemoveUnfinishedSnapshot deletes what was written of a snapshot that will not be finished.
@@ -37,13 +74,12 @@ func RemoveUnfinishedSnapshots(dir string) error {
 // ExplainLoad says which of the files that Raft starts from cannot be used, and what an operator can do; raft
 // itself says that on lines before. unread is why a snapshot could not be read, which it names.
 func ExplainLoad(dir string, unread, err error) error {
-	const advice = "give the node an empty data directory and let it join again"
 	snapshots := filepath.Join(dir, "snapshots")
 	if unread != nil && cannotRead(unread) {
 		return fmt.Errorf("read the snapshot %s (%w)", filepath.Join(snapshots, unread.Error()), err)
 	}
 	if unread != nil {
-		return fmt.Errorf("the snapshot %s is damaged (%w; %w): %s", filepath.Join(snapshots, unread.Error()), disk.ErrDamaged, err, advice)
+		return fmt.Errorf("the snapshot %s is damaged (%w; %w): %s", filepath.Join(snapshots, unread.Error()), disk.ErrDamaged, err, disk.StartEmpty)
 	}
 	metas, _ := filepath.Glob(filepath.Join(snapshots, "*"))
 	for _, path := range metas {
@@ -56,10 +92,10 @@ func ExplainLoad(dir string, unread, err error) error {
 			readErr = errors.New("it is not JSON")
 		}
 		if readErr != nil {
-			return fmt.Errorf("the snapshot %s is damaged (%w: %w; %w): %s", meta, disk.ErrDamaged, readErr, err, advice)
+			return fmt.Errorf("the snapshot %s is damaged (%w: %w; %w): %s", meta, disk.ErrDamaged, readErr, err, disk.StartEmpty)
 		}
 	}
-	return fmt.Errorf("load %s: %w (if snapshots were removed there: %s)", dir, err, advice)
+	return fmt.Errorf("load %s: %w (if snapshots were removed there: %s)", dir, err, disk.StartEmpty)
 }
 
 // cannotRead says that the operating system did not let a file be read, which says nothing of what it holds. One

@@ -363,10 +363,23 @@ type segmentFiles struct {
 type segmentFile struct {
 	*os.File
 	files *segmentFiles
+	size  int64 // up to which there is room
+}
+
+// WriteAt implements types.WritableFile. It reserves the room of a write beyond the file's end first, so that a full disk
+// refuses it before a byte is written. Nothing counts on that: some file systems promise no room.
+func (f *segmentFile) WriteAt(b []byte, at int64) (int, error) {
+	if end := at + int64(len(b)); end > f.size {
+		if err := allocate(f.File, end); err != nil {
+			return 0, err
+		}
+		f.size = end
+	}
+	return f.File.WriteAt(b, at)
 }
 
 // Sync implements types.WritableFile.
-func (f segmentFile) Sync() error { return f.files.sync(f.File) }
+func (f *segmentFile) Sync() error { return f.files.sync(f.File) }
 
 // Create implements types.VFS: make has made the file.
 func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
@@ -384,7 +397,11 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	if err != nil {
 		return nil, err
 	}
-	return segmentFile{f, s}, nil
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &segmentFile{f, s, info.Size()}, nil
 }
 
 // make makes a file of zeros, durably.
@@ -399,13 +416,13 @@ func (s *segmentFiles) make(path string, size int64) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// cut makes zeros of what stands in a file between two offsets, durably. The file keeps its size and its room: a crash in
-// between leaves nothing worse than the one before.
-func (s *segmentFiles) cut(path string, from, to int) error {
+// overwrite puts bytes in the place of those at an offset of a file, durably. A crash in between leaves nothing worse than
+// the one before.
+func (s *segmentFiles) overwrite(path string, b []byte, at int) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(make([]byte, to-from), int64(from))
+	_, err = f.WriteAt(b, int64(at))
 	return errors.Join(err, s.sync(f), f.Close())
 }

@@ -51,8 +51,8 @@ func (l *walLog) check(each func(*raft.Log)) (walList, error) {
 		if err == nil && newest == !info.SealTime.IsZero() {
 			err = fmt.Errorf("%w: it is sealed, or one before the last is not", disk.ErrDamaged)
 		}
-		if err == nil && s.torn {
-			err = l.files.cut(path, s.end, s.used())
+		if err == nil && s.mend != nil {
+			err = l.files.overwrite(path, s.mend, s.mendAt)
 		}
 		if err != nil {
 			return list, fmt.Errorf("open %s: %w", path, explainBolt(err))
@@ -69,31 +69,52 @@ type segmentReader struct {
 	info    types.SegmentInfo
 	each    func(*raft.Log)
 	b       []byte   // the segment
+	written int      // where what is not zero ends
 	offsets []uint32 // of entries in complete writes
 	index   int      // where the index begins; 0: there is none
 	end     int      // of the last complete write
-	torn    bool     // what follows is part of a write that a crash cut off
+	// mend has what a segment must have at mendAt before it is appended to; nil: a crash has cut off no write.
+	mend   []byte
+	mendAt int
 }
 
 // read reads a segment, and calls each with those of its entries that are part of the log.
-func (s *segmentReader) read(path string) (err error) {
-	s.b, err = os.ReadFile(path)
-	switch sealed := !s.info.SealTime.IsZero(); {
-	case errors.Is(err, fs.ErrNotExist):
+func (s *segmentReader) read(path string) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: it is missing", disk.ErrDamaged)
-	case err != nil:
+	}
+	if err != nil {
 		return err
-	case len(s.b) < max(int(s.info.SizeLimit), walHeader):
-		return fmt.Errorf("%w: it has %d bytes, and was made with %d", disk.ErrDamaged, len(s.b), s.info.SizeLimit)
+	}
+	return s.examine(b)
+}
+
+// examine is read of what a segment's file has.
+func (s *segmentReader) examine(b []byte) error {
+	size := len(b)
+	s.b = append(b, make([]byte, -size&(walFrameHeader-1))...) // a write that grows the file may be cut off within a frame
+	s.written = len(bytes.TrimRight(s.b, "\x00"))
+	switch sealed := !s.info.SealTime.IsZero(); {
+	case size < max(int(s.info.SizeLimit), walHeader):
+		return fmt.Errorf("%w: it has %d bytes, and was made with %d", disk.ErrDamaged, size, s.info.SizeLimit)
 	case !s.writes():
 		return fmt.Errorf("%w: entry %d differs from its checksum", disk.ErrDamaged, s.info.BaseIndex+uint64(len(s.offsets)))
 	case sealed && (s.info.IndexStart != uint64(s.index) || s.info.MaxIndex >= s.info.BaseIndex+uint64(len(s.offsets))):
 		return fmt.Errorf("%w: what it has from byte %d on differs from its checksum", disk.ErrDamaged, s.end)
-	case s.index > 0 || len(bytes.Trim(s.b[s.end:], "\x00")) == 0:
+	case s.index > 0 || s.written <= s.end:
 		return nil
 	}
-	if s.torn = s.maybeTorn(); !s.torn {
+	commit, torn := s.cutOff()
+	switch {
+	case !torn:
 		return fmt.Errorf("%w: what it has from byte %d on differs from its checksum", disk.ErrDamaged, s.end)
+	case commit > 0:
+		s.mendAt, s.mend = commit, s.commitFrame(commit)
+		copy(s.b[commit:], s.mend)
+		s.writes()
+	default: // the file keeps its size, as a disk that is full has no room for more
+		s.mendAt, s.mend = s.end, make([]byte, min(s.used(), size)-s.end)
 	}
 	return nil
 }
@@ -104,13 +125,13 @@ func (s *segmentReader) writes() bool {
 	if !bytes.Equal(s.b[:walHeader], segmentHeader(s.info)) {
 		return true
 	}
-	offsets, index, at := s.offsets, 0, walHeader
+	offsets, index, at := s.offsets, 0, max(s.end, walHeader)
 	for {
-		kind, payload, next := frame(s.b, at)
+		kind, _, next := frame(s.b, at)
 		switch {
 		case kind == walEntryFrame:
 			offsets = append(offsets, uint32(at))
-		case kind == walIndexFrame && bytes.Equal(payload, indexOf(offsets)):
+		case kind == walIndexFrame && bytes.Equal(s.b[at:next], indexFrame(offsets)):
 			index = at + walFrameHeader
 		case kind == walCommitFrame && crc32.Checksum(s.b[s.end:at], disk.Castagnoli) == binary.LittleEndian.Uint32(s.b[at+4:]):
 			if !s.deliver(offsets[len(s.offsets):]) {
@@ -144,43 +165,165 @@ func (s *segmentReader) deliver(offsets []uint32) bool {
 	return true
 }
 
-// maybeTorn says whether what stands behind the last complete write may be part of one that a crash cut off: it lacks
-// sectors or its end, and no other write follows it. Anything else was written as a whole, and acknowledged.
-func (s *segmentReader) maybeTorn() bool {
-	used := s.used()
-	for at := s.end; at < used; at += walFrameHeader {
+// cutOff says whether what stands behind the last complete write is part of one that a crash cut off. It is if it is what
+// a write begins with, of which whole sectors or the end may be missing, and if nothing follows it. Where a frame ends
+// beyond the end of the file, the write does. Anything else was written as a whole, and acknowledged. If all is there but
+// a part of the commit frame, commit is its place: the write can be completed, which is right in either case.
+//
+// A single bit that differs in what was acknowledged is never taken for a write that was cut off. Entries have checksums
+// of their own, and lengths that follow from what is in them; the index follows from the entries.
+func (s *segmentReader) cutOff() (commit int, torn bool) {
+	used, at, offsets, lacks := s.used(), s.end, slices.Clone(s.offsets), false
+	if at == 0 {
+		var whole bool
+		if whole, torn = s.isPartOf(at, segmentHeader(s.info)); !torn {
+			return 0, false
+		}
+		at, lacks = walHeader, !whole
+	}
+	for at < used {
+		kind, size := s.b[at], int(binary.LittleEndian.Uint32(s.b[at+4:]))
+		next := at + walFrameHeader + (size+walFrameHeader-1)/walFrameHeader*walFrameHeader
+		switch {
+		case binary.LittleEndian.Uint64(s.b[at:]) == 0 && s.lost(at):
+			return 0, !s.followed()
+		case s.b[at+1]|s.b[at+2]|s.b[at+3] != 0:
+			return 0, false
+		case kind == walEntryFrame:
+			whole, part := s.isPartOfEntry(at, next, s.info.BaseIndex+uint64(len(offsets)))
+			if !part || !whole && at > s.end && bytes.Equal(s.b[at+4:at+8], s.commitFrame(at)[4:]) { // or it is a commit frame with another kind
+				return 0, false
+			}
+			offsets, lacks = append(offsets, uint32(at)), lacks || !whole
+		case kind == walIndexFrame:
+			index := indexFrame(offsets)
+			whole, part := s.isPartOf(at, index)
+			if !part {
+				return 0, false
+			}
+			next, lacks = at+len(index), lacks || !whole
+		case kind == walCommitFrame && at+walFrameHeader == used && !lacks:
+			_, part := s.isPartOf(at, s.commitFrame(at))
+			return at, part
+		case kind == walCommitFrame && at+walFrameHeader == used:
+			return 0, !s.wholeButForABit(at)
+		default:
+			return 0, false
+		}
+		at = next
+	}
+	return 0, true
+}
+
+// isPartOf says whether what stands at an offset is what must stand there, or that with sectors or its end missing.
+func (s *segmentReader) isPartOf(at int, want []byte) (whole, part bool) {
+	whole = true
+	for i, b := range want {
+		if here := at + i; here >= len(s.b) || s.b[here] != b {
+			if whole = false; here < s.written && !s.lost(here) {
+				return false, false
+			}
+		}
+	}
+	return whole, true
+}
+
+// isPartOfEntry says whether a frame from an offset to the next one is that of the entry with an index, or that with
+// sectors or its end missing.
+func (s *segmentReader) isPartOfEntry(at, next int, index uint64) (whole, part bool) {
+	if s.written <= at+walFrameHeader { // its size may be cut off, too
+		return false, true
+	}
+	if next <= s.used() {
+		var log raft.Log
+		_, payload, _ := frame(s.b, at)
+		padding := s.b[at+walFrameHeader+len(payload) : next]
+		if decodeEntry(payload, &log) == nil && log.Index == index && intact(&log) && len(bytes.Trim(padding, "\x00")) == 0 {
+			return true, true
+		}
+	}
+	if next < s.used() && !s.lostWithin(at, next) {
+		return false, false
+	}
+	return false, s.fitsSize(at, index)
+}
+
+// fitsSize says whether the frame at an offset has the size that follows from how its content, an entry with an index, begins.
+// What is missing of the beginning may be anything.
+func (s *segmentReader) fitsSize(at int, index uint64) bool {
+	size := uint64(binary.LittleEndian.Uint32(s.b[at+4:]))
+	var numbers [4]uint64 // index, term, type, length of the data
+	at += walFrameHeader
+	end := at + int(size)
+	for i := range numbers {
+		number, n := binary.Uvarint(s.b[min(at, s.written):s.written])
+		if at += n; n <= 0 || s.lost(at-1) {
+			return n >= 0
+		}
+		if numbers[i] = number; numbers[0] != index {
+			return false
+		}
+	}
+	if numbers[3] > size {
+		return false
+	}
+	at += int(numbers[3]) + 1 + disk.ChecksumSize // where its time begins: with a 2 if it has seconds of a zone, in the last byte
+	return end-at == 15 || end-at == 16 && (at >= s.written || s.b[at] == 2 || s.lost(at))
+}
+
+// lost says whether all is zero of the sector in which an offset is.
+func (s *segmentReader) lost(at int) bool {
+	from, to := max(s.end, at/sector*sector), min(len(s.b), (at/sector+1)*sector)
+	return at < len(s.b) && len(bytes.Trim(s.b[from:to], "\x00")) == 0
+}
+
+func (s *segmentReader) lostWithin(from, to int) bool {
+	for at := from; at < min(to, len(s.b)); at = (at/sector + 1) * sector {
+		if s.lost(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// followed says whether a write ends, and another one begins, behind the last complete one.
+func (s *segmentReader) followed() bool {
+	for at := s.end; at < s.used(); at += walFrameHeader {
 		if kind, _, next := frame(s.b, at); kind == walCommitFrame {
 			var log raft.Log
 			kind, payload, _ := frame(s.b, next)
 			if kind == walEntryFrame && decodeEntry(payload, &log) == nil && intact(&log) {
-				return false
+				return true
 			}
 		}
 	}
-	for at := s.end; at < used; {
-		next := min(used, (at/sector+1)*sector)
-		if len(bytes.Trim(s.b[at:next], "\x00")) == 0 {
-			return true
+	return false
+}
+
+// wholeButForABit says whether the write up to a commit frame is complete when one of its bits is flipped. Zeros in an
+// entry look like sectors that are missing, and then only this tells damage from a crash.
+func (s *segmentReader) wholeButForABit(commit int) bool {
+	differs := binary.LittleEndian.Uint32(s.b[commit+4:]) ^ binary.LittleEndian.Uint32(s.commitFrame(commit)[4:])
+	sum := uint32(crc32.Castagnoli) // what the last bit adds to a checksum; a step for each bit before it
+	for bit := commit*8 - 1; bit >= s.end*8; bit-- {
+		if sum == differs {
+			flipped := segmentReader{info: s.info, each: func(*raft.Log) {}, b: bytes.Clone(s.b), offsets: slices.Clone(s.offsets), end: s.end}
+			flipped.b[bit/8] ^= 1 << (bit % 8)
+			return flipped.writes() && flipped.end > s.end
 		}
-		at = next
+		sum = sum>>1 ^ crc32.Castagnoli&-(sum&1)
 	}
-	if kind, _, _ := frame(s.b, used-walFrameHeader); kind == walCommitFrame {
-		return false
-	}
-	at := max(s.end, walHeader)
-	for at < used {
-		kind, _, next := frame(s.b, at)
-		if kind != walEntryFrame && kind != walIndexFrame {
-			return false
-		}
-		at = next
-	}
-	return at >= (used+sector-1)/sector*sector
+	return false
 }
 
 // used is where the last frame ends of which a part was written.
 func (s *segmentReader) used() int {
-	return (len(bytes.TrimRight(s.b, "\x00")) + walFrameHeader - 1) / walFrameHeader * walFrameHeader
+	return (s.written + walFrameHeader - 1) / walFrameHeader * walFrameHeader
+}
+
+// commitFrame is the frame that ends, at an offset, the write behind the last complete one.
+func (s *segmentReader) commitFrame(at int) []byte {
+	return binary.LittleEndian.AppendUint32([]byte{walCommitFrame, 0, 0, 0}, crc32.Checksum(s.b[s.end:at], disk.Castagnoli))
 }
 
 func segmentHeader(info types.SegmentInfo) []byte {
@@ -190,11 +333,12 @@ func segmentHeader(info types.SegmentInfo) []byte {
 	return binary.LittleEndian.AppendUint64(b, info.Codec)
 }
 
-func indexOf(offsets []uint32) (b []byte) {
+func indexFrame(offsets []uint32) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte{walIndexFrame, 0, 0, 0}, uint32(4*len(offsets)))
 	for _, at := range offsets {
 		b = binary.LittleEndian.AppendUint32(b, at)
 	}
-	return b
+	return append(b, make([]byte, len(offsets)%2*4)...)
 }
 
 // frame reads the frame at an offset, and where the next one begins; kind 0: there is none.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // Interval is the time between two entries at which digests are made, by the wall clock that entries carry.
@@ -32,6 +33,7 @@ type Digest struct {
 
 // Digests are a node's own. NewDigests makes them.
 type Digests struct {
+	panics *measure.Panics
 	frozen chan frozen // to Run
 	busy   atomic.Bool // a state was frozen of which there is no digest yet
 
@@ -50,14 +52,16 @@ type made struct {
 }
 
 // NewDigests makes none yet.
-func NewDigests() *Digests { return &Digests{frozen: make(chan frozen, 1)} }
+func NewDigests(panics *measure.Panics) *Digests {
+	return &Digests{panics: panics, frozen: make(chan frozen, 1)}
+}
 
 // Run makes digests until ctx ends, one at a time.
 func (d *Digests) Run(ctx context.Context) {
 	for {
 		select {
 		case f := <-d.frozen:
-			d.add(made{f.state.Digest(), f.at})
+			d.panics.Contain(measure.Replicas, func() { d.add(made{f.state.Digest(), f.at}) })
 			d.busy.Store(false)
 		case <-ctx.Done():
 			return
@@ -67,8 +71,11 @@ func (d *Digests) Run(ctx context.Context) {
 
 // Make has a digest made of what freeze returns, or does nothing while another one is being made.
 func (d *Digests) Make(freeze func() *fsm.Snapshot) {
-	if !d.busy.Swap(true) {
-		d.frozen <- frozen{freeze(), time.Now()}
+	if d.busy.Swap(true) {
+		return
+	}
+	if !d.panics.Contain(measure.Replicas, func() { d.frozen <- frozen{freeze(), time.Now()} }) {
+		d.busy.Store(false)
 	}
 }
 

@@ -2,13 +2,17 @@ package replicas
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 func TestDigestsAreDueAtTheFirstEntryOfAMinute(t *testing.T) {
@@ -25,7 +29,7 @@ func TestDigestsAreDueAtTheFirstEntryOfAMinute(t *testing.T) {
 
 func TestDigestsOfEqualStatesAreEqualAndTheNewestStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, m := NewDigests(), fsm.NewMachine()
+		d, m := NewDigests(panics()), fsm.NewMachine()
 		ctx, cancel := context.WithCancel(t.Context())
 		froze := 0
 		freeze := func() *fsm.Snapshot { froze++; return m.Snapshot() }
@@ -42,6 +46,32 @@ func TestDigestsOfEqualStatesAreEqualAndTheNewestStay(t *testing.T) {
 		newest := d.Newest()
 		expect.That(t, len(newest) == kept && newest[0].Age == time.Second && newest[0].Sum() == newest[kept-1].Sum() && len(newest[0].Parts) == len(fsm.DigestParts()),
 			"got %+v, want %d equal ones", newest, kept)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func panics() *measure.Panics {
+	return measure.NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+// A state that cannot be frozen or summed up costs that digest only.
+func TestDigestThatCannotBeMadeIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, m := NewDigests(panics()), fsm.NewMachine()
+		ctx, cancel := context.WithCancel(t.Context())
+		go d.Run(ctx)
+		for _, freeze := range []func() *fsm.Snapshot{
+			func() *fsm.Snapshot { panic("planted") },
+			func() *fsm.Snapshot { return nil }, // which has no digest
+		} {
+			d.Make(freeze)
+			synctest.Wait()
+			expect.Equal(t, len(d.Newest()), 0, "digests")
+		}
+		d.Make(m.Snapshot)
+		synctest.Wait()
+		expect.Equal(t, len(d.Newest()), 1, "digests after one that could be made")
 		cancel()
 		synctest.Wait()
 	})

@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// atLevel returns a machine of a cluster that was founded at a level.
+func atLevel(t testing.TB, level byte) *node {
+	n := newNode(t)
+	n.index++
+	need.Got(n.m.Apply(n.index, term, AppendEstablish(nil, 1, Establish{Node: n.id.Node, Cluster: "c1", Level: level})))(t)
+	return n
+}
+
+func (n *node) raise(to byte) {
+	n.index++
+	need.Got(n.m.Apply(n.index, term, AppendRaise(nil, to-1, to)))(n.t)
+}
+
+// follower is a service that has some alias checks on another one.
+func follower(id, followed string, checks int) registry.RegisterCatalog {
+	op := placed(id)
+	for i := range checks {
+		c := alias(id, followed)
+		c.ID = fmt.Sprintf("%s-%d", c.ID, i)
+		op.Checks = append(op.Checks, c)
+	}
+	return op
+}
+
+// filled is a machine in which a service has as many followers as it may have.
+func filled(t testing.TB, level byte) *node {
+	n := atLevel(t, level)
+	n.perform(op(placed("target", check("target", 0))))
+	for i := range 20 {
+		r := n.perform(op(follower(serviceID(i), "target", 50)))
+		need.That(t, r.Results[0].Outcome == registry.Done, "%d followers: %+v", 50*(i+1), r.Results)
+	}
+	return n
+}
+
+func content(t testing.TB, n *node) []byte {
+	m := snapshotOf(t, n.m)
+	return m[len(snapshotMagic):]
+}
+
+func TestAliasBeyondTheBoundIsRefusedAndChangesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ops  []registry.Op // the last one is refused
+	}{
+		{"one more", []registry.Op{follower("more", "target", 1)}},
+		{"several of one registration, of which none is entered", []registry.Op{
+			registry.DeregisterCatalog{Check: "alias-" + serviceID(0) + "-0"}, follower("more", "target", 2)}},
+		{"below a follower", []registry.Op{follower("more", serviceID(3), 1)}},
+		{"a chain, whose end comes last", []registry.Op{follower("b", "a", 1), follower("c", "b", 1), follower("a", "target", 1)}},
+		{"above the target", []registry.Op{placed("top"), registry.RegisterCatalog{Checks: []*catalog.Check{{
+			ID: "up", Service: "target", Type: "alias", Alias: &catalog.Alias{Service: "top"}}}}}},
+		{"of the node, which all services follow", []registry.Op{registry.RegisterCatalog{Checks: []*catalog.Check{{
+			ID: "of-node", Type: "alias", Alias: &catalog.Alias{Service: "target"}}}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := filled(t, codec.Newest)
+			last := len(c.ops) - 1
+			for _, o := range c.ops[:last] {
+				r := n.perform(op(o))
+				need.That(t, r.Results[0].Outcome == registry.Done, "%+v: %+v", o, r.Results)
+			}
+			index, figures := n.m.View().Index(), n.m.View().AliasFigures()
+			got := n.perform(op(c.ops[last])).Results[0]
+			expect.That(t, got == registry.Result{Outcome: registry.TooMany}, "got %+v, want that it is refused", got)
+			expect.That(t, n.m.View().Index() == index && figures.Refused.Load() == 1, "index %d, before %d; counted %d", n.m.View().Index(), index, figures.Refused.Load())
+		})
+	}
+}
+
+func TestAliasesThatStayWithinTheBoundAreAccepted(t *testing.T) {
+	n := filled(t, codec.Newest)
+	replaced := follower(serviceID(1), "target", 50)
+	replaced.ReplaceChecks = true
+	replaced.Checks[7].ID = "another-id"
+	for _, o := range []registry.Op{
+		follower(serviceID(1), "target", 50), // again, as at every start of its program
+		replaced,
+		follower("other", serviceID(1)+"-not-there", 50),
+		registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "aside", Service: "target", Type: "alias", Alias: &catalog.Alias{Service: "target"}}, {ID: "aside", Service: "target"}}},
+	} {
+		got := n.perform(op(o)).Results[0]
+		expect.That(t, got.Outcome == registry.Done, "%+v: %+v", o, got)
+	}
+}
+
+// Each service has a sidecar on its node that follows it: that is what alias checks are for.
+func TestAClusterOfSidecarsIsNoMatterOfTheBound(t *testing.T) {
+	for _, name := range []string{"", "agent"} {
+		n := atLevel(t, codec.Newest)
+		onIt := func(o registry.RegisterCatalog) registry.RegisterCatalog {
+			if name != "" {
+				o.Node, o.KeepNode = &catalog.Node{Name: name, Address: "10.0.0.1"}, true
+			}
+			return o
+		}
+		for i := range 5 {
+			n.performMany(1000, func(j int) Item { return op(onIt(placed(serviceID(1000*i+j), check(serviceID(1000*i+j), 0)))) })
+			n.performMany(1000, func(j int) Item {
+				return op(onIt(follower("sidecar-"+serviceID(1000*i+j), serviceID(1000*i+j), 1)))
+			})
+		}
+		got := n.perform(op(onIt(follower("one-more", serviceID(0), 1)))).Results[0]
+		expect.That(t, got.Outcome == registry.Done && n.m.View().AliasFigures().Refused.Load() == 0 && n.m.View().Len() == 10_001,
+			"node %q: %+v, %d refused of %d", name, got, n.m.View().AliasFigures().Refused.Load(), n.m.View().Len())
+	}
+}
+
+// A node that comes and goes with its services has alias checks of other nodes follow, whoever may write nodes.
+func TestAliasesOfOtherNodesOnANodeAreBounded(t *testing.T) {
+	n := atLevel(t, codec.Newest)
+	far := func(i, count int) registry.RegisterCatalog {
+		o := follower(serviceID(i), "any", count)
+		for j, c := range o.Checks {
+			c.Alias = &catalog.Alias{Named: true, Node: "agent", Service: []string{"", "web"}[j%2]}
+		}
+		return o
+	}
+	for i := range 20 {
+		r := n.perform(op(far(i, 50)))
+		need.That(t, r.Results[0].Outcome == registry.Done, "%+v", r.Results)
+	}
+	got := n.perform(op(far(20, 1))).Results[0]
+	expect.That(t, got.Outcome == registry.TooMany, "one more: %+v", got)
+}
+
+func TestAliasBeyondTheBoundFailsATransaction(t *testing.T) {
+	n := filled(t, codec.Newest)
+	before := content(t, n)
+	more := follower("more", "target", 1)
+	r := n.perform(coordinates(kv.Txn{Ops: []kv.TxnOp{
+		{Key: &kv.KeyOp{Verb: kv.Set, Key: "a"}},
+		{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Service: "more", Register: &more}},
+	}})).KV[0]
+	expect.That(t, len(r.Errors) == 1 && r.Errors[0].OpIndex == 1 && strings.Contains(r.Errors[0].What, "at most 1000 alias checks may follow"), "got %+v", r)
+	expect.That(t, n.m.View().Len() == 21 && len(content(t, n)) < len(before)+1000, "the transaction left something: %d instances", n.m.View().Len())
+}
+
+// While a node of version 0.1.0 may apply the same entries, what is beyond the bounds is accepted and counted; it stays when
+// the level rises, through a snapshot, too, and what is new is refused then.
+func TestBoundsHoldFromLevelTwoOn(t *testing.T) {
+	n := filled(t, 1)
+	withSessions(n, 1)
+	n.performMany(kv.MaxEnding+1, func(i int) Item {
+		return coordinates(kv.KeyOp{Verb: kv.Acquire, Key: keyName(i), Session: sessionID(0)})
+	})
+	n.performMany(kv.MaxDeleted+1, func(i int) Item { return coordinates(kv.KeyOp{Verb: kv.Set, Key: fmt.Sprintf("many/%06d", i)}) })
+	r := n.perform(op(follower("more", "target", 1)))
+	expect.That(t, r.Results[0].Outcome == registry.Done, "at level 1: %+v", r.Results)
+	expect.Equal(t, n.m.View().AliasFigures().WouldRefuse.Load(), int64(1), "would be refused of alias checks:")
+	expect.Equal(t, n.m.KV().Figures().WouldRefuse.Load(), int64(1), "would be refused of acquisitions:")
+	n.raise(2)
+	restored := NewMachine()
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	n.m = restored
+	for _, c := range []struct {
+		name    string
+		item    Item
+		refused bool
+	}{
+		{"an alias check that is new", op(follower("yet-more", "target", 1)), true},
+		{"one that is there", op(follower("more", "target", 1)), false},
+		{"an acquisition that is new", coordinates(kv.KeyOp{Verb: kv.Acquire, Key: "new", Session: sessionID(0)}), true},
+		{"one that lasts, with another value", coordinates(kv.KeyOp{Verb: kv.Acquire, Key: keyName(7), Value: []byte("v"), Session: sessionID(0)}), false},
+		{"a lock", coordinates(kv.AcquirePermit{Kind: kv.Lock, Name: "l", Session: sessionID(0)}), true},
+		{"the deletion of a tree that is too large", coordinates(kv.KeyOp{Verb: kv.DeleteTree, Key: "many/"}), true},
+		{"of a smaller one", coordinates(kv.KeyOp{Verb: kv.DeleteTree, Key: "many/00"}), false},
+		{"the flip of what too many follow", op(registry.SetCheck{Check: check("target", 0).ID, Status: catalog.Critical}), false},
+		{"the end of the session", coordinates(kv.DestroySession{ID: sessionID(0)}), false},
+	} {
+		r := n.perform(c.item)
+		refused := r.Results[0].Outcome == registry.TooMany || r.KV != nil && (r.KV[0].Refusal != "" || r.KV[0].Excess == kv.Crowded)
+		expect.That(t, refused == c.refused && !(refused && (r.KV != nil && r.KV[0].Index != 0)), "%s: got %+v %+v, want refused: %v", c.name, r.Results, r.KV, c.refused)
+	}
+	expect.Equal(t, n.m.View().AliasFigures().Largest.Load(), int64(1001), "set in motion:")
+}
+
+func TestWhatEndsWithACheckIsBounded(t *testing.T) {
+	n := atLevel(t, codec.Newest)
+	n.perform(op(placed("one", check("one", 0))))
+	create := func(i int) Item {
+		return coordinates(kv.CreateSession{ID: sessionID(i), ServiceChecks: []string{check("one", 0).ID}})
+	}
+	n.performMany(100, create)
+	permit := func(i int) Item {
+		return coordinates(kv.AcquirePermit{Kind: kv.Semaphore, Name: fmt.Sprint("s", i/100), Session: sessionID(i % 100), Limit: 50, Wait: 60_000})
+	}
+	n.performMany(kv.MaxEnding-100, permit)
+	refused := func(item Item) bool {
+		r := n.perform(item).KV[0]
+		return r.Refusal != "" && r.Excess == kv.Crowded && r.Index == 0
+	}
+	expect.That(t, refused(create(100)), "one session more was not refused")
+	expect.That(t, refused(permit(kv.MaxEnding)), "one permit more was not refused")
+	expect.That(t, !refused(permit(0)), "a permit that is held was refused")
+	n.perform(coordinates(kv.ReleasePermit{Kind: kv.Semaphore, Name: "s0", Session: sessionID(0)}))
+	expect.That(t, !refused(permit(kv.MaxEnding)), "a permit was refused after another was released")
+	expect.That(t, refused(create(100)), "the place that was free is there twice")
+	n.perform(op(registry.SetCheck{Check: check("one", 0).ID, Status: catalog.Critical}))
+	expect.Equal(t, n.m.KV().SessionCount(), 0, "sessions after their check turned critical:")
+	n.perform(op(registry.SetCheck{Check: check("one", 0).ID, Status: catalog.Passing}))
+	expect.That(t, !refused(create(100)), "a session was refused although all ended")
+}
+
+func TestAQueueIsBounded(t *testing.T) {
+	n := atLevel(t, codec.Newest)
+	withSessions(n, kv.MaxQueue+2)
+	wait := func(i int) Item {
+		return coordinates(kv.AcquirePermit{Kind: kv.Lock, Name: "queue", Session: sessionID(i), Wait: 600_000})
+	}
+	n.performMany(kv.MaxQueue+1, wait)
+	r := n.perform(wait(kv.MaxQueue + 1)).KV[0]
+	expect.That(t, strings.Contains(r.Refusal, "5000 sessions wait") && r.Index == 0, "one more waits: %+v", r)
+	r = n.perform(wait(kv.MaxQueue)).KV[0]
+	expect.That(t, r.Refusal == "" && r.Place == kv.MaxQueue, "the last one asks again: %+v", r)
+}
+
+func TestTransactionsAreBoundedTogether(t *testing.T) {
+	n := atLevel(t, codec.Newest)
+	n.performMany(kv.MaxDeleted+1, func(i int) Item { return coordinates(kv.KeyOp{Verb: kv.Set, Key: keyName(i)}) })
+	n.performMany(registry.MaxRemoved+1, func(i int) Item { return op(onNode("far", i)) })
+	tree := func(prefix string) kv.TxnOp { return kv.TxnOp{Key: &kv.KeyOp{Verb: kv.DeleteTree, Key: prefix}} }
+	for _, c := range []struct {
+		name string
+		ops  []kv.TxnOp
+		want string // "": it is done
+	}{
+		{"two prefixes that are too much together", []kv.TxnOp{tree("tree/0000"), tree("tree/0001"), tree("tree/000"), tree("tree/00")}, "may delete 10000 keys"},
+		{"a node that has too much", []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "far"}}}, "more than 2500 services"},
+		{"a node that changes too much", []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Node: "far",
+			Register: &registry.RegisterCatalog{Node: &catalog.Node{Name: "far", Address: "10.0.0.9"}}}}}, "may make 2500 changes"},
+		{"one prefix within the bound", []kv.TxnOp{tree("tree/0000")}, ""},
+	} {
+		keys := n.m.KV().Bytes()
+		r := n.perform(coordinates(kv.Txn{Ops: c.ops})).KV[0]
+		if c.want == "" {
+			expect.That(t, r.OK, "%s: %+v", c.name, r)
+			continue
+		}
+		expect.That(t, len(r.Errors) > 0 && strings.Contains(r.Errors[len(r.Errors)-1].What, c.want) && n.m.KV().Bytes() == keys && n.m.View().Len() == registry.MaxRemoved+1, "%s: %+v", c.name, r)
+	}
+}

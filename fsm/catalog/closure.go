@@ -1,0 +1,173 @@
+package catalog
+
+import (
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
+
+// MaxFollowers is how many alias checks may follow one service, directly or through the services that these belong to: so
+// many one heartbeat sets in motion. Of a node, whose own checks only those change who may write nodes, the alias checks
+// count that are elsewhere; its services' own ones do not. The logical node, which is always there, follows nothing.
+const MaxFollowers = 1000
+
+// TooManyFollowersText says that a registration would go beyond MaxFollowers.
+const TooManyFollowersText = "at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; with this registration more would. Give the service a check of its own in the place of the alias"
+
+// maxVisits bounds what one registration may cost to count: alias checks that are met on the way up and down. Closures
+// that share nothing are counted one by one.
+const maxVisits = 20 * MaxFollowers
+
+// AliasFigures is what was observed of alias checks since the program was started. It is no part of the state, and decides
+// nothing. It is live for views.
+type AliasFigures struct {
+	// Refused and WouldRefuse count registrations beyond MaxFollowers, by whether the level refuses them.
+	Refused, WouldRefuse atomic.Int64
+	// Largest is the most alias checks that one operation set in motion.
+	Largest atomic.Int64
+}
+
+// AliasFigures returns what was observed of alias checks.
+func (t *Tables) AliasFigures() *AliasFigures { return t.figures }
+
+// closures counts the alias checks that would follow something, with those of a registration among them.
+type closures struct {
+	*Catalog
+	byTarget order.Tree[aliasRow] // as it would be
+	most     int                  // alias checks that may follow one target
+	fresh    map[Target][]*Check  // that are new with the registration, by their owners
+	covered  map[Target]bool      // what follows these was counted as a part of more
+	visits   int                  // that are left
+}
+
+// overfollowed reports whether one service or node would have more than most followers with the alias checks that are new
+// with the registration. What was beyond the bound before stays, and may be registered again.
+//
+// A new alias check adds itself, and what follows its owner, to everything above its target. So the closures are counted
+// of all that is above, the furthest first: what is below it is a part of it.
+func (r *Registering) overfollowed(most int) bool {
+	c, next := r.closures()
+	c.most = most
+	var above []Target
+	seen := map[Target]bool{}
+	for len(next) > 0 && c.visits > 0 {
+		t := next[0]
+		if next = next[1:]; seen[t] {
+			continue
+		}
+		seen[t] = true
+		above = append(above, t)
+		c.followedBy(t, func(check *Check) {
+			next = append(next, check.above()...)
+		})
+	}
+	for len(above) > 0 && c.visits > 0 {
+		last := len(above) - 1
+		if t := above[last]; t != (Target{}) && !c.covered[t] && c.below(t) > c.most {
+			return true
+		}
+		above = above[:last]
+	}
+	return c.visits <= 0
+}
+
+// closures returns the alias checks as the registration would leave them, and what is directly above the new ones.
+func (r *Registering) closures() (c *closures, above []Target) {
+	c = &closures{Catalog: r.catalog, fresh: map[Target][]*Check{}, covered: map[Target]bool{}, visits: maxVisits}
+	edit := func() order.Tree[aliasRow] {
+		if c.byTarget == nil {
+			c.byTarget = r.catalog.byTarget.Copy()
+		}
+		return c.byTarget
+	}
+	given := make(map[string]bool, len(r.Checks))
+	for _, check := range r.Checks {
+		given[check.ID] = true
+		row, known := r.catalog.Check(r.node, check.ID)
+		if check.Alias == nil || known && row.Check.Service == check.Service && check.Alias.equal(row.Check.Alias) {
+			continue
+		}
+		if known && row.Check.Alias != nil {
+			edit().Delete(aliasRow{row.Check.target(), row.Check})
+		}
+		entered := *check
+		entered.Node = r.node
+		edit().Set(aliasRow{entered.target(), &entered})
+		c.fresh[entered.owner()] = append(c.fresh[entered.owner()], &entered)
+		above = append(above, entered.above()...)
+	}
+	if _, s, ok := r.catalog.Service(r.node, r.serviceID()); ok && r.ReplaceChecks && len(above) > 0 {
+		for _, check := range s.Checks {
+			if check.Alias != nil && !given[check.ID] {
+				edit().Delete(aliasRow{check.target(), check})
+			}
+		}
+	}
+	return c, above
+}
+
+// serviceID is the id of the service that is registered; "": none is.
+func (r *Registering) serviceID() string {
+	if r.Service == nil {
+		return ""
+	}
+	return r.Service.ID
+}
+
+// above returns what an alias check follows: its target, and the node of that, unless it is the check's own.
+func (c *Check) above() []Target {
+	t := c.target()
+	if t.Service != "" && t.Node != c.Node {
+		return []Target{t, {Node: t.Node}}
+	}
+	return []Target{t}
+}
+
+// followedBy calls do for each alias check on which the state of a target depends: its own ones, and those of its node.
+func (c *closures) followedBy(t Target, do func(*Check)) {
+	visit := func(check *Check) {
+		if check.Alias == nil {
+			return
+		}
+		c.visits--
+		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // else it is replaced
+			do(check)
+		}
+	}
+	owners := []Target{t, {Node: t.Node}}
+	for i, checks := range c.checksAt(t) {
+		for _, check := range checks {
+			visit(check)
+		}
+		if i == 0 || t.Service != "" {
+			for _, check := range c.fresh[owners[i]] {
+				visit(check)
+			}
+		}
+	}
+}
+
+// below counts the alias checks that follow a target, up to one more than there may be.
+func (c *closures) below(root Target) int {
+	found, seen := map[*Check]bool{}, map[Target]bool{}
+	next := []Target{root}
+	for len(next) > 0 && len(found) <= c.most && c.visits > 0 {
+		t := next[len(next)-1]
+		if next = next[:len(next)-1]; seen[t] {
+			continue
+		}
+		seen[t], c.covered[t] = true, true
+		followers(c.byTarget, t, func(check *Check) bool {
+			if t == root && t.Service == "" && check.Node == t.Node {
+				return true // it follows its own node
+			}
+			c.visits--
+			if !found[check] {
+				found[check] = true
+				next = append(next, check.owner())
+			}
+			return len(found) <= c.most && c.visits > 0
+		})
+	}
+	return len(found)
+}
