@@ -61,12 +61,13 @@ type (
 	Decision     = api.Decision     // whether a token may do something
 	AuditRecord  = api.AuditRecord  // what somebody did, or tried to do
 
-	Peers      = api.Peers      // the replication of a cluster to other servers
-	Peer       = api.Peer       // one server, or one datacenter, that is replicated with
-	PeerSender = api.PeerSender // a server that sent to the cluster
-	PeerError  = api.PeerError  // a transmission that failed
-	PeerRepair = api.PeerRepair // a repair that found something
-	Incoming   = api.Incoming   // what comes from another datacenter or a Eureka server
-	PeerDiff   = api.PeerDiff   // what a peer has otherwise than it should
-	DiffedItem = api.DiffedItem // one instance that differs
+	Peers       = api.Peers       // the replication of a cluster to other servers
+	Peer        = api.Peer        // one server, or one datacenter, that is replicated with
+	PeerSender  = api.PeerSender  // a server that sent to the cluster
+	RefusedItem = api.RefusedItem // what a server or a peer refuses because it panics there
+	PeerError   = api.PeerError   // a transmission that failed
+	PeerRepair  = api.PeerRepair  // a repair that found something
+	Incoming    = api.Incoming    // what comes from another datacenter or a Eureka server
+	PeerDiff    = api.PeerDiff    // what a peer has otherwise than it should
+	DiffedItem  = api.DiffedItem  // one instance that differs
 )

@@ -13,6 +13,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,6 +37,17 @@ type Machine struct {
 	kv       *kv.State
 	memory   memory
 	tenure   int64 // of the newest leadership, ms: the highest that an entry of it has
+	skipped  []uint64
+	doing    doing
+	// Performed is called after each operation, as a part of it, for tests of what panics; nil: nothing is.
+	Performed func(Item)
+}
+
+// doing is what is being performed, for who has to say where a panic came from.
+type doing struct {
+	entry uint64
+	batch *batch
+	item  int
 }
 
 // published is what readers see: one pointer, so that a view never comes with another view's index.
@@ -64,23 +76,19 @@ type Applied struct {
 	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
 	// Restored: a new incarnation began, and all watchers are to be woken.
 	Restored bool
+	Skipped  bool // the entry is one of those of Skip
 }
 
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
 // decode, of a newer version, or out of order): every replica must do the same with an entry, so the
-// caller stops the node. The state is unchanged then.
+// caller stops the node. The state is unchanged then. If it panics, the state has half of an entry, and the machine
+// stays locked: nobody reads that any more. Panicked says what it was about.
 func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
-	e, err := parseEntry(b)
+	all, err := m.ApplyAll([]Entry{{index, term, b}})
 	if err != nil {
-		return Applied{}, fmt.Errorf("log entry %d: %w", index, err)
+		return Applied{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	done, err := m.step(m.Index(), Entry{index, term, b}, e)
-	if err == nil {
-		m.publish(index)
-	}
-	return done, err
+	return all[0], nil
 }
 
 // Entry is a log entry with its place in the log.
@@ -99,32 +107,33 @@ func (m *Machine) AwaitApplied() {
 // Apply's, of the entry after these. Readers see the state after the last one and none in between, which takes less
 // time: what no reader has is changed in place.
 func (m *Machine) ApplyAll(entries []Entry) ([]Applied, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.mu.Lock() // and not unlocked by a panic
 	all := make([]Applied, 0, len(entries))
 	newest := m.Index()
-	defer func() {
-		if len(all) > 0 {
-			m.publish(newest)
-		}
-	}()
+	var err error
 	for _, at := range entries {
-		e, err := parseEntry(at.Data)
-		if err != nil {
-			return all, fmt.Errorf("log entry %d: %w", at.Index, err)
-		}
-		done, err := m.step(newest, at, e)
-		if err != nil {
-			return all, err
+		var done Applied
+		m.doing = doing{entry: at.Index}
+		if done, err = m.step(newest, at); err != nil {
+			break
 		}
 		all, newest = append(all, done), at.Index
 	}
-	return all, nil
+	if len(all) > 0 {
+		m.publish(newest)
+	}
+	m.doing = doing{}
+	m.mu.Unlock()
+	return all, err
 }
 
 // step performs an entry after the newest one. Readers do not see it yet.
-func (m *Machine) step(newest uint64, at Entry, e entry) (Applied, error) {
+func (m *Machine) step(newest uint64, at Entry) (Applied, error) {
 	index, term := at.Index, at.Term
+	e, err := parseEntry(at.Data)
+	if err != nil {
+		return Applied{}, fmt.Errorf("log entry %d: %w", index, err)
+	}
 	if index <= newest {
 		return Applied{}, fmt.Errorf("log entry %d: out of order, entry %d was applied before it", index, newest)
 	}
@@ -132,6 +141,9 @@ func (m *Machine) step(newest uint64, at Entry, e entry) (Applied, error) {
 		return Applied{}, fmt.Errorf("log entry %d: the cluster was founded at level %d: %w", index, e.establish.Level, ErrNewerVersion)
 	}
 	var done Applied
+	if _, done.Skipped = slices.BinarySearch(m.skipped, index); done.Skipped {
+		return m.skip(done, e), nil
+	}
 	restored := m.kv.Restored()
 	switch {
 	case e.establish != nil:
@@ -184,6 +196,7 @@ func (m *Machine) write(term uint64, e entry) []BatchResult {
 	}
 	results := make([]BatchResult, len(e.batches))
 	for i, b := range e.batches {
+		m.doing.batch = &e.batches[i]
 		results[i] = m.once(term, e.stamp, b)
 	}
 	return results
@@ -218,6 +231,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	var coordination []kv.Result
 	read := 0
 	for i, it := range items {
+		m.doing.item = i
 		it.Origin.Principal = it.By.Name
 		if it.By.Accessor != "" && m.kv.Access().Holder(it.By.Accessor) == nil { // the token was good when the operation was proposed
 			coordination = refuse(i, it, results, coordination)
@@ -226,6 +240,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 		if it.KV == nil {
 			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
 			m.lose(term, results[i].Index)
+			m.performed(it)
 			continue
 		}
 		if coordination == nil {
@@ -233,6 +248,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 		}
 		coordination[i] = m.coordinate(term, read, it.Origin.Principal, it.KV)
 		read += coordination[i].Weight()
+		m.performed(it)
 	}
 	return results, coordination
 }

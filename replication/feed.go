@@ -254,7 +254,7 @@ func (f *feed) expiry(t link.Task, l *registry.Lease) time.Duration {
 func (f *feed) submit(t link.Task) {
 	f.making.Lock()
 	defer f.making.Unlock()
-	t.First = 0
+	f.cursor.add(t.First, 0) // which the task had that the reply is about: it is not transmitted yet
 	f.queueIfTrue(f.config.View(), t)
 }
 

@@ -517,6 +517,37 @@ func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 	})
 }
 
+// A peer over which an item panics is sent it three times: until then the cursor stays before it.
+func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
+	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
+		synctest.Wait()
+		p := r.present()[0]
+		var reached []registry.Index
+		f.set(func(f *fakePeer) {
+			f.result = func(tasks []link.Task) batcher.Result { // as rollcallpeer.Link follows a reply
+				for _, one := range tasks {
+					reached = append(reached, p.cursor())
+					if one.Tries++; one.Tries < link.MaxTries {
+						p.submit(one)
+					} else {
+						p.refused(one.Key, "register", "it panicked")
+					}
+				}
+				return batcher.Success
+			}
+		})
+		before := m.Newest().Index()
+		m.Perform(t, registers(1, 2)...)
+		elapse(10 * time.Second)
+		expect.Slice(t, reached, []registry.Index{before, before, before}, "cursor at each try")
+		expect.Equal(t, p.cursor(), m.Newest().Index(), "cursor afterwards")
+		s := r.only()
+		expect.That(t, len(s.Refused) == 1 && s.Refused[0].ID == "orders-1" && s.Refused[0].Times == 1 && s.Dropped["permanent"] == 1, "status %+v", s)
+		p.refused(ordersKey(1), "register", "")
+		expect.Equal(t, len(r.only().Refused), 0, "refused after it was accepted")
+	})
+}
+
 func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()

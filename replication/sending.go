@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
@@ -19,13 +20,13 @@ func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, new
 		log:   c.Log.With("peer", pc.Name),
 		woken: make(chan struct{}, 1),
 		record: record{
-			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64),
+			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64), refused: make(map[registry.Key]*api.RefusedItem),
 			since: time.Now(),
 		},
 	}
 	p.link = newLink(link.Env{
 		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
-		Succeeded: p.succeeded, Failed: p.failed, Origin: p.origin(),
+		Succeeded: p.succeeded, Failed: p.failed, Refused: p.refused, Origin: p.origin(),
 	})
 	return p
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/measure"
@@ -88,7 +89,9 @@ type TestConfig struct {
 	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
 	// Falsify returns what this node applies in the place of an entry; nil: the entry.
 	Falsify func(entry []byte) []byte
-	Dial    map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
+	// Performed is called after each operation, as a part of it: what it panics with the operation does; nil: nothing is.
+	Performed func(fsm.Item)
+	Dial      map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
 }
 
 // RaftLog says what holds the entries of the Raft log on the disk.

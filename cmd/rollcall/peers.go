@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -38,6 +39,9 @@ func newPeersStatusCommand(use, short string) *cobra.Command {
 		}
 		if found.Peers == nil {
 			found.Peers = []client.Peer{} // JSON shows an empty list, not null
+		}
+		if found.Refused == nil {
+			found.Refused = []client.RefusedItem{}
 		}
 		if found.Senders == nil {
 			found.Senders = []client.PeerSender{}
@@ -116,8 +120,8 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	})
 }
 
-// peerTables is the state of replication as up to four tables: the peers, the servers that send, their clocks, and the
-// repairs.
+// peerTables is the state of replication as up to six tables: the peers, the servers that send, their clocks, the
+// repairs, and what is refused because it panics.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) Table() [][]string {
@@ -129,7 +133,22 @@ func (p peerTables) Table() [][]string {
 	}
 	rows = append(rows, p.incoming()...)
 	rows = append(rows, p.senders()...)
-	return append(rows, p.repairs()...)
+	rows = append(rows, p.repairs()...)
+	return append(rows, p.refused()...)
+}
+
+// refused are two tables of what is refused because it panics: here, and at peers.
+func (p peerTables) refused() [][]string {
+	here, there := [][]string{{}, {"REFUSED HERE", "FROM", "SINCE", "LAST", "TIMES", "WHY"}}, [][]string{{}, {"REFUSED BY", "INSTANCE", "SINCE", "LAST", "TIMES", "WHY"}}
+	for _, r := range p.Refused {
+		here = append(here, []string{r.What, cmp.Or(r.From, "a client"), clockTime(r.Since), clockTime(r.Last), strconv.FormatUint(r.Times, 10), r.Text})
+	}
+	for _, peer := range p.Peers.Peers {
+		for _, r := range peer.Refused {
+			there = append(there, []string{peer.Name, r.What + " of " + registry.NewKey(r.App, r.ID).String(), clockTime(r.Since), clockTime(r.Last), strconv.FormatUint(r.Times, 10), r.Text})
+		}
+	}
+	return append(unlessEmpty(here), unlessEmpty(there)...)
 }
 
 // incoming is a table of the datacenters and Eureka servers that send, if there are any.

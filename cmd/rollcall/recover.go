@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ func newRecoverCommand() *cobra.Command {
 	var out cli.Output
 	var dir string
 	var convert string
+	var skip uint64
 	var members map[string]string
 	cmd := &cobra.Command{
 		Use:   "recover",
@@ -31,16 +33,24 @@ func newRecoverCommand() *cobra.Command {
 			"Afterwards start this node, give the others empty data directories, and start them: they join again. Nodes that\n" +
 			"are started with their old directories stop as soon as they meet this one.\n" +
 			"With --convert-log it makes the log of a stopped node's data directory one of the other kind (raft.log), with the\n" +
-			"same entries, term and vote, and recovers nothing. If it is interrupted, the log is what it was.",
+			"same entries, term and vote, and recovers nothing. If it is interrupted, the log is what it was.\n" +
+			"With --skip-entry it has a stopped node pass over one entry of its log, and recovers nothing: for an entry that\n" +
+			"panics, at which every node stops (docs/run/node-died.md). Do the same on every node, then start them: nodes that\n" +
+			"skip other entries refuse each other. What the entry was to do is lost, and an entry is skipped for good.",
 		Example: "  rollcall recover --data-dir /var/lib/rollcall --members n1=10.0.0.1:7761,n3=10.0.0.3:7761\n" +
-			"  rollcall recover --data-dir /var/lib/rollcall --convert-log wal",
+			"  rollcall recover --data-dir /var/lib/rollcall --convert-log wal\n" +
+			"  rollcall recover --data-dir /var/lib/rollcall --skip-entry 4711",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Validate(); err != nil {
 				return cli.Usage(err)
 			}
-			if dir == "" || (len(members) == 0) == (convert == "") {
-				return cli.Usage(errors.New("give --data-dir, and --members or --convert-log"))
+			skips := cmd.Flags().Changed("skip-entry")
+			if dir == "" || trueOf(len(members) > 0, convert != "", skips) != 1 {
+				return cli.Usage(errors.New("give --data-dir, and one of --members, --convert-log and --skip-entry"))
+			}
+			if skips {
+				return skipEntry(dir, skip, out, cmd.OutOrStdout())
 			}
 			if convert != "" {
 				return convertLog(dir, convert, out, cmd.OutOrStdout())
@@ -50,21 +60,66 @@ func newRecoverCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("--members: %s=%s: want NAME=HOST:PORT: %w", name, address, err))
 				}
 			}
-			done, err := node.Recover(cmd.Context(), dir, members, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-			if err != nil {
-				return fmt.Errorf("nothing was changed: %w", err)
-			}
-			return out.Print(cmd.OutOrStdout(), recovered{
-				Node: done.Node, ClusterID: done.Cluster, Entry: done.Entry, Before: uint64(done.Before), Index: uint64(done.Index),
-				Instances: done.Instances, Keys: done.Keys, Others: append([]string{}, done.Others...), Old: done.Old,
-			})
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			return recoverCluster(cmd.Context(), dir, members, log, out, cmd.OutOrStdout())
 		},
 	}
 	out.AddFlag(cmd)
 	cmd.Flags().StringVar(&dir, "data-dir", "", "the data directory of a node that does not run")
 	cmd.Flags().StringToStringVar(&members, "members", nil, "this node and those that will join it, with their node-to-node addresses: n1=HOST:PORT,n3=HOST:PORT")
 	cmd.Flags().StringVar(&convert, "convert-log", "", "what is to hold the log of the data directory: bolt or wal")
+	cmd.Flags().Uint64Var(&skip, "skip-entry", 0, "the log entry to pass over without an effect: the index that the node's last line names")
 	return cmd
+}
+
+// trueOf is how many conditions are true.
+func trueOf(conditions ...bool) (n int) {
+	for _, is := range conditions {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// recoverCluster goes on with one data directory.
+func recoverCluster(ctx context.Context, dir string, members map[string]string, log *slog.Logger, out cli.Output, w io.Writer) error {
+	done, err := node.Recover(ctx, dir, members, log)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return out.Print(w, recovered{
+		Node: done.Node, ClusterID: done.Cluster, Entry: done.Entry, Before: uint64(done.Before), Index: uint64(done.Index),
+		Instances: done.Instances, Keys: done.Keys, Others: append([]string{}, done.Others...), Old: done.Old,
+	})
+}
+
+// skipEntry has a node pass over a log entry.
+func skipEntry(dir string, entry uint64, out cli.Output, w io.Writer) error {
+	if entry == 0 {
+		return cli.Usage(errors.New("--skip-entry: 0 is no log entry: give the index that the node's last line names"))
+	}
+	done, err := node.SkipEntry(dir, entry)
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return out.Print(w, skippedEntry{Node: done.Node, Entry: done.Entry, Operations: done.Operations, Skipped: done.Skipped})
+}
+
+// skippedEntry is what recover --skip-entry says.
+type skippedEntry struct {
+	Node       string   `json:"node"`
+	Entry      uint64   `json:"entry"`
+	Operations []string `json:"operations"` // of the entry: they have no effect
+	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips
+}
+
+func (s skippedEntry) Table() [][]string {
+	rows := [][]string{{fmt.Sprintf("%s skips log entry %d from now on; it skips %v", s.Node, s.Entry, s.Skipped)}}
+	for _, op := range s.Operations {
+		rows = append(rows, []string{"without an effect: " + op})
+	}
+	return append(rows, []string{"now do the same on every other node of the cluster, then start them: nodes that skip other entries refuse each other"})
 }
 
 // convertLog makes the log of a data directory one of another kind.

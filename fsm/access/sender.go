@@ -29,6 +29,19 @@ func SenderOf(ctx context.Context) Sender {
 	return s
 }
 
+type serverKey struct{}
+
+// FromServer is a context of calls by which this node performs what another server sent, which is named.
+func FromServer(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, serverKey{}, name)
+}
+
+// ServerOf is the server whose operations the calls of a context perform; "": they are a client's.
+func ServerOf(ctx context.Context) string {
+	name, _ := ctx.Value(serverKey{}).(string)
+	return name
+}
+
 type judgeKey struct{}
 
 // judge decides on the calls of a context.

@@ -56,6 +56,9 @@ const (
 	// TooMany: a bound that level 2 brought. RegisterCatalog, more than catalog.MaxFollowers alias checks would follow a service
 	// or node, or an agent's address would change on which more than MaxRemoved services are; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
 	TooMany
+	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
+	// that another server sent among others; it is in no format.
+	Panicked
 )
 
 // Result is the answer to one operation.

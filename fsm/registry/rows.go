@@ -82,6 +82,31 @@ func KindOf(op Op) Kind { return op.kind() }
 // NameOf is what metrics call an operation.
 func NameOf(op Op) string { return operations[op.kind()].Name }
 
+// KeyOf is the instance that an operation is about; ok is false if it is about none, or names it by its handle.
+func KeyOf(op Op) (key Key, ok bool) {
+	switch op := op.(type) {
+	case Register:
+		return op.Instance.Key(), true
+	case Replica:
+		return op.Instance.Key(), true
+	case Renew:
+		return op.Key, op.Key != Key{}
+	case Cancel:
+		return op.Key, true
+	case Remove:
+		return op.Key, true
+	case SetOverride:
+		return op.Key, true
+	case DeleteOverride:
+		return op.Key, true
+	case Quarantine:
+		return op.Key, true
+	case UpdateMetadata:
+		return op.Key, true
+	}
+	return Key{}, false
+}
+
 // Walk walks an operation of a kind; where it is read, op is set.
 func Walk(c *codec.Codec, kind Kind, op *Op) {
 	if kind > MaxKind || operations[kind].walk == nil || !c.Since(operations[kind].Level, true) {

@@ -12,7 +12,7 @@ import (
 type Service interface {
 	// Apply performs ops in order, one result per op. The context bounds the wait, not the effect:
 	// an operation that was sent when it ends has an unknown outcome. Errors: ErrNoLeader,
-	// ErrUnknownOutcome, ErrTooLarge, ErrUnreadable, ErrClosed.
+	// ErrUnknownOutcome, ErrTooLarge, ErrUnreadable, ErrPanicked, ErrClosed.
 	Apply(ctx context.Context, origin Origin, ops ...Op) ([]Result, error)
 	// View returns the state, at least as new as read demands. Errors: ErrNoLeader, ErrNotOffered,
 	// ErrClosed, or the context's; Stale never fails.
@@ -56,6 +56,9 @@ var (
 	ErrTooLarge = errors.New("operation too large")
 	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.
 	ErrUnreadable = errors.New("operation unknown to the leader")
+	// ErrPanicked: the operation, or one of those that came with it, panicked on this node. Nothing was done. With
+	// consensus there is no such error: the nodes stop.
+	ErrPanicked = errors.New("operation panicked")
 	// ErrFull: nothing was done, because there is no room for more.
 	ErrFull = errors.New("no room")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.

@@ -10,6 +10,21 @@ type Peers struct {
 
 	Receiver string       `json:"receiver"` // the node that was asked
 	Senders  []PeerSender `json:"senders"`  // whose clocks it knows, by datacenter and name
+	// Refused are the operations that panicked at Receiver within the last hour and were not performed since, by What;
+	// in mode cp a node stops instead.
+	Refused []RefusedItem `json:"refused"`
+}
+
+// RefusedItem is an operation that is refused because it panics, which is a defect.
+type RefusedItem struct {
+	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID: it is about none
+	ID    string `json:"id,omitempty"`
+	What  string `json:"what"`           // to a peer: register, heartbeat, cancel or override
+	From  string `json:"from,omitempty"` // the server that sent it last; empty: a client, or this node sent it to the peer
+	Since int64  `json:"since"`          // when it was refused first, as Last
+	Last  int64  `json:"last"`
+	Times uint64 `json:"times"` // that it was refused
+	Text  string `json:"text"`  // why
 }
 
 // PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. Messages are
@@ -49,6 +64,8 @@ type Peer struct {
 	Dropped    map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
 	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
 	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
+	// Refused are the instances that the peer gave up for good, and accepted nothing of since.
+	Refused []RefusedItem `json:"refused,omitempty"`
 
 	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of this datacenter
 }

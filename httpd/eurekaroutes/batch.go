@@ -108,6 +108,8 @@ func itemStatus(outcome registry.Outcome) int {
 		return http.StatusOK
 	case registry.Older:
 		return http.StatusConflict
+	case registry.Panicked:
+		return http.StatusInternalServerError
 	}
 	return http.StatusNotFound
 }

@@ -77,6 +77,8 @@ func RefusalOf(err error) Refusal {
 		return Refusal{Status: http.StatusNotImplemented, Text: above.Text}
 	case errors.Is(err, registry.ErrUnreadable):
 		return Refusal{Status: http.StatusNotImplemented, Text: unreadable}
+	case errors.Is(err, registry.ErrPanicked):
+		return Refusal{Status: http.StatusInternalServerError, Text: panicked}
 	case errors.Is(err, registry.ErrFull):
 		return Refusal{Status: http.StatusInsufficientStorage, Text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):
@@ -89,6 +91,9 @@ func RefusalOf(err error) Refusal {
 
 // notOffered is the text for a client that asks a node without consensus for more than the node can know.
 const notOffered = "consistency=linearizable and consistency=leader need a cluster with consensus (mode cp): each node of this one accepts writes by itself, and none can know what the others have acknowledged; ask for consistency=stale, which is the default here"
+
+// panicked is the text for an operation that has a defect of ours.
+const panicked = "the operation panicked on this node, which is a defect, and nothing was changed: see the log of the node, and docs/runbooks/Panics.md"
 
 // unreadable is the text for an operation that the leader, which runs another build, does not know.
 const unreadable = "the leader runs another version of Rollcall and does not know this operation, so nothing was done: try again when all nodes of the cluster run the same version"

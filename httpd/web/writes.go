@@ -29,6 +29,7 @@ var OutcomeNames = [...]string{
 	registry.CheckTaken:     "check_taken",
 	registry.Revoked:        "revoked",
 	registry.TooMany:        "too_many",
+	registry.Panicked:       "panicked",
 }
 
 // CountOperation counts one registry operation; err is what Apply returned for it.

@@ -13,7 +13,7 @@ const (
 	Unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
 )
 
-// ApplyAll applies operations in order. One that is too large, or that the leader cannot read, is left
+// ApplyAll applies operations in order. One that is too large, that panics, or that the leader cannot read, is left
 // out, with an outcome that says so.
 func ApplyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
 	results, err := service.Apply(ctx, origin, ops...)
@@ -21,6 +21,8 @@ func ApplyAll(ctx context.Context, service registry.Service, origin registry.Ori
 	switch {
 	case errors.Is(err, registry.ErrUnreadable):
 		left = Unreadable
+	case errors.Is(err, registry.ErrPanicked):
+		left = registry.Panicked
 	case !errors.Is(err, registry.ErrTooLarge):
 		return results, err
 	}
@@ -34,17 +36,4 @@ func ApplyAll(ctx context.Context, service registry.Service, origin registry.Ori
 	}
 	second, err := ApplyAll(ctx, service, origin, ops[half:])
 	return append(first, second...), err
-}
-
-// KeyOf is the instance that an item's operation is about; ok is false if it is about none.
-func KeyOf(op registry.Op) (key registry.Key, ok bool) {
-	switch op := op.(type) {
-	case registry.Replica:
-		return op.Instance.Key(), true
-	case registry.Renew:
-		return op.Key, true
-	case registry.Remove:
-		return op.Key, true
-	}
-	return registry.Key{}, false
 }

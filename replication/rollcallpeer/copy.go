@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -237,7 +238,7 @@ func (t *transfer) add(item *wire.Item) {
 		return
 	}
 	if t.invalid++; t.invalid == 1 {
-		key, _ := link.KeyOf(item.Op)
+		key, _ := registry.KeyOf(item.Op)
 		t.side.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 	}
 }
@@ -246,7 +247,7 @@ func (t *transfer) add(item *wire.Item) {
 func (t *transfer) flush(ctx context.Context) error {
 	ops := t.ops
 	t.ops = nil
-	if _, err := link.ApplyAll(ctx, t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
+	if _, err := link.ApplyAll(access.FromServer(ctx, t.from), t.side.Service, registry.Origin{Kind: registry.LocalPeer}, ops); err != nil {
 		return fmt.Errorf("apply %d items: %w", len(ops), err)
 	}
 	return nil

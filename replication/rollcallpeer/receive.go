@@ -81,7 +81,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if in.late > tooLate {
 		r.late.WithLabelValues(m.Datacenter).Inc()
 	}
-	if err := r.apply(ctx, origin, in); err != nil {
+	if err := r.apply(access.FromServer(ctx, m.Node), origin, in); err != nil {
 		return nil, fmt.Errorf("apply %d items of %s: %w", len(m.Items), m.Node, err)
 	}
 	r.side.Log.Debug("message of a peer", "from", m.Node, "datacenter", m.Datacenter, "sequence", m.Sequence, "items", len(m.Items), "late_ms", in.late)

@@ -27,7 +27,7 @@ func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 		e.records = make(map[registry.Key]registry.Removal)
 		asked := make(map[registry.Key]bool)
 		for _, op := range e.asked {
-			if key, ok := link.KeyOf(op); ok {
+			if key, ok := registry.KeyOf(op); ok {
 				asked[key] = true
 			}
 		}
@@ -43,7 +43,10 @@ func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 
 // resultOf is the result of an item.
 func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Result {
-	key, ok := link.KeyOf(op)
+	if outcome == registry.Panicked {
+		return wire.Result{Status: wire.Failed, Error: "it panicked, which is a defect; the log of the node that was sent it has the stack"}
+	}
+	key, ok := registry.KeyOf(op)
 	if !ok {
 		return wire.Result{Status: wire.Done} // an operator's act, which fits the state here or does not
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -64,19 +65,30 @@ func firstRefused(parts []part, results []wire.Result) error {
 		switch result.Status {
 		case wire.Done, wire.Missing, wire.Older, wire.Gone:
 		default:
+			if result.Status == wire.Failed && parts[n].fact != "" {
+				continue // see follow
+			}
 			return fmt.Errorf("%s of %s was answered %d: %s", parts[n].fact, parts[n].task.Key, result.Status, wire.Clip(result.Error))
 		}
 	}
 	return nil
 }
 
-// follow does what the peer's result for one item asks for.
+// follow does what the peer's result for one item asks for. One that panicked there is sent again, because that may
+// have been for what the peer had: MaxTries times in all.
 func (l *Link) follow(t part, result wire.Result) {
 	switch {
-	case result.Status == wire.Done && t.fact != "":
-		l.env.Sent(t.fact)
 	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
 		l.env.Submit(link.Task{Key: t.task.Key, Facts: link.Registered, Tries: t.task.Tries + 1})
+	case result.Status == wire.Failed && t.fact != "" && t.task.Tries+1 < link.MaxTries:
+		again := t.task
+		again.Tries++
+		l.env.Submit(again)
+	case result.Status == wire.Failed && t.fact != "":
+		l.env.Refused(t.task.Key, t.fact, wire.Clip(result.Error))
+	case result.Status == wire.Done && t.fact != "":
+		l.env.Sent(t.fact)
+		l.env.Refused(t.task.Key, t.fact, "")
 	}
 }
 
@@ -91,7 +103,7 @@ func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	if _, err := link.ApplyAll(ctx, l.env.Service, l.env.Origin, ops); err != nil {
+	if _, err := link.ApplyAll(access.FromServer(ctx, l.env.Peer.Name), l.env.Service, l.env.Origin, ops); err != nil {
 		return fmt.Errorf("take over %d instances that %s has newer: %w", len(ops), l.env.Peer.Name, err)
 	}
 	return nil
@@ -110,7 +122,7 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	}
 	op, err := item.Check(c)
 	if err != nil {
-		key, _ := link.KeyOf(item.Op)
+		key, _ := registry.KeyOf(item.Op)
 		l.log.Warn("the peer sent back what is not valid", "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
 		return nil
 	}

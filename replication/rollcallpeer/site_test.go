@@ -36,6 +36,7 @@ type site struct {
 	tasks    []link.Task                                       // that replies asked for
 	sent     map[string]int                                    // facts that peers accepted
 	failures []error
+	refused  []string // what peers gave up, and with "-" in front what they accepted
 }
 
 // recorded is a request as it came.
@@ -130,8 +131,16 @@ func (s *site) linkTo(p link.PeerConfig) *Link {
 	}
 	return New(link.Env{
 		Side: s.side, Peer: p, Origin: origin,
-		Submit:    func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
-		Sent:      func(fact string) { record(func() { s.sent[fact]++ }) },
+		Submit: func(t link.Task) { record(func() { s.tasks = append(s.tasks, t) }) },
+		Sent:   func(fact string) { record(func() { s.sent[fact]++ }) },
+		Refused: func(key registry.Key, fact, why string) {
+			record(func() {
+				if why == "" {
+					fact = "-" + fact
+				}
+				s.refused = append(s.refused, fact+" "+key.String())
+			})
+		},
 		Succeeded: func() {},
 		Failed:    func(err error) { record(func() { s.failures = append(s.failures, err) }) },
 	}).(*Link)

@@ -93,6 +93,7 @@ const (
 	Missing = 404 // a renewal of what is unknown here, or older than what the sender renewed
 	Older   = 409 // what is stored here is newer
 	Gone    = 410 // it was removed here
+	Failed  = 500 // it panicked here, which is a defect, and has no effect: another try may do better
 )
 
 // Result is what became of one item.

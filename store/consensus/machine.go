@@ -30,7 +30,11 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		return f.broken
 	}
 	before := f.s.machine.View().Stamp().Wall
-	applied, err := f.s.machine.Apply(l.Index, l.Term, f.data(l))
+	var applied fsm.Applied
+	err := naming(f.s.machine, func() (err error) {
+		applied, err = f.s.machine.Apply(l.Index, l.Term, f.data(l))
+		return err
+	})
 	if err != nil {
 		return f.breakOff(err)
 	}
@@ -77,7 +81,10 @@ func (f *stateMachine) catchUp(logs []*raft.Log, responses []any) {
 	var all []fsm.Applied
 	err := f.broken
 	if err == nil {
-		all, err = f.s.machine.ApplyAll(entries)
+		err = naming(f.s.machine, func() (err error) {
+			all, err = f.s.machine.ApplyAll(entries)
+			return err
+		})
 	}
 	for i, applied := range all {
 		f.follow(applied)
@@ -100,10 +107,25 @@ func (f *stateMachine) data(l *raft.Log) []byte {
 	return l.Data
 }
 
+// naming makes an error of a panic of Apply that names the entry and the operation: the node ends, and its last line
+// says over what. The machine is not used any more.
+func naming(m *fsm.Machine, apply func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = m.Panicked(p)
+		}
+	}()
+	return apply()
+}
+
 // breakOff ends this node, of which no further entry may be applied.
 func (f *stateMachine) breakOff(err error) error {
 	if f.broken == nil {
 		f.broken = fmt.Errorf("apply: %w", err)
+		if e, ok := errors.AsType[*fsm.PanicError](err); ok {
+			f.broken = fmt.Errorf("%w: this is a defect, and every node stops at this entry; report it, and see \"A log entry that panics\" in docs/run/node-died.md (rollcall recover --skip-entry %d)", f.broken, e.Entry)
+			f.s.log.Error("a log entry panicked", "entry", e.Entry, "operation", e.Operation, "stack", string(e.Stack))
+		}
 		f.s.fail(f.broken)
 	}
 	return f.broken
@@ -112,6 +134,9 @@ func (f *stateMachine) breakOff(err error) error {
 // follow does what is due after an entry, before readers are woken.
 func (f *stateMachine) follow(applied fsm.Applied) {
 	f.s.unsaved.Store(true)
+	if applied.Skipped {
+		f.s.log.Warn("skipped a log entry, as operators have decided (rollcall recover --skip-entry)", "batches", len(applied.Batches))
+	}
 	if applied.Raised {
 		// Entries of before may stand behind this one: what was under way when it came.
 		time.AfterFunc(establishTimeout, func() { f.s.raised.Store(f.s.machine.Index()) })
@@ -134,6 +159,9 @@ func (f *stateMachine) wake(applied fsm.Applied) {
 
 // Snapshot implements raft.FSM.
 func (f *stateMachine) Snapshot() (raft.FSMSnapshot, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
 	f.s.unsaved.Store(false)
 	return frozen{f.s.machine.Snapshot()}, nil
 }

@@ -63,6 +63,8 @@ func (s *Raft) open(opened time.Time) error {
 	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest}); err != nil {
 		return err
 	}
+	s.machine.Performed = s.cfg.Test.Performed
+	s.machine.Skip(s.identity.Start().Skipped)
 	if err := s.checkRestoreFrom(); err != nil {
 		return err
 	}

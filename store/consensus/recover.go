@@ -146,6 +146,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = raft.ServerID(id.ServerID), raftio.NewLogger(r.Log)
 	state := &recovering{machine: fsm.NewMachine(), done: done}
+	state.machine.Skip(id.Skipped)
 	_, transport := raft.NewInmemTransport(raft.ServerAddress(r.Members[id.Node]))
 	self := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(r.Members[id.Node])}}}
 	err = raft.RecoverCluster(conf, state, logs, stored.Stable(), snapshots, transport, self)
@@ -221,7 +222,10 @@ type recovering struct {
 // Apply implements raft.FSM.
 func (f *recovering) Apply(l *raft.Log) any {
 	if f.err == nil {
-		_, f.err = f.machine.Apply(l.Index, l.Term, l.Data)
+		f.err = naming(f.machine, func() error {
+			_, err := f.machine.Apply(l.Index, l.Term, l.Data)
+			return err
+		})
 	}
 	return f.err
 }

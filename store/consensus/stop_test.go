@@ -126,7 +126,7 @@ func TestStopDoesNotWaitForANodeThatDoesNotReply(t *testing.T) {
 			address, asked := tt.hangs(t)
 			c := &testCluster{t: t, dir: t.TempDir()}
 			n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-			need.OK(t, n.identity.Adopt("c", 0))
+			need.OK(t, n.identity.Adopt("c", 0, nil))
 			err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
 				{ID: raft.ServerID(n.serverID()), Address: raft.ServerAddress(n.net.Addr().String())},
 				{ID: "n2.bb", Address: raft.ServerAddress(address)},

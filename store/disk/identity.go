@@ -18,9 +18,12 @@ import (
 	"time"
 )
 
-// identityLevel is the level of the identity file, which this program reads and writes. What lies beside the file says
-// for itself at which level it was written.
-const identityLevel = 1
+// The levels of the identity file. What lies beside the file says for itself at which level it was written.
+const (
+	identityLevel = 1
+	// skippingLevel is that of a file with skipped entries: a program that does not know them must not start with it.
+	skippingLevel = 2
+)
 
 // The modes, as they are written into the identity of a data directory.
 const (
@@ -50,6 +53,9 @@ type Identity struct {
 	// Recovered is the index at which the cluster went on with what one node had (package consensus, Recovery); 0: it never
 	// did. What a node with a lower one has is of before, and counts for nothing.
 	Recovered uint64 `json:"recovered,omitempty"`
+	// Skipped are the log entries, by index ascending, that the cluster passes over without an effect (package consensus,
+	// SkipEntry). Nodes that skip others refuse each other.
+	Skipped []uint64 `json:"skipped,omitempty"`
 	// Founding is what the node has promised about the founders of its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
 	// Reads is the newest level of the formats that the program of the newest start reads, and ReadsSince since when
@@ -151,8 +157,8 @@ func parseIdentity(path string) (*Identity, error) {
 		return nil, fmt.Errorf("%s is corrupt (%v): "+StartEmpty, path, err)
 	}
 	switch {
-	case id.Level > identityLevel:
-		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, identityLevel)
+	case id.Level > skippingLevel:
+		return nil, fmt.Errorf("%s was written by a newer version of rollcall (level %d, this one reads %d): start the newer version again", path, id.Level, skippingLevel)
 	case id.Level == 0 && id.ServerID != "":
 		return nil, fmt.Errorf("%s was written before the first release of rollcall, and there is no upgrade: "+StartEmpty, path)
 	case id.Level < 1 || id.ServerID == "" || id.Node == "":
@@ -197,6 +203,9 @@ func newIdentity(dir string, owner Owner) (*Identity, error) {
 
 // Save writes the identity so that a crash leaves the old file or the new one.
 func (id *Identity) Save() error {
+	if id.Level = identityLevel; len(id.Skipped) > 0 {
+		id.Level = skippingLevel
+	}
 	b, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return fmt.Errorf("save identity: %w", err)

@@ -98,7 +98,7 @@ func (s *Store) Alive(ctx context.Context) bool {
 // their age.
 func (s *Store) save(last bool) error {
 	s.mu.Lock()
-	if !s.dirty && !last {
+	if !s.dirty && !last || s.broken {
 		s.mu.Unlock()
 		return nil
 	}

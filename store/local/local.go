@@ -27,6 +27,8 @@ func Open(cfg store.Config) (*Store, error) {
 		asked:   make(chan struct{}),
 		fatal:   make(chan error, 1),
 		next:    newFlush(),
+
+		refusals: make(map[string]*Refusal),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	if err := s.open(); err != nil {
@@ -239,6 +241,9 @@ func (s *Store) runClock(ctx context.Context) {
 func (s *Store) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.broken {
+		return
+	}
 	stamp := s.stamp(now)
 	s.registry.Advance(stamp)
 	s.publish()

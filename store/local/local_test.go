@@ -637,7 +637,7 @@ func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 		s.refuseOperations()
 		expect.OK(t, s.close(nil))
 	}()
-	if _, _, err := s.perform(nil, nil, registry.FromClient, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {
+	if _, _, err := s.perform(nil, nil, call{origin: registry.FromClient}, []registry.Op{registry.Register{Instance: instance("ORDERS", "i1", 90)}}); err != nil {
 		t.Fatal(err)
 	}
 	view := s.view.Load()

@@ -13,6 +13,7 @@ import (
 // localMetrics are the figures of a store without consensus.
 type localMetrics struct {
 	operations prometheus.Counter
+	panics     prometheus.Counter
 	flushes    prometheus.Histogram
 	written    prometheus.Counter
 	eviction   expiry.EvictorMetrics
@@ -26,6 +27,7 @@ func newLocalMetrics(s *Store) *localMetrics {
 		func() float64 { return float64(s.unwritten()) })
 	return &localMetrics{
 		operations: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operations_total", Help: "Operations that callers of this node asked for."}),
+		panics:     add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_operation_panics_total", Help: "Operations that panicked and were refused; each is a defect."}),
 		written:    add.NewCounter(prometheus.CounterOpts{Name: "rollcall_store_written_changes_total", Help: "Leases and records of removals that were written to the disk."}),
 		flushes:    store.SyncSeconds(s.cfg.Metrics),
 		eviction:   expiry.NewEvictorMetrics(s.cfg.Metrics),

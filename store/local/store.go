@@ -57,5 +57,7 @@ type Store struct {
 	rewrite  bool           // all of it
 	flushed  registry.Index // what the disk has
 	written  int64          // lease clock that the disk has or is being given, ms
-	doubted  time.Duration  // that the lease clock had lost when its renewals last became hearsay
+	broken   bool           // it has half of an operation, and could not be made anew
+	refusals map[string]*Refusal
+	doubted  time.Duration // that the lease clock had lost when its renewals last became hearsay
 }

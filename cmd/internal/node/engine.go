@@ -186,6 +186,7 @@ func (s setup) openLocal() (*engine, error) {
 	}
 	p.call = p.reply
 	p.sender = func() string { return "" }
+	p.refusals = node.Refusals
 	service := planted(s.name, node)
 	if err := s.openPeers(p, service, node.Levels, func() string {
 		id, _ := node.Identity()
@@ -224,7 +225,7 @@ func (s setup) storeConfig() store.Config {
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics, c.Panics = s.disk.Low, s.disk.Left, s.log, s.metrics, s.panics
 	c.Settings = s.Leases()
-	c.Test.Falsify = falsified(s.name)
+	c.Test.Falsify, c.Test.Performed = falsified(s.name), performed()
 	return c
 }
 

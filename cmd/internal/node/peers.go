@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/store/local"
 )
 
 // peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
@@ -32,6 +34,8 @@ type peers struct {
 	call func(ctx context.Context, call []byte) ([]byte, error)
 	// authFile is the digest of auth.file; link.NoAuthFile: there is none.
 	authFile func() string
+	// refusals are the operations that panicked here; nil: none does, the node would stop.
+	refusals func() []local.Refusal
 	// sender is the node that sends to the peers; "": every node, or it is not known.
 	sender func() string
 }
@@ -114,7 +118,15 @@ func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 			return s, err
 		}
 	}
-	s.Receiver, s.Senders = p.node, p.replicator.Senders()
+	s.Receiver, s.Senders, s.Refused = p.node, p.replicator.Senders(), []api.RefusedItem{} // JSON shows an empty list, not null
+	if p.refusals != nil {
+		for _, f := range p.refusals() {
+			s.Refused = append(s.Refused, api.RefusedItem{
+				App: f.Key.App, ID: f.Key.ID, What: f.Operation, From: cmp.Or(f.Server, f.Origin.DC),
+				Since: f.First.UnixMilli(), Last: f.Last.UnixMilli(), Times: f.Times, Text: "panic: " + f.Cause,
+			})
+		}
+	}
 	return s, nil
 }
 

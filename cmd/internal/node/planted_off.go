@@ -2,10 +2,16 @@
 
 package node
 
-import "github.com/seed-20419f34/rollcall/fsm/registry"
+import (
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
 
 // falsified returns what a node applies in the place of entries; nil: the entries.
 func falsified(string) func([]byte) []byte { return nil }
+
+// performed returns what is called after each operation; nil: nothing is.
+func performed() func(fsm.Item) { return nil }
 
 // planted returns the service itself: only builds with the tag planted have faults.
 func planted(_ string, service registry.Service) registry.Service { return service }

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -26,6 +28,7 @@ import (
 //	lose-cancels:PREFIX    cancels of instances whose id begins so are acknowledged, and not performed
 //	forget                 a node that starts again forgets what was registered in the last second before its end
 //	hang                   a node that had no leader for a while gives no answer any more once it has one again
+//	panic:ID               operations about the instance, and those about the key, of that name panic after they were performed
 //	falsify:NODE:TEXT      the node applies entries with TEXT as if its last byte were another one
 const plantedEnv = "ROLLCALL_PLANTED"
 
@@ -34,6 +37,8 @@ func planted(node string, service registry.Service) registry.Service {
 	kind, rest, _ := strings.Cut(os.Getenv(plantedEnv), ":")
 	first, second, two := strings.Cut(rest, ":")
 	switch {
+	case kind == "panic" && rest != "": // see performed
+		return service
 	case kind == "" && rest == "", kind == "falsify" && two && first != "" && second != "": // see falsified
 		return service
 	case kind == "local-reads":
@@ -53,7 +58,7 @@ func planted(node string, service registry.Service) registry.Service {
 		return service
 	}
 	// Without the fault a test of the checkers would pass for no reason.
-	panic(fmt.Sprintf("%s is %q; it must be local-reads, late-reads, discard:NODE:PREFIX, lose-cancels:PREFIX, forget, hang or falsify:NODE:TEXT", plantedEnv, os.Getenv(plantedEnv)))
+	panic(fmt.Sprintf("%s is %q; it must be local-reads, late-reads, discard:NODE:PREFIX, lose-cancels:PREFIX, forget, hang, panic:ID or falsify:NODE:TEXT", plantedEnv, os.Getenv(plantedEnv)))
 }
 
 // falsified returns what a node applies in the place of entries; nil: the entries.
@@ -66,6 +71,23 @@ func falsified(node string) func([]byte) []byte {
 	other := slices.Clone(text)
 	other[len(other)-1] ^= 1
 	return func(entry []byte) []byte { return bytes.ReplaceAll(entry, text, other) }
+}
+
+// performed returns what is called after each operation; nil: nothing is.
+func performed() func(fsm.Item) {
+	id, is := strings.CutPrefix(os.Getenv(plantedEnv), "panic:")
+	if !is {
+		return nil
+	}
+	return func(it fsm.Item) {
+		key := registry.Key{}
+		if it.Op != nil {
+			key, _ = registry.KeyOf(it.Op)
+		}
+		if op, isKey := it.KV.(kv.KeyOp); key.ID == id || isKey && op.Key == id {
+			panic("planted")
+		}
+	}
 }
 
 // localReads is a registry whose linearizable reads are stale.

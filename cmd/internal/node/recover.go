@@ -30,6 +30,18 @@ func ConvertLog(dataDir string, to store.RaftLog) (entries uint64, err error) {
 	return consensus.ConvertLog(dir, to)
 }
 
+// SkippedEntry is what SkipEntry has made.
+type SkippedEntry = consensus.SkippedEntry
+
+// SkipEntry has a node that does not run pass over an entry of its log, see consensus.SkipEntry.
+func SkipEntry(dataDir string, entry uint64) (SkippedEntry, error) {
+	dir, err := realDir(dataDir)
+	if err != nil {
+		return SkippedEntry{}, err
+	}
+	return consensus.SkipEntry(dir, entry)
+}
+
 // realDir is where a directory is, without symbolic links.
 func realDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)

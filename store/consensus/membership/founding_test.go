@@ -44,7 +44,7 @@ func newMembers(t *testing.T, cluster string) *Members {
 	t.Helper()
 	identity := need.Got(OpenIdentity(t.TempDir(), disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)
 	if cluster != "" {
-		need.OK(t, identity.Adopt(cluster, 0))
+		need.OK(t, identity.Adopt(cluster, 0, nil))
 	}
 	discard := slog.New(slog.DiscardHandler)
 	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, discard))(t)

@@ -41,13 +41,14 @@ func (i *Identity) Cluster() string { return i.now.Load().Cluster }
 
 // Hello is what this node says of itself.
 func (i *Identity) Hello() port.Hello {
-	return port.Hello{Cluster: i.Cluster(), ServerID: i.start.ServerID, Boot: i.start.Boot, Before: i.start.Before, Recovered: i.Now().Recovered}
+	return port.Hello{Cluster: i.Cluster(), ServerID: i.start.ServerID, Boot: i.start.Boot, Before: i.start.Before, Recovered: i.Now().Recovered, Skipped: i.Now().Skipped}
 }
 
-// Adopt writes down, once and for all, which cluster this node belongs to, and at which index that was recovered.
-func (i *Identity) Adopt(cluster string, recovered uint64) error {
+// Adopt writes down, once and for all, which cluster this node belongs to, at which index that was recovered, and which
+// entries of its log are skipped.
+func (i *Identity) Adopt(cluster string, recovered uint64, skipped []uint64) error {
 	return i.Change(func(id *disk.Identity) bool {
-		id.Cluster, id.Recovered, id.Founding = cluster, recovered, disk.Founding{} // what it promised may have come to nothing
+		id.Cluster, id.Recovered, id.Skipped, id.Founding = cluster, recovered, skipped, disk.Founding{} // what it promised may have come to nothing
 		return true
 	})
 }

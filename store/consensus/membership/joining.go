@@ -35,6 +35,7 @@ type JoinArgs struct {
 	ServerID, Addr string
 	Boot           uint64 // the start of the node that asks
 	Reads          level.Reads
+	Skips          bool // its program knows of skipped log entries
 }
 
 // JoinReply is the reply to Join and Remove.
@@ -61,6 +62,10 @@ func (s *Members) serveJoin(args JoinArgs) JoinReply {
 	if now := s.cfg.Machine.Level(); !args.Reads.Reads(now) {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster writes level %d of the formats, and node %q runs %s, which reads %d to %d: start version %s or a newer one",
 			now, disk.NodeName(args.ServerID), args.Reads.Version, args.Reads.Oldest, args.Reads.Newest, level.VersionOf(now))}
+	}
+	if skipped := s.cfg.Identity.Now().Skipped; len(skipped) > 0 && !args.Skips {
+		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("the cluster skips the log entries %v (rollcall recover --skip-entry), which the program of node %q cannot: start the version of the other nodes",
+			skipped, disk.NodeName(args.ServerID))}
 	}
 	if err := s.runsTwice(look, args); err != nil {
 		return JoinReply{Answer: port.RunsTwice, Reason: err.Error()}

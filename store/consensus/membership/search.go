@@ -128,7 +128,8 @@ func (s *Members) join(ctx context.Context, st NodeState) error {
 		return fmt.Errorf("join cluster %s: %w", st.Cluster, err)
 	}
 	s.cfg.Node.Log.Info("joined a cluster", "cluster", st.Cluster)
-	return s.cfg.Identity.Adopt(st.Cluster, st.Recovered)
+	s.cfg.Machine.Skip(st.Skipped)
+	return s.cfg.Identity.Adopt(st.Cluster, st.Recovered, st.Skipped)
 }
 
 // foundedBy says whether a server is among the founders of the cluster.
@@ -143,7 +144,7 @@ func (s *Members) askForAdmission(ctx context.Context) error {
 	addresses := s.joinAddresses()
 	for i := 0; i < len(addresses); i++ {
 		address := addresses[i]
-		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot, Reads: s.Reads()}
+		args := JoinArgs{ServerID: s.self, Addr: s.cfg.Port.Addr().String(), Boot: s.cfg.Identity.Start().Boot, Reads: s.Reads(), Skips: true}
 		ctx, cancel := context.WithTimeout(ctx, changeLimit)
 		reply, callErr := port.Invoke[JoinReply](ctx, s.cfg.Nodes, address, "Node.Join", args)
 		cancel()

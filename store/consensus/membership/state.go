@@ -37,6 +37,7 @@ type NodeState struct {
 	DiskFree  int64             // bytes that its disk has left
 	Digests   []replicas.Digest // of its state, oldest first
 	Recovered uint64            // disk.Identity.Recovered
+	Skipped   []uint64          // disk.Identity.Skipped
 }
 
 // ServeState says what a node knows of itself.
@@ -65,6 +66,7 @@ func (s *Members) State() NodeState {
 		DiskFree:  s.cfg.Node.DiskFree(),
 		Digests:   s.cfg.Digests.Newest(),
 		Recovered: s.cfg.Identity.Now().Recovered,
+		Skipped:   s.cfg.Identity.Now().Skipped,
 	}
 	if l := s.cfg.Leadership.Leader(); l != nil {
 		st.LeaderID = l.ID

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -62,11 +63,31 @@ func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 		if err := remote.Outdated(n.Known(remote.ServerID)); err != nil {
 			return err
 		}
+		if err := n.skipsAlike(own, remote); err != nil {
+			return err
+		}
 	}
 	if kind == streamRaft && (own.Cluster == "" || remote.Cluster == "") {
 		return errors.New("no cluster yet")
 	}
 	return nil
+}
+
+// skipsAlike returns an error if a node passes over other entries of the log than this one. Each change is logged once.
+func (n *Port) skipsAlike(own, remote Hello) (err error) {
+	if !slices.Equal(own.Skipped, remote.Skipped) {
+		err = &skippedError{own, remote}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if was := n.differs[remote.ServerID]; was == (err != nil) {
+		return err
+	}
+	n.differs[remote.ServerID] = err != nil
+	if err != nil {
+		n.log.Error("a node of this cluster is refused", "other", disk.NodeName(remote.ServerID), "err", err)
+	}
+	return err
 }
 
 // greet is the dialling side of the handshake.

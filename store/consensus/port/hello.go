@@ -3,6 +3,7 @@ package port
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -22,6 +23,16 @@ type Hello struct {
 	Known    uint64 // the newest start of the remote that this node knows of; the dialling side cannot say
 	// Recovered is disk.Identity.Recovered.
 	Recovered uint64
+	// Skipped is disk.Identity.Skipped. Nodes of 0.1.0 say nothing of it: they skip none.
+	Skipped []uint64
+}
+
+// skippedError means that two nodes of a cluster pass over different entries of its log.
+type skippedError struct{ own, remote Hello }
+
+func (e *skippedError) Error() string {
+	return fmt.Sprintf("node %s skips the log entries %v, this node %v (rollcall recover --skip-entry), so their states differ: all nodes of a cluster must skip the same ones; stop the node that lacks some and run `rollcall recover --skip-entry` there for each, with a version that has it, or give that node an empty data directory",
+		disk.NodeName(e.remote.ServerID), e.remote.Skipped, e.own.Skipped)
 }
 
 // supersededError means that the cluster was recovered from another node's data.
@@ -79,6 +90,12 @@ func writeHello(w io.Writer, h Hello) error {
 	for _, n := range []uint64{h.Boot, h.Before, h.Known, h.Recovered} {
 		fields = binary.BigEndian.AppendUint64(fields, n)
 	}
+	if len(h.Skipped) > 0 {
+		fields = binary.BigEndian.AppendUint16(fields, uint16(len(h.Skipped)))
+		for _, n := range h.Skipped {
+			fields = binary.BigEndian.AppendUint64(fields, n)
+		}
+	}
 	b := binary.BigEndian.AppendUint16([]byte{helloVersion}, uint16(len(fields)))
 	_, err := w.Write(append(b, fields...))
 	return err
@@ -110,8 +127,23 @@ func readHello(r io.Reader) (Hello, error) {
 		return Hello{}, err
 	}
 	var numbers [4]uint64
-	err = binary.Read(r, binary.BigEndian, &numbers)
-	return Hello{Cluster: cluster, ServerID: id, Boot: numbers[0], Before: numbers[1], Known: numbers[2], Recovered: numbers[3]}, err
+	if err := binary.Read(r, binary.BigEndian, &numbers); err != nil {
+		return Hello{}, err
+	}
+	skipped, err := readSkipped(r)
+	return Hello{Cluster: cluster, ServerID: id, Boot: numbers[0], Before: numbers[1], Known: numbers[2], Recovered: numbers[3], Skipped: skipped}, err
+}
+
+// readSkipped reads what a node says that skips log entries; others say nothing.
+func readSkipped(r io.Reader) ([]uint64, error) {
+	var n uint16
+	if err := binary.Read(r, binary.BigEndian, &n); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	skipped := make([]uint64, n)
+	return skipped, binary.Read(r, binary.BigEndian, skipped)
 }
 
 func readField(r io.Reader) (string, error) {

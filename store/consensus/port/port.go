@@ -53,8 +53,9 @@ type Port struct {
 	fenced    atomic.Bool
 	wg        sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]*openConn
+	mu      sync.Mutex
+	conns   map[net.Conn]*openConn
+	differs map[string]bool // servers that skip other log entries than this one
 }
 
 // openConn is what the port knows of an open connection.
@@ -76,7 +77,7 @@ func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*
 	n := &Port{
 		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
 		advertise: addr(advertise), log: log, admission: newAdmission(),
-		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]*openConn{}, Life: time.Hour,
+		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]*openConn{}, differs: map[string]bool{}, Life: time.Hour,
 	}
 	if files != (store.TLSFiles{}) {
 		var err error

@@ -63,6 +63,9 @@ func TestHandshake(t *testing.T) {
 		{name: "another cluster", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
 		{name: "the cluster was recovered without the other", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa", Recovered: 2}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Recovered: 1}, wantErr: "without what node n2 has here"},
 		{name: "the cluster was recovered without this one", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Recovered: 1}, wantErr: "without what node n1 has here"},
+		{name: "the other skips an entry of the log", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Skipped: []uint64{7}}, wantErr: "node n2 skips the log entries [7], this node []"},
+		{name: "the other does not skip an entry of the log", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa", Skipped: []uint64{7}}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "node n2 skips the log entries [], this node [7]"},
+		{name: "both skip the same", kind: streamNode, own: Hello{Cluster: "c", ServerID: "n1.aa", Skipped: []uint64{7}}, peer: Hello{Cluster: "c", ServerID: "n2.bb", Skipped: []uint64{7}}},
 		{name: "raft before there is a cluster", kind: streamRaft, own: Hello{Cluster: "", ServerID: "n1.aa"}, peer: Hello{Cluster: "c", ServerID: "n2.bb"}, wantErr: "no cluster yet"},
 		{name: "raft of another cluster", kind: streamRaft, own: Hello{Cluster: "c", ServerID: "n1.aa"}, peer: Hello{Cluster: "d", ServerID: "n2.bb"}, wantErr: `cluster "d"`, wantForeigns: true},
 	}
@@ -74,7 +77,7 @@ func TestHandshake(t *testing.T) {
 			if tt.wantErr == "" {
 				need.OK(t, err)
 				conn.Close()
-				expect.Equal(t, peer, tt.peer, "peer is")
+				expect.Deep(t, peer, tt.peer, "peer is")
 				return
 			}
 			expect.ErrorSays(t, err, tt.wantErr, "got")

@@ -1,0 +1,47 @@
+package fsm
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Describe names an operation and what it is about, for people: "register of ORDERS/orders-1".
+func Describe(it Item) string {
+	var name, about string
+	if once, ok := it.KV.(kv.Once); ok {
+		it.KV = once.Op
+	}
+	if it.KV != nil {
+		name, about = kv.NameOf(it.KV), named(it.KV)
+	} else if key, ok := registry.KeyOf(it.Op); ok {
+		name, about = registry.NameOf(it.Op), key.String()
+	} else {
+		name, about = registry.NameOf(it.Op), named(it.Op)
+	}
+	if about == "" {
+		return name
+	}
+	return name + " of " + about
+}
+
+// naming are the fields of operations that say what they are about, the one that says most first.
+var naming = []string{"Key", "Handle", "ID", "Name", "Sender", "Peer", "DC", "Service", "Check", "Node", "Items", "Ops"}
+
+// named is the first of these fields that an operation has, or how many there are; "": it names nothing.
+func named(op any) string {
+	for _, field := range naming {
+		switch f := reflect.ValueOf(op).FieldByName(field); {
+		case !f.IsValid() || f.IsZero():
+		case f.Kind() == reflect.Slice:
+			return fmt.Sprintf("%d %s", f.Len(), field)
+		case f.Kind() == reflect.Pointer: // a service or node of the catalog
+			return named(f.Elem().Interface())
+		default:
+			return fmt.Sprint(f.Interface())
+		}
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// Skip has the machine pass over log entries, by index ascending, without an effect: operators have decided so on every
+// node of the cluster, because the nodes panic over them (docs/adr/0032). Of their batches nothing is remembered, so a
+// copy of one that stands in another entry takes effect there.
+func (m *Machine) Skip(entries []uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.skipped = slices.Clone(entries)
+}
+
+// skip is what a skipped entry brings about: its callers learn that its outcome is no result of theirs.
+func (m *Machine) skip(done Applied, e entry) Applied {
+	for _, b := range e.batches {
+		id := b.id
+		id.Bound = Bound{}
+		done.Batches = append(done.Batches, BatchResult{ID: id, Refused: true})
+	}
+	done.Clock = m.registry.Clock()
+	return done
+}
+
+func (m *Machine) performed(it Item) {
+	if m.Performed != nil {
+		m.Performed(it)
+	}
+}
+
+// PanicError says that an entry panicked, and over what.
+type PanicError struct {
+	Entry     uint64
+	Operation string // as Describe names it, and of whom it is; empty: the panic came from no operation
+	Cause     any
+	Stack     []byte
+}
+
+// Error implements error.
+func (e *PanicError) Error() string {
+	text := fmt.Sprintf("log entry %d panicked (%v)", e.Entry, e.Cause)
+	if e.Operation != "" {
+		text += " over " + e.Operation
+	}
+	return text
+}
+
+// Panicked is the error of what Apply or ApplyAll has just panicked with. It is called in the same goroutine, while the
+// panic is recovered from; the machine must not be used any more.
+func (m *Machine) Panicked(cause any) *PanicError {
+	e := &PanicError{Entry: m.doing.entry, Cause: cause, Stack: debug.Stack()}
+	if b := m.doing.batch; b != nil && m.doing.item < len(b.items) {
+		it := b.items[m.doing.item]
+		e.Operation = fmt.Sprintf("%s (operation %d of %d of batch %d of node %s, sent by %s)",
+			Describe(it), m.doing.item+1, len(b.items), b.id.Seq, b.id.Node, caller(it))
+	}
+	return e
+}
+
+// caller names who sent an operation.
+func caller(it Item) string {
+	switch {
+	case it.Origin.Kind == registry.RemoteDC:
+		return "peer " + it.Origin.DC
+	case it.Origin.Kind == registry.LocalPeer:
+		return "a node of this datacenter"
+	}
+	return cmp.Or(it.By.Name, "a client that was not asked who it is, or by this cluster itself")
+}
+
+// DescribeWrite names the operations of a log entry. An error says that the entry is none that can be skipped, and why.
+func DescribeWrite(data []byte) ([]string, error) {
+	e, err := parseEntry(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.establish != nil:
+		return nil, fmt.Errorf("it begins the leadership of %s", e.establish.Node)
+	case e.raise != 0:
+		return nil, fmt.Errorf("it raises the level of the formats to %d", e.raise)
+	}
+	operations := []string{} // JSON shows an empty list, not null
+	for _, b := range e.batches {
+		for _, it := range b.items {
+			operations = append(operations, strings.TrimSpace(Describe(it)))
+		}
+	}
+	return operations, nil
+}

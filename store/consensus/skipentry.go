@@ -1,0 +1,97 @@
+package consensus
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
+	"github.com/seed-20419f34/rollcall/store/disk"
+)
+
+// maxSkipped bounds the entries that a cluster skips: each is a defect, and all are in every handshake.
+const maxSkipped = 100
+
+// SkippedEntry is an entry that a node passes over from now on.
+type SkippedEntry struct {
+	Node       string
+	Entry      uint64
+	Operations []string // of the entry, as fsm.Describe names them
+	Skipped    []uint64 // all that the node skips, by index
+}
+
+// SkipEntry has the node of a data directory, which does not run, pass over an entry of its log without an effect. The
+// same has to be done on each node of the cluster: they refuse each other until then. It refuses what is not there, what
+// is part of a snapshot already, and what is no write; nothing is changed then.
+func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
+	if err := disk.CheckCutOff(dir); err != nil {
+		return done, err
+	}
+	id, err := disk.ReadIdentity(dir)
+	switch {
+	case err != nil:
+		return done, err
+	case id.Mode != disk.ModeCP:
+		return done, fmt.Errorf("data directory %s is of mode %s, which has no log: a node refuses there by itself what panics", dir, id.Mode)
+	case slices.Contains(id.Skipped, entry):
+		return done, fmt.Errorf("node %s skips log entry %d already; it skips %v", id.Node, entry, id.Skipped)
+	case len(id.Skipped) >= maxSkipped:
+		return done, fmt.Errorf("node %s skips %d log entries, which is the most there can be: recover the cluster from a snapshot", id.Node, maxSkipped)
+	}
+	operations, err := operationsOf(dir, entry)
+	if err != nil {
+		return done, err
+	}
+	id.Skipped = append(id.Skipped, entry)
+	slices.Sort(id.Skipped)
+	return SkippedEntry{Node: id.Node, Entry: entry, Operations: operations, Skipped: id.Skipped}, id.Save()
+}
+
+// operationsOf are the operations of an entry that a node can skip.
+func operationsOf(dir string, index uint64) (operations []string, err error) {
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, nil)
+	if err != nil {
+		return nil, err
+	}
+	metas, err := snapshots.List()
+	if err != nil {
+		return nil, fmt.Errorf("list the snapshots: %w", err)
+	}
+	if len(metas) > 0 && metas[0].Index >= index {
+		return nil, fmt.Errorf("log entry %d is part of the snapshot at entry %d: this node has applied it, and cannot take it back; an entry that a node panics over is in none of its snapshots", index, metas[0].Index)
+	}
+	var fatal error
+	stored, logs, err := raftio.Open(dir, "", func(err error) { fatal = err })
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := stored.Close(); err == nil {
+			err = closed
+		}
+	}()
+	last, err := logs.LastIndex()
+	switch {
+	case err != nil:
+		return nil, err
+	case index > last:
+		return nil, fmt.Errorf("log entry %d is beyond the end of the log, whose last entry is %d: if the other nodes have the entry and stop at it, give this node an empty data directory, and it joins them again", index, last)
+	}
+	var entry raft.Log
+	if err := logs.GetLog(index, &entry); err != nil {
+		return nil, fmt.Errorf("read log entry %d: %w", index, err)
+	}
+	if fatal != nil {
+		return nil, fatal
+	}
+	if entry.Type != raft.LogCommand {
+		return nil, fmt.Errorf("log entry %d cannot be skipped: it is one of Raft's own (%v), and no write", index, entry.Type)
+	}
+	if operations, err = fsm.DescribeWrite(entry.Data); err != nil {
+		return nil, fmt.Errorf("log entry %d cannot be skipped, because it is no write: %w", index, err)
+	}
+	return operations, nil
+}
