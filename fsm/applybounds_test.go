@@ -219,7 +219,7 @@ var applyings = []applying{
 		dependent(n)
 		return op(registry.SetCheck{Check: check("one", 0).ID, Status: catalog.Critical})
 	}},
-	{"check", "10,000 services on the node whose check it is", -1, "who may write nodes", 10 * clientTime, func(n *node) Item {
+	{"check", "10,000 services on the node whose check it is", -1, "clients that may write nodes", 10 * clientTime, func(n *node) Item {
 		withServices(n, n.inApp())
 		n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
 		return op(registry.SetCheck{Check: check("", 7).ID, Status: catalog.Critical})

@@ -156,7 +156,8 @@ func (c *closures) below(root Target) int {
 		if next = next[:len(next)-1]; seen[t] {
 			continue
 		}
-		seen[t], c.covered[t] = true, true
+		seen[t] = true
+		c.covered[t] = c.covered[t] || root.Service != "" // of a node not all is counted that follows it
 		followers(c.byTarget, t, func(check *Check) bool {
 			if t == root && t.Service == "" && check.Node == t.Node {
 				return true // it follows its own node

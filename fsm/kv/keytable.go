@@ -126,3 +126,13 @@ func (t *keyTable) prefixIndex(prefix string, newest Index) Index {
 	}
 	return max(newest, t.deletions.pruned)
 }
+
+// countUnder counts the keys that begin with a prefix, up to one more than most.
+func (t *keyTable) countUnder(prefix string, most int) (n int) {
+	for range t.under(prefix) {
+		if n++; n > most {
+			break
+		}
+	}
+	return n
+}

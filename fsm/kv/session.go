@@ -137,3 +137,9 @@ func (s *SessionState) Fields(c *codec.Codec) {
 	codec.Ptr(c, &s.Session).Fields(c)
 	c.Int64(&s.Renewed)
 }
+
+// stays reports whether nobody but who may write nodes can take a check or node away: the logical node, and its own check,
+// on which all sessions depend that name none.
+func (r CheckRef) stays() bool { return r.Node == "" && (r.ID == "" || r.ID == serfHealth) }
+
+const serfHealth = "serfHealth"

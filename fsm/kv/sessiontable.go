@@ -162,3 +162,26 @@ func (s *slots) release(slot uint32) {
 	s.sessions[slot] = nil
 	s.free = append(s.free, slot)
 }
+
+// addHeld adds to what a session holds or waits for.
+func (t *sessionTable) addHeld(l *living, by int) {
+	l.held += by
+	t.addLoad(l.session, by)
+	if t.undo != nil {
+		t.undo.Add(func() {
+			l.held -= by
+			t.addLoad(l.session, -by)
+		})
+	}
+}
+
+// addLoad adds to what ends with each check, and with the node, of a session.
+func (t *sessionEnds) addLoad(s *Session, by int) {
+	for ref := range s.refs() {
+		if !ref.stays() {
+			if t.load[ref] += by; t.load[ref] == 0 {
+				delete(t.load, ref)
+			}
+		}
+	}
+}

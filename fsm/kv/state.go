@@ -1,6 +1,9 @@
 package kv
 
 import (
+	"fmt"
+	"sync/atomic"
+
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -174,4 +177,63 @@ func (c *contents) fenceHolds(f Fence, session string) (holds bool, now Index) {
 		by, now = c.permits.holder(f, session)
 	}
 	return now != 0 && now == f.Index && (session == "" || session == by), now
+}
+
+// MaxEnding is how much may end in one operation: keys and permits that one session holds, and its places in queues; and
+// all of these together, sessions counted, of the sessions that depend on one check or node. What is beyond it since a time
+// before level 2 stays, and ends as a whole.
+//
+// The end of a session stays one operation so: a split one would show readers a session that is gone and holds keys, and
+// would give what it held to others before its lock-delays are set.
+const MaxEnding = 2000
+
+// MaxQueue is how many sessions may wait for one lock or semaphore: one operation drops all whose time has passed.
+const MaxQueue = 5000
+
+// MaxDeleted is how many keys go with one DeleteTree, where more are deleted before it, and how many one transaction may
+// delete by prefixes.
+const MaxDeleted = 10_000
+
+// Figures is what was observed of acquisitions and new sessions since the program was started. It is no part of the state,
+// and decides nothing. It is live for views.
+type Figures struct {
+	// Refused and WouldRefuse count what is beyond MaxEnding or MaxQueue, by whether the level refuses it.
+	Refused, WouldRefuse atomic.Int64
+}
+
+// bounded reports whether the bounds hold that level 2 brought.
+func (s *State) bounded() bool { return s.level >= 2 }
+
+// count adds to what a session holds or waits for. One that ends is not counted with any more.
+func (s *State) count(session string, by int) {
+	if l := s.sessions.find(session); l != nil {
+		s.sessions.addHeld(l, by)
+	}
+}
+
+// crowded returns why a session may hold or wait for no more; "": it may. held is what it has, 0 for a new one.
+func (s *State) crowded(session *Session, held int) string {
+	if held >= MaxEnding {
+		return s.beyond("session %q has %d keys, locks, semaphores and places in queues, and may have no more: release some, or use a further session", session.ID, MaxEnding)
+	}
+	for ref := range session.refs() {
+		if s.sessions.load[ref] >= MaxEnding {
+			what := fmt.Sprintf("check %q of node %q", ref.ID, ref.Node)
+			if ref.ID == "" {
+				what = fmt.Sprintf("node %q", ref.Node)
+			}
+			return s.beyond("%s has %d sessions and what these hold, and may have no more: they would all end at once", what, MaxEnding)
+		}
+	}
+	return ""
+}
+
+// beyond counts something beyond a bound, and words its refusal; "": the level does not refuse it.
+func (s *State) beyond(format string, args ...any) string {
+	if !s.bounded() {
+		s.figures.WouldRefuse.Add(1)
+		return ""
+	}
+	s.figures.Refused.Add(1)
+	return fmt.Sprintf(format, args...)
 }

@@ -214,3 +214,28 @@ func (v *View) Read(ops []TxnOp) Result {
 	}
 	return r.result(0)
 }
+
+// spend takes what an operation of a transaction deletes or ends from what the transaction may, and says why it cannot.
+func (t *txnRun) spend(items int) (what string) {
+	if t.items += items; t.items > MaxDeleted && t.state.bounded() {
+		t.spent = true
+		return fmt.Sprintf("a transaction may delete %d keys by prefixes and by the ends of sessions; delete some before it", MaxDeleted)
+	}
+	return ""
+}
+
+// spendOn is spend for an operation on a key.
+func (t *txnRun) spendOn(op KeyOp) (what string) {
+	if op.Verb != DeleteTree || !t.state.bounded() {
+		return ""
+	}
+	return t.spend(t.state.keys.countUnder(op.Key, MaxDeleted-t.items))
+}
+
+// maxChanges is how many changes of nodes and services a transaction may make.
+func (s *State) maxChanges() int {
+	if s.bounded() {
+		return registry.MaxRemoved
+	}
+	return MaxTxnChanges
+}

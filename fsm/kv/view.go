@@ -1,8 +1,10 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -222,3 +224,18 @@ func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] {
 		})
 	}
 }
+
+// Oldest returns the keys that begin with a prefix, by their last changes, oldest first, without the newest ones of which
+// one DeleteTree removes all.
+func (v *View) Oldest(prefix string) (keys []string) {
+	pairs := slices.SortedFunc(v.shown.keys.under(prefix), func(a, b *Pair) int {
+		return cmp.Or(cmp.Compare(a.ModifyIndex, b.ModifyIndex), strings.Compare(a.Key, b.Key))
+	})
+	for _, p := range pairs[:max(0, len(pairs)-MaxDeleted)] {
+		keys = append(keys, p.Key)
+	}
+	return keys
+}
+
+// Figures returns what was observed of bounds.
+func (v *View) Figures() *Figures { return v.shown.figures }

@@ -57,6 +57,11 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	return op
 }
 
+// MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
+// how many of them follow the
+// address of an agent; and how many changes of them one transaction may make.
+const MaxRemoved = 2500
+
 // DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
 // with everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was
 // nothing to remove), TooMany. If Epoch is given the leader proposed it, because Check has been critical since

@@ -303,11 +303,6 @@ func (r *Registry) deregisterCheck(origin Origin, node, id string) Result {
 	return r.exchangeChecks(origin, l, catalog.WithoutCheck(l.Service.Checks, id))
 }
 
-// MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
-// how many of them follow the
-// address of an agent; and how many changes of them one transaction may make.
-const MaxRemoved = 2500
-
 // deregisterNode removes a node with all services and checks on it. The logical one cannot go.
 func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	n, ok := r.catalog.Node(name)

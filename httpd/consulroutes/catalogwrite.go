@@ -3,9 +3,9 @@ package consulroutes
 import (
 	"context"
 	"fmt"
-	"slices"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 

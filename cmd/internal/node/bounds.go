@@ -91,3 +91,10 @@ func (b *bounds) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(followedDesc, prometheus.GaugeValue, float64(followed))
 }
+
+// openBounds registers the metrics of what goes beyond the bounds, and returns what warns of it.
+func (n *node) openBounds(e *engine) (run func(context.Context)) {
+	b := &bounds{service: e.service, coordination: e.coordination, log: n.log}
+	n.metrics.MustRegister(b)
+	return b.run
+}
