@@ -160,3 +160,17 @@ func (g *graph) reaches(root Target, targets []Target) bool {
 	}
 	return false
 }
+
+// A service follows a node, which then follows the service: what follows the node by its own services counts for the service.
+func TestANodesFollowersCountForWhatItFollows(t *testing.T) {
+	g := newGraph()
+	alias := func(id string, owner, at Target) *Check {
+		return &Check{ID: id, Node: owner.Node, Service: owner.Service, Alias: &Alias{true, at.Node, at.Service}}
+	}
+	b, a, n := Target{"", "b"}, Target{"n", "a"}, Target{Node: "n"}
+	g.enter(b, []*Check{alias("1", b, n)})
+	g.enter(a, []*Check{alias("2", a, n), alias("3", a, n), alias("4", a, n)})
+	r := g.Registering(Registration{Node: &Node{Name: "n"}, Checks: []*Check{alias("5", n, b)}})
+	expect.That(t, !r.overfollowed(5), "five alias checks follow b, and five may")
+	expect.That(t, r.overfollowed(4), "five alias checks follow b, and four may")
+}

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-const goldens = golden.File("testdata/level-1.txtar")
+// goldens has the files by level.
+var goldens = map[byte]golden.File{1: "testdata/level-1.txtar", 2: "testdata/level-2.txtar"}
 
 // aReplica is one with every field filled in.
 func aReplica() registry.Replica {
@@ -55,22 +56,24 @@ func someOps() []registry.Op {
 	}
 }
 
-func aMessage(ops ...registry.Op) *Message {
+func aMessage(ops ...registry.Op) *Message { return aMessageAt(codec.Newest, ops...) }
+
+func aMessageAt(level byte, ops ...registry.Op) *Message {
 	m := &Message{Head: aHead()}
 	for _, op := range ops {
-		m.Items = append(m.Items, ItemOf(codec.Newest, op))
+		m.Items = append(m.Items, ItemOf(level, op))
 	}
 	return m
 }
 
-// bodies are one of each kind.
-func bodies() map[string]Body {
-	item := ItemOf(codec.Newest, aReplica())
+// bodies are one of each kind, with items of a level.
+func bodies(level byte) map[string]Body {
+	item := ItemOf(level, aReplica())
 	return map[string]Body{
-		"message": aMessage(someOps()...),
+		"message": aMessageAt(level, someOps()...),
 		"answer": &Reply{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
 			{Status: Done}, {Status: Invalid, Error: "life 0"}, {Status: Missing, Error: "not registered here"},
-			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(codec.Newest, someOps()[3])},
+			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(level, someOps()[3])},
 		}},
 		"state": &State{Head: aHead(), Items: 3},
 		"item":  &item,
@@ -83,20 +86,22 @@ func bodies() map[string]Body {
 
 // The golden files are what other versions send and expect.
 func TestMessagesKeepTheirBytes(t *testing.T) {
-	for name, body := range bodies() {
-		got := Encode(codec.Newest, body)
-		goldens.Check(t, name, got)
-		read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
-		err := Decode(got, read)
-		expect.That(t, err == nil && bytes.Equal(Encode(codec.Newest, sendable(read)), got), "%s is read as %+v, %v", name, read, err)
+	for level := byte(codec.Oldest); level <= codec.Newest; level++ {
+		for name, body := range bodies(level) {
+			got := Encode(level, body)
+			goldens[level].Check(t, name, got)
+			read := reflect.New(reflect.TypeOf(body).Elem()).Interface().(Body)
+			err := Decode(got, read)
+			expect.That(t, err == nil && bytes.Equal(Encode(level, sendable(level, read)), got), "%s of level %d is read as %+v, %v", name, level, read, err)
+		}
 	}
 }
 
 // sendable is what was read, to be sent on.
-func sendable(b Body) Body {
+func sendable(level byte, b Body) Body {
 	again := func(i *Item) {
 		if i.Op != nil {
-			*i = ItemOf(codec.Newest, i.Op)
+			*i = ItemOf(level, i.Op)
 		}
 	}
 	switch b := b.(type) {
@@ -151,7 +156,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"JSON", []byte(`{"version":1}`), "newer version"},
 		{"cut off", good[:len(good)/2], "corrupt"},
 		{"something after it", append(bytes.Clone(good), 0), "1 bytes too many"},
-		{"a newer version", newer, "written by a newer version: level 2 of the formats, this program reads 1 to 1"},
+		{"a newer version", newer, "written by a newer version: level 3 of the formats, this program reads 1 to 2"},
 		{"no datacenter", headed(func(h *Head) { h.Datacenter = "" }), "datacenter, node and sender"},
 		{"no node", headed(func(h *Head) { h.Node = "" }), "datacenter, node and sender"},
 		{"no sender", headed(func(h *Head) { h.Sender = "\a" }), "datacenter, node and sender"},
