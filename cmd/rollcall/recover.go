@@ -103,16 +103,11 @@ func skipEntry(dir string, entry uint64, out cli.Output, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	return out.Print(w, skippedEntry{Node: done.Node, Entry: done.Entry, Operations: done.Operations, Skipped: done.Skipped})
+	return out.Print(w, skippedEntry{done})
 }
 
-// skippedEntry is what recover --skip-entry says.
-type skippedEntry struct {
-	Node       string   `json:"node"`
-	Entry      uint64   `json:"entry"`
-	Operations []string `json:"operations"` // of the entry: they have no effect
-	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips
-}
+// skippedEntry is what recover --skip-entry prints.
+type skippedEntry struct{ node.SkippedEntry }
 
 func (s skippedEntry) Table() [][]string {
 	rows := [][]string{{fmt.Sprintf("%s skips log entry %d from now on; it skips %v", s.Node, s.Entry, s.Skipped)}}
