@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,8 @@ func newRecoverCommand() *cobra.Command {
 				return cli.Usage(err)
 			}
 			skips := cmd.Flags().Changed("skip-entry")
-			if dir == "" || trueOf(len(members) > 0, convert != "", skips) != 1 {
+			given := slices.DeleteFunc([]bool{len(members) > 0, convert != "", skips}, func(is bool) bool { return !is })
+			if dir == "" || len(given) != 1 {
 				return cli.Usage(errors.New("give --data-dir, and one of --members, --convert-log and --skip-entry"))
 			}
 			if skips {
@@ -70,16 +72,6 @@ func newRecoverCommand() *cobra.Command {
 	cmd.Flags().StringVar(&convert, "convert-log", "", "what is to hold the log of the data directory: bolt or wal")
 	cmd.Flags().Uint64Var(&skip, "skip-entry", 0, "the log entry to pass over without an effect: the index that the node's last line names")
 	return cmd
-}
-
-// trueOf is how many conditions are true.
-func trueOf(conditions ...bool) (n int) {
-	for _, is := range conditions {
-		if is {
-			n++
-		}
-	}
-	return n
 }
 
 // recoverCluster goes on with one data directory.
