@@ -153,7 +153,11 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.index, t.at.Index = res.Index, res.Index
 	}
 	t.state.Lose(t.at, lost)
-	if most := t.state.maxChanges(); t.changes > most && (before > 0 || t.state.bounded()) {
+	most := MaxTxnChanges
+	if t.state.bounded() {
+		most = registry.MaxRemoved
+	}
+	if t.changes > most && (before > 0 || t.state.bounded()) {
 		t.spent = true
 		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", most)
 	}
@@ -224,12 +228,4 @@ func (t *txnRun) spend(items int) (what string) {
 		return fmt.Sprintf("a transaction may delete %d keys by prefixes and by the ends of sessions; delete some before it", MaxDeleted)
 	}
 	return ""
-}
-
-// maxChanges is how many changes of nodes and services a transaction may make.
-func (s *State) maxChanges() int {
-	if s.bounded() {
-		return registry.MaxRemoved
-	}
-	return MaxTxnChanges
 }

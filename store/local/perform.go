@@ -120,7 +120,7 @@ type Refusal struct {
 	Operation   string // as fsm.Describe names it
 	Key         registry.Key
 	Origin      registry.Origin
-	Server      string // that sent it last; "": a client did
+	Server      string // sent it last; empty: a client did
 	Cause       string // what it panicked with last
 	First, Last time.Time
 	Times       uint64 // that it came, tried or not
@@ -196,8 +196,8 @@ func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_
 	return results, effects, at, nil
 }
 
-// rebuild throws the registry away, which has half of an operation. If that cannot be done the node ends: nothing of
-// what is in memory may reach the disk.
+// rebuild replaces the registry, which holds half of an operation. If it cannot, the node ends, and nothing of what is in memory
+// reaches the disk.
 func (s *Store) rebuild(cause *panicked) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -220,8 +220,8 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 	return nil
 }
 
-// paused returns the place of the first operation that has panicked so often that it is not even tried now, or -1 if there
-// is none: each try that panics costs a rebuild.
+// paused returns the place of the first operation that panicked too often to be tried now, because each panic costs a rebuild,
+// or -1.
 func (s *Store) paused(now time.Time, ops []registry.Op) int {
 	if len(s.refusals) == 0 {
 		return -1

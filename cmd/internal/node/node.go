@@ -136,7 +136,9 @@ func open(o Options) (_ *node, err error) {
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}
-	beside = append(beside, n.openBounds(e))
+	beyond := &bounds{service: e.service, coordination: e.coordination, log: n.log}
+	n.metrics.MustRegister(beyond)
+	beside = append(beside, beyond.run)
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
 	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)
