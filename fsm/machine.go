@@ -80,9 +80,9 @@ type Applied struct {
 }
 
 // Apply performs one log entry. An error means that this node cannot go on (an entry that it cannot
-// decode, of a newer version, or out of order): every replica must do the same with an entry, so the
-// caller stops the node. The state is unchanged then. If it panics, the state has half of an entry, and the machine
-// stays locked: nobody reads that any more. Panicked says what it was about.
+// decode, of a newer version, out of order, or that panics): every replica must do the same with an entry, so the
+// caller stops the node. The state is unchanged then, unless the error is a PanicError: after a panic the state holds half of an
+// entry, and the machine stays locked, so that nobody reads it.
 func (m *Machine) Apply(index, term uint64, b []byte) (Applied, error) {
 	all, err := m.ApplyAll([]Entry{{index, term, b}})
 	if err != nil {
@@ -106,11 +106,15 @@ func (m *Machine) AwaitApplied() {
 // ApplyAll performs log entries in their order, and returns what each that it has performed brought about. An error is
 // Apply's, of the entry after these. Readers see the state after the last one and none in between, which takes less
 // time: what no reader has is changed in place.
-func (m *Machine) ApplyAll(entries []Entry) ([]Applied, error) {
+func (m *Machine) ApplyAll(entries []Entry) (all []Applied, err error) {
 	m.mu.Lock() // and not unlocked by a panic
-	all := make([]Applied, 0, len(entries))
+	defer func() {
+		if p := recover(); p != nil {
+			all, err = nil, m.panicked(p)
+		}
+	}()
+	all = make([]Applied, 0, len(entries))
 	newest := m.Index()
-	var err error
 	for _, at := range entries {
 		var done Applied
 		m.doing = doing{entry: at.Index}

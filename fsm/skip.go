@@ -53,9 +53,8 @@ func (e *PanicError) Error() string {
 	return text
 }
 
-// Panicked is the error of what Apply or ApplyAll has just panicked with. It is called in the same goroutine, while the
-// panic is recovered from; the machine must not be used any more.
-func (m *Machine) Panicked(cause any) *PanicError {
+// panicked names what is being performed, while a panic is recovered from.
+func (m *Machine) panicked(cause any) *PanicError {
 	e := &PanicError{Entry: m.doing.entry, Cause: cause, Stack: debug.Stack()}
 	if b := m.doing.batch; b != nil && m.doing.item < len(b.items) {
 		it := b.items[m.doing.item]

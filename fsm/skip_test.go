@@ -31,15 +31,7 @@ func panickingOver(key string) *Machine {
 	return m
 }
 
-// applied applies entries, and says what they panicked with.
-func applied(m *Machine, entries ...Entry) (all []Applied, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = m.Panicked(p)
-		}
-	}()
-	return m.ApplyAll(entries)
-}
+func applied(m *Machine, entries ...Entry) ([]Applied, error) { return m.ApplyAll(entries) }
 
 func TestPanicIsNamedAndNobodyReadsHalfOfAnEntry(t *testing.T) {
 	m := panickingOver("bad")

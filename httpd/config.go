@@ -19,7 +19,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -89,8 +88,6 @@ type Config struct {
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
 	// of its own.
 	Metrics *prometheus.Registry
-	// Panics is told of scrapes that could not show every figure. Nil: one of its own.
-	Panics *measure.Panics
 	// MetricsApps bounds the series of rollcall_registry_app_instances.
 	MetricsApps int `key:"metrics.apps" default:"500" min:"1" help:"for how many applications, the largest, /metrics shows the number of instances by status; the others are shown together, with an empty name"`
 	// Limits bounds what a request may cost.
@@ -181,9 +178,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
-	}
-	if c.Panics == nil {
-		c.Panics = measure.NewPanics(c.Log, c.Metrics)
 	}
 	if c.Cluster == nil {
 		c.Cluster = alone{}

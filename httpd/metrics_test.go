@@ -1,7 +1,6 @@
 package httpd_test
 
 import (
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -147,8 +145,7 @@ func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
 
 func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	panics := measure.NewPanics(slog.New(slog.DiscardHandler), metrics)
-	n := newNode(t, httpd.Config{Metrics: metrics, Panics: panics}, nil)
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	metrics.MustRegister(brokenCollector{})
 	for scrape := range 2 {
 		a := n.send(t, request("GET", "/metrics", ""))

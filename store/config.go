@@ -11,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -78,7 +77,6 @@ type Config struct {
 
 	Log     *slog.Logger          // nil: discards
 	Metrics prometheus.Registerer // nil: none
-	Panics  *measure.Panics       // of what only measures; nil: one of its own
 }
 
 // TestConfig is what only tests and benchmarks turn.
@@ -136,9 +134,6 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
-	}
-	if c.Panics == nil {
-		c.Panics = measure.NewPanics(c.Log, c.Metrics)
 	}
 	if c.Test.NoBatching {
 		// As many as there are callers: what a server without group commit would have. The state

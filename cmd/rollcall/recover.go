@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,8 @@ func newRecoverCommand() *cobra.Command {
 				return cli.Usage(err)
 			}
 			skips := cmd.Flags().Changed("skip-entry")
-			if dir == "" || trueOf(len(members) > 0, convert != "", skips) != 1 {
+			given := slices.DeleteFunc([]bool{len(members) > 0, convert != "", skips}, func(is bool) bool { return !is })
+			if dir == "" || len(given) != 1 {
 				return cli.Usage(errors.New("give --data-dir, and one of --members, --convert-log and --skip-entry"))
 			}
 			if skips {
@@ -72,16 +74,6 @@ func newRecoverCommand() *cobra.Command {
 	return cmd
 }
 
-// trueOf is how many conditions are true.
-func trueOf(conditions ...bool) (n int) {
-	for _, is := range conditions {
-		if is {
-			n++
-		}
-	}
-	return n
-}
-
 // recoverCluster goes on with one data directory.
 func recoverCluster(ctx context.Context, dir string, members map[string]string, log *slog.Logger, out cli.Output, w io.Writer) error {
 	done, err := node.Recover(ctx, dir, members, log)
@@ -103,16 +95,11 @@ func skipEntry(dir string, entry uint64, out cli.Output, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
-	return out.Print(w, skippedEntry{Node: done.Node, Entry: done.Entry, Operations: done.Operations, Skipped: done.Skipped})
+	return out.Print(w, skippedEntry{done})
 }
 
-// skippedEntry is what recover --skip-entry says.
-type skippedEntry struct {
-	Node       string   `json:"node"`
-	Entry      uint64   `json:"entry"`
-	Operations []string `json:"operations"` // of the entry: they have no effect
-	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips
-}
+// skippedEntry is what recover --skip-entry prints.
+type skippedEntry struct{ node.SkippedEntry }
 
 func (s skippedEntry) Table() [][]string {
 	rows := [][]string{{fmt.Sprintf("%s skips log entry %d from now on; it skips %v", s.Node, s.Entry, s.Skipped)}}

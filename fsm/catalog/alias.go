@@ -117,7 +117,7 @@ const maxAliasOutput = 4 << 10
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
-	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]worstState{}}
+	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
 	f.find()
 	c.figures.Largest.Store(max(c.figures.Largest.Load(), int64(len(f.all))))
 	for queue := f.all; len(queue) > 0; {
@@ -137,17 +137,12 @@ type following struct {
 	elsewhere func(Target) (known bool, why string)
 	all       []*Check // that are to follow
 	states    map[*Check]*Followed
-	worsts    map[worstKey]worstState // of targets that have no alias checks themselves: theirs change meanwhile
+	worsts    map[worstKey]Followed // of targets without alias checks, whose own states stay meanwhile
 }
 
 // worstKey is what worst depends on.
 type worstKey struct {
 	Target
-	status CheckStatus
-	output string
-}
-
-type worstState struct {
 	status CheckStatus
 	output string
 }
@@ -236,7 +231,7 @@ func (f *following) of(alias *Check) (status CheckStatus, output string) {
 func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
 	key := worstKey{t, alias.Status, alias.Output}
 	if known, ok := f.worsts[key]; ok { // many follow one target
-		return known.status, known.output
+		return known.Status, known.Output
 	}
 	cause, follows := alias.cause(), false
 	output = noChecks
@@ -261,7 +256,7 @@ func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output str
 		}
 	}
 	if !follows {
-		f.worsts[key] = worstState{worst, output}
+		f.worsts[key] = Followed{Status: worst, Output: output}
 	}
 	return worst, output
 }

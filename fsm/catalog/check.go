@@ -192,12 +192,6 @@ func WithCheck(checks []*Check, c *Check) []*Check {
 	return slices.Insert(changed, at, c)
 }
 
-// ReplaceCheck puts c in the place of the check with its id, which the list has.
-func ReplaceCheck(checks []*Check, c *Check) {
-	at, _ := findCheck(checks, c.ID)
-	checks[at] = c
-}
-
 // WithoutCheck returns a list without the check with an id; nil if no other is left.
 func WithoutCheck(checks []*Check, id string) []*Check {
 	at, ok := findCheck(checks, id)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -57,16 +58,14 @@ func (r *Registering) overfollowed(most int) bool {
 		}
 		seen[t] = true
 		above = append(above, t)
-		c.followedBy(t, func(check *Check) {
+		for _, check := range c.following(t) {
 			next = append(next, check.above()...)
-		})
+		}
 	}
-	for len(above) > 0 && c.visits > 0 {
-		last := len(above) - 1
-		if t := above[last]; t != (Target{}) && !c.covered[t] && c.below(t) > c.most {
+	for _, t := range slices.Backward(above) {
+		if c.visits > 0 && t != (Target{}) && !c.covered[t] && c.below(t) > c.most {
 			return true
 		}
-		above = above[:last]
 	}
 	return c.visits <= 0
 }
@@ -74,44 +73,34 @@ func (r *Registering) overfollowed(most int) bool {
 // closures returns the alias checks as the registration would leave them, and what is directly above the new ones.
 func (r *Registering) closures() (c *closures, above []Target) {
 	c = &closures{Catalog: r.catalog, fresh: map[Target][]*Check{}, covered: map[Target]bool{}, visits: maxVisits}
-	edit := func() order.Tree[aliasRow] {
-		if c.byTarget == nil {
-			c.byTarget = r.catalog.byTarget.Copy()
-		}
-		return c.byTarget
-	}
-	given := make(map[string]bool, len(r.Checks))
 	for _, check := range r.Checks {
-		given[check.ID] = true
 		row, known := r.catalog.Check(r.node, check.ID)
 		if check.Alias == nil || known && row.Check.Service == check.Service && check.Alias.equal(row.Check.Alias) {
 			continue
 		}
+		if above == nil {
+			c.byTarget = r.catalog.byTarget.Copy()
+		}
 		if known && row.Check.Alias != nil {
-			edit().Delete(aliasRow{row.Check.target(), row.Check})
+			c.byTarget.Delete(aliasRow{row.Check.target(), row.Check})
 		}
 		entered := *check
 		entered.Node = r.node
-		edit().Set(aliasRow{entered.target(), &entered})
+		c.byTarget.Set(aliasRow{entered.target(), &entered})
 		c.fresh[entered.owner()] = append(c.fresh[entered.owner()], &entered)
 		above = append(above, entered.above()...)
 	}
-	if _, s, ok := r.catalog.Service(r.node, r.serviceID()); ok && r.ReplaceChecks && len(above) > 0 {
+	if above == nil || r.Service == nil || !r.ReplaceChecks {
+		return c, above
+	}
+	if _, s, ok := r.catalog.Service(r.node, r.Service.ID); ok {
 		for _, check := range s.Checks {
-			if check.Alias != nil && !given[check.ID] {
-				edit().Delete(aliasRow{check.target(), check})
+			if check.Alias != nil && !slices.ContainsFunc(r.Checks, func(given *Check) bool { return given.ID == check.ID }) {
+				c.byTarget.Delete(aliasRow{check.target(), check})
 			}
 		}
 	}
 	return c, above
-}
-
-// serviceID is the id of the service that is registered; "": none is.
-func (r *Registering) serviceID() string {
-	if r.Service == nil {
-		return ""
-	}
-	return r.Service.ID
 }
 
 // above returns what an alias check follows: its target, and the node of that, unless it is the check's own.
@@ -123,28 +112,23 @@ func (c *Check) above() []Target {
 	return []Target{t}
 }
 
-// followedBy calls do for each alias check on which the state of a target depends: its own ones, and those of its node.
-func (c *closures) followedBy(t Target, do func(*Check)) {
-	visit := func(check *Check) {
+// following returns the alias checks on which the state of a target depends: its own, and those of its node.
+func (c *closures) following(t Target) (checks []*Check) {
+	stored, node := c.checksAt(t), Target{Node: t.Node}
+	all := slices.Concat(stored[0], stored[1], c.fresh[t])
+	if t != node {
+		all = append(all, c.fresh[node]...)
+	}
+	for _, check := range all {
 		if check.Alias == nil {
-			return
+			continue
 		}
 		c.visits--
 		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // else it is replaced
-			do(check)
+			checks = append(checks, check)
 		}
 	}
-	owners := []Target{t, {Node: t.Node}}
-	for i, checks := range c.checksAt(t) {
-		for _, check := range checks {
-			visit(check)
-		}
-		if i == 0 || t.Service != "" {
-			for _, check := range c.fresh[owners[i]] {
-				visit(check)
-			}
-		}
-	}
+	return checks
 }
 
 // below counts the alias checks that follow a target, up to one more than there may be.

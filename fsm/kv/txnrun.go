@@ -123,8 +123,10 @@ const MaxTxnChanges = 50_000
 func (t *txnRun) perform(op TxnOp) (what string) {
 	switch {
 	case op.Key != nil:
-		if what := t.spendOn(*op.Key); what != "" {
-			return what
+		if op.Key.Verb == DeleteTree {
+			if what := t.spend(t.state.keys.countUnder(op.Key.Key, MaxDeleted-t.items)); what != "" {
+				return what
+			}
 		}
 		pairs, what := op.Key.applyInTxn(t.state, t.at, &t.left)
 		t.pairs = append(t.pairs, pairs...)
@@ -222,14 +224,6 @@ func (t *txnRun) spend(items int) (what string) {
 		return fmt.Sprintf("a transaction may delete %d keys by prefixes and by the ends of sessions; delete some before it", MaxDeleted)
 	}
 	return ""
-}
-
-// spendOn is spend for an operation on a key.
-func (t *txnRun) spendOn(op KeyOp) (what string) {
-	if op.Verb != DeleteTree || !t.state.bounded() {
-		return ""
-	}
-	return t.spend(t.state.keys.countUnder(op.Key, MaxDeleted-t.items))
 }
 
 // maxChanges is how many changes of nodes and services a transaction may make.

@@ -30,15 +30,15 @@ func (RegisterCatalog) kind() Kind { return 18 }
 
 // On is the name of the node; "": the logical one.
 func (op RegisterCatalog) On() string {
-	r := op.registration(false)
+	r := op.registration()
 	return r.On()
 }
 
-// registration is what the operation is for the catalog; bounded is Registration.Bounded.
-func (op RegisterCatalog) registration(bounded bool) catalog.Registration {
+// registration is what the operation is for the catalog.
+func (op RegisterCatalog) registration() catalog.Registration {
 	return catalog.Registration{
 		Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus,
-		Agent: op.Agent, Readdress: op.Readdress, Bounded: bounded,
+		Agent: op.Agent, Readdress: op.Readdress,
 	}
 }
 
@@ -57,9 +57,8 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	return op
 }
 
-// MaxRemoved is how many services and checks of them one removal of a node takes with it, where more are removed before it;
-// how many of them follow the
-// address of an agent; and how many changes of them one transaction may make.
+// MaxRemoved bounds the services, and checks of services, that one removal of a node takes with it (more are removed in steps
+// before), and those that follow the address of an agent. It also bounds the changes that one transaction makes of them.
 const MaxRemoved = 2500
 
 // DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node

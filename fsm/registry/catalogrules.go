@@ -26,7 +26,9 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
-	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(op.registration(r.bounded())), origin: origin, instance: op.Instance}, r.index
+	given := op.registration()
+	given.Bounded = r.bounded()
+	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(given), origin: origin, instance: op.Instance}, r.index
 	if r.bounded() && c.readdressed() && r.catalog.Crowded(c.On(), MaxRemoved) {
 		return Result{Outcome: TooMany}
 	}

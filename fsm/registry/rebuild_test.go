@@ -74,6 +74,7 @@ func sameButForSlots(t *rapid.T, got, want Frozen, about Key) {
 func TestRebuildKeepsWhatRenewalsSay(t *testing.T) {
 	r := New()
 	r.WithoutConsensus()
+	r.SetLevel(2)
 	now := Stamp{Lease: 1000, Wall: startOfWall}
 	key, doubted := Key{App: "ORDERS", ID: "1"}, Key{App: "ORDERS", ID: "2"}
 	for _, k := range []Key{key, doubted} {
@@ -92,6 +93,7 @@ func TestRebuildKeepsWhatRenewalsSay(t *testing.T) {
 		expect.That(t, !view.tables.renewals.hearsay(l) && view.tables.renewals.hearsay(d), "what is hearsay is not known any more")
 	}
 	expect.That(t, rebuilt.withoutConsensus, "it is a cluster's now")
+	expect.That(t, rebuilt.bounded(), "the bounds of its level are forgotten")
 	next := Stamp{Lease: 6000, Wall: startOfWall + 5000}
 	rebuilt.Apply(next, 0, FromClient, Renew{Key: key, LastDirty: 100})
 	l, _ := v.Find(key)

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
@@ -234,9 +233,9 @@ func (r *Registry) followAliases(origin Origin) {
 		}
 		// From level 2 on those of one service that stand together are one change of it.
 		l := r.handles.byKey(row.Of)
-		checks := slices.Clone(l.Service.Checks)
+		checks := l.Service.Checks
 		for ; i < len(changed) && changed[i].Check.Node == l.Service.Node && changed[i].Check.Service == l.Service.ID; i++ {
-			catalog.ReplaceCheck(checks, changed[i].Check.Reported(changed[i].Status, changed[i].Output, r.moment()))
+			checks = catalog.WithCheck(checks, changed[i].Check.Reported(changed[i].Status, changed[i].Output, r.moment()))
 		}
 		r.exchangeChecks(origin, l, checks)
 	}

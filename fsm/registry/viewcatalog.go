@@ -27,7 +27,7 @@ func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
 // CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
-	return v.tables.catalog.Growth(op.registration(false))
+	return v.tables.catalog.Growth(op.registration())
 }
 
 // Node returns a node.

@@ -87,16 +87,12 @@ func (c call) removeNode(op registry.DeregisterCatalog) (registry.Result, error)
 // one operation removes with the node.
 func oldestOn(v *registry.View, node string) (ops []registry.Op) {
 	services := slices.SortedFunc(v.ServicesOn(node), func(a, b *registry.Lease) int { return cmp.Compare(a.Registered, b.Registered) })
-	items := 0
-	for _, l := range services {
-		items += 1 + len(l.Service.Checks)
-	}
-	for _, l := range services {
-		if items <= registry.MaxRemoved {
-			break
+	left := registry.MaxRemoved
+	for _, l := range slices.Backward(services) {
+		if left -= 1 + len(l.Service.Checks); left < 0 {
+			ops = append(ops, registry.DeregisterCatalog{Node: node, Service: l.Service.ID})
 		}
-		items -= 1 + len(l.Service.Checks)
-		ops = append(ops, registry.DeregisterCatalog{Node: node, Service: l.Service.ID})
 	}
+	slices.Reverse(ops)
 	return ops
 }

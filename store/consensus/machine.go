@@ -30,11 +30,7 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 		return f.broken
 	}
 	before := f.s.machine.View().Stamp().Wall
-	var applied fsm.Applied
-	err := naming(f.s.machine, func() (err error) {
-		applied, err = f.s.machine.Apply(l.Index, l.Term, f.data(l))
-		return err
-	})
+	applied, err := f.s.machine.Apply(l.Index, l.Term, f.data(l))
 	if err != nil {
 		return f.breakOff(err)
 	}
@@ -81,10 +77,7 @@ func (f *stateMachine) catchUp(logs []*raft.Log, responses []any) {
 	var all []fsm.Applied
 	err := f.broken
 	if err == nil {
-		err = naming(f.s.machine, func() (err error) {
-			all, err = f.s.machine.ApplyAll(entries)
-			return err
-		})
+		all, err = f.s.machine.ApplyAll(entries)
 	}
 	for i, applied := range all {
 		f.follow(applied)
@@ -105,17 +98,6 @@ func (f *stateMachine) data(l *raft.Log) []byte {
 		return f.s.cfg.Test.Falsify(l.Data)
 	}
 	return l.Data
-}
-
-// naming makes an error of a panic of Apply that names the entry and the operation: the node ends, and its last line
-// says over what. The machine is not used any more.
-func naming(m *fsm.Machine, apply func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = m.Panicked(p)
-		}
-	}()
-	return apply()
 }
 
 // breakOff ends this node, of which no further entry may be applied.
@@ -196,7 +178,7 @@ func (f *stateMachine) publish() {
 // past, which a node goes through again when it starts, are no news: becomeReady compares afterwards.
 func (f *stateMachine) compareSettings() {
 	if f.s.ready.Load() {
-		f.s.cfg.Panics.Contain(measure.Settings, f.s.settings.compare)
+		f.s.panics.Contain(measure.Settings, f.s.settings.compare)
 	}
 }
 

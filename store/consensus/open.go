@@ -13,6 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
@@ -33,12 +34,14 @@ const snapshotsKept = 3
 // No call is served before Run.
 func Open(cfg store.Config) (*Raft, error) {
 	cfg.SetDefaults()
+	panics := measure.NewPanics(cfg.Log, cfg.Metrics)
 	s := &Raft{
 		cfg:        cfg,
 		log:        cfg.Log,
-		metrics:    newMetrics(cfg.Metrics, cfg.Panics),
+		panics:     panics,
+		metrics:    newMetrics(cfg.Metrics, panics),
 		machine:    fsm.NewMachine(),
-		digests:    replicas.NewDigests(cfg.Panics),
+		digests:    replicas.NewDigests(panics),
 		leadership: &leadership.State{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
@@ -28,6 +29,7 @@ type Raft struct {
 	cfg        store.Config
 	log        *slog.Logger
 	metrics    *metrics
+	panics     *measure.Panics // of what only measures
 	identity   *membership.Identity
 	machine    *fsm.Machine
 	digests    *replicas.Digests

@@ -222,10 +222,7 @@ type recovering struct {
 // Apply implements raft.FSM.
 func (f *recovering) Apply(l *raft.Log) any {
 	if f.err == nil {
-		f.err = naming(f.machine, func() error {
-			_, err := f.machine.Apply(l.Index, l.Term, l.Data)
-			return err
-		})
+		_, f.err = f.machine.Apply(l.Index, l.Term, l.Data)
 	}
 	return f.err
 }

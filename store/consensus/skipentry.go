@@ -2,9 +2,9 @@ package consensus
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm"
@@ -17,10 +17,10 @@ const maxSkipped = 100
 
 // SkippedEntry is an entry that a node passes over from now on.
 type SkippedEntry struct {
-	Node       string
-	Entry      uint64
-	Operations []string // of the entry, as fsm.Describe names them
-	Skipped    []uint64 // all that the node skips, by index
+	Node       string   `json:"node"`
+	Entry      uint64   `json:"entry"`
+	Operations []string `json:"operations"` // of the entry, as fsm.Describe names them: they have no effect
+	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips, by index
 }
 
 // SkipEntry has the node of a data directory, which does not run, pass over an entry of its log without an effect. The
@@ -52,7 +52,7 @@ func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
 
 // operationsOf are the operations of an entry that a node can skip.
 func operationsOf(dir string, index uint64) (operations []string, err error) {
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, nil)
+	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
 		return nil, err
 	}

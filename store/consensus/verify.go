@@ -32,7 +32,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 		if own := s.digests.Newest(); len(own) == 0 || own[len(own)-1].Index <= compared {
 			return
 		}
-		s.cfg.Panics.Contain(measure.Replicas, func() {
+		s.panics.Contain(measure.Replicas, func() {
 			c := s.Verify(ctx)
 			if c.Verdict == replicas.Undecided {
 				return // not all have made theirs; or a node is away, which other signs show

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -30,7 +31,7 @@ func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...regist
 	for left := ops; len(left) > 0; {
 		n := min(len(left), applyStep)
 		var err error
-		if results, saved, err = s.perform(results, saved, call{origin, access.ServerOf(ctx)}, left[:n]); err != nil {
+		if results, saved, err = s.perform(results, saved, call{origin: origin, server: access.ServerOf(ctx)}, left[:n]); err != nil {
 			return nil, fmt.Errorf("apply %d operations: %w", len(ops), store.Partly(len(results), err))
 		}
 		left = left[n:]
@@ -71,25 +72,17 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 	}
 }
 
-// perform performs operations and appends their results. Of a call's operations the last flush contains
-// all: flushes come in order.
+// perform performs operations at one time, and appends their results. The last flush of a call contains all of its operations:
+// flushes come in order.
 func (s *Store) perform(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
-	now := time.Now()
+	c.now = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.serving {
 		return results, saved, registry.ErrClosed
 	}
-	stamp := s.stamp(now)
-	results, effects, err := s.performSafely(results, now, stamp, c, ops)
-	if err != nil || effects == renewing {
-		return results, saved, err
-	}
-	s.publish()
-	if f := s.markDirty(effects); f != nil {
-		saved = f
-	}
-	return results, saved, nil
+	c.stamp = s.stamp(c.now)
+	return s.performSafely(results, saved, c, ops)
 }
 
 // maxLost is what the lease clock may lose before renewals become hearsay: the conflict rules bear as much.
@@ -107,10 +100,12 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
 }
 
-// call is who sent the operations of a call.
+// call says who sent operations, and when they are performed.
 type call struct {
 	origin registry.Origin
-	server string // that sent them; "": a client did
+	server string // sent them; empty: a client did
+	now    time.Time
+	stamp  registry.Stamp
 }
 
 const (
@@ -133,83 +128,65 @@ type Refusal struct {
 	pausedUntil time.Time
 }
 
-// performSafely performs operations and appends their results. If one panics, the registry, which has half of it, is
-// thrown away and made anew from the newest view. Then a client's call fails as a whole. Of another server's
-// operations those that do not panic are performed: its batch says what many clients did.
-func (s *Store) performSafely(before []registry.Result, now time.Time, stamp registry.Stamp, c call, ops []registry.Op) ([]registry.Result, effect, error) {
-	a := attempt{stamp: stamp, origin: c.origin, ops: ops, left: s.refusedUntried(now, c, ops)}
-	whole := c.origin.Kind == registry.Client || len(ops) == 1
-	for {
-		if len(a.left) > 0 && whole {
-			return before, renewing, registry.ErrPanicked
-		}
-		results, effects, at, cause := s.attempt(before, a)
-		if cause == nil {
-			s.forgetPerformed(ops, a.left)
-			return results, effects, nil
+// performSafely performs operations and appends their results. If one panics, the registry, which then holds half of it, is
+// rebuilt from the newest view, and a client's call fails as a whole. Another server's batch says what many clients did: its
+// operations are performed one by one, and only those that panic are refused.
+func (s *Store) performSafely(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
+	at, cause := s.paused(c.now, ops), (*panicked)(nil)
+	if at < 0 {
+		var performed []registry.Result
+		var effects effect
+		if performed, effects, at, cause = s.attempt(results, c, ops); cause == nil {
+			s.forgetPerformed(ops)
+			if effects == renewing {
+				return performed, saved, nil
+			}
+			s.publish()
+			return performed, cmp.Or(s.markDirty(effects), saved), nil
 		}
 		if err := s.rebuild(cause); err != nil {
-			return before, renewing, err
+			return results, saved, err
 		}
-		if at == len(ops) && !whole && !a.careful {
-			a.careful = true
-			continue
-		}
-		if at = min(at, len(ops)-1); a.left[at] {
-			return before, renewing, registry.ErrPanicked // none of them is to blame that was tried
-		}
-		s.refuse(now, c, ops[at], cause)
-		a.careful, a.left = true, a.left.with(at)
 	}
-}
-
-// attempt is one attempt to perform operations.
-type attempt struct {
-	stamp   registry.Stamp
-	origin  registry.Origin
-	ops     []registry.Op
-	left    leftOut
-	careful bool // the view is made after each operation, so that it is known which one spoils it
-}
-
-// leftOut are the operations of a call, by their place, that are not tried (again).
-type leftOut map[int]bool
-
-func (l leftOut) with(at int) leftOut {
-	if l == nil {
-		l = make(leftOut)
+	if c.origin.Kind == registry.Client || len(ops) == 1 {
+		s.refuse(c, ops[min(at, len(ops)-1)], cause)
+		return results, saved, registry.ErrPanicked
 	}
-	l[at] = true
-	return l
+	for i := range ops {
+		var err error
+		if results, saved, err = s.performSafely(results, saved, c, ops[i:i+1]); errors.Is(err, registry.ErrPanicked) {
+			results = append(results, registry.Result{Outcome: registry.Panicked})
+		} else if err != nil {
+			return results, saved, err
+		}
+	}
+	return results, saved, nil
 }
 
-// attempt appends the results of operations to those of before, up to one that panics: cause is what it panicked with,
-// nil if none did. The view is part of an operation, for it shows what the operation made; at is the number of
-// operations if it is not known which one spoils it.
-func (s *Store) attempt(results []registry.Result, a attempt) (_ []registry.Result, effects effect, at int, cause any) {
+// panicked is what an operation panicked with, and where.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// attempt appends the results of operations to those of before. If one panics, cause says with what, and at which one it
+// was. The view is part of an operation, for it shows what the operation made; if it panics, at is the number of operations.
+func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_ []registry.Result, effects effect, at int, cause *panicked) {
 	defer func() {
 		if p := recover(); p != nil {
-			cause = panicked{p, debug.Stack()}
+			cause = &panicked{p, debug.Stack()}
 		}
 	}()
 	amends := s.registry.AmendedCount()
-	for at = range a.ops {
-		if a.left[at] {
-			results = append(results, registry.Result{Outcome: registry.Panicked})
-			continue
-		}
-		op := a.ops[at]
-		res := s.registry.Apply(a.stamp, s.id.Boot, a.origin, op)
+	for at = range ops {
+		res := s.registry.Apply(c.stamp, s.id.Boot, c.origin, ops[at])
 		if s.cfg.Test.Performed != nil {
-			s.cfg.Test.Performed(fsm.Item{Origin: a.origin, Op: op})
+			s.cfg.Test.Performed(fsm.Item{Origin: c.origin, Op: ops[at]})
 		}
-		if a.careful {
-			s.registry.View()
-		}
-		effects = max(effects, effectOf(op, res))
+		effects = max(effects, effectOf(ops[at], res))
 		results = append(results, res)
 	}
-	at = len(a.ops)
+	at = len(ops)
 	if s.registry.AmendedCount() > amends {
 		effects = durable // also of a renewal
 	}
@@ -219,15 +196,9 @@ func (s *Store) attempt(results []registry.Result, a attempt) (_ []registry.Resu
 	return results, effects, at, nil
 }
 
-// panicked is what an operation panicked with, and where.
-type panicked struct {
-	cause any
-	stack []byte
-}
-
 // rebuild throws the registry away, which has half of an operation. If that cannot be done the node ends: nothing of
 // what is in memory may reach the disk.
-func (s *Store) rebuild(cause any) (err error) {
+func (s *Store) rebuild(cause *panicked) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -235,7 +206,7 @@ func (s *Store) rebuild(cause any) (err error) {
 		if err != nil {
 			s.serving, s.broken = false, true
 			select {
-			case s.fatal <- fmt.Errorf("an operation panicked (%v), and the registry could not be made anew from its newest view: %w", cause.(panicked).cause, err):
+			case s.fatal <- fmt.Errorf("an operation panicked (%v), and the registry could not be made anew from its newest view: %w", cause.value, err):
 			default:
 			}
 			err = fmt.Errorf("%w: %w", registry.ErrClosed, err)
@@ -249,46 +220,41 @@ func (s *Store) rebuild(cause any) (err error) {
 	return nil
 }
 
-// refusedUntried are the operations that have panicked so often that they are not even tried now: each try that
-// panics costs a Rebuild.
-func (s *Store) refusedUntried(now time.Time, c call, ops []registry.Op) (left leftOut) {
+// paused returns the place of the first operation that has panicked so often that it is not even tried now, or -1 if there
+// is none: each try that panics costs a rebuild.
+func (s *Store) paused(now time.Time, ops []registry.Op) int {
 	if len(s.refusals) == 0 {
-		return nil
+		return -1
 	}
-	for i, op := range ops {
-		if f := s.refusals[describe(op)]; f != nil && now.Before(f.pausedUntil) {
-			left = left.with(i)
-			f.Last, f.Server, f.Times = now, c.server, f.Times+1
-		}
-	}
-	return left
+	return slices.IndexFunc(ops, func(op registry.Op) bool {
+		f := s.refusals[describe(op)]
+		return f != nil && now.Before(f.pausedUntil)
+	})
 }
 
 func describe(op registry.Op) string { return fsm.Describe(fsm.Item{Op: op}) }
 
-// refuse remembers an operation that panicked, and logs the first time.
-func (s *Store) refuse(now time.Time, c call, op registry.Op, cause any) {
-	p := cause.(panicked)
-	s.metrics.panics.Inc()
+// refuse remembers an operation that panicked, or that was not tried (cause is nil), and logs the first time.
+func (s *Store) refuse(c call, op registry.Op, cause *panicked) {
 	what := describe(op)
 	f := s.refusals[what]
 	if f == nil {
-		s.forgetRefusals(now)
-		f = &Refusal{Operation: what, First: now}
+		s.forgetRefusals(c.now)
+		f = &Refusal{Operation: what, First: c.now}
 		f.Key, _ = registry.KeyOf(op)
 		s.refusals[what] = f
-		s.log.Error("an operation panicked, which is a defect, and was refused: nothing of it has an effect",
-			"operation", what, "app", f.Key.App, "id", f.Key.ID, "from", sender(c), "panic", p.cause, "stack", string(p.stack))
+		s.log.Error("an operation panicked, which is a defect, and was refused: nothing of it has an effect", "operation", what, "app", f.Key.App, "id", f.Key.ID,
+			"from", cmp.Or(c.server, c.origin.DC, c.origin.Principal, "a client"), "panic", cause.value, "stack", string(cause.stack))
 	}
-	f.Origin, f.Server, f.Cause, f.Last, f.Times = c.origin, c.server, fmt.Sprint(p.cause), now, f.Times+1
+	f.Origin, f.Server, f.Last, f.Times = c.origin, c.server, c.now, f.Times+1
+	if cause == nil {
+		return
+	}
+	s.metrics.panics.Inc()
+	f.Cause = fmt.Sprint(cause.value)
 	if f.tried++; f.tried >= panicsTried {
-		f.tried, f.pausedUntil = panicsTried-1, now.Add(panicsPause)
+		f.tried, f.pausedUntil = panicsTried-1, c.now.Add(panicsPause)
 	}
-}
-
-// sender names who sent operations, for the log.
-func sender(c call) string {
-	return cmp.Or(c.server, c.origin.DC, c.origin.Principal, "a client")
 }
 
 // forgetRefusals forgets what was last refused long ago, and makes room for one more.
@@ -300,13 +266,13 @@ func (s *Store) forgetRefusals(now time.Time) {
 	}
 }
 
-// forgetPerformed forgets refusals of what was performed now.
-func (s *Store) forgetPerformed(ops []registry.Op, left leftOut) {
+// forgetPerformed forgets refusals of operations that have been performed now.
+func (s *Store) forgetPerformed(ops []registry.Op) {
 	if len(s.refusals) == 0 {
 		return
 	}
-	for i, op := range ops {
-		if f := s.refusals[describe(op)]; f != nil && !left[i] {
+	for _, op := range ops {
+		if f := s.refusals[describe(op)]; f != nil {
 			delete(s.refusals, f.Operation)
 			s.log.Info("an operation that had panicked was performed", "operation", f.Operation, "refused", f.Times)
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,23 +53,18 @@ func (r *Report) evidence() string {
 	if names := r.compiling(); len(names) > 0 {
 		sentences = append(sentences, "Processor times and latencies of "+list(names)+" are compared with nothing: only the first of Java's two compilers ran.")
 	}
-	if r.sealed() {
+	if slices.ContainsFunc(r.ran(), func(s scenario.Scenario) bool { return s.Load.Sealed > 0 }) {
 		sentences = append(sentences, "Losses are counted on instances that never send a heartbeat: stock clients would restore most of theirs with the next one.")
 	}
-	switch repeats := r.repeats(); repeats {
-	case 0:
-	case 1:
-		sentences = append(sentences, "1 trial was repeated because the machine was too busy.")
-	default:
-		sentences = append(sentences, fmt.Sprintf("%d trials were repeated because the machine was too busy.", repeats))
+	repeats := 0
+	for _, t := range r.Trials {
+		repeats += len(t.Repeats)
+	}
+	if repeats > 0 {
+		sentences = append(sentences, counted(repeats, "trial")+" "+wasWere(float64(repeats))+" repeated because the machine was too busy.")
 	}
 	sentences = append(sentences, r.validText(), r.limitsText(), "Rollcall's docs/comparison.md says what the words mean.")
 	return strings.Join(sentences, " ")
-}
-
-// sealed reports whether losses were counted on sealed instances.
-func (r *Report) sealed() bool {
-	return slices.ContainsFunc(r.ran(), func(s scenario.Scenario) bool { return s.Load.Sealed > 0 })
 }
 
 // trialsText counts the trials, and those that count if not all do.
@@ -89,7 +85,7 @@ func (r *Report) roundsText() string {
 			}
 		}
 	}
-	return spanOf(rounds, func(n int) string { return counted(n, "round") }, func(a, b int) string { return fmt.Sprintf("%d to %d rounds", a, b) })
+	return spanOf(rounds, func(n int) string { return counted(n, "round") })
 }
 
 // lengthText gives the length of a load, and names the scenarios that have a length of their own.
@@ -114,30 +110,20 @@ func (r *Report) leaseText() string {
 	if len(leases) == 0 {
 		return ""
 	}
-	return "Leases of " + spanOf(leases, func(n int) string { return fmt.Sprintf("%d s", n) }, func(a, b int) string { return fmt.Sprintf("%d to %d s", a, b) }) + ", where stock clients ask for 90 s."
+	return "Leases of " + spanOf(leases, func(n int) string { return fmt.Sprintf("%d s", n) }) + ", where stock clients ask for 90 s."
 }
 
-// spanOf shows the only number of a set, or its least and its greatest.
-func spanOf(set map[int]bool, one func(int) string, several func(least, most int) string) string {
-	var numbers []int
-	for n := range set {
-		numbers = append(numbers, n)
+// spanOf shows the only number of a set, or its least and its greatest, with their unit.
+func spanOf(set map[int]bool, show func(int) string) string {
+	numbers := slices.Sorted(maps.Keys(set))
+	if len(numbers) == 0 {
+		return show(0)
 	}
-	switch len(numbers) {
-	case 0:
-		return one(0)
-	case 1:
-		return one(numbers[0])
+	least, most := numbers[0], numbers[len(numbers)-1]
+	if least == most {
+		return show(most)
 	}
-	return several(slices.Min(numbers), slices.Max(numbers))
-}
-
-func (r *Report) repeats() int {
-	count := 0
-	for _, t := range r.Trials {
-		count += len(t.Repeats)
-	}
-	return count
+	return fmt.Sprintf("%d to %s", least, show(most))
 }
 
 // lacking names what the columns could not run, a sentence each. Nothing scores it.

@@ -66,7 +66,6 @@ type setup struct {
 	addresses []string // all that are known to be the node's
 	log       *slog.Logger
 	metrics   *prometheus.Registry
-	panics    *measure.Panics  // of what only measures
 	disk      *capacity.Disk   // of the data directory
 	auth      *authfile.Source // nil: there is no auth.file
 }
@@ -138,7 +137,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	all.Go(func() {
 		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
 	})
-	watch := &clusterWatch{status: cluster{raft}.Status, panics: s.panics}
+	watch := &clusterWatch{status: cluster{raft}.Status, panics: measure.NewPanics(s.log, s.metrics)}
 	s.metrics.MustRegister(watch)
 	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
 	if s.Checks.Probes {
@@ -223,7 +222,7 @@ func (s setup) storeConfig() store.Config {
 	c := s.Store
 	c.Node, c.Datacenter, c.HTTPAdvertise, c.Version = s.name, s.Datacenter, s.http, s.version
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
-	c.DiskFull, c.DiskFree, c.Log, c.Metrics, c.Panics = s.disk.Low, s.disk.Left, s.log, s.metrics, s.panics
+	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings = s.Leases()
 	c.Test.Falsify, c.Test.Performed = falsified(s.name), performed()
 	return c

@@ -42,7 +42,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
-	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
 // Options are what a node is run with. All fields are required.
@@ -63,7 +62,6 @@ type Options struct {
 type node struct {
 	log         *slog.Logger
 	metrics     *prometheus.Registry
-	panics      *measure.Panics
 	disk        *capacity.Disk
 	runStore    func(context.Context) error // see engine.run
 	listeners   []listener                  // the first one serves the HTTP API
@@ -102,7 +100,6 @@ func open(o Options) (_ *node, err error) {
 	}()
 	c.Warn(n.log)
 	n.metrics = newMetrics()
-	n.panics = measure.NewPanics(n.log, n.metrics)
 	n.metrics.MustRegister(buildInfo(o.Version, c.Mode)...)
 	if err := n.openAuthFile(c.Auth.File); err != nil {
 		return nil, err
@@ -114,7 +111,7 @@ func open(o Options) (_ *node, err error) {
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics, panics: n.panics}
+	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.disk, s.auth = n.disk, n.auth
@@ -183,7 +180,7 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 func (n *node) handle(o Options, name string, e *engine) error {
 	c := o.Config
 	h := httpConfig(c)
-	h.Node, h.Version, h.Log, h.Metrics, h.Panics = name, o.Version, n.log, n.metrics, n.panics
+	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}

@@ -37,9 +37,7 @@ func planted(node string, service registry.Service) registry.Service {
 	kind, rest, _ := strings.Cut(os.Getenv(plantedEnv), ":")
 	first, second, two := strings.Cut(rest, ":")
 	switch {
-	case kind == "panic" && rest != "": // see performed
-		return service
-	case kind == "" && rest == "", kind == "falsify" && two && first != "" && second != "": // see falsified
+	case kind == "" && rest == "", kind == "panic" && rest != "", kind == "falsify" && two && first != "" && second != "": // see performed, falsified
 		return service
 	case kind == "local-reads":
 		return localReads{service}
