@@ -252,6 +252,6 @@ func (r *Registry) Rebuild(v *View) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	rebuilt.tables.renewals, rebuilt.withoutConsensus, rebuilt.shared = renewals, r.withoutConsensus, nil
+	rebuilt.tables.renewals, rebuilt.withoutConsensus, rebuilt.level, rebuilt.shared = renewals, r.withoutConsensus, r.level, nil
 	return rebuilt, nil
 }
