@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -18,19 +19,50 @@ import (
 // Apply implements registry.Service. With SyncAlways the answer waits for the disk; otherwise ctx is
 // looked at before Run only.
 func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	if err := s.admit(ctx, origin, ops); err != nil {
+	return s.apply(ctx, call{origin: origin, server: access.ServerOf(ctx), whole: origin.Kind == registry.Client || len(ops) == 1}, ops)
+}
+
+// applyOwn performs what this node decides by itself. What panics keeps nothing else from being performed: leases are
+// ended one by one then.
+func (s *Store) applyOwn(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := s.Apply(ctx, registry.FromClient, ops...)
+	if !errors.Is(err, registry.ErrPanicked) {
+		return results, err
+	}
+	var single []registry.Op
+	var places []int // in ops
+	for i, op := range ops {
+		evict, is := op.(registry.Evict)
+		if !is {
+			single, places = append(single, op), append(places, i)
+		}
+		for _, item := range evict.Items {
+			single, places = append(single, registry.Evict{Epoch: evict.Epoch, Items: []registry.EvictItem{item}}), append(places, i)
+		}
+	}
+	each, err := s.apply(ctx, call{origin: registry.FromClient}, single)
+	results = make([]registry.Result, len(ops))
+	for i, r := range each {
+		r.Count += results[places[i]].Count
+		results[places[i]] = r
+	}
+	return results, err
+}
+
+func (s *Store) apply(ctx context.Context, c call, ops []registry.Op) ([]registry.Result, error) {
+	if err := s.admit(ctx, c.origin, ops); err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
 	s.metrics.operations.Add(float64(len(ops)))
 	results := make([]registry.Result, 0, len(ops))
-	if origin.Kind == registry.Client {
-		origin.Principal = access.SenderOf(ctx).Name
+	if c.origin.Kind == registry.Client {
+		c.origin.Principal = access.SenderOf(ctx).Name
 	}
 	var saved *flush
 	for left := ops; len(left) > 0; {
 		n := min(len(left), applyStep)
 		var err error
-		if results, saved, err = s.perform(results, saved, call{origin, access.ServerOf(ctx)}, left[:n]); err != nil {
+		if results, saved, err = s.perform(results, saved, c, left[:n]); err != nil {
 			return nil, fmt.Errorf("apply %d operations: %w", len(ops), store.Partly(len(results), err))
 		}
 		left = left[n:]
@@ -111,6 +143,7 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 type call struct {
 	origin registry.Origin
 	server string // that sent them; "": a client did
+	whole  bool   // all of its operations are performed, or none
 }
 
 const (
@@ -138,9 +171,8 @@ type Refusal struct {
 // operations those that do not panic are performed: its batch says what many clients did.
 func (s *Store) performSafely(before []registry.Result, now time.Time, stamp registry.Stamp, c call, ops []registry.Op) ([]registry.Result, effect, error) {
 	a := attempt{stamp: stamp, origin: c.origin, ops: ops, left: s.refusedUntried(now, c, ops)}
-	whole := c.origin.Kind == registry.Client || len(ops) == 1
 	for {
-		if len(a.left) > 0 && whole {
+		if len(a.left) > 0 && c.whole {
 			return before, renewing, registry.ErrPanicked
 		}
 		results, effects, at, cause := s.attempt(before, a)
@@ -151,7 +183,7 @@ func (s *Store) performSafely(before []registry.Result, now time.Time, stamp reg
 		if err := s.rebuild(cause); err != nil {
 			return before, renewing, err
 		}
-		if at == len(ops) && !whole && !a.careful {
+		if at == len(ops) && !c.whole && !a.careful {
 			a.careful = true
 			continue
 		}
@@ -262,6 +294,15 @@ func (s *Store) refusedUntried(now time.Time, c call, ops []registry.Op) (left l
 		}
 	}
 	return left
+}
+
+// paused reports whether an operation has panicked so often that it is not tried now. The caller holds mu.
+func (s *Store) paused(op registry.Op) bool {
+	if len(s.refusals) == 0 {
+		return false
+	}
+	f := s.refusals[describe(op)]
+	return f != nil && time.Now().Before(f.pausedUntil)
 }
 
 func describe(op registry.Op) string { return fsm.Describe(fsm.Item{Op: op}) }
