@@ -78,7 +78,7 @@ stacks: build clients
 # nodes, under 2,000 heartbeats a second; `make test` does one order to the next level, with fewer.
 ROLLCALL_UPGRADE_KEEPERS ?= 4000
 upgrades: build
-	ROLLCALL_UPGRADE_ORDERS=all ROLLCALL_UPGRADE_KEEPERS=$(ROLLCALL_UPGRADE_KEEPERS) ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run 'Upgrade' -v ./integration
+	ROLLCALL_UPGRADE_ORDERS=all ROLLCALL_UPGRADE_KEEPERS=$(ROLLCALL_UPGRADE_KEEPERS) ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 90m -run 'Upgrade' -v ./integration
 
 # Pictures of every screen of the dashboard in every state, light and dark, wide and narrow: to be looked at.
 screens: clients

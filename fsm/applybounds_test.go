@@ -254,6 +254,11 @@ var applyings = []applying{
 		n.performMany(n.most(registry.MaxRemoved-10), func(i int) Item { return op(onNode("web", i)) })
 		return coordinates(kv.Txn{Ops: []kv.TxnOp{{Catalog: &registry.CatalogOp{Verb: registry.CatalogDelete, Node: "web"}}}})
 	}},
+	{"txn", "changes of a check that 1,000 alias checks of 20 services follow", -1, anyClient, clientTime, func(n *node) Item {
+		n.perform(op(placed("target", manyChecks("target", catalog.MaxServiceChecks)...)))
+		n.performMany(20, func(i int) Item { return op(follower(serviceID(i), "target", 50)) })
+		return flips(2)
+	}},
 	{"session_create", "256 checks, on which others depend", 1, anyClient, clientTime, func(n *node) Item {
 		n.perform(op(registry.RegisterCatalog{Checks: manyChecks("", catalog.MaxNodeChecks)}))
 		create := kv.CreateSession{ID: sessionID(0)}

@@ -256,3 +256,40 @@ func TestTransactionsAreBoundedTogether(t *testing.T) {
 		expect.That(t, len(r.Errors) > 0 && strings.Contains(r.Errors[len(r.Errors)-1].What, c.want) && n.m.KV().Bytes() == keys && n.m.View().Len() == registry.MaxRemoved+1, "%s: %+v", c.name, r)
 	}
 }
+
+// flips is a transaction that changes the status of a check of the service "target" some times.
+func flips(times int) Item {
+	var ops []kv.TxnOp
+	for i := range times {
+		c := *check("target", 0)
+		c.Status = []catalog.CheckStatus{catalog.Critical, catalog.Passing}[i%2]
+		ops = append(ops, kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Check: c.ID, Register: &registry.RegisterCatalog{Checks: []*catalog.Check{&c}}}})
+	}
+	return coordinates(kv.Txn{Ops: ops})
+}
+
+// Alias checks of few services make few changes: what follows is bounded by itself, and so is the counting of new ones.
+func TestAliasChecksThatFollowATransactionAreBounded(t *testing.T) {
+	n := filled(t, 1)
+	lower := n.perform(flips(8)).KV[0]
+	expect.That(t, lower.OK, "at level 1: %+v", lower)
+	n.raise(2)
+	for times, ok := range map[int]bool{2: true, 3: false, 128: false} {
+		before := n.m.View().Index()
+		r := n.perform(flips(times)).KV[0]
+		expect.That(t, r.OK == ok && (ok || len(r.Errors) == 1 && strings.Contains(r.Errors[0].What, "alias checks follow") && n.m.View().Index() == before), "%d changes of what 1,000 follow: %+v", times, r)
+	}
+	n = atLevel(t, 2)
+	n.perform(op(placed("target")), op(placed("x")))
+	n.performMany(18, func(i int) Item { return op(follower(serviceID(i), "target", 50)) })
+	for fresh, ok := range map[int]bool{10: true, 50: false} {
+		var ops []kv.TxnOp
+		for i := range fresh {
+			c := alias("x", "target")
+			c.ID = fmt.Sprint("x-", i)
+			ops = append(ops, kv.TxnOp{Catalog: &registry.CatalogOp{Verb: registry.CatalogSet, Check: c.ID, Register: &registry.RegisterCatalog{Checks: []*catalog.Check{c}}}})
+		}
+		r := n.perform(coordinates(kv.Txn{Ops: ops})).KV[0]
+		expect.That(t, r.OK == ok && (ok || strings.Contains(r.Errors[0].What, "steps to count")), "%d alias checks on what 900 follow: %+v", fresh, r)
+	}
+}

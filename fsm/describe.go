@@ -35,6 +35,8 @@ func named(op any) string {
 	for _, field := range naming {
 		switch f := reflect.ValueOf(op).FieldByName(field); {
 		case !f.IsValid() || f.IsZero():
+		case f.Kind() == reflect.Slice && f.Len() == 1 && f.Index(0).Kind() == reflect.Struct: // of one lease that ends
+			return named(f.Index(0).Interface())
 		case f.Kind() == reflect.Slice:
 			return fmt.Sprintf("%d %s", f.Len(), field)
 		case f.Kind() == reflect.Pointer: // a service or node of the catalog

@@ -73,29 +73,27 @@ func mustVerify(t *testing.T, n *Node, when string) {
 
 func TestUpgradeFromTheLastReleaseLosesNothing(t *testing.T) {
 	needsReleased(t)
-	for _, log := range []string{"bolt", "wal"} {
-		for _, order := range upgradeOrders() {
-			t.Run(fmt.Sprint(log, order), func(t *testing.T) {
-				c := newReleasedCluster(t, Config{Settings: map[string]string{"cluster.finalize-after": "0s", "raft.log": log}})
-				c.Start()
-				l := startLoad(t, 10, upgradeKeepers(t), 4, c.Nodes)
-				mustVerify(t, c.Nodes[0], "before the upgrade")
-				for _, i := range order {
-					n := c.Nodes[i]
-					l.use(c.Others(n))
-					n.change(t, "")
-					l.use(c.Nodes)
-					killLeader(t, c, l)
-					mustVerify(t, n, "with "+n.Name+" upgraded")
-				}
-				c.awaitLevel(t, codec.Newest)
-				l.awaitProgress(t)
-				l.stop()
-				c.WaitReady()
-				mustVerify(t, c.Nodes[0], "after the level rose")
-				l.check(t, c.Nodes)
-			})
-		}
+	for _, order := range upgradeOrders() {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			c := newReleasedCluster(t, Config{Of: mixedLogs, Settings: map[string]string{"cluster.finalize-after": "0s"}})
+			c.Start()
+			l := startLoad(t, 10, upgradeKeepers(t), 4, c.Nodes)
+			mustVerify(t, c.Nodes[0], "before the upgrade")
+			for _, i := range order {
+				n := c.Nodes[i]
+				l.use(c.Others(n))
+				n.change(t, "")
+				l.use(c.Nodes)
+				killLeader(t, c, l)
+				mustVerify(t, n, "with "+n.Name+" upgraded")
+			}
+			c.awaitLevel(t, codec.Newest)
+			l.awaitProgress(t)
+			l.stop()
+			c.WaitReady()
+			mustVerify(t, c.Nodes[0], "after the level rose")
+			l.check(t, c.Nodes)
+		})
 	}
 }
 

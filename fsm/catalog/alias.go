@@ -45,6 +45,7 @@ type aliases struct {
 	byTarget order.Tree[aliasRow]
 	touched  []Target // whose checks may have changed since Follow
 	entered  []*Check // alias checks that were registered or set since then
+	steps    int      // see Steps
 }
 
 // aliasRow is an alias check by its target.
@@ -119,6 +120,7 @@ const maxAliasOutput = 4 << 10
 func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
 	f.find()
+	c.steps += stepsToFollow * len(f.all)
 	c.figures.Largest.Store(max(c.figures.Largest.Load(), int64(len(f.all))))
 	for queue := f.all; len(queue) > 0; {
 		queue = f.followersOf(f.worsen(queue))

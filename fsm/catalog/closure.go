@@ -15,8 +15,16 @@ const MaxFollowers = 1000
 // TooManyFollowersText says that a registration would go beyond MaxFollowers.
 const TooManyFollowersText = "at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; with this registration more would. Give the service a check of its own in the place of the alias"
 
-// maxVisits bounds the alias checks that counting for one registration may meet on the way up and down.
-const maxVisits = 20 * MaxFollowers
+// MaxSteps bounds what one registration may cost to count, or those of one transaction together: alias checks that are met
+// on the way up and down. Closures that share nothing are counted one by one.
+const MaxSteps = 20 * MaxFollowers
+
+// stepsToFollow is how many steps it takes about to have one alias check follow, where one to count it is a step.
+const stepsToFollow = 8
+
+// Steps returns how many steps were taken so far to count alias checks and to have them follow. The difference that an
+// operation makes is the same on every replica.
+func (a *aliases) Steps() int { return a.steps }
 
 // AliasFigures counts since the program was started. It decides nothing, is not part of the state, and is live for views.
 type AliasFigures struct {
@@ -46,6 +54,7 @@ type closures struct {
 // furthest first: its count covers what is below it.
 func (r *Registering) overfollowed(most int) bool {
 	c, next := r.closures()
+	defer func() { r.catalog.steps += MaxSteps - c.visits }()
 	c.most = most
 	var above []Target
 	seen := map[Target]bool{}
@@ -70,7 +79,7 @@ func (r *Registering) overfollowed(most int) bool {
 
 // closures returns the alias checks as the registration would leave them, and what is directly above the new ones.
 func (r *Registering) closures() (c *closures, above []Target) {
-	c = &closures{Catalog: r.catalog, fresh: map[Target][]*Check{}, covered: map[Target]bool{}, visits: maxVisits}
+	c = &closures{Catalog: r.catalog, fresh: map[Target][]*Check{}, covered: map[Target]bool{}, visits: MaxSteps}
 	for _, check := range r.Checks {
 		row, known := r.catalog.Check(r.node, check.ID)
 		if check.Alias == nil || known && row.Check.Service == check.Service && check.Alias.equal(row.Check.Alias) {

@@ -110,6 +110,7 @@ type txnRun struct {
 	at      At    // of the operation that is next
 	index   Index // the last that an operation on a node, a service or a check took
 	changes int   // how many indexes such operations took
+	steps   int   // see registry.CatalogResult
 	items   int   // how many keys, and what else sessions held, are gone by prefixes and by the ends of sessions
 	spent   bool  // these or the changes are too many: the transaction has failed
 }
@@ -153,6 +154,10 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.index, t.at.Index = res.Index, res.Index
 	}
 	t.state.Lose(t.at, lost)
+	if t.steps += res.Steps; t.steps > registry.MaxSteps && t.state.bounded() {
+		t.spent = true
+		return fmt.Sprintf("the operations of a transaction may have %d alias checks follow, or take %d steps to count them; use several", registry.MaxRemoved, registry.MaxSteps)
+	}
 	most := MaxTxnChanges
 	if t.state.bounded() {
 		most = registry.MaxRemoved

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -120,4 +121,13 @@ func TestRebuildUndoesWhatAnOperationWroteIntoTheTableOfRenewals(t *testing.T) {
 	expect.Equal(t, len(rebuilt.View().History(overridden)), history, "events")
 	_, renewed := rebuilt.tables.renewals.last(half)
 	expect.That(t, !renewed, "the slot of what was never shown is not free")
+}
+
+// A registry that was made anew has the bounds of the level that the one before it had.
+func TestRebuildKeepsTheLevel(t *testing.T) {
+	r := New()
+	r.SetLevel(2)
+	r.Apply(Stamp{Lease: 1000, Wall: startOfWall}, 0, FromClient, RegisterCatalog{Node: &catalog.Node{Name: "far", Address: "10.0.0.1"}})
+	rebuilt := need.Got(r.Rebuild(r.View()))(t)
+	expect.That(t, rebuilt.bounded(), "it has the rules of the first level")
 }

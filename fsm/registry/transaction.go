@@ -51,18 +51,22 @@ type CatalogResult struct {
 	Found *Found // CatalogGet, CatalogSet, CatalogCAS; nil: it failed, or there is nothing to show
 	What  string // why it failed, in Consul's words where it has them; "": it did not
 	Index Index  // of the (last) change; 0 if there was none
+	Steps int    // that it took to count alias checks and to have them follow, see catalog.MaxSteps
 }
+
+// MaxSteps is how many steps of that kind the operations of one transaction may take together.
+const MaxSteps = catalog.MaxSteps
 
 // PerformInTxn performs an operation of a transaction, which a client sent. What it does it does as the operations
 // RegisterCatalog and DeregisterCatalog would.
 // Source: agent/consul/state/txn.go of hashicorp/consul.
 func (r *Registry) PerformInTxn(op CatalogOp) CatalogResult {
-	before := r.index
+	before, steps := r.index, r.catalog.Steps()
 	if what := r.performInTxn(op); what != "" {
 		return CatalogResult{What: what}
 	}
 	r.followUp(FromClient)
-	var res CatalogResult
+	res := CatalogResult{Steps: r.catalog.Steps() - steps}
 	if op.Verb != CatalogDelete && op.Verb != CatalogDeleteCAS {
 		res.Found = r.live().seek(op).found
 	}

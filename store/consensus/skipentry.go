@@ -77,7 +77,7 @@ func operationsOf(dir string, index uint64) (operations []string, err error) {
 	case err != nil:
 		return nil, err
 	case index > last:
-		return nil, fmt.Errorf("log entry %d is beyond the end of the log, whose last entry is %d: if the other nodes have the entry and stop at it, give this node an empty data directory, and it joins them again", index, last)
+		return nil, fmt.Errorf("log entry %d is beyond the end of the log, whose last entry is %d: skip it on the nodes that have it, and start them; then, "+disk.StartEmpty, index, last)
 	}
 	var entry raft.Log
 	if err := logs.GetLog(index, &entry); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,15 +171,13 @@ func (s *Store) evictionEnv() expiry.EvictorEnv {
 		Epoch: s.reign.Load().Epoch,
 		Clock: func() (int64, int) { return s.clock.Read(time.Now()) },
 		// No other node decides, so what this node knows is the truth, also after a stall.
-		Confirm: func(context.Context) bool { return true },
-		View:    s.view.Load,
-		Expired: s.expired,
-		Ending:  s.ending,
-		Owner:   s.owner,
-		Spares:  s.cfg.Spares,
-		Apply: func(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
-			return s.Apply(ctx, registry.FromClient, ops...)
-		},
+		Confirm:  func(context.Context) bool { return true },
+		View:     s.view.Load,
+		Expired:  s.expired,
+		Ending:   s.ending,
+		Owner:    s.owner,
+		Spares:   s.cfg.Spares,
+		Apply:    s.applyOwn,
 		Draw:     rand.IntN,
 		Interval: s.cfg.EvictionInterval,
 		Upstream: s.cfg.EvictionTimer,
@@ -190,13 +189,15 @@ func (s *Store) evictionEnv() expiry.EvictorEnv {
 func (s *Store) expired(now int64, limit int) []registry.EvictItem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.registry.Expired(now, limit)
+	return slices.DeleteFunc(s.registry.Expired(now, limit), func(item registry.EvictItem) bool {
+		return s.paused(registry.Evict{Items: []registry.EvictItem{item}})
+	})
 }
 
 func (s *Store) ending(now int64) []registry.Op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.registry.Ending(now)
+	return slices.DeleteFunc(s.registry.Ending(now), s.paused)
 }
 
 func (s *Store) owner(h registry.Handle) string {

@@ -19,19 +19,50 @@ import (
 // Apply implements registry.Service. With SyncAlways the answer waits for the disk; otherwise ctx is
 // looked at before Run only.
 func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
-	if err := s.admit(ctx, origin, ops); err != nil {
+	return s.apply(ctx, call{origin: origin, server: access.ServerOf(ctx), whole: origin.Kind == registry.Client || len(ops) == 1}, ops)
+}
+
+// applyOwn performs what this node decides by itself. What panics keeps nothing else from being performed: leases are
+// ended one by one then.
+func (s *Store) applyOwn(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	results, err := s.Apply(ctx, registry.FromClient, ops...)
+	if !errors.Is(err, registry.ErrPanicked) {
+		return results, err
+	}
+	var single []registry.Op
+	var places []int // in ops
+	for i, op := range ops {
+		evict, is := op.(registry.Evict)
+		if !is {
+			single, places = append(single, op), append(places, i)
+		}
+		for _, item := range evict.Items {
+			single, places = append(single, registry.Evict{Epoch: evict.Epoch, Items: []registry.EvictItem{item}}), append(places, i)
+		}
+	}
+	each, err := s.apply(ctx, call{origin: registry.FromClient}, single)
+	results = make([]registry.Result, len(ops))
+	for i, r := range each {
+		r.Count += results[places[i]].Count
+		results[places[i]] = r
+	}
+	return results, err
+}
+
+func (s *Store) apply(ctx context.Context, c call, ops []registry.Op) ([]registry.Result, error) {
+	if err := s.admit(ctx, c.origin, ops); err != nil {
 		return nil, fmt.Errorf("apply %d operations: %w", len(ops), err)
 	}
 	s.metrics.operations.Add(float64(len(ops)))
 	results := make([]registry.Result, 0, len(ops))
-	if origin.Kind == registry.Client {
-		origin.Principal = access.SenderOf(ctx).Name
+	if c.origin.Kind == registry.Client {
+		c.origin.Principal = access.SenderOf(ctx).Name
 	}
 	var saved *flush
 	for left := ops; len(left) > 0; {
 		n := min(len(left), applyStep)
 		var err error
-		if results, saved, err = s.perform(results, saved, call{origin: origin, server: access.ServerOf(ctx)}, left[:n]); err != nil {
+		if results, saved, err = s.perform(results, saved, c, left[:n]); err != nil {
 			return nil, fmt.Errorf("apply %d operations: %w", len(ops), store.Partly(len(results), err))
 		}
 		left = left[n:]
@@ -104,6 +135,7 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 type call struct {
 	origin registry.Origin
 	server string // sent them; empty: a client did
+	whole  bool   // all of them are performed, or none
 	now    time.Time
 	stamp  registry.Stamp
 }
@@ -132,7 +164,7 @@ type Refusal struct {
 // rebuilt from the newest view, and a client's call fails as a whole. Another server's batch says what many clients did: its
 // operations are performed one by one, and only those that panic are refused.
 func (s *Store) performSafely(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
-	at, cause := s.paused(c.now, ops), (*panicked)(nil)
+	at, cause := slices.IndexFunc(ops, s.paused), (*panicked)(nil)
 	if at < 0 {
 		var performed []registry.Result
 		var effects effect
@@ -148,10 +180,11 @@ func (s *Store) performSafely(results []registry.Result, saved *flush, c call, o
 			return results, saved, err
 		}
 	}
-	if c.origin.Kind == registry.Client || len(ops) == 1 {
+	if c.whole {
 		s.refuse(c, ops[min(at, len(ops)-1)], cause)
 		return results, saved, registry.ErrPanicked
 	}
+	c.whole = true
 	for i := range ops {
 		var err error
 		if results, saved, err = s.performSafely(results, saved, c, ops[i:i+1]); errors.Is(err, registry.ErrPanicked) {
@@ -220,16 +253,14 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 	return nil
 }
 
-// paused returns the place of the first operation that panicked too often to be tried now, because each panic costs a rebuild,
-// or -1.
-func (s *Store) paused(now time.Time, ops []registry.Op) int {
+// paused reports whether an operation has panicked so often that it is not even tried now: each try that panics costs a
+// rebuild. The caller holds mu.
+func (s *Store) paused(op registry.Op) bool {
 	if len(s.refusals) == 0 {
-		return -1
+		return false
 	}
-	return slices.IndexFunc(ops, func(op registry.Op) bool {
-		f := s.refusals[describe(op)]
-		return f != nil && now.Before(f.pausedUntil)
-	})
+	f := s.refusals[describe(op)]
+	return f != nil && time.Now().Before(f.pausedUntil)
 }
 
 func describe(op registry.Op) string { return fsm.Describe(fsm.Item{Op: op}) }
