@@ -59,7 +59,7 @@ var rooms = []room{
 	{"store/consensus/leadership", []string{"store/expiry", "store/disk", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/raftio", []string{"store/consensus/port", "store", "store/disk", "store/wait"}},
 	{"store/consensus/port", []string{"internal/certfiles", "store", "store/disk"}},
-	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/access", "fsm/registry"}},
+	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/access", "fsm/registry", "internal/measure"}},
 	{"store", []string{"internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/measure", "internal/setting"}},
 	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/access", "fsm/codec"}},
 	{"store/disk", nil},

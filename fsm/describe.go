@@ -27,10 +27,10 @@ func Describe(it Item) string {
 	return name + " of " + about
 }
 
-// naming are the fields of operations that say what they are about, the one that says most first.
+// naming lists the fields that say what an operation is about, the most telling first.
 var naming = []string{"Key", "Handle", "ID", "Name", "Sender", "Peer", "DC", "Service", "Check", "Node", "Items", "Ops"}
 
-// named is the first of these fields that an operation has, or how many there are; "": it names nothing.
+// named shows the first of these fields that an operation has, or returns "".
 func named(op any) string {
 	for _, field := range naming {
 		switch f := reflect.ValueOf(op).FieldByName(field); {

@@ -10,16 +10,15 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Skip has the machine pass over log entries, by index ascending, without an effect: operators have decided so on every
-// node of the cluster, because the nodes panic over them (docs/adr/0032). Of their batches nothing is remembered, so a
-// copy of one that stands in another entry takes effect there.
+// Skip makes the machine pass over log entries, given by index ascending: operators have decided so on every node of the
+// cluster, because the entries panic (ADR 32). Their batches are forgotten, so a copy in another entry takes effect there.
 func (m *Machine) Skip(entries []uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.skipped = slices.Clone(entries)
 }
 
-// skip is what a skipped entry brings about: its callers learn that its outcome is no result of theirs.
+// skip refuses the batches of a skipped entry.
 func (m *Machine) skip(done Applied, e entry) Applied {
 	for _, b := range e.batches {
 		id := b.id
@@ -75,7 +74,7 @@ func caller(it Item) string {
 	return cmp.Or(it.By.Name, "a client that was not asked who it is, or by this cluster itself")
 }
 
-// DescribeWrite names the operations of a log entry. An error says that the entry is none that can be skipped, and why.
+// DescribeWrite names the operations of a log entry, or returns why the entry cannot be skipped.
 func DescribeWrite(data []byte) ([]string, error) {
 	e, err := parseEntry(data)
 	switch {

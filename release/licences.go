@@ -156,8 +156,7 @@ var openLicences = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause"
 // decides matches the names of files that say which licence a part is under. Others, such as NOTICE, come beside one.
 var decides = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying)`)
 
-// readLicence reads the named files of a directory. A text that is no licence that is known is an error, and so is a licence that
-// is not open.
+// readLicence reads the named files of a directory. It rejects an unknown licence text, and a licence that is not open.
 func readLicence(part, version, dir string, names []string) (licence, error) {
 	l := licence{part: part, version: version}
 	for _, name := range names {

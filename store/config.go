@@ -87,7 +87,7 @@ type TestConfig struct {
 	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
 	// Falsify returns what this node applies in the place of an entry; nil: the entry.
 	Falsify func(entry []byte) []byte
-	// Performed is called after each operation, as a part of it: what it panics with the operation does; nil: nothing is.
+	// Performed is called as the last part of each operation, which panics if it does. Nil: not called.
 	Performed func(fsm.Item)
 	Dial      map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
 }

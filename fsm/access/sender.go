@@ -31,12 +31,12 @@ func SenderOf(ctx context.Context) Sender {
 
 type serverKey struct{}
 
-// FromServer is a context of calls by which this node performs what another server sent, which is named.
+// FromServer returns a context for performing what the named server sent.
 func FromServer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, serverKey{}, name)
 }
 
-// ServerOf is the server whose operations the calls of a context perform; "": they are a client's.
+// ServerOf returns the server that sent what the calls of a context perform, or "" for a client.
 func ServerOf(ctx context.Context) string {
 	name, _ := ctx.Value(serverKey{}).(string)
 	return name

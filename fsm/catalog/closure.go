@@ -7,9 +7,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// MaxFollowers is how many alias checks may follow one service, directly or through the services that these belong to: so
-// many one heartbeat sets in motion. Of a node, whose own checks only those change who may write nodes, the alias checks
-// count that are elsewhere; its services' own ones do not. The logical node, which is always there, follows nothing.
+// MaxFollowers bounds the alias checks that follow one service, directly or through the services that these belong to, and that
+// one heartbeat therefore sets in motion. For a node, only alias checks on other nodes count, because its own checks need rights
+// over nodes. The logical node has no bound.
 const MaxFollowers = 1000
 
 // TooManyFollowersText says that a registration would go beyond MaxFollowers.
@@ -26,8 +26,7 @@ const stepsToFollow = 8
 // operation makes is the same on every replica.
 func (a *aliases) Steps() int { return a.steps }
 
-// AliasFigures is what was observed of alias checks since the program was started. It is no part of the state, and decides
-// nothing. It is live for views.
+// AliasFigures counts since the program was started. It decides nothing, is not part of the state, and is live for views.
 type AliasFigures struct {
 	// Refused and WouldRefuse count registrations beyond MaxFollowers, by whether the level refuses them.
 	Refused, WouldRefuse atomic.Int64
@@ -35,7 +34,7 @@ type AliasFigures struct {
 	Largest atomic.Int64
 }
 
-// AliasFigures returns what was observed of alias checks.
+// AliasFigures returns the figures of alias checks.
 func (t *Tables) AliasFigures() *AliasFigures { return t.figures }
 
 // closures counts the alias checks that would follow something, with those of a registration among them.
@@ -48,11 +47,11 @@ type closures struct {
 	visits   int                  // that are left
 }
 
-// overfollowed reports whether one service or node would have more than most followers with the alias checks that are new
-// with the registration. What was beyond the bound before stays, and may be registered again.
+// overfollowed reports whether the new alias checks of a registration give a service or node more than most followers. What
+// exceeded the bound before may be registered again.
 //
-// A new alias check adds itself, and what follows its owner, to everything above its target. So the closures are counted
-// of all that is above, the furthest first: what is below it is a part of it.
+// A new alias check adds itself, and what follows its owner, to everything above its target. So everything above is counted, the
+// furthest first: its count covers what is below it.
 func (r *Registering) overfollowed(most int) bool {
 	c, next := r.closures()
 	defer func() { r.catalog.steps += MaxSteps - c.visits }()

@@ -65,8 +65,8 @@ func (op AcquirePermit) apply(s *State, at At) Result {
 	return res
 }
 
-// crowded returns why the session may neither hold nor wait, because it or the queue has too much already; "": it may.
-// t is nil where there is no such lock or semaphore.
+// crowded returns why the session may neither hold nor wait (it or the queue has too much already), or "". t is nil for a new
+// lock or semaphore.
 func (op AcquirePermit) crowded(s *State, t *turn) string {
 	l := s.sessions.find(op.Session)
 	if t != nil {

@@ -138,8 +138,8 @@ func (s *SessionState) Fields(c *codec.Codec) {
 	c.Int64(&s.Renewed)
 }
 
-// stays reports whether nobody but who may write nodes can take a check or node away: the logical node, and its own check,
-// on which all sessions depend that name none.
+// stays reports whether only clients that may write nodes can remove a check or node: the logical node, and its own check, on
+// which a session depends by default.
 func (r CheckRef) stays() bool { return r.Node == "" && (r.ID == "" || r.ID == serfHealth) }
 
 const serfHealth = "serfHealth"

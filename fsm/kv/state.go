@@ -179,39 +179,32 @@ func (c *contents) fenceHolds(f Fence, session string) (holds bool, now Index) {
 	return now != 0 && now == f.Index && (session == "" || session == by), now
 }
 
-// MaxEnding is how much may end in one operation: keys and permits that one session holds, and its places in queues; and
-// all of these together, sessions counted, of the sessions that depend on one check or node. What is beyond it since a time
-// before level 2 stays, and ends as a whole.
-//
-// The end of a session stays one operation so: a split one would show readers a session that is gone and holds keys, and
-// would give what it held to others before its lock-delays are set.
+// MaxEnding bounds what ends in one operation: the keys, permits and places in queues of one session; and all of these, with the
+// sessions themselves, of those that depend on one check or node. What exceeded it before level 2 stays, and ends as a whole.
+// ADR 33 says why the end of a session is not split.
 const MaxEnding = 2000
 
-// MaxQueue is how many sessions may wait for one lock or semaphore: one operation drops all whose time has passed.
+// MaxQueue bounds the sessions that wait for one lock or semaphore: one operation drops all whose time has passed.
 const MaxQueue = 5000
 
-// MaxDeleted is how many keys go with one DeleteTree, where more are deleted before it, and how many one transaction may
-// delete by prefixes.
+// MaxDeleted bounds the keys that one DeleteTree deletes, and those that one transaction deletes by prefixes.
 const MaxDeleted = 10_000
 
-// Figures is what was observed of acquisitions and new sessions since the program was started. It is no part of the state,
-// and decides nothing. It is live for views.
-type Figures struct {
-	// Refused and WouldRefuse count what is beyond MaxEnding or MaxQueue, by whether the level refuses it.
-	Refused, WouldRefuse atomic.Int64
-}
+// Figures counts acquisitions and new sessions beyond MaxEnding or MaxQueue since the program was started, by whether the level
+// refuses them. It decides nothing, is not part of the state, and is live for views.
+type Figures struct{ Refused, WouldRefuse atomic.Int64 }
 
 // bounded reports whether the bounds hold that level 2 brought.
 func (s *State) bounded() bool { return s.level >= 2 }
 
-// count adds to what a session holds or waits for. One that ends is not counted with any more.
+// count adds to what a session holds or waits for, unless it has ended.
 func (s *State) count(session string, by int) {
 	if l := s.sessions.find(session); l != nil {
 		s.sessions.addHeld(l, by)
 	}
 }
 
-// crowded returns why a session may hold or wait for no more; "": it may. held is what it has, 0 for a new one.
+// crowded returns why a session may not hold or wait for more, or "". held counts what it has, 0 for a new one.
 func (s *State) crowded(session *Session, held int) string {
 	if held >= MaxEnding {
 		return s.beyond("session %q has %d keys, locks, semaphores and places in queues, and may have no more: release some, or use a further session", session.ID, MaxEnding)
@@ -228,7 +221,7 @@ func (s *State) crowded(session *Session, held int) string {
 	return ""
 }
 
-// beyond counts something beyond a bound, and words its refusal; "": the level does not refuse it.
+// beyond counts something beyond a bound, and returns its refusal, or "" if the level does not refuse it.
 func (s *State) beyond(format string, args ...any) string {
 	if !s.bounded() {
 		s.figures.WouldRefuse.Add(1)

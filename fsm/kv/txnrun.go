@@ -158,7 +158,11 @@ func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
 		t.spent = true
 		return fmt.Sprintf("the operations of a transaction may have %d alias checks follow, or take %d steps to count them; use several", registry.MaxRemoved, registry.MaxSteps)
 	}
-	if most := t.state.maxChanges(); t.changes > most && (before > 0 || t.state.bounded()) {
+	most := MaxTxnChanges
+	if t.state.bounded() {
+		most = registry.MaxRemoved
+	}
+	if t.changes > most && (before > 0 || t.state.bounded()) {
 		t.spent = true
 		return fmt.Sprintf("a transaction may make %d changes of nodes and services, all services of a node whose status or address it changes counted; use several", most)
 	}
@@ -229,12 +233,4 @@ func (t *txnRun) spend(items int) (what string) {
 		return fmt.Sprintf("a transaction may delete %d keys by prefixes and by the ends of sessions; delete some before it", MaxDeleted)
 	}
 	return ""
-}
-
-// maxChanges is how many changes of nodes and services a transaction may make.
-func (s *State) maxChanges() int {
-	if s.bounded() {
-		return registry.MaxRemoved
-	}
-	return MaxTxnChanges
 }

@@ -225,8 +225,7 @@ func (v *View) AllPermits(kind Kind) iter.Seq[*Permits] {
 	}
 }
 
-// Oldest returns the keys that begin with a prefix, by their last changes, oldest first, without the newest ones of which
-// one DeleteTree removes all.
+// Oldest returns the keys under a prefix that one DeleteTree would leave, the longest unchanged first.
 func (v *View) Oldest(prefix string) (keys []string) {
 	pairs := slices.SortedFunc(v.shown.keys.under(prefix), func(a, b *Pair) int {
 		return cmp.Or(cmp.Compare(a.ModifyIndex, b.ModifyIndex), strings.Compare(a.Key, b.Key))
@@ -237,5 +236,5 @@ func (v *View) Oldest(prefix string) (keys []string) {
 	return keys
 }
 
-// Figures returns what was observed of bounds.
+// Figures returns the counts of what is beyond a bound.
 func (v *View) Figures() *Figures { return v.shown.figures }

@@ -53,8 +53,8 @@ const (
 	CheckTaken
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
-	// TooMany: a bound that level 2 brought. RegisterCatalog, more than catalog.MaxFollowers alias checks would follow a service
-	// or node, or an agent's address would change on which more than MaxRemoved services are; DeregisterCatalog, the node has more than MaxRemoved services and checks of them, some of which go first.
+	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent with more than
+	// MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some of which must be removed first.
 	TooMany
 	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
 	// that another server sent among others; it is in no format.

@@ -82,7 +82,7 @@ func KindOf(op Op) Kind { return op.kind() }
 // NameOf is what metrics call an operation.
 func NameOf(op Op) string { return operations[op.kind()].Name }
 
-// KeyOf is the instance that an operation is about; ok is false if it is about none, or names it by its handle.
+// KeyOf returns the key of the instance that an operation is about; ok is false for other operations, and for handles.
 func KeyOf(op Op) (key Key, ok bool) {
 	switch op := op.(type) {
 	case Register:

@@ -57,7 +57,7 @@ var (
 	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.
 	ErrUnreadable = errors.New("operation unknown to the leader")
 	// ErrPanicked: the operation, or one of those that came with it, panicked on this node. Nothing was done. With
-	// consensus there is no such error: the nodes stop.
+	// consensus the nodes stop instead.
 	ErrPanicked = errors.New("operation panicked")
 	// ErrFull: nothing was done, because there is no room for more.
 	ErrFull = errors.New("no room")

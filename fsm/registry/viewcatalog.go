@@ -19,7 +19,7 @@ func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
 // NodeCount is the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 
-// AliasFigures is what was observed of alias checks. It is live.
+// AliasFigures returns the figures of alias checks, which are live.
 func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }
 
 // CatalogBytes is what the registered nodes take with their checks, about. Services are instances.

@@ -17,7 +17,7 @@ type Peers struct {
 
 // RefusedItem is an operation that is refused because it panics, which is a defect.
 type RefusedItem struct {
-	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID: it is about none
+	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID, for other operations
 	ID    string `json:"id,omitempty"`
 	What  string `json:"what"`           // to a peer: register, heartbeat, cancel or override
 	From  string `json:"from,omitempty"` // the server that sent it last; empty: a client, or this node sent it to the peer

@@ -65,7 +65,7 @@ type Env struct {
 	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
 	Succeeded func()
 	Failed    func(err error)
-	// Refused records that the peer has given up an item of an instance, and why; "": it accepted one.
+	// Refused records why the peer refuses an item of an instance, or with "" that it has accepted one.
 	Refused func(key registry.Key, fact, why string)
 	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
 	Origin registry.Origin

@@ -23,9 +23,8 @@ type SkippedEntry struct {
 	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips, by index
 }
 
-// SkipEntry has the node of a data directory, which does not run, pass over an entry of its log without an effect. The
-// same has to be done on each node of the cluster: they refuse each other until then. It refuses what is not there, what
-// is part of a snapshot already, and what is no write; nothing is changed then.
+// SkipEntry makes the stopped node of a data directory pass over an entry of its log. Nodes of a cluster refuse each other until
+// all skip the same entries. SkipEntry refuses, and changes nothing, if the entry is missing, in a snapshot, or not a write.
 func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
 	if err := disk.CheckCutOff(dir); err != nil {
 		return done, err
@@ -50,7 +49,7 @@ func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
 	return SkippedEntry{Node: id.Node, Entry: entry, Operations: operations, Skipped: id.Skipped}, id.Save()
 }
 
-// operationsOf are the operations of an entry that a node can skip.
+// operationsOf names the operations of an entry, or returns why the node cannot skip it.
 func operationsOf(dir string, index uint64) (operations []string, err error) {
 	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // The levels of the identity file. What lies beside the file says for itself at which level it was written.
 const (
 	identityLevel = 1
-	// skippingLevel is that of a file with skipped entries: a program that does not know them must not start with it.
+	// skippingLevel marks a file with skipped entries: a program that does not know them must not start with it.
 	skippingLevel = 2
 )
 

@@ -22,14 +22,13 @@ import (
 func Open(cfg store.Config) (*Store, error) {
 	cfg.SetDefaults()
 	s := &Store{
-		cfg:     cfg,
-		log:     cfg.Log,
-		started: make(chan struct{}),
-		wake:    make(chan struct{}, 1),
-		asked:   make(chan struct{}),
-		fatal:   make(chan error, 1),
-		next:    newFlush(),
-
+		cfg:      cfg,
+		log:      cfg.Log,
+		started:  make(chan struct{}),
+		wake:     make(chan struct{}, 1),
+		asked:    make(chan struct{}),
+		fatal:    make(chan error, 1),
+		next:     newFlush(),
 		refusals: make(map[string]*Refusal),
 	}
 	s.closing, s.stop = context.WithCancel(context.Background())

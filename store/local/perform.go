@@ -152,7 +152,7 @@ type Refusal struct {
 	Operation   string // as fsm.Describe names it
 	Key         registry.Key
 	Origin      registry.Origin
-	Server      string // that sent it last; "": a client did
+	Server      string // sent it last; empty: a client did
 	Cause       string // what it panicked with last
 	First, Last time.Time
 	Times       uint64 // that it came, tried or not
@@ -229,8 +229,8 @@ func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_
 	return results, effects, at, nil
 }
 
-// rebuild throws the registry away, which has half of an operation. If that cannot be done the node ends: nothing of
-// what is in memory may reach the disk.
+// rebuild replaces the registry, which holds half of an operation. If it cannot, the node ends, and nothing of what is in memory
+// reaches the disk.
 func (s *Store) rebuild(cause *panicked) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -253,8 +253,8 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 	return nil
 }
 
-// paused reports whether an operation has panicked so often that it is not even tried now: each try that panics costs a
-// rebuild. The caller holds mu.
+// paused reports whether an operation panicked too often to be tried now, because each panic costs a rebuild. The caller
+// holds mu.
 func (s *Store) paused(op registry.Op) bool {
 	if len(s.refusals) == 0 {
 		return false

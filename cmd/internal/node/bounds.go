@@ -12,18 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// bounds shows what goes beyond the bounds of what one operation may set in motion (docs/run/limits.md): what is refused,
-// and what would be, were it not for a node of an older version.
+// bounds shows what goes beyond the bounds of one operation (docs/run/limits.md): what is refused, and what level 2 will refuse.
 type bounds struct {
 	service      registry.Service
-	coordination httpd.Coordination // nil: there is none
+	coordination httpd.Coordination // nil in mode ap
 	log          *slog.Logger
-
-	seen   []excess  // at the last look
-	logged time.Time // the newest warning
 }
 
-// excess is what went beyond a bound since the node was started.
+// excess counts what went beyond a bound since the node was started.
 type excess struct {
 	bound                string
 	refused, wouldRefuse int64
@@ -40,7 +36,7 @@ var (
 	followedDesc    = prometheus.NewDesc("rollcall_catalog_alias_checks_followed", "Most alias checks that one operation had follow since the node was started; above 1000 there are more on one service or node than new ones may come to.", nil, nil)
 )
 
-// look returns what went beyond each bound, and the most alias checks that one operation had follow.
+// look returns what went beyond each bound, and the most alias checks that followed one operation.
 func (b *bounds) look() (all []excess, followed int64) {
 	v, err := b.service.View(context.Background(), registry.Stale)
 	if err != nil {
@@ -58,18 +54,20 @@ func (b *bounds) look() (all []excess, followed int64) {
 
 // run warns when more goes beyond a bound than before.
 func (b *bounds) run(ctx context.Context) {
+	var seen []excess
+	var logged time.Time
 	wait.Every(ctx, boundsInterval, func(now time.Time) {
-		if now.Sub(b.logged) < boundsQuiet {
+		if now.Sub(logged) < boundsQuiet {
 			return
 		}
 		all, followed := b.look()
-		before := b.seen
-		b.seen = all
+		before := seen
+		seen = all
 		for i, e := range all {
 			if e.refused+e.wouldRefuse == 0 || i < len(before) && e == before[i] {
 				continue
 			}
-			b.logged = now
+			logged = now
 			b.log.Warn("more was asked for than one operation may set in motion: docs/run/limits.md", "bound", e.bound, "refused", e.refused, "accepted-until-level-2", e.wouldRefuse, "most-alias-checks", followed)
 		}
 	})
@@ -77,9 +75,7 @@ func (b *bounds) run(ctx context.Context) {
 
 // Describe implements prometheus.Collector.
 func (b *bounds) Describe(to chan<- *prometheus.Desc) {
-	to <- refusedDesc
-	to <- wouldRefuseDesc
-	to <- followedDesc
+	prometheus.DescribeByCollect(b, to)
 }
 
 // Collect implements prometheus.Collector.
@@ -90,11 +86,4 @@ func (b *bounds) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(wouldRefuseDesc, prometheus.CounterValue, float64(e.wouldRefuse), e.bound)
 	}
 	to <- prometheus.MustNewConstMetric(followedDesc, prometheus.GaugeValue, float64(followed))
-}
-
-// openBounds registers the metrics of what goes beyond the bounds, and returns what warns of it.
-func (n *node) openBounds(e *engine) (run func(context.Context)) {
-	b := &bounds{service: e.service, coordination: e.coordination, log: n.log}
-	n.metrics.MustRegister(b)
-	return b.run
 }

@@ -132,11 +132,12 @@ func open(o Options) (_ *node, err error) {
 		}
 	}
 	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.alive, log: n.log}
-	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run}
+	beyond := &bounds{service: e.service, coordination: e.coordination, log: n.log}
+	n.metrics.MustRegister(beyond)
+	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run, beyond.run}
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}
-	beside = append(beside, n.openBounds(e))
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
 	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
 	return n, n.handle(o, name, e)

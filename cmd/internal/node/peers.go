@@ -34,7 +34,7 @@ type peers struct {
 	call func(ctx context.Context, call []byte) ([]byte, error)
 	// authFile is the digest of auth.file; link.NoAuthFile: there is none.
 	authFile func() string
-	// refusals are the operations that panicked here; nil: none does, the node would stop.
+	// refusals returns the operations that panicked here; nil in mode cp, where the node stops.
 	refusals func() []local.Refusal
 	// sender is the node that sends to the peers; "": every node, or it is not known.
 	sender func() string

@@ -10,7 +10,7 @@ import (
 // falsified returns what a node applies in the place of entries; nil: the entries.
 func falsified(string) func([]byte) []byte { return nil }
 
-// performed returns what is called after each operation; nil: nothing is.
+// performed returns what to call after each operation, or nil.
 func performed() func(fsm.Item) { return nil }
 
 // planted returns the service itself: only builds with the tag planted have faults.

@@ -71,7 +71,7 @@ func falsified(node string) func([]byte) []byte {
 	return func(entry []byte) []byte { return bytes.ReplaceAll(entry, text, other) }
 }
 
-// performed returns what is called after each operation; nil: nothing is.
+// performed returns what to call after each operation, or nil.
 func performed() func(fsm.Item) {
 	id, is := strings.CutPrefix(os.Getenv(plantedEnv), "panic:")
 	if !is {

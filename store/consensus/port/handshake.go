@@ -75,16 +75,15 @@ func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 
 // skipsAlike returns an error if a node passes over other entries of the log than this one. Each change is logged once.
 func (n *Port) skipsAlike(own, remote Hello) (err error) {
-	if !slices.Equal(own.Skipped, remote.Skipped) {
-		err = &skippedError{own, remote}
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if was := n.differs[remote.ServerID]; was == (err != nil) {
-		return err
+	if slices.Equal(own.Skipped, remote.Skipped) {
+		delete(n.differs, remote.ServerID)
+		return nil
 	}
-	n.differs[remote.ServerID] = err != nil
-	if err != nil {
+	err = &skippedError{own, remote}
+	if !n.differs[remote.ServerID] {
+		n.differs[remote.ServerID] = true
 		n.log.Error("a node of this cluster is refused", "other", disk.NodeName(remote.ServerID), "err", err)
 	}
 	return err

@@ -19,15 +19,14 @@ func unfinished(dir, id string) string {
 	return filepath.Join(dir, disk.RaftDir, "snapshots", id+".tmp")
 }
 
-// snapshots are those of raft, which syncs their files, and the directory that holds all of them, but not that of each.
+// snapshots makes each snapshot's own directory durable. Raft syncs only the files and the directory above.
 type snapshots struct {
 	*raft.FileSnapshotStore
 	dir  string                  // the data directory
 	sync func(path string) error // makes durable which files a directory has
 }
 
-// OpenSnapshots opens the snapshots below a data directory, the newest of which are kept. A crash leaves a new one whole or not
-// at all.
+// OpenSnapshots opens the snapshots below a data directory, and keeps the newest. A crash leaves a new one whole or not at all.
 func OpenSnapshots(dir string, kept int, log hclog.Logger) (raft.SnapshotStore, error) {
 	raftDir := filepath.Join(dir, disk.RaftDir)
 	store, err := raft.NewFileSnapshotStoreWithLogger(raftDir, kept, log)

@@ -416,8 +416,7 @@ func (s *segmentFiles) make(path string, size int64) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// overwrite puts bytes in the place of those at an offset of a file, durably. A crash in between leaves nothing worse than
-// the one before.
+// overwrite replaces the bytes at an offset of a file, durably. A crash in between leaves nothing worse than the one before.
 func (s *segmentFiles) overwrite(path string, b []byte, at int) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -90,7 +90,7 @@ func (s *segmentReader) read(path string) error {
 	return s.examine(b)
 }
 
-// examine is read of what a segment's file has.
+// examine reads a segment from the bytes of its file.
 func (s *segmentReader) examine(b []byte) error {
 	size := len(b)
 	s.b = append(b, make([]byte, -size&(walFrameHeader-1))...) // a write that grows the file may be cut off within a frame
@@ -228,8 +228,8 @@ func (s *segmentReader) isPartOf(at int, want []byte) (whole, part bool) {
 	return whole, true
 }
 
-// isPartOfEntry says whether a frame from an offset to the next one is that of the entry with an index, or that with
-// sectors or its end missing.
+// isPartOfEntry reports whether a frame from an offset to the next one holds the entry with an index, wholly or with sectors or
+// its end missing.
 func (s *segmentReader) isPartOfEntry(at, next int, index uint64) (whole, part bool) {
 	if s.written <= at+walFrameHeader { // its size may be cut off, too
 		return false, true
@@ -271,7 +271,7 @@ func (s *segmentReader) fitsSize(at int, index uint64) bool {
 	return end-at == 15 || end-at == 16 && (at >= s.written || s.b[at] == 2 || s.lost(at))
 }
 
-// lost says whether all is zero of the sector in which an offset is.
+// lost reports whether the sector of an offset is all zeros.
 func (s *segmentReader) lost(at int) bool {
 	from, to := max(s.end, at/sector*sector), min(len(s.b), (at/sector+1)*sector)
 	return at < len(s.b) && len(bytes.Trim(s.b[from:to], "\x00")) == 0
@@ -321,7 +321,7 @@ func (s *segmentReader) used() int {
 	return (s.written + walFrameHeader - 1) / walFrameHeader * walFrameHeader
 }
 
-// commitFrame is the frame that ends, at an offset, the write behind the last complete one.
+// commitFrame returns the frame that would end, at an offset, the write behind the last complete one.
 func (s *segmentReader) commitFrame(at int) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{walCommitFrame, 0, 0, 0}, crc32.Checksum(s.b[s.end:at], disk.Castagnoli))
 }
