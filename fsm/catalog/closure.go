@@ -13,7 +13,7 @@ import (
 const MaxFollowers = 1000
 
 // TooManyFollowersText says that a registration would go beyond MaxFollowers.
-const TooManyFollowersText = "at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; with this registration more would. Give the service a check of its own in the place of the alias"
+const TooManyFollowersText = "at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; with this registration more would, or too many services are connected to count them. Give the service a check of its own in the place of the alias"
 
 // MaxSteps bounds what one registration may cost to count, or those of one transaction together: alias checks that are met
 // on the way up and down. Closures that share nothing are counted one by one.

@@ -253,8 +253,8 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 	return nil
 }
 
-// paused reports whether an operation has panicked so often that it is not even tried now: each try that panics costs a
-// rebuild. The caller holds mu.
+// paused reports whether an operation panicked too often to be tried now, because each panic costs a rebuild. The caller
+// holds mu.
 func (s *Store) paused(op registry.Op) bool {
 	if len(s.refusals) == 0 {
 		return false
