@@ -18,7 +18,6 @@ var emptyDirectories = map[string]string{
 	"store/disk/identity.go":               "of a new node",
 	"store/consensus/port/hello.go":        "the cluster goes on without what the directory has; or the node is removed first, which needs a leader",
 	"store/consensus/membership/search.go": "a leader has removed the node; or there are two clusters, one of which goes on",
-	"store/consensus/skipentry.go":         "the other nodes have the entry, and go on when they skip it",
 	"store/consensus/verify.go":            "begins with the condition; a leader logs it",
 	"cmd/rollcall/recover.go":              "the recovered node is the cluster",
 	"httpd/dashboard/acts.go":              "a leader has removed the node",
