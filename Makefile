@@ -53,8 +53,8 @@ test: build clients site
 	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -shuffle=on -timeout 50m -parallel $(shell expr $(PARALLEL) '*' 2) ./integration
 
-# Everything that make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
-# with large dependencies, the integration tests under the race detector, upgrades from the last release, all older stacks.
+# What make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
+# with large dependencies, upgrades from the last release, all older stacks.
 test-all: check test
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
