@@ -72,6 +72,7 @@ func TestActOfAPageIsThatOfItsCommand(t *testing.T) {
 	for _, id := range []string{"orders-1", "orders-2", "orders-3"} {
 		need.Equal(t, n.Register(Instance{App: "ORDERS", ID: id, Duration: 300}).Outcome(), Done, "a registration is")
 	}
+	need.OK(t, shows(n, "ORDERS", "orders-3")) // the form counts the others in the node's own view
 	form := url.Values{"app": {"ORDERS"}, "id": {"orders-1"}, "reason": {"kernel update"}, "author": {"ann"}}
 	done := n.Do(Request{Method: http.MethodPost, Path: "/ui/acts/drain", Body: []byte(form.Encode()), ContentType: "application/x-www-form-urlencoded"})
 	need.That(t, done.Status == http.StatusSeeOther || done.Status == http.StatusOK, "got %+v", done)

@@ -251,6 +251,7 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 	t.Parallel()
 	next := taggedProgram(t, "nextlevel")
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"cluster.finalize": "manual"}})
+	c.awaitLevel(t, 2) // a new node rises to what all of its datacenter read
 	l := startLoad(t, 10, 20, 4, c.Nodes)
 	c.Nodes[0].change(t, next)
 	expect.Equal(t, c.Nodes[0].levels(t).Level, 2, "beside a node of the version before it writes level")
