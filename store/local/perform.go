@@ -164,7 +164,10 @@ type Refusal struct {
 // rebuilt from the newest view, and a client's call fails as a whole. Another server's batch says what many clients did: its
 // operations are performed one by one, and only those that panic are refused.
 func (s *Store) performSafely(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
-	at, cause := slices.IndexFunc(ops, s.paused), (*panicked)(nil)
+	at, cause := -1, (*panicked)(nil)
+	if len(s.refusals) > 0 {
+		at = slices.IndexFunc(ops, s.paused)
+	}
 	if at < 0 {
 		var performed []registry.Result
 		var effects effect
@@ -256,9 +259,6 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 // paused reports whether an operation panicked too often to be tried now, because each panic costs a rebuild. The caller
 // holds mu.
 func (s *Store) paused(op registry.Op) bool {
-	if len(s.refusals) == 0 {
-		return false
-	}
 	f := s.refusals[describe(op)]
 	return f != nil && time.Now().Before(f.pausedUntil)
 }
