@@ -122,7 +122,7 @@ func TestAClusterOfSidecarsIsNoMatterOfTheBound(t *testing.T) {
 	}
 }
 
-// A node that comes and goes with its services has alias checks of other nodes follow, whoever may write nodes.
+// Whoever may write nodes: removing a node with its services makes alias checks on other nodes follow.
 func TestAliasesOfOtherNodesOnANodeAreBounded(t *testing.T) {
 	n := atLevel(t, codec.Newest)
 	far := func(i, count int) registry.RegisterCatalog {

@@ -105,7 +105,7 @@ func TestLicenceThatIsNotOpenIsAnError(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		files map[string]string
-		says  string // of the error; "": there is none
+		says  string // in the error; empty if it is accepted
 	}{
 		{"an open one, with files that are no licences", map[string]string{"LICENSE": apache, "NOTICE": "Made by us.", "license.go": "package m"}, ""},
 		{"an open one with a condition", map[string]string{"LICENSE": apache + notForSale}, "example.org/m v1.0.0 is under CommonsClause, which is not one of the open licences"},

@@ -39,7 +39,7 @@ type frozenSite struct {
 	now      registry.Stamp
 }
 
-// statesSite is one of two sites that replicate to each other. It does with an operation what a node of its mode does, but for the
+// statesSite stands for one of two sites that replicate to each other. It does with an operation what a node of its mode does, but for the
 // order that Raft makes and the disk.
 type statesSite struct {
 	consensus bool

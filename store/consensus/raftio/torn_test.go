@@ -44,7 +44,7 @@ func (w segmentWrite) image(n int) []byte {
 	return append(b[:w.from:w.from], append(bytes.Clone(w.after[w.from:w.from+n]), b[min(len(b), w.from+n):]...)...)
 }
 
-// hardData is data of which a part looks like something else: sectors that are missing, or frames.
+// hardData returns data with parts that look like missing sectors or like frames.
 func hardData(random *rand.Rand, i uint64) []byte {
 	kinds := [][]byte{{0xff}, {walCommitFrame, 0, 0, 0, byte(i), 1, 2, 3}, {walEntryFrame, 0, 0, 0, 8, 0, 0, 0}, {walIndexFrame, 0, 0, 0, 4, 0, 0, 0}, {byte(i), byte(i >> 1), 7}}
 	data := make([]byte, random.IntN(8)) // so that what follows stands at any place of its word
@@ -212,7 +212,7 @@ func TestEveryBitThatDiffersInASegmentIsRefused(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d flips, of which %d were in the end of a commit frame, and made good", flips, completed)
+	t.Logf("%d flips; %d of them were in the end of a commit frame, and made good", flips, completed)
 	expect.That(t, completed*1000 < flips, "%d of %d flips were not refused", completed, flips)
 }
 
