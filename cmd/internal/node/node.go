@@ -132,9 +132,8 @@ func open(o Options) (_ *node, err error) {
 		}
 	}
 	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.alive, log: n.log}
-	beyond := &bounds{service: e.service, coordination: e.coordination, log: n.log}
-	n.metrics.MustRegister(beyond)
-	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run, beyond.run}
+	n.metrics.MustRegister(&bounds{service: e.service, coordination: e.coordination})
+	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run}
 	if n.auth != nil {
 		beside = append(beside, n.auth.Run)
 	}
