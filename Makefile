@@ -22,7 +22,7 @@ SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -v '^integr
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test test-all conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: shape build run test test-all race-node conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -41,8 +41,8 @@ eureka-server:
 	$(MAKE) -C integration/clients eureka-server
 
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
-# long. The first node of each cluster has the race detector. Of the others three packages are tested at a time on two
-# processors, because some wait; what takes longest and waits most begins first.
+# long. Of the others three packages are tested at a time on two processors, because some wait; what takes longest
+# and waits most begins first.
 PARALLEL := $(shell getconf _NPROCESSORS_ONLN)
 OTHERS    = $(filter-out $(SHARED) integration,$(shell $(GO) list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)/*||'))
 packages  = $(addprefix ./,$(filter-out $(MODULES),$(1)))
@@ -50,12 +50,13 @@ test: build clients site
 	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
 	$(GO) test -shuffle=on . $(call packages,$(OTHERS))
 	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
-	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_RACE_BIN=$(CURDIR)/$(BIN)-race $(GO) test -shuffle=on -timeout 50m -parallel $(shell expr $(PARALLEL) '*' 2) ./integration
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 50m -parallel $(shell expr $(PARALLEL) '*' 2) ./integration
 
 # What make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
-# with large dependencies, upgrades from the last release, all older stacks.
-test-all: check test
+# with large dependencies, upgrades from the last release, all older stacks. The first node of each cluster of the
+# integration tests has the race detector here.
+test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
+test-all: check race-node test
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
@@ -64,6 +65,9 @@ test-all: check test
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(MAKE) upgrades stacks
+
+race-node:
+	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
