@@ -16,7 +16,7 @@ each     = set -e; for m in $(2); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
 # The packages in which goroutines share memory, and so those that the race detector runs for.
-SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -v '^integration/' | xargs grep -lE '^\s*go |"sync"|"sync/atomic"|errgroup' | xargs -n 1 dirname | sort -u)
+SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integration/|_test\.go$$' | xargs grep -lE '^\s*go |"sync"|"sync/atomic"|errgroup' | xargs -n 1 dirname | sort -u)
 
 # One form for all: what one target compiled, the next finds, and so does another copy of this directory.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
