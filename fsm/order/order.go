@@ -4,6 +4,7 @@ package order
 
 import (
 	"math"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
@@ -25,6 +26,14 @@ func (k *Key) Fields(c *codec.Codec) {
 
 // String returns APP/id.
 func (k Key) String() string { return k.App + "/" + k.ID }
+
+// Compare orders keys by application, then by id.
+func (k Key) Compare(o Key) int {
+	if c := strings.Compare(k.App, o.App); c != 0 {
+		return c
+	}
+	return strings.Compare(k.ID, o.ID)
+}
 
 // Epoch is a leadership: the Raft term and index of its Establish entry.
 type Epoch struct{ Term, Index uint64 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sort"
+	"strings"
 )
 
 // AppFreshness is one application's part of Freshness.
@@ -66,7 +66,7 @@ func (v *View) FreshnessByApp(now int64) []AppFreshness {
 	for i := range apps {
 		apps[i].longestFirst()
 	}
-	sort.Slice(apps, func(i, j int) bool { return apps[i].App < apps[j].App })
+	slices.SortFunc(apps, func(a, b AppFreshness) int { return strings.Compare(a.App, b.App) })
 	return apps
 }
 
@@ -82,9 +82,8 @@ func (a *AppFreshness) add(key Key, s sight) {
 
 // longestFirst sorts what is overdue by silence, then by id, and cuts it.
 func (a *AppFreshness) longestFirst() {
-	sort.Slice(a.Overdue, func(i, j int) bool {
-		x, y := &a.Overdue[i], &a.Overdue[j]
-		return cmp.Or(cmp.Compare(y.Silent, x.Silent), compareKeys(x.Key, y.Key)) < 0
+	slices.SortFunc(a.Overdue, func(x, y Overdue) int {
+		return cmp.Or(cmp.Compare(y.Silent, x.Silent), x.Key.Compare(y.Key))
 	})
 	a.Overdue = slices.Clip(a.Overdue[:min(len(a.Overdue), overdueShown)])
 }

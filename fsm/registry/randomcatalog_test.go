@@ -225,7 +225,7 @@ func checkNodesLists(v *View, all []*Lease) error {
 			listed = append(listed, keysOf(v.ServicesOn(n.Name))...)
 		}
 	}
-	slices.SortFunc(listed, compareKeys)
+	slices.SortFunc(listed, Key.Compare)
 	if want := keysOf(v.Leases()); !slices.Equal(listed, want) {
 		return fmt.Errorf("services of all nodes are %v, want %v", listed, want)
 	}

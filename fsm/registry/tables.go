@@ -63,17 +63,10 @@ func compareVIPs(a, b vipEntry) int {
 	if c := strings.Compare(a.vip, b.vip); c != 0 {
 		return c
 	}
-	return compareKeys(a.key, b.key)
+	return a.key.Compare(b.key)
 }
 
-func compareKeys(a, b Key) int {
-	if c := strings.Compare(a.App, b.App); c != 0 {
-		return c
-	}
-	return strings.Compare(a.ID, b.ID)
-}
-
-func compareLeases(a, b *Lease) int { return compareKeys(a.Key(), b.Key()) }
+func compareLeases(a, b *Lease) int { return a.Key().Compare(b.Key()) }
 
 // share returns a copy for views.
 func (t *tables) share() *tables {

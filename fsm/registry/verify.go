@@ -44,7 +44,7 @@ func (f *Frozen) verifySlots() error {
 func (f *Frozen) verifyLeases() error {
 	generations := make([]uint64, 0, len(f.Leases))
 	for i, s := range f.Leases {
-		if i > 0 && compareKeys(f.Leases[i-1].Lease.Key(), s.Lease.Key()) >= 0 {
+		if i > 0 && f.Leases[i-1].Lease.Key().Compare(s.Lease.Key()) >= 0 {
 			return fmt.Errorf("lease %s is not after %s", s.Lease.Key(), f.Leases[i-1].Lease.Key())
 		}
 		if err := f.verifyLive(s); err != nil {
@@ -90,7 +90,8 @@ func (f *Frozen) verifyRemovals() error {
 	before := Removal{Lease: &Lease{Changed: f.Pruned}}
 	for _, rec := range f.Removals {
 		key := rec.Lease.Key()
-		_, live := slices.BinarySearchFunc(f.Leases, key, func(s LeaseState, key Key) int { return compareKeys(s.Lease.Key(), key) })
+		compare := func(s LeaseState, key Key) int { return s.Lease.Key().Compare(key) }
+		_, live := slices.BinarySearchFunc(f.Leases, key, compare)
 		if _, twice := seen[key]; twice || live {
 			return fmt.Errorf("removal of %s: the instance is live or was removed twice", key)
 		}

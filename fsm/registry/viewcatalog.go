@@ -56,7 +56,7 @@ func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 	}
 	return func(yield func(*Lease) bool) {
 		keys := v.tables.catalog.ServicesOn(node)
-		slices.SortFunc(keys, compareKeys)
+		slices.SortFunc(keys, Key.Compare)
 		for _, key := range keys {
 			if l, ok := v.Lease(key); ok && !yield(l) {
 				return

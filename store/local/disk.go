@@ -1,13 +1,11 @@
 package local
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
-	"strings"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -188,10 +186,7 @@ func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	if err != nil {
 		return err
 	}
-	sort.Slice(f.Leases, func(i, j int) bool {
-		x, y := f.Leases[i].Lease.Key(), f.Leases[j].Lease.Key()
-		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.ID, y.ID)) < 0
-	})
+	slices.SortFunc(f.Leases, func(a, b registry.LeaseState) int { return a.Lease.Key().Compare(b.Lease.Key()) })
 	for i := range f.Leases {
 		l := *f.Leases[i].Lease
 		l.Handle = registry.Handle{Slot: uint32(i), Gen: uint64(i + 1)}

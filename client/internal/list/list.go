@@ -140,7 +140,7 @@ func (e *edit) list() *List {
 	}
 	next := *e.from
 	var all, up, vips, secureVIPs []move
-	for _, key := range slices.SortedFunc(maps.Keys(e.changed), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(e.changed), registry.Key.Compare) {
 		was, now := e.from.Instance(key), e.changed[key]
 		next.count(was, -1)
 		next.count(now, +1)
@@ -296,23 +296,16 @@ func (g listings) with(moves []move) listings {
 		if found {
 			old, g = g[0], g[1:]
 		}
-		n := ofOneName(moves)
+		n := slices.IndexFunc(moves, func(m move) bool { return m.name != name })
+		if n < 0 {
+			n = len(moves)
+		}
 		if changed := old.with(moves[:n]); len(changed.members) > 0 {
 			next = append(next, changed)
 		}
 		moves = moves[n:]
 	}
 	return append(next, g...)
-}
-
-// ofOneName is how many moves are of the first one's name.
-func ofOneName(moves []move) int {
-	for n, m := range moves {
-		if m.name != moves[0].name {
-			return n
-		}
-	}
-	return len(moves)
 }
 
 // with returns the list after moves, which are all of its name and sorted.
@@ -337,16 +330,9 @@ func compareMoves(a, b move) int {
 	if c := strings.Compare(a.name, b.name); c != 0 {
 		return c
 	}
-	return compareKeys(a.key, b.key)
+	return a.key.Compare(b.key)
 }
 
 func compareListing(g *listing, name string) int { return strings.Compare(g.name, name) }
 
-func compareInstance(i *registry.Instance, key registry.Key) int { return compareKeys(i.Key(), key) }
-
-func compareKeys(a, b registry.Key) int {
-	if c := strings.Compare(a.App, b.App); c != 0 {
-		return c
-	}
-	return strings.Compare(a.ID, b.ID)
-}
+func compareInstance(i *registry.Instance, key registry.Key) int { return i.Key().Compare(key) }
