@@ -23,17 +23,17 @@ type part interface {
 
 // lifecycle is what a client has to end.
 type lifecycle struct {
-	mu     sync.Mutex
-	parts  map[part]struct{}
-	closed chan struct{} // closed when Close is done; nil before it began
-	result error         // of Close
+	mu      sync.Mutex
+	parts   map[part]struct{}
+	closing bool // no part may start any more
+	closed  once // Close
 }
 
 // adopt adds a part that is about to start. ErrClosed: Close has begun, so it must not start.
 func (l *lifecycle) adopt(p part) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed != nil {
+	if l.closing {
 		return ErrClosed
 	}
 	if l.parts == nil {
@@ -63,31 +63,21 @@ const closeGrace = 100 * time.Millisecond
 // called more than once: later calls wait for the first, and return what it returned, unless their
 // own ctx ends first. The error joins what could not be told the cluster, where it ends by itself.
 func (c *Client) Close(ctx context.Context) error {
-	parts, first := c.startClose()
-	if !first {
-		if err := wait.Until(ctx, c.closed, "wait for the client to close"); err != nil {
-			return err
-		}
-		return c.result
-	}
-	defer close(c.closed)
-	stopped, stopping := together(ctx, parts, part.stop)
-	_, leaving := together(ctx, stopped, part.withdraw)
-	c.result = errors.Join(stopping, leaving)
-	c.cluster.Close()
-	c.metrics.close()
-	return c.result
+	return c.closed.do(ctx, "wait for the client to close", func() error {
+		stopped, stopping := together(ctx, c.startClose(), part.stop)
+		_, leaving := together(ctx, stopped, part.withdraw)
+		c.cluster.Close()
+		c.metrics.close()
+		return errors.Join(stopping, leaving)
+	})
 }
 
-// startClose returns the parts to the first caller.
-func (l *lifecycle) startClose() (parts []part, first bool) {
+// startClose lets no part start any more, and returns those that there are.
+func (l *lifecycle) startClose() []part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed != nil {
-		return nil, false
-	}
-	l.closed = make(chan struct{})
-	return slices.Collect(maps.Keys(l.parts)), true
+	l.closing = true
+	return slices.Collect(maps.Keys(l.parts))
 }
 
 // together does something with all parts at the same time. It returns those for which that is done, and
@@ -142,25 +132,19 @@ type once struct {
 // do calls act in the first call, and returns its error in all. ctx bounds the wait for the first caller, which
 // is named what in the error.
 func (e *once) do(ctx context.Context, what string, act func() error) error {
-	done, first := e.claim()
+	e.mu.Lock()
+	first := e.done == nil
 	if first {
-		defer close(done)
-		e.err = act()
-		return e.err
+		e.done = make(chan struct{})
 	}
-	if err := wait.Until(ctx, done, what); err != nil {
+	e.mu.Unlock()
+	if first {
+		defer close(e.done)
+		e.err = act()
+	} else if err := wait.Until(ctx, e.done, what); err != nil {
 		return err
 	}
 	return e.err
-}
-
-func (e *once) claim() (done chan struct{}, first bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if first = e.done == nil; first {
-		e.done = make(chan struct{})
-	}
-	return e.done, first
 }
 
 // opening is something that is being acquired for the caller: a part until the acquired part replaces it, so that Close
