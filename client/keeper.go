@@ -58,7 +58,7 @@ func (k *keeper) run() {
 
 // keepRenewing renews the session every third of its TTL, and every tenth while that fails.
 func (k *keeper) keepRenewing() {
-	failing := false
+	outage := wait.Outage{Log: k.client.log}
 	for pause := k.ttl / 3; k.sleep(pause); {
 		err := k.renew()
 		switch {
@@ -69,19 +69,10 @@ func (k *keeper) keepRenewing() {
 		default:
 			pause = k.ttl / 3
 		}
-		k.report(failing, err)
-		failing = err != nil
-	}
-}
-
-// report logs changes between success and failure, not each failure.
-func (k *keeper) report(failed bool, err error) {
-	switch {
-	case k.ctx.Err() != nil:
-	case err != nil && !failed:
-		k.client.log.Warn("session not renewed, trying again", "session", k.session, "err", err, "remains", k.remaining())
-	case err == nil && failed:
-		k.client.log.Info("session renewed again", "session", k.session)
+		if k.ctx.Err() == nil {
+			outage.Report(err, "session not renewed, trying again", "session renewed again",
+				"session", k.session, "remains", k.remaining())
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
 // longestToken bounds a token, in bytes: what servers accept of a header, with room for the rest.
@@ -50,16 +52,15 @@ func readToken(path string) (string, error) {
 // what a request does, and a change is never overlooked.
 type tokenFile struct {
 	path string
-	log  *slog.Logger
 
-	mu      sync.Mutex
-	last    string // that was read
-	failing bool
+	mu     sync.Mutex
+	last   string // that was read
+	outage wait.Outage
 }
 
 func newTokenFile(path string, log *slog.Logger) (*tokenFile, error) {
 	token, err := readToken(path)
-	return &tokenFile{path: path, log: log, last: token}, err
+	return &tokenFile{path: path, last: token, outage: wait.Outage{Log: log}}, err
 }
 
 // token is the one in the file or, if that cannot be read, the last one that was there.
@@ -70,13 +71,7 @@ func (f *tokenFile) token() string {
 	if err == nil {
 		f.last = token
 	}
-	if failing := err != nil; failing != f.failing {
-		f.failing = failing
-		if failing {
-			f.log.Warn("the file of the token cannot be read, the token that it had stays in use", "err", err)
-		} else {
-			f.log.Info("the file of the token is read again", "file", f.path)
-		}
-	}
+	f.outage.Report(err, "the file of the token cannot be read, the token that it had stays in use",
+		"the file of the token is read again", "file", f.path)
 	return f.last
 }

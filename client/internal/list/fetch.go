@@ -86,10 +86,10 @@ func (r *refresher) fetchDelta(ctx context.Context) step {
 	case errors.Is(err, errMismatch), errors.Is(err, errNoDelta):
 		return r.fetchFull
 	case err != nil:
-		r.reportFailure(err)
+		r.report(err)
 		return after(ctx, r.failurePause(), r.fetchDelta)
 	}
-	r.reportSuccess()
+	r.report(nil)
 	if r.config.Watch && resp.Header.Get(indexHeader) != "" && resp.Server != r.unwatchable {
 		return r.fetchFull // a Rollcall server not known to refuse watches: fetchFull finds out
 	}

@@ -155,13 +155,16 @@ type saver struct {
 	wake   chan struct{} // the list may have changed
 
 	// Of the goroutine.
-	saved   *List     // the list on disk; nil: there is none, or none of use
-	asOf    time.Time // of the list on disk
-	failing bool
+	saved  *List     // the list on disk; nil: there is none, or none of use
+	asOf   time.Time // of the list on disk
+	outage wait.Outage
 }
 
 func newSaver(k *Keeper) *saver {
-	return &saver{keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1)}
+	return &saver{
+		keeper: k, disk: lastKnown{path: k.config.File}, wake: make(chan struct{}, 1),
+		outage: wait.Outage{Log: k.config.Log},
+	}
 }
 
 // restore begins with the list on disk, if that is of use.
@@ -208,14 +211,11 @@ func (f *saver) run(ctx context.Context) {
 
 // save replaces the file. What fails is tried again after an interval.
 func (f *saver) save(list *List, asOf time.Time) {
-	err := f.disk.save(f.keeper.config.App, list, asOf)
-	switch log := f.keeper.config.Log; {
-	case err != nil && !f.failing:
-		log.Warn("the list of instances cannot be saved, trying again", "app", f.keeper.config.App, "err", err)
-	case err == nil && f.failing:
-		log.Info("the list of instances is saved again", "app", f.keeper.config.App, "file", f.disk.path)
-	}
-	if f.failing = err != nil; f.failing {
+	app := f.keeper.config.App
+	err := f.disk.save(app, list, asOf)
+	f.outage.Report(err, "the list of instances cannot be saved, trying again",
+		"the list of instances is saved again", "app", app, "file", f.disk.path)
+	if err != nil {
 		f.request()
 		return
 	}

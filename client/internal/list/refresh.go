@@ -25,16 +25,16 @@ type refresher struct {
 	stream      *watch.Stream
 	unwatchable string // URL of the server that was found last to offer no watch; "": none
 
-	fullFetchedAt time.Time // when the newest full fetch was begun, whatever came of it
-	failures      int       // in a row
-	resets        int       // in a row
-	failing       bool      // the newest fetch failed, which is logged once
-	cutSince      time.Time // since when no server could be watched; zero: one can
-	suspect       bool      // the last full response was not believed
+	fullFetchedAt time.Time   // when the newest full fetch was begun, whatever came of it
+	failures      int         // in a row
+	resets        int         // in a row
+	outage        wait.Outage // of fetches
+	cutSince      time.Time   // since when no server could be watched; zero: one can
+	suspect       bool        // the last full response was not believed
 }
 
 func newRefresher(k *Keeper) *refresher {
-	r := &refresher{Keeper: k, guard: guarded{guard: k.config.Guard}}
+	r := &refresher{Keeper: k, guard: guarded{guard: k.config.Guard}, outage: wait.Outage{Log: k.config.Log}}
 	r.stream = &watch.Stream{Cluster: k.config.Cluster, App: k.config.App, Each: r.apply, Idle: r.confirm}
 	return r
 }
@@ -66,7 +66,7 @@ func (r *refresher) fetchFull(ctx context.Context) step {
 	}
 	r.count("full", err)
 	if err != nil {
-		r.reportFailure(err)
+		r.report(err)
 		next := r.fetchFull
 		if r.watched && r.index != "" {
 			next = r.watch
@@ -74,7 +74,7 @@ func (r *refresher) fetchFull(ctx context.Context) step {
 		return after(ctx, r.failurePause(), next)
 	}
 	r.replace(resp, instances)
-	r.reportSuccess()
+	r.report(nil)
 	if r.watched {
 		return r.watch
 	}
@@ -141,23 +141,14 @@ func (r *refresher) failurePause() time.Duration {
 	return wait.BackOff(r.config.Interval, r.failures)
 }
 
-// reportSuccess ends a row of failures, and logs its end.
-func (r *refresher) reportSuccess() {
-	r.failures = 0
-	r.setErr(nil)
-	if r.failing {
-		r.config.Log.Info("the list of instances is fetched again", "app", r.config.App, "server", r.listedBy)
+// report shows in the status how a fetch fared, and logs the first failure of a row and its end.
+func (r *refresher) report(err error) {
+	if err == nil {
+		r.failures = 0
 	}
-	r.failing = false
-}
-
-// reportFailure shows the error of a fetch in the status, and logs the first one of a row.
-func (r *refresher) reportFailure(err error) {
 	r.setErr(err)
-	if !r.failing {
-		r.config.Log.Warn("the list of instances cannot be fetched, it stays as it is", "app", r.config.App, "err", err)
-	}
-	r.failing = true
+	r.outage.Report(err, "the list of instances cannot be fetched, it stays as it is",
+		"the list of instances is fetched again", "app", r.config.App, "server", r.listedBy)
 }
 
 func (r *refresher) setErr(err error) {

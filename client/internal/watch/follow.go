@@ -22,7 +22,7 @@ type Config struct {
 
 // Follow calls Each with every event, as client.Watch does, whose errors it returns.
 func Follow(ctx context.Context, c Config) error {
-	f := &follower{each: c.Each, log: c.Log, foreign: make(map[string]bool)}
+	f := &follower{each: c.Each, outage: wait.Outage{Log: c.Log}, foreign: make(map[string]bool)}
 	f.stream = Stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
 	alive, done := wait.Either(ctx, c.Cluster.Life())
 	defer done()
@@ -36,11 +36,10 @@ func Follow(ctx context.Context, c Config) error {
 // follower is the state of one Follow. It belongs to the goroutine that called it.
 type follower struct {
 	stream  Stream
-	log     *slog.Logger
-	server  *transport.Server // the one that is followed
+	outage  wait.Outage
+	server  string // URL of the one that is followed; "": none was yet
 	each    func(Event) error
 	foreign map[string]bool // URLs of servers that are not Rollcall, as far as is known
-	failing bool
 }
 
 // run returns nil when ctx has ended.
@@ -72,12 +71,13 @@ func (f *follower) follow(ctx context.Context, failures int) error {
 		return err
 	}
 	mayBe := func(s *transport.Server) bool { return !f.foreign[s.URL] }
-	f.server = candidates[max(0, slices.IndexFunc(candidates, mayBe))]
-	err = f.stream.Follow(ctx, f.server)
+	server := candidates[max(0, slices.IndexFunc(candidates, mayBe))]
+	f.server = server.URL
+	err = f.stream.Follow(ctx, server)
 	if !errors.Is(err, transport.ErrNeedsRollcall) {
 		return err
 	}
-	f.foreign[f.server.URL] = true
+	f.foreign[f.server] = true
 	if slices.ContainsFunc(candidates, mayBe) {
 		return err
 	}
@@ -95,11 +95,5 @@ func (f *follower) pass(e Event) error {
 
 // report logs changes between success and failure, not each failure.
 func (f *follower) report(err error) {
-	switch failing := err != nil; {
-	case failing && !f.failing:
-		f.log.Warn("watch was cut, trying again", "err", err, "index", f.stream.Index)
-	case !failing && f.failing:
-		f.log.Info("watch goes on", "server", f.server.URL, "index", f.stream.Index)
-	}
-	f.failing = err != nil
+	f.outage.Report(err, "watch was cut, trying again", "watch goes on", "server", f.server, "index", f.stream.Index)
 }
