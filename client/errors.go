@@ -86,17 +86,14 @@ func refused(err error) bool {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNeedsRollcall) {
 		return true
 	}
-	var status *StatusError
-	if !errors.As(err, &status) {
-		return false
-	}
-	return status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
 }
 
 // offersNone says that the cluster has no coordination at all.
 func offersNone(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.Status == http.StatusNotImplemented
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status == http.StatusNotImplemented
 }
 
 // noSession says that an operation failed because its session has ended.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
 	"net/url"
 	"time"
 )
@@ -34,14 +33,6 @@ func (r *Refusal) Error() string { return r.public.Error() }
 // Unwrap returns the error for users.
 func (r *Refusal) Unwrap() error { return r.public }
 
-// elsewhere says whether another server may do better.
-func (r *Refusal) elsewhere() bool {
-	if r.Status == http.StatusNotImplemented {
-		return false // all servers of a cluster are of one mode
-	}
-	return r.Status >= 300 && r.Status < 400 || r.Status >= 500
-}
-
 // unsent is an error of a call that no server has seen.
 type unsent struct{ error }
 
@@ -58,34 +49,30 @@ func (c conclusive) Unwrap() error { return c.error }
 // nothing was done, a server that is not Rollcall cannot have done it, and without a connection nothing was
 // sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
 // (com.netflix.eureka.StatusFilter).
-func mayHaveWritten(err error) bool {
-	var refused *Refusal
-	if errors.As(err, &refused) {
-		return refused.Status != http.StatusServiceUnavailable
+func (q *Call) mayHaveWritten(err error) bool {
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		return !q.unavailable(refused)
 	}
 	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
 		return false
 	}
-	var op *net.OpError
-	var certificate *tls.CertificateVerificationError
-	return !(errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate))
+	op, network := errors.AsType[*net.OpError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return !untrusted && !(network && op.Op == "dial")
 }
 
 // withCause replaces an error of a call that was cut off by the reason for that: the cause of the first of the
 // contexts that has ended. (A client's life ends before its connections do, and its calls a bit later.)
 func withCause(err error, of ...context.Context) error {
 	for _, ctx := range of {
-		if cause := context.Cause(ctx); cause != nil {
-			return becauseOf(cause, err)
+		cause := context.Cause(ctx)
+		if cause == nil {
+			continue
 		}
+		if of, ok := errors.AsType[*url.Error](err); ok {
+			return &url.Error{Op: of.Op, URL: of.URL, Err: cause}
+		}
+		return cause
 	}
 	return err
-}
-
-func becauseOf(cause, err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		return &url.Error{Op: of.Op, URL: of.URL, Err: cause}
-	}
-	return cause
 }

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -115,17 +114,25 @@ const (
 	shuttingDown = "this node is shutting down; ask another one"
 )
 
-// unavailable says that a server is, in the form of Consul's routes.
+// unavailable says that a server is: it has done nothing.
 func (q *Call) unavailable(refused *Refusal) bool {
-	return q.consul && refused.Status == http.StatusInternalServerError && (refused.Message == noLeader || refused.Message == shuttingDown)
+	if q.consul && refused.Status == http.StatusInternalServerError {
+		return refused.Message == noLeader || refused.Message == shuttingDown
+	}
+	return refused.Status == http.StatusServiceUnavailable
 }
 
 // elsewhere says whether another server may do better.
 func (q *Call) elsewhere(refused *Refusal) bool {
-	if q.consul && refused.Status == http.StatusInternalServerError {
+	switch status := refused.Status; {
+	case status == http.StatusNotImplemented:
+		return false // all servers of a cluster are of one mode
+	case q.consul && status == http.StatusInternalServerError:
 		return q.unavailable(refused)
+	case status >= 300 && status < 400, status >= 500:
+		return true
 	}
-	return refused.elsewhere() || q.gated(refused)
+	return q.gated(refused)
 }
 
 // gated says that a stock Eureka server keeps its lists back, because it has not copied those of its peers
@@ -133,15 +140,6 @@ func (q *Call) elsewhere(refused *Refusal) bool {
 // like that where the whole list is to be fetched, so that one is no reason to ask another server.
 func (q *Call) gated(refused *Refusal) bool {
 	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && !refused.denied && q.operation() != "delta"
-}
-
-// mayHaveWritten says whether a write may have taken effect although this came back.
-func (q *Call) mayHaveWritten(err error) bool {
-	var refused *Refusal
-	if errors.As(err, &refused) && q.unavailable(refused) {
-		return false
-	}
-	return mayHaveWritten(err)
 }
 
 // foreign says that a response to a call of Rollcall's own API, or of Consul's, is of a server that does not

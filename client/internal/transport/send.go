@@ -35,14 +35,14 @@ func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error)
 
 // RecordOutcome remembers for the next calls how a server fared in a try.
 func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err error) {
-	var refused *Refusal
+	refused, isRefusal := errors.AsType[*Refusal](err)
 	switch {
 	case err == nil:
 		c.servers.responded(s)
 	case errors.Is(err, ErrClosed), errors.As(err, new(conclusive)), q.interrupted(ctx, c.config.Timeout):
 	case errors.Is(err, ErrNeedsRollcall):
 		c.servers.unfit(s)
-	case errors.As(err, &refused) && (refused.Status == http.StatusServiceUnavailable || q.unavailable(refused)):
+	case isRefusal && q.unavailable(refused):
 		c.servers.unavailable(s, retryAfter(refused.RetryAfter))
 	default:
 		c.servers.failed(s)
@@ -177,8 +177,8 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Respon
 
 // named is an error of net/http that names the server as people do.
 func (s *Server) named(err error) error {
-	var of *url.Error
-	if s.socket == "" || !errors.As(err, &of) {
+	of, ok := errors.AsType[*url.Error](err)
+	if s.socket == "" || !ok {
 		return err
 	}
 	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
