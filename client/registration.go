@@ -232,11 +232,6 @@ func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
 	return pairs
 }
 
-// deleteMetadata returns another list.
-func deleteMetadata(pairs []registry.Pair, keys []string) []registry.Pair {
-	return slices.DeleteFunc(slices.Clone(pairs), func(p registry.Pair) bool { return slices.Contains(keys, p.Key) })
-}
-
 // register sends what due returns, if there is anything. Registrations go one after the other, and
 // each asks what is due when its turn has come: the later one always carries the newest state.
 func (r *Registration) register(ctx context.Context, why string, due func() []*registry.Instance) error {

@@ -286,18 +286,13 @@ func parseClamped(header string) (interval, duration int32) {
 func (s *registrationState) differs(how func(i *registry.Instance)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if would := *s.instance; !alters(&would, how) {
+	would := *s.instance
+	how(&would)
+	if would.Status == s.instance.Status && slices.Equal(would.Metadata, s.instance.Metadata) {
 		return false
 	}
 	s.change(how)
 	return true
-}
-
-// alters applies a change to an instance, and says whether it is another one then.
-func alters(i *registry.Instance, how func(i *registry.Instance)) bool {
-	status, metadata := i.Status, i.Metadata
-	how(i)
-	return i.Status != status || !slices.Equal(i.Metadata, metadata)
 }
 
 // setHealth sets the status that Health returned, unless the instance began to drain while Health was asked.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
@@ -23,7 +24,8 @@ func (r *Registration) SetMetadata(entries ...registry.Pair) (atOnce bool) {
 
 // DeleteMetadata removes entries of the metadata. It returns what SetStatus returns.
 func (r *Registration) DeleteMetadata(keys ...string) (atOnce bool) {
-	return r.change(func(i *registry.Instance) { i.Metadata = deleteMetadata(i.Metadata, keys) })
+	named := func(p registry.Pair) bool { return slices.Contains(keys, p.Key) }
+	return r.change(func(i *registry.Instance) { i.Metadata = slices.DeleteFunc(slices.Clone(i.Metadata), named) })
 }
 
 func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
@@ -41,9 +43,10 @@ func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
 // still busy with the check before, this one does without it.
 func (r *Registration) replicate() {
 	outage := &wait.Outage{Log: r.log}
-	check, token := time.NewTimer(r.config.ReplicationDelay), newStoppedTimer()
+	check, token := time.NewTimer(r.config.ReplicationDelay), time.NewTimer(time.Hour)
 	defer check.Stop()
 	defer token.Stop()
+	token.Stop() // nothing waits for a token yet
 	for {
 		next := r.config.ReplicationInterval
 		select {
@@ -137,10 +140,4 @@ func (r *Registration) health() (status registry.Status) {
 		}
 	}()
 	return r.config.Health(r.life, current)
-}
-
-func newStoppedTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
 }

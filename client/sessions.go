@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -59,12 +60,7 @@ func (o SessionOptions) request() api.SessionRequest {
 	return r
 }
 
-func (o SessionOptions) ttl() time.Duration {
-	if o.TTL == 0 {
-		return DefaultSessionTTL
-	}
-	return o.TTL
-}
+func (o SessionOptions) ttl() time.Duration { return cmp.Or(o.TTL, DefaultSessionTTL) }
 
 // RenewSession starts a session's TTL anew. ErrNoSession: it has ended.
 func (c *Client) RenewSession(ctx context.Context, id string) (Session, error) {

@@ -81,7 +81,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		next, none := t.choose(r.URL, tried)
 		if none != nil || len(tried) == t.tries || !body.again() {
 			body.handOver()
-			return nil, gaveUp(r, tried, err)
+			if len(tried) > 1 {
+				err = fmt.Errorf("none of %d instances of %s answered, the last: %w", len(tried), r.URL.Host, err)
+			}
+			return nil, err
 		}
 		at = next
 	}
@@ -127,14 +130,6 @@ func repeatable(r *http.Request) bool {
 func cutOff(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
-}
-
-// gaveUp is the error of a request to which no instance that was tried responded; err is why the last did not.
-func gaveUp(r *http.Request, tried []address, err error) error {
-	if len(tried) == 1 {
-		return err
-	}
-	return fmt.Errorf("none of %d instances of %s answered, the last: %w", len(tried), r.URL.Host, err)
 }
 
 // CloseIdleConnections closes the connections that are kept for later requests, if Config.Base can;
