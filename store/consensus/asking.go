@@ -18,24 +18,21 @@ type AskReply struct {
 }
 
 // serveAsk serves the call Node.Ask: the leader replies to a question that was asked at another node.
-func (s *Raft) serveAsk(question []byte, reply *AskReply) error {
+func (s *Raft) serveAsk(question []byte) AskReply {
 	l := s.leadership.Own()
 	if l == nil {
-		reply.Answer = port.NotLeader
-		return nil
+		return AskReply{Answer: port.NotLeader}
 	}
 	ctx, cancel := context.WithTimeout(l.Lost, askTimeout)
 	defer cancel()
 	result, err := s.replyHere(ctx, question)
 	switch {
 	case err == nil:
-		reply.Bytes = result
+		return AskReply{Bytes: result}
 	case l.Lost.Err() != nil:
-		reply.Answer = port.NotLeader
-	default:
-		reply.Answer, reply.Error = port.Refused, err.Error()
+		return AskReply{Answer: port.NotLeader}
 	}
-	return nil
+	return AskReply{Answer: port.Refused, Error: err.Error()}
 }
 
 // askAt asks the leader, another node, a question, by the call Node.Ask.

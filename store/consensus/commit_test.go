@@ -10,7 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -32,9 +31,8 @@ func TestCommitterOfTheLeaderServesNoBatchAfterItsBound(t *testing.T) {
 		{"its time is over", l.Bound(time.Now().Add(-time.Millisecond))},
 		{"for another leadership", fsm.Bound{Leadership: index + 1, Until: 1 << 40}},
 	} {
-		var reply commit.CommitReply
-		err := at.committer.Serve(batchOfAnotherNode(1, row.bound), &reply)
-		expect.That(t, err == nil && reply.Answer == port.NotLeader, "%s: outcome %d, %v, want NotLeader", row.name, reply.Answer, err)
+		outcome := at.committer.Serve(batchOfAnotherNode(1, row.bound), false).Answer
+		expect.That(t, outcome == port.NotLeader, "%s: outcome %d, want NotLeader", row.name, outcome)
 		// A copy may have been in time when it was proposed, and late when it is applied.
 		e, err := at.proposer.Propose(batchOfAnotherNode(1, row.bound))
 		need.OK(t, err)
@@ -42,12 +40,11 @@ func TestCommitterOfTheLeaderServesNoBatchAfterItsBound(t *testing.T) {
 		expect.That(t, err == nil && res[0].Late, "%s, in the log: %+v, %v, want that it is late", row.name, res, err)
 	}
 	inTime := l.Bound(time.Now().Add(time.Minute))
-	var reply commit.CommitReply
-	err := at.committer.Serve(batchOfAnotherNode(1, inTime), &reply)
-	expect.That(t, err == nil && reply.Answer == port.OK, "in time: outcome %d, %v", reply.Answer, err)
+	outcome := at.committer.Serve(batchOfAnotherNode(1, inTime), false).Answer
+	expect.That(t, outcome == port.OK, "in time: outcome %d", outcome)
 	next := c.nodes[c.moveLeadership()]
-	err = next.committer.Serve(batchOfAnotherNode(2, inTime), &reply)
-	expect.That(t, err == nil && reply.Answer == port.NotLeader, "of an earlier leadership: outcome %d, %v, want NotLeader", reply.Answer, err)
+	outcome = next.committer.Serve(batchOfAnotherNode(2, inTime), false).Answer
+	expect.That(t, outcome == port.NotLeader, "of an earlier leadership: outcome %d, want NotLeader", outcome)
 	v := next.read(t, registry.Linearizable)
 	if _, ok := v.Lease(registry.NewKey("LATE", "i1")); !ok || v.Len() != 1 {
 		t.Errorf("%d instances, want the one that came in time", v.Len())

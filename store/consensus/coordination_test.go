@@ -20,7 +20,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/commit"
 )
 
 var _ kv.Service = (*Coordination)(nil)
@@ -341,8 +340,7 @@ func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
 	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
 		t.Helper()
 		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
-		var reply commit.CommitReply
-		need.OK(t, n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), &reply))
+		reply := n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), false)
 		return need.Got(fsm.ParseResults(reply.Results))(t)
 	}
 	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})

@@ -111,9 +111,8 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
 	c := startCluster(t, 1, nil)
 	leader := c.nodes[c.leader()]
-	var refused membership.JoinReply
 	later := level.Reads{Version: "0.9", Oldest: codec.Newest + 1, Newest: codec.Newest + 2}
-	need.OK(t, leader.members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: later}, &refused))
+	refused := leader.members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: later})
 	expect.That(t, refused.Answer == port.Refused && strings.Contains(refused.Reason, fmt.Sprintf("runs 0.9, which reads %d to %d", later.Oldest, later.Newest)), "got %+v, want a refusal that says what the node reads", refused)
 	nodes := leader.Status(context.Background()).Nodes
 	expect.That(t, len(nodes) == 1, "the cluster has %d nodes, want 1", len(nodes))
@@ -121,8 +120,8 @@ func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
 
 func TestEveryNodeKnowsTheIndexOfTheCommittedMembers(t *testing.T) {
 	c := startCluster(t, 3, func(cfg *store.Config) { cfg.TrailingLogs = 1 })
-	var changed membership.JoinReply
-	need.OK(t, c.nodes[c.leader()].members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}, &changed))
+	newcomer := membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: level.Own("", 0, codec.Oldest)}
+	changed := c.nodes[c.leader()].members.Join(newcomer)
 	need.That(t, changed.Answer == port.OK, "take a node in: %+v", changed)
 	know := func(what string) uint64 {
 		var index uint64

@@ -83,7 +83,10 @@ func New(cfg Config) *Committer {
 
 // Calls are the calls of other nodes whose batches this one commits while it leads.
 func (c *Committer) Calls() port.Calls {
-	return port.Calls{callCommit: port.Method(c.Serve), callCommitLater: port.Method(c.ServeLater)}
+	return port.Calls{
+		callCommit:      port.Method(func(batch []byte) CommitReply { return c.Serve(batch, false) }),
+		callCommitLater: port.Method(func(batch []byte) CommitReply { return c.Serve(batch, true) }),
+	}
 }
 
 // noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
@@ -228,7 +231,7 @@ func (c *Committer) nextCalls() (calls []*call, size int) {
 	for ; n < len(c.calls); n++ {
 		k := c.calls[n]
 		if k.arrived.Before(late) {
-			c.abandon(k) // before sweep has found it: the process was paused
+			k.abandon(registry.ErrNoLeader) // before sweep has found it: the process was paused
 			continue
 		}
 		if len(calls) > 0 && (size+k.size > maxBatchBytes || c.cfg.NoBatching) {
@@ -260,15 +263,15 @@ func (c *Committer) expire(before time.Time) (waiting bool) {
 		if !k.arrived.Before(before) {
 			break // the queue is in order of arrival
 		}
-		c.abandon(k)
+		k.abandon(registry.ErrNoLeader)
 	}
 	return len(c.calls) > 0
 }
 
 // abandon ends a call that certainly takes no effect.
-func (c *Committer) abandon(k *call) {
+func (k *call) abandon(err error) {
 	if k.state.CompareAndSwap(queued, abandoned) {
-		k.err = registry.ErrNoLeader
+		k.err = err
 		close(k.done)
 	}
 }
@@ -279,10 +282,7 @@ func (c *Committer) shut() {
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, k := range append(c.calls, c.gathered...) {
-		if k.state.CompareAndSwap(queued, abandoned) {
-			k.err = registry.ErrClosed
-			close(k.done)
-		}
+		k.abandon(registry.ErrClosed)
 	}
 	c.refuse(c.proposals, fmt.Errorf("%w: %w", port.ErrNotSent, registry.ErrClosed))
 	c.calls, c.gathered, c.proposals = nil, nil, nil

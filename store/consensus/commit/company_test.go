@@ -222,23 +222,23 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCompanyRig(t, renewalWait)
 		r.send(t, registration(), AtOnce, registry.Done)
-		serve := func(seq uint64, serve func([]byte, *CommitReply) error, op registry.Op) {
+		serve := func(seq uint64, mayWait bool) {
 			r.calls.Go(func() {
-				var reply CommitReply
 				id := fsm.BatchID{Node: "n2", Boot: 1, Seq: seq}
-				need.OK(t, serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{Origin: registry.FromClient, Op: op}}), &reply))
+				items := []fsm.Item{{Origin: registry.FromClient, Op: registry.Renew{Key: waiter}}}
+				reply := r.Serve(fsm.AppendBatch(nil, codec.Newest, id, items), mayWait)
 				res, err := fsm.ParseResults(reply.Results)
 				expect.That(t, reply.Answer == port.OK && err == nil && res.Results[0].Outcome == registry.Done, "batch %d: %+v, %v", seq, res, err)
 			})
 			synctest.Wait()
 		}
 		time.Sleep(renewalWait / 10)
-		serve(1, r.ServeLater, registry.Renew{Key: waiter})
-		serve(2, r.ServeLater, registry.Renew{Key: waiter})
+		serve(1, true)
+		serve(2, true)
 		time.Sleep(renewalWait)
-		serve(3, r.ServeLater, registry.Renew{Key: waiter})
-		serve(4, r.Serve, registry.Renew{Key: waiter})
-		serve(5, r.ServeLater, registry.Renew{Key: waiter})
+		serve(3, true)
+		serve(4, false)
+		serve(5, true)
 		r.send(t, registry.Cancel{Key: waiter}, AtOnce, registry.Done) // does not overtake it
 		r.calls.Wait()
 		later := renewalWait + renewalWait/10

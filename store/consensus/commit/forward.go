@@ -80,38 +80,25 @@ const (
 	callCommitLater = "Node.CommitLater"
 )
 
-// Serve serves the call Node.Commit: the leader commits a batch of another node.
-func (c *Committer) Serve(encoded []byte, reply *CommitReply) error {
-	return c.serve(encoded, false, reply)
-}
-
-// ServeLater serves the call Node.CommitLater: the leader commits a batch of another node, which may wait for company.
-func (c *Committer) ServeLater(encoded []byte, reply *CommitReply) error {
-	return c.serve(encoded, true, reply)
-}
-
-func (c *Committer) serve(encoded []byte, mayWait bool, reply *CommitReply) error {
+// Serve commits, at the leader, a batch of another node, which may wait for company.
+func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	id, items, err := fsm.ParseBatch(encoded)
 	if err != nil {
-		c.replyUnreadable(err, reply)
-		return nil
+		return c.replyUnreadable(err)
 	}
 	if l := c.cfg.Leadership.Own(); l == nil || !l.Permits(id.Bound, time.Now()) {
-		reply.Answer = port.NotLeader // in the leadership that the batch is for, or not any more
-		return nil
+		return CommitReply{Answer: port.NotLeader} // in the leadership that the batch is for, or not any more
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
 	defer cancel()
 	res, err := c.propose(ctx, &proposal{batch: encoded, bound: id.Bound, mayWait: mayWait}, renewalsIn(items))
 	switch {
 	case errors.Is(err, port.ErrNotSent):
-		reply.Answer = port.NotLeader
+		return CommitReply{Answer: port.NotLeader}
 	case err != nil:
-		reply.Answer = port.Unknown
-	default:
-		reply.Results = fsm.AppendResults(nil, c.cfg.Proposer.Level(), res)
+		return CommitReply{Answer: port.Unknown}
 	}
-	return nil
+	return CommitReply{Results: fsm.AppendResults(nil, c.cfg.Proposer.Level(), res)}
 }
 
 // commitAt commits a batch of this node at the node that leads, by one of the calls for that.
@@ -130,7 +117,8 @@ func (c *Committer) commitAt(ctx context.Context, address, call string, encoded 
 	case reply.Answer == port.NotLeader:
 		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, leadership.ErrNotLeader)
 	case reply.Answer == port.Unreadable:
-		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unreadErrorOf(reply))
+		unread := &unreadError{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
+		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unread)
 	case reply.Answer != port.OK:
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, registry.ErrUnknownOutcome)
 	}
@@ -142,24 +130,17 @@ func (c *Committer) commitAt(ctx context.Context, address, call string, encoded 
 	return res, err
 }
 
-// unreadErrorOf is the error that the reply of a leader stands for.
-func unreadErrorOf(reply CommitReply) error {
-	return &unreadError{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
-}
-
 // replyUnreadable makes the reply to a batch that this node cannot read. Only the leader says so: any other node
 // replies as usual that it does not lead.
-func (c *Committer) replyUnreadable(err error, reply *CommitReply) {
+func (c *Committer) replyUnreadable(err error) CommitReply {
 	if c.cfg.Leadership.Own() == nil {
-		reply.Answer = port.NotLeader
-		return
+		return CommitReply{Answer: port.NotLeader}
 	}
-	reply.Answer, reply.Reason = port.Unreadable, err.Error()
-	reply.All = errors.Is(err, fsm.ErrNewerVersion)
-	var at *fsm.ItemError
-	if errors.As(err, &at) {
+	reply := CommitReply{Answer: port.Unreadable, Reason: err.Error(), All: errors.Is(err, fsm.ErrNewerVersion)}
+	if at, ok := errors.AsType[*fsm.ItemError](err); ok {
 		reply.Item = at.Item + 1
 	}
+	return reply
 }
 
 // lateError is the error of a batch that the state machine found to be late, nil of any other: that copy of the batch

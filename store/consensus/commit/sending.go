@@ -31,8 +31,7 @@ func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 			c.finish(b, res)
 			return
 		}
-		var u *unreadError
-		if errors.As(err, &u) && b.sent.IsZero() {
+		if u, ok := errors.AsType[*unreadError](err); ok && b.sent.IsZero() {
 			c.divide(ctx, b, u) // after an attempt of unknown outcome it could take effect twice
 			return
 		}

@@ -53,17 +53,16 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 	state.Lead(leadership.New(nil, t.Context(), time.Now()))
 	leader := New(Config{InFlight: 1, Leadership: state})
 	l, ended := &leaderWithoutLog{}, make(chan struct{})
-	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte, reply *CommitReply) error {
+	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte) CommitReply {
 		_, items, err := fsm.ParseBatch(encoded)
 		if err != nil {
-			leader.replyUnreadable(err, reply)
-			return nil
+			return leader.replyUnreadable(err)
 		}
 		if l.silent.Load() {
 			<-ended
 		}
-		reply.Results = fsm.AppendResults(nil, codec.Newest, fsm.BatchResult{Results: make([]registry.Result, len(items))})
-		return nil
+		results := fsm.BatchResult{Results: make([]registry.Result, len(items))}
+		return CommitReply{Results: fsm.AppendResults(nil, codec.Newest, results)}
 	})}
 	p := openPort(t, "n2.bb")
 	t.Cleanup(func() { close(ended) })

@@ -54,10 +54,10 @@ type FoundReply struct {
 }
 
 // Found serves a step of another node's proposal.
-func (s *Members) Found(args FoundArgs, reply *FoundReply) error {
-	r, err := s.serveFound(args)
-	*reply = r
-	return err
+func (s *Members) Found(args FoundArgs) FoundReply {
+	reply, err := s.serveFound(args)
+	reply.OK = reply.OK && err == nil
+	return reply
 }
 
 func (s *Members) serveFound(args FoundArgs) (FoundReply, error) {

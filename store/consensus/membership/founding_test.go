@@ -80,9 +80,8 @@ func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T
 func TestStateOfAnotherNodeAtAMembersAddressIsAnError(t *testing.T) {
 	there := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	there.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: "n2.bb"} }
-	there.ServeNode = port.Calls{"Node.State": port.Method(func(_ struct{}, reply *NodeState) error {
-		reply.ServerID = "n2.bb"
-		return nil
+	there.ServeNode = port.Calls{"Node.State": port.Method(func(struct{}) NodeState {
+		return NodeState{ServerID: "n2.bb"}
 	})}.Serve
 	there.Go(there.Serve)
 	t.Cleanup(func() {

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
@@ -46,14 +48,13 @@ type JoinReply struct {
 }
 
 // Join takes a node into the cluster, or records its new address.
-func (s *Members) Join(args JoinArgs, reply *JoinReply) error {
-	*reply = s.serveJoin(args)
-	return nil
-}
-
-func (s *Members) serveJoin(args JoinArgs) JoinReply {
+func (s *Members) Join(args JoinArgs) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
-		return JoinReply{Answer: port.NotLeader, Leader: s.leaderAddress()}
+		reply := JoinReply{Answer: port.NotLeader}
+		if l := s.cfg.Leadership.Leader(); l != nil {
+			reply.Leader = l.Address
+		}
+		return reply
 	}
 	look, err := s.Committed()
 	if err != nil {
@@ -94,12 +95,25 @@ func (s *Members) runsTwice(look *Configuration, args JoinArgs) error {
 		disk.NodeName(args.ServerID), look.Servers[i].Address, args.Addr)
 }
 
-// leaderAddress is where other nodes reach the leader, as far as this node knows.
-func (s *Members) leaderAddress() string {
-	if l := s.cfg.Leadership.Leader(); l != nil {
-		return l.Address
+// atLeader has the leader serve a call about members; here serves it if that is this node. Errors: registry.ErrNoLeader
+// (nothing was done) and registry.ErrUnknownOutcome.
+func (s *Members) atLeader(ctx context.Context, call string, args any, here func() JoinReply) (JoinReply, error) {
+	if s.cfg.Leadership.Own() != nil {
+		return here(), nil
 	}
-	return ""
+	leader := s.cfg.Leadership.Other()
+	if leader == nil {
+		return JoinReply{}, registry.ErrNoLeader
+	}
+	address := s.cfg.Nodes.DialAddress(leader.ID, leader.Address)
+	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, address, call, args)
+	switch {
+	case errors.Is(err, port.ErrNotSent):
+		err = fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
+	case err != nil:
+		err = fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+	}
+	return reply, err
 }
 
 // Add takes a node into the cluster whose members a look has shown.

@@ -64,17 +64,10 @@ func (s *Members) joinAddresses() []string { return slices.Clone(*s.joinList.Loa
 // Calls are the calls that other nodes make about members.
 func (s *Members) Calls() port.Calls {
 	return port.Calls{
-		"Node.State": port.Method(s.ServeState), "Node.Found": port.Method(s.Found), "Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
+		"Node.State": port.Method(func(struct{}) NodeState { return s.State() }), "Node.Found": port.Method(s.Found),
+		"Node.Join": port.Method(s.Join), "Node.Remove": port.Method(s.Remove),
 		"Node.Finalize": port.Method(s.ServeFinalize), "Node.Transfer": port.Method(s.ServeTransfer),
 	}
-}
-
-func idsOf(servers []raft.Server) []string {
-	ids := make([]string, len(servers))
-	for i, server := range servers {
-		ids[i] = string(server.ID)
-	}
-	return ids
 }
 
 // All returns the servers of the newest configuration in this node's log, which may not be

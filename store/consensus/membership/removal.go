@@ -35,28 +35,14 @@ var (
 func (s *Members) RemoveMember(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
-	if err := s.askForRemoval(ctx, name); err != nil {
+	reply, err := s.atLeader(ctx, "Node.Remove", name, func() JoinReply { return s.Remove(name) })
+	if err == nil {
+		err = reply.Removal()
+	}
+	if err != nil {
 		return fmt.Errorf("remove node %q: %w", name, err)
 	}
 	return nil
-}
-
-func (s *Members) askForRemoval(ctx context.Context, name string) error {
-	if s.cfg.Leadership.Own() != nil {
-		return s.serveRemove(name).Removal()
-	}
-	leader := s.cfg.Leadership.Other()
-	if leader == nil {
-		return registry.ErrNoLeader
-	}
-	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Remove", name)
-	switch {
-	case errors.Is(err, port.ErrNotSent):
-		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
-	case err != nil:
-		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
-	}
-	return reply.Removal()
 }
 
 // Removal is the reply to Remove as an error, nil if the node was removed.
@@ -75,12 +61,7 @@ func (r JoinReply) Removal() error {
 }
 
 // Remove takes the node of a name out of the cluster.
-func (s *Members) Remove(name string, reply *JoinReply) error {
-	*reply = s.serveRemove(name)
-	return nil
-}
-
-func (s *Members) serveRemove(name string) JoinReply {
+func (s *Members) Remove(name string) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
 		return JoinReply{Answer: port.NotLeader}
 	}
@@ -118,8 +99,11 @@ func removalReply(err error) JoinReply {
 		return JoinReply{Answer: port.NotLeader}
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, raftio.ErrNoResult):
 		return JoinReply{Answer: port.Unknown, Reason: err.Error()}
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		reason := fmt.Sprintf("an earlier change of the members is not done yet (%v)", err)
+		return JoinReply{Answer: port.Refused, Reason: reason}
 	}
-	return JoinReply{Answer: port.Refused, Reason: changeRefused(err)}
+	return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("%v: look at the members again, then decide", err)}
 }
 
 // agreeWithout returns an error unless a majority of the voters that would be left replies now. A
@@ -159,12 +143,4 @@ func namesOf(serverIDs map[string]bool) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
-}
-
-// changeRefused says why Raft made no change.
-func changeRefused(err error) string {
-	if errors.Is(err, raft.ErrEnqueueTimeout) {
-		return fmt.Sprintf("an earlier change of the members is not done yet (%v)", err)
-	}
-	return fmt.Sprintf("%v: look at the members again, then decide", err)
 }

@@ -40,12 +40,6 @@ type NodeState struct {
 	Skipped   []uint64          // disk.Identity.Skipped
 }
 
-// ServeState says what a node knows of itself.
-func (s *Members) ServeState(_ struct{}, reply *NodeState) error {
-	*reply = s.State()
-	return nil
-}
-
 // State is what this node says of itself.
 func (s *Members) State() NodeState {
 	st := NodeState{
@@ -75,9 +69,10 @@ func (s *Members) State() NodeState {
 		st.Contact = time.Since(heard)
 	}
 	if look, err := s.Committed(); err == nil {
-		st.Members = idsOf(look.Servers)
 		st.Starts = map[string]uint64{}
-		for _, id := range st.Members {
+		for _, m := range look.Servers {
+			id := string(m.ID)
+			st.Members = append(st.Members, id)
 			st.Starts[id] = s.cfg.Machine.Boot(id)
 		}
 	}
@@ -92,6 +87,23 @@ var roles = map[raft.RaftState]string{
 	raft.Follower:  "follower",
 	raft.Candidate: "candidate",
 	raft.Shutdown:  "stopped",
+}
+
+// statesOf asks members for their states, by server id. There is none of a member without a reply; this node has one.
+func (s *Members) statesOf(ctx context.Context, members []raft.Server) map[raft.ServerID]NodeState {
+	states := map[raft.ServerID]NodeState{raft.ServerID(s.self): s.State()}
+	var addresses []string
+	for _, m := range members {
+		if string(m.ID) != s.self {
+			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
+		}
+	}
+	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
+		if a.Err == nil {
+			states[raft.ServerID(a.Value.ServerID)] = a.Value
+		}
+	}
+	return states
 }
 
 // stateOf asks a member for its state.

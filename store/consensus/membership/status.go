@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -41,12 +40,12 @@ type NodeStatus struct {
 
 // Status asks every node how it is.
 func (s *Members) Status(ctx context.Context) Status {
-	own := s.State()
+	members, states := s.askMembers(ctx)
+	own := states[raft.ServerID(s.self)]
 	st := Status{ClusterID: own.Cluster, Leader: disk.NodeName(own.LeaderID), Term: own.Term}
 	if foreign := s.foreign.Load(); foreign != nil {
 		st.Foreign = *foreign
 	}
-	members, states := s.askMembers(ctx, own)
 	for _, m := range members {
 		st.Nodes = append(st.Nodes, nodeStatus(m, states))
 	}
@@ -63,42 +62,30 @@ func (s *Members) Status(ctx context.Context) Status {
 	return st
 }
 
-// askMembers asks all members for their states; own is this node's. There is no state of a member without a reply.
-func (s *Members) askMembers(ctx context.Context, own NodeState) ([]raft.Server, map[string]NodeState) {
+// askMembers asks all members for their states, see statesOf. A node that knows no members is the only one.
+func (s *Members) askMembers(ctx context.Context) ([]raft.Server, map[raft.ServerID]NodeState) {
 	members, err := s.All()
 	if err != nil || len(members) == 0 {
-		members = []raft.Server{{ID: raft.ServerID(own.ServerID), Address: raft.ServerAddress(own.Addr)}}
+		members = []raft.Server{{ID: raft.ServerID(s.self), Address: raft.ServerAddress(s.cfg.Port.Addr().String())}}
 	}
-	var addresses []string
-	for _, m := range members {
-		if string(m.ID) != own.ServerID {
-			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
-		}
-	}
-	states := map[string]NodeState{own.ServerID: own}
-	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
-		if a.Err == nil {
-			states[a.Value.ServerID] = a.Value
-		}
-	}
-	return members, states
+	return members, s.statesOf(ctx, members)
 }
 
 // Verify asks every node for its digests, and compares them.
 func (s *Members) Verify(ctx context.Context) replicas.Comparison {
-	members, states := s.askMembers(ctx, s.State())
+	members, states := s.askMembers(ctx)
 	var nodes []replicas.Node
 	for _, m := range members {
-		state, ok := states[string(m.ID)]
+		state, ok := states[m.ID]
 		nodes = append(nodes, replicas.Node{Name: disk.NodeName(string(m.ID)), Failed: !ok, Digests: state.Digests})
 	}
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Name < nodes[j].Name })
 	return replicas.Compare(nodes)
 }
 
-func nodeStatus(m raft.Server, states map[string]NodeState) NodeStatus {
+func nodeStatus(m raft.Server, states map[raft.ServerID]NodeState) NodeStatus {
 	n := NodeStatus{ID: disk.NodeName(string(m.ID)), Cluster: string(m.Address), Role: "unreachable", Voter: m.Suffrage == raft.Voter}
-	state, ok := states[string(m.ID)]
+	state, ok := states[m.ID]
 	if !ok {
 		return n
 	}

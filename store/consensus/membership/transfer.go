@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -22,30 +21,21 @@ import (
 func (s *Members) Transfer(ctx context.Context, name string) (to string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
-	reply := JoinReply{Answer: port.NotLeader}
-	if s.cfg.Leadership.Own() != nil {
-		reply = s.transfer(ctx, name)
-	} else if leader := s.cfg.Leadership.Other(); leader != nil {
-		reply, err = port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Transfer", name)
-		switch {
-		case errors.Is(err, port.ErrNotSent):
-			return "", fmt.Errorf("transfer leadership: %w: %w", registry.ErrNoLeader, err)
-		case err != nil:
-			return "", fmt.Errorf("transfer leadership: %w: %w", registry.ErrUnknownOutcome, err)
-		}
+	reply, err := s.atLeader(ctx, "Node.Transfer", name, func() JoinReply { return s.transfer(ctx, name) })
+	if err == nil {
+		err = reply.Removal()
 	}
-	if err := reply.Removal(); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("transfer leadership: %w", err)
 	}
 	return reply.Leader, nil
 }
 
 // ServeTransfer is Transfer for another node.
-func (s *Members) ServeTransfer(name string, reply *JoinReply) error {
+func (s *Members) ServeTransfer(name string) JoinReply {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
-	*reply = s.transfer(ctx, name)
-	return nil
+	return s.transfer(ctx, name)
 }
 
 // transfer is Transfer at the leader. A node that lags would have to catch up before it could lead, and until then no write

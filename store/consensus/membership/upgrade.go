@@ -42,22 +42,11 @@ func (s *Members) Readers(ctx context.Context) []level.Node {
 	if err != nil {
 		return []level.Node{{Name: disk.NodeName(s.self)}} // it cannot be known
 	}
-	var addresses []string
-	for _, m := range members {
-		if string(m.ID) != s.self {
-			addresses = append(addresses, s.cfg.Nodes.AddressOf(m))
-		}
-	}
-	said := map[string]level.Reads{s.self: s.Reads()}
-	for _, a := range port.AskAll(ctx, addresses, s.askLimit(), s.stateAt) {
-		if a.Err == nil {
-			said[a.Value.ServerID] = a.Value.Reads
-		}
-	}
+	states := s.statesOf(ctx, members)
 	nodes := make([]level.Node, len(members))
 	for i, m := range members {
-		reads, known := said[string(m.ID)]
-		nodes[i] = level.Node{Name: disk.NodeName(string(m.ID)), Known: known, Reads: reads}
+		state, known := states[m.ID]
+		nodes[i] = level.Node{Name: disk.NodeName(string(m.ID)), Known: known, Reads: state.Reads}
 	}
 	return nodes
 }
@@ -155,54 +144,43 @@ func (s *Members) Upgrade(ctx context.Context) Upgrade {
 func (s *Members) Finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
-	if s.cfg.Leadership.Own() != nil {
-		return s.finalize(ctx)
-	}
-	leader := s.cfg.Leadership.Other()
-	if leader == nil {
-		return registry.ErrNoLeader
-	}
-	reply, err := port.Invoke[JoinReply](ctx, s.cfg.Nodes, s.cfg.Nodes.DialAddress(leader.ID, leader.Address), "Node.Finalize", struct{}{})
+	reply, err := s.atLeader(ctx, "Node.Finalize", struct{}{}, func() JoinReply { return s.finalize(ctx) })
 	switch {
-	case errors.Is(err, port.ErrNotSent):
-		return fmt.Errorf("%w: %w", registry.ErrNoLeader, err)
 	case err != nil:
-		return fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
+		return err
 	case reply.Answer == port.Refused:
 		return level.NotYet(reply.Reason)
 	}
 	return reply.Removal()
 }
 
+// ServeFinalize is Finalize for another node.
+func (s *Members) ServeFinalize(struct{}) JoinReply {
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	return s.finalize(ctx)
+}
+
 // finalize is Finalize at the leader.
-func (s *Members) finalize(ctx context.Context) error {
+func (s *Members) finalize(ctx context.Context) JoinReply {
+	if s.cfg.Leadership.Own() == nil {
+		return JoinReply{Answer: port.NotLeader}
+	}
 	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
 	err := s.upgrade.rise.Finalizable(time.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.raise(ctx, from)
 	}
-	return s.raise(ctx, from)
-}
-
-// ServeFinalize is Finalize for another node.
-func (s *Members) ServeFinalize(_ struct{}, reply *JoinReply) error {
-	if s.cfg.Leadership.Own() == nil {
-		*reply = JoinReply{Answer: port.NotLeader}
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
-	defer cancel()
-	err := s.finalize(ctx)
 	refused, isRefused := errors.AsType[level.NotYet](err)
 	switch {
 	case isRefused:
-		*reply = JoinReply{Answer: port.Refused, Reason: string(refused)}
+		return JoinReply{Answer: port.Refused, Reason: string(refused)}
 	case errors.Is(err, port.ErrNotSent):
-		*reply = JoinReply{Answer: port.NotLeader}
+		return JoinReply{Answer: port.NotLeader}
 	case err != nil:
-		*reply = JoinReply{Answer: port.Unknown, Reason: err.Error()}
+		return JoinReply{Answer: port.Unknown, Reason: err.Error()}
 	}
-	return nil
+	return JoinReply{Answer: port.OK}
 }

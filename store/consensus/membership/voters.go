@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -46,7 +45,7 @@ func (p *Promoter) Round(ctx context.Context) {
 		return
 	}
 	p.seenAt = now
-	switch what, m := p.plan(now, look, p.ask(ctx, look)); what {
+	switch what, m := p.plan(now, look, p.members.statesOf(ctx, look.Servers)); what {
 	case handOver:
 		if err := p.members.transfer(ctx, "").Removal(); err != nil {
 			p.members.cfg.Node.Log.Warn("this node is not to vote, and cannot hand leadership over", "err", err)
@@ -114,23 +113,6 @@ func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.Serv
 func (p *Promoter) due(now time.Time, look *Configuration) bool {
 	return p.members.cfg.Node.DeadAfter > 0 || now.Sub(p.seenAt) >= lookInterval ||
 		slices.ContainsFunc(look.Servers, func(m raft.Server) bool { return m.Suffrage == raft.Nonvoter })
-}
-
-// ask asks every member for its state. One that does not respond has none.
-func (p *Promoter) ask(ctx context.Context, look *Configuration) map[raft.ServerID]NodeState {
-	var addresses []string
-	for _, m := range look.Servers {
-		if string(m.ID) != p.members.self {
-			addresses = append(addresses, p.members.cfg.Nodes.AddressOf(m))
-		}
-	}
-	states := map[raft.ServerID]NodeState{raft.ServerID(p.members.self): p.members.State()}
-	for _, a := range port.AskAll(ctx, addresses, p.members.askLimit(), p.members.stateAt) {
-		if a.Err == nil {
-			states[raft.ServerID(a.Value.ServerID)] = a.Value
-		}
-	}
-	return states
 }
 
 // observe records which voters are silent, and returns the newcomers that have kept up for long enough.

@@ -15,20 +15,16 @@ import (
 type Calls map[string]acceptor
 
 // acceptor reads the arguments of a call and returns what performs it.
-type acceptor func(decode func(any) error) (perform func() (reply any, err error), err error)
+type acceptor func(decode func(any) error) (perform func() (reply any), err error)
 
-// Method makes an entry of a method in the form of net/rpc.
-func Method[A, R any](method func(A, *R) error) acceptor {
-	return func(decode func(any) error) (func() (any, error), error) {
+// Method makes an entry of a function that returns the reply.
+func Method[A, R any](method func(A) R) acceptor {
+	return func(decode func(any) error) (func() any, error) {
 		var args A
 		if err := decode(&args); err != nil {
 			return nil, err
 		}
-		return func() (any, error) {
-			reply := new(R)
-			err := method(args, reply)
-			return reply, err
-		}, nil
+		return func() any { return method(args) }, nil
 	}
 }
 
@@ -50,14 +46,11 @@ func (t Calls) Serve(conn net.Conn, _ Hello) {
 			replies.send(request, nil, err)
 			continue
 		}
-		calls.Go(func() {
-			reply, err := perform()
-			replies.send(request, reply, err)
-		})
+		calls.Go(func() { replies.send(request, perform(), nil) })
 	}
 }
 
-func (t Calls) accept(name string, decode func(any) error) (func() (any, error), error) {
+func (t Calls) accept(name string, decode func(any) error) (func() any, error) {
 	if accept, ok := t[name]; ok {
 		return accept(decode)
 	}

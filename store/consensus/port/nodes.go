@@ -45,13 +45,6 @@ type lane uint8
 // quickCalls are the methods of laneQuick.
 var quickCalls = map[string]bool{"Node.ReadIndex": true, "Node.Term": true, "Node.Fresh": true}
 
-func laneOf(method string) lane {
-	if quickCalls[method] {
-		return laneQuick
-	}
-	return laneWork
-}
-
 // Nodes holds one connection for each lane to each other node, made when first needed.
 type Nodes struct {
 	net      *Port
@@ -125,7 +118,10 @@ func (p *Nodes) connected(ctx context.Context, to lineKey) (*line, error) {
 // a connection, at the latest.
 func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args any) (R, error) {
 	var none R
-	to := lineKey{address, laneOf(method)}
+	to := lineKey{address, laneWork}
+	if quickCalls[method] {
+		to.lane = laneQuick
+	}
 	l, err := p.connected(ctx, to)
 	if err != nil {
 		return none, fmt.Errorf("call %s: %w", method, err)

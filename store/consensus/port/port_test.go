@@ -231,9 +231,8 @@ func echo(conn net.Conn) error {
 func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 	slow := make(chan struct{})
 	table := Calls{
-		"Node.Double": Method(func(n int, reply *int) error { *reply = 2 * n; return nil }),
-		"Node.Refuse": Method(func(struct{}, *int) error { return errors.New("refused, as planned") }),
-		"Node.Slow":   Method(func(struct{}, *int) error { <-slow; return nil }),
+		"Node.Double": Method(func(n int) int { return 2 * n }),
+		"Node.Slow":   Method(func(struct{}) int { <-slow; return 0 }),
 	}
 	near, far := net.Pipe()
 	ended := make(chan struct{})
@@ -246,7 +245,6 @@ func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 		want         string // part of the error; empty: none
 	}{
 		{"a call", "Node.Double", 21, ""},
-		{"a call that is refused", "Node.Refuse", struct{}{}, "refused, as planned"},
 		{"a call that no node knows", "Node.Shout", 21, "knows no call Node.Shout"},
 		{"arguments of another type", "Node.Double", "21", "received remote type string"},
 		{"a call after all these", "Node.Double", 21, ""},

@@ -105,8 +105,10 @@ func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 // termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
-func (r *Reader) setTerms(leader *leadership.Leader, reply FreshReply) {
-	r.cfg.Leadership.SetTerms(&leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()})
+func (r *Reader) setTerms(leader *leadership.Leader, reply FreshReply) *leadership.Terms {
+	t := &leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
+	r.cfg.Leadership.SetTerms(t)
+	return t
 }
 
 // TermsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
@@ -122,9 +124,7 @@ func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address
 	case reply.Answer != port.OK:
 		return nil, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, registry.ErrNoLeader)
 	}
-	t := &leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
-	r.cfg.Leadership.SetTerms(t)
-	return t, nil
+	return r.setTerms(leader, reply), nil
 }
 
 // FreshQuestion is what a node asks the leader by Fresh.
@@ -144,18 +144,17 @@ type FreshReply struct {
 
 // Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
 // makes no proof of its own, so that many followers cost no more proofs than one.
-func (r *Reader) Fresh(question FreshQuestion, reply *FreshReply) error {
+func (r *Reader) Fresh(question FreshQuestion) FreshReply {
 	l := r.cfg.Leadership.Own()
 	if l == nil {
-		reply.Answer = port.NotLeader
-		return nil
+		return FreshReply{Answer: port.NotLeader}
 	}
-	reply.Bound = l.Bound(time.Now())
+	reply := FreshReply{Bound: l.Bound(time.Now())}
 	if question.Asked {
 		r.want()
 	}
 	reply.Age = r.age(time.Now())
 	reply.Index = r.cfg.Machine.Index()
 	reply.DiskFull = r.cfg.DiskFull != nil && r.cfg.DiskFull()
-	return nil
+	return reply
 }

@@ -257,27 +257,17 @@ type IndexReply struct {
 }
 
 // ReadIndex says how far the leader has applied; with verify only after proof that it leads.
-func (r *Reader) ReadIndex(verify bool, reply *IndexReply) error {
+func (r *Reader) ReadIndex(verify bool) IndexReply {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Nodes.AttemptLimit())
 	defer cancel()
-	var err error
-	if verify {
-		// Followers' rounds join the leader's own: one proof serves all nodes.
-		reply.Index, err = r.joinLeaderRound(ctx)
-	} else {
-		reply.Index, err = r.leaderIndex(ctx, false)
+	index, err := r.leaderIndex(ctx, false)
+	if err == nil && verify {
+		index, err = r.proven.join(ctx) // followers' rounds join the leader's own: one proof serves all nodes
 	}
 	if err != nil {
-		reply.Answer = port.NotLeader
+		return IndexReply{Answer: port.NotLeader}
 	}
-	return nil
-}
-
-func (r *Reader) joinLeaderRound(ctx context.Context) (uint64, error) {
-	if r.cfg.Leadership.Own() == nil {
-		return 0, leadership.ErrNotLeader
-	}
-	return r.proven.join(ctx)
+	return IndexReply{Index: index}
 }
 
 func (r *Reader) readIndexAt(ctx context.Context, address string, verify bool) (uint64, error) {
@@ -298,9 +288,8 @@ type TermReply struct {
 }
 
 // Term says in which term the node is.
-func (r *Reader) Term(_ struct{}, reply *TermReply) error {
-	*reply = TermReply{ServerID: r.cfg.Leadership.Self, Term: r.Raft.CurrentTerm()}
-	return nil
+func (r *Reader) Term(struct{}) TermReply {
+	return TermReply{ServerID: r.cfg.Leadership.Self, Term: r.Raft.CurrentTerm()}
 }
 
 // termOf asks a voter for its term. One question to each voter is under way at a time: a node that

@@ -199,9 +199,8 @@ func newPeers(t *testing.T) *port.Nodes {
 }
 
 func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
-	at := replying(t, port.Calls{"Node.Term": port.Method(func(_ struct{}, reply *TermReply) error {
-		*reply = TermReply{ServerID: "n2.bb", Term: 3}
-		return nil
+	at := replying(t, port.Calls{"Node.Term": port.Method(func(struct{}) TermReply {
+		return TermReply{ServerID: "n2.bb", Term: 3}
 	})})
 	r := New(Config{Nodes: newPeers(t), Metrics: prometheus.NewRegistry()})
 	expect.OKf(t, expect.Err(r.termOf(raft.Server{ID: "n2.bb", Address: raft.ServerAddress(at)})), "the voter itself")
@@ -211,9 +210,8 @@ func TestTermOfAnotherNodeAtAVotersAddressDoesNotCount(t *testing.T) {
 }
 
 func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
-	at := replying(t, port.Calls{"Node.Fresh": port.Method(func(_ FreshQuestion, reply *FreshReply) error {
-		reply.Bound = fsm.Bound{Leadership: 2, Until: 1}
-		return nil
+	at := replying(t, port.Calls{"Node.Fresh": port.Method(func(FreshQuestion) FreshReply {
+		return FreshReply{Bound: fsm.Bound{Leadership: 2, Until: 1}}
 	})})
 	state := &leadership.State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(at), "n2.bb")
