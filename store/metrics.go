@@ -71,18 +71,13 @@ func (c *ChangeCounter) Count(v *registry.View) {
 func (c *ChangeCounter) count(v *registry.View, after registry.Index) {
 	changes, _ := v.Changes(after, 0) // that do not reach back are of a state that came as a whole
 	for _, change := range changes {
-		why := "unknown"
+		action, why := "deleted", "unknown"
+		if change.Kind == registry.Live {
+			action = strings.ToLower(change.Lease.Action.String())
+		}
 		if kind, ok := v.Why(change); ok {
 			why = kind.String()
 		}
-		c.changes.WithLabelValues(actionOf(change), why).Inc()
+		c.changes.WithLabelValues(action, why).Inc()
 	}
-}
-
-// actionOf is what a change is to readers.
-func actionOf(c registry.Change) string {
-	if c.Kind != registry.Live {
-		return "deleted"
-	}
-	return strings.ToLower(c.Lease.Action.String())
 }

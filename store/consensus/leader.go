@@ -17,11 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-const (
-	// establishTimeout is how long a new leader tries to commit its first entry before it gives
-	// leadership to another node.
-	establishTimeout = 10 * time.Second
-)
+// establishTimeout is how long a new leader tries to commit its first entry before it gives leadership to another node.
+const establishTimeout = 10 * time.Second
 
 // WhileLeading calls do each time this node is established as leader, with the leadership's epoch and a context that ends
 // with the leadership, and waits for do to return before the next call. WhileLeading returns when ctx ends or the node

@@ -33,8 +33,9 @@ func (s *Raft) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	s.net.Go(s.net.Serve)
 	for _, task := range []func(context.Context){
-		s.disk.Watch, s.loop.Run, s.watchLog, s.watchLeader, s.followNotify, s.committer.Run, s.committer.Sweep,
+		s.disk.Watch, s.loop.Run, s.watchLog, s.followNotify, s.committer.Run, s.committer.Sweep,
 		s.reader.Run, s.becomeReady, s.members.Run, s.digests.Run, s.restoreFounded,
+		func(ctx context.Context) { s.leadership.Run(ctx, s.raft, s.cfg.HeartbeatTimeout/2) },
 	} {
 		tasks.Go(func() { task(inner) })
 	}
@@ -125,11 +126,6 @@ func (s *Raft) close() error {
 		errs = append(errs, s.disk.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// watchLeader keeps up to date which node leads.
-func (s *Raft) watchLeader(ctx context.Context) {
-	s.leadership.Run(ctx, s.raft, s.cfg.HeartbeatTimeout/2)
 }
 
 // becomeReady notices the first linearizable read that this node could have served: from then on

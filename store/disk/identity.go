@@ -104,10 +104,12 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if err := MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	path := filepath.Join(dir, identityFile)
-	id, err := readIdentity(path, owner)
-	if errors.Is(err, fs.ErrNotExist) {
+	id, err := ReadIdentity(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		id, err = newIdentity(dir, owner)
+	case err == nil:
+		err = id.fits(filepath.Clean(dir), owner)
 	}
 	if err != nil {
 		return nil, err
@@ -136,18 +138,7 @@ func (id *Identity) numberStart() {
 
 // ReadIdentity reads whose a directory is, and changes nothing.
 func ReadIdentity(dir string) (*Identity, error) {
-	return parseIdentity(filepath.Join(dir, identityFile))
-}
-
-func readIdentity(path string, owner Owner) (*Identity, error) {
-	id, err := parseIdentity(path)
-	if err != nil {
-		return nil, err
-	}
-	return id, id.fits(filepath.Dir(path), owner)
-}
-
-func parseIdentity(path string) (*Identity, error) {
+	path := filepath.Join(dir, identityFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read identity: %w", err)

@@ -60,7 +60,9 @@ func (c *Coordinator) step(ctx context.Context) {
 	now, stalls := c.Clock()
 	c.row.record(now, stalls != c.believed)
 	if stalls != c.believed {
-		c.catchUp(ctx, now, stalls)
+		if c.Confirm(ctx) { // comes back from a stall, as the evictor does
+			c.believed, c.next = stalls, now+returnTime.Milliseconds()
+		}
 		return
 	}
 	until := now
@@ -76,13 +78,6 @@ func (c *Coordinator) step(ctx context.Context) {
 		if !c.propose(ctx, ops) {
 			return
 		}
-	}
-}
-
-// catchUp comes back from a stall, as the evictor does.
-func (c *Coordinator) catchUp(ctx context.Context, now int64, stalls int) {
-	if c.Confirm(ctx) {
-		c.believed, c.next = stalls, now+returnTime.Milliseconds()
 	}
 }
 

@@ -86,7 +86,7 @@ func (g PreservationGauges) Collect(metrics chan<- prometheus.Metric) {
 	}
 	holds, _ := v.Condition(figures)
 	gauge(conditionDesc, number(holds))
-	gauge(thresholdDesc, shareOf(v.Settings().Threshold))
+	gauge(thresholdDesc, float64(v.Settings().Threshold)/float64(registry.Whole))
 	gauge(leasesDesc, float64(figures.Leases), "all")
 	gauge(leasesDesc, float64(figures.Counted), "counted")
 	gauge(leasesDesc, float64(figures.Fresh), "fresh")
@@ -104,9 +104,6 @@ func number(b bool) float64 {
 	}
 	return 0
 }
-
-// shareOf is a share as metrics show it; package registry has no floating-point numbers.
-func shareOf(s registry.Share) float64 { return float64(s) / float64(registry.Whole) }
 
 // SuspendedGauge shows whether no lease can end now.
 func SuspendedGauge(suspended func() bool) prometheus.Collector {

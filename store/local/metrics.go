@@ -1,8 +1,6 @@
 package local
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -32,11 +30,6 @@ func newLocalMetrics(s *Store) *localMetrics {
 		flushes:    store.SyncSeconds(s.cfg.Metrics),
 		eviction:   expiry.NewEvictorMetrics(s.cfg.Metrics),
 	}
-}
-
-func (m *localMetrics) observeFlush(what saved, took time.Duration) {
-	m.flushes.Observe(took.Seconds())
-	m.written.Add(float64(len(what.frozen.Leases) + len(what.frozen.Removals)))
 }
 
 // unwritten is how many changes are not on disk.
