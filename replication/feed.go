@@ -46,7 +46,10 @@ type feed struct {
 // reached.
 func newFeed(p *peer, reached registry.Index) *feed {
 	state := p.config.View().Peer(p.Name)
-	f := &feed{peer: p, from: state.Cursor, ended: make(chan struct{}), comparisons: newComparisons(p), why: repairFirst}
+	f := &feed{
+		peer: p, from: state.Cursor, ended: make(chan struct{}),
+		comparisons: &comparisons{peer: p, found: make(chan finding)}, why: repairFirst,
+	}
 	// A cursor ahead of the list is of a state that was lost.
 	at := max(state.Cursor, reached)
 	known := (state.Known || at > 0) && at <= p.config.View().Index()
@@ -106,7 +109,10 @@ func (f *feed) makeTasks(ctx context.Context) error {
 		case <-permanent.C:
 			f.beatPermanent()
 		case <-digest.C:
-			f.compareDigests(ctx)
+			// A Eureka server cannot be compared with, and what was found before comes first.
+			if f.Kind != link.Eureka && !f.comparisons.running && len(f.backlog) == 0 {
+				f.comparisons.start(ctx, repairDigest)
+			}
 			digest.Reset(f.comparisons.untilDigest())
 		case found := <-f.comparisons.found:
 			f.queueFound(found)
@@ -114,14 +120,6 @@ func (f *feed) makeTasks(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// compareDigests compares with the peer, if it can be, and if nothing else is to be done first.
-func (f *feed) compareDigests(ctx context.Context) {
-	if f.Kind == link.Eureka || f.comparisons.running || len(f.backlog) > 0 {
-		return
-	}
-	f.comparisons.start(ctx, repairDigest)
 }
 
 // queueFound queues what a comparison found.

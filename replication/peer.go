@@ -148,12 +148,11 @@ func (p *peer) reachedAt() (since, success time.Time) {
 
 // silence is the time since the peer was last reached, or since the node started.
 func (p *peer) silence() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.record.success.IsZero() {
-		return time.Since(p.record.since)
+	since, success := p.reachedAt()
+	if success.IsZero() {
+		return time.Since(since)
 	}
-	return time.Since(p.record.success)
+	return time.Since(success)
 }
 
 // sum is now with the counters of before added.

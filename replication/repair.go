@@ -43,8 +43,6 @@ type comparisons struct {
 	group   sync.WaitGroup
 }
 
-func newComparisons(p *peer) *comparisons { return &comparisons{peer: p, found: make(chan finding)} }
-
 // untilDigest varies, so that peers are not compared with all at the same time.
 func (c *comparisons) untilDigest() time.Duration {
 	d := c.config.Digest

@@ -39,7 +39,10 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 	if err := l.registerNewer(ctx, newer); err != nil {
 		refused = err
 	}
-	l.logRefused(refused)
+	// A refused item is not sent again, though the call itself succeeded. It is logged once per change of state.
+	if before := l.refuses.Swap(refused != nil); !before && refused != nil {
+		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", refused)
+	}
 }
 
 // registerAgain sends the server the whole instance. It is false if that was tried too often.
@@ -51,14 +54,6 @@ func (l *Link) registerAgain(t link.Task) bool {
 	t.Facts = link.Registered // it brings an override along, and a server that forgot the instance forgot its override
 	l.env.Submit(t)
 	return true
-}
-
-// logRefused logs what was refused, once per change of state. A refused item is not sent again; the
-// call itself succeeded.
-func (l *Link) logRefused(err error) {
-	if before := l.refuses.Swap(err != nil); !before && err != nil {
-		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", err)
-	}
 }
 
 // newer returns the server's instance if it is newer than the one here. A server that says so without

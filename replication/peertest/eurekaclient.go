@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +18,6 @@ import (
 
 // fakeReadTimeout is how long a Spring Cloud server waits for a peer's response.
 const fakeReadTimeout = 200 * time.Millisecond
-
-func pathUnescape(segment string) (string, error) { return url.PathUnescape(segment) }
 
 // queueForPeer queues what a client did, with the instance as it is now. f.mu is held.
 func (f *Eureka) queueForPeer(i EurekaItem) {

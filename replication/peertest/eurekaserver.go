@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +189,7 @@ func (f *Eureka) single(w http.ResponseWriter, r *http.Request, path string, bod
 	}
 	segments := strings.Split(strings.TrimPrefix(path, "/apps/"), "/")
 	for n := range segments {
-		segments[n], _ = pathUnescape(segments[n])
+		segments[n], _ = url.PathUnescape(segments[n])
 	}
 	status, shown := 405, (*EurekaInstance)(nil)
 	var item EurekaItem

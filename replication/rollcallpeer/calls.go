@@ -71,9 +71,6 @@ func (c *calls) use(at int) {
 	c.at = at % len(c.peer.URLs)
 }
 
-// inUse is the URL in use, without user info.
-func (c *calls) inUse() string { return link.WithoutUser(c.peer.URLs[c.current()]) }
-
 // call is a call to be made.
 type call struct {
 	path     string

@@ -42,7 +42,7 @@ func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
 	for _, p := range r.side.Present() {
 		if p.Kind == link.Node && !r.side.Consensus {
-			others = append(others, r.newCopySource(p))
+			others = append(others, &copySource{Receiver: r, calls: newCalls(p)})
 		}
 	}
 	if len(others) == 0 {
@@ -131,10 +131,6 @@ type copySource struct {
 	*Receiver
 	calls *calls
 	self  bool // it turned out to be this node
-}
-
-func (r *Receiver) newCopySource(p link.PeerConfig) *copySource {
-	return &copySource{Receiver: r, calls: newCalls(p)}
 }
 
 // copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the

@@ -43,7 +43,7 @@ func New(env link.Env) link.Link {
 func (l *Link) AuthFileDiffers() (differs, ok bool) { return l.calls.files.differs() }
 
 // URL implements link.
-func (l *Link) URL() string { return l.calls.inUse() }
+func (l *Link) URL() string { return link.WithoutUser(l.calls.peer.URLs[l.calls.current()]) }
 
 // level is the level of the formats at which the peer is written to: that which it writes itself, if this side writes
 // it, too.

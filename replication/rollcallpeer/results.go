@@ -52,7 +52,10 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 	}
 	switch outcome {
 	case registry.NotFound:
-		return notFound(op)
+		if _, ok := op.(registry.Remove); ok {
+			return wire.Result{Status: wire.Done} // nothing is there, which is what it asks for
+		}
+		return wire.Result{Status: wire.Missing, Error: "not registered here"}
 	case registry.Newer:
 		return wire.Result{Status: wire.Missing, Error: "an older one is stored here"}
 	case registry.Older:
@@ -65,14 +68,6 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
 	}
 	return wire.Result{Status: wire.Done}
-}
-
-// notFound is the result where there is nothing: that is what a removal asks for.
-func notFound(op registry.Op) wire.Result {
-	if _, ok := op.(registry.Remove); ok {
-		return wire.Result{Status: wire.Done}
-	}
-	return wire.Result{Status: wire.Missing, Error: "not registered here"}
 }
 
 // older is the result where a newer copy is stored.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -30,9 +30,8 @@ func (r *Receiver) Senders() []api.PeerSender {
 			LateMS: found.late, Late: found.lates, Refused: found.refused, Principal: s.Principal,
 		})
 	}
-	sort.Slice(senders, func(i, j int) bool {
-		a, b := &senders[i], &senders[j]
-		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender)) < 0
+	slices.SortFunc(senders, func(a, b api.PeerSender) int {
+		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Sender, b.Sender))
 	})
 	return senders
 }
