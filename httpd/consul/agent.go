@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -231,12 +232,7 @@ func familyOf(address string) string {
 const NodeName = catalog.LogicalNode
 
 // ShownNode is a node's name in responses.
-func ShownNode(node string) string {
-	if node == "" {
-		return NodeName
-	}
-	return node
-}
+func ShownNode(node string) string { return cmp.Or(node, NodeName) }
 
 // NodeOf is the inverse of ShownNode.
 func NodeOf(shown string) string {

@@ -210,7 +210,7 @@ func DecodeDeregistration(body []byte) (Placed[registry.DeregisterCatalog], erro
 	})
 	switch {
 	case err != nil:
-		return p, undecodable(err)
+		return p, undecodable(requestFailed, err)
 	case node == "":
 		return p, Rejected("Must provide node")
 	case p.Op.Service != "":

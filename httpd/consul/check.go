@@ -221,7 +221,7 @@ func checkOwn(id string) error {
 func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err error) {
 	var word string
 	if err := decodeFields(body, map[string]any{"status": &word, "output": &output}); err != nil {
-		return 0, "", undecodable(err)
+		return 0, "", undecodable(requestFailed, err)
 	}
 	status, known := ParseStatus(word)
 	if !known {

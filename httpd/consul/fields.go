@@ -129,14 +129,16 @@ func (r Rejected) Error() string { return string(r) }
 
 func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
 
-// undecodable words an error of the decoder as Consul does.
-func undecodable(err error) error {
-	var said Malformed
-	if errors.As(err, &said) {
+// undecodable words an error of the decoder as Consul does; failed is what the decoder could not do.
+func undecodable(failed string, err error) error {
+	if said, ok := errors.AsType[Malformed](err); ok {
 		return said
 	}
-	return malformed("Request decode failed: %v", err)
+	return malformed("%s: %v", failed, err)
 }
+
+// requestFailed is what Consul says of most bodies that it cannot decode.
+const requestFailed = "Request decode failed"
 
 func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(format, args...)) }
 

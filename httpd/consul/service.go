@@ -96,7 +96,7 @@ func DecodeService(body []byte, node, address string) (registry.RegisterCatalog,
 // decodeBody decodes a body into a value that decodes itself.
 func decodeBody(body []byte, into json.Unmarshaler) error {
 	if err := into.UnmarshalJSON(body); err != nil {
-		return undecodable(err)
+		return undecodable(requestFailed, err)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func DecodeSession(body []byte, self string) (kv.CreateSession, error) {
 	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &request); err != nil {
-			return kv.CreateSession{}, undecodable(err)
+			return kv.CreateSession{}, undecodable(requestFailed, err)
 		}
 	}
 	if n := len(request.Checks.ids) + len(request.NodeChecks.ids) + len(request.ServiceChecks); n > kv.MaxSessionChecks {

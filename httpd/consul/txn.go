@@ -75,7 +75,7 @@ func DecodeTxn(body []byte, at Place) (txn kv.Txn, errs []kv.TxnError, err error
 		case errors.As(err, &failed):
 			errs = append(errs, kv.TxnError{OpIndex: i, What: string(failed)})
 		case err != nil:
-			return kv.Txn{}, nil, unparsable(err)
+			return kv.Txn{}, nil, undecodable("Failed to parse body", err)
 		}
 		txn.Ops[i] = op
 	}
@@ -87,15 +87,6 @@ type txnFailure string
 
 // Error implements error.
 func (f txnFailure) Error() string { return string(f) }
-
-// unparsable words an error of the decoder as Consul does.
-func unparsable(err error) error {
-	var said Malformed
-	if errors.As(err, &said) {
-		return said
-	}
-	return malformed("Failed to parse body: %v", err)
-}
 
 // op is the operation. Errors: txnFailure, Malformed, or that of the decoder.
 func (b *txnBody) op(at Place) (kv.TxnOp, error) {
@@ -189,8 +180,7 @@ func catalogOp(body []byte, object txnObject, at Place) (kv.TxnOp, error) {
 
 // failureOf is what is wrong with one object as the failure of its operation.
 func failureOf(err error) error {
-	var malformed Malformed
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[Malformed](err); ok {
 		return txnFailure(malformed)
 	}
 	return err

@@ -1,6 +1,7 @@
 package consulroutes
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -95,12 +96,7 @@ func inDatacenter(e endpoint) endpoint {
 }
 
 // datacenter is this datacenter's name in Consul's API, where there must be one.
-func (e *endpoints) datacenter() string {
-	if e.Datacenter == "" {
-		return "dc1"
-	}
-	return e.Datacenter
-}
+func (e *endpoints) datacenter() string { return cmp.Or(e.Datacenter, "dc1") }
 
 // consulError is a request that was understood and cannot be done.
 func consulError(text string) error {

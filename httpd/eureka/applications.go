@@ -49,8 +49,8 @@ func AppendApplicationsTail(dst []byte, f Format, version, hash string) []byte {
 }
 
 func appendVersion(dst []byte, version, hash string) []byte {
-	dst = appendQuoted(append(dst, `"versions__delta":`...), version)
-	return appendQuoted(append(dst, `,"apps__hashcode":`...), hash)
+	dst = AppendQuoted(append(dst, `"versions__delta":`...), version)
+	return AppendQuoted(append(dst, `,"apps__hashcode":`...), hash)
 }
 
 func appendVersionElements(dst []byte, version, hash string) []byte {
@@ -64,7 +64,7 @@ func AppendApplicationHead(dst []byte, f Format, name string) []byte {
 	if f.XML {
 		return appendElement(append(dst, "<application>"...), "name", name)
 	}
-	dst = appendQuoted(append(dst, `{"name":`...), name)
+	dst = AppendQuoted(append(dst, `{"name":`...), name)
 	return append(dst, `,"instance":[`...)
 }
 
@@ -204,11 +204,4 @@ func compactKey(key string) bool {
 		return true
 	}
 	return false
-}
-
-func boolText(b bool) string {
-	if b {
-		return "true"
-	}
-	return "false"
 }

@@ -69,8 +69,8 @@ func AppendBatch(dst []byte, items []Item) []byte {
 }
 
 func appendItem(dst []byte, item *Item) []byte {
-	dst = appendQuoted(append(dst, `{"appName":`...), item.App)
-	dst = appendQuoted(append(dst, `,"id":`...), item.ID)
+	dst = AppendQuoted(append(dst, `{"appName":`...), item.App)
+	dst = AppendQuoted(append(dst, `,"id":`...), item.ID)
 	if item.LastDirty != 0 {
 		dst = appendNumber(dst, `,"lastDirtyTimestamp":`, item.LastDirty)
 	}
@@ -233,13 +233,9 @@ func readReplicated(object []byte, app string) (*registry.Lease, error) {
 func DecodeBatchResponse(body []byte) ([]ItemResult, error) {
 	s := newScanner(body)
 	var results []ItemResult
-	for m := s.object(); m.next(); {
-		if string(m.key) == "responseList" {
-			s.each(func() { results = append(results, s.itemResult()) })
-		} else {
-			s.skip()
-		}
-	}
+	s.member("responseList", func() {
+		s.each(func() { results = append(results, s.itemResult()) })
+	})
 	if err := s.expectEnd(); err != nil {
 		return nil, err
 	}

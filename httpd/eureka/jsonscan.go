@@ -2,6 +2,7 @@ package eureka
 
 import (
 	"bytes"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -367,31 +368,16 @@ func (s *scanner) unicodeEscape() rune {
 }
 
 func (s *scanner) hexUnit() rune {
-	var unit rune
-	for range 4 {
-		if s.pos == len(s.data) {
-			s.fail("JSON ends in an escape")
-			return 0
-		}
-		digit, ok := hexDigit(s.data[s.pos])
-		if !ok {
-			s.fail("JSON has an escape that is not hexadecimal")
-			return 0
-		}
-		unit = unit<<4 | digit
-		s.pos++
+	const digits = 4
+	if len(s.data)-s.pos < digits {
+		s.fail("JSON ends in an escape")
+		return 0
 	}
-	return unit
-}
-
-func hexDigit(c byte) (rune, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return rune(c - '0'), true
-	case c >= 'a' && c <= 'f':
-		return rune(c-'a') + 10, true
-	case c >= 'A' && c <= 'F':
-		return rune(c-'A') + 10, true
+	unit, err := strconv.ParseUint(string(s.data[s.pos:s.pos+digits]), 16, 16)
+	if err != nil {
+		s.fail("JSON has an escape that is not hexadecimal")
+		return 0
 	}
-	return 0, false
+	s.pos += digits
+	return rune(unit)
 }

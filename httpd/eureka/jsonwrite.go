@@ -7,13 +7,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// AppendText appends a JSON string, as the documents of this package have them, for documents that
-// hold such documents.
-func AppendText(dst []byte, text string) []byte { return appendQuoted(dst, text) }
-
-// appendQuoted appends a JSON string. Bytes that are not UTF-8 become U+FFFD: one bad value must
-// not make a document with a thousand instances unreadable.
-func appendQuoted(dst []byte, text string) []byte {
+// AppendQuoted appends a JSON string, as the documents of this package have them. Bytes that are not UTF-8 become U+FFFD:
+// one bad value must not make a document with a thousand instances unreadable.
+func AppendQuoted(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	from := 0
 	for i := 0; i < len(text); {
@@ -63,7 +59,7 @@ func appendQuotedNull(dst []byte, text string) []byte {
 	if text == "" {
 		return append(dst, "null"...)
 	}
-	return appendQuoted(dst, text)
+	return AppendQuoted(dst, text)
 }
 
 // appendMember appends a member with a text value, key being the literal `,"name":`; an empty text
@@ -72,7 +68,7 @@ func appendMember(dst []byte, key, text string) []byte {
 	if text == "" {
 		return dst
 	}
-	return appendQuoted(append(dst, key...), text)
+	return AppendQuoted(append(dst, key...), text)
 }
 
 // appendNumber appends key, the literal `,"name":`, and a number.
@@ -96,7 +92,7 @@ func appendInstanceObject(dst []byte, f Format, l *registry.Lease, renewed regis
 	dst = append(dst, '{')
 	dst = appendInstanceID(dst, i)
 	dst = appendQuotedNull(append(dst, `"hostName":`...), i.HostName)
-	dst = appendQuoted(append(dst, `,"app":`...), i.App)
+	dst = AppendQuoted(append(dst, `,"app":`...), i.App)
 	dst = appendQuotedNull(append(dst, `,"ipAddr":`...), i.IPAddr)
 	dst = appendMember(dst, `,"sid":`, shownSID(i.SID))
 	dst = appendMember(dst, `,"status":`, i.Status.String())
@@ -113,7 +109,7 @@ func appendInstanceObject(dst []byte, f Format, l *registry.Lease, renewed regis
 	dst = appendMember(dst, `,"secureHealthCheckUrl":`, i.SecureHealthURL)
 	dst = appendMember(dst, `,"vipAddress":`, i.VIP)
 	dst = appendMember(dst, `,"secureVipAddress":`, i.SecureVIP)
-	dst = appendMember(dst, `,"isCoordinatingDiscoveryServer":`, boolText(coordinating))
+	dst = appendMember(dst, `,"isCoordinatingDiscoveryServer":`, strconv.FormatBool(coordinating))
 	dst = appendNumberText(dst, `,"lastUpdatedTimestamp":`, l.UpdatedAt)
 	dst = appendNumberText(dst, `,"lastDirtyTimestamp":`, i.LastDirty)
 	dst = appendMember(dst, `,"actionType":`, l.Action.String())
@@ -126,7 +122,7 @@ func appendCompactObject(dst []byte, l *registry.Lease) []byte {
 	i := l.Instance
 	dst = append(dst, '{')
 	dst = appendInstanceID(dst, i)
-	dst = appendQuoted(append(dst, `"app":`...), i.App)
+	dst = AppendQuoted(append(dst, `"app":`...), i.App)
 	dst = appendQuotedNull(append(dst, `,"ipAddr":`...), i.IPAddr)
 	dst = appendMember(dst, `,"vipAddress":`, i.VIP)
 	dst = appendMember(dst, `,"secureVipAddress":`, i.SecureVIP)
@@ -145,7 +141,7 @@ func appendInstanceID(dst []byte, i *registry.Instance) []byte {
 	if i.InstanceID == "" {
 		return dst
 	}
-	dst = appendQuoted(append(dst, `"instanceId":`...), i.InstanceID)
+	dst = AppendQuoted(append(dst, `"instanceId":`...), i.InstanceID)
 	return append(dst, ',')
 }
 
@@ -172,7 +168,7 @@ func appendPort(dst []byte, p registry.Port) []byte {
 func appendDataCenter(dst []byte, f Format, dc registry.DataCenter) []byte {
 	if dc.Name != registry.Amazon {
 		dst = append(dst, `,"dataCenterInfo":{"@class":"`+ownDataCenterClass+`","name":`...)
-		return append(appendQuoted(dst, dc.Name), '}')
+		return append(AppendQuoted(dst, dc.Name), '}')
 	}
 	dst = append(dst, `,"dataCenterInfo":{"@class":"`+amazonDataCenterClass+`","name":"Amazon","metadata":{`...)
 	first := true
@@ -216,6 +212,6 @@ func appendMetadata(dst []byte, pairs []registry.Pair) []byte {
 }
 
 func appendPair(dst []byte, p registry.Pair) []byte {
-	dst = append(appendQuoted(dst, p.Key), ':')
-	return appendQuoted(dst, p.Value)
+	dst = append(AppendQuoted(dst, p.Key), ':')
+	return AppendQuoted(dst, p.Value)
 }

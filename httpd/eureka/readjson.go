@@ -6,13 +6,7 @@ import "github.com/seed-20419f34/rollcall/fsm/registry"
 func readDocument(body []byte) (*draft, error) {
 	s := newScanner(body)
 	var d *draft
-	for m := s.object(); m.next(); {
-		if string(m.key) == "instance" {
-			d = s.instance()
-		} else {
-			s.skip()
-		}
-	}
+	s.member("instance", func() { d = s.instance() })
 	if err := s.expectEnd(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package eureka
 import (
 	"iter"
 	"slices"
+	"strconv"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -34,7 +35,7 @@ func AppendStatusInfo(dst []byte, f Format, s *StatusInfo) []byte {
 	dst = appendPairs(append(dst, `,"applicationStats":`...), slices.Values(s.applicationStats()))
 	dst = appendInstanceObject(append(dst, `,"instanceInfo":`...), Format{}, s.Instance, s.Instance.RenewedAt, true)
 	if s.Healthy != nil {
-		dst = append(append(dst, `,"healthy":`...), boolText(*s.Healthy)...)
+		dst = append(append(dst, `,"healthy":`...), strconv.FormatBool(*s.Healthy)...)
 	}
 	return append(dst, '}')
 }
@@ -45,7 +46,7 @@ func appendStatusElement(dst []byte, f Format, s *StatusInfo) []byte {
 	dst = appendStats(dst, "applicationStats", s.applicationStats())
 	dst = appendInstanceElement(dst, Format{XML: true, V1: f.V1}, "instanceInfo", s.Instance, s.Instance.RenewedAt, true)
 	if s.Healthy != nil {
-		dst = appendElement(dst, "isHeathly", boolText(*s.Healthy)) // upstream's spelling
+		dst = appendElement(dst, "isHeathly", strconv.FormatBool(*s.Healthy)) // upstream's spelling
 	}
 	return appendClose(dst, statusInfoClass)
 }

@@ -118,7 +118,7 @@ func appendFullElements(dst []byte, f Format, l *registry.Lease, renewed registr
 	dst = appendGiven(dst, "secureHealthCheckUrl", i.SecureHealthURL)
 	dst = appendGiven(dst, "vipAddress", i.VIP)
 	dst = appendGiven(dst, "secureVipAddress", i.SecureVIP)
-	dst = appendElement(dst, "isCoordinatingDiscoveryServer", boolText(coordinating))
+	dst = appendElement(dst, "isCoordinatingDiscoveryServer", strconv.FormatBool(coordinating))
 	dst = appendNumberElement(dst, "lastUpdatedTimestamp", l.UpdatedAt)
 	dst = appendNumberElement(dst, "lastDirtyTimestamp", i.LastDirty)
 	dst = appendGiven(dst, "actionType", l.Action.String())
@@ -159,7 +159,7 @@ func appendPortElements(dst []byte, i *registry.Instance) []byte {
 
 func appendPortElement(dst []byte, name string, p registry.Port) []byte {
 	dst = append(append(dst, '<'), name...)
-	dst = append(append(append(dst, ` enabled="`...), boolText(p.Enabled)...), `">`...)
+	dst = append(append(append(dst, ` enabled="`...), strconv.FormatBool(p.Enabled)...), `">`...)
 	dst = strconv.AppendInt(dst, int64(p.Given()), 10)
 	return appendClose(dst, name)
 }

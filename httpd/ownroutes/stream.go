@@ -129,8 +129,8 @@ func (s *stream) reset(reason string) error {
 	}
 	s.of.resets.WithLabelValues(reason).Inc()
 	s.event("reset", func(dst []byte) []byte {
-		dst = eureka.AppendText(append(dst, `{"reason":`...), resetText[reason])
-		dst = eureka.AppendText(append(dst, `,"index":`...), s.changes.at.String())
+		dst = eureka.AppendQuoted(append(dst, `{"reason":`...), resetText[reason])
+		dst = eureka.AppendQuoted(append(dst, `,"index":`...), s.changes.at.String())
 		return append(dst, '}')
 	})
 	return nil
@@ -142,7 +142,7 @@ func (s *stream) event(name string, data func([]byte) []byte) {
 }
 
 func (s *stream) position(dst []byte) []byte {
-	return append(eureka.AppendText(append(dst, `{"index":`...), s.changes.at.String()), '}')
+	return append(eureka.AppendQuoted(append(dst, `{"index":`...), s.changes.at.String()), '}')
 }
 
 // keepAlive collects a new id without an event, and a comment that says how old this node's state
@@ -158,13 +158,13 @@ func (s *stream) keepAlive() {
 // Eureka shows it. Where only the record of a removal is left there is nothing more than the name.
 func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	l := shownLease(c)
-	dst = eureka.AppendText(append(dst, `{"index":`...), web.FormatIndex(epoch, c.Index))
-	dst = eureka.AppendText(append(dst, `,"action":`...), l.Action.String())
-	dst = eureka.AppendText(append(dst, `,"why":`...), whyChanged(c))
-	dst = eureka.AppendText(append(dst, `,"app":`...), l.Instance.App)
-	dst = eureka.AppendText(append(dst, `,"id":`...), l.Instance.ID())
+	dst = eureka.AppendQuoted(append(dst, `{"index":`...), web.FormatIndex(epoch, c.Index))
+	dst = eureka.AppendQuoted(append(dst, `,"action":`...), l.Action.String())
+	dst = eureka.AppendQuoted(append(dst, `,"why":`...), whyChanged(c))
+	dst = eureka.AppendQuoted(append(dst, `,"app":`...), l.Instance.App)
+	dst = eureka.AppendQuoted(append(dst, `,"id":`...), l.Instance.ID())
 	if !isRemovalRecord(l) {
-		dst = eureka.AppendText(append(dst, `,"status":`...), l.Instance.Status.String())
+		dst = eureka.AppendQuoted(append(dst, `,"status":`...), l.Instance.Status.String())
 		dst = eureka.AppendInstance(append(dst, `,"instance":`...), eureka.Format{}, l, l.RenewedAt)
 	}
 	return append(dst, '}')

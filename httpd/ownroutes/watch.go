@@ -123,7 +123,7 @@ func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *chan
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Rollcall-Index", f.at.String())
 	out.TakeBuffer()
-	out.Buf = append(eureka.AppendText(append(out.Buf, `{"index":`...), f.at.String()), `,"changes":[`...)
+	out.Buf = append(eureka.AppendQuoted(append(out.Buf, `{"index":`...), f.at.String()), `,"changes":[`...)
 	for i, c := range changes {
 		if i > 0 {
 			out.Buf = append(out.Buf, ',')
