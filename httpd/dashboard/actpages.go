@@ -28,16 +28,11 @@ func actNamed(name string) (*act, bool) {
 
 // actPath is the page of an act on what fields name.
 func actPath(name string, f url.Values) string {
-	about := url.Values{}
+	var about []string
 	for _, target := range targets {
-		if f.Get(target) != "" {
-			about.Set(target, f.Get(target))
-		}
+		about = append(about, target, f.Get(target))
 	}
-	if len(about) == 0 {
-		return "/ui/acts/" + name
-	}
-	return "/ui/acts/" + name + "?" + about.Encode()
+	return withQuery("/ui/acts/"+name, about...)
 }
 
 // forbidden says why the caller may not do an act; "": it may.
@@ -59,9 +54,7 @@ func (c call) forbidden(a *act, f url.Values) string {
 // buttons lead to acts on what pairs name. One that the caller may not do is shown, and says what is missing.
 func (c call) buttons(names []string, pairs ...string) g.Node {
 	f := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		f.Set(pairs[i], pairs[i+1])
-	}
+	setGiven(f, pairs...)
 	return el("div", class("acts"), g.Map(names, func(name string) g.Node {
 		if name == "compare" {
 			return el("a", class("button"), attr("href", "/ui/peers/"+url.PathEscape(f.Get("peer"))), text("Compare"))
@@ -144,10 +137,7 @@ func (c call) showForm(a *act, f url.Values, status int, wrong string) (any, err
 
 // withPlaceholder puts words where the reader has not said yet what the command needs.
 func withPlaceholder(a *act, f url.Values) url.Values {
-	said := url.Values{}
-	for name, values := range f {
-		said[name] = values
-	}
+	said := maps.Clone(f)
 	if a.reasoned && said.Get("reason") == "" {
 		said.Set("reason", "WHY")
 	}
@@ -215,8 +205,7 @@ func (c call) act() (any, error) {
 	case a.name == "set-key" && succeeded(response.status) && strings.TrimSpace(response.body.String()) == "false":
 		return c.overtaken(a, f)
 	case response.status == http.StatusUnauthorized: // the login ended just now
-		renderWith(c.W, c.R, response.status, c.loginForm(c.R.URL.Path, response.words(), f))
-		return web.Sent, nil
+		return c.render(response.status, c.loginForm(c.R.URL.Path, response.words(), f))
 	case response.status == http.StatusForbidden || response.status == http.StatusNotImplemented:
 		return nil, &web.Refusal{Status: response.status, Text: response.words()}
 	case !succeeded(response.status):

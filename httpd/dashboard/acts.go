@@ -107,7 +107,6 @@ var acts = []act{
 			return request{method: http.MethodDelete, path: "/eureka/v2/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)}
 		},
 		command: func(f url.Values) command { return command{"cancel", []string{keyText(f)}, nil, ""} },
-		back:    func(f url.Values) string { return instancePath(keyIn(f)) },
 	},
 	{
 		name: "release", button: "Release…", explained: true, title: titleOf("Let evictions go on", nil), reasoned: true, needs: operates, effect: releases,
@@ -208,16 +207,7 @@ func keyText(f url.Values) string { return keyIn(f).String() }
 // parameters are the parameters of a call: who acts and why, and pairs of others.
 func parameters(f url.Values, pairs ...string) url.Values {
 	query := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			query.Set(pairs[i], pairs[i+1])
-		}
-	}
-	for _, name := range []string{"author", "reason"} {
-		if f.Get(name) != "" {
-			query.Set(name, f.Get(name))
-		}
-	}
+	setGiven(query, append(pairs, "author", f.Get("author"), "reason", f.Get("reason"))...)
 	return query
 }
 

@@ -52,29 +52,19 @@ func (c call) application() (any, error) {
 
 func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
 	i := l.Instance
-	owner := c.Datacenter
-	if l.Owner != "" {
-		owner = l.Owner
-	}
 	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
 		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
 		td(code(cut(address(i), 100))),
 		cell("", dash(zoneOf(i))),
 		td(leaseBar(v, at, l)),
-		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(owner))))
+		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(cmp.Or(l.Owner, c.Datacenter)))))
 }
 
 // address is where an instance is called.
 func address(i *registry.Instance) string {
-	host := i.HostName
-	if host == "" {
-		host = i.IPAddr
-	}
-	if port := i.Port.Open(); port != 0 {
-		return fmt.Sprintf("%s:%d", host, port)
-	}
-	if port := i.SecurePort.Open(); port != 0 {
+	host := cmp.Or(i.HostName, i.IPAddr)
+	if port := cmp.Or(i.Port.Open(), i.SecurePort.Open()); port != 0 {
 		return fmt.Sprintf("%s:%d", host, port)
 	}
 	return host
@@ -138,9 +128,6 @@ func (c call) elsewhere(path string) g.Node {
 // instance is GET /ui/apps/{app}/{id}.
 func (c call) instance() (any, error) {
 	key := c.Key()
-	if c.Err != nil {
-		return nil, c.Err
-	}
 	v, err := c.view()
 	if err != nil {
 		return nil, err

@@ -161,8 +161,7 @@ func (c call) show(v *registry.View, p page) (any, error) {
 	if c.R.Header.Get(fragmentHeader) == "" {
 		whole = c.frame(p, whole)
 	}
-	renderWith(c.W, c.R, cmp.Or(p.status, http.StatusOK), whole)
-	return web.Sent, nil
+	return c.render(cmp.Or(p.status, http.StatusOK), whole)
 }
 
 // facts are what the line of state is made of.
@@ -192,12 +191,13 @@ func (c call) scheme() string {
 	return "http"
 }
 
-// render sends a page, which may load from here only, and run nothing that is in it.
-func (c call) render(page g.Node) (any, error) {
-	renderWith(c.W, c.R, http.StatusOK, page)
+// render sends a page.
+func (c call) render(status int, page g.Node) (any, error) {
+	renderWith(c.W, c.R, status, page)
 	return web.Sent, nil
 }
 
+// policy lets a page load from here only, and run nothing that is in it.
 const policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func renderWith(w http.ResponseWriter, r *http.Request, status int, page g.Node) {

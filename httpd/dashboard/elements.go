@@ -236,15 +236,20 @@ func decimal(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) }
 func withQuery(path string, pairs ...string) string {
 	path, query, _ := strings.Cut(path, "?")
 	values, _ := url.ParseQuery(query) // of our own making
+	setGiven(values, pairs...)
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}
+
+// setGiven sets parameters in pairs of a name and a value, those that are empty left out.
+func setGiven(values url.Values, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			values.Set(pairs[i], pairs[i+1])
 		}
 	}
-	if len(values) == 0 {
-		return path
-	}
-	return path + "?" + values.Encode()
 }
 
 // shownStatus is an instance's status; one in quarantine has none that lists show.

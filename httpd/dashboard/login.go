@@ -16,7 +16,7 @@ func (c call) loginPage() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return c.render(c.loginForm(local(next), "", nil))
+	return c.render(http.StatusOK, c.loginForm(local(next), "", nil))
 }
 
 // carried begins the names of the fields that a form of an act has, while a login carries them: in a URL, logs would keep them.
@@ -53,13 +53,12 @@ func (c call) login() (any, error) {
 	}
 	if err := c.LogIn(token); err != nil {
 		refused := web.RefusalOf(err)
-		renderWith(c.W, c.R, refused.Status, c.loginForm(next, refused.Text, f))
-		return web.Sent, nil
+		return c.render(refused.Status, c.loginForm(next, refused.Text, f))
 	}
 	http.SetCookie(c.W, c.cookie(token))
 	if len(f) > 0 {
 		f.Set(carriedForm, "1")
-		return c.render(bare("Logged in", el("section", class("narrow"), el("h1", text("You are logged in")), el("p", text("Nothing was done yet. What you wrote is kept.")),
+		return c.render(http.StatusOK, bare("Logged in", el("section", class("narrow"), el("h1", text("You are logged in")), el("p", text("Nothing was done yet. What you wrote is kept.")),
 			el("form", attr("method", "post"), attr("action", next), hiddenFields("", f), el("button", class("primary"), attr("autofocus"), text("Back to the form"))))))
 	}
 	return c.redirect(next)

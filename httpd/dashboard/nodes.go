@@ -15,9 +15,6 @@ import (
 
 // nodes is GET /ui/nodes.
 func (c call) nodes() (any, error) {
-	if c.Err != nil {
-		return nil, c.Err
-	}
 	v, err := c.view()
 	if err != nil {
 		return nil, err

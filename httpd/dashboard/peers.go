@@ -17,9 +17,6 @@ import (
 
 // peers is GET /ui/peers: both directions of replication.
 func (c call) peers() (any, error) {
-	if c.Err != nil {
-		return nil, c.Err
-	}
 	v, err := c.view()
 	if err != nil {
 		return nil, err
@@ -69,9 +66,6 @@ const compareWithin = 2*time.Minute + 30*time.Second
 // comparePeer is GET /ui/peers/{name}: what the peer has otherwise than it should. It asks the peer, and may last.
 func (c call) comparePeer() (any, error) {
 	name := c.Segment("name")
-	if c.Err != nil {
-		return nil, c.Err
-	}
 	v, err := c.view()
 	if err != nil {
 		return nil, err
