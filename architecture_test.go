@@ -28,14 +28,14 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "fsm/access", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "store/wait", "fsm/access", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/top", []string{"cmd/internal/cli", "client"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit", "internal/measure"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit"}},
-	{"cmd/internal/authfile", []string{"internal/privatefile", "fsm/access"}},
-	{"cmd/internal/capacity", []string{"httpd", "fsm/registry", "fsm/kv"}},
+	{"cmd/internal/authfile", []string{"internal/privatefile", "store/wait", "fsm/access"}},
+	{"cmd/internal/capacity", []string{"httpd", "store/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"cmd/internal/logging", nil},
 	{"httpd", []string{"internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "fsm/catalog", "httpd/audit"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // sample is a service of the demo, whose instances are entries in the registry and nothing else: no port is open.
@@ -122,7 +123,7 @@ func (d *demo) run(ctx context.Context, dc string) {
 		}
 		all.Go(func() { d.write(ctx) })
 	}
-	d.happen(ctx, live)
+	wait.Every(ctx, d.pace, func(now time.Time) { d.step(ctx, live, now) })
 	all.Wait()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -181,20 +182,6 @@ var troubles = []struct {
 // most is how many instances are in trouble at most: the registry must not doubt what it hears.
 const most = 3
 
-// happen has something happen at every pace, until ctx ends.
-func (d *demo) happen(ctx context.Context, live []*sampleInstance) {
-	pace := time.NewTicker(d.pace)
-	defer pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-pace.C:
-			d.step(ctx, live, now)
-		}
-	}
-}
-
 // step ends troubles that are over, and begins one.
 func (d *demo) step(ctx context.Context, live []*sampleInstance, now time.Time) {
 	troubled := 0
@@ -240,7 +227,7 @@ func (d *demo) keepChecked(ctx context.Context, s sample, i *registry.Instance) 
 			state, note = "warn", "replication is "+strconv.Itoa(2+rand.IntN(9))+" s behind"
 		}
 		known = known && d.put(ctx, agent+"/check/"+state+"/service:"+id+"?note="+strings.ReplaceAll(note, " ", "+"), nil) == nil
-		pause(ctx, max(d.pace, sampleTTL/4))
+		wait.Pause(ctx, nil, max(d.pace, sampleTTL/4))
 	}
 }
 
@@ -282,10 +269,10 @@ func (d *demo) work(ctx context.Context, job, worker string) {
 	for ctx.Err() == nil {
 		held, err := d.cl.AcquireLock(ctx, client.LockOptions{Name: job, Value: []byte(worker)})
 		if err != nil {
-			pause(ctx, d.pace)
+			wait.Pause(ctx, nil, d.pace)
 			continue
 		}
-		pause(ctx, time.Duration(2+rand.IntN(4))*d.pace)
+		wait.Pause(ctx, nil, time.Duration(2+rand.IntN(4))*d.pace)
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = held.Release(release) // else its session ends
 		cancel()
@@ -297,19 +284,11 @@ func (d *demo) write(ctx context.Context) {
 	kv := d.cl.KV()
 	for key, value := range sampleKeys {
 		for kv.Put(ctx, key, []byte(value)) != nil && ctx.Err() == nil {
-			pause(ctx, d.pace)
+			wait.Pause(ctx, nil, d.pace)
 		}
 	}
 	for day := 1; ctx.Err() == nil; day++ {
 		_ = kv.Put(ctx, "reports/last-run", []byte("run "+strconv.Itoa(day))) // the next one follows soon
-		pause(ctx, 5*d.pace)
-	}
-}
-
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		wait.Pause(ctx, nil, 5*d.pace)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 const (
@@ -119,16 +120,7 @@ func (s *Source) Metrics() prometheus.Collector {
 // Run looks at the file again and again until ctx ends. What the file says is compared, for a link may lead to another file,
 // and a change may leave size and time as they were.
 func (s *Source) Run(ctx context.Context) {
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.check(false)
-		case <-ctx.Done():
-			return
-		}
-	}
+	wait.Every(ctx, checkInterval, func(time.Time) { s.check(false) })
 }
 
 // Reload reads the file at once, and says whether other roles and tokens are in force now.

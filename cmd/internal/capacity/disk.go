@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Disk measures how much the disk of the data directory has left. With less than Least the node refuses what its
@@ -54,19 +55,12 @@ func (d *Disk) Room() int64 {
 
 // Run measures until ctx ends.
 func (d *Disk) Run(ctx context.Context) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			d.Measure()
-			if d.LeaderLow != nil {
-				d.leaderLow.Store(d.LeaderLow(ctx))
-			}
-		case <-ctx.Done():
-			return
+	wait.Every(ctx, interval, func(time.Time) {
+		d.Measure()
+		if d.LeaderLow != nil {
+			d.leaderLow.Store(d.LeaderLow(ctx))
 		}
-	}
+	})
 }
 
 // Measure asks how much is left, and logs it when additions are refused or accepted from now on.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // backups writes snapshots for people by a schedule: in mode cp the leader, without consensus every node.
@@ -86,22 +87,15 @@ func (b *backups) removeUnfinished() error {
 
 // run writes a file as often as the schedule says, until ctx ends: the first at once, unless the newest is young enough.
 func (b *backups) run(ctx context.Context) {
-	wait := time.Duration(0)
+	next := time.Duration(0)
 	if own := b.own(); len(own) > 0 {
-		wait = time.Until(b.timeOf(own[len(own)-1]).Add(b.Interval))
+		next = time.Until(b.timeOf(own[len(own)-1]).Add(b.Interval))
 	}
-	for {
-		timer := time.NewTimer(max(wait, 0))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-		wait = b.Interval
+	for wait.Pause(ctx, nil, next); ctx.Err() == nil; wait.Pause(ctx, nil, next) {
+		next = b.Interval
 		if err := b.write(ctx); ctx.Err() == nil {
 			if b.report(err); err != nil {
-				wait = max(b.Interval/10, time.Second)
+				next = max(b.Interval/10, time.Second)
 			}
 		}
 	}

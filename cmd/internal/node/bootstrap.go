@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // bootstrapEvery is the pause between tries to make the first operator, while there is no leader.
@@ -29,7 +30,7 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 	const by = "auth.bootstrap-token-file"
 	k.By = by
 	op := kv.Access{Change: access.Founding(k)}
-	for ctx = access.As(ctx, access.Sender{Name: by}); ctx.Err() == nil; pause(ctx, bootstrapEvery) {
+	for ctx = access.As(ctx, access.Sender{Name: by}); ctx.Err() == nil; wait.Pause(ctx, nil, bootstrapEvery) {
 		// Linearizable: a node that is behind does not know what the cluster has.
 		if _, err := raft.Coordination().View(ctx, registry.Linearizable); err != nil {
 			continue
@@ -47,15 +48,5 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 			s.log.Info("the first operator was made", "accessor", k.Accessor, "by", by)
 			return
 		}
-	}
-}
-
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -90,7 +90,7 @@ func (s setup) openEngine() (*engine, error) {
 func (s setup) openRaft() (*engine, error) {
 	p := &peers{datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
-	c.Spares = p.spares
+	c.Spares = func(dc string, silence time.Duration, ok bool) bool { return p.replicator.Spares(dc, silence, ok) }
 	c.Reply = p.reply
 	raft, err := consensus.Open(c)
 	if err != nil {
@@ -171,9 +171,9 @@ func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 func (s setup) openLocal() (*engine, error) {
 	p := &peers{datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
-	c.Spares = p.spares
-	c.Age = p.age
-	c.Others = p.others
+	c.Spares = func(dc string, silence time.Duration, ok bool) bool { return p.replicator.Spares(dc, silence, ok) }
+	c.Age = func() time.Duration { return p.replicator.Age() }
+	c.Others = func() []level.Node { return p.replicator.Levels() }
 	copied := make(chan struct{})
 	c.Copy = func(ctx context.Context) error {
 		defer close(copied)

@@ -5,15 +5,9 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-)
 
-// setGC lets the heap grow further than Go would: a registry is much live data and little garbage
-// per request, so that collections cost more than the memory between them.
-func setGC(percent int) {
-	if percent > 0 {
-		debug.SetGCPercent(percent)
-	}
-}
+	"github.com/seed-20419f34/rollcall/store/wait"
+)
 
 // The runtime collects garbage when memory is allocated, and else every two minutes, so an idle node would keep the memory
 // of a burst of large requests. To give it back costs a collection, for a million instances two seconds of a core. A node that
@@ -42,16 +36,7 @@ type idleMemory struct {
 
 // run checks until ctx ends.
 func (m *idleMemory) run(ctx context.Context) {
-	tick := time.NewTicker(memoryInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			m.check(memoryNow, debug.FreeOSMemory)
-		case <-ctx.Done():
-			return
-		}
-	}
+	wait.Every(ctx, memoryInterval, func(time.Time) { m.check(memoryNow, debug.FreeOSMemory) })
 }
 
 // check gives memory back if the node is idle and holds much more than after the last time.

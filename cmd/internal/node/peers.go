@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -47,13 +46,6 @@ func (p *peers) send(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func (p *peers) spares(dc string, silence time.Duration, ok bool) bool {
-	return p.replicator.Spares(dc, silence, ok)
-}
-
-// others is what the other nodes of the datacenter read.
-func (p *peers) others() []level.Node { return p.replicator.Levels() }
-
 // Levels implements httpd.Peers.
 func (p *peers) Levels() string { return p.replicator.Reads() }
 
@@ -62,8 +54,6 @@ func (p *peers) Waits() string { return p.replicator.Waits() }
 
 // AuthFile implements httpd.Peers.
 func (p *peers) AuthFile() string { return p.authFile() }
-
-func (p *peers) age() time.Duration { return p.replicator.Age() }
 
 // Receive implements httpd.Peers, as the next three do.
 func (p *peers) Receive(ctx context.Context, message []byte) ([]byte, error) {
@@ -105,18 +95,15 @@ type reply struct {
 // Status implements httpd.Peers. If the node that sends cannot be called, the status is what this node knows. Each node
 // adds what it has received itself.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
-	var s api.Peers
 	body, err := p.callSender(ctx, call{Do: "status"})
-	var refused *httpd.PeerRefusal
-	switch {
-	case errors.As(err, &refused):
-		return s, err
-	case err != nil:
+	if _, refused := errors.AsType[*httpd.PeerRefusal](err); refused {
+		return api.Peers{}, err
+	}
+	var s api.Peers
+	if err != nil {
 		s = p.status()
-	default:
-		if s, err = documentOf[api.Peers](body); err != nil {
-			return s, err
-		}
+	} else if s, err = documentOf[api.Peers](body); err != nil {
+		return s, err
 	}
 	s.Receiver, s.Senders, s.Refused = p.node, p.replicator.Senders(), []api.RefusedItem{} // JSON shows an empty list, not null
 	if p.refusals != nil {

@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Run runs a node until ctx ends or the node must not go on.
 func Run(ctx context.Context, o Options) error {
 	hup, stop := hangups()
 	defer stop()
-	setGC(o.Config.GCPercent)
+	if percent := o.Config.GCPercent; percent > 0 {
+		// A registry is much live data and little garbage per request, so that collections cost more than the memory
+		// between them.
+		debug.SetGCPercent(percent)
+	}
 	n, err := open(o)
 	if err != nil {
 		return err
@@ -100,14 +107,11 @@ func (n *node) watch(ctx context.Context) (end func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = n.handler.Run(ctx) // it ends with ctx, without an error
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = n.handler.Run(ctx) }) // it ends with ctx, without an error
 	return func() {
 		cancel()
-		<-ended
+		watching.Wait()
 	}
 }
 
@@ -137,16 +141,10 @@ func (n *node) linger(limit time.Duration) {
 	if n.handler == nil {
 		return
 	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	poll := time.NewTicker(max(limit/50, time.Millisecond))
-	defer poll.Stop()
-	for n.connections.Count() > 0 {
-		select {
-		case <-poll.C:
-		case <-timeout.C:
-			return
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for n.connections.Count() > 0 && ctx.Err() == nil {
+		wait.Pause(ctx, nil, max(limit/50, time.Millisecond))
 	}
 }
 
@@ -160,12 +158,10 @@ func (n *node) finishRequests() {
 
 // awaitStore waits for the end of the store, within a limit: the data directory survives a crash.
 func (n *node) awaitStore(stored <-chan error) error {
-	timer := time.NewTimer(n.limits.store)
-	defer timer.Stop()
 	select {
 	case err := <-stored:
 		return err
-	case <-timer.C:
+	case <-time.After(n.limits.store):
 		return fmt.Errorf("the store did not close within %v", n.limits.store)
 	}
 }
