@@ -34,8 +34,8 @@ func parseStatus(name, word string) (registry.Status, error) {
 	return status, nil
 }
 
-// appOf is the application that the arguments name; "": all.
-func appOf(args []string) string {
+// firstOf is the first of optional arguments; "": none was given.
+func firstOf(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,7 @@ func newDebugBundleCommand() *cobra.Command {
 			"is left alone. The default name has the time.",
 		Example: "  rollcall debug bundle --addr http://127.0.0.1:8762\n  rollcall debug bundle n2.tar.gz --addr http://127.0.0.1:8762",
 	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		file := fmt.Sprintf("rollcall-debug-%s.tar.gz", time.Now().UTC().Format("20060102T150405Z"))
-		if len(args) == 1 {
-			file = args[0]
-		}
+		file := cmp.Or(firstOf(args), fmt.Sprintf("rollcall-debug-%s.tar.gz", time.Now().UTC().Format("20060102T150405Z")))
 		content, err := cl.DebugBundle(ctx)
 		if err != nil {
 			return nil, err

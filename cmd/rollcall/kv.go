@@ -169,7 +169,7 @@ func newKVLsCommand() *cobra.Command {
 		if separator != "" && !names {
 			return nil, cli.Usage(errors.New("--separator: goes with --keys"))
 		}
-		return listKeys(ctx, cl.KV(), appOf(args), names, separator)
+		return listKeys(ctx, cl.KV(), firstOf(args), names, separator)
 	})
 	c.addConsistency(cmd)
 	cmd.Flags().BoolVar(&names, "keys", false, "print the names alone")

@@ -21,10 +21,10 @@ func newLsCommand() *cobra.Command {
 			"  rollcall ls --quarantined",
 	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		if quarantined {
-			hidden, err := cl.Quarantined(ctx, appOf(args))
+			hidden, err := cl.Quarantined(ctx, firstOf(args))
 			return append(quarantineList{}, hidden...), err
 		}
-		found, err := cl.List(ctx, appOf(args))
+		found, err := cl.List(ctx, firstOf(args))
 		return append(instanceList{}, found...), err
 	})
 	cmd.Flags().StringVar(&c.consistency, "consistency", "", "linearizable, leader or stale (default: the server's setting)")

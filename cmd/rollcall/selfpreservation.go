@@ -104,20 +104,14 @@ func (p preservation) overdue() [][]string {
 			rows = append(rows, []string{registry.NewKey(a.App, o.ID).String(), duration(o.SilentMS), duration(o.EndsInMS)})
 		}
 	}
-	if len(rows) == 2 {
-		return nil
-	}
-	return rows
+	return unlessEmpty(rows)
 }
 
 // transitions is a table of the transitions, newest first, if there were any.
 func (p preservation) transitions() [][]string {
-	if len(p.Transitions) == 0 {
-		return nil
-	}
 	rows := [][]string{{}, {"TIME", "BECAME", "BY", "COUNTED", "FRESH", "EXPIRED", "REASON"}}
 	for _, t := range p.Transitions {
 		rows = append(rows, []string{clockTime(t.At), t.State, saidBy(t.Author, t.Says), number(t.Counted), number(t.Fresh), number(t.Expired), t.Reason})
 	}
-	return rows
+	return unlessEmpty(rows)
 }

@@ -219,28 +219,22 @@ func newSnapshotDiffCommand() *cobra.Command {
 			"(~). Renewals, indexes and times are no difference.",
 		Example: "  rollcall snapshot diff monday.snap tuesday.snap\n" +
 			"  rollcall snapshot diff monday.snap --addr http://n1:8761",
-		Args: cli.Args(cobra.RangeArgs(1, 2)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 2 && c.addr != "" {
-				return cli.Usage(errors.New("give OTHER or --addr, and not both"))
-			}
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			first, err := readSnapshot(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			second, err := otherSnapshot(cmd, cl, args[1:])
-			if err != nil {
-				return err
-			}
-			return c.out.Print(cmd.OutOrStdout(), differencesOf(backup.Diff(&first.Image, &second.Image)))
-		},
 	}
-	c.addFlags(cmd)
-	return cmd
+	ask := func(_ context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
+		if len(args) == 2 && c.addr != "" {
+			return nil, cli.Usage(errors.New("give OTHER or --addr, and not both"))
+		}
+		first, err := readSnapshot(cmd, args[0])
+		if err != nil {
+			return nil, err
+		}
+		second, err := otherSnapshot(cmd, cl, args[1:])
+		if err != nil {
+			return nil, err
+		}
+		return differencesOf(backup.Diff(&first.Image, &second.Image)), nil
+	}
+	return c.command(cmd, cobra.RangeArgs(1, 2), ask)
 }
 
 // otherSnapshot is that of a file, or (none is named) of a cluster.

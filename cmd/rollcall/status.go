@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,11 +91,7 @@ func newMembersTransferCommand() *cobra.Command {
 			"taken until it has caught up.",
 		Example: "  rollcall members transfer\n  rollcall members transfer node2",
 	}, cobra.MaximumNArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
-		name := ""
-		if len(args) == 1 {
-			name = args[0]
-		}
-		to, err := cl.TransferLeadership(ctx, name)
+		to, err := cl.TransferLeadership(ctx, firstOf(args))
 		return transferred{to}, err
 	})
 }
@@ -147,7 +142,7 @@ func contact(ms int64) string {
 	if ms == 0 {
 		return ""
 	}
-	return (time.Duration(ms) * time.Millisecond).String() + " ago"
+	return duration(ms) + " ago"
 }
 
 // removed is a node that was removed.
@@ -187,7 +182,7 @@ func (e recentEvents) Table() [][]string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].At > all[j].At })
 	rows := [][]string{{"TIME", "EVENT", "APP", "ID"}}
 	for _, ev := range all {
-		rows = append(rows, []string{time.UnixMilli(ev.At).UTC().Format(time.RFC3339), ev.what, ev.App, ev.ID})
+		rows = append(rows, []string{clockTime(ev.At), ev.what, ev.App, ev.ID})
 	}
 	return rows
 }

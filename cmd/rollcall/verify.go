@@ -17,30 +17,20 @@ const verifyAgain = time.Second
 func newVerifyCommand() *cobra.Command {
 	var c connection
 	var patience time.Duration
-	cmd := &cobra.Command{
+	cmd := c.command(&cobra.Command{
 		Use:   "verify",
 		Short: "Compare the states of all nodes",
 		Long: "Compares digests of the states of all nodes, which each node makes of its own once a minute, all after the\n" +
 			"same log entry. The exit code is 0 if all are equal, and 1 if one differs or cannot be compared.",
 		Example: "  rollcall verify\n  rollcall verify --wait 0 -o json",
-		Args:    cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.open(nil)
-			if err != nil {
-				return err
-			}
-			found, err := verifyWithin(cmd.Context(), cl, patience)
-			if err != nil {
-				return err
-			}
-			if err := c.out.Print(cmd.OutOrStdout(), verification{found}); err != nil || found.Verdict == "equal" {
-				return err
-			}
-			return cli.ExitStatus{Code: cli.ExitError}
-		},
-	}
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		found, err := verifyWithin(ctx, cl, patience)
+		if err == nil && found.Verdict != "equal" {
+			err = cli.ExitStatus{Code: cli.ExitError}
+		}
+		return verification{found}, err
+	})
 	cmd.Flags().DurationVar(&patience, "wait", 2*time.Minute, "how long to wait for nodes that have no digest yet")
-	c.addFlags(cmd)
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func newWatchCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, o.length)
 				defer cancel()
 			}
-			err = cl.Watch(ctx, client.WatchConfig{App: appOf(args), Index: o.index}, o.counted(p.print))
+			err = cl.Watch(ctx, client.WatchConfig{App: firstOf(args), Index: o.index}, o.counted(p.print))
 			if errors.Is(err, errCounted) {
 				return nil
 			}

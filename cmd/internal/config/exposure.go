@@ -109,17 +109,12 @@ func (c *Config) warnOpen(log *slog.Logger) {
 
 // validateAuth checks where roles and tokens come from.
 func (c *Config) validateAuth() error {
-	var errs []error
-	if c.Auth.File != "" {
-		_, err := authfile.Load(c.Auth.File)
-		errs = append(errs, prefix("auth.file", err))
+	errs := []error{
+		checkFile("auth.file", c.Auth.File, authfile.Load),
+		checkFile("auth.bootstrap-token-file", c.Auth.BootstrapTokenFile, authfile.ReadToken),
 	}
 	if c.Mode == AP && c.Auth.File == "" && c.Floor() == access.On {
 		errs = append(errs, errors.New("auth.file: is required in mode ap with auth.mode on: roles and tokens are those of the file"))
-	}
-	if c.Auth.BootstrapTokenFile != "" {
-		_, err := authfile.ReadToken(c.Auth.BootstrapTokenFile)
-		errs = append(errs, prefix("auth.bootstrap-token-file", err))
 	}
 	if c.Mode == AP && c.Auth.BootstrapTokenFile != "" {
 		errs = append(errs, errors.New("auth.bootstrap-token-file: is for mode cp; in mode ap the operators are those of auth.file"))

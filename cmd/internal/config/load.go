@@ -78,21 +78,16 @@ func (f *textFlag) Set(text string) error {
 // mistakes.
 func Load(in Inputs) (Loaded, error) {
 	s := Loaded{Config: Default(), sources: make(map[string]source)}
-	var errs []error
 	file, err := readConfigFile(in)
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{err}
 	for _, each := range s.Config.Settings() {
 		src, err := resolve(each, in, file)
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 		s.sources[each.Key] = src
 	}
-	if len(errs) > 0 {
+	if err := errors.Join(errs...); err != nil {
 		// Validating settings that were only partly understood would report mistakes that are none.
-		return s, errors.Join(errs...)
+		return s, err
 	}
 	if s.EurekaCompat {
 		s.turnOn("eureka-compat.")

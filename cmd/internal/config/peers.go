@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/privatefile"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
@@ -110,8 +112,8 @@ func parseTimeout(text string) (time.Duration, error) {
 func (c *Config) validateReplication() error {
 	r := &c.Replication
 	errs := []error{
-		checkAuthorities("replication.tls.ca", r.TLS.CA),
-		checkFile("replication.tls.cert", r.TLS.Cert),
+		checkFile("replication.tls.ca", r.TLS.CA, certfiles.ReadPool),
+		checkFile("replication.tls.cert", r.TLS.Cert, os.Stat),
 		checkKeyFile("replication.tls.key", r.TLS.Key),
 		c.validateNodes(),
 		c.validatePeerNames(),

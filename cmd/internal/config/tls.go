@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -46,12 +45,12 @@ func (c *Config) validateTLS() error {
 		errs = append(errs, errors.New("cluster.tls: cert, key and ca belong together; give all three or none"))
 	}
 	return errors.Join(append(errs,
-		checkFile("http.tls.cert", h.Cert),
+		checkFile("http.tls.cert", h.Cert, os.Stat),
 		checkKeyFile("http.tls.key", h.Key),
-		checkAuthorities("http.tls.client-ca", h.ClientCA),
-		checkFile("cluster.tls.cert", n.Cert),
+		checkFile("http.tls.client-ca", h.ClientCA, certfiles.ReadPool),
+		checkFile("cluster.tls.cert", n.Cert, os.Stat),
 		checkKeyFile("cluster.tls.key", n.Key),
-		checkAuthorities("cluster.tls.ca", n.CA),
+		checkFile("cluster.tls.ca", n.CA, certfiles.ReadPool),
 	)...)
 }
 
@@ -65,15 +64,13 @@ func countGiven(texts ...string) int {
 	return n
 }
 
-// checkFile wants the file that a setting names; an empty path names none.
-func checkFile(name, path string) error {
+// checkFile wants the file that a setting names to be one that read accepts; an empty path names none.
+func checkFile[T any](name, path string, read func(path string) (T, error)) error {
 	if path == "" {
 		return nil
 	}
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	_, err := read(path)
+	return prefix(name, err)
 }
 
 // checkKeyFile refuses a private key that is readable beyond its owner and group. An empty path names none.
@@ -82,13 +79,4 @@ func checkKeyFile(name, path string) error {
 		return nil
 	}
 	return prefix(name, privatefile.Check(path))
-}
-
-// checkAuthorities wants certificates in the file that a setting names; an empty path names none.
-func checkAuthorities(name, path string) error {
-	if path == "" {
-		return nil
-	}
-	_, err := certfiles.ReadPool(path)
-	return prefix(name, err)
 }
