@@ -33,8 +33,8 @@ func newRig(t *testing.T, text string) *rig {
 	return r
 }
 
-// wait lets the time pass within which a change must be in force.
-func wait() {
+// awaitChecks lets the time pass within which a change must be in force.
+func awaitChecks() {
 	time.Sleep(5*time.Second - time.Millisecond)
 	synctest.Wait()
 }
@@ -59,11 +59,11 @@ func TestChangedFileIsInForceWithinFiveSeconds(t *testing.T) {
 				r := newRig(t, "tokens:\n"+tokenLine(accessorA, ""))
 				revision := r.Table().Revision
 				replace(t, r.path, twoTokens())
-				wait()
+				awaitChecks()
 				expect.That(t, r.Table().Holder(accessorB) != nil && r.Table().Revision > revision && r.Failure() == "", "got revision %d, %q, want both tokens", r.Table().Revision, r.Failure())
 				revision = r.Table().Revision
 				replace(t, r.path+"x", "") // another file
-				wait()
+				awaitChecks()
 				expect.Equal(t, r.Table().Revision, revision, "of a file that stays as it is: got")
 			})
 		})
@@ -90,14 +90,14 @@ func TestFileThatCannotBeReadLeavesInForceWhatWasThere(t *testing.T) {
 				before := r.Table()
 				c.spoil(t, r.path)
 				for range 3 {
-					wait()
+					awaitChecks()
 				}
 				expect.That(t, r.Table() == before && strings.Contains(r.Failure(), c.want), "got %q, want the old table and %q", r.Failure(), c.want)
 				expect.Equal(t, strings.Count(r.log.String(), "level=WARN"), 1, "warnings:")
 
 				_ = os.Remove(r.path)
 				need.OK(t, os.WriteFile(r.path, []byte(twoTokens()+"# again\n"), 0o600))
-				wait()
+				awaitChecks()
 				expect.That(t, r.Table() == before && r.Failure() == "", "got %q, want it to be good again", r.Failure())
 			})
 		})
@@ -114,7 +114,7 @@ func TestFileIsNotJudgedBeforeItIsWhole(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		need.OK(t, os.WriteFile(r.path, []byte(twoTokens()+"# whole\n"), 0o600))
-		wait()
+		awaitChecks()
 		expect.That(t, r.Table() == before && r.log.Len() == 0, "half of the file was in force: %s", r.log)
 	})
 }
