@@ -101,6 +101,14 @@ func (c *Clock) Glance() int64 { return c.seen.Load() }
 // Lost is how long the clock stood still while it was running, in all.
 func (c *Clock) Lost() time.Duration { return time.Duration(c.lost.Load()) }
 
+// PauseBy has the clock take its last reading for so much older, as after a pause of the process: for tests.
+func (c *Clock) PauseBy(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = c.last.Add(-d)
+	c.readAt.Store(c.last.UnixNano())
+}
+
 // stallRow is a row of stalls of the lease clock of which each comes before the wait after the last one is
 // over, as on a machine that gets a processor for a part of each second only. The wait alone would never
 // end then. So what had ended before the row began goes on as soon as clients that could not be heard had

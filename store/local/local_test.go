@@ -644,7 +644,7 @@ func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 	lease, _ := view.Lease(registry.Key{App: "ORDERS", ID: "i1"})
 	age := view.Age(lease, s.Health().Clock)
 	need.That(t, age <= limit.Milliseconds(), "its age is told as %d ms, want a moment", age)
-	s.clock.Start(s.clock.Glance(), time.Now().Add(-2*maxLost)) // as if it was read last before a pause
+	s.clock.PauseBy(2 * maxLost)
 	age = view.Age(lease, s.Health().Clock)
 	expect.That(t, age == registry.UnknownAge, "after a pause its age is told as %d ms, want that it is unknown", age)
 }
