@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,11 +33,11 @@ var rooms = []room{
 	{"cmd/internal/top", []string{"cmd/internal/cli", "client"}},
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
-	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/unixsocket", "httpd/audit", "internal/measure"}},
+	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "internal/measure"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit"}},
 	{"cmd/internal/authfile", []string{"internal/privatefile", "store/wait", "fsm/access"}},
 	{"cmd/internal/capacity", []string{"httpd", "store/wait", "fsm/registry", "fsm/kv"}},
-	{"cmd/internal/probe", []string{"internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
+	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"cmd/internal/logging", nil},
 	{"httpd", []string{"internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "fsm/catalog", "httpd/audit"}},
 	{"httpd/ownroutes", []string{"httpd/web", "httpd/show", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "httpd/audit"}},
@@ -51,16 +52,16 @@ var rooms = []room{
 	{"httpd/consul", []string{"fsm/kv", "fsm/registry", "fsm/catalog"}},
 	{"httpd/ratelimit", nil},
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "internal/expect", "internal/need"}},
-	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting"}},
+	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting", "internal/world"}},
 	{"store/consensus/commit", []string{"store/consensus/leadership", "store/consensus/port", "store", "store/expiry", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/kv"}},
 	{"store/consensus/reads", []string{"store/consensus/leadership", "store/consensus/port", "store", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/membership", []string{"store/consensus/leadership", "store/consensus/replicas", "store/consensus/raftio", "store/consensus/port", "store", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry"}},
 	{"store/consensus/replicas", []string{"fsm", "internal/measure"}},
 	{"store/consensus/leadership", []string{"store/expiry", "store/disk", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/raftio", []string{"store/consensus/port", "store", "store/disk", "store/wait"}},
-	{"store/consensus/port", []string{"internal/certfiles", "store", "store/disk"}},
+	{"store/consensus/port", []string{"internal/world", "internal/certfiles", "store", "store/disk"}},
 	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/access", "fsm/registry", "internal/measure"}},
-	{"store", []string{"internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/measure", "internal/setting"}},
+	{"store", []string{"internal/world", "internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/measure", "internal/setting"}},
 	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/access", "fsm/codec"}},
 	{"store/disk", nil},
 	{"store/disktest", []string{"internal/need"}},
@@ -69,7 +70,7 @@ var rooms = []room{
 	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "replication/wire", "httpd/api", "fsm/level", "fsm/order", "fsm/registry"}},
 	{"replication/rollcallpeer", []string{"replication/batcher", "replication/link", "replication/wire", "httpd/api", "fsm/level", "fsm/access", "fsm/registry"}},
 	{"replication/eurekapeer", []string{"internal/setting", "replication/batcher", "replication/link", "httpd/api", "httpd/eureka", "fsm/registry"}},
-	{"replication/link", []string{"internal/privatefile", "replication/batcher", "httpd/api", "fsm/level", "fsm/registry"}},
+	{"replication/link", []string{"internal/world", "internal/privatefile", "replication/batcher", "httpd/api", "fsm/level", "fsm/registry"}},
 	{"replication/batcher", nil},
 	{"replication/peertest", []string{"fsm/catalog", "fsm/registry", "internal/expect", "internal/need"}},
 	{"replication/wire", []string{"fsm/codec", "fsm/registry", "httpd/eureka"}},
@@ -109,6 +110,7 @@ var rooms = []room{
 	{"internal/setting", nil},
 	{"internal/measure", nil},
 	{"internal/certfiles", []string{"internal/privatefile"}},
+	{"internal/world", []string{"internal/unixsocket"}},
 	{"internal/unixsocket", nil},
 	{"internal/privatefile", nil},
 	{"internal/shape", nil},
@@ -227,6 +229,20 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 				pure := imp == "net/netip" // values alone
 				expect.That(t, pure || imp != bad && !strings.HasPrefix(imp, bad+"/"), "%s imports %s", name, imp)
 			}
+		}
+	}
+}
+
+// TestOnlyTheWorldListensAndDials keeps the server within what the simulator can give it: nothing reaches a network but by its world.
+func TestOnlyTheWorldListensAndDials(t *testing.T) {
+	reaches := regexp.MustCompile(`\b(net\.(Listen\w*|Dial\w*|ListenConfig)\b[({]|tls\.(Dial|Listen)|http\.(DefaultTransport|DefaultClient|Get|Post|ListenAndServe)\b)`)
+	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "httpd/conformance/") || strings.HasPrefix(file, "replication/peertest/") {
+			continue
+		}
+		for i, line := range strings.Split(string(need.Got(os.ReadFile(file))(t)), "\n") {
+			code, _, _ := strings.Cut(line, "//")
+			expect.That(t, !reaches.MatchString(code), "%s:%d: %s: only internal/world listens and dials", file, i+1, strings.TrimSpace(line))
 		}
 	}
 }

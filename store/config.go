@@ -12,6 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -59,6 +60,8 @@ type Config struct {
 	Settings         registry.Settings `cluster:"yes"` // the cluster's, while this node leads; zero: registry.DefaultSettings()
 
 	Test TestConfig
+
+	World *world.World // nil: the machine's
 
 	// DiskFree: the bytes that the disk of the data directory has left, shown to users; nil: not known.
 	DiskFree func() int64

@@ -4,6 +4,8 @@ import (
 	"io"
 	stdlog "log"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -37,9 +39,12 @@ func newServerCommand() *cobra.Command {
 			defer queue.Flush(logging.FlushLimit)
 			level := logging.NewLevel(s.LogLevel)
 			stdlog.SetOutput(queue) // for libraries that know no other log
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP) // which would end the process
+			defer signal.Stop(hangups)
 			return node.Run(ctx, node.Options{
 				Config: s.Config, Load: load, Version: version, Log: logging.New(queue, level, s.LogFormat), Level: level, Metrics: queue.Dropped,
-				Settings: func(w io.Writer) error { return s.Write(w, true) }, LogTail: queue.Tail,
+				Settings: func(w io.Writer) error { return s.Write(w, true) }, LogTail: queue.Tail, Hangups: hangups,
 			})
 		},
 	}

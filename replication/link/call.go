@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
@@ -33,7 +33,11 @@ func NewClient(p PeerConfig) *http.Client {
 
 func newTransport(p PeerConfig) *http.Transport {
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: p.ConnectTimeout}).DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, p.ConnectTimeout)
+			defer cancel()
+			return p.World.DialContext(ctx, network, address)
+		},
 		TLSHandshakeTimeout: p.ConnectTimeout,
 		MaxIdleConnsPerHost: p.Workers + 1,
 		IdleConnTimeout:     idleLimit,
@@ -41,8 +45,13 @@ func newTransport(p PeerConfig) *http.Transport {
 	if p.TLS != nil {
 		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			// The time is for both, reaching the peer and the handshake.
-			d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 2 * p.ConnectTimeout}, Config: p.TLS()}
-			return d.DialContext(ctx, network, address)
+			ctx, cancel := context.WithTimeout(ctx, 2*p.ConnectTimeout)
+			defer cancel()
+			conn, err := p.World.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return world.Handshake(ctx, conn, address, p.TLS())
 		}
 	}
 	return t

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Kind is what a peer is.
@@ -42,6 +44,7 @@ type PeerConfig struct {
 	Life time.Duration // within which a connection ends; 0: an hour
 	// TokenFile has the password of calls to the peer, such as a token; it is read at each call. "": that of the URL is sent.
 	TokenFile string
+	World     *world.World // nil: the machine's
 }
 
 // Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.

@@ -60,7 +60,7 @@ func Open(cfg store.Config) (*Raft, error) {
 
 func (s *Raft) open(opened time.Time) error {
 	var err error
-	if s.net, err = port.Listen(s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
+	if s.net, err = port.Listen(s.cfg.World, s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
 	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest}); err != nil {

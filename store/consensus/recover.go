@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -195,7 +195,7 @@ func refuseWhileAnswered(ctx context.Context, own string, members map[string]str
 		}
 	}
 	for _, reply := range port.AskAll(ctx, others, answerLimit, func(ctx context.Context, address string) (string, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		conn, err := new(world.World).DialContext(ctx, "tcp", address)
 		if err != nil {
 			return "", err
 		}

@@ -40,7 +40,7 @@ func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 // openPort opens the node-to-node port of a node that is not there: it shakes hands, and serves no call.
 func openPort(t *testing.T, h port.Hello) *port.Port {
 	t.Helper()
-	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
+	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return h }
 	p.ServeNode = func(c net.Conn, _ port.Hello) { io.Copy(io.Discard, c) }
 	p.Go(p.Serve)

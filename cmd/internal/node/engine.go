@@ -21,6 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/measure"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/store"
@@ -64,6 +65,7 @@ type setup struct {
 	version   string   // of the program
 	http      string   // the node's address for clients
 	addresses []string // all that are known to be the node's
+	world     *world.World
 	log       *slog.Logger
 	metrics   *prometheus.Registry
 	disk      *capacity.Disk   // of the data directory
@@ -157,7 +159,7 @@ func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 		Watch: func() (<-chan struct{}, func()) {
 			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
 		},
-		Rules: s.Checks.Rules,
+		World: s.world, Rules: s.Checks.Rules,
 		MayProbe: func(token string, to netip.AddrPort) bool {
 			return rules.Allows(token, access.ToProbe(to.String()))
 		},
@@ -223,7 +225,7 @@ func (s setup) storeConfig() store.Config {
 	c.Node, c.Datacenter, c.HTTPAdvertise, c.Version = s.name, s.Datacenter, s.http, s.version
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
-	c.Settings = s.Leases()
+	c.Settings, c.World = s.Leases(), s.world
 	c.Test.Falsify, c.Test.Performed = falsified(s.name), performed()
 	return c
 }
@@ -239,7 +241,13 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 		trust = p.files.Client
 	}
 	p.authFile = s.authDigest
-	p.configured = func(c *config.Config) []link.PeerConfig { return c.Peers(trust, s.addresses...) }
+	p.configured = func(c *config.Config) []link.PeerConfig {
+		all := c.Peers(trust, s.addresses...)
+		for i := range all {
+			all[i].World = s.world
+		}
+		return all
+	}
 	p.replicator, err = replication.New(replication.Config{
 		Side: link.Side{
 			Service:    service,

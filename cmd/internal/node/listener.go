@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 )
 
 // openProfiler binds the profiler's port, if one is set.
@@ -23,7 +22,7 @@ func (n *node) openProfiler(addr string) error {
 	if addr == "" {
 		return nil
 	}
-	l, err := listen("pprof.addr", addr)
+	l, err := n.listen("pprof.addr", addr)
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (n *node) openProfiler(addr string) error {
 
 // openAdmin binds the socket in the data directory, which this node has for itself.
 func (n *node) openAdmin(dir string, h *httpd.Handler) error {
-	l, err := unixsocket.Listen(filepath.Join(dir, httpd.AdminSocket))
+	l, err := n.world.Listen("unix", filepath.Join(dir, httpd.AdminSocket))
 	if err != nil {
 		return fmt.Errorf("data.dir: cannot listen on %s: %w", filepath.Join(dir, httpd.AdminSocket), err)
 	}
@@ -108,8 +107,8 @@ func (l listener) shutdown(ctx context.Context) error {
 
 // listen binds an address. A port that is taken is the most frequent reason of a failed start, so the error names the
 // key to change.
-func listen(key, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+func (n *node) listen(key, addr string) (net.Listener, error) {
+	l, err := n.world.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, addr, err)
 	}

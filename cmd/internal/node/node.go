@@ -42,6 +42,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Options are what a node is run with. All fields are required.
@@ -56,10 +57,13 @@ type Options struct {
 	// bundles.
 	Settings func(io.Writer) error
 	LogTail  func() []byte
+	World    *world.World     // nil: the machine's
+	Hangups  <-chan os.Signal // SIGHUP arrives there; nil: never
 }
 
 // node is the parts of one server, opened and wired. Nothing runs before run.
 type node struct {
+	world       *world.World
 	log         *slog.Logger
 	metrics     *prometheus.Registry
 	disk        *capacity.Disk
@@ -88,7 +92,7 @@ func open(o Options) (_ *node, err error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	n := &node{log: o.Log.With("node", name), limits: defaultShutdownLimits(), handOver: func() {}}
+	n := &node{world: o.World, log: o.Log.With("node", name), limits: defaultShutdownLimits(), handOver: func() {}}
 	defer func() {
 		if err == nil {
 			return
@@ -111,7 +115,7 @@ func open(o Options) (_ *node, err error) {
 	if err := n.openProfiler(c.PProfAddr); err != nil {
 		return nil, err
 	}
-	s := setup{Config: c, name: name, version: o.Version, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
+	s := setup{Config: c, name: name, version: o.Version, world: o.World, http: cmp.Or(c.HTTP.Advertise, port.Addr().String()), log: n.log, metrics: n.metrics}
 	s.addresses = []string{s.http, c.HTTP.Addr, port.Addr().String()}
 	n.disk = &capacity.Disk{Dir: c.Store.DataDir, Least: c.MinFree, Log: n.log}
 	s.disk, s.auth = n.disk, n.auth
@@ -166,7 +170,7 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 		n.certificates = append(n.certificates, files)
 		server.TLSConfig = files.Server("h2", "http/1.1")
 	}
-	l, err := listen("http.addr", c.HTTP.Addr)
+	l, err := n.listen("http.addr", c.HTTP.Addr)
 	if err != nil {
 		return nil, err
 	}

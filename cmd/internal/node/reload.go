@@ -4,9 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
@@ -21,13 +19,6 @@ type reloader struct {
 	notify  *notifier                 // nil: no service manager is told
 	log     *slog.Logger
 	running config.Config // what the node runs with
-}
-
-// hangups returns a channel where SIGHUP arrives until stop is called. Without it SIGHUP ends the process.
-func hangups() (hup <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGHUP)
-	return c, func() { signal.Stop(c) }
 }
 
 // during runs do, reloads at each signal meanwhile, and returns do's error.

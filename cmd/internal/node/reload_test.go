@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -74,8 +75,9 @@ func TestReloadComparesWithTheOneBefore(t *testing.T) {
 }
 
 func TestReloadFollowsASignal(t *testing.T) {
-	hup, stop := hangups()
-	defer stop()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	reloaded := make(chan bool)
 	r := reloader{load: func() (config.Loaded, error) { close(reloaded); return config.Loaded{}, errors.New("stop here") }, log: quiet}
 	go r.run(t.Context(), hup)

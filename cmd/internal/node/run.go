@@ -15,8 +15,6 @@ import (
 
 // Run runs a node until ctx ends or the node must not go on.
 func Run(ctx context.Context, o Options) error {
-	hup, stop := hangups()
-	defer stop()
 	if percent := o.Config.GCPercent; percent > 0 {
 		// A registry is much live data and little garbage per request, so that collections cost more than the memory
 		// between them.
@@ -29,7 +27,7 @@ func Run(ctx context.Context, o Options) error {
 	n.metrics.MustRegister(o.Metrics)
 	defer n.flushAudit()
 	r := reloader{load: o.Load, apply: n.apply, reread: n.reread, notify: n.notify, log: n.log, running: *o.Config}
-	err = r.during(ctx, hup, n.run)
+	err = r.during(ctx, o.Hangups, n.run)
 	if err != nil {
 		n.notify.fail(err)
 	}

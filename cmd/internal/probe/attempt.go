@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 const (
@@ -34,11 +35,12 @@ type result struct {
 type caller struct {
 	rules    Rules
 	mayProbe func(token string, to netip.AddrPort) bool
-	dialer   *net.Dialer
+	world    *world.World
+	control  world.Control
 }
 
-func newCaller(rules Rules, mayProbe func(token string, to netip.AddrPort) bool) *caller {
-	return &caller{rules, mayProbe, &net.Dialer{ControlContext: filter{loopback: rules.AllowLoopback}.control}}
+func newCaller(w *world.World, rules Rules, mayProbe func(token string, to netip.AddrPort) bool) *caller {
+	return &caller{rules, mayProbe, w, filter{loopback: rules.AllowLoopback}.control}
 }
 
 // client makes a client without a proxy, which would resolve names by itself, and without connections
@@ -49,7 +51,7 @@ func (c *caller) client(p *catalog.Probe) *http.Client {
 		redirects = noRedirects
 	}
 	return &http.Client{CheckRedirect: redirects, Transport: &http.Transport{
-		DialContext:            c.dialer.DialContext,
+		DialContext:            c.open,
 		TLSClientConfig:        tlsConfig(p),
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
@@ -138,11 +140,16 @@ func (c *caller) tcp(ctx context.Context, p *catalog.Probe, address string) (res
 
 // dial connects, and shakes hands by TLS if the check says so, for one of some protocols above it.
 func (c *caller) dial(ctx context.Context, p *catalog.Probe, address string, protocols ...string) (net.Conn, error) {
-	if !p.UseTLS {
-		return c.dialer.DialContext(ctx, "tcp", address)
+	conn, err := c.open(ctx, "tcp", address)
+	if err != nil || !p.UseTLS {
+		return conn, err
 	}
-	d := tls.Dialer{NetDialer: c.dialer, Config: tlsConfig(p, protocols...)}
-	return d.DialContext(ctx, "tcp", address)
+	return world.Handshake(ctx, conn, address, tlsConfig(p, protocols...))
+}
+
+// open connects to an address that may be probed.
+func (c *caller) open(ctx context.Context, network, address string) (net.Conn, error) {
+	return c.world.DialControlled(ctx, network, address, c.control)
 }
 
 // udpPatience is how long a response to a datagram is waited for. One that comes later would change nothing, because
@@ -153,7 +160,7 @@ const udpPatience = time.Second
 // not understand.
 func (c *caller) udp(ctx context.Context, address string) (result, error) {
 	passing := result{catalog.Passing, "UDP connect " + address + ": Success"}
-	conn, err := c.dialer.DialContext(ctx, "udp", address)
+	conn, err := c.open(ctx, "udp", address)
 	if err != nil {
 		return result{}, err
 	}

@@ -32,7 +32,7 @@ func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return newCaller(r, allMay).attempt(ctx, p, location{})
+	return newCaller(nil, r, allMay).attempt(ctx, p, location{})
 }
 
 func allMay(string, netip.AddrPort) bool { return true }
@@ -219,7 +219,7 @@ func TestAttemptDoesNotUseAProxyOfTheEnvironment(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	attempt(t, &catalog.Probe{HTTP: "http://169.254.169.254/"}, lenient)
-	tr := newCaller(lenient, allMay).client(&catalog.Probe{}).Transport.(*http.Transport)
+	tr := newCaller(nil, lenient, allMay).client(&catalog.Probe{}).Transport.(*http.Transport)
 	expect.That(t, !proxied && tr.Proxy == nil, "a proxy was used")
 }
 
@@ -229,7 +229,7 @@ func TestAttemptEndsWithItsContext(t *testing.T) {
 	defer close(block)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := newCaller(lenient, allMay).attempt(ctx, &catalog.Probe{HTTP: s.URL}, location{})
+	got := newCaller(nil, lenient, allMay).attempt(ctx, &catalog.Probe{HTTP: s.URL}, location{})
 	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "deadline exceeded"), "got %+v, want it ended by its time-out", got)
 }
 
@@ -274,7 +274,7 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, catalog.Critical},
 	} {
 		before := asked
-		got := newCaller(rules, allMay).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
+		got := newCaller(nil, rules, allMay).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
 		expect.That(t, got.status == tc.want && (got.status == catalog.Critical) == strings.Contains(got.output, "checks.targets") && (asked > before) == (tc.want == catalog.Passing),
 			"%s: %+v, asked: %v", tc.name, got, asked > before)
 	}
@@ -300,7 +300,7 @@ func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 	} {
 		may := func(token string, to netip.AddrPort) bool { return token == "good" && to.Port() == at.Port() }
 		rules := Rules{AllowLoopback: true, Targets: tc.targets}
-		got := newCaller(rules, may).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port()), By: tc.token}, tc.loc)
+		got := newCaller(nil, rules, may).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port()), By: tc.token}, tc.loc)
 		expect.That(t, (got.status == catalog.Passing) == (tc.want == "") && strings.Contains(got.output, tc.want), "%s: %+v", tc.name, got)
 	}
 }

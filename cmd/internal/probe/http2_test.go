@@ -157,7 +157,7 @@ func TestHTTP2ChecksEndWithTheirContext(t *testing.T) {
 		{catalog.Probe{TCP: address, UseTLS: true}, "context deadline exceeded"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		got := newCaller(lenient, allMay).attempt(ctx, &tt.probe, location{})
+		got := newCaller(nil, lenient, allMay).attempt(ctx, &tt.probe, location{})
 		cancel()
 		expect.Equal(t, got, result{catalog.Critical, tt.want}, "%+v: got", tt.probe)
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Registry is what a Prober needs of registry.Service.
@@ -42,6 +43,7 @@ type Registry interface {
 
 // Config is what a Prober needs. Registry and Watch are required.
 type Config struct {
+	World    *world.World // nil: the machine's
 	Registry Registry
 	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
 	Watch func() (woken <-chan struct{}, leave func())
@@ -76,7 +78,7 @@ func New(cfg Config) *Prober {
 	return &Prober{
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Metrics),
-		attempt: newCaller(cfg.Rules, cfg.MayProbe).attempt,
+		attempt: newCaller(cfg.World, cfg.Rules, cfg.MayProbe).attempt,
 		draw:    func(d time.Duration) time.Duration { return rand.N(d) },
 	}
 }

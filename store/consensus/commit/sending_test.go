@@ -77,7 +77,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 
 func openPort(t *testing.T, serverID string) *port.Port {
 	t.Helper()
-	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
+	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: serverID} }
 	t.Cleanup(func() {
 		p.Close()

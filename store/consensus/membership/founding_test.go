@@ -47,7 +47,7 @@ func newMembers(t *testing.T, cluster string) *Members {
 		need.OK(t, identity.Adopt(cluster, 0, nil))
 	}
 	discard := slog.New(slog.DiscardHandler)
-	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, discard))(t)
+	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, discard))(t)
 	p.Self = identity.Hello
 	nodes := port.NewNodes(p, nil)
 	t.Cleanup(func() {
@@ -78,7 +78,7 @@ func TestANodeThatFoundedAnotherClusterAfterItWasConnectedIsNoticed(t *testing.T
 }
 
 func TestStateOfAnotherNodeAtAMembersAddressIsAnError(t *testing.T) {
-	there := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
+	there := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	there.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: "n2.bb"} }
 	there.ServeNode = port.Calls{"Node.State": port.Method(func(struct{}) NodeState {
 		return NodeState{ServerID: "n2.bb"}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -41,6 +42,7 @@ type Port struct {
 	Closing   context.Context              // ends when the node stops, and Raft's connections with it
 	Life      time.Duration                // bounds how long a connection goes on whose certificates have changed; an hour
 
+	world     *world.World
 	listener  net.Listener
 	advertise addr
 	tls       *tls.Config       // nil: plain
@@ -73,10 +75,10 @@ func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
 // Listen opens the port; its exported fields must be set before Serve is called.
-func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
+func Listen(w *world.World, listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
 	n := &Port{
 		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
-		advertise: addr(advertise), log: log, admission: newAdmission(),
+		world: w, advertise: addr(advertise), log: log, admission: newAdmission(),
 		raftConns: make(chan net.Conn), done: make(chan struct{}), conns: map[net.Conn]*openConn{}, differs: map[string]bool{}, Life: time.Hour,
 	}
 	if files != (store.TLSFiles{}) {
@@ -87,7 +89,7 @@ func Listen(listen, advertise string, files store.TLSFiles, log *slog.Logger) (*
 		n.files.Changed = n.retire
 		n.tls = n.files.Mutual()
 	}
-	l, err := net.Listen("tcp", listen)
+	l, err := w.Listen("tcp", listen)
 	if err != nil {
 		return nil, fmt.Errorf("cluster.addr: %w", err)
 	}
@@ -195,7 +197,9 @@ func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn,
 	if n.fenced.Load() {
 		return nil, Hello{}, errFenced
 	}
-	plain, err := (&net.Dialer{Timeout: timeout}).DialContext(n.Closing, "tcp", address)
+	ctx, cancel := context.WithTimeout(n.Closing, timeout)
+	defer cancel()
+	plain, err := n.world.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, Hello{}, err
 	}

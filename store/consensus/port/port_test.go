@@ -38,7 +38,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 // testPort opens a port that says h of its node, and on which calls between nodes are echoed.
 func testPort(t *testing.T, h Hello, files store.TLSFiles) *Port {
 	t.Helper()
-	n := need.Got(Listen("127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
+	n := need.Got(Listen(nil, "127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
 	n.Self = func() Hello { return h }
 	n.ServeNode = func(c net.Conn, _ Hello) { io.Copy(c, c) }
 	n.Go(n.Serve)

@@ -182,7 +182,7 @@ func replying(t *testing.T, calls port.Calls) string {
 
 func openPort(t *testing.T, serverID string) *port.Port {
 	t.Helper()
-	p := need.Got(port.Listen("127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
+	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return port.Hello{Cluster: "c", ServerID: serverID} }
 	t.Cleanup(func() {
 		p.Close()
