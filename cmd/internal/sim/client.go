@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// Reply is what a node answered.
+type Reply struct {
+	Status int // 0: it did not answer
+	Header http.Header
+	Body   string // or why there is no answer
+	Took   time.Duration
+}
+
+// String shows the status and the body.
+func (r Reply) String() string { return fmt.Sprintf("%d %s", r.Status, strings.TrimSpace(r.Body)) }
+
+func (r Reply) decode(to any) bool {
+	return r.Status == http.StatusOK && json.Unmarshal([]byte(r.Body), to) == nil
+}
+
+// Call sends a request to a node, as a client that waits for 10 s.
+func (w *World) Call(node, method, path, body string, headers ...string) Reply {
+	w.Helper()
+	began := time.Now()
+	req := need.Got(http.NewRequest(method, "http://"+w.Node(node).ip+":8761"+path, strings.NewReader(body)))(w)
+	req.Header.Set("Accept", "application/json")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := w.clients.Do(req)
+	if err != nil {
+		return Reply{Body: err.Error(), Took: time.Since(began)}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return Reply{Body: err.Error(), Took: time.Since(began)}
+	}
+	return Reply{Status: resp.StatusCode, Header: resp.Header, Body: string(text), Took: time.Since(began)}
+}
+
+// Instance is one that a scenario has registered.
+type Instance struct {
+	App, ID string
+	Lease   time.Duration
+
+	at      int       // the node that its client used last
+	renewed time.Time // when its last renewal, or registration, was acknowledged
+
+	mu      sync.Mutex
+	missing []string // answers that it is not there, though it was renewed on time
+}
+
+func (i *Instance) path() string { return "/eureka/apps/" + i.App + "/" + i.ID }
+
+// newInstance returns an instance by "APP/id".
+func (w *World) newInstance(name string, lease time.Duration) *Instance {
+	w.Helper()
+	app, id, ok := strings.Cut(name, "/")
+	need.That(w, ok && lease >= time.Second, "instance %q with a lease of %v: it must be APP/id, with 1 s at least", name, lease)
+	return &Instance{App: app, ID: id, Lease: lease}
+}
+
+func (i *Instance) document() string {
+	seconds := int(i.Lease / time.Second)
+	return fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"hostName":"h","ipAddr":"10.1.1.1","status":"UP","lastDirtyTimestamp":"%d",`+
+		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},`+
+		`"leaseInfo":{"durationInSecs":%d,"renewalIntervalInSecs":%d}}}`, i.ID, i.App, time.Now().UnixMilli(), seconds, max(seconds/3, 1))
+}
+
+// patient is how long clients try a call at one node after the other.
+const patient = 15 * time.Second
+
+// send sends a call of an instance's client, at the next node after each that fails, as stock clients do.
+func (w *World) send(i *Instance, method, path, body string) Reply {
+	w.Helper()
+	var r Reply
+	for until := time.Now().Add(patient); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		if r = w.Call(w.nodes[i.at].Name, method, path, body); r.Status != 0 && r.Status < 500 {
+			return r
+		}
+		i.at = (i.at + 1) % w.cluster.Nodes
+	}
+	return r
+}
+
+// Register registers an instance by "APP/id" whose client does not renew it.
+func (w *World) Register(name string, lease time.Duration) *Instance {
+	w.Helper()
+	i := w.newInstance(name, lease)
+	r := w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
+	need.That(w, r.Status == http.StatusNoContent, "register %s: %v", name, r)
+	i.renewed = time.Now()
+	return i
+}
+
+// Keep registers an instance whose client renews it three times in its lease, and registers it again when it is told that there is
+// none, as stock clients do. Beside it, something reads it at every node: NeverGone says what that found.
+func (w *World) Keep(name string, lease time.Duration) *Instance {
+	w.Helper()
+	i := w.Register(name, lease)
+	w.beside(lease/3, func() {
+		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
+			i.note("a renewal after %v says %v", time.Since(i.renewed), r)
+			w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
+		}
+		i.renewed = time.Now()
+	})
+	w.beside(250*time.Millisecond, func() {
+		for _, n := range w.nodes[:w.cluster.Nodes] {
+			if r := w.Call(n.Name, "GET", i.path(), ""); r.Status == http.StatusNotFound {
+				i.note("%s says at %v: %v", n.Name, time.Since(began), r)
+			}
+		}
+	})
+	return i
+}
+
+func (i *Instance) note(format string, args ...any) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.missing = append(i.missing, fmt.Sprintf(format, args...))
+}
+
+// beside calls do again and again, until the scenario ends.
+func (w *World) beside(every time.Duration, do func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				do()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	w.ends = append(w.ends, func() {
+		close(stop)
+		<-stopped
+	})
+}
+
+// NeverGone expects that no node has said of a kept instance that there is none.
+func (w *World) NeverGone(i *Instance) {
+	w.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.missing) > 0 {
+		w.Errorf("%s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(i.missing), i.missing[0])
+	}
+}
+
+// GoneBy expects that an instance that is not renewed ends after its lease, at every node, and within a bound after its last
+// renewal. It returns how long that took.
+func (w *World) GoneBy(i *Instance, bound time.Duration) time.Duration {
+	w.Helper()
+	for {
+		gone := 0
+		for _, n := range w.nodes {
+			if !n.running() || w.Call(n.Name, "GET", i.path(), "").Status == http.StatusNotFound {
+				gone++
+			}
+		}
+		switch took := time.Since(i.renewed); {
+		case gone == len(w.nodes) && took < i.Lease:
+			w.Errorf("%s/%s was gone %v after its last renewal, before the end of its lease of %v", i.App, i.ID, took, i.Lease)
+			return took
+		case gone == len(w.nodes):
+			return took
+		case took > bound:
+			w.Errorf("%s/%s is still there %v after its last renewal, at %d of %d nodes; the bound is %v", i.App, i.ID, took, len(w.nodes)-gone, len(w.nodes), bound)
+			return took
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
