@@ -92,7 +92,9 @@ type TestConfig struct {
 	Falsify func(entry []byte) []byte
 	// Performed is called as the last part of each operation, which panics if it does. Nil: not called.
 	Performed func(fsm.Item)
-	Dial      map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
+	// Write makes each durable write of the log or the registry, given by name, or fails in its place. Nil: not called.
+	Write func(name string, write func() error) error
+	Dial  map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
 }
 
 // RaftLog says what holds the entries of the Raft log on the disk.

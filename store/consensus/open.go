@@ -76,6 +76,7 @@ func (s *Raft) open(opened time.Time) error {
 	}
 	s.disk.Refused, s.logs.Damaged = s.reportRefused, s.reportDamaged
 	s.disk.Wrote = func(took time.Duration) { s.metrics.syncs.Observe(took.Seconds()) }
+	s.disk.Surround(s.cfg.Test.Write)
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	s.net.Closing = s.closing
 	s.net.Life = s.cfg.Test.ConnectionLife

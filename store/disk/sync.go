@@ -11,18 +11,25 @@ import (
 	"time"
 )
 
-// SlowSync makes durable writes take longer, as a slow disk does. It is for tests and benchmarks, and can
-// change at any time.
-type SlowSync struct{ nanos atomic.Int64 }
+// SlowSync makes durable writes take longer, as a slow disk does, and fail, as a broken one does. It is for tests and benchmarks.
+type SlowSync struct {
+	nanos atomic.Int64 // can change at any time
+	// Around is called for each durable write, by name, and calls it, or fails in its place; nil: nothing is.
+	Around func(name string, write func() error) error
+}
 
 // Set sets the time that each durable write takes longer from now on; 0: no longer.
 func (d *SlowSync) Set(by time.Duration) { d.nanos.Store(int64(by)) }
 
-// Pass takes the time that one durable write is to take longer.
-func (d *SlowSync) Pass() {
+// Do makes one durable write.
+func (d *SlowSync) Do(name string, write func() error) error {
 	if by := d.nanos.Load(); by > 0 {
 		time.Sleep(time.Duration(by))
 	}
+	if d.Around != nil {
+		return d.Around(name, write)
+	}
+	return write()
 }
 
 // MakeDir makes a directory and those above it, durably.

@@ -93,11 +93,12 @@ func createLocal(path string) error {
 
 // write brings what changed to the disk, in one transaction.
 func (d *registryFile) write(what saved) error {
-	d.slow.Pass()
 	var w txWriter
-	err := d.bolt.Update(func(tx *bbolt.Tx) error {
-		w = txWriter{saved: what, tx: tx, marks: d.marks}
-		return w.write()
+	err := d.slow.Do("write the registry", func() error {
+		return d.bolt.Update(func(tx *bbolt.Tx) error {
+			w = txWriter{saved: what, tx: tx, marks: d.marks}
+			return w.write()
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", d.path, err)

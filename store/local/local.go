@@ -49,6 +49,7 @@ func (s *Store) open() (err error) {
 	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {
 		return err
 	}
+	s.disk.slow.Around = s.cfg.Test.Write
 	s.SetSyncDelay(s.cfg.Test.SyncDelay)
 	if err := s.load(); err != nil {
 		return errors.Join(err, s.disk.close())

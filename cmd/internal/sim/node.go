@@ -29,6 +29,7 @@ type Node struct {
 	lives   int // how often it was killed: each life has a data directory
 	process *process
 	past    []*process // were killed, and end by themselves
+	disk    disk
 }
 
 // process is one run of a node.
@@ -79,6 +80,7 @@ func (n *Node) settings() *config.Config {
 	} else {
 		c.HTTPD.Reads = "stale"
 	}
+	c.Store.Test.Write = n.disk.write
 	if all.Configure != nil {
 		all.Configure(c)
 	}

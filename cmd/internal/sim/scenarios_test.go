@@ -53,3 +53,18 @@ func TestRemovalIsTheFirstThatAnApNodeHears(t *testing.T) {
 		}
 	})
 }
+
+func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		live := w.Keep("ORDERS/b", 30*time.Second)
+		old := w.Leader()
+		w.HangDisk(old)
+		hung := time.Now()
+		w.Await(30*time.Second, "another node leads", func() bool { return w.Leader() != old })
+		w.Logf("another leads after %v", time.Since(hung))
+		err := w.Ends(old, 30*time.Second)
+		w.Logf("%s ended after %v: %v", old, time.Since(hung), err)
+		w.Wait(time.Minute)
+		w.NeverGone(live)
+	})
+}

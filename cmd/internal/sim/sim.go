@@ -18,6 +18,7 @@
 //	sim.go      a run, and what a scenario does with it
 //	node.go     one node: start, stop, kill
 //	network.go  connections in memory, and links that break
+//	disk.go     disks that are slow, hang or fail
 //	client.go   clients, and what they hold the cluster to
 package sim
 

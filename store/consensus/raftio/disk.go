@@ -272,8 +272,7 @@ func replaceLog(dir string, fill func(*raftboltdb.BoltStore) error, ready func()
 // do runs one call that writes, watched and fail-stop.
 func (d *Disk) do(name string, call func() error) error {
 	c, began := d.startCall(name), time.Now()
-	d.slow.Pass()
-	err := call()
+	err := d.slow.Do(name, call)
 	d.endCall(c)
 	if d.Wrote != nil {
 		d.Wrote(time.Since(began))
@@ -541,6 +540,9 @@ func (d *Disk) Stable() failStop { return failStop{d} }
 
 // Serve says that Raft has what it needs for its start: what cannot be read from now on ends the node.
 func (d *Disk) Serve() { d.serving.Store(true) }
+
+// Surround has each durable write made by around, before the disk is written to.
+func (d *Disk) Surround(around func(name string, write func() error) error) { d.slow.Around = around }
 
 // SlowDown makes each durable write take so much longer from now on; 0: no longer.
 func (d *Disk) SlowDown(by time.Duration) { d.slow.Set(by) }
