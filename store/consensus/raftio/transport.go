@@ -262,6 +262,9 @@ const (
 	// restFor at the latest, because Raft's sender does not see meanwhile that the leadership is over.
 	restAfter = 50 * time.Millisecond
 	restFor   = 100 * time.Millisecond
+	// askAgain is how long a request that is left out takes before: Raft asks without a pause while it hands leadership over,
+	// until the follower has replied (leadershipTransfer in raft.go).
+	askAgain = time.Millisecond
 )
 
 // pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
@@ -297,9 +300,11 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	p.news = p.transport.news.Wait()
 	now, failed := time.Now(), p.follower.failed.Load()
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.commit && failed == p.failed && now.Sub(p.at) < tellAgain {
+		rest := askAgain
 		if now.Sub(p.at) >= restAfter {
-			wait.Pause(p.transport.closing, news, restFor)
+			rest = restFor
 		}
+		wait.Pause(p.transport.closing, news, rest)
 		return nil, nil
 	}
 	p.commit, p.failed, p.at = args.LeaderCommitIndex, failed, now
