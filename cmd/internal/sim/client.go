@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +32,16 @@ func (r Reply) decode(to any) bool {
 // Call sends a request to a node, as a client that waits for 10 s.
 func (w *World) Call(node, method, path, body string, headers ...string) Reply {
 	w.Helper()
+	return w.call(node, 10*time.Second, method, path, body, headers...)
+}
+
+// call is Call for a client that waits so long.
+func (w *World) call(node string, patience time.Duration, method, path, body string, headers ...string) Reply {
+	w.Helper()
 	began := time.Now()
-	req := need.Got(http.NewRequest(method, "http://"+w.Node(node).ip+":8761"+path, strings.NewReader(body)))(w)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req := need.Got(http.NewRequestWithContext(ctx, method, "http://"+w.Node(node).ip+":8761"+path, strings.NewReader(body)))(w)
 	req.Header.Set("Accept", "application/json")
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -89,7 +99,7 @@ func (w *World) send(i *Instance, method, path, body string) Reply {
 	w.Helper()
 	var r Reply
 	for until := time.Now().Add(patient); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
-		if r = w.Call(w.nodes[i.at].Name, method, path, body); r.Status != 0 && r.Status < 500 {
+		if r = w.call(w.nodes[i.at].Name, 2*time.Second, method, path, body); r.Status != 0 && r.Status < 500 {
 			return r
 		}
 		i.at = (i.at + 1) % w.cluster.Nodes
@@ -111,17 +121,28 @@ func (w *World) Register(name string, lease time.Duration) *Instance {
 // none, as stock clients do. Beside it, something reads it at every node: NeverGone says what that found.
 func (w *World) Keep(name string, lease time.Duration) *Instance {
 	w.Helper()
+	return w.keep(name, lease, true)
+}
+
+// keep is Keep, without somebody who reads unless read.
+func (w *World) keep(name string, lease time.Duration, read bool) *Instance {
+	w.Helper()
 	i := w.Register(name, lease)
 	w.beside(lease/3, func() {
 		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
-			i.note("a renewal after %v says %v", time.Since(i.renewed), r)
+			if read {
+				i.note("a renewal after %v says %v", time.Since(i.renewed), r)
+			}
 			w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
 		}
 		i.renewed = time.Now()
 	})
+	if !read {
+		return i
+	}
 	w.beside(250*time.Millisecond, func() {
 		for _, n := range w.nodes[:w.cluster.Nodes] {
-			if r := w.Call(n.Name, "GET", i.path(), ""); r.Status == http.StatusNotFound {
+			if r := w.call(n.Name, time.Second, "GET", i.path(), ""); r.Status == http.StatusNotFound {
 				i.note("%s says at %v: %v", n.Name, time.Since(began), r)
 			}
 		}
@@ -135,8 +156,8 @@ func (i *Instance) note(format string, args ...any) {
 	i.missing = append(i.missing, fmt.Sprintf(format, args...))
 }
 
-// beside calls do again and again, until the scenario ends.
-func (w *World) beside(every time.Duration, do func()) {
+// beside calls do again and again, until end is called or the scenario ends.
+func (w *World) beside(every time.Duration, do func()) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -151,20 +172,27 @@ func (w *World) beside(every time.Duration, do func()) {
 			}
 		}
 	}()
-	w.ends = append(w.ends, func() {
+	end = sync.OnceFunc(func() {
 		close(stop)
 		<-stopped
 	})
+	w.ends = append(w.ends, end)
+	return end
 }
 
 // NeverGone expects that no node has said of a kept instance that there is none.
 func (w *World) NeverGone(i *Instance) {
 	w.Helper()
+	if missing := i.gone(); len(missing) > 0 {
+		w.Errorf("%s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(missing), missing[0])
+	}
+}
+
+// gone returns the answers that there is no such instance.
+func (i *Instance) gone() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.missing) > 0 {
-		w.Errorf("%s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(i.missing), i.missing[0])
-	}
+	return slices.Clone(i.missing)
 }
 
 // GoneBy expects that an instance that is not renewed ends after its lease, at every node, and within a bound after its last
@@ -174,7 +202,7 @@ func (w *World) GoneBy(i *Instance, bound time.Duration) time.Duration {
 	for {
 		gone := 0
 		for _, n := range w.nodes {
-			if !n.running() || w.Call(n.Name, "GET", i.path(), "").Status == http.StatusNotFound {
+			if !n.alive() || w.Call(n.Name, "GET", i.path(), "").Status == http.StatusNotFound {
 				gone++
 			}
 		}

@@ -29,6 +29,17 @@ func (d *disk) write(_ string, write func() error) error {
 	return write()
 }
 
+// mend ends all faults.
+func (d *disk) mend() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slow, d.fail = 0, nil
+	if d.hung != nil {
+		close(d.hung)
+		d.hung = nil
+	}
+}
+
 // SlowDisk makes each durable write of a node take longer from now on; 0: no longer.
 func (w *World) SlowDisk(node string, by time.Duration) {
 	w.Helper()
@@ -41,16 +52,19 @@ func (w *World) SlowDisk(node string, by time.Duration) {
 // FailDisk has the next durable write of a node fail, before anything was written.
 func (w *World) FailDisk(node string, err error) {
 	w.Helper()
-	d := &w.Node(node).disk
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fail = err
+	n := w.Node(node)
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	n.disk.fail = err
+	n.broken.Store(true)
 }
 
 // HangDisk has no durable write of a node return until release is called, or the scenario has ended.
 func (w *World) HangDisk(node string) (release func()) {
 	w.Helper()
-	d := &w.Node(node).disk
+	n := w.Node(node)
+	n.broken.Store(true)
+	d := &n.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	hung := make(chan struct{})
@@ -58,8 +72,8 @@ func (w *World) HangDisk(node string) (release func()) {
 	release = sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		close(hung)
 		if d.hung == hung {
+			close(hung)
 			d.hung = nil
 		}
 	})

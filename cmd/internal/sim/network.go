@@ -82,6 +82,15 @@ func (n *network) kill(h host, power bool) {
 	n.wake()
 }
 
+// leave ends connections of a process that has ended by itself: its machine resets them.
+func (n *network) leave(h host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	*h.dead = true
+	n.resetDead()
+	n.wake()
+}
+
 // boot ends connections of dead processes: a machine that has booted knows none of them.
 func (n *network) boot(ip string) {
 	n.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -28,29 +29,54 @@ type Node struct {
 	ip      string
 	lives   int // how often it was killed: each life has a data directory
 	process *process
-	past    []*process // were killed, and end by themselves
+	past    []*process // were told to end, or killed
 	disk    disk
+	broken  atomic.Bool // its disk was, and it may end by itself
 }
 
 // process is one run of a node.
 type process struct {
-	host  host
-	end   context.CancelFunc
-	ended chan error
+	host host
+	tell context.CancelFunc
+	told atomic.Bool   // it was told to end, or killed
+	done chan struct{} // closed when it has ended
+	err  error         // of its end
+}
+
+// end tells a process to end.
+func (p *process) end() {
+	p.told.Store(true)
+	p.tell()
 }
 
 func (w *World) newNode(dc, place int) *Node {
-	n := &Node{Name: fmt.Sprintf("n%d", place), w: w, dc: dc, ip: address(dc, place)}
+	return &Node{Name: nodeName(dc, place), w: w, dc: dc, ip: address(dc, place)}
+}
+
+func nodeName(dc, place int) string {
 	if dc > 1 {
-		n.Name = fmt.Sprintf("dc%d-n%d", dc, place)
+		return fmt.Sprintf("dc%d-n%d", dc, place)
 	}
-	return n
+	return fmt.Sprintf("n%d", place)
 }
 
 // address is that of a node: on loopback, for which no setting asks for TLS.
 func address(dc, place int) string { return fmt.Sprintf("127.0.%d.%d", dc, place) }
 
+// running says whether the node has a process, which may have ended by itself; alive, that it has not.
 func (n *Node) running() bool { return n.process != nil }
+
+func (n *Node) alive() bool {
+	if n.process == nil {
+		return false
+	}
+	select {
+	case <-n.process.done:
+		return false
+	default:
+		return true
+	}
+}
 
 // settings returns those of the node.
 func (n *Node) settings() *config.Config {
@@ -95,7 +121,7 @@ func (n *Node) start() {
 	need.OK(n.w, c.Validate())
 	n.w.network.boot(n.ip)
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{host: n.w.network.host(n.ip), end: cancel, ended: make(chan error, 1)}
+	p := &process{host: n.w.network.host(n.ip), tell: cancel, done: make(chan struct{})}
 	options := node.Options{
 		Config: c, Load: func() (config.Loaded, error) { return config.Loaded{Config: c}, nil },
 		Version: "simulated", Log: n.w.logger(), Level: logging.NewLevel("info"),
@@ -103,26 +129,63 @@ func (n *Node) start() {
 		Settings: func(io.Writer) error { return nil }, LogTail: func() []byte { return nil },
 		World: &world.World{Network: p.host},
 	}
-	go func() { p.ended <- node.Run(ctx, options) }()
 	n.process = p
+	go func() {
+		defer close(p.done)
+		p.err = node.Run(ctx, options)
+		if !p.told.Load() && !n.broken.Load() {
+			n.w.Errorf("%s ended by itself: %v", n.Name, p.err)
+		}
+		n.w.network.leave(p.host)
+	}()
+}
+
+// leave tells the node's process to end, and does not wait for that.
+func (n *Node) leave() {
+	n.process.end()
+	n.past, n.process = append(n.past, n.process), nil
+}
+
+// comeBack starts a node that does not run. One that ended by itself may have left a write behind that hangs: it gets a copy.
+func (n *Node) comeBack() {
+	if n.alive() {
+		return
+	}
+	if n.process != nil {
+		n.leave()
+		n.copyFiles()
+	}
+	for _, p := range n.past {
+		if !*p.host.dead {
+			<-p.done
+		}
+	}
+	n.start()
+}
+
+// copyFiles gives the node's next process copies of the files of the last one.
+func (n *Node) copyFiles() {
+	n.w.Helper()
+	from := n.w.dir(n)
+	n.lives++
+	need.OK(n.w, copyDir(from, n.w.dir(n)))
 }
 
 // stop ends the node's process as a service manager does, and waits for its end and that of processes killed before.
 func (n *Node) stop() {
 	if n.running() {
-		n.process.end()
-		n.past, n.process = append(n.past, n.process), nil
+		n.leave()
 	}
 	for _, p := range n.past {
-		<-p.ended
+		<-p.done
 	}
 	n.past = nil
 }
 
-// Start starts a node that was stopped or killed.
+// Start starts a node that was stopped or killed, or has ended.
 func (w *World) Start(name string) {
 	w.Helper()
-	w.Node(name).start()
+	w.Node(name).comeBack()
 }
 
 // Stop ends a node as a service manager does, and returns how it ended.
@@ -131,9 +194,9 @@ func (w *World) Stop(name string) error {
 	n := w.Node(name)
 	need.That(w, n.running(), "%s does not run", name)
 	p := n.process
-	p.end()
-	n.process = nil
-	return <-p.ended
+	n.leave()
+	<-p.done
+	return p.err
 }
 
 // Kill ends a node's process at once. Its machine resets its connections, and what its files hold stays.
@@ -154,12 +217,9 @@ func (w *World) kill(name string, power bool) {
 	n := w.Node(name)
 	need.That(w, n.running(), "%s does not run", name)
 	synctest.Wait()
-	from := w.dir(n)
-	n.lives++
-	need.OK(w, copyDir(from, w.dir(n)))
+	n.copyFiles()
 	w.network.kill(n.process.host, power)
-	n.process.end()
-	n.past, n.process = append(n.past, n.process), nil
+	n.leave()
 }
 
 // copyDir copies a directory with the rights of its files.
@@ -189,9 +249,8 @@ func (w *World) Ends(name string, within time.Duration) error {
 	n := w.Node(name)
 	need.That(w, n.running(), "%s does not run", name)
 	select {
-	case err := <-n.process.ended:
-		n.process = nil
-		return err
+	case <-n.process.done:
+		return n.process.err
 	case <-time.After(within):
 		w.Fatalf("%s has not ended within %v", name, within)
 		return nil

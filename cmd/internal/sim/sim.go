@@ -20,6 +20,9 @@
 //	network.go  connections in memory, and links that break
 //	disk.go     disks that are slow, hang or fail
 //	client.go   clients, and what they hold the cluster to
+//	schedule.go what happens to a cluster, as text, and drawn at random
+//	load.go     what clients do in a drawn run, and the invariants that hold
+//	seeds.go    drawn runs, in child processes, and how a failing one is shortened
 package sim
 
 import (
@@ -104,7 +107,7 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 		time.Sleep(time.Until(began))
 		w := &World{TB: t, cluster: c, root: root, log: log, network: newNetwork(Link{Latency: cmp.Or(c.Latency, time.Millisecond)})}
 		transport := &http.Transport{DialContext: w.network.host("127.0.9.1").DialContext}
-		w.clients = &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		w.clients = &http.Client{Transport: transport}
 		ended := make(chan struct{})
 		go beat(ended)
 		t.Cleanup(func() {
@@ -211,7 +214,7 @@ func (w *World) Leader() string {
 	w.Await(ReadyWithin, "a node leads", func() bool {
 		for _, n := range w.nodes {
 			var s api.Status
-			if n.running() && w.Call(n.Name, "GET", "/v1/rollcall/status", "").decode(&s) && s.Leader == n.Name {
+			if n.alive() && w.Call(n.Name, "GET", "/v1/rollcall/status", "").decode(&s) && s.Leader == n.Name {
 				leader = n.Name
 				return true
 			}
@@ -219,6 +222,15 @@ func (w *World) Leader() string {
 		return false
 	})
 	return leader
+}
+
+// transfer has another node lead, if one leads.
+func (w *World) transfer() {
+	for _, n := range w.nodes {
+		if r := w.call(n.Name, time.Second, "POST", "/v1/rollcall/transfer", ""); r.Status == http.StatusOK {
+			return
+		}
+	}
 }
 
 // TransferLeadership has another node lead.
@@ -240,6 +252,9 @@ func (w *World) Isolate(name string) {
 // Cut cuts the links between two nodes, in both directions: what is sent waits.
 func (w *World) Cut(a, b string) {
 	w.Helper()
+	if a == b {
+		return
+	}
 	w.SetLink(a, b, func(l *Link) { l.Cut = true })
 	w.SetLink(b, a, func(l *Link) { l.Cut = true })
 }

@@ -1,0 +1,250 @@
+package sim
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+)
+
+// Schedule is a cluster, and what happens to it at which times: a run that can be repeated, shortened and kept.
+type Schedule struct {
+	Cluster
+	Events []Event // by their times
+}
+
+// Event is something that happens to the cluster.
+type Event struct {
+	At   time.Duration // after the cluster was ready
+	Do   string        // an act of acts
+	Args []string      // names of nodes, then a duration, as the act wants it
+}
+
+// scheduleFormat is the version of the text form; a kept schedule of another one is refused.
+const scheduleFormat = "schedule 1"
+
+// acts are what can happen. Each does nothing where it cannot, such as to kill a node that does not run, so that a schedule from
+// which events were left out still means something.
+var acts = map[string]struct {
+	nodes, span int // how many arguments are nodes, and how many durations
+	do          func(w *World, nodes []*Node, span time.Duration)
+}{
+	"kill":     {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.kill(n[0].Name, false) }) }},
+	"poweroff": {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.kill(n[0].Name, true) }) }},
+	"stop":     {1, 0, func(_ *World, n []*Node, _ time.Duration) { ifRuns(n[0], n[0].leave) }},
+	"start":    {1, 0, func(_ *World, n []*Node, _ time.Duration) { n[0].comeBack() }},
+	"cut":      {2, 0, func(w *World, n []*Node, _ time.Duration) { w.Cut(n[0].Name, n[1].Name) }},
+	"cutoneway": {2, 0, func(w *World, n []*Node, _ time.Duration) {
+		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Cut = true })
+	}},
+	"delay": {2, 1, func(w *World, n []*Node, d time.Duration) {
+		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Latency = d })
+	}},
+	"isolate":  {1, 0, func(w *World, n []*Node, _ time.Duration) { w.Isolate(n[0].Name) }},
+	"heal":     {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.Heal() }},
+	"slowdisk": {1, 1, func(w *World, n []*Node, d time.Duration) { w.SlowDisk(n[0].Name, d) }},
+	"hangdisk": {1, 1, func(w *World, n []*Node, d time.Duration) {
+		time.AfterFunc(d, w.HangDisk(n[0].Name))
+	}},
+	"faildisk": {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, errNoSpace) }},
+	"transfer": {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.transfer() }},
+}
+
+func ifRuns(n *Node, do func()) {
+	if n.alive() {
+		do()
+	}
+}
+
+// String is the text form, which ParseSchedule reads.
+func (s Schedule) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\ncluster %s %d %d %v\n", scheduleFormat, s.mode(), s.Nodes, max(s.Datacenters, 1), s.latency())
+	for _, e := range s.Events {
+		fmt.Fprintln(&b, strings.Join(append([]string{e.At.String(), e.Do}, e.Args...), " "))
+	}
+	return b.String()
+}
+
+func (c Cluster) mode() string           { return cmp.Or(c.Mode, config.CP) }
+func (c Cluster) latency() time.Duration { return cmp.Or(c.Latency, time.Millisecond) }
+
+// ParseSchedule reads the text form: a line of the format, one of the cluster (mode, nodes, datacenters, latency), and one for each
+// event (its time, the act, nodes, a duration). Lines that begin with # are comments.
+func ParseSchedule(text string) (s Schedule, err error) {
+	lines := bufio.NewScanner(strings.NewReader(text))
+	var read int
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		read++
+		switch read {
+		case 1:
+			if line != scheduleFormat {
+				return s, fmt.Errorf("line %d is %q, want %q: a schedule of another format means something else", number, line, scheduleFormat)
+			}
+		case 2:
+			var latency string
+			if _, err := fmt.Sscanf(line, "cluster %s %d %d %s", &s.Mode, &s.Nodes, &s.Datacenters, &latency); err != nil {
+				return s, fmt.Errorf("line %d is %q, want: cluster MODE NODES DATACENTERS LATENCY", number, line)
+			}
+			if s.Latency, err = time.ParseDuration(latency); err == nil {
+				err = s.Validate()
+			}
+		default:
+			var e Event
+			if e, err = s.parseEvent(line); err == nil {
+				s.Events = append(s.Events, e)
+			}
+		}
+		if err != nil {
+			return s, fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+	if read < 2 {
+		return s, fmt.Errorf("the schedule has no line %q and no line of the cluster", scheduleFormat)
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	return s, lines.Err()
+}
+
+func (s Schedule) parseEvent(line string) (e Event, err error) {
+	words := strings.Fields(line)
+	if len(words) < 2 {
+		return e, fmt.Errorf("%q has no act", line)
+	}
+	if e.At, err = time.ParseDuration(words[0]); err != nil {
+		return e, fmt.Errorf("%q: %w", line, err)
+	}
+	e.Do, e.Args = words[1], words[2:]
+	act, known := acts[e.Do]
+	if !known {
+		var names []string
+		for name := range acts {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return e, fmt.Errorf("%q: there is no act %q; there are %s", line, e.Do, strings.Join(names, ", "))
+	}
+	if len(e.Args) != act.nodes+act.span {
+		return e, fmt.Errorf("%q: %s takes %d nodes and %d durations", line, e.Do, act.nodes, act.span)
+	}
+	for _, name := range e.Args[:act.nodes] {
+		if names := s.names(); !slices.Contains(names, name) {
+			return e, fmt.Errorf("%q: there is no node %q; the nodes are %s", line, name, strings.Join(names, ", "))
+		}
+	}
+	for _, span := range e.Args[act.nodes:] {
+		if _, err := time.ParseDuration(span); err != nil {
+			return e, fmt.Errorf("%q: %w", line, err)
+		}
+	}
+	return e, nil
+}
+
+// names are those of the nodes.
+func (c Cluster) names() (all []string) {
+	for dc := range max(c.Datacenters, 1) {
+		for place := range c.Nodes {
+			all = append(all, nodeName(dc+1, place+1))
+		}
+	}
+	return all
+}
+
+// perform has an event happen.
+func (w *World) perform(e Event) {
+	act := acts[e.Do]
+	var nodes []*Node
+	for _, name := range e.Args[:act.nodes] {
+		nodes = append(nodes, w.Node(name))
+	}
+	var span time.Duration
+	if act.span > 0 {
+		span, _ = time.ParseDuration(e.Args[act.nodes]) // it was read before, or generated
+	}
+	act.do(w, nodes, span)
+}
+
+// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing does after them.
+const (
+	faultsLast = 2 * time.Minute
+	calmLasts  = time.Minute
+)
+
+// Generate draws a schedule. The same seed gives the same schedule as long as Generate stays the same.
+func Generate(seed uint64) Schedule {
+	r := rand.New(rand.NewPCG(seed, 57))
+	s := Schedule{Cluster: Cluster{Mode: config.CP, Nodes: []int{3, 3, 3, 3, 5, 1}[r.IntN(6)], Datacenters: 1, Latency: time.Duration(1+r.IntN(20)) * time.Millisecond}}
+	if r.IntN(4) == 0 {
+		s.Mode, s.Nodes = config.AP, 2+r.IntN(3)
+	}
+	names := s.names()
+	node := func() string { return names[r.IntN(len(names))] }
+	pair := func() []string {
+		a := r.IntN(len(names))
+		return []string{names[a], names[(a+1+r.IntN(max(len(names)-1, 1)))%len(names)]}
+	}
+	at := time.Duration(0)
+	add := func(do string, args ...string) { s.Events = append(s.Events, Event{at, do, args}) }
+	later := func(most time.Duration) { at += time.Duration(r.Int64N(int64(most))) }
+	for later(10 * time.Second); at < faultsLast; later(10 * time.Second) {
+		span := func(least, most time.Duration) string {
+			return (least + time.Duration(r.Int64N(int64(most-least)))).Round(time.Millisecond).String()
+		}
+		switch n := node(); r.IntN(13) {
+		case 0, 1:
+			add([]string{"kill", "kill", "poweroff"}[r.IntN(3)], n)
+			later(8 * time.Second)
+			add("start", n)
+		case 2:
+			add("stop", n)
+			later(8 * time.Second)
+			add("start", n)
+		case 3:
+			add("kill", n) // and stays away for long
+		case 4:
+			add("start", n)
+		case 5:
+			add("cut", pair()...)
+		case 6:
+			add("cutoneway", pair()...)
+		case 7:
+			add("isolate", n)
+		case 8:
+			add("delay", append(pair(), span(time.Millisecond, 400*time.Millisecond))...)
+		case 9:
+			add("heal")
+		case 10:
+			add("slowdisk", n, span(0, 2*time.Second))
+			later(10 * time.Second)
+			add("slowdisk", n, "0s")
+		case 11:
+			if r.IntN(3) == 0 {
+				add("faildisk", n)
+			} else {
+				add("hangdisk", n, span(100*time.Millisecond, 8*time.Second))
+			}
+			later(10 * time.Second)
+			add("start", n)
+		case 12:
+			add("transfer")
+		}
+		if r.IntN(3) == 0 {
+			later(10 * time.Second)
+			add("heal")
+		}
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	for i := range s.Events {
+		s.Events[i].At = s.Events[i].At.Round(time.Millisecond)
+	}
+	return s
+}

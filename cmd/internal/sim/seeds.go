@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// Tally is what drawn runs did.
+type Tally struct {
+	Runs    int
+	Virtual time.Duration
+	Faults  map[string]int            // by act
+	Writes  map[string]map[string]int // by kind and outcome
+}
+
+func (t *Tally) add(other Tally) {
+	t.Runs, t.Virtual = t.Runs+other.Runs, t.Virtual+other.Virtual
+	if t.Faults == nil {
+		t.Faults, t.Writes = map[string]int{}, map[string]map[string]int{}
+	}
+	for act, n := range other.Faults {
+		t.Faults[act] += n
+	}
+	for kind, outcomes := range other.Writes {
+		if t.Writes[kind] == nil {
+			t.Writes[kind] = map[string]int{}
+		}
+		for o, n := range outcomes {
+			t.Writes[kind][o] += n
+		}
+	}
+}
+
+// String is a table in words.
+func (t Tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d runs, %.1f virtual hours\nfaults:", t.Runs, t.Virtual.Hours())
+	for _, act := range slices.Sorted(maps.Keys(t.Faults)) {
+		fmt.Fprintf(&b, " %s %d,", act, t.Faults[act])
+	}
+	for _, kind := range slices.Sorted(maps.Keys(t.Writes)) {
+		fmt.Fprintf(&b, "\n%s:", kind)
+		for _, o := range slices.Sorted(maps.Keys(t.Writes[kind])) {
+			fmt.Fprintf(&b, " %s %d,", o, t.Writes[kind][o])
+		}
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), ","), ",\n", "\n")
+}
+
+// RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
+func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
+	t.Helper()
+	configure := s.Configure
+	s.Configure = func(c *config.Config) {
+		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // it would keep the dead
+		c.HTTPD.Limits.PerAddress = 0                                            // all clients have one address
+		if configure != nil {
+			configure(c)
+		}
+	}
+	tally := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}
+	Run(t, s.Cluster, func(w *World) {
+		start := time.Now()
+		l := w.startLoad(seed)
+		for _, e := range s.Events {
+			time.Sleep(time.Until(start.Add(e.At)))
+			w.perform(e)
+			tally.Faults[e.Do]++
+		}
+		w.repair()
+		time.Sleep(calmLasts)
+		l.judge()
+		tally.Virtual = time.Since(began)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for kind, outcomes := range l.counts {
+			tally.Writes[kind] = map[string]int{}
+			for o, n := range outcomes {
+				tally.Writes[kind][o.String()] = n
+			}
+		}
+	})
+	return tally
+}
+
+// repair ends all faults.
+func (w *World) repair() {
+	w.Heal()
+	for _, n := range w.nodes {
+		n.disk.mend()
+		n.comeBack()
+	}
+	for _, n := range w.nodes {
+		n.broken.Store(false)
+	}
+}
+
+// Names of environment variables by which Explore tells a child process what to run.
+const (
+	seedsEnv    = "ROLLCALL_SIM_SEEDS"    // FROM-TO
+	scheduleEnv = "ROLLCALL_SIM_SCHEDULE" // a file, run as often as repeatEnv says
+	repeatEnv   = "ROLLCALL_SIM_REPEAT"
+)
+
+// tallyMark begins the line in which a child says what it did.
+const tallyMark = "tally "
+
+// Child runs what the environment names, in the process of a test that Explore has started; false: it names nothing.
+func Child(t *testing.T) bool {
+	var tally Tally
+	switch seeds, file := os.Getenv(seedsEnv), os.Getenv(scheduleEnv); {
+	case seeds != "":
+		var from, to uint64
+		_, err := fmt.Sscanf(seeds, "%d-%d", &from, &to)
+		need.OKf(t, err, "%s is %q, want FROM-TO", seedsEnv, seeds)
+		for seed := from; seed <= to; seed++ {
+			t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) { tally.add(RunSchedule(t, Generate(seed), seed)) })
+		}
+	case file != "":
+		s, err := ParseSchedule(string(need.Got(os.ReadFile(file))(t)))
+		need.OK(t, err)
+		times, _ := strconv.Atoi(os.Getenv(repeatEnv))
+		for i := range max(times, 1) {
+			t.Run(fmt.Sprint("seed-", i), func(t *testing.T) { tally.add(RunSchedule(t, s, uint64(i))) })
+		}
+	default:
+		return false
+	}
+	fmt.Println(tallyMark + string(need.Got(json.Marshal(tally))(t)))
+	return true
+}
+
+// Finding is a run that failed.
+type Finding struct {
+	Seed     uint64
+	Schedule Schedule
+	Output   string // of the child
+}
+
+// batch is how many seeds a child runs.
+const batch = 10
+
+// Explore runs seeds in child processes of the test, the name of which calls Child, until all have run or the time is over. A
+// failure, a panic, an exit and silence are findings.
+func Explore(t *testing.T, test string, from, to uint64, until time.Time) (all Tally, found []Finding) {
+	t.Helper()
+	for at := from; at <= to && (until.IsZero() || time.Now().Before(until)); at += batch {
+		last := min(at+batch-1, to)
+		output, tally, failed := runChild(t, test, seedsEnv+"="+fmt.Sprintf("%d-%d", at, last))
+		all.add(tally)
+		for _, seed := range failed {
+			found = append(found, Finding{seed, Generate(seed), output})
+		}
+	}
+	return all, found
+}
+
+// childLimit is how long one child may take.
+const childLimit = 10 * time.Minute
+
+var (
+	begunRun  = regexp.MustCompile(`(?m)^=== RUN\s+\S+/seed-(\d+)$`)
+	failedRun = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+/seed-(\d+) `)
+)
+
+// runChild runs this test binary again. It returns the seeds that failed: those that say so, or the last one that was begun.
+func runChild(t *testing.T, test string, env ...string) (output string, tally Tally, failed []uint64) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout="+childLimit.String())
+	c.Env = append(os.Environ(), env...)
+	b, err := c.CombinedOutput()
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, len(b)+1)
+	for lines.Scan() {
+		if text, is := strings.CutPrefix(lines.Text(), tallyMark); is {
+			_ = json.Unmarshal([]byte(text), &tally)
+		}
+	}
+	if err == nil {
+		return string(b), tally, nil
+	}
+	marks := failedRun.FindAllSubmatch(b, -1)
+	if begun := begunRun.FindAllSubmatch(b, -1); marks == nil && begun != nil {
+		marks = begun[len(begun)-1:]
+	}
+	for _, m := range marks {
+		seed, _ := strconv.ParseUint(string(m[1]), 10, 64)
+		failed = append(failed, seed)
+	}
+	if failed == nil {
+		t.Fatalf("a child ran no seed: %v\n%s", err, b)
+	}
+	return string(b), tally, failed
+}
+
+// tries is how often a schedule is run to see whether it fails: the order of goroutines differs.
+const tries = 5
+
+// Shorten leaves events out of a schedule as long as it still fails. It returns the shortest that did, and in how many of tries.
+func Shorten(t *testing.T, test string, s Schedule) (Schedule, int) {
+	t.Helper()
+	fails := func(s Schedule) int {
+		file := filepath.Join(t.TempDir(), "schedule")
+		need.OK(t, os.WriteFile(file, []byte(s.String()), 0o600))
+		_, _, failed := runChild(t, test, scheduleEnv+"="+file, fmt.Sprintf("%s=%d", repeatEnv, tries))
+		return len(failed)
+	}
+	often := fails(s)
+	if often == 0 {
+		return s, 0
+	}
+	for part := len(s.Events) / 2; part >= 1; part /= 2 {
+		for from := 0; from+part <= len(s.Events); {
+			shorter := s
+			shorter.Events = slices.Delete(slices.Clone(s.Events), from, from+part)
+			if n := fails(shorter); n > 0 {
+				s, often = shorter, n
+			} else {
+				from += part
+			}
+		}
+	}
+	return s, often
+}
