@@ -60,6 +60,10 @@ type hold struct {
 	token           uint64
 }
 
+// deadBy is when an instance that is not renewed must be gone, though leaders changed before: its lease, a grace of the same
+// length, and what a change of leader may add.
+const deadBy = time.Minute
+
 // longLease is that of instances which must outlast the run, and shortLease that of those which come and go.
 const (
 	longLease  = time.Hour
@@ -264,7 +268,7 @@ func (l *load) judge() {
 			}
 		}
 		for _, i := range l.dead {
-			if age := time.Since(i.renewed); list[i.App+"/"+i.ID] && age > calmLasts-5*time.Second {
+			if age := time.Since(i.renewed); list[i.App+"/"+i.ID] && age > deadBy {
 				l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, age, i.Lease)
 			}
 		}

@@ -4,18 +4,31 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/store"
 )
 
 // Schedule is a cluster, and what happens to it at which times: a run that can be repeated, shortened and kept.
 type Schedule struct {
 	Cluster
-	Events []Event // by their times
+	Settings []string // words of settings
+	Events   []Event  // by their times
+}
+
+// settings are what a schedule can change of the nodes, by words.
+var settings = map[string]func(*config.Config){
+	"wal": func(c *config.Config) { c.Store.RaftLog = store.LogWAL },
+	// Snapshots are made and sent all the time.
+	"snapshots": func(c *config.Config) {
+		c.Store.SnapshotThreshold, c.Store.SnapshotInterval, c.Store.TrailingLogs = 50, 2*time.Second, 20
+	},
+	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 }
 
 // Event is something that happens to the cluster.
@@ -64,7 +77,8 @@ func ifRuns(n *Node, do func()) {
 // String is the text form, which ParseSchedule reads.
 func (s Schedule) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\ncluster %s %d %d %v\n", scheduleFormat, s.mode(), s.Nodes, max(s.Datacenters, 1), s.latency())
+	cluster := fmt.Sprintf("cluster %s %d %d %v", s.mode(), s.Nodes, max(s.Datacenters, 1), s.latency())
+	fmt.Fprintf(&b, "%s\n%s\n", scheduleFormat, strings.Join(append([]string{cluster}, s.Settings...), " "))
 	for _, e := range s.Events {
 		fmt.Fprintln(&b, strings.Join(append([]string{e.At.String(), e.Do}, e.Args...), " "))
 	}
@@ -74,8 +88,8 @@ func (s Schedule) String() string {
 func (c Cluster) mode() string           { return cmp.Or(c.Mode, config.CP) }
 func (c Cluster) latency() time.Duration { return cmp.Or(c.Latency, time.Millisecond) }
 
-// ParseSchedule reads the text form: a line of the format, one of the cluster (mode, nodes, datacenters, latency), and one for each
-// event (its time, the act, nodes, a duration). Lines that begin with # are comments.
+// ParseSchedule reads the text form: a line of the format, one of the cluster (mode, nodes, datacenters, latency, words of
+// settings), and one for each event (its time, the act, nodes, a duration). Lines that begin with # are comments.
 func ParseSchedule(text string) (s Schedule, err error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	var read int
@@ -91,13 +105,7 @@ func ParseSchedule(text string) (s Schedule, err error) {
 				return s, fmt.Errorf("line %d is %q, want %q: a schedule of another format means something else", number, line, scheduleFormat)
 			}
 		case 2:
-			var latency string
-			if _, err := fmt.Sscanf(line, "cluster %s %d %d %s", &s.Mode, &s.Nodes, &s.Datacenters, &latency); err != nil {
-				return s, fmt.Errorf("line %d is %q, want: cluster MODE NODES DATACENTERS LATENCY", number, line)
-			}
-			if s.Latency, err = time.ParseDuration(latency); err == nil {
-				err = s.Validate()
-			}
+			err = s.parseCluster(line)
 		default:
 			var e Event
 			if e, err = s.parseEvent(line); err == nil {
@@ -115,6 +123,24 @@ func ParseSchedule(text string) (s Schedule, err error) {
 	return s, lines.Err()
 }
 
+func (s *Schedule) parseCluster(line string) error {
+	var latency string
+	if _, err := fmt.Sscanf(line, "cluster %s %d %d %s", &s.Mode, &s.Nodes, &s.Datacenters, &latency); err != nil {
+		return fmt.Errorf("%q: want cluster MODE NODES DATACENTERS LATENCY", line)
+	}
+	s.Settings = strings.Fields(line)[5:]
+	for _, word := range s.Settings {
+		if settings[word] == nil {
+			return fmt.Errorf("%q: there is no setting %q; there are %s", line, word, strings.Join(slices.Sorted(maps.Keys(settings)), ", "))
+		}
+	}
+	var err error
+	if s.Latency, err = time.ParseDuration(latency); err != nil {
+		return err
+	}
+	return s.Validate()
+}
+
 func (s Schedule) parseEvent(line string) (e Event, err error) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
@@ -126,12 +152,7 @@ func (s Schedule) parseEvent(line string) (e Event, err error) {
 	e.Do, e.Args = words[1], words[2:]
 	act, known := acts[e.Do]
 	if !known {
-		var names []string
-		for name := range acts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return e, fmt.Errorf("%q: there is no act %q; there are %s", line, e.Do, strings.Join(names, ", "))
+		return e, fmt.Errorf("%q: there is no act %q; there are %s", line, e.Do, strings.Join(slices.Sorted(maps.Keys(acts)), ", "))
 	}
 	if len(e.Args) != act.nodes+act.span {
 		return e, fmt.Errorf("%q: %s takes %d nodes and %d durations", line, e.Do, act.nodes, act.span)
@@ -173,10 +194,11 @@ func (w *World) perform(e Event) {
 	act.do(w, nodes, span)
 }
 
-// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing does after them.
+// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing does after them: nodes without
+// consensus compare what they have once a minute, a tenth earlier or later (docs/understand/replication.md).
 const (
 	faultsLast = 2 * time.Minute
-	calmLasts  = time.Minute
+	calmLasts  = 75 * time.Second
 )
 
 // Generate draws a schedule. The same seed gives the same schedule as long as Generate stays the same.
@@ -185,6 +207,11 @@ func Generate(seed uint64) Schedule {
 	s := Schedule{Cluster: Cluster{Mode: config.CP, Nodes: []int{3, 3, 3, 3, 5, 1}[r.IntN(6)], Datacenters: 1, Latency: time.Duration(1+r.IntN(20)) * time.Millisecond}}
 	if r.IntN(4) == 0 {
 		s.Mode, s.Nodes = config.AP, 2+r.IntN(3)
+	}
+	for _, word := range map[string][]string{config.CP: {"wal", "snapshots"}, config.AP: {"always"}}[s.Mode] {
+		if r.IntN(2) == 0 {
+			s.Settings = append(s.Settings, word)
+		}
 	}
 	names := s.names()
 	node := func() string { return names[r.IntN(len(names))] }

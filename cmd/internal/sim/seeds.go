@@ -65,12 +65,11 @@ func (t Tally) String() string {
 // RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
-	configure := s.Configure
 	s.Configure = func(c *config.Config) {
 		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // it would keep the dead
 		c.HTTPD.Limits.PerAddress = 0                                            // all clients have one address
-		if configure != nil {
-			configure(c)
+		for _, word := range s.Settings {
+			settings[word](c)
 		}
 	}
 	tally := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}
