@@ -16,13 +16,13 @@ each     = set -e; for m in $(2); do echo "$$m:"; (cd $$m && $(1)); done
 tool     = $$($(GO) tool -n $(1))
 
 # The packages in which goroutines share memory, and so those that the race detector runs for.
-SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integration/|_test\.go$$' | xargs grep -lE '^\s*go |"sync"|"sync/atomic"|errgroup' | xargs -n 1 dirname | sort -u)
+SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integration/|^cmd/internal/sim/|_test\.go$$' | xargs grep -lE '^\s*go |"sync"|"sync/atomic"|errgroup' | xargs -n 1 dirname | sort -u)
 
 # One form for all: what one target compiled, the next finds, and so does another copy of this directory.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test test-all race-node conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -68,6 +68,13 @@ test-all: check race-node test
 
 race-node:
 	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
+
+# Whole nodes in virtual time, under faults that are drawn, for as long as SIM says; make test runs some. A failure is shortened,
+# and shown as the schedule that cmd/internal/sim/testdata/found keeps.
+SIM      ?= 10m
+SIM_FROM ?= 1000
+sim:
+	ROLLCALL_SIM_FROM=$(SIM_FROM) ROLLCALL_SIM_FOR=$(SIM) $(GO) test -count=1 -timeout 24h -run '^TestSeeds$$' -v ./cmd/internal/sim
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build

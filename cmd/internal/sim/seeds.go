@@ -10,11 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -151,21 +155,29 @@ type Finding struct {
 	Output   string // of the child
 }
 
-// batch is how many seeds a child runs.
+// batch is how many seeds a child runs, one after the other; as many children run at a time as there are processors.
 const batch = 10
 
 // Explore runs seeds in child processes of the test, the name of which calls Child, until all have run or the time is over. A
 // failure, a panic, an exit and silence are findings.
 func Explore(t *testing.T, test string, from, to uint64, until time.Time) (all Tally, found []Finding) {
 	t.Helper()
+	var mu sync.Mutex // guards all and found
+	var children errgroup.Group
+	children.SetLimit(runtime.GOMAXPROCS(0))
 	for at := from; at <= to && (until.IsZero() || time.Now().Before(until)); at += batch {
-		last := min(at+batch-1, to)
-		output, tally, failed := runChild(t, test, seedsEnv+"="+fmt.Sprintf("%d-%d", at, last))
-		all.add(tally)
-		for _, seed := range failed {
-			found = append(found, Finding{seed, Generate(seed), output})
-		}
+		children.Go(func() error {
+			output, tally, failed, err := runChild(t, test, seedsEnv+"="+fmt.Sprintf("%d-%d", at, min(at+batch-1, to)))
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(tally)
+			for _, seed := range failed {
+				found = append(found, Finding{seed, Generate(seed), output})
+			}
+			return err
+		})
 	}
+	need.OK(t, children.Wait())
 	return all, found
 }
 
@@ -178,7 +190,7 @@ var (
 )
 
 // runChild runs this test binary again. It returns the seeds that failed: those that say so, or the last one that was begun.
-func runChild(t *testing.T, test string, env ...string) (output string, tally Tally, failed []uint64) {
+func runChild(t *testing.T, test string, env ...string) (output string, tally Tally, failed []uint64, err error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout="+childLimit.String())
 	c.Env = append(os.Environ(), env...)
@@ -191,7 +203,7 @@ func runChild(t *testing.T, test string, env ...string) (output string, tally Ta
 		}
 	}
 	if err == nil {
-		return string(b), tally, nil
+		return string(b), tally, nil, nil
 	}
 	marks := failedRun.FindAllSubmatch(b, -1)
 	if begun := begunRun.FindAllSubmatch(b, -1); marks == nil && begun != nil {
@@ -202,9 +214,9 @@ func runChild(t *testing.T, test string, env ...string) (output string, tally Ta
 		failed = append(failed, seed)
 	}
 	if failed == nil {
-		t.Fatalf("a child ran no seed: %v\n%s", err, b)
+		return "", tally, nil, fmt.Errorf("a child ran no seed: %w\n%s", err, b)
 	}
-	return string(b), tally, failed
+	return string(b), tally, failed, nil
 }
 
 // tries is how often a schedule is run to see whether it fails: the order of goroutines differs.
@@ -216,7 +228,8 @@ func Shorten(t *testing.T, test string, s Schedule) (Schedule, int) {
 	fails := func(s Schedule) int {
 		file := filepath.Join(t.TempDir(), "schedule")
 		need.OK(t, os.WriteFile(file, []byte(s.String()), 0o600))
-		_, _, failed := runChild(t, test, scheduleEnv+"="+file, fmt.Sprintf("%s=%d", repeatEnv, tries))
+		_, _, failed, err := runChild(t, test, scheduleEnv+"="+file, fmt.Sprintf("%s=%d", repeatEnv, tries))
+		need.OK(t, err)
 		return len(failed)
 	}
 	often := fails(s)

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -42,4 +43,50 @@ func TestScheduleIsReadAsItWasWritten(t *testing.T) {
 		read := need.Got(sim.ParseSchedule(text))(t)
 		expect.Equal(t, read.String(), text, "schedule of seed %d", seed)
 	}
+}
+
+// TestFoundSchedulesStayGreen runs every schedule that once failed.
+func TestFoundSchedulesStayGreen(t *testing.T) {
+	files := need.Got(filepath.Glob("testdata/found/*"))(t)
+	need.That(t, len(files) > 0, "testdata/found is empty")
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			sim.RunSchedule(t, need.Got(sim.ParseSchedule(string(need.Got(os.ReadFile(file))(t))))(t), 1)
+		})
+	}
+}
+
+func TestMistakesOfASchedule(t *testing.T) {
+	const head = "schedule 1\ncluster cp 3 1 1ms\n"
+	for text, says := range map[string]string{
+		"":                                    `no line "schedule 1"`,
+		"schedule 0\ncluster cp 3 1 1ms":      `line 1 is "schedule 0", want "schedule 1"`,
+		"schedule 1\ncluster cp 8 1 1ms":      "a cluster of 8 nodes: it must have 1 to 7",
+		"schedule 1\ncluster cp 0 1 1ms":      "a cluster of 0 nodes: it must have 1 to 7",
+		"schedule 1\ncluster cp 3 4 1ms":      "4 datacenters: there must be 1 to 3",
+		"schedule 1\ncluster xp 3 1 1ms":      `mode "xp": it must be cp or ap`,
+		"schedule 1\ncluster cp 3 1 1ms fast": `there is no setting "fast"; there are always, snapshots, wal`,
+		"schedule 1\ncluster cp three":        "want cluster MODE NODES DATACENTERS LATENCY",
+		head + "1s kill n4":                   `there is no node "n4"; the nodes are n1, n2, n3`,
+		head + "1s murder n1":                 `there is no act "murder"; there are cut, cutoneway`,
+		head + "1s cut n1":                    "cut takes 2 nodes and 0 durations",
+		head + "1s slowdisk n1 soon":          `time: invalid duration "soon"`,
+		head + "soon heal":                    `time: invalid duration "soon"`,
+		head + "1s":                           "has no act",
+	} {
+		_, err := sim.ParseSchedule(text)
+		expect.ErrorSays(t, err, says, "%q:", text)
+	}
+}
+
+func FuzzSchedule(f *testing.F) {
+	f.Add(sim.Generate(1).String())
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := sim.ParseSchedule(text)
+		if err != nil {
+			return
+		}
+		again, err := sim.ParseSchedule(s.String())
+		expect.That(t, err == nil && again.String() == s.String(), "%q is written as %q and read as %q (%v)", text, s, again, err)
+	})
 }
