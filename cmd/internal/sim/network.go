@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -184,10 +185,11 @@ func (h host) connect(kind, ip, address string) (*conn, error) {
 		return nil, syscall.ECONNREFUSED
 	}
 	h.ports++
-	own := addr{kind, fmt.Sprintf("%s:%d", h.ip, 10_000+h.ports)}
+	own := tcpAddr(addr{kind, fmt.Sprintf("%s:%d", h.ip, 10_000+h.ports)})
 	there, back := h.newStream(h, l.host), h.newStream(l.host, h)
-	l.arrived <- &conn{in: there, out: back, own: l.addr, remote: own}
-	return &conn{in: back, out: there, own: own, remote: l.addr}, nil
+	at := tcpAddr(l.addr)
+	l.arrived <- &conn{in: there, out: back, own: at, remote: own}
+	return &conn{in: back, out: there, own: own, remote: at}, nil
 }
 
 // pass waits as long as a packet takes from one host to another.
@@ -229,6 +231,16 @@ type addr struct{ network, address string }
 func (a addr) Network() string { return a.network }
 func (a addr) String() string  { return a.address }
 
+// tcpAddr is an address as package net has those of TCP: a node counts connections by it.
+func tcpAddr(a addr) net.Addr {
+	host, port, err := net.SplitHostPort(a.address)
+	number, notNumber := strconv.Atoi(port)
+	if err != nil || notNumber != nil {
+		return a // of a unix socket
+	}
+	return &net.TCPAddr{IP: net.ParseIP(host), Port: number}
+}
+
 type listener struct {
 	host    host
 	addr    addr
@@ -266,7 +278,7 @@ func (l *listener) Addr() net.Addr { return l.addr }
 // conn is one end of a connection.
 type conn struct {
 	in, out     *stream
-	own, remote addr
+	own, remote net.Addr
 }
 
 // newStream makes one direction of a connection. The caller holds mu.
