@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing/synctest"
 	"time"
 
@@ -36,11 +37,12 @@ type Node struct {
 
 // process is one run of a node.
 type process struct {
-	host host
-	tell context.CancelFunc
-	told atomic.Bool   // it was told to end, or killed
-	done chan struct{} // closed when it has ended
-	err  error         // of its end
+	host    host
+	tell    context.CancelFunc
+	hangups chan os.Signal
+	told    atomic.Bool   // it was told to end, or killed
+	done    chan struct{} // closed when it has ended
+	err     error         // of its end
 }
 
 // end tells a process to end.
@@ -113,6 +115,12 @@ func (n *Node) settings() *config.Config {
 	return c
 }
 
+// load reads the settings again.
+func (n *Node) load() (config.Loaded, error) {
+	c := n.settings()
+	return config.Loaded{Config: c}, c.Validate()
+}
+
 // start starts the node's process.
 func (n *Node) start() {
 	n.w.Helper()
@@ -121,9 +129,9 @@ func (n *Node) start() {
 	need.OK(n.w, c.Validate())
 	n.w.network.boot(n.ip)
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{host: n.w.network.host(n.ip), tell: cancel, done: make(chan struct{})}
+	p := &process{host: n.w.network.host(n.ip), tell: cancel, hangups: make(chan os.Signal), done: make(chan struct{})}
 	options := node.Options{
-		Config: c, Load: func() (config.Loaded, error) { return config.Loaded{Config: c}, nil },
+		Config: c, Load: n.load, Hangups: p.hangups,
 		Version: "simulated", Log: n.w.logger(), Level: logging.NewLevel("info"),
 		Metrics:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "simulated"}),
 		Settings: func(io.Writer) error { return nil }, LogTail: func() []byte { return nil },
@@ -197,6 +205,15 @@ func (w *World) Stop(name string) error {
 	n.leave()
 	<-p.done
 	return p.err
+}
+
+// Reload has a node read its settings again, as SIGHUP does, and waits until it has applied them.
+func (w *World) Reload(name string) {
+	w.Helper()
+	n := w.Node(name)
+	need.That(w, n.running(), "%s does not run", name)
+	n.process.hangups <- syscall.SIGHUP
+	synctest.Wait()
 }
 
 // Kill ends a node's process at once. Its machine resets its connections, and what its files hold stays.
