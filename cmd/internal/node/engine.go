@@ -226,7 +226,7 @@ func (s setup) storeConfig() store.Config {
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings, c.World = s.Leases(), s.world
-	c.Test.Falsify, c.Test.Performed = falsified(s.name), performed()
+	plantIn(&c.Test, s.name)
 	return c
 }
 
