@@ -31,6 +31,7 @@ type Recovery struct {
 	// Members are the nodes of the cluster, by name, with their node-to-node addresses: this one, and those that will join it.
 	Members map[string]string
 	Log     *slog.Logger
+	World   *world.World // nil: the machine's
 }
 
 // Recovered is what a recovery has made.
@@ -69,7 +70,7 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 		return done, err
 	}
 	defer lock.Close()
-	if err := refuseWhileAnswered(ctx, id.Node, r.Members); err != nil {
+	if err := r.refuseWhileAnswered(ctx, id.Node, r.Members); err != nil {
 		return done, err
 	}
 	work := r.DataDir + disk.Recovering
@@ -136,7 +137,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 		known[name] = cmp.Or(r.Members[name], string(v.Address))
 		done.Others = append(done.Others, name)
 	}
-	if err := refuseWhileAnswered(ctx, id.Node, known); err != nil {
+	if err := r.refuseWhileAnswered(ctx, id.Node, known); err != nil {
 		return err
 	}
 	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, raftio.NewLogger(r.Log))
@@ -187,7 +188,7 @@ func lastVoters(dir string, logs raft.LogStore, id *disk.Identity) ([]raft.Serve
 const answerLimit = 2 * time.Second
 
 // refuseWhileAnswered refuses while a majority of the nodes accepts connections at their node-to-node addresses.
-func refuseWhileAnswered(ctx context.Context, own string, members map[string]string) error {
+func (r Recovery) refuseWhileAnswered(ctx context.Context, own string, members map[string]string) error {
 	var others, answered []string
 	for name, address := range members {
 		if name != own {
@@ -195,7 +196,7 @@ func refuseWhileAnswered(ctx context.Context, own string, members map[string]str
 		}
 	}
 	for _, reply := range port.AskAll(ctx, others, answerLimit, func(ctx context.Context, address string) (string, error) {
-		conn, err := new(world.World).DialContext(ctx, "tcp", address)
+		conn, err := r.World.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return "", err
 		}
