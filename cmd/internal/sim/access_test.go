@@ -1,0 +1,118 @@
+package sim_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// revokedWithin is when every node refuses a token that was revoked, and has ended what waits for its caller (docs/run/permissions.md).
+const revokedWithin = time.Second
+
+// denied says that a response refuses the caller, and not what is called.
+func denied(r sim.Reply) bool {
+	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
+}
+
+// A token that sends heartbeats to every node, and waits at each of them in a watch, a long poll, a blocking query and for a lock, is revoked.
+func TestRevokedTokenIsRefusedEverywhereWithinASecond(t *testing.T) {
+	on := func(c *config.Config) { c.Auth.Mode = "on" }
+	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
+		operator := "Authorization: Bearer " + documentOf[api.NewToken](w, w.Admin("n1", "POST", "/v1/rollcall/auth/bootstrap", "")).Secret
+		do := func(method, path, body string) sim.Reply {
+			w.Helper()
+			r := w.Call("n1", method, path, body, operator)
+			need.That(w, r.Status/100 == 2, "%s %s: %v", method, path, r)
+			return r
+		}
+		do("PUT", "/v1/rollcall/auth/roles/service", `{"rules":["app {app} read,register","app * read","kv config/ read","session read,write","lock job read,write"]}`)
+		token := func(name string) (api.NewToken, string) {
+			created := documentOf[api.NewToken](w, do("POST", "/v1/rollcall/auth/tokens", fmt.Sprintf(`{"name":%q,"app":"ORDERS","roles":["service"]}`, name)))
+			return created, "Authorization: Bearer " + created.Secret
+		}
+		mine, as := token("orders")
+		_, still := token("orders-2")
+		do("POST", "/eureka/apps/ORDERS", `{"instance":{"instanceId":"orders-1","app":"ORDERS","hostName":"h","ipAddr":"10.1.1.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},"leaseInfo":{"durationInSecs":600}}}`)
+		do("PUT", "/v1/kv/config/x", "1")
+		index := do("GET", "/v1/kv/config/x", "").Header.Get("X-Consul-Index")
+		w.Wait(moment)
+
+		var stop atomic.Bool
+		var callers sync.WaitGroup
+		refused := make([]time.Time, 3) // by node
+		for i, n := range w.Names() {
+			callers.Go(func() {
+				for ; !stop.Load(); w.Wait(20 * time.Millisecond) {
+					r := w.Call(n, "PUT", "/eureka/apps/ORDERS/orders-1", "", as)
+					switch {
+					case denied(r) && refused[i].IsZero():
+						refused[i] = time.Now()
+					case !denied(r):
+						expect.That(w, r.Status == http.StatusOK && refused[i].IsZero(), "%s: a heartbeat: %v, when the first was refused at %v", n, r, refused[i])
+					}
+					r = w.Call(n, "PUT", "/eureka/apps/ORDERS/orders-1", "", still)
+					expect.Equal(w, r.Status, http.StatusOK, "%s: a heartbeat of the other token:", n)
+				}
+			})
+		}
+		var mu sync.Mutex
+		ended := map[string]time.Time{}
+		var waits []string
+		wait := func(n, what, method, path string) {
+			name := what + " at " + n
+			waits = append(waits, name)
+			callers.Go(func() {
+				r := w.Hold(n, method, path, "", as)
+				expect.That(w, denied(r), "%s returned %v", name, r)
+				mu.Lock()
+				defer mu.Unlock()
+				ended[name] = time.Now()
+			})
+		}
+		holder := documentOf[api.Session](w, do("POST", "/v1/rollcall/sessions", `{"ttl":"1h"}`)).ID
+		do("PUT", "/v1/rollcall/locks/job?session="+holder, "")
+		var streams []*sim.Stream
+		for _, n := range w.Names() {
+			session := documentOf[api.Session](w, w.Call(n, "POST", "/v1/rollcall/sessions", `{"ttl":"1h"}`, as)).ID
+			wait(n, "the wait for a lock", "PUT", "/v1/rollcall/locks/job?wait=5m&session="+session)
+			streams = append(streams, w.Watch(n, "app=ORDERS", as))
+			wait(n, "the long poll", "GET", "/v1/rollcall/watch?app=NONE&wait=5m")
+			wait(n, "the blocking query", "GET", "/v1/kv/config/x?wait=5m&index="+index)
+		}
+		w.Wait(5 * time.Second)
+		mu.Lock()
+		early := len(ended)
+		mu.Unlock()
+		need.Equal(w, early, 0, "waits that ended before their token was revoked:")
+		for _, s := range streams {
+			_, err := s.Ended()
+			need.OKf(w, err, "the watch at %s, before its token was revoked", s.Node)
+		}
+		do("DELETE", "/v1/rollcall/auth/tokens/"+mine.Accessor, "")
+		answered := time.Now()
+		w.Wait(5 * time.Second)
+		stop.Store(true)
+		callers.Wait()
+		for i, n := range w.Names() {
+			took := refused[i].Sub(answered)
+			expect.That(w, !refused[i].IsZero() && took <= revokedWithin, "%s refused a heartbeat %v after the revocation was answered", n, took)
+			expect.That(w, denied(w.Call(n, "GET", "/eureka/apps", "", as)), "%s still shows the registry", n)
+		}
+		for _, s := range streams {
+			at, err := s.Ended()
+			expect.That(w, err != nil && at.Sub(answered) <= revokedWithin, "the watch at %s ended %v after the revocation was answered, %v", s.Node, at.Sub(answered), err)
+		}
+		for _, name := range waits {
+			expect.That(w, ended[name].Sub(answered) <= revokedWithin && !ended[name].IsZero(), "%s ended %v after the revocation was answered", name, ended[name].Sub(answered))
+		}
+	})
+}

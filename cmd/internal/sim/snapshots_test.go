@@ -1,0 +1,214 @@
+package sim_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+const snapshotPath = "/v1/rollcall/snapshot"
+
+// values expects keys to have values at a node; those whose value is empty are to be absent.
+func values(w *sim.World, node string, want map[string]string) {
+	w.Helper()
+	for key, value := range want {
+		got := ""
+		if p := w.Get(node, key); p != nil {
+			got = string(p.Value)
+		}
+		expect.Equal(w, got, value, "%s at %s is", key, node)
+	}
+}
+
+// listed expects a node to list these instances of ORDERS, and no other.
+func listed(w *sim.World, node string, want ...string) {
+	w.Helper()
+	var got []string
+	for _, i := range documentOf[[]api.Instance](w, w.Call(node, "GET", "/v1/rollcall/apps?app=ORDERS", "")) {
+		got = append(got, i.ID)
+	}
+	expect.Slice(w, sorted(got), want, "%s lists", node)
+}
+
+// An operator deletes a prefix and cancels instances by mistake, and brings both back from a snapshot, while programs watch.
+func TestRestoreBringsBackWhatWasDeletedAndLeavesTheRest(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		n := w.Leader()
+		other := w.Others(n)[0]
+		for key, value := range map[string]string{"config/a": "1", "config/b": "2", "other/x": "old"} {
+			w.Put(n, key, "", value)
+		}
+		for _, id := range []string{"kept-1", "lost-1", "lost-2"} {
+			w.Register("ORDERS/"+id, time.Hour)
+		}
+		need.Equal(w, w.Call(other, "PUT", "/v1/rollcall/apps/ORDERS/lost-1/override?value=OUT_OF_SERVICE", "").Status, http.StatusOK, "the override is answered")
+		session := w.Session(n, time.Hour, time.Second)
+		before := w.Lock(n, "job", session, 0)
+
+		saved := w.Call(other, "GET", snapshotPath, "")
+		need.Equal(w, saved.Status, http.StatusOK, "the snapshot is answered")
+		restore := func(query string) api.Restored {
+			return documentOf[api.Restored](w, w.Call(other, "PUT", snapshotPath+"?"+query, saved.Body, "Content-Type: application/octet-stream"))
+		}
+		need.Equal(w, w.Call(n, "DELETE", "/v1/kv/config/?recurse", "").Status, http.StatusOK, "the deletion is answered")
+		w.Put(n, "other/x", "", "new")
+		w.Put(n, "other/y", "", "newer")
+		for _, id := range []string{"lost-1", "lost-2"} {
+			need.Equal(w, w.Call(n, "DELETE", "/eureka/apps/ORDERS/"+id, "").Status, http.StatusOK, "the cancel is answered")
+		}
+		w.Register("ORDERS/newer-1", time.Hour)
+
+		// By prefix first: nothing else changes.
+		restore("reason=deleted&keys-only&prefix=config/")
+		values(w, n, map[string]string{"config/a": "1", "config/b": "2", "other/x": "new", "other/y": "newer"})
+		listed(w, other, "kept-1", "newer-1")
+		plan := restore("dry-run").Plan
+		need.That(w, plan != nil, "a dry run has no plan")
+		expect.Slice(w, plan.Instances, []string{"ORDERS/lost-1", "ORDERS/lost-2"}, "the plan brings back")
+		expect.Slice(w, plan.KeysDeleted, []string{"other/y"}, "the plan deletes")
+		expect.Slice(w, plan.KeysWritten, []string{"other/x"}, "the plan writes")
+		expect.Equal(w, plan.InstancesNewer, 1, "newer instances are")
+
+		unchanged := w.Get(n, "config/a").ModifyIndex
+		type reply struct {
+			sim.Reply
+			at time.Time
+		}
+		returned := make(chan reply, 1)
+		go func() {
+			r := w.Hold(n, "GET", fmt.Sprintf("/v1/kv/config/a?wait=5m&index=%d", unchanged), "")
+			returned <- reply{r, time.Now()}
+		}()
+		var watches []*sim.Stream
+		for _, at := range w.Names() {
+			watches = append(watches, w.Watch(at, ""))
+		}
+		w.Wait(time.Second)
+		done := restore("reason=monday+was+better")
+		restored := time.Now()
+		expect.That(w, done.Instances == 2 && done.InstancesStayed == 1 && done.KeysDeleted == 1 && done.SessionsEnded == 1, "restored: %+v", done)
+		r := <-returned
+		var index uint64
+		_, err := fmt.Sscan(r.Header.Get("X-Consul-Index"), &index)
+		expect.That(w, err == nil && index > unchanged && index > incarnation && r.at.Sub(restored) <= moment,
+			"the blocking query of an unchanged key returned %v after the restore, at %d, after %d, %v", r.at.Sub(restored), index, unchanged, err)
+		w.Wait(moment)
+		for _, s := range watches {
+			events := s.Events()
+			newest := events[len(events)-1]
+			expect.That(w, newest.Name == "reset" && newest.At.Sub(restored) <= moment, "the watch at %s ends with %+v, %v after the restore, want a reset", s.Node, newest, newest.At.Sub(restored))
+		}
+		for _, at := range w.Names() {
+			listed(w, at, "kept-1", "lost-1", "lost-2", "newer-1")
+			values(w, at, map[string]string{"config/a": "1", "other/x": "old", "other/y": ""})
+		}
+		why := w.Call(other, "GET", "/v1/rollcall/apps/ORDERS/lost-1/explain", "").Body
+		expect.That(w, strings.Contains(why, "monday was better") && strings.Contains(why, `"OUT_OF_SERVICE"`), "lost-1 is explained as %s", why)
+		heir := w.Session(n, time.Hour, 0)
+		after := w.Lock(n, "job", heir, time.Minute)
+		expect.That(w, after > before && after > incarnation, "token %d after the restore, %d before", after, before)
+	})
+}
+
+func TestRestoreThatIsRefusedChangesNothing(t *testing.T) {
+	var file string
+	sim.Run(t, sim.Cluster{Nodes: 1}, func(w *sim.World) {
+		w.Put("n1", "config/a", "", "1")
+		w.Register("ORDERS/kept-1", time.Hour)
+		file = w.Call("n1", "GET", snapshotPath, "").Body
+	})
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		w.Put("n1", "config/a", "", "2")
+		put := func(query, body string) sim.Reply {
+			return w.Call("n2", "PUT", snapshotPath+"?"+query, body, "Content-Type: application/octet-stream")
+		}
+		own := w.Call("n1", "GET", snapshotPath, "").Body
+		w.Put("n1", "config/a", "", "3")
+		flipped := []byte(own)
+		flipped[len(flipped)-50] ^= 1
+		for _, c := range []struct{ name, query, body, want string }{
+			{"no reason", "", own, "reason=TEXT"},
+			{"prefix of what has none", "reason=r&prefix=a", own, "keys-only"},
+			{"cut off", "reason=r", own[:len(own)/2], "it ends inside"},
+			{"a byte flipped", "reason=r", string(flipped), "at byte"},
+			{"no snapshot", "reason=r", "hello, this is no snapshot", "begins with"},
+			{"of another cluster", "reason=r", file, "--another-cluster"},
+		} {
+			r := put(c.query, c.body)
+			expect.That(w, (r.Status == http.StatusBadRequest || r.Status == http.StatusConflict) && strings.Contains(r.Body, c.want), "%s: %v, want a refusal that says %q", c.name, r, c.want)
+			values(w, "n3", map[string]string{"config/a": "3"})
+			listed(w, "n3")
+		}
+		r := put("reason=r&another-cluster", file)
+		expect.Equal(w, r.Status, http.StatusOK, "of another cluster, and said so: %v:", r)
+		listed(w, "n3", "kept-1")
+		values(w, "n3", map[string]string{"config/a": "1"})
+	})
+}
+
+// The leader writes snapshots by its schedule. After the loss of everything a new cluster begins with one of them, which all of its
+// nodes are given.
+func TestNewClusterBeginsWithAScheduledSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	foreign := filepath.Join(dir, "rollcall-n9-20200101T000000Z.snap")
+	need.OK(t, os.WriteFile(foreign, []byte("of another node"), 0o600))
+	const interval, keep = time.Minute, 2
+	chosen := ""
+	configure := func(c *config.Config) {
+		c.Backup.Dir, c.Backup.Interval, c.Backup.Keep = dir, interval, keep
+		c.Store.RestoreFrom = chosen
+	}
+	sim.Run(t, sim.Cluster{Nodes: 3, Configure: configure}, func(w *sim.World) {
+		n := w.Leader()
+		snapshots := func() []string { return need.Got(filepath.Glob(filepath.Join(dir, "rollcall-n[1-3]-*.snap")))(w) }
+		written := func() time.Time {
+			return time.Unix(int64(w.Metric(n, "rollcall_backup_last_success_timestamp_seconds")), 0)
+		}
+		w.Await(time.Second, "the first snapshot is written", func() bool { return len(snapshots()) == 1 })
+		first := written()
+		expect.That(w, time.Since(first) < sim.ReadyWithin, "the first snapshot was written %v ago by its metric", time.Since(first))
+		w.Register("ORDERS/orders-1", time.Hour)
+		w.Put(n, "config/a", "", "1")
+		for i := range 3 {
+			due := first.Add(time.Duration(i+1) * interval)
+			w.Wait(time.Until(due) - time.Second)
+			expect.That(w, written().Before(due.Add(-time.Second)), "snapshot %d was written before its time", i+2)
+			w.Wait(2 * time.Second)
+			expect.That(w, written().Sub(due).Abs() <= time.Second, "snapshot %d was written at %v, want at %v", i+2, written(), due)
+			expect.Equal(w, len(snapshots()), keep, "snapshots that are kept:")
+		}
+		_, err := os.Stat(foreign)
+		expect.OKf(w, err, "a file of another node")
+		chosen = snapshots()[keep-1]
+		for _, n := range w.Names() {
+			need.OK(w, w.Stop(n))
+			w.Wipe(n)
+		}
+
+		for _, n := range w.Names() {
+			w.Start(n)
+		}
+		for _, n := range w.Names() {
+			w.ReadyBy(n, sim.ReadyWithin)
+			listed(w, n, "orders-1")
+			r := w.Call(n, "GET", "/v1/kv/config/a", "")
+			var index uint64
+			_, err := fmt.Sscan(r.Header.Get("X-Consul-Index"), &index)
+			hours := uint64(time.Since(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) / time.Hour)
+			expect.That(w, r.Status == http.StatusOK && err == nil && index>>32 == hours, "%s: %v at index %d, %v, want one of the incarnation %d: of this hour, and of one restore", n, r, index, err, hours)
+		}
+		need.OK(w, w.Stop("n1"))
+		w.Start("n1")
+		expect.ErrorSays(w, w.Ends("n1", sim.ReadyWithin), "belongs to cluster", "a second start with restore-from")
+	})
+}
