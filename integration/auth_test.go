@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/consul/api"
 	"github.com/klauspost/compress/zstd"
 
 	own "github.com/seed-20419f34/rollcall/httpd/api"
@@ -154,92 +153,6 @@ func wouldDeny(t *testing.T, c *Cluster) map[string]int {
 		}
 	}
 	return counted
-}
-
-// TestRevokedTokenIsRefusedEverywhereUnderLoad: a token that sends heartbeats to every node, and waits at each of them in a watch
-// and in a blocking query, is revoked. Every node refuses its heartbeats, and ends what it waits for.
-func TestRevokedTokenIsRefusedEverywhereUnderLoad(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{Auth: "on"}))
-	c.PutRole(t, "service", "app {app} read,register", "app * read", "kv config/ read")
-	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Duration: 600})
-	need.OK(t, c.Nodes[0].Do(Request{Method: http.MethodPut, Path: "/v1/kv/config/x", Body: []byte("1")}).is(http.StatusOK))
-	token, other := c.NewToken(t, "orders", "ORDERS", "service"), c.NewToken(t, "orders-2", "ORDERS", "service")
-	ctx, cancel := context.WithCancel(t.Context())
-	var callers sync.WaitGroup
-	defer func() {
-		cancel()
-		callers.Wait()
-	}()
-	var others Gaps
-	refusals := make([]atomic.Int64, len(c.Nodes)) // by node, Unix nanoseconds of the first
-	for i, n := range c.Nodes {
-		as, still := n.As(token.Secret), n.As(other.Secret)
-		callers.Go(func() {
-			for pause(ctx, 10*time.Millisecond) {
-				switch response := as.Renew("ORDERS", "orders-1"); {
-				case response.denied():
-					if refusals[i].CompareAndSwap(0, time.Now().UnixNano()) {
-						t.Logf("%s: %v", n.Name, response)
-					}
-				case response.Status == http.StatusOK:
-					expect.That(t, refusals[i].Load() == 0, "%s has performed a heartbeat after it refused one", n.Name)
-				}
-				response := still.Renew("ORDERS", "orders-1")
-				others.add(unless(response.Outcome() == Done || response.Outcome() == Refused, "%s: %v", n.Name, response))
-			}
-		})
-	}
-	type wait struct {
-		what string
-		err  func() error // nil: it has ended
-	}
-	var waits []wait
-	for _, n := range c.Nodes {
-		as := n.As(token.Secret)
-		stream := as.Watch(t, "app=ORDERS")
-		waits = append(waits, wait{"the watch at " + n.Name, func() error {
-			stream.mu.Lock()
-			defer stream.mu.Unlock()
-			return unless(stream.err != nil, "it goes on")
-		}})
-		pair, meta, err := consulClient(t, as).KV().Get("config/x", nil)
-		need.That(t, pair != nil && err == nil, "config/x: %v, %v", pair, err)
-		returned := make(chan error, 1)
-		callers.Go(func() {
-			_, _, err := consulClient(t, as).KV().Get("config/x", (&api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: 5 * time.Minute}).WithContext(ctx))
-			returned <- err
-		})
-		waits = append(waits, wait{"the blocking query at " + n.Name, func() error {
-			select {
-			case err := <-returned:
-				returned <- err
-				return unless(err != nil && strings.Contains(err.Error(), "40"), "it returned %v", err)
-			default:
-				return errors.New("it goes on")
-			}
-		}})
-	}
-	Pass(t, time.Second) // of heartbeats, watches and queries
-	for _, w := range waits {
-		need.That(t, w.err() != nil, "%s has ended before its token was revoked", w.what)
-	}
-	c.Revoke(t, token)
-	answered := time.Now()
-	for i, n := range c.Nodes {
-		Eventually(t, noticed, n.Name+" refuses the token", func() error { return unless(refusals[i].Load() != 0, "no heartbeat is refused") })
-		t.Logf("%s refused %v after the revocation was answered", n.Name, time.Unix(0, refusals[i].Load()).Sub(answered))
-		response := n.As(token.Secret).Get("/eureka/apps")
-		expect.That(t, response.denied(), "%s still shows the registry: %v", n.Name, response)
-	}
-	for _, w := range waits {
-		Eventually(t, noticed, w.what+" ends", w.err)
-	}
-	t.Logf("all that waited has ended %v after the revocation was answered", time.Since(answered))
-	cancel()
-	callers.Wait()
-	good, bad := others.counts()
-	expect.That(t, good > 0 && bad == 0, "heartbeats of the other token: %v", &others)
 }
 
 // TestFirstOperatorAndALostTokenNeedButTheSocket does by hand what the documentation says: bootstrap over the socket, once, and

@@ -25,6 +25,8 @@
 //	driver_test.go      stock clients in processes of other languages; modes of a test
 //	lifecycle_test.go   the life of one instance of a stock client, step by step
 //	load_test.go        registrations, renewals and cancels under way during faults
+//	herd_test.go        instances with short leases that fall silent and come back
+//	keys_test.go        keys by plain HTTP
 //	aschild_test.go     the test program as another process: holders of locks that can be paused, and consul
 //	stopself_linux_test.go how a process pauses itself (stopself_other_test.go: elsewhere)
 //
@@ -37,7 +39,6 @@
 //	eurekadiff_test.go  what it and Rollcall respond to the probes of eurekaprobes_test.go, and how that differs (eurekakinds_test.go)
 //	consulgoclient_test.go Consul's official Go client, and its own tests
 //	consulclients_test.go other clients of Consul
-//	recipes_test.go     Consul's recipe of a lock on plain HTTP
 //	patroni_test.go     PostgreSQL with Patroni
 //	goclient_test.go    the Go client under faults
 //	goholder_test.go    its locks over pauses
@@ -50,7 +51,9 @@
 //	dev_test.go         rollcall dev
 //	top_test.go         rollcall top in a terminal
 //	pictures_test.go    the pictures that documents show
-//	watch_test.go       rollcall watch, streams and long polls
+//	watch_test.go       rollcall watch
+//	snapshot_test.go    rollcall snapshot
+//	recover_test.go     rollcall recover
 //	compare_test.go     rollcall-bench: planted faults, and loads that add up
 //
 // of faults, with consensus or in both modes:
@@ -62,7 +65,6 @@
 //	unknown_test.go     writes of unknown outcome
 //	linearizability_test.go histories that a model checks
 //	maxstale_test.go    reads that are at most so old
-//	members_test.go     removal and return of a member
 //	fromrelease_test.go upgrades from the last release (upgrade_test.go: to the next one)
 //	disk_test.go        disks that are full, and damaged or foreign data directories
 //	raftlog_test.go     both kinds of log: entries that are replaced, and conversions
@@ -80,19 +82,15 @@
 //
 //	expiry_test.go      evictions after the loss of a leader, and their explanation
 //	preservation_test.go self-preservation
-//	override_test.go    overrides, quarantines and drains
 //	compat_test.go      settings that bring upstream's behaviour back
-//	sessions_test.go    sessions and lock delays
-//	fencing_test.go     locks and their fencing tokens
+//	fencing_test.go     locks whose holders are paused
 //	probes_test.go      checks that the leader runs, and aliases
 //
 // and of what it bounds and refuses:
 //
-//	quotas_test.go      quotas, budgets and the rate limiter
-//	connections_test.go idle connections, and restarts under heartbeats
-//	watchers_test.go    slow watchers
+//	quotas_test.go      budgets of memory
 //	tls_test.go         mutual TLS
-//	auth_test.go        modes of access control, revocation, bootstrap and recovery
+//	auth_test.go        modes of access control, bootstrap and recovery
 //	authclients_test.go stock clients with their credentials
 //	webpages_test.go    web pages of other sites
 package integration

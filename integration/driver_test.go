@@ -235,3 +235,18 @@ func nodesThatAgree(nodes []*Node) []*Node {
 	}
 	return nodes
 }
+
+// actLimit is how long the end of an act with a time may take to show: more than ten times the time of the act.
+const actLimit = 3 * time.Minute
+
+// awaitStatus waits until a node lists an instance with a status.
+func awaitStatus(t *testing.T, n *Node, app, id, want string) {
+	t.Helper()
+	Eventually(t, actLimit, fmt.Sprintf("node %s shows %s as %q", n.Name, id, want), func() error {
+		instance, err := n.Lookup(app, id)
+		if err == nil && statusOf(instance) != want {
+			err = fmt.Errorf("it shows %q", statusOf(instance))
+		}
+		return err
+	})
+}

@@ -197,12 +197,12 @@ func (r *pausedRound) run() error {
 	return nil
 }
 
-// TestLockHolderThatWasPausedIsFencedOff pauses holders beyond the end of their sessions, a hundred times on twenty
-// locks: another holder gets the lock after the lock delay, and the write of the paused one when it wakes is refused.
-// The history must be one of exclusive locks.
+// TestLockHolderThatWasPausedIsFencedOff pauses processes of holders beyond the end of their sessions: another holder gets
+// the lock after the lock delay, and the write of the paused one when it wakes is refused. The history must be one of
+// exclusive locks. TestLateHolderOfALockIsFencedOff of cmd/internal/sim has the exact times.
 func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
-	const locks, rounds = 20, 5
+	const locks, rounds = 4, 2
 	c := StartCluster(t, withSteadyLeader(Config{}))
 	history := &lockHistory{began: time.Now()}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*ReadyLimit)

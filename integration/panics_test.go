@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -9,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 
+	own "github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -176,4 +179,18 @@ func TestClusterGoesOnWithoutAnEntryThatPanics(t *testing.T) {
 	expect.That(t, err == nil && found != nil, "the instance: %+v, %v", found, err)
 	v, code := verify(t, c.Nodes[0], 10*comparedWithin)
 	expect.That(t, code == 0 && v.Verdict == "equal" && len(v.Nodes) == 3, "exit code %d, %+v, want three nodes that are equal", code, v)
+}
+
+// comparedWithin is when replicas that differ must have been named: nodes compare them once a minute.
+const comparedWithin = 2 * time.Minute
+
+// verify runs rollcall verify, and returns the verdict with the exit code.
+func verify(t *testing.T, n *Node, wait time.Duration) (v own.Verification, code int) {
+	t.Helper()
+	out, err := exec.Command(Binary(t), "verify", "--addr", n.URL(), "--wait", wait.String(), "-o", "json").Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	need.OKf(t, json.Unmarshal(out, &v), "verify printed %q (%v)", out, err)
+	return v, code
 }
