@@ -29,6 +29,7 @@ type network struct {
 	links     map[[2]string]Link   // by the addresses of the hosts that they go from and to
 	streams   map[*stream]struct{}
 	down      map[string]bool // hosts without power: nobody there says that a port is closed
+	over      bool            // the run has ended: nobody opens a connection any more
 	ports     int             // given to connections so far
 }
 
@@ -64,6 +65,15 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	clear(n.links)
 	n.wake()
+}
+
+// close has the connections that are being opened fail, and waits for that: net/http goes on opening them without those that asked for
+// them.
+func (n *network) close() {
+	n.mu.Lock()
+	n.over = true
+	n.mu.Unlock()
+	time.Sleep(time.Second)
 }
 
 // kill cuts a process off for good. The kernel of its machine resets its connections, unless the machine has lost its power.
@@ -208,12 +218,12 @@ func (h host) pass(ctx context.Context, from, to string) error {
 		switch l := h.link(from, to); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case *h.dead:
+		case *h.dead, h.over:
 			return syscall.ENETDOWN
 		case !l.Cut && !h.down[from] && !h.down[to] && passed(at):
 			return nil
 		}
-		wait := time.Until(at)
+		wait := min(time.Until(at), resend)
 		if wait <= 0 { // a link that is whole again is noticed a moment later, by a packet that is sent again
 			wait = resend
 		}

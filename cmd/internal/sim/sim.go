@@ -119,6 +119,7 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 				n.stop()
 			}
 			transport.CloseIdleConnections()
+			w.network.close()
 			close(ended)
 		})
 		for dc := range max(c.Datacenters, 1) {
