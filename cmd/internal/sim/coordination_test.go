@@ -66,10 +66,11 @@ func endAtTheirTimes(w *sim.World, node string, disturb func()) {
 	w.DestroySession(node, delayed)
 	delayedBy := time.Now()
 
+	w.Wait(4 * time.Second) // so that the end of the silent session is less than a grace away
+	disturbed := time.Now()
 	disturb()
 	led := w.Led(node)
-	// The lease clock stood still from the newest entry on.
-	stood := led.Sub(delayedSince)
+	stood := led.Sub(disturbed) + expiry.TickAge // of the lease clock, which stands still from the newest entry on
 
 	free := w.AcquiredAt(node, "delayed", heir)
 	expect.That(w, free.Sub(delayedSince) >= delay, "the lock delay was over after %v, before its %v", free.Sub(delayedSince), delay)

@@ -276,6 +276,9 @@ func newSloth(w *sim.World, node string) *sloth {
 // wake reads everything that was sent, and returns the names of the events.
 func (s *sloth) wake() (names []string, err error) {
 	defer s.Close()
+	if err := s.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return nil, err
+	}
 	resp, err := http.ReadResponse(bufio.NewReader(s), nil)
 	if err != nil {
 		return nil, err
