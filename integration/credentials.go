@@ -103,15 +103,6 @@ func (c *Cluster) NewToken(t testing.TB, name, app string, roles ...string) api.
 	return token
 }
 
-// Revoke ends a token.
-func (c *Cluster) Revoke(t testing.TB, token api.NewToken) {
-	t.Helper()
-	response := untilLed(func() Response {
-		return c.Nodes[0].Do(Request{Method: http.MethodDelete, Path: authPath + "tokens/" + token.Accessor})
-	})
-	need.OK(t, response.is(http.StatusOK))
-}
-
 // secrets are what a test's programs know and must not tell: secrets of tokens, and passwords.
 type secrets struct {
 	mu    sync.Mutex

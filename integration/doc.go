@@ -14,7 +14,6 @@
 //	call.go             one HTTP call, and what a client knows after it: done, not found, refused, unknown
 //	instance.go         Eureka's calls
 //	operator.go         calls of our own API
-//	watch.go            streams of changes
 //	goclient.go         services and callers by the Go client
 //	certificates.go     an authority and its certificates
 //	credentials.go      roles, tokens, and the search for secrets that show

@@ -227,15 +227,6 @@ func (c *Cluster) mustListEverywhere(t *testing.T, ids ...string) {
 	})
 }
 
-// nodesThatAgree are the nodes whose history of an instance must be the same: with consensus all; without it only the
-// first, because each node records in its own words and at its own time what it receives.
-func nodesThatAgree(nodes []*Node) []*Node {
-	if nodes[0].Mode == localcluster.AP {
-		return nodes[:1]
-	}
-	return nodes
-}
-
 // actLimit is how long the end of an act with a time may take to show: more than ten times the time of the act.
 const actLimit = 3 * time.Minute
 

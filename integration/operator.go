@@ -62,11 +62,6 @@ func (n *Node) OverrideFor(app, id, status string, d time.Duration, author, reas
 	return n.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/override?value=%s&for=%v&%s", ownPath(app, id), status, d, signed(author, reason))})
 }
 
-// Quarantine hides an instance for a time.
-func (n *Node) Quarantine(app, id string, d time.Duration, author, reason string) Response {
-	return n.Do(Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/quarantine?for=%v&%s", ownPath(app, id), d, signed(author, reason))})
-}
-
 // ownPath is the resource of an instance in Rollcall's own API.
 func ownPath(app, id string) string {
 	return "/v1/rollcall/apps/" + url.PathEscape(strings.ToUpper(app)) + "/" + url.PathEscape(id)

@@ -226,7 +226,12 @@ func (s setup) storeConfig() store.Config {
 	c.Zone, c.NoVote = s.NodeZone, !s.NodeVoter
 	c.DiskFull, c.DiskFree, c.Log, c.Metrics = s.disk.Low, s.disk.Left, s.log, s.metrics
 	c.Settings, c.World = s.Leases(), s.world
-	plantIn(&c.Test, s.name)
+	if f := falsified(s.name); f != nil { // else as the tests of the store want it
+		c.Test.Falsify = f
+	}
+	if f := performed(); f != nil {
+		c.Test.Performed = f
+	}
 	return c
 }
 

@@ -3,12 +3,15 @@
 package node
 
 import (
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store"
 )
 
-// plantIn leaves the store as its tests want it.
-func plantIn(*store.TestConfig, string) {}
+// falsified returns what a node applies in the place of entries; nil: the entries.
+func falsified(string) func([]byte) []byte { return nil }
+
+// performed returns what to call after each operation, or nil.
+func performed() func(fsm.Item) { return nil }
 
 // planted returns the service itself: only builds with the tag planted have faults.
 func planted(_ string, service registry.Service) registry.Service { return service }

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store"
 )
 
 // plantedEnv names the fault that every node of a program built with the tag planted has: what the
@@ -59,9 +58,6 @@ func planted(node string, service registry.Service) registry.Service {
 	// Without the fault a test of the checkers would pass for no reason.
 	panic(fmt.Sprintf("%s is %q; it must be local-reads, late-reads, discard:NODE:PREFIX, lose-cancels:PREFIX, forget, hang, panic:ID or falsify:NODE:TEXT", plantedEnv, os.Getenv(plantedEnv)))
 }
-
-// plantIn plants the faults of the state machine.
-func plantIn(t *store.TestConfig, node string) { t.Falsify, t.Performed = falsified(node), performed() }
 
 // falsified returns what a node applies in the place of entries; nil: the entries.
 func falsified(node string) func([]byte) []byte {

@@ -18,9 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// back is how long after a stall, as a new leadership is one, clients have to come back before acts end.
-const back = time.Second
-
 // statusAt is the status with which a node lists an instance; empty: it does not.
 func statusAt(w *sim.World, node, path string) string {
 	w.Helper()
