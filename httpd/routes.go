@@ -31,18 +31,19 @@ func (h *Handler) routes() {
 		under := h.router.PathPrefix(base).Subrouter()
 		h.handleUnrouted(under)
 		for _, rt := range h.eureka.Routes() {
-			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(rt.Methods...)
+			// A copy each, because mux writes into what it is given, and all nodes of a process share the table.
+			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(slices.Clone(rt.Methods)...)
 		}
 	}
 	for _, rt := range slices.Concat(h.own.Routes(), h.dashboard.Routes(), h.eureka.RootRoutes()) {
-		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+		h.router.Handle(rt.Path, h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
 	}
 	exposed := promhttp.HandlerFor(h.config.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: measure.NewPanics(h.config.Log, h.config.Metrics)})
 	scraped := web.Route[*web.Call]{Needs: web.ToRead(access.Metrics), Methods: web.Get, Path: "/metrics", Form: web.EurekaForm, Do: func(c *web.Call) (any, error) {
 		exposed.ServeHTTP(c.W, c.R)
 		return web.Sent, nil
 	}}
-	h.router.Handle(scraped.Path, h.handle(scraped.Path, scraped, false)).Methods(scraped.Methods...)
+	h.router.Handle(scraped.Path, h.handle(scraped.Path, scraped, false)).Methods(slices.Clone(scraped.Methods)...)
 	h.routeVerbatim()
 }
 
@@ -97,7 +98,7 @@ func (h *Handler) routeVerbatim() {
 		Coordination: h.config.Coordination, Agents: h.config.Agents, Host: h.config.Host, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
-		route := h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(rt.Methods...)
+		route := h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)
 		if longer := longerPaths(rt.Path, routes); len(longer) > 0 {
 			route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool { return !takenBy(longer, r.URL.Path) })
 		}
