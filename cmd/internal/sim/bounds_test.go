@@ -405,7 +405,7 @@ func TestAliasesWithoutEndAreRefusedAndOthersLive(t *testing.T) {
 			flipping.Add(1)
 			flips.Go(func() {
 				defer flipping.Add(-1)
-				for i := range 50 {
+				for i := range 20 {
 					r := put("check/"+[]string{"fail", "pass"}[(i+k)%2]+"/ttl", "")
 					expect.Equal(w, r.Status, http.StatusOK, "a flip: %v:", r)
 				}
