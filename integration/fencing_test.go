@@ -197,9 +197,9 @@ func (r *pausedRound) run() error {
 	return nil
 }
 
-// TestLockHolderThatWasPausedIsFencedOff pauses processes of holders beyond the end of their sessions: another holder gets
-// the lock after the lock delay, and the write of the paused one when it wakes is refused. The history must be one of
-// exclusive locks. TestLateHolderOfALockIsFencedOff of cmd/internal/sim has the exact times.
+// TestLockHolderThatWasPausedIsFencedOff pauses processes of holders beyond the end of their sessions: another holder
+// gets the lock after the lock delay, and the write of the paused one when it wakes is refused. The history must be
+// one of exclusive locks. TestLateHolderOfALockIsFencedOff of cmd/internal/sim has the exact times.
 func TestLockHolderThatWasPausedIsFencedOff(t *testing.T) {
 	t.Parallel()
 	const locks, rounds = 4, 2

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// revokedWithin is when every node refuses a token that was revoked, and has ended what waits for its caller (docs/run/permissions.md).
+// revokedWithin is when every node refuses a token that was revoked, and has ended what waits for its caller
+// (docs/run/permissions.md).
 const revokedWithin = time.Second
 
 // denied says that a response refuses the caller, and not what is called.
@@ -23,7 +24,8 @@ func denied(r sim.Reply) bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
 }
 
-// A token that sends heartbeats to every node, and waits at each of them in a watch, a long poll, a blocking query and for a lock, is revoked.
+// A token that sends heartbeats to every node, and waits at each of them in a watch, a long poll, a blocking query
+// and for a lock, is revoked.
 func TestRevokedTokenIsRefusedEverywhereWithinASecond(t *testing.T) {
 	on := func(c *config.Config) { c.Auth.Mode = "on" }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {

@@ -24,7 +24,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// fill sends requests through all nodes in turn until one is refused in words that name a limit, and returns how many were accepted.
+// fill sends requests through all nodes in turn until one is refused in words that name a limit, and returns how many
+// were accepted.
 func fill(w *sim.World, limit, method string, request func(i int) (path, body string)) (taken int) {
 	w.Helper()
 	for i := range 1000 {
@@ -40,8 +41,8 @@ func fill(w *sim.World, limit, method string, request func(i int) (path, body st
 	return 0
 }
 
-// Sessions without a TTL, nodes of the catalog and keys fill a cluster up to exactly their limits. All nodes refuse more, accept
-// everything that adds nothing, and have room again after a deletion.
+// Sessions without a TTL, nodes of the catalog and keys fill a cluster up to exactly their limits. All nodes refuse
+// more, accept everything that adds nothing, and have room again after a deletion.
 func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 	limits := func(c *config.Config) { c.Quota.StateBytes, c.Quota.Sessions, c.Quota.Nodes = 300_000, 20, 10 }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: limits}, func(w *sim.World) {
@@ -95,8 +96,9 @@ func batchOf(node string, clock int64, items int) []byte {
 	return wire.Encode(codec.Newest, &m)
 }
 
-// One address sends batches of three megabytes on six connections, while a batch that it never finishes has its share. The refusals say
-// why it has to wait; the batches of another address, and heartbeats even of the same one, take no longer than ever.
+// One address sends batches of three megabytes on six connections, while a batch that it never finishes has its
+// share. The refusals say why it has to wait; the batches of another address, and heartbeats even of the same one,
+// take no longer than ever.
 func TestBatchSenderThatFloodsANodeWaitsOnlyForItself(t *testing.T) {
 	peer := func(c *config.Config) { c.Replication.Datacenters = map[string]string{"dc2": "http://127.0.2.1:8761"} }
 	sim.Run(t, sim.Cluster{Nodes: 1, Mode: config.AP, Configure: peer}, func(w *sim.World) {
@@ -280,8 +282,8 @@ func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 	})
 }
 
-// A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to the other when a response says
-// that the connection ends, or a node cannot be reached.
+// A client with 40 connections sends heartbeats at two nodes while each of them is restarted, and turns to the other
+// when a response says that the connection ends, or a node cannot be reached.
 func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP}, func(w *sim.World) {
 		w.Register("ORDERS/o1", time.Hour)
@@ -333,8 +335,8 @@ func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	})
 }
 
-// 600 connections from the machines of two nodes to each node-to-node port say nothing, and are opened anew when they are dropped: those of
-// the nodes themselves come from the same addresses.
+// 600 connections from the machines of two nodes to each node-to-node port say nothing, and are opened anew when they
+// are dropped: those of the nodes themselves come from the same addresses.
 func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		failover := func() time.Duration {
@@ -377,12 +379,12 @@ func TestIdleConnectionsToTheNodePortsDelayNoFailover(t *testing.T) {
 	})
 }
 
-// elected is when another node leads at the latest: a follower stands for election when it has heard nothing for once to twice
-// raft.heartbeat-timeout, and, where two do so at once, again after once to twice raft.election-timeout.
+// elected is when another node leads at the latest: a follower stands for election when it has heard nothing for once
+// to twice raft.heartbeat-timeout, and, where two do so at once, again after once to twice raft.election-timeout.
 const elected = (2 + 2 + 2) * time.Second
 
-// Alias checks beyond the bound are refused with it, and while heartbeats flip the check that all others follow, a heartbeat of another
-// application takes no longer than ever.
+// Alias checks beyond the bound are refused with it, and while heartbeats flip the check that all others follow, a
+// heartbeat of another application takes no longer than ever.
 func TestAliasesWithoutEndAreRefusedAndOthersLive(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		n := w.Others(w.Leader())[0]

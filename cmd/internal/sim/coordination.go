@@ -91,8 +91,8 @@ func (w *World) DestroySession(node, id string) {
 	need.That(w, r.Status == http.StatusOK && r.Body == "true", "destroy session %s at %s: %v", id, node, r)
 }
 
-// KeepSession renews a session three times in its TTL, at one node after the other until one renews it. It returns whether a
-// node has said meanwhile that there is no such session.
+// KeepSession renews a session three times in its TTL, at one node after the other until one renews it. It returns
+// whether a node has said meanwhile that there is no such session.
 func (w *World) KeepSession(id string, ttl time.Duration) (lost func() bool) {
 	w.Helper()
 	var gone atomic.Bool
@@ -109,7 +109,8 @@ func (w *World) KeepSession(id string, ttl time.Duration) (lost func() bool) {
 	return gone.Load
 }
 
-// Lock asks for a lock for a session, which waits in the queue for so long. It returns the token; 0: the session has not got it.
+// Lock asks for a lock for a session, which waits in the queue for so long. It returns the token; 0: the session has
+// not got it.
 func (w *World) Lock(node, name, session string, wait time.Duration) (fence uint64) {
 	w.Helper()
 	var a api.Acquired

@@ -16,8 +16,8 @@ import (
 
 // Bounds of what coordinates (docs/reference/protocol/coordination.md).
 const (
-	// look is how late the leader notices that something has ended, and moment how long a few round trips take, with those between
-	// nodes and the pauses of callers that poll.
+	// look is how late the leader notices that something has ended, and moment how long a few round trips take, with
+	// those between nodes and the pauses of callers that poll.
 	look   = expiry.ClockInterval
 	moment = 50 * time.Millisecond
 )
@@ -46,8 +46,8 @@ func TestSessionsAndLockDelaysOutliveARestartOfAllNodes(t *testing.T) {
 	})
 }
 
-// endAtTheirTimes disturbs the cluster while a session is silent, another is renewed, and a lock delay lasts: neither of the first and
-// the last may end early or be forgotten, and the second may not end at all.
+// endAtTheirTimes disturbs the cluster while a session is silent, another is renewed, and a lock delay lasts: neither
+// of the first and the last may end early or be forgotten, and the second may not end at all.
 func endAtTheirTimes(w *sim.World, node string, disturb func()) {
 	w.Helper()
 	const ttl, delay, renewed = 6 * time.Second, 6 * time.Second, 12 * time.Second
@@ -82,7 +82,7 @@ func endAtTheirTimes(w *sim.World, node string, disturb func()) {
 	w.Wait(2 * renewed)
 	expect.That(w, !lost(), "the session that was renewed is gone")
 	for _, n := range w.Others() {
-		if pair := w.Get(node, "kept"); pair == nil || pair.Session != kept {
+		if pair := w.Get(n, "kept"); pair == nil || pair.Session != kept {
 			w.Errorf("%s shows %+v, want the key of the session that was renewed", n, pair)
 		}
 	}
@@ -154,8 +154,8 @@ func TestMutexByConsulsRecipeGoesFromSessionToSessionAtOnce(t *testing.T) {
 	})
 }
 
-// Holders fall silent, as if their processes were paused, while leaders change: the next in the queue has the lock when TTL and lock
-// delay are over, and what the late holder writes afterwards is refused.
+// Holders fall silent, as if their processes were paused, while leaders change: the next in the queue has the lock
+// when TTL and lock delay are over, and what the late holder writes afterwards is refused.
 func TestLateHolderOfALockIsFencedOff(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		const ttl, delay = 3 * time.Second, time.Second

@@ -82,8 +82,8 @@ func recovery(w *sim.World, node string) (consensus.Recovered, error) {
 // incarnation is by how much an index grows at least where a recovery or a restore begins.
 const incarnation = 1 << 32
 
-// Two of three disks are lost for good, under load. The cluster goes on with what the third has, and the two others join again with
-// empty directories.
+// Two of three disks are lost for good, under load. The cluster goes on with what the third has, and the two others
+// join again with empty directories.
 func TestClusterGoesOnFromOneOfThreeDirectories(t *testing.T) {
 	for _, log := range []store.RaftLog{store.LogBolt, store.LogWAL} {
 		t.Run(string(log), func(t *testing.T) {
@@ -156,8 +156,9 @@ func tearSegment(w *sim.World, dir string) {
 	need.Got(f.WriteAt([]byte{1, 0, 0, 0, 0, 0, 0x10, 0x01}, int64(end)))(w)
 }
 
-// Somebody starts the two lost nodes with their old directories after all, while the recovered one is down. Together they are a majority
-// of the cluster as it was, and their log is longer. The recovered node must not follow them: its state is another one than theirs.
+// Somebody starts the two lost nodes with their old directories after all, while the recovered one is down. Together
+// they are a majority of the cluster as it was, and their log is longer. The recovered node must not follow them: its
+// state is another one than theirs.
 func TestNodesOfTheClusterAsItWasEndAtTheRecoveredOne(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		left := w.Others(w.Leader())[0]

@@ -67,8 +67,8 @@ func (n *network) heal() {
 	n.wake()
 }
 
-// close has the connections that are being opened fail, and waits for that: net/http goes on opening them without those that asked for
-// them.
+// close has the connections that are being opened fail, and waits for that: net/http goes on opening them without those
+// that asked for them.
 func (n *network) close() {
 	n.mu.Lock()
 	n.over = true

@@ -40,7 +40,8 @@ func listed(w *sim.World, node string, want ...string) {
 	expect.Slice(w, sorted(got), want, "%s lists", node)
 }
 
-// An operator deletes a prefix and cancels instances by mistake, and brings both back from a snapshot, while programs watch.
+// An operator deletes a prefix and cancels instances by mistake, and brings both back from a snapshot, while programs
+// watch.
 func TestRestoreBringsBackWhatWasDeletedAndLeavesTheRest(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		n := w.Leader()
@@ -156,8 +157,8 @@ func TestRestoreThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// The leader writes snapshots by its schedule. After the loss of everything a new cluster begins with one of them, which all of its
-// nodes are given.
+// The leader writes snapshots by its schedule. After the loss of everything a new cluster begins with one of them,
+// which all of its nodes are given.
 func TestNewClusterBeginsWithAScheduledSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "rollcall-n9-20200101T000000Z.snap")

@@ -99,7 +99,8 @@ func position(w *sim.World, index string) uint64 {
 	return need.Got(strconv.ParseUint(number, 10, 64))(w)
 }
 
-// Instances are registered while the leader dies again and again, or every node in turn and so the one that the watcher reads from.
+// Instances are registered while the leader dies again and again, or every node in turn and so the one that the
+// watcher reads from.
 func TestWatchMissesAndRepeatsNothingWhileNodesDie(t *testing.T) {
 	for name, next := range map[string]func(w *sim.World, turn int) string{
 		"the leader":   func(w *sim.World, _ int) string { return w.Leader() },
@@ -201,7 +202,8 @@ func poll(w *sim.World, node, query string) api.Changes {
 	return documentOf[api.Changes](w, w.Hold(node, "GET", "/v1/rollcall/watch?"+query, ""))
 }
 
-// pollOn polls a node from an index on, while an instance is registered elsewhere, and returns the index that it came to.
+// pollOn polls a node from an index on, while an instance is registered elsewhere, and returns the index that it came
+// to.
 func pollOn(w *sim.World, mode, node, elsewhere, index, id string) string {
 	w.Helper()
 	type reply struct {
@@ -295,8 +297,8 @@ func (s *sloth) wake() (names []string, err error) {
 	}
 }
 
-// A fifth of the watchers read nothing, while megabytes that only these asked for make the nodes wait for them. Half of them wake in
-// time to read that they must fetch everything, the others are cut off.
+// A fifth of the watchers read nothing, while megabytes that only these asked for make the nodes wait for them. Half
+// of them wake in time to read that they must fetch everything, the others are cut off.
 func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
