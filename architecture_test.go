@@ -105,7 +105,7 @@ var rooms = []room{
 	{"cmd/bench/trial", []string{"cmd/bench/scenario"}},
 	{"cmd/bench/scenario", nil},
 	{"cmd/bench/wire", nil},
-	{"integration", []string{"internal/unixsocket", "internal/localcluster", "client", "client/sse", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
+	{"integration", []string{"internal/unixsocket", "internal/localcluster", "client", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
 	{"deploy/check", nil},
 	{"release", nil},
 	{"internal/setting", nil},

@@ -28,7 +28,12 @@ func graceOf(life time.Duration) time.Duration { return min(life, life/2+2*time.
 func TestSessionsAndLockDelaysOutliveTheirLeader(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
-		endAtTheirTimes(w, w.Others(leader)[0], func() { w.Kill(leader) })
+		node := w.Others(leader)[0]
+		endAtTheirTimes(w, node, func() {
+			w.Kill(leader)
+			w.Led(node)
+			w.Start(leader)
+		})
 	})
 }
 
