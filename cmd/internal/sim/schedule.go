@@ -18,7 +18,7 @@ import (
 type Schedule struct {
 	Cluster
 	Settings []string // words of settings
-	Events   []Event  // by their times
+	Steps    []Step   // by their times
 }
 
 // settings are what a schedule can change of the nodes, by words.
@@ -31,8 +31,8 @@ var settings = map[string]func(*config.Config){
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 }
 
-// Event is something that happens to the cluster.
-type Event struct {
+// Step is something that happens to the cluster.
+type Step struct {
 	At   time.Duration // after the cluster was ready
 	Do   string        // an act of acts
 	Args []string      // names of nodes, then a duration, as the act wants it
@@ -79,7 +79,7 @@ func (s Schedule) String() string {
 	var b strings.Builder
 	cluster := fmt.Sprintf("cluster %s %d %d %v", s.mode(), s.Nodes, max(s.Datacenters, 1), s.latency())
 	fmt.Fprintf(&b, "%s\n%s\n", scheduleFormat, strings.Join(append([]string{cluster}, s.Settings...), " "))
-	for _, e := range s.Events {
+	for _, e := range s.Steps {
 		fmt.Fprintln(&b, strings.Join(append([]string{e.At.String(), e.Do}, e.Args...), " "))
 	}
 	return b.String()
@@ -107,9 +107,9 @@ func ParseSchedule(text string) (s Schedule, err error) {
 		case 2:
 			err = s.parseCluster(line)
 		default:
-			var e Event
-			if e, err = s.parseEvent(line); err == nil {
-				s.Events = append(s.Events, e)
+			var e Step
+			if e, err = s.parseStep(line); err == nil {
+				s.Steps = append(s.Steps, e)
 			}
 		}
 		if err != nil {
@@ -119,7 +119,7 @@ func ParseSchedule(text string) (s Schedule, err error) {
 	if read < 2 {
 		return s, fmt.Errorf("the schedule has no line %q and no line of the cluster", scheduleFormat)
 	}
-	slices.SortStableFunc(s.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 	return s, lines.Err()
 }
 
@@ -141,7 +141,7 @@ func (s *Schedule) parseCluster(line string) error {
 	return s.Validate()
 }
 
-func (s Schedule) parseEvent(line string) (e Event, err error) {
+func (s Schedule) parseStep(line string) (e Step, err error) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
 		return e, fmt.Errorf("%q has no act", line)
@@ -181,7 +181,7 @@ func (c Cluster) names() (all []string) {
 }
 
 // perform has an event happen.
-func (w *World) perform(e Event) {
+func (w *World) perform(e Step) {
 	act := acts[e.Do]
 	var nodes []*Node
 	for _, name := range e.Args[:act.nodes] {
@@ -220,7 +220,7 @@ func Generate(seed uint64) Schedule {
 		return []string{names[a], names[(a+1+r.IntN(max(len(names)-1, 1)))%len(names)]}
 	}
 	at := time.Duration(0)
-	add := func(do string, args ...string) { s.Events = append(s.Events, Event{at, do, args}) }
+	add := func(do string, args ...string) { s.Steps = append(s.Steps, Step{at, do, args}) }
 	later := func(most time.Duration) { at += time.Duration(r.Int64N(int64(most))) }
 	for later(10 * time.Second); at < faultsLast; later(10 * time.Second) {
 		span := func(least, most time.Duration) string {
@@ -269,9 +269,9 @@ func Generate(seed uint64) Schedule {
 			add("heal")
 		}
 	}
-	slices.SortStableFunc(s.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	for i := range s.Events {
-		s.Events[i].At = s.Events[i].At.Round(time.Millisecond)
+	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	for i := range s.Steps {
+		s.Steps[i].At = s.Steps[i].At.Round(time.Millisecond)
 	}
 	return s
 }

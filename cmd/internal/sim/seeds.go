@@ -80,7 +80,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	Run(t, s.Cluster, func(w *World) {
 		start := time.Now()
 		l := w.startLoad(seed)
-		for _, e := range s.Events {
+		for _, e := range s.Steps {
 			time.Sleep(time.Until(start.Add(e.At)))
 			w.perform(e)
 			tally.Faults[e.Do]++
@@ -236,10 +236,10 @@ func Shorten(t *testing.T, test string, s Schedule) (Schedule, int) {
 	if often == 0 {
 		return s, 0
 	}
-	for part := len(s.Events) / 2; part >= 1; part /= 2 {
-		for from := 0; from+part <= len(s.Events); {
+	for part := len(s.Steps) / 2; part >= 1; part /= 2 {
+		for from := 0; from+part <= len(s.Steps); {
 			shorter := s
-			shorter.Events = slices.Delete(slices.Clone(s.Events), from, from+part)
+			shorter.Steps = slices.Delete(slices.Clone(s.Steps), from, from+part)
 			if n := fails(shorter); n > 0 {
 				s, often = shorter, n
 			} else {
