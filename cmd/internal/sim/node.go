@@ -31,6 +31,7 @@ type Node struct {
 	lives   int // how often it was killed: each life has a data directory
 	process *process
 	past    []*process // were told to end, or killed
+	all     []*process
 	disk    disk
 	broken  atomic.Bool // its disk was, and it may end by itself
 }
@@ -43,6 +44,7 @@ type process struct {
 	told    atomic.Bool   // it was told to end, or killed
 	done    chan struct{} // closed when it has ended
 	err     error         // of its end
+	excused bool          // it may have ended: it was told to, its disk was broken, or the scenario has seen it
 }
 
 // end tells a process to end.
@@ -137,13 +139,11 @@ func (n *Node) start() {
 		Settings: func(io.Writer) error { return nil }, LogTail: func() []byte { return nil },
 		World: &world.World{Network: p.host},
 	}
-	n.process = p
+	n.process, n.all = p, append(n.all, p)
 	go func() {
 		defer close(p.done)
 		p.err = node.Run(ctx, options)
-		if !p.told.Load() && !n.broken.Load() {
-			n.w.Errorf("%s ended by itself: %v", n.Name, p.err)
-		}
+		p.excused = p.told.Load() || n.broken.Load()
 		n.w.network.leave(p.host)
 	}()
 }
@@ -188,6 +188,11 @@ func (n *Node) stop() {
 		<-p.done
 	}
 	n.past = nil
+	for _, p := range n.all {
+		if !p.excused {
+			n.w.Errorf("%s ended by itself: %v", n.Name, p.err)
+		}
+	}
 }
 
 // Start starts a node that was stopped or killed, or has ended.
@@ -267,6 +272,7 @@ func (w *World) Ends(name string, within time.Duration) error {
 	need.That(w, n.running(), "%s does not run", name)
 	select {
 	case <-n.process.done:
+		n.process.excused = true
 		return n.process.err
 	case <-time.After(within):
 		w.Fatalf("%s has not ended within %v", name, within)
