@@ -262,9 +262,9 @@ const (
 	// restFor at the latest, because Raft's sender does not see meanwhile that the leadership is over.
 	restAfter = 50 * time.Millisecond
 	restFor   = 100 * time.Millisecond
-	// askAgain is how long a request that is left out takes before: Raft asks without a pause while it hands leadership over,
-	// until the follower has replied (leadershipTransfer in raft.go).
-	askAgain = time.Millisecond
+	// askedAgain is the least time between two requests that are left out. While leadership is handed over, Raft asks for one after
+	// the other until the follower has stored the newest entry (leadershipTransfer in raft.go).
+	askedAgain = time.Millisecond
 )
 
 // pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
@@ -287,6 +287,7 @@ type pipeline struct {
 	failed uint64 // heartbeats, by then
 	at     time.Time
 	news   <-chan struct{} // closed when there is something new since the last call
+	out    time.Time       // when the newest request was left out; zero: it was sent
 }
 
 func (t *Transport) newPipeline(id raft.ServerID, p raft.AppendPipeline) *pipeline {
@@ -300,14 +301,16 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	p.news = p.transport.news.Wait()
 	now, failed := time.Now(), p.follower.failed.Load()
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.commit && failed == p.failed && now.Sub(p.at) < tellAgain {
-		rest := askAgain
-		if now.Sub(p.at) >= restAfter {
-			rest = restFor
+		switch {
+		case now.Sub(p.at) >= restAfter:
+			wait.Pause(p.transport.closing, news, restFor)
+		case now.Sub(p.out) < askedAgain:
+			wait.Pause(p.transport.closing, news, askedAgain)
 		}
-		wait.Pause(p.transport.closing, news, rest)
+		p.out = time.Now()
 		return nil, nil
 	}
-	p.commit, p.failed, p.at = args.LeaderCommitIndex, failed, now
+	p.commit, p.failed, p.at, p.out = args.LeaderCommitIndex, failed, now, time.Time{}
 	hung := time.AfterFunc(pipelineLimit, func() { p.Close() })
 	defer hung.Stop()
 	bound(args)

@@ -100,6 +100,7 @@ func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
 			{name: "the same once more, at its time", args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
 			{name: "after a heartbeat that failed", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}, sent: true},
 			{name: "after no other one", failed: 1, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
+			{name: "at once again, as while leadership is handed over", failed: 1, rests: askedAgain, args: raft.AppendEntriesRequest{LeaderCommitIndex: 7}},
 		}
 		for _, s := range steps {
 			time.Sleep(s.wait)
