@@ -18,7 +18,7 @@ import (
 func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 	for attempt := 0; ; attempt++ {
 		changed := c.cfg.Leadership.Changed()
-		if time.Now().After(b.deadline()) || ctx.Err() != nil {
+		if !time.Now().Before(b.deadline()) || ctx.Err() != nil {
 			c.giveUp(b)
 			return
 		}
