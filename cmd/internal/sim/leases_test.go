@@ -42,6 +42,20 @@ func goneOn(w *sim.World, i *sim.Instance, since time.Time, grace time.Duration)
 	expect.That(w, took >= grace-look && took <= grace+slack, "%s is gone after %v, want %v and %v more at most", i.ID, took, grace, slack)
 }
 
+func TestLeaseEndsAtTheNextLookAfterItsDuration(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		sim.Run(t, sim.Cluster{Nodes: 1, Mode: mode}, func(w *sim.World) {
+			const lease = 5 * time.Second
+			w.Wait(graceOf(lease))
+			for i := range 5 { // between two rounds, which are a second apart
+				w.Wait(230 * time.Millisecond)
+				dead := w.Register(fmt.Sprintf("MORTAL/dead-%d", i), lease)
+				goneOn(w, dead, dead.Renewed(), lease)
+			}
+		})
+	})
+}
+
 func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		const lease, mortal = 9 * time.Second, 6 * time.Second
