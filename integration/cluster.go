@@ -222,21 +222,6 @@ func (l Network) Isolate(node *Node) {
 	}
 }
 
-// CutOneWay cuts a node's links in one direction: nothing arrives at it (deaf), or nothing arrives from it.
-func (l Network) CutOneWay(node *Node, deaf bool) {
-	asked, answered := localcluster.There, localcluster.Back
-	if deaf {
-		asked, answered = answered, asked
-	}
-	for _, other := range l.nodes {
-		if other != node {
-			both := l.Between(node, other)
-			both[0].Cut(asked)
-			both[1].Cut(answered)
-		}
-	}
-}
-
 // Datacenters is clusters that replicate to each other, each through proxies in front of the nodes of
 // the others.
 type Datacenters struct {

@@ -58,12 +58,10 @@
 // of faults, with consensus or in both modes:
 //
 //	kill_test.go        nodes that are killed or stopped; the soak
-//	pause_test.go       nodes that stand still, and disks that hang
-//	partition_test.go   links that are cut
-//	minority_test.go    nodes without a majority
-//	unknown_test.go     writes of unknown outcome
-//	linearizability_test.go histories that a model checks
-//	maxstale_test.go    reads that are at most so old
+//	pause_test.go       nodes that stand still, and a disk that hangs
+//	partition_test.go   clusters whose links are slow or cut
+//	unknown_test.go     writes of unknown outcome during pauses
+//	linearizability_test.go pictures of histories
 //	fromrelease_test.go upgrades from the last release (upgrade_test.go: to the next one)
 //	disk_test.go        disks that are full, and damaged or foreign data directories
 //	raftlog_test.go     both kinds of log: entries that are replaced, and conversions
@@ -79,8 +77,8 @@
 //
 // of what the registry promises:
 //
-//	expiry_test.go      evictions after the loss of a leader, and their explanation
-//	preservation_test.go self-preservation
+//	expiry_test.go      evictions while the leader is paused
+//	preservation_test.go self-preservation on the command line
 //	compat_test.go      settings that bring upstream's behaviour back
 //	fencing_test.go     locks whose holders are paused
 //	probes_test.go      checks that the leader runs, and aliases

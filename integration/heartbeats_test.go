@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"encoding/base64"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -160,39 +158,4 @@ func (c *Cluster) cpu(t testing.TB) (all time.Duration) {
 		}
 	}
 	return all
-}
-
-// TestRenewalsThatWaitAreAsCorrectAsOthers renews, registers and cancels one instance in turn, at one node after the other, each
-// heartbeat over a connection of its own so that it may wait for company.
-func TestRenewalsThatWaitAreAsCorrectAsOthers(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, Config{AP: ap})
-		renew := func(n *Node, id string) int {
-			conn := need.Got(net.Dial("tcp", n.HTTP))(t)
-			defer conn.Close()
-			need.Got(fmt.Fprintf(conn, "PUT /eureka/apps/WAITING/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", id))(t)
-			resp := need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t)
-			resp.Body.Close()
-			return resp.StatusCode
-		}
-		const rounds = 4
-		for round := range rounds {
-			for _, n := range c.Nodes {
-				id := fmt.Sprintf("%s-%d", n.Name, round)
-				expect.Equal(t, renew(n, id), http.StatusNotFound, n.Name+": before the registration a renewal gets")
-				mustRegister(t, n, Instance{App: "WAITING", ID: id, Duration: 600})
-				var together sync.WaitGroup
-				for range 3 {
-					together.Go(func() {
-						got := renew(n, id)
-						expect.That(t, got == http.StatusOK, "%s: a renewal among others gets %d", n.Name, got)
-					})
-				}
-				together.Wait()
-				mustCancel(t, n, "WAITING", id)
-				expect.Equal(t, renew(n, id), http.StatusNotFound, n.Name+": after the cancel a renewal gets")
-			}
-		}
-	})
 }

@@ -147,15 +147,6 @@ func (l *load) count(what string, outcome Outcome) {
 	l.lastDone = now
 }
 
-// resetGap returns the longest time without an acknowledgement, and forgets it.
-func (l *load) resetGap() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	gap := l.longestGap
-	l.longestGap = 0
-	return gap
-}
-
 // setFate records what must hold for an id from now on.
 func (l *load) setFate(id string, f fate) {
 	l.mu.Lock()
