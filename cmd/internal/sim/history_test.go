@@ -40,8 +40,8 @@ type reply struct {
 	value   int // that was read; 0: there is none
 }
 
-// instanceModel is an instance as a register: 0 while it is not registered. Operations of unknown outcome have no end in the
-// history, so that they may take effect at any time or never.
+// instanceModel is an instance as a register: 0 while it is not registered. Operations of unknown outcome have no end
+// in the history, so that they may take effect at any time or never.
 var instanceModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		byKey := map[string][]porcupine.Operation{}
@@ -116,7 +116,9 @@ func (h *history) add(client int, c call, r reply, began, ended time.Duration) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.operations = append(h.operations, porcupine.Operation{ClientId: client, Input: c, Output: r, Call: int64(began), Return: int64(ended)})
+	h.operations = append(h.operations, porcupine.Operation{
+		ClientId: client, Input: c, Output: r, Call: int64(began), Return: int64(ended),
+	})
 }
 
 func (c call) perform(w *sim.World, node string) reply {
@@ -142,8 +144,8 @@ func (c call) perform(w *sim.World, node string) reply {
 // farApart has followers learn what is acknowledged so late that a reader may come before.
 var farApart = sim.Cluster{Nodes: 3, Latency: 10 * time.Millisecond}
 
-// checkHistory records what clients see through the nodes that answer while faults happen, and expects an order of the operations
-// that explains it.
+// checkHistory records what clients see through the nodes that answer while faults happen, and expects an order of
+// the operations that explains it.
 func checkHistory(w *sim.World, faults func(h *history)) {
 	w.Helper()
 	h := &history{w: w, began: time.Now()}
@@ -219,5 +221,6 @@ func TestLinearizabilityModelFindsAStaleRead(t *testing.T) {
 	}
 	expect.That(t, !porcupine.CheckOperations(instanceModel, stale), "a read of a cancelled instance passes the check")
 	stale[1].Output, stale[1].Return = reply{outcome: sim.Unknown}, math.MaxInt64
-	expect.That(t, porcupine.CheckOperations(instanceModel, stale), "the same read is refused though the cancel's outcome is unknown")
+	expect.That(t, porcupine.CheckOperations(instanceModel, stale),
+		"the same read is refused though the cancel's outcome is unknown")
 }

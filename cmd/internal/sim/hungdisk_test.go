@@ -34,7 +34,8 @@ func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 		go func() {
 			err := w.Ends(old, time.Minute)
 			ended <- time.Since(hung)
-			expect.Equal(w, cli.ExitCode(new(bytes.Buffer), "rollcall", err), 3, "the code with which a node ends whose disk hangs")
+			code := cli.ExitCode(new(bytes.Buffer), "rollcall", err)
+			expect.Equal(w, code, 3, "the code with which a node ends whose disk hangs")
 			expect.That(w, err != nil && strings.Contains(err.Error(), "the disk hangs"), "it ends with %v", err)
 		}()
 		isNotAcknowledged(w, <-caught)
@@ -63,7 +64,8 @@ func TestDiskThatIsSlowDoesNotHang(t *testing.T) {
 				w.SlowDisk(slow, slowest)
 				for end := time.Now().Add(time.Minute); time.Now().Before(end); w.Wait(time.Second) {
 					r := w.Call(leader, "PUT", "/v1/kv/k", "x")
-					expect.That(w, leads || r.Status == http.StatusOK && r.Took <= soon, "a write: %v after %v, want it to wait for no follower's disk", r, r.Took)
+					expect.That(w, leads || r.Status == http.StatusOK && r.Took <= soon,
+						"a write: %v after %v, want it to wait for no follower's disk", r, r.Took)
 				}
 				w.SlowDisk(slow, 0)
 				w.ReadyBy(slow, sim.ReadyWithin)

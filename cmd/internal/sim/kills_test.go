@@ -16,7 +16,7 @@ import (
 // Bounds of leaderships, with the defaults.
 const (
 	steppedDownWithin = time.Second             // twice raft.lease-timeout
-	electedWithin     = 5 * time.Second         // three times raft.heartbeat-timeout, and two more for one election that fails
+	electedWithin     = 5 * time.Second         // raft.heartbeat-timeout three times, raft.election-timeout twice
 	transferredWithin = 50 * time.Millisecond   // a few ways between nodes, and the time between two calls of the clients
 	caughtUpWithin    = 1500 * time.Millisecond // docs/behaviours.md, "a node that comes back"
 )
@@ -30,7 +30,8 @@ func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 			c.Store.RaftLog = store.LogWAL
 		}
 	}
-	for name, settings := range map[string]func(*config.Config){"the usual": nil, "many snapshots": often, "logs of both kinds": segments} {
+	clusters := map[string]func(*config.Config){"the usual": nil, "many snapshots": often, "logs of both kinds": segments}
+	for name, settings := range clusters {
 		t.Run(name, func(t *testing.T) {
 			sim.Run(t, sim.Cluster{Nodes: 3, Configure: settings}, func(w *sim.World) {
 				herd := w.Herd("KEPT", 6, 10*time.Second, 2*time.Second, w.Others(w.Leader())...)
@@ -51,7 +52,8 @@ func TestLeaderKilledAgainAndAgainLosesNothing(t *testing.T) {
 				}
 				slices.Sort(gaps)
 				w.Logf("times without an acknowledgement: %v", gaps)
-				expect.That(w, gaps[len(gaps)-1] <= electedWithin, "nothing was acknowledged for %v after a kill", gaps[len(gaps)-1])
+				expect.That(w, gaps[len(gaps)-1] <= electedWithin,
+					"nothing was acknowledged for %v after a kill", gaps[len(gaps)-1])
 				churn.NothingLost()
 				herd.NeverLost()
 			})

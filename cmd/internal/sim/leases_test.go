@@ -28,18 +28,19 @@ func eachMode(t *testing.T, scenario func(t *testing.T, mode string)) {
 	}
 }
 
-// graceOf is how long a lease does not end after a leader was established (docs/understand/leases.md): its renewal interval, which
-// is a third of it here, and 5 s, or its duration if that is less.
+// graceOf is how long a lease does not end after a leader was established (docs/understand/leases.md): its renewal
+// interval, which is a third of it here, and 5 s, or its duration if that is less.
 func graceOf(lease time.Duration) time.Duration { return min(lease, lease/3+5*time.Second) }
 
-// goneOn returns how long after a moment no node lists an instance any more, and expects that it is its grace, or the next look
-// of the leader after it.
+// goneOn returns how long after a moment no node lists an instance any more, and expects that it is its grace, or the
+// next look of the leader after it.
 func goneOn(w *sim.World, i *sim.Instance, since time.Time, grace time.Duration) {
 	w.Helper()
 	const slack = expiry.ClockInterval + look
 	before := since.Sub(i.Renewed())
 	took := w.GoneBy(i, before+grace+slack) - before
-	expect.That(w, took >= grace-look && took <= grace+slack, "%s is gone after %v, want %v and %v more at most", i.ID, took, grace, slack)
+	expect.That(w, took >= grace-look && took <= grace+slack,
+		"%s is gone after %v, want %v and %v more at most", i.ID, took, grace, slack)
 }
 
 func TestLeaseEndsAtTheNextLookAfterItsDuration(t *testing.T) {
@@ -78,7 +79,8 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 		}
 
 		before := explainedAlike(w, "MORTAL", "dead")
-		expect.That(w, before.State == api.Gone && before.Removed != nil && before.Removed.Kind == "evicted", "it is explained by %+v", before)
+		expect.That(w, before.State == api.Gone && before.Removed != nil && before.Removed.Kind == "evicted",
+			"it is explained by %+v", before)
 		expect.Slice(w, happened(before), []string{"registered", "evicted"}, "its history is")
 		expect.That(w, before.History[1].Text != "", "%+v does not say why", before.History[1])
 		for _, n := range w.Names() {
@@ -88,7 +90,8 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 			w.Start(n)
 		}
 		after := explainedAlike(w, "MORTAL", "dead")
-		expect.That(w, after.State == before.State && slices.Equal(after.History, before.History), "after a restart of all it is explained by %+v, before by %+v", after, before)
+		expect.That(w, after.State == before.State && slices.Equal(after.History, before.History),
+			"after a restart of all it is explained by %+v, before by %+v", after, before)
 	})
 }
 
@@ -101,7 +104,8 @@ func explainedAlike(w *sim.World, app, id string) (first api.Explanation) {
 		if i == 0 {
 			first = e
 		}
-		expect.That(w, e.State == first.State && reflect.DeepEqual(e.History, first.History), "%s explains %s by %+v, n1 by %+v", n, id, e, first)
+		expect.That(w, e.State == first.State && reflect.DeepEqual(e.History, first.History),
+			"%s explains %s by %+v, n1 by %+v", n, id, e, first)
 	}
 	return first
 }
@@ -157,7 +161,8 @@ func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 	})
 }
 
-// replicatedWithin is how soon nodes without consensus have each other's changes: a batch waits for others for half of it.
+// replicatedWithin is how soon nodes without consensus have each other's changes: a batch waits for others for half
+// of it.
 const replicatedWithin = time.Second
 
 // listedEverywhere waits until every node lists these instances, and no others.
@@ -165,12 +170,14 @@ func listedEverywhere(w *sim.World, ids []string) {
 	w.Helper()
 	slices.Sort(ids)
 	for _, n := range w.Names() {
-		w.Await(replicatedWithin, fmt.Sprintf("%s lists %v", n, ids), func() bool { return slices.Equal(w.ListedIDs(n), ids) })
+		w.Await(replicatedWithin, fmt.Sprintf("%s lists %v", n, ids), func() bool {
+			return slices.Equal(w.ListedIDs(n), ids)
+		})
 	}
 }
 
-// TestNodeThatWasAwayBringsNoDeadInstanceBack has one instance die while one of two nodes without consensus is away. In that node's
-// state its lease is as young as when the node went.
+// TestNodeThatWasAwayBringsNoDeadInstanceBack has one instance die while one of two nodes without consensus is away.
+// In that node's state its lease is as young as when the node went.
 func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 	const lease = 12 * time.Second
 	ways := map[string]func(w *sim.World, node string){
@@ -182,7 +189,8 @@ func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 		for _, lived := range []time.Duration{0, lease - time.Second} {
 			t.Run(fmt.Sprintf("%s after %v", way, lived), func(t *testing.T) {
 				settings := func(c *config.Config) {
-					c.Store.Sync, c.Replication.Repair.Digest, c.Replication.Flow.MaxDelay = store.SyncAlways, time.Second, 2*time.Second
+					c.Store.Sync = store.SyncAlways
+					c.Replication.Digest, c.Replication.MaxDelay = time.Second, 2*time.Second
 				}
 				sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP, Configure: settings}, func(w *sim.World) {
 					const away, stays = "n1", "n2"
@@ -203,7 +211,8 @@ func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 						}
 					}
 					for _, c := range sim.Shown[api.Changes](w, stays, "/v1/rollcall/watch?wait=0s&app=herd&index="+gone).Changes {
-						expect.That(w, c.ID != dead && !slices.Contains(alive, c.ID), "%s tells of %s: %s %s", stays, c.ID, c.Action, c.Why)
+						expect.That(w, c.ID != dead && !slices.Contains(alive, c.ID),
+							"%s tells of %s: %s %s", stays, c.ID, c.Action, c.Why)
 					}
 					herd.NeverLost()
 				})

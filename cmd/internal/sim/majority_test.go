@@ -72,7 +72,8 @@ func each(do func(w *sim.World, node string)) func(w *sim.World, left string) {
 	}
 }
 
-// isNotAcknowledged expects of a write that was on its way when the majority was lost that it was refused, or that nobody knows.
+// isNotAcknowledged expects of a write that was on its way when the majority was lost that it was refused, or that
+// nobody knows.
 func isNotAcknowledged(w *sim.World, r sim.Reply) {
 	w.Helper()
 	switch r.Status {
@@ -80,7 +81,8 @@ func isNotAcknowledged(w *sim.World, r sim.Reply) {
 		expect.That(w, r.Took <= refusedWithin, "a write that was caught is refused after %v", r.Took)
 	case http.StatusGatewayTimeout:
 		expect.Equal(w, r.Header.Get("X-Rollcall-Outcome"), "unknown", "a write that was caught: X-Rollcall-Outcome")
-		expect.That(w, r.Took >= store.ResultWait && r.Took <= unknownWithin, "a write that was caught is unknown after %v", r.Took)
+		expect.That(w, r.Took >= store.ResultWait && r.Took <= unknownWithin,
+			"a write that was caught is unknown after %v", r.Took)
 	default:
 		w.Errorf("a write that was caught: %v, want 503 or 504", r)
 	}
@@ -93,7 +95,8 @@ func knowsNoLeader(w *sim.World, node string) {
 	expect.Equal(w, s.Leader, "", "%s knows the leader", node)
 }
 
-// refusedCalls are what a node without a majority refuses: every route that writes, and reads that must be linearizable.
+// refusedCalls are what a node without a majority refuses: every route that writes, and reads that must be
+// linearizable.
 var refusedCalls = []struct{ method, path, body string }{
 	{"POST", "/eureka/apps/REFUSED", sim.Document("REFUSED", "refused", time.Hour, nil)},
 	{"PUT", "/eureka/apps/BEFORE/before", ""},
@@ -110,7 +113,8 @@ var refusedCalls = []struct{ method, path, body string }{
 	{"GET", "/eureka/apps?consistency=linearizable", ""},
 }
 
-// refusesWithoutMajority expects 503 to each of refusedCalls, sent at once: when it has waited for a leader, and within a second.
+// refusesWithoutMajority expects 503 to each of refusedCalls, sent at once: when it has waited for a leader, and
+// within a second.
 func refusesWithoutMajority(w *sim.World, node string) {
 	w.Helper()
 	replies := make(chan func(), len(refusedCalls))
@@ -119,7 +123,8 @@ func refusesWithoutMajority(w *sim.World, node string) {
 			r := w.Call(node, c.method, c.path, c.body)
 			replies <- func() {
 				expect.That(w, r.Status == http.StatusServiceUnavailable && r.Took >= store.NoLeaderWait && r.Took <= refusedWithin,
-					"%s: %s %s: %v after %v, want 503 after %v to %v", node, c.method, c.path, r, r.Took, store.NoLeaderWait, refusedWithin)
+					"%s: %s %s: %v after %v, want 503 after %v to %v",
+					node, c.method, c.path, r, r.Took, store.NoLeaderWait, refusedWithin)
 			}
 		}()
 	}
@@ -128,8 +133,8 @@ func refusesWithoutMajority(w *sim.World, node string) {
 	}
 }
 
-// servesStale expects a response that shows what was there before the loss, and says how old it can be: at least as old as the loss,
-// and no older than that and the last proofs before it.
+// servesStale expects a response that shows what was there before the loss, and says how old it can be: at least as
+// old as the loss, and no older than that and the last proofs before it.
 func servesStale(w *sim.World, node, path string, lost time.Time) {
 	w.Helper()
 	const proofs = time.Second // the leader proves twice a second that it leads, and the others ask it as often
@@ -138,17 +143,20 @@ func servesStale(w *sim.World, node, path string, lost time.Time) {
 	_, listed := need.Got(sim.ListOf(r))(w)["before"]
 	expect.That(w, listed, "%s does not list what was registered before the loss: %v", node, r)
 	since := first.Sub(lost)
-	expect.That(w, age >= since-look && age <= since+proofs+look, "%s: X-Rollcall-Age %v, %v after the loss", node, age, since)
+	expect.That(w, age >= since-look && age <= since+proofs+look,
+		"%s: X-Rollcall-Age %v, %v after the loss", node, age, since)
 	w.Wait(time.Second)
 	again := ageOf(w, w.Call(node, "GET", path, ""))
 	waited := time.Since(first)
-	expect.That(w, (again-age-waited).Abs() <= 5*time.Millisecond, "%s: X-Rollcall-Age grew by %v in %v", node, again-age, waited)
+	expect.That(w, (again-age-waited).Abs() <= 5*time.Millisecond,
+		"%s: X-Rollcall-Age grew by %v in %v", node, again-age, waited)
 }
 
 // ageOf returns the age in a stale response.
 func ageOf(w *sim.World, r sim.Reply) time.Duration {
 	w.Helper()
-	need.That(w, r.Status == http.StatusOK && r.Header.Get("X-Rollcall-Consistency") == "stale", "%v %v, want a stale response", r, r.Header)
+	need.That(w, r.Status == http.StatusOK && r.Header.Get("X-Rollcall-Consistency") == "stale",
+		"%v %v, want a stale response", r, r.Header)
 	age := need.Got(strconv.ParseFloat(r.Header.Get("X-Rollcall-Age"), 64))(w)
 	return time.Duration(age * float64(time.Second))
 }
@@ -161,7 +169,8 @@ func nothingRefusedTookEffect(w *sim.World) {
 		_, listed := list["refused"]
 		expect.That(w, !listed, "%s: a refused registration took effect", n)
 		before, listed := list["before"]
-		expect.That(w, listed && before.Status == "UP" && before.Metadata["a"] == "", "%s: a refused change took effect: %+v", n, before)
+		expect.That(w, listed && before.Status == "UP" && before.Metadata["a"] == "",
+			"%s: a refused change took effect: %+v", n, before)
 	}
 }
 
@@ -177,7 +186,8 @@ func TestMinorityServesStockClientsByStaleWithoutQuorum(t *testing.T) {
 		w.Wait(noticeAfter)
 		servesStale(w, left, "/eureka/apps", lost)
 		r = w.Call(left, "GET", "/eureka/apps?consistency=linearizable", "")
-		expect.That(w, r.Status == http.StatusServiceUnavailable && r.Took <= refusedWithin, "an explicitly linearizable read: %v after %v", r, r.Took)
+		expect.That(w, r.Status == http.StatusServiceUnavailable && r.Took <= refusedWithin,
+			"an explicitly linearizable read: %v after %v", r, r.Took)
 	})
 }
 
@@ -191,7 +201,8 @@ func TestLeaderThatIsCutOffIsReplacedRefusesAndCatchesUp(t *testing.T) {
 		w.Wait(steppedDownWithin)
 		knowsNoLeader(w, old)
 		next := w.Leader()
-		expect.That(w, next != old && time.Since(lost) <= electedWithin, "%s leads %v after the cut, %s did before", next, time.Since(lost), old)
+		expect.That(w, next != old && time.Since(lost) <= electedWithin,
+			"%s leads %v after the cut, %s did before", next, time.Since(lost), old)
 		for _, n := range others {
 			r := w.Call(n, "POST", "/eureka/apps/DURING", sim.Document("DURING", "during-"+n, time.Hour, nil))
 			expect.Equal(w, r.Status, http.StatusNoContent, "%s registers", n)
@@ -210,7 +221,8 @@ func TestLeaderThatIsCutOffIsReplacedRefusesAndCatchesUp(t *testing.T) {
 	})
 }
 
-// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts what the leader receives (deaf), or what it sends, and nothing else.
+// TestPartitionOfALeaderInOneDirectionEndsInOneRegistry cuts what the leader receives (deaf), or what it sends, and
+// nothing else.
 func TestPartitionOfALeaderInOneDirectionEndsInOneRegistry(t *testing.T) {
 	for _, deaf := range []bool{true, false} {
 		t.Run(fmt.Sprintf("leader deaf %v", deaf), func(t *testing.T) {

@@ -45,10 +45,11 @@ func (r Reply) Outcome() Outcome {
 
 // Document returns a registration, as a Java client sends it.
 func Document(app, id string, lease time.Duration, metadata map[string]string) string {
+	seconds := lease / time.Second
 	text, err := json.Marshal(map[string]any{"instance": map[string]any{
 		"instanceId": id, "app": app, "hostName": "h", "ipAddr": "10.1.1.1", "status": "UP", "vipAddress": app,
 		"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
-		"leaseInfo":      map[string]any{"durationInSecs": lease / time.Second, "renewalIntervalInSecs": max(lease/time.Second/3, 1)},
+		"leaseInfo":      map[string]any{"durationInSecs": seconds, "renewalIntervalInSecs": max(seconds/3, 1)},
 		"metadata":       metadata,
 	}})
 	if err != nil {
@@ -165,8 +166,8 @@ func (j *job) pause(d time.Duration) bool {
 // retryAfter is the pause of a client whose call failed.
 const retryAfter = 200 * time.Millisecond
 
-// Herd is instances of one application that can fall silent and come back. Nobody registers them again, so a renewal must
-// never be answered 404.
+// Herd is instances of one application that can fall silent and come back. Nobody registers them again, so a renewal
+// must never be answered 404.
 type Herd struct {
 	App string
 
@@ -269,8 +270,8 @@ func (h *Herd) NeverLost() {
 	}
 }
 
-// Churn is clients of a cluster with consensus that register new instances all the time, each call at any node, and cancel every
-// second one at once. It records what must be listed in the end.
+// Churn is clients of a cluster with consensus that register new instances all the time, each call at any node, and
+// cancel every second one at once. It records what must be listed in the end.
 type Churn struct {
 	w     *World
 	job   *job
@@ -384,7 +385,8 @@ func (c *Churn) NothingLost() {
 			}
 		}
 	}
-	c.w.Logf("%d instances acknowledged; calls: %d done, %d refused, %d unknown", len(c.fates), c.outcomes[Done], c.outcomes[Refused], c.outcomes[Unknown])
+	done, refused, unknown := c.outcomes[Done], c.outcomes[Refused], c.outcomes[Unknown]
+	c.w.Logf("%d instances acknowledged; calls: %d done, %d refused, %d unknown", len(c.fates), done, refused, unknown)
 }
 
 // Dial opens a connection to a node's HTTP port, which ends with the scenario.

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// The herd of these scenarios: its leases, how often they are renewed, and when one of them is not fresh any more, which is two
-// renewal intervals after its last renewal (docs/understand/self-preservation.md).
+// The herd of these scenarios: its leases, how often they are renewed, and when one of them is not fresh any more,
+// which is two renewal intervals after its last renewal (docs/understand/self-preservation.md).
 const (
 	herdSize   = 20
 	herdSilent = 12
@@ -28,6 +28,12 @@ const (
 	herdFresh  = 2 * (herdLease / time.Second / 3 * time.Second)
 
 	round = time.Second // eviction.interval
+)
+
+// What is counted of the herd while all renew, and when the leases of the silent have ended.
+var (
+	allFresh   = api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize}
+	someSilent = api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize - herdSilent, Expired: herdSilent}
 )
 
 // preservation returns what a node says of self-preservation.
@@ -49,20 +55,22 @@ func startHerd(w *sim.World) *sim.Herd {
 	w.Wait(herdLease)
 	for _, n := range w.Names() {
 		p := preservation(w, n)
-		need.That(w, p.State == "off" && p.Figures == api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize}, "%s: %+v", n, p)
+		need.That(w, p.State == "off" && p.Figures == allFresh,
+			"%s: %+v", n, p)
 	}
 	return herd
 }
 
-// turnsOn expects that self-preservation comes on in the first round after the last renewals of the silent members are not fresh any
-// more, and that all nodes say then and when the leases have ended whom it keeps and why.
+// turnsOn expects that self-preservation comes on in the first round after the last renewals of the silent members
+// are not fresh any more, and that all nodes say then and when the leases have ended whom it keeps and why.
 func turnsOn(w *sim.World, silent []string) {
 	w.Helper()
 	const before, after = herdFresh - herdEvery, herdFresh + round + expiry.ClockInterval
 	began := time.Now()
 	for _, n := range w.Names() {
 		w.Await(time.Until(began.Add(after+look)), n+": on", func() bool { return preservation(w, n).State == "on" })
-		expect.That(w, time.Since(began) >= before-look, "%s: on after %v, want %v to %v", n, time.Since(began), before, after)
+		expect.That(w, time.Since(began) >= before-look,
+			"%s: on after %v, want %v to %v", n, time.Since(began), before, after)
 	}
 	w.Wait(time.Until(began.Add(3 * herdLease))) // rounds in which they would have been evicted
 	var want []string
@@ -71,7 +79,7 @@ func turnsOn(w *sim.World, silent []string) {
 	}
 	for _, n := range w.Names() {
 		p := preservation(w, n)
-		expect.That(w, p.State == "on" && p.Figures == api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize - herdSilent, Expired: herdSilent} &&
+		expect.That(w, p.State == "on" && p.Figures == someSilent &&
 			p.Withheld == herdSilent && strings.Contains(p.Reason, "8") && strings.Contains(p.Reason, "20"), "%s: %+v", n, p)
 		var overdue []string
 		for _, app := range p.Applications {
@@ -82,7 +90,8 @@ func turnsOn(w *sim.World, silent []string) {
 		slices.Sort(overdue)
 		expect.Slice(w, overdue, want, "%s calls overdue", n)
 		e := sim.Shown[api.Explanation](w, n, "/v1/rollcall/apps/HERD/"+silent[0]+"/explain")
-		expect.That(w, e.State == "listed" && e.Expired && e.SelfPreservation.Withholds, "%s explains %+v, want listed, expired and withheld", n, e)
+		expect.That(w, e.State == "listed" && e.Expired && e.SelfPreservation.Withholds,
+			"%s explains %+v, want listed, expired and withheld", n, e)
 	}
 }
 
@@ -115,7 +124,8 @@ func TestSelfPreservationKeepsTheSilentUntilAnOperatorReleasesThem(t *testing.T)
 	})
 }
 
-// sharesOf returns how many leases go in each round, of so many that have ended: at most 15 % of what is left, rounded up.
+// sharesOf returns how many leases go in each round, of so many that have ended: at most 15 % of what is left,
+// rounded up.
 func sharesOf(leases, ended int) (shares []int) {
 	for ended > 0 {
 		n := min(ended, leases-leases*85/100)
@@ -125,14 +135,16 @@ func sharesOf(leases, ended int) (shares []int) {
 	return shares
 }
 
-// wentByShares expects that instances were evicted in rounds of these shares; those of a round have their time in common.
+// wentByShares expects that instances were evicted in rounds of these shares; those of a round have their time in
+// common.
 func wentByShares(w *sim.World, evicted []string, shares []int) {
 	w.Helper()
 	rounds := map[int64]int{}
 	for _, id := range evicted {
 		e := explainedAlike(w, "HERD", id)
 		last := e.History[len(e.History)-1]
-		need.That(w, e.State == api.Gone && e.Removed != nil && e.Removed.Kind == "evicted" && last.What == "evicted", "%s is explained by %+v", id, e)
+		need.That(w, e.State == api.Gone && e.Removed != nil && e.Removed.Kind == "evicted" && last.What == "evicted",
+			"%s is explained by %+v", id, e)
 		rounds[last.At]++
 	}
 	var got []int
@@ -172,7 +184,7 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 			}
 			for _, n := range w.Names() {
 				p := preservation(w, n)
-				expect.That(w, p.State == "off" && p.Figures == api.Figures{Leases: herdSize, Counted: herdSize, Fresh: herdSize} && p.Withheld == 0 && p.Transitions[0].Author == "",
+				expect.That(w, p.State == "off" && p.Figures == allFresh && p.Withheld == 0 && p.Transitions[0].Author == "",
 					"%s: %+v, want off by itself, and nothing withheld", n, p)
 			}
 			w.Wait(2 * herdLease)
@@ -184,8 +196,9 @@ func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
 	})
 }
 
-// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an election last. Without
-// consensus the node dies that was told, and the others know by replication. With consensus the time without a leader is added.
+// TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime holds evictions for longer than a lease and an election
+// last. Without consensus the node dies that was told, and the others know by replication. With consensus the time
+// without a leader is added.
 func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 	const hold, lease = 25 * time.Second, 3 * time.Second
 	eachMode(t, func(t *testing.T, mode string) {
@@ -195,7 +208,8 @@ func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 				lost = w.Leader()
 			}
 			others := w.Others(lost)
-			r := act(w, lost, "hold", url.Values{"for": {fmt.Sprint(hold)}, "author": {"ann"}, "reason": {"the network is moved"}})
+			const reason = "the network is moved"
+			r := act(w, lost, "hold", url.Values{"for": {fmt.Sprint(hold)}, "author": {"ann"}, "reason": {reason}})
 			need.Equal(w, r.Status, http.StatusOK, "hold: %v", r)
 			began := time.Now()
 			dead := w.Register("MORTAL/dead", lease)
@@ -213,7 +227,7 @@ func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 			w.Wait(2 * lease)
 			for _, n := range others {
 				p := preservation(w, n)
-				expect.That(w, p.State == "held" && p.Author == "ann" && p.Note == "the network is moved" && p.Until != 0 && p.Withheld == 1,
+				expect.That(w, p.State == "held" && p.Author == "ann" && p.Note == reason && p.Until != 0 && p.Withheld == 1,
 					"%s: %+v, want held by ann until a time, with one withheld", n, p)
 			}
 			for listed := true; listed; w.Wait(10 * time.Millisecond) {
@@ -222,8 +236,10 @@ func TestSelfPreservationHoldOutlivesALeaderAndEndsAtItsTime(t *testing.T) {
 					_, there := w.List(n)[dead.ID]
 					listed = listed || there
 				}
-				need.That(w, time.Since(began) <= longest, "the dead instance is there after %v, evictions were held for %v", time.Since(began), hold)
-				need.That(w, listed || time.Since(began) >= hold, "the dead instance went after %v, evictions were held for %v", time.Since(began), hold)
+				need.That(w, time.Since(began) <= longest,
+					"the dead instance is there after %v, evictions were held for %v", time.Since(began), hold)
+				need.That(w, listed || time.Since(began) >= hold,
+					"the dead instance went after %v, evictions were held for %v", time.Since(began), hold)
 			}
 			w.Logf("the dead instance went after %v, at most %v", time.Since(began), longest)
 			w.Wait(round)

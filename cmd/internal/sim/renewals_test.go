@@ -22,7 +22,8 @@ func renewAlone(w *sim.World, node, id string) (status int, took time.Duration) 
 	conn := w.Dial(node)
 	defer conn.Close()
 	began := time.Now()
-	need.Got(fmt.Fprintf(conn, "PUT /eureka/apps/WAITING/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", id))(w)
+	need.Got(fmt.Fprintf(conn,
+		"PUT /eureka/apps/WAITING/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", id))(w)
 	resp := need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(w)
 	resp.Body.Close()
 	return resp.StatusCode, time.Since(began)
@@ -46,7 +47,8 @@ func TestRenewalsThatWaitAreAsCorrectAsOthers(t *testing.T) {
 					for range cap(renewed) {
 						go func() {
 							status, took := renewAlone(w, n, id)
-							renewed <- expect.That(w, status == http.StatusOK && took <= longest, "%s: a renewal among others gets %d after %v, want 200 within %v", n, status, took, longest)
+							renewed <- expect.That(w, status == http.StatusOK && took <= longest,
+								"%s: a renewal among others gets %d after %v, want 200 within %v", n, status, took, longest)
 						}()
 					}
 					for range cap(renewed) {
@@ -72,17 +74,20 @@ func TestRenewalWaitsForOthersUntilAnyOtherWriteTakesItAlong(t *testing.T) {
 		for _, n := range w.Names() {
 			write()
 			status, took := renewAlone(w, n, id)
-			expect.That(w, status == http.StatusOK && took >= most-soon && took <= most+soon, "%s: a renewal right after a write gets %d after %v, want about %v", n, status, took, most)
+			expect.That(w, status == http.StatusOK && took >= most-soon && took <= most+soon,
+				"%s: a renewal right after a write gets %d after %v, want about %v", n, status, took, most)
 
 			w.Wait(most + soon)
 			status, took = renewAlone(w, n, id)
-			expect.That(w, status == http.StatusOK && took <= soon, "%s: a renewal long after the last entry gets %d after %v", n, status, took)
+			expect.That(w, status == http.StatusOK && took <= soon,
+				"%s: a renewal long after the last entry gets %d after %v", n, status, took)
 
 			write()
 			renewed := make(chan bool, 1)
 			go func() {
 				status, took := renewAlone(w, n, id)
-				renewed <- expect.That(w, status == http.StatusOK && took >= most/2 && took <= most/2+soon, "%s: a renewal with a write %v after it gets %d after %v", n, most/2, status, took)
+				renewed <- expect.That(w, status == http.StatusOK && took >= most/2 && took <= most/2+soon,
+					"%s: a renewal with a write %v after it gets %d after %v", n, most/2, status, took)
 			}()
 			w.Wait(most / 2)
 			write()

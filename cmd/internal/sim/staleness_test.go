@@ -39,8 +39,8 @@ func (c *counter) write(w *sim.World, node, key string, ended <-chan struct{}) {
 	}
 }
 
-// behind returns how long before a time the value after the one that a reader got was acknowledged; 0: the reader got the newest of
-// that time.
+// behind returns how long before a time the value after the one that a reader got was acknowledged; 0: the reader got
+// the newest of that time.
 func (c *counter) behind(got int, asOf time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,8 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 			if r := w.Call(slow, "GET", "/v1/kv/n?raw&stale", ""); r.Status == http.StatusOK {
 				contact := need.Got(strconv.Atoi(r.Header.Get("X-Consul-LastContact")))(w)
 				by := count.behind(need.Got(strconv.Atoi(r.Body))(w), asked)
-				need.That(w, by <= time.Duration(contact+1)*time.Millisecond, "X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
+				need.That(w, by <= time.Duration(contact+1)*time.Millisecond,
+					"X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
 				if by > maxStale {
 					late++
 				}
@@ -85,6 +86,7 @@ func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
 		close(ended)
 		<-written
 		w.Logf("%d answers within max_stale, %d stale ones of longer ago", kept, late)
-		expect.That(w, kept > 0 && late > 0, "%d answers within max_stale, %d stale ones of longer ago: nothing was tested", kept, late)
+		expect.That(w, kept > 0 && late > 0,
+			"%d answers within max_stale, %d stale ones of longer ago: nothing was tested", kept, late)
 	})
 }

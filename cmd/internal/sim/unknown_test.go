@@ -12,12 +12,12 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// afterUnknown is how long a client waits, after it was told that an outcome is unknown, before it makes another write that must
-// stand (docs/adr/0022).
+// afterUnknown is how long a client waits, after it was told that an outcome is unknown, before it makes another
+// write that must stand (docs/adr/0022).
 const afterUnknown = time.Second
 
-// givenUp is a write whose outcome is unknown, and a later one elsewhere that must stand: of a key, whose old value must not come
-// back, or of an instance, whose cancel must not come late.
+// givenUp is a write whose outcome is unknown, and a later one elsewhere that must stand: of a key, whose old value
+// must not come back, or of an instance, whose cancel must not come late.
 type givenUp struct {
 	id       string
 	instance bool
@@ -56,15 +56,17 @@ func (g *givenUp) stands(w *sim.World, node string) {
 	w.Helper()
 	if g.instance {
 		r := w.Call(node, "GET", g.instancePath()+"?consistency=linearizable", "")
-		need.That(w, r.Status != http.StatusNotFound, "%s is gone at %s: its cancel got %v, and it was registered again", g.id, node, g.first)
+		need.That(w, r.Status != http.StatusNotFound,
+			"%s is gone at %s: its cancel got %v, and it was registered again", g.id, node, g.first)
 		return
 	}
 	r := w.Call(node, "GET", "/v1/kv/"+g.id+"?raw&consistent", "")
-	need.That(w, r.Status != http.StatusOK || r.Body == "NEW", "%s is %v at %s: that got %v, and NEW was written after it", g.id, r, node, g.first)
+	need.That(w, r.Status != http.StatusOK || r.Body == "NEW",
+		"%s is %v at %s: that got %v, and NEW was written after it", g.id, r, node, g.first)
 }
 
-// giveUp makes writes, one of a key and one of an instance, when breaks has broken something: as many as a node has batches on their
-// way. Each client makes the second write when the first has a response.
+// giveUp makes writes, one of a key and one of an instance, when breaks has broken something: as many as a node has
+// batches on their way. Each client makes the second write when the first has a response.
 func giveUp(w *sim.World, at, later string, breaks func()) []*givenUp {
 	w.Helper()
 	writes := []*givenUp{{id: "key"}, {id: "instance", instance: true}}
@@ -94,7 +96,8 @@ func areUnknown(w *sim.World, writes []*givenUp) {
 	for _, g := range writes {
 		expect.That(w, g.first.Status == http.StatusGatewayTimeout && g.first.Header.Get("X-Rollcall-Outcome") == "unknown",
 			"the first write of %s: %v, want 504 and that its outcome is unknown", g.id, g.first)
-		expect.That(w, g.first.Took >= store.ResultWait && g.first.Took <= unknownWithin, "the first write of %s took %v", g.id, g.first.Took)
+		expect.That(w, g.first.Took >= store.ResultWait && g.first.Took <= unknownWithin,
+			"the first write of %s took %v", g.id, g.first.Took)
 	}
 }
 
@@ -130,7 +133,8 @@ func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterACut(t *testing.T) {
 	}
 }
 
-// TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill kills the leader while writes are on their way to it, and starts it again.
+// TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill kills the leader while writes are on their way to it, and
+// starts it again.
 func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
@@ -148,8 +152,9 @@ func TestWriteOfUnknownOutcomeDoesNotTakeEffectAfterAKill(t *testing.T) {
 	})
 }
 
-// TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce kills a leader that has committed a cancel, and whose reply is lost. The node
-// that was asked sends the cancel to the next leader, where the instance is gone: its client must not be told that there was none.
+// TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce kills a leader that has committed a cancel, and whose reply
+// is lost. The node that was asked sends the cancel to the next leader, where the instance is gone: its client must
+// not be told that there was none.
 func TestWriteThatIsSentAgainToTheNextLeaderTakesEffectOnce(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		leader := w.Leader()
