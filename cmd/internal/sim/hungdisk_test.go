@@ -68,6 +68,7 @@ func TestDiskThatIsSlowDoesNotHang(t *testing.T) {
 						"a write: %v after %v, want it to wait for no follower's disk", r, r.Took)
 				}
 				w.SlowDisk(slow, 0)
+				w.Wait(2 * slowest) // a hand-over at the end that a write keeps waiting leaves a goroutine of Raft behind
 				w.ReadyBy(slow, sim.ReadyWithin)
 				expect.Equal(w, w.Leader(), leader, "the leader")
 			})
