@@ -36,8 +36,8 @@ func explain(w *sim.World, node, path string) api.Explanation {
 	return documentOf[api.Explanation](w, w.Call(node, "GET", "/v1/rollcall/apps/"+path+"/explain", ""))
 }
 
-// history is what happened to an instance, as a node tells it.
-func history(w *sim.World, node, path string) (events []string) {
+// storyOf is what happened to an instance, as a node tells it.
+func storyOf(w *sim.World, node, path string) (events []string) {
 	w.Helper()
 	for _, e := range explain(w, node, path).History {
 		events = append(events, e.What)
@@ -77,7 +77,7 @@ func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 			for _, n := range others {
 				w.Await(time.Minute, "the override ends", func() bool { return statusAt(w, n, "ORDERS/orders-1") == "UP" })
 				ended := time.Now()
-				latest := forced + stood + look + moment
+				latest := forced + stood + interval + moment
 				if mode == config.AP {
 					latest += told
 				}
@@ -85,7 +85,7 @@ func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 			}
 			if mode == config.CP { // without consensus each node records in its own words what it hears
 				for _, n := range others {
-					expect.Slice(w, history(w, n, "ORDERS/orders-1"), []string{"registered", "overridden", "override ended"}, "%s tells", n)
+					expect.Slice(w, storyOf(w, n, "ORDERS/orders-1"), []string{"registered", "overridden", "override ended"}, "%s tells", n)
 				}
 			}
 		})
@@ -148,17 +148,17 @@ func TestQuarantineHidesOnEveryNodeAndEndsAtItsTime(t *testing.T) {
 			set := time.Now()
 			quarantine("n1", hidden)
 			setBy := time.Now()
-			w.Wait(time.Until(set.Add(hidden)) - look)
+			w.Wait(time.Until(set.Add(hidden)) - interval)
 			for _, n := range w.Names() {
 				expect.Equal(w, statusAt(w, n, "ORDERS/sick"), "", "%s shows it, before the end of its quarantine, as", n)
 			}
-			w.Wait(time.Until(setBy.Add(hidden)) + 2*look + reaches(mode))
+			w.Wait(time.Until(setBy.Add(hidden)) + 2*interval + reaches(mode))
 			for _, n := range w.Names() {
 				expect.Equal(w, statusAt(w, n, "ORDERS/sick"), "UP", "%s shows it, after the end of its quarantine, as", n)
 			}
 			if mode == config.CP {
 				for _, n := range w.Names() {
-					expect.Slice(w, history(w, n, "ORDERS/sick"), []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}, "%s tells", n)
+					expect.Slice(w, storyOf(w, n, "ORDERS/sick"), []string{"registered", "quarantined", "quarantine ended", "quarantined", "quarantine ended"}, "%s tells", n)
 				}
 			}
 		})

@@ -16,10 +16,10 @@ import (
 
 // Bounds of what coordinates (docs/reference/protocol/coordination.md).
 const (
-	// look is how late the leader notices that something has ended, and moment how long a few round trips take, with
+	// interval is how late the leader notices that something has ended, and moment how long a few round trips take, with
 	// those between nodes and the pauses of callers that poll.
-	look   = expiry.ClockInterval
-	moment = 50 * time.Millisecond
+	interval = expiry.ClockInterval
+	moment   = 50 * time.Millisecond
 )
 
 // graceOf is how long a session cannot end after a change of leader, whose whole life is a time.
@@ -79,10 +79,10 @@ func endAtTheirTimes(w *sim.World, node string, disturb func()) {
 
 	free := w.AcquiredAt(node, "delayed", heir)
 	expect.That(w, free.Sub(delayedSince) >= delay, "the lock delay was over after %v, before its %v", free.Sub(delayedSince), delay)
-	expect.That(w, free.Sub(delayedBy) <= delay+stood+look+moment, "the lock delay was over after %v, it is %v and its clock stood still for %v at most", free.Sub(delayedBy), delay, stood)
+	expect.That(w, free.Sub(delayedBy) <= delay+stood+interval+moment, "the lock delay was over after %v, it is %v and its clock stood still for %v at most", free.Sub(delayedBy), delay, stood)
 	free = w.AcquiredAt(node, "silent", heir)
 	earliest := later(silentSince.Add(ttl), led.Add(graceOf(ttl)-moment))
-	latest := later(silentBy.Add(ttl+stood), led.Add(graceOf(ttl))).Add(look + moment)
+	latest := later(silentBy.Add(ttl+stood), led.Add(graceOf(ttl))).Add(interval + moment)
 	expect.That(w, !free.Before(earliest) && !free.After(latest), "the silent session ended %v after its creation, want between %v and %v", free.Sub(silentSince), earliest.Sub(silentSince), latest.Sub(silentSince))
 	w.Wait(2 * renewed)
 	expect.That(w, !lost(), "the session that was renewed is gone")
@@ -196,7 +196,7 @@ func TestLateHolderOfALockIsFencedOff(t *testing.T) {
 			expect.That(w, took >= ttl+delay, "round %d: the heir has the lock %v after the last renewal, before TTL and lock delay are over", round, took)
 			if round%2 == 1 {
 				took := inherited.Sub(createdBy)
-				expect.That(w, took <= ttl+delay+2*look+moment, "round %d: the heir has the lock %v after the last renewal, want %v at most", round, took, ttl+delay+2*look+moment)
+				expect.That(w, took <= ttl+delay+2*interval+moment, "round %d: the heir has the lock %v after the last renewal, want %v at most", round, took, ttl+delay+2*interval+moment)
 			} else {
 				// From a change of leader on a session of this TTL has its whole life again; the hand-over itself takes a moment.
 				latest := later(createdBy.Add(ttl), led.Add(graceOf(ttl))).Add(delay + time.Second)

@@ -20,17 +20,9 @@ import (
 // look is how late a scenario notices what it waits for: it looks every 10 to 50 ms, at one node after the other.
 const look = 100 * time.Millisecond
 
-// eachMode runs a scenario in both modes.
-func eachMode(t *testing.T, scenario func(t *testing.T, mode string)) {
-	t.Helper()
-	for _, mode := range []string{config.CP, config.AP} {
-		t.Run(mode, func(t *testing.T) { scenario(t, mode) })
-	}
-}
-
-// graceOf is how long a lease does not end after a leader was established (docs/understand/leases.md): its renewal
+// leaseGrace is how long a lease does not end after a leader was established (docs/understand/leases.md): its renewal
 // interval, which is a third of it here, and 5 s, or its duration if that is less.
-func graceOf(lease time.Duration) time.Duration { return min(lease, lease/3+5*time.Second) }
+func leaseGrace(lease time.Duration) time.Duration { return min(lease, lease/3+5*time.Second) }
 
 // goneOn returns how long after a moment no node lists an instance any more, and expects that it is its grace, or the
 // next look of the leader after it.
@@ -47,7 +39,7 @@ func TestLeaseEndsAtTheNextLookAfterItsDuration(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 1, Mode: mode}, func(w *sim.World) {
 			const lease = 5 * time.Second
-			w.Wait(graceOf(lease))
+			w.Wait(leaseGrace(lease))
 			for i := range 5 { // between two rounds, which are a second apart
 				w.Wait(230 * time.Millisecond)
 				dead := w.Register(fmt.Sprintf("MORTAL/dead-%d", i), lease)
@@ -67,7 +59,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 		w.Wait(mortal / 3) // so that its own end comes before that of the grace
 		w.Kill(old)
 		w.Leader()
-		goneOn(w, dead, time.Now(), graceOf(mortal))
+		goneOn(w, dead, time.Now(), leaseGrace(mortal))
 		w.Wait(lease) // the newest renewal that the old leader knows is longer ago than a lease
 		w.Start(old)
 		w.ReadyBy(old, sim.ReadyWithin)
@@ -151,7 +143,7 @@ func TestClusterThatIsKilledAsAWholeEvictsNoLiveInstance(t *testing.T) {
 					w.ReadyBy(n, sim.ReadyWithin)
 				}
 			}
-			goneOn(w, dead, time.Now(), graceOf(mortal))
+			goneOn(w, dead, time.Now(), leaseGrace(mortal))
 			w.Wait(2 * lease)
 			herd.NeverLost()
 			for _, n := range w.Names() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -60,11 +59,6 @@ func Document(app, id string, lease time.Duration, metadata map[string]string) s
 
 // Renewed returns when the last renewal of an instance, or its registration, was acknowledged.
 func (i *Instance) Renewed() time.Time { return i.renewed }
-
-// Others returns the names of all nodes but one.
-func (w *World) Others(name string) []string {
-	return slices.DeleteFunc(w.Names(), func(n string) bool { return n == name })
-}
 
 // Answer asks a node until it answers a read, as long as clients are patient.
 func (w *World) Answer(node, path string) Reply {
@@ -387,12 +381,4 @@ func (c *Churn) NothingLost() {
 	}
 	done, refused, unknown := c.outcomes[Done], c.outcomes[Refused], c.outcomes[Unknown]
 	c.w.Logf("%d instances acknowledged; calls: %d done, %d refused, %d unknown", len(c.fates), done, refused, unknown)
-}
-
-// Dial opens a connection to a node's HTTP port, which ends with the scenario.
-func (w *World) Dial(node string) net.Conn {
-	w.Helper()
-	c := need.Got(w.network.host("127.0.9.2").DialContext(w.Context(), "tcp", w.Node(node).ip+":8761"))(w)
-	w.ends = append(w.ends, func() { c.Close() })
-	return c
 }

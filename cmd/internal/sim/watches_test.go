@@ -32,6 +32,7 @@ const (
 	told      = time.Second           // in which nodes without consensus have told each other a change, with its copies
 )
 
+// eachMode runs a scenario in both modes.
 func eachMode(t *testing.T, scenario func(t *testing.T, mode string)) {
 	t.Helper()
 	for _, mode := range config.Modes {
