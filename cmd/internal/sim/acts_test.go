@@ -56,7 +56,7 @@ func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 			}
 			others := w.Others(lost)
 			w.Keep("ORDERS/orders-1", 90*time.Second)
-			w.Wait(told)
+			w.Wait(toldAll)
 			set := time.Now()
 			r := w.Call(lost, "PUT", fmt.Sprintf("/v1/rollcall/apps/ORDERS/orders-1/override?value=OUT_OF_SERVICE&for=%v&author=ann&reason=deploy+7", forced), "")
 			need.Equal(w, r.Status, http.StatusOK, "the override is answered")
@@ -79,7 +79,7 @@ func TestTimedOverrideEndsAtItsTimeThoughALeaderDies(t *testing.T) {
 				ended := time.Now()
 				latest := forced + stood + interval + moment
 				if mode == config.AP {
-					latest += told
+					latest += toldAll
 				}
 				expect.That(w, ended.Sub(set) >= forced && ended.Sub(setBy) <= latest, "%s: the override ended after %v, want between %v and %v", n, ended.Sub(set), forced, latest)
 			}
@@ -176,7 +176,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedItAndTheSettleTimeHasPassed(t *testi
 			}
 			at := w.Others(late)[0]
 			w.Keep("ORDERS/orders-1", 90*time.Second)
-			w.Wait(told)
+			w.Wait(toldAll)
 			w.Isolate(late)
 			cl := need.Got(client.New(client.Config{Servers: []string{w.URL(at)}, HTTPClient: w.Client("127.0.9.2")}))(w)
 			key := registry.Key{App: "ORDERS", ID: "orders-1"}
@@ -197,7 +197,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedItAndTheSettleTimeHasPassed(t *testi
 			need.OK(w, <-drained)
 			took := time.Since(shown)
 			w.Logf("applied %v after the links were whole, drained %v later", shown.Sub(healed), took)
-			expect.That(w, took >= settle-poll && took <= settle+poll+told, "drain ended %v after the last node showed it, want between %v and %v", took, settle-poll, settle+poll+told)
+			expect.That(w, took >= settle-poll && took <= settle+poll+toldAll, "drain ended %v after the last node showed it, want between %v and %v", took, settle-poll, settle+poll+toldAll)
 			need.OK(w, cl.Close(context.Background()))
 		})
 	})

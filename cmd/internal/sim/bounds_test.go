@@ -287,7 +287,7 @@ func TestIdleConnectionsOfOneAddressKeepNoClientOut(t *testing.T) {
 func TestHeartbeatsAreNotCutOffWhileNodesRestartInTurn(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP}, func(w *sim.World) {
 		w.Register("ORDERS/o1", time.Hour)
-		w.Wait(told)
+		w.Wait(toldAll)
 		var stop atomic.Bool
 		var answered, cut atomic.Int64
 		beat := func(node string) {

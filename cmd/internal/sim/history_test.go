@@ -125,7 +125,7 @@ func (c call) perform(w *sim.World, node string) reply {
 	path := "/eureka/apps/LINEAR/" + c.key
 	switch c.action {
 	case register:
-		document := sim.Document("LINEAR", c.key, 24*time.Hour, map[string]string{"n": strconv.Itoa(c.value)})
+		document := sim.Registration("LINEAR", c.key, 24*time.Hour, map[string]string{"n": strconv.Itoa(c.value)})
 		return reply{outcome: w.Call(node, "POST", "/eureka/apps/LINEAR", document).Outcome()}
 	case cancel:
 		return reply{outcome: w.Call(node, "DELETE", path, "").Outcome()}

@@ -28,7 +28,7 @@ func TestLeaderWhoseDiskHangsIsReplacedByOneThatAcceptsWrites(t *testing.T) {
 		hung := time.Now()
 		caught := make(chan sim.Reply, 1)
 		go func() {
-			caught <- w.Call(old, "POST", "/eureka/apps/CAUGHT", sim.Document("CAUGHT", "caught", time.Hour, nil))
+			caught <- w.Call(old, "POST", "/eureka/apps/CAUGHT", sim.Registration("CAUGHT", "caught", time.Hour, nil))
 		}()
 		ended := make(chan time.Duration, 1)
 		go func() {

@@ -89,7 +89,7 @@ func TestFollowerThatWasKilledServesLinearizableFetchesAgain(t *testing.T) {
 		w.Wait(6 * time.Second)
 		w.Kill(follower)
 		w.Wait(6 * time.Second)
-		r := w.Call(leader, "POST", "/eureka/apps/LAST", sim.Document("LAST", "last", time.Hour, nil))
+		r := w.Call(leader, "POST", "/eureka/apps/LAST", sim.Registration("LAST", "last", time.Hour, nil))
 		need.Equal(w, r.Status, http.StatusNoContent, "the last registration")
 		w.Start(follower)
 		began := time.Now()

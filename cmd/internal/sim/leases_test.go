@@ -91,7 +91,7 @@ func TestLeaderLossEvictsOnlyTheDead(t *testing.T) {
 func explainedAlike(w *sim.World, app, id string) (first api.Explanation) {
 	w.Helper()
 	for i, n := range w.Names() {
-		e := sim.Shown[api.Explanation](w, n, "/v1/rollcall/apps/"+app+"/"+id+"/explain")
+		e := sim.Document[api.Explanation](w, n, "/v1/rollcall/apps/"+app+"/"+id+"/explain")
 		need.That(w, len(e.History) > 0, "%s explains %s by %+v, without a history", n, id, e)
 		if i == 0 {
 			first = e
@@ -202,7 +202,7 @@ func TestNodeThatWasAwayBringsNoDeadInstanceBack(t *testing.T) {
 							need.Slice(w, w.ListedIDs(n), alive, "%s lists", n)
 						}
 					}
-					for _, c := range sim.Shown[api.Changes](w, stays, "/v1/rollcall/watch?wait=0s&app=herd&index="+gone).Changes {
+					for _, c := range sim.Document[api.Changes](w, stays, "/v1/rollcall/watch?wait=0s&app=herd&index="+gone).Changes {
 						expect.That(w, c.ID != dead && !slices.Contains(alive, c.ID),
 							"%s tells of %s: %s %s", stays, c.ID, c.Action, c.Why)
 					}

@@ -45,7 +45,7 @@ func TestMinorityRefusesWritesAndLinearizableReads(t *testing.T) {
 					way.lose(w, left)
 					caught := make(chan sim.Reply, 1)
 					go func() {
-						caught <- w.Call(left, "POST", "/eureka/apps/CAUGHT", sim.Document("CAUGHT", "caught", time.Hour, nil))
+						caught <- w.Call(left, "POST", "/eureka/apps/CAUGHT", sim.Registration("CAUGHT", "caught", time.Hour, nil))
 					}()
 					w.Wait(time.Until(lost.Add(noticeAfter)))
 					refusesWithoutMajority(w, left)
@@ -91,14 +91,14 @@ func isNotAcknowledged(w *sim.World, r sim.Reply) {
 // knowsNoLeader expects that a node has noticed that its majority is gone.
 func knowsNoLeader(w *sim.World, node string) {
 	w.Helper()
-	s := sim.Shown[api.Status](w, node, "/v1/rollcall/status")
+	s := sim.Document[api.Status](w, node, "/v1/rollcall/status")
 	expect.Equal(w, s.Leader, "", "%s knows the leader", node)
 }
 
 // refusedCalls are what a node without a majority refuses: every route that writes, and reads that must be
 // linearizable.
 var refusedCalls = []struct{ method, path, body string }{
-	{"POST", "/eureka/apps/REFUSED", sim.Document("REFUSED", "refused", time.Hour, nil)},
+	{"POST", "/eureka/apps/REFUSED", sim.Registration("REFUSED", "refused", time.Hour, nil)},
 	{"PUT", "/eureka/apps/BEFORE/before", ""},
 	{"DELETE", "/eureka/apps/BEFORE/before", ""},
 	{"PUT", "/eureka/apps/BEFORE/before/status?value=OUT_OF_SERVICE", ""},
@@ -204,7 +204,7 @@ func TestLeaderThatIsCutOffIsReplacedRefusesAndCatchesUp(t *testing.T) {
 		expect.That(w, next != old && time.Since(lost) <= electedWithin,
 			"%s leads %v after the cut, %s did before", next, time.Since(lost), old)
 		for _, n := range others {
-			r := w.Call(n, "POST", "/eureka/apps/DURING", sim.Document("DURING", "during-"+n, time.Hour, nil))
+			r := w.Call(n, "POST", "/eureka/apps/DURING", sim.Registration("DURING", "during-"+n, time.Hour, nil))
 			expect.Equal(w, r.Status, http.StatusNoContent, "%s registers", n)
 		}
 		w.Wait(time.Until(lost.Add(noticeAfter)))

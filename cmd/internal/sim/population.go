@@ -42,8 +42,8 @@ func (r Reply) Outcome() Outcome {
 	return Unknown
 }
 
-// Document returns a registration, as a Java client sends it.
-func Document(app, id string, lease time.Duration, metadata map[string]string) string {
+// Registration returns the document of a registration, as a Java client sends it.
+func Registration(app, id string, lease time.Duration, metadata map[string]string) string {
 	seconds := lease / time.Second
 	text, err := json.Marshal(map[string]any{"instance": map[string]any{
 		"instanceId": id, "app": app, "hostName": "h", "ipAddr": "10.1.1.1", "status": "UP", "vipAddress": app,
@@ -61,24 +61,16 @@ func Document(app, id string, lease time.Duration, metadata map[string]string) s
 func (i *Instance) Renewed() time.Time { return i.renewed }
 
 // Answer asks a node until it answers a read, as long as clients are patient.
-func (w *World) Answer(node, path string) Reply {
+func (w *World) Answer(node, path string, headers ...string) Reply {
 	w.Helper()
 	var r Reply
 	for until := time.Now().Add(patient); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
-		if r = w.Call(node, "GET", path, ""); r.Status != 0 && r.Status < 500 {
+		if r = w.Call(node, "GET", path, "", headers...); r.Status != 0 && r.Status < 500 {
 			return r
 		}
 	}
 	w.Fatalf("%s does not answer %s: %v", node, path, r)
 	return r
-}
-
-// Shown returns the document that a node shows at a path.
-func Shown[T any](w *World, node, path string) (document T) {
-	w.Helper()
-	r := w.Answer(node, path)
-	need.That(w, r.decode(&document), "%s: %s: %v", node, path, r)
-	return document
 }
 
 // Listed is an instance in a list.
@@ -189,7 +181,7 @@ func (w *World) Herd(app string, size int, lease, every time.Duration, nodes ...
 	}
 	h.Use(nodes...)
 	for i, m := range h.members {
-		r := w.Call(nodes[i%len(nodes)], "POST", "/eureka/apps/"+app, Document(app, m.id, lease, nil))
+		r := w.Call(nodes[i%len(nodes)], "POST", "/eureka/apps/"+app, Registration(app, m.id, lease, nil))
 		need.That(w, r.Status == http.StatusNoContent, "register %s: %v", m.id, r)
 		h.job.workers.Go(func() { h.keep(m, every) })
 	}
@@ -295,7 +287,7 @@ func (c *Churn) Use(nodes ...string) { c.nodes.Store(&nodes) }
 func (c *Churn) run(name string, period time.Duration) {
 	for n := 0; c.job.pause(period); n++ {
 		id := fmt.Sprintf("%s-%d", name, n)
-		if c.call("POST", "/eureka/apps/CHURN", Document("CHURN", id, 24*time.Hour, nil)) != Done {
+		if c.call("POST", "/eureka/apps/CHURN", Registration("CHURN", id, 24*time.Hour, nil)) != Done {
 			continue
 		}
 		c.setFate(id, true)

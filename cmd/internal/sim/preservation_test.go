@@ -39,7 +39,7 @@ var (
 // preservation returns what a node says of self-preservation.
 func preservation(w *sim.World, node string) api.SelfPreservation {
 	w.Helper()
-	return sim.Shown[api.SelfPreservation](w, node, "/v1/rollcall/self-preservation")
+	return sim.Document[api.SelfPreservation](w, node, "/v1/rollcall/self-preservation")
 }
 
 // act changes self-preservation as an operator.
@@ -89,7 +89,7 @@ func turnsOn(w *sim.World, silent []string) {
 		}
 		slices.Sort(overdue)
 		expect.Slice(w, overdue, want, "%s calls overdue", n)
-		e := sim.Shown[api.Explanation](w, n, "/v1/rollcall/apps/HERD/"+silent[0]+"/explain")
+		e := sim.Document[api.Explanation](w, n, "/v1/rollcall/apps/HERD/"+silent[0]+"/explain")
 		expect.That(w, e.State == "listed" && e.Expired && e.SelfPreservation.Withholds,
 			"%s explains %+v, want listed, expired and withheld", n, e)
 	}

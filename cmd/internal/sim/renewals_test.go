@@ -41,7 +41,7 @@ func TestRenewalsThatWaitAreAsCorrectAsOthers(t *testing.T) {
 					id := fmt.Sprintf("%s-%d", n, round)
 					status, _ := renewAlone(w, n, id)
 					expect.Equal(w, status, http.StatusNotFound, "%s: before the registration a renewal gets", n)
-					r := w.Call(n, "POST", "/eureka/apps/WAITING", sim.Document("WAITING", id, 10*time.Minute, nil))
+					r := w.Call(n, "POST", "/eureka/apps/WAITING", sim.Registration("WAITING", id, 10*time.Minute, nil))
 					need.Equal(w, r.Status, http.StatusNoContent, "%s: register", n)
 					renewed := make(chan bool, 3)
 					for range cap(renewed) {

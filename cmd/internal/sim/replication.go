@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Document reads a JSON document of a node, and ends the test if the node does not give it.
+// Document reads a JSON document of a node, and ends the test if the node does not give it, though clients are patient.
 func Document[T any](w *World, node, path string, headers ...string) (document T) {
 	w.Helper()
-	r := w.Call(node, "GET", path, "", headers...)
+	r := w.Answer(node, path, headers...)
 	need.That(w, r.decode(&document), "GET %s at %s: %v", path, node, r)
 	return document
 }
@@ -221,17 +221,4 @@ func (w *World) Listen(address string) net.Listener {
 	l := need.Got(w.network.host(ip).Listen("tcp", address))(w)
 	w.ends = append(w.ends, func() { l.Close() })
 	return l
-}
-
-// Dir is where the state of a node is on the disk.
-func (w *World) Dir(node string) string {
-	w.Helper()
-	return w.dir(w.Node(node))
-}
-
-// Log returns the log of all nodes so far.
-func (w *World) Log() string {
-	w.log.mu.Lock()
-	defer w.log.mu.Unlock()
-	return w.log.text.String()
 }

@@ -48,7 +48,7 @@ func (g *givenUp) run(w *sim.World, at, later string) {
 }
 
 func (g *givenUp) register(w *sim.World, node string) sim.Reply {
-	return w.Call(node, "POST", "/eureka/apps/GIVENUP", sim.Document("GIVENUP", g.id, time.Hour, nil))
+	return w.Call(node, "POST", "/eureka/apps/GIVENUP", sim.Registration("GIVENUP", g.id, time.Hour, nil))
 }
 
 // stands expects that the second write is not undone.

@@ -29,7 +29,7 @@ const (
 	gap       = 50 * time.Millisecond // between two sends to one watcher
 	slowAfter = 5 * time.Second       // that a write takes to a watcher that is sent away
 	cutAfter  = 30 * time.Second      // that a write takes to one that is cut off
-	told      = time.Second           // in which nodes without consensus have told each other a change, with its copies
+	toldAll   = time.Second           // in which nodes without consensus have told each other a change, with its copies
 )
 
 // eachMode runs a scenario in both modes.
@@ -43,7 +43,7 @@ func eachMode(t *testing.T, scenario func(t *testing.T, mode string)) {
 // reaches is how soon what a node did reaches the readers of all nodes.
 func reaches(mode string) time.Duration {
 	if mode == config.AP {
-		return told
+		return toldAll
 	}
 	return gap + moment
 }
@@ -337,7 +337,7 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 					expect.Equal(w, len(w.Changes(s)), i+1, "changes at a watcher of %s %v after change %d:", s.Node, reaches(mode), i)
 				}
 			}
-			w.Wait(time.Until(filled.Add(2*slowAfter)) + told)
+			w.Wait(time.Until(filled.Add(2*slowAfter)) + toldAll)
 			expect.Equal(w, watchers(), all, "watchers are")
 			for i, s := range sloths[:slow/2] {
 				names, err := s.wake()
@@ -346,7 +346,7 @@ func TestWatchersThatAreSlowAreSentAwayAndDelayNoOther(t *testing.T) {
 			expect.Equal(w, watchers(), all-slow/2, "watchers are, when half of the slow ones woke up")
 			w.Wait(time.Until(stuck.Add(cutAfter)) - moment)
 			expect.Equal(w, watchers(), all-slow/2, "watchers are, before slow ones may be cut off")
-			w.Wait(time.Until(filled.Add(cutAfter)) + told)
+			w.Wait(time.Until(filled.Add(cutAfter)) + toldAll)
 			expect.Equal(w, watchers(), all-slow, "watchers are, %v after they read nothing", cutAfter)
 			for i, s := range sloths[slow/2:] {
 				_, err := s.wake()
