@@ -166,7 +166,7 @@ func TestQuarantineHidesOnEveryNodeAndEndsAtItsTime(t *testing.T) {
 }
 
 // A node is cut off, so that drain must go on waiting for it.
-func TestDrainReturnsWhenEveryNodeHasAppliedItAndTheSettleTimeHasPassed(t *testing.T) {
+func TestDrainReturnsAfterEveryNodeHasAppliedItAndItsPauseHasPassed(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		sim.Run(t, sim.Cluster{Nodes: 3, Mode: mode}, func(w *sim.World) {
 			const settle, poll = 30 * time.Second, 200 * time.Millisecond // poll: of the client

@@ -131,7 +131,7 @@ func (w *World) keep(name string, lease time.Duration, read bool) *Instance {
 	w.beside(lease/3, func() {
 		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
 			if read {
-				i.note("a renewal after %v says %v", time.Since(i.renewed), r)
+				i.recordMissing("a renewal after %v says %v", time.Since(i.renewed), r)
 			}
 			w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
 		}
@@ -143,14 +143,14 @@ func (w *World) keep(name string, lease time.Duration, read bool) *Instance {
 	w.beside(250*time.Millisecond, func() {
 		for _, n := range w.nodes[:w.cluster.Nodes] {
 			if r := w.call(n.Name, time.Second, "GET", i.path(), ""); r.Status == http.StatusNotFound {
-				i.note("%s says at %v: %v", n.Name, time.Since(began), r)
+				i.recordMissing("%s says at %v: %v", n.Name, time.Since(began), r)
 			}
 		}
 	})
 	return i
 }
 
-func (i *Instance) note(format string, args ...any) {
+func (i *Instance) recordMissing(format string, args ...any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.missing = append(i.missing, fmt.Sprintf(format, args...))

@@ -240,15 +240,15 @@ func (l *load) change(h *hold, to time.Time) {
 	}
 }
 
-// settles is how long the last writes may take to be on every node without consensus: a batch's delay, and its way.
-const settles = 2 * time.Second
+// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
+const lastWrites = 2 * time.Second
 
 // judge expects of every node, once it is calm, what the cluster has promised.
 func (l *load) judge() {
 	for _, end := range l.ends {
 		end()
 	}
-	time.Sleep(settles)
+	time.Sleep(lastWrites)
 	for _, i := range l.kept {
 		if missing := i.gone(); len(missing) > 0 {
 			l.w.Errorf("I3 alive: %s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(missing), missing[0])

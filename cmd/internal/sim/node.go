@@ -41,7 +41,7 @@ type process struct {
 	host    host
 	tell    context.CancelFunc
 	hangups chan os.Signal
-	told    atomic.Bool   // it was told to end, or killed
+	ending  atomic.Bool   // it was told to end, or killed
 	done    chan struct{} // closed when it has ended
 	err     error         // of its end
 	excused bool          // it may have ended: it was told to, its disk was broken, or the scenario has seen it
@@ -49,7 +49,7 @@ type process struct {
 
 // end tells a process to end.
 func (p *process) end() {
-	p.told.Store(true)
+	p.ending.Store(true)
 	p.tell()
 }
 
@@ -143,7 +143,7 @@ func (n *Node) start() {
 	go func() {
 		defer close(p.done)
 		p.err = node.Run(ctx, options)
-		p.excused = p.told.Load() || n.broken.Load()
+		p.excused = p.ending.Load() || n.broken.Load()
 		n.w.network.leave(p.host)
 	}()
 }
