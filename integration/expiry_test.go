@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 // TestPausedLeaderIsReplacedByOneThatEvictsOnlyTheDead pauses the leader for longer than a lease, while all instances but one
@@ -45,13 +43,4 @@ func awaitGone(t *testing.T, n *Node, id string, lease int) {
 		}
 		return nil
 	})
-}
-
-// happened are the words of a history.
-func happened(e *api.Explanation) []string {
-	var what []string
-	for _, event := range e.History {
-		what = append(what, event.What)
-	}
-	return what
 }

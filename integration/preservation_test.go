@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"os/exec"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // herdLimit is how long it may take until the leases of a herd have ended or been renewed: ten times a lease and the
@@ -85,22 +83,6 @@ func mustSayWhyOnTheCommandLine(t *testing.T, c *Cluster, id string) {
 // and show it by the wall clock of the newest entry: sometimes in one second, sometimes in the next.
 func withoutUntil(text string) string {
 	return regexp.MustCompile(`until \d[-:0-9 ]* UTC`).ReplaceAllString(text, "")
-}
-
-// mustExplainAlike expects the same history of an instance from every node, and returns it.
-func mustExplainAlike(t *testing.T, nodes []*Node, app, id string) *api.Explanation {
-	t.Helper()
-	var first *api.Explanation
-	for _, n := range nodes {
-		e, err := readUntilTaken(func() (*api.Explanation, error) { return n.Explain(app, id) })
-		need.That(t, err == nil && e != nil && len(e.History) != 0, "node %s explains %s/%s by %+v, %v, want a history", n.Name, app, id, e, err)
-		if first == nil {
-			first = e
-		}
-		expect.That(t, reflect.DeepEqual(e.History, first.History) && e.State == first.State,
-			"node %s explains %s/%s by %+v, %s by %+v", n.Name, app, id, e, nodes[0].Name, first)
-	}
-	return first
 }
 
 // mustRefuseToRelease expects that there is nothing to release, from the interface and the command.

@@ -48,7 +48,7 @@ func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
 			expect.Equal(w, strings.Join(n.Differs, ","), want, "%s differs in", n.ID)
 		}
 		const look = 10 * time.Second // of the leader, for new digests
-		w.Await(time.Until(due.Add(interval+2*time.Second)), "the log names it", func() bool { return strings.Contains(w.Log(), "replicas differ") })
+		w.Await(time.Until(due.Add(look+2*time.Second)), "the log names it", func() bool { return strings.Contains(w.Log(), "replicas differ") })
 		w.Logf("logged %v after the digests were due", time.Since(due))
 		expect.That(w, strings.Contains(w.Log(), `nodes="n2: keys"`), "the log names another one")
 		for _, n := range w.Names() {
