@@ -54,7 +54,7 @@ test: build clients site
 
 # What make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
 # with large dependencies, upgrades from the last release, all older stacks. The first node of each cluster of the
-# integration tests has the race detector here.
+# integration tests, and the scenarios in virtual time, have the race detector here.
 test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
 test-all: check race-node test
 	$(GO) vet -tags planted ./cmd/internal/node
@@ -64,6 +64,7 @@ test-all: check race-node test
 	@$(call each,$(GO) vet ./...,$(MODULES))
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
+	$(GO) test -race -skip '^TestSeeds$$' -timeout 30m ./cmd/internal/sim
 	$(MAKE) upgrades stacks
 
 race-node:

@@ -20,6 +20,8 @@
 //	network.go  connections in memory, and links that break
 //	disk.go     disks that are slow, hang or fail
 //	client.go   clients, and what they hold the cluster to
+//	population.go, coordination.go, streams.go  many instances, sessions with keys and locks, watches
+//	replication.go, upkeep.go                   lists and peers of all nodes, directories, logs and metrics
 //	schedule.go what happens to a cluster, as text, and drawn at random
 //	load.go     what clients do in a drawn run, and the invariants that hold
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
