@@ -33,7 +33,7 @@ func (c call) batch() (any, error) {
 }
 
 // applyBatch returns one result per item, in order.
-func (e *endpoints) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
+func (e *Eureka) applyBatch(ctx context.Context, origin registry.Origin, items []eureka.Item) ([]eureka.ItemResult, error) {
 	responses := make([]eureka.ItemResult, len(items))
 	var ops []registry.Op
 	var itemOf []int // the item of each operation
@@ -58,7 +58,7 @@ func (e *endpoints) applyBatch(ctx context.Context, origin registry.Origin, item
 	return responses, e.addConflicts(ctx, items, responses)
 }
 
-func (e *endpoints) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
+func (e *Eureka) countBatch(origin registry.Origin, ops []registry.Op, outcome func(n int) string) {
 	for n, op := range ops {
 		e.CountOperation(op, origin, outcome(n))
 	}
@@ -69,7 +69,7 @@ func (e *endpoints) countBatch(origin registry.Origin, ops []registry.Op, outcom
 const maxItemBytes = 512 << 10
 
 // refuseItem is the status of an item that is not to be applied, 0 for all others.
-func (e *endpoints) refuseItem(item *eureka.Item) int {
+func (e *Eureka) refuseItem(item *eureka.Item) int {
 	if status := item.Refusal(); status != 0 {
 		return status
 	}
@@ -116,7 +116,7 @@ func itemStatus(outcome registry.Outcome) int {
 
 // addConflicts adds the stored instances to results of 409, for the sender to take over. An instance that was
 // removed meanwhile, perhaps by a later item, is left out.
-func (e *endpoints) addConflicts(ctx context.Context, items []eureka.Item, responses []eureka.ItemResult) error {
+func (e *Eureka) addConflicts(ctx context.Context, items []eureka.Item, responses []eureka.ItemResult) error {
 	var v web.FreshView
 	for i := range responses {
 		if responses[i].Status != http.StatusConflict {

@@ -1,12 +1,10 @@
 package eurekaroutes
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -22,10 +20,7 @@ type Config struct {
 }
 
 // Eureka serves the protocol. Safe for concurrent use.
-type Eureka struct{ endpoints *endpoints }
-
-// endpoints has the endpoints of the protocol.
-type endpoints struct {
+type Eureka struct {
 	*web.Node
 	config    Config
 	documents *documents
@@ -36,7 +31,7 @@ type endpoints struct {
 // call is a call of the protocol.
 type call struct {
 	*web.Call
-	*endpoints
+	*Eureka
 }
 
 type endpoint func(c call) (document any, err error)
@@ -45,30 +40,24 @@ type route web.Route[call]
 
 // New starts nothing.
 func New(n *web.Node, c Config) *Eureka {
-	e := &endpoints{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
+	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	if c.ReadOnlyCache {
 		e.readOnly = newReadOnly(n.Service, e.documents.count)
 	}
 	n.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, e.keptBytes))
-	return &Eureka{e}
+	return e
 }
 
 // ObserveLoad notes whether the registry is loaded and empty. It must be called before every request that could fill
 // the registry.
-func (e *Eureka) ObserveLoad() { e.endpoints.gate.observe() }
-
-// Renew performs a heartbeat and returns the status of the response, see endpoints.renew. s is of a connection that carries
-// heartbeats, else nil.
-func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (status int, err error) {
-	return e.endpoints.renew(w, r, key, s)
-}
+func (e *Eureka) ObserveLoad() { e.gate.observe() }
 
 // KeptResponses is how many responses the read-only cache keeps.
-func (e *Eureka) KeptResponses() int { return e.endpoints.readOnly.len() }
+func (e *Eureka) KeptResponses() int { return e.readOnly.len() }
 
 // keptBytes is the size of all documents that are kept.
-func (e *endpoints) keptBytes() float64 {
+func (e *Eureka) keptBytes() float64 {
 	if e.readOnly == nil {
 		return e.documents.bytes()
 	}

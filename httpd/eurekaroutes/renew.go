@@ -9,14 +9,14 @@ import (
 
 // renewRouted responds to a heartbeat that came through the router.
 func (c call) renewRouted() (any, error) {
-	_, err := c.renew(c.W, c.R, c.Key(), nil)
+	_, err := c.Renew(c.W, c.R, c.Key(), nil)
 	return web.Sent, err
 }
 
-// renew performs a heartbeat and returns the status of the response. Neither 200 nor 404 has a body: Jersey
-// clients decode any body as an instance, and one that fails to decode is a failed heartbeat, after
-// which the client never registers again.
-func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
+// Renew performs a heartbeat and returns the status of the response. s is of a connection that carries heartbeats, else
+// nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and one that fails to decode is a
+// failed heartbeat, after which the client never registers again.
+func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
 	op, err := e.renewOp(w, r, key)
 	if err != nil {
 		return 0, err
@@ -48,7 +48,7 @@ func (e *endpoints) renew(w http.ResponseWriter, r *http.Request, key registry.K
 	return http.StatusNotFound, nil
 }
 
-func (e *endpoints) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
+func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Key) (registry.Renew, error) {
 	op := registry.Renew{Key: key}
 	if err := web.DropBody(w, r, e.Limits().IgnoredBytes); err != nil {
 		return op, err
@@ -61,7 +61,7 @@ func (e *endpoints) renewOp(w http.ResponseWriter, r *http.Request, key registry
 }
 
 // renewConflict sends a replicator, whose copy is older, the newer one to take over.
-func (e *endpoints) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
+func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
 	v, err := e.ViewAfterWrite(r.Context())
 	if err != nil {
 		return 0, err

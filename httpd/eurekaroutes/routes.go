@@ -37,9 +37,9 @@ const MetadataPath = "/apps/{app}/{id}/metadata"
 const statusOverridesPath = "/serverinfo/statusoverrides"
 
 // Routes are the routes of the protocol, to be had under each base path.
-func (e *Eureka) Routes() []web.Route[*web.Call] { return web.Bind(table, e.endpoints.of) }
+func (e *Eureka) Routes() []web.Route[*web.Call] { return web.Bind(table, e.of) }
 
 // RootRoutes are those to be had without a base path.
-func (e *Eureka) RootRoutes() []web.Route[*web.Call] { return web.Bind(rootTable, e.endpoints.of) }
+func (e *Eureka) RootRoutes() []web.Route[*web.Call] { return web.Bind(rootTable, e.of) }
 
-func (e *endpoints) of(c *web.Call) call { return call{c, e} }
+func (e *Eureka) of(c *web.Call) call { return call{c, e} }

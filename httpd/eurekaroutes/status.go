@@ -34,7 +34,7 @@ func schemeOf(r *http.Request) string {
 	return "http://"
 }
 
-func (e *endpoints) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
+func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
 	memory := show.ReadMemory()
 	info := &eureka.StatusInfo{
 		General: []registry.Pair{
@@ -65,7 +65,7 @@ func (e *endpoints) statusInfo(cluster api.Status, scheme string) *eureka.Status
 
 // ownLease is this node as an instance. It is in no registry: a node's life is the cluster's
 // business, not a lease's.
-func (e *endpoints) ownLease(cluster api.Status) *registry.Lease {
+func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
 	host, port := e.ownAddress(cluster)
 	status := registry.Up
 	if !cluster.Ready {
@@ -84,7 +84,7 @@ func (e *endpoints) ownLease(cluster api.Status) *registry.Lease {
 	}
 }
 
-func (e *endpoints) ownAddress(cluster api.Status) (host string, port uint16) {
+func (e *Eureka) ownAddress(cluster api.Status) (host string, port uint16) {
 	for _, n := range cluster.Nodes {
 		if n.ID != cluster.Node {
 			continue

@@ -17,7 +17,7 @@ func isReplication(r *http.Request) bool {
 }
 
 // originOf is the sender of a request of Eureka's protocol other than a batch.
-func (e *endpoints) originOf(r *http.Request) registry.Origin {
+func (e *Eureka) originOf(r *http.Request) registry.Origin {
 	if isReplication(r) {
 		return e.serverOf(r)
 	}
@@ -25,7 +25,7 @@ func (e *endpoints) originOf(r *http.Request) registry.Origin {
 }
 
 // serverOf is the origin of operations that a Eureka server sends: a datacenter of its own.
-func (e *endpoints) serverOf(r *http.Request) registry.Origin {
+func (e *Eureka) serverOf(r *http.Request) registry.Origin {
 	if e.config.Sender == nil {
 		return registry.FromEureka
 	}
@@ -115,7 +115,7 @@ func (c call) updateMetadata() (any, error) {
 
 // checkMetadata bounds what an instance's metadata would become. Like the quota it reads this
 // node's copy.
-func (e *endpoints) checkMetadata(key registry.Key, pairs []registry.Pair) error {
+func (e *Eureka) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 	var stored []registry.Pair
 	if v := web.StaleView(e.Service); v != nil {
 		if lease, ok := v.Find(key); ok {

@@ -1,13 +1,11 @@
 package ownroutes
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -24,10 +22,7 @@ type Config struct {
 }
 
 // Own serves our own API. Safe for concurrent use.
-type Own struct{ endpoints *endpoints }
-
-// endpoints has the endpoints of our own API.
-type endpoints struct {
+type Own struct {
 	*web.Node
 	config   Config
 	events   prometheus.Counter // changes sent to watchers
@@ -41,7 +36,7 @@ type endpoints struct {
 // call is a call of our own API.
 type call struct {
 	*web.Call
-	*endpoints
+	*Own
 }
 
 type endpoint func(c call) (document any, err error)
@@ -50,14 +45,11 @@ type route web.Route[call]
 
 // New starts nothing.
 func New(n *web.Node, c Config) *Own {
-	e := &endpoints{Node: n, config: c}
-	e.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and responses of long polls.").WithLabelValues()
-	e.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
+	o := &Own{Node: n, config: c}
+	o.events = web.NewCounters(n.Metrics, "rollcall_http_watch_events_total", "Changes sent to watchers, in event streams and responses of long polls.").WithLabelValues()
+	o.resets = web.NewCounters(n.Metrics, "rollcall_http_watch_resets_total", "Watchers told to fetch everything, by reason; cut ones read nothing and were cut off.", "reason")
 	for _, reason := range []string{"too_old", "foreign", "slow", "cut"} {
-		e.resets.WithLabelValues(reason)
+		o.resets.WithLabelValues(reason)
 	}
-	return &Own{e}
+	return o
 }
-
-// PeerStatus is the state of replication; empty if there is none or the state is not known.
-func (o *Own) PeerStatus(ctx context.Context) api.Peers { return o.endpoints.peerStatus(ctx) }

@@ -13,7 +13,7 @@ func (c call) explain(v web.FreshView) (any, error) {
 	key := c.Key()
 	e, ok := show.Explain(v.View, key, show.Circumstances{
 		Health: c.Service.Health(), Alone: c.WithoutConsensus,
-		OnCut: func(datacenter string) string { return OnCut(c.peerStatus(c.R.Context()), datacenter) },
+		OnCut: func(datacenter string) string { return OnCut(c.PeerStatus(c.R.Context()), datacenter) },
 	})
 	if !ok {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}

@@ -122,16 +122,16 @@ func (c call) setPaused(paused bool) (any, error) {
 // another node may have to be asked for.
 const statusPatience = time.Second
 
-// peerStatus is the state of replication; empty if there is none or the state is not known.
-func (e *endpoints) peerStatus(ctx context.Context) (s api.Peers) {
-	if e.config.Peers == nil {
+// PeerStatus is the state of replication; empty if there is none or the state is not known.
+func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
+	if o.config.Peers == nil {
 		return s
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
-	s, err := e.config.Peers.Status(ctx)
-	if failed := err != nil; e.peersUnknown.Swap(failed) != failed && failed {
-		e.Log.Warn("the state of the peers cannot be shown", "err", err)
+	s, err := o.config.Peers.Status(ctx)
+	if failed := err != nil; o.peersUnknown.Swap(failed) != failed && failed {
+		o.Log.Warn("the state of the peers cannot be shown", "err", err)
 	}
 	return s
 }

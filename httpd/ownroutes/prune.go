@@ -39,7 +39,7 @@ func pruneNeeds(c *web.Call) []access.Need {
 }
 
 // pruneIn removes the instances of an application ("": of any) that v shows as not passing.
-func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
+func (o *Own) pruneIn(ctx context.Context, v *registry.View, app string, dry bool) ([]api.Pruned, error) {
 	pruned := []api.Pruned{} // shown as an empty list, not as null
 	var keys []registry.Key
 	for l := range web.LeasesOf(v, app) {
@@ -53,7 +53,7 @@ func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, d
 		keys = append(keys, l.Key())
 	}
 	for batch := range slices.Chunk(keys, prunedTogether) {
-		removed, err := e.pruneBatch(ctx, batch)
+		removed, err := o.pruneBatch(ctx, batch)
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +64,8 @@ func (e *endpoints) pruneIn(ctx context.Context, v *registry.View, app string, d
 
 // pruneBatch removes instances that are not passing even now: one may have recovered while others were
 // removed. Between this check and the removal it still may.
-func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
-	v, err := e.Newest(ctx)
+func (o *Own) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned, error) {
+	v, err := o.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +79,13 @@ func (e *endpoints) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := e.PerformAllowed(ctx, ops...) // pruneNeeds says what is needed, and not to cancel each
+	results, err := o.PerformAllowed(ctx, ops...) // pruneNeeds says what is needed, and not to cancel each
 	if err != nil {
 		return nil, web.WriteError(err)
 	}
 	var removed []api.Pruned
 	for i, result := range results {
-		e.CountOperation(ops[i], registry.FromClient, web.OutcomeNames[result.Outcome])
+		o.CountOperation(ops[i], registry.FromClient, web.OutcomeNames[result.Outcome])
 		if result.Outcome == registry.Done {
 			removed = append(removed, meant[i])
 		}

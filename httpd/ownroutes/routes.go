@@ -95,15 +95,15 @@ func (o *Own) Routes() []web.Route[*web.Call] {
 	for i, row := range table {
 		rows[i] = row.route
 	}
-	return web.Bind(rows, o.endpoints.of)
+	return web.Bind(rows, o.of)
 }
 
 // FenceRoute is the route of the fences. Its path is to be taken as it came: what follows the fixed part is one name.
 func (o *Own) FenceRoute() web.Route[*web.Call] {
-	return web.Bind([]route{fence.route}, o.endpoints.of)[0]
+	return web.Bind([]route{fence.route}, o.of)[0]
 }
 
-func (e *endpoints) of(c *web.Call) call { return call{c, e} }
+func (o *Own) of(c *web.Call) call { return call{c, o} }
 
 // Documents are the documents of package api that 200 comes with, by the method and the path of their routes; nil: none,
 // or one that servers send each other.

@@ -81,6 +81,6 @@ func (c call) settings(v web.FreshView) (any, error) {
 }
 
 // leaseClock is the lease clock for a view that this node has.
-func (e *endpoints) leaseClock(v *registry.View) show.Clock {
-	return show.ClockOf(v, e.Service.Health(), e.WithoutConsensus)
+func (o *Own) leaseClock(v *registry.View) show.Clock {
+	return show.ClockOf(v, o.Service.Health(), o.WithoutConsensus)
 }

@@ -16,7 +16,7 @@ import (
 
 // stream is one watcher's stream of server-sent events.
 type stream struct {
-	of      *endpoints
+	of      *Own
 	changes *changeReader
 	out     *web.StreamWriter
 }
@@ -24,20 +24,20 @@ type stream struct {
 // stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly.
 // It begins with the position that the watcher named, so that one that is cut off before it heard
 // that this position is lost names it again.
-func (e *endpoints) stream(ctx context.Context, w http.ResponseWriter, f *changeReader) error {
+func (o *Own) stream(ctx context.Context, w http.ResponseWriter, f *changeReader) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
-	s := &stream{of: e, changes: f, out: web.NewStreamWriter(w, e.Watches.Pace)}
+	s := &stream{of: o, changes: f, out: web.NewStreamWriter(w, o.Watches.Pace)}
 	defer s.out.Finish()
 	err := s.run(ctx)
 	switch {
 	case errors.Is(err, web.ErrReadsNothing):
-		e.resets.WithLabelValues("cut").Inc()
+		o.resets.WithLabelValues("cut").Inc()
 	case ctx.Err() == nil:
-		e.Log.Debug("a watch ended", "err", err, "index", f.at.String())
+		o.Log.Debug("a watch ended", "err", err, "index", f.at.String())
 	}
 	return nil // the response has begun: there is no other one
 }

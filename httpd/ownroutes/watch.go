@@ -53,13 +53,13 @@ func (c call) watch() (any, error) {
 
 // openReader is a reader from where a watcher wants to begin: now, or the position that it names. A
 // position that this node does not know may be newer than what it has applied, so it asks first.
-func (e *endpoints) openReader(ctx context.Context, ask watchRequest) (*changeReader, error) {
-	f := &changeReader{service: e.Service, which: ask.which, at: ask.from}
-	v := web.StaleView(e.Service)
+func (o *Own) openReader(ctx context.Context, ask watchRequest) (*changeReader, error) {
+	f := &changeReader{service: o.Service, which: ask.which, at: ask.from}
+	v := web.StaleView(o.Service)
 	if ask.resumes && v != nil && v.Epoch() == ask.from.epoch && v.Index() >= ask.from.index {
 		return f, nil
 	}
-	fresh, err := e.viewToWatch(ctx, ask)
+	fresh, err := o.viewToWatch(ctx, ask)
 	switch {
 	case err != nil:
 		return nil, err
@@ -72,11 +72,11 @@ func (e *endpoints) openReader(ctx context.Context, ask watchRequest) (*changeRe
 }
 
 // viewToWatch is the view at which a watcher begins, or with which its position is compared.
-func (e *endpoints) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
+func (o *Own) viewToWatch(ctx context.Context, ask watchRequest) (web.FreshView, error) {
 	if ask.readGiven && !ask.resumes {
-		return e.ViewAt(ctx, ask.read)
+		return o.ViewAt(ctx, ask.read)
 	}
-	return e.Newest(ctx)
+	return o.Newest(ctx)
 }
 
 // watchRequest reads what a watcher asks for.
@@ -103,13 +103,13 @@ func (c call) waiting() (wait time.Duration, given bool) {
 // longPoll responds with the changes after the reader's position as soon as there are any, and with
 // none when the time has passed or the node shuts down. It sends at most maxRead; the next poll
 // gets the others at once.
-func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *changeReader, wait time.Duration) error {
-	out := web.NewStreamWriter(w, e.Watches.Pace)
+func (o *Own) longPoll(ctx context.Context, w http.ResponseWriter, f *changeReader, wait time.Duration) error {
+	out := web.NewStreamWriter(w, o.Watches.Pace)
 	out.Pause()
 	defer out.Finish()
 	changes, err := f.next(ctx, wait)
 	if reason := resetReason(err); reason != "" {
-		return e.refuseLost(f, reason, err)
+		return o.refuseLost(f, reason, err)
 	}
 	if refused := web.EndedBy(ctx); refused != nil {
 		return refused
@@ -128,23 +128,23 @@ func (e *endpoints) longPoll(ctx context.Context, w http.ResponseWriter, f *chan
 		if i > 0 {
 			out.Buf = append(out.Buf, ',')
 		}
-		out.Buf = append(out.Buf, e.texts.of(f.at.epoch, c)...)
+		out.Buf = append(out.Buf, o.texts.of(f.at.epoch, c)...)
 		if out.Full() && out.Flush() != nil {
 			return nil // the client went away, or reads nothing
 		}
 	}
 	out.Buf = append(out.Buf, "]}\n"...)
 	if out.Flush() == nil {
-		e.events.Add(float64(len(changes)))
+		o.events.Add(float64(len(changes)))
 	}
 	return nil
 }
 
 // refuseLost tells a watcher to fetch everything and from where to go on then.
-func (e *endpoints) refuseLost(f *changeReader, reason string, cause error) error {
+func (o *Own) refuseLost(f *changeReader, reason string, cause error) error {
 	if err := f.restart(); err != nil {
 		return err
 	}
-	e.resets.WithLabelValues(reason).Inc()
+	o.resets.WithLabelValues(reason).Inc()
 	return &web.Refusal{Status: http.StatusGone, Text: resetText[reason], Index: f.at.String(), Cause: cause}
 }
