@@ -64,23 +64,13 @@ const (
 	ExitFatal = 3 // a server stopped by itself, because going on could have lost or forked data
 )
 
-// usageError marks a mistake in the command line or the configuration.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
 // Usage marks a mistake in the command line or the configuration.
-func Usage(err error) error { return usageError{err} }
+func Usage(err error) error { return ExitStatus{ExitUsage, err} }
 
 // Fatal marks the end of a server that must not go on.
-func Fatal(err error) error { return fatalError{err} }
+func Fatal(err error) error { return ExitStatus{ExitFatal, err} }
 
-// fatalError marks the end of a server that must not go on.
-type fatalError struct{ error }
-
-func (e fatalError) Unwrap() error { return e.error }
-
-// ExitStatus is another exit code, such as that of a command that was run.
+// ExitStatus is an error with an exit code of its own, such as that of a command that was run.
 type ExitStatus struct {
 	Code int
 	Err  error // nil: none is printed
@@ -103,15 +93,8 @@ func ExitCode(w io.Writer, program string, err error) int {
 	}
 	status := ExitStatus{Code: ExitError, Err: err}
 	errors.As(err, &status)
-	if status.Err == nil {
-		return status.Code
-	}
-	fmt.Fprintf(w, "%s: %v\n", program, err)
-	if usage := (usageError{}); errors.As(err, &usage) {
-		return ExitUsage
-	}
-	if fatal := (fatalError{}); errors.As(err, &fatal) {
-		return ExitFatal
+	if status.Err != nil {
+		fmt.Fprintf(w, "%s: %v\n", program, err)
 	}
 	return status.Code
 }

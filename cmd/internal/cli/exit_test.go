@@ -20,10 +20,10 @@ func TestExitCodeOfWrappedErrors(t *testing.T) {
 	}{
 		{nil, ExitOK},
 		{plain, ExitError},
-		{usageError{plain}, ExitUsage},
-		{fmt.Errorf("while: %w", usageError{plain}), ExitUsage},
-		{fatalError{plain}, ExitFatal},
-		{fmt.Errorf("while: %w", fatalError{plain}), ExitFatal},
+		{Usage(plain), ExitUsage},
+		{fmt.Errorf("while: %w", Usage(plain)), ExitUsage},
+		{Fatal(plain), ExitFatal},
+		{fmt.Errorf("while: %w", Fatal(plain)), ExitFatal},
 	} {
 		expect.Equal(t, ExitCode(io.Discard, "rollcall", tc.err), tc.want, "ExitCode(%T) =", tc.err)
 	}
