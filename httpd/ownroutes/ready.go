@@ -13,9 +13,6 @@ func (c call) healthz() (any, error) { return c.SendText("ok\n") }
 // a line for each part.
 func (c call) readyz() (any, error) {
 	verbose, writes := c.Given("verbose"), c.Given("writes")
-	if c.Err != nil {
-		return nil, c.Err
-	}
 	status, lines := http.StatusOK, ""
 	for _, p := range c.NeededParts(writes || verbose) {
 		if p.Lacks == "" {
