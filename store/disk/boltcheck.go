@@ -23,9 +23,9 @@ var ErrDamaged = errors.New("damaged")
 // others have a majority, and an empty directory would destroy what a cluster without one can be recovered from.
 const StartEmpty = "if the other nodes serve without this one (mode cp: rollcall status has a leader), give it an empty data directory, and it takes over what they have; if not, keep the directories of all nodes: rollcall recover goes on with one that can be read, and a new cluster with a snapshot file (docs/run/back-up.md)"
 
-// bbolt keeps a checksum of its two meta pages only. It believes all other pages, and where one is damaged it
-// panics, in goroutines of its own too, or reads beyond the file, or finds less than was written. So each page
-// that bbolt would read is looked at first, with reads of the file that can fail but not fault.
+// bbolt checksums only its two meta pages and trusts all others. A damaged page makes it panic, in its own goroutines
+// too, read beyond the file, or miss data. So we check each page that bbolt would read first, with reads that can fail
+// but not fault.
 
 // IsOfSystem says that an error is the operating system's, and says nothing of what the file holds.
 func IsOfSystem(err error) bool {
@@ -119,9 +119,8 @@ func (c *boltCheck) run(size int64) error {
 	return err
 }
 
-// metas checks both meta pages. bbolt is content with one, and takes the state of the transaction before the
-// last if that one is older: a damaged page would take back what was acknowledged. So a page that is not valid must be one
-// of which a crash has written the beginning.
+// metas checks both meta pages. bbolt accepts a single valid one even if it is the older one, so a damaged page would
+// undo the last acknowledged transaction. So an invalid page must be one that a crash cut off while it was written.
 func (c *boltCheck) metas(size int64) (root uint64, err error) {
 	ne := binary.NativeEndian
 	var pages [2][]byte
@@ -166,8 +165,9 @@ func validMeta(m []byte) bool {
 	return binary.NativeEndian.Uint64(m[boltMetaSum:]) == sum.Sum64()
 }
 
-// tornMeta says whether a meta may have the beginning of the one after a newest one, and the end of the one before it. What
-// follows from the newest one must be there, and no single bit may make it the next one, which was acknowledged then.
+// tornMeta reports whether a meta can be the start of the next one after the newest, followed by the end of the one
+// before it. What the newest one determines must match. If a single flipped bit turns the meta into a valid next one,
+// it was acknowledged, and the page is damaged.
 func tornMeta(m, newest []byte, filePages uint64) bool {
 	ne := binary.NativeEndian
 	above := uint64(1) // what parts of two numbers of pages cannot make
@@ -246,8 +246,8 @@ func (c *boltCheck) read(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// page checks that a page is laid out as bbolt lays it out: its elements, then their keys and values without a
-// gap, in the order of the keys. So no element can be missing.
+// page checks bbolt's layout of a page: the elements, then their keys and values without a gap, in key order. So no
+// element can be missing.
 func (c *boltCheck) page(b []byte, id uint64, first, last []byte, each func(key, value []byte, isBucket bool) error) error {
 	if len(b) < boltHeader {
 		return fmt.Errorf("page %d has %d bytes", id, len(b))

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// raft-wal takes a segment as far as its frames can be followed, so that it loses what stands behind a damaged one
-// without a word, and it cannot tell a segment that was lost from one that was not made yet. It does not go on after a
-// crash between the last write to a segment and the next segment's place on its list. So the list is ours, and every
-// segment is read, compared with its checksums and mended before the library sees it.
+// raft-wal reads a segment as far as its frames make sense. It silently drops everything behind a damaged frame, cannot
+// tell a lost segment from one that was never made, and cannot recover from a crash between the last write to a segment
+// and the entry of the next segment in its list. So we keep the list ourselves, and read every segment, compare it with
+// its checksums and mend it before the library sees it.
 
-// The layout of raft-wal's segments (its README): a header, then frames, each of which begins at a multiple of eight
-// bytes. A write ends with a frame that has the checksum of the write; the last write to a segment has an index.
+// The layout of raft-wal's segments (its README): a header, then frames that start at multiples of eight bytes. A write
+// ends with a frame that holds the checksum of the write. The last write to a segment carries an index.
 const (
 	walMagic       = 0x58eb6b0d
 	walCodec       = 1  // its BinaryCodec
@@ -32,10 +32,10 @@ const (
 	walEntryFrame  = 1
 	walIndexFrame  = 2
 	walCommitFrame = 3
-	sector         = 512 // what a disk writes as a whole or not at all
+	sector         = 512 // the unit that a disk writes whole or not at all
 )
 
-// check reads all segments, and mends what a crash may leave of the newest.
+// check reads all segments. It mends the newest one if a crash cut off its last write.
 func (l *walLog) check(each func(*raft.Log)) (walList, error) {
 	list := l.list
 	list.Segments = slices.Clone(list.Segments)
@@ -69,16 +69,16 @@ type segmentReader struct {
 	info    types.SegmentInfo
 	each    func(*raft.Log)
 	b       []byte   // the segment
-	written int      // where what is not zero ends
+	written int      // end of the last byte that is not zero
 	offsets []uint32 // of entries in complete writes
-	index   int      // where the index begins; 0: there is none
+	index   int      // start of the index; 0: the segment has no index
 	end     int      // of the last complete write
-	// mend has what a segment must have at mendAt before it is appended to; nil: a crash has cut off no write.
+	// mend is what must be written at mendAt before anything is appended; nil: no write was cut off.
 	mend   []byte
 	mendAt int
 }
 
-// read reads a segment, and calls each with those of its entries that are part of the log.
+// read reads a segment, and calls each with its entries that belong to the log.
 func (s *segmentReader) read(path string) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +119,8 @@ func (s *segmentReader) examine(b []byte) error {
 	return nil
 }
 
-// writes goes through the complete writes, the last of which may have an index. It says whether all entries in them are
-// what their checksums say.
+// writes walks the complete writes; the last one may carry an index. It reports whether all their entries match their
+// checksums.
 func (s *segmentReader) writes() bool {
 	if !bytes.Equal(s.b[:walHeader], segmentHeader(s.info)) {
 		return true
@@ -165,13 +165,13 @@ func (s *segmentReader) deliver(offsets []uint32) bool {
 	return true
 }
 
-// cutOff says whether what stands behind the last complete write is part of one that a crash cut off. It is if it is what
-// a write begins with, of which whole sectors or the end may be missing, and if nothing follows it. Where a frame ends
-// beyond the end of the file, the write does. Anything else was written as a whole, and acknowledged. If all is there but
-// a part of the commit frame, commit is its place: the write can be completed, which is right in either case.
+// cutOff reports whether the bytes behind the last complete write are part of a write that a crash cut off: they start
+// like a write, whole sectors or the end may be missing, and nothing follows them. A frame that ends beyond the end of
+// the file belongs to such a write. Anything else was written whole and acknowledged. If only a part of the commit frame
+// is missing, commit is its offset: the write can be completed, which is right whether or not it was acknowledged.
 //
-// A single bit that differs in what was acknowledged is never taken for a write that was cut off. Entries have checksums
-// of their own, and lengths that follow from what is in them; the index follows from the entries.
+// A flipped bit in acknowledged bytes is never mistaken for a cut: entries have checksums of their own, their lengths
+// follow from their contents, and the index follows from the entries.
 func (s *segmentReader) cutOff() (commit int, torn bool) {
 	used, at, offsets, lacks := s.used(), s.end, slices.Clone(s.offsets), false
 	if at == 0 {
@@ -215,7 +215,7 @@ func (s *segmentReader) cutOff() (commit int, torn bool) {
 	return 0, true
 }
 
-// isPartOf says whether what stands at an offset is what must stand there, or that with sectors or its end missing.
+// isPartOf reports whether the bytes at an offset are the wanted ones, wholly or with sectors or the end missing.
 func (s *segmentReader) isPartOf(at int, want []byte) (whole, part bool) {
 	whole = true
 	for i, b := range want {
@@ -228,8 +228,8 @@ func (s *segmentReader) isPartOf(at int, want []byte) (whole, part bool) {
 	return whole, true
 }
 
-// isPartOfEntry reports whether a frame from an offset to the next one holds the entry with an index, wholly or with sectors or
-// its end missing.
+// isPartOfEntry reports whether the frame between two offsets holds the entry with an index, wholly or with sectors or
+// the end missing.
 func (s *segmentReader) isPartOfEntry(at, next int, index uint64) (whole, part bool) {
 	if s.written <= at+walFrameHeader { // its size may be cut off, too
 		return false, true
@@ -248,8 +248,8 @@ func (s *segmentReader) isPartOfEntry(at, next int, index uint64) (whole, part b
 	return false, s.fitsSize(at, index)
 }
 
-// fitsSize says whether the frame at an offset has the size that follows from how its content, an entry with an index, begins.
-// What is missing of the beginning may be anything.
+// fitsSize reports whether the size of the frame at an offset follows from the start of the entry in it. Missing bytes
+// may be anything.
 func (s *segmentReader) fitsSize(at int, index uint64) bool {
 	size := uint64(binary.LittleEndian.Uint32(s.b[at+4:]))
 	var numbers [4]uint64 // index, term, type, length of the data
@@ -286,7 +286,7 @@ func (s *segmentReader) lostWithin(from, to int) bool {
 	return false
 }
 
-// followed says whether a write ends, and another one begins, behind the last complete one.
+// followed reports whether a write ends and another one starts behind the last complete one.
 func (s *segmentReader) followed() bool {
 	for at := s.end; at < s.used(); at += walFrameHeader {
 		if kind, _, next := frame(s.b, at); kind == walCommitFrame {
@@ -300,8 +300,8 @@ func (s *segmentReader) followed() bool {
 	return false
 }
 
-// wholeButForABit says whether the write up to a commit frame is complete when one of its bits is flipped. Zeros in an
-// entry look like sectors that are missing, and then only this tells damage from a crash.
+// wholeButForABit reports whether flipping one bit completes the write up to a commit frame. Zeros in an entry look like
+// missing sectors, and then only this check tells damage from a crash.
 func (s *segmentReader) wholeButForABit(commit int) bool {
 	differs := binary.LittleEndian.Uint32(s.b[commit+4:]) ^ binary.LittleEndian.Uint32(s.commitFrame(commit)[4:])
 	sum := uint32(crc32.Castagnoli) // what the last bit adds to a checksum; a step for each bit before it
@@ -316,7 +316,7 @@ func (s *segmentReader) wholeButForABit(commit int) bool {
 	return false
 }
 
-// used is where the last frame ends of which a part was written.
+// used is the end of the last frame that was written at least in part.
 func (s *segmentReader) used() int {
 	return (s.written + walFrameHeader - 1) / walFrameHeader * walFrameHeader
 }
@@ -341,7 +341,7 @@ func indexFrame(offsets []uint32) []byte {
 	return append(b, make([]byte, len(offsets)%2*4)...)
 }
 
-// frame reads the frame at an offset, and where the next one begins; kind 0: there is none.
+// frame reads the frame at an offset and returns the start of the next one; kind 0: no frame starts here.
 func frame(b []byte, at int) (kind byte, payload []byte, next int) {
 	if at+walFrameHeader > len(b) || b[at+1]|b[at+2]|b[at+3] != 0 {
 		return 0, nil, 0
