@@ -150,12 +150,6 @@ func (h *herd) check(t *testing.T) {
 	}
 }
 
-// mustListExactly expects a node to list these instances and no other.
-func mustListExactly(t *testing.T, n *Node, ids []string) {
-	t.Helper()
-	expect.Slice(t, listedIDs(t, n), ids, "node %s lists", n.Name)
-}
-
 // listedIDs are the sorted ids of all that a node lists.
 func listedIDs(t *testing.T, n *Node) []string {
 	t.Helper()

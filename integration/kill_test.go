@@ -102,18 +102,6 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	return listing
 }
 
-// awaitEviction waits until no node lists id, and fails if one of them drops it earlier than one
-// lease (in seconds) after from.
-func awaitEviction(t *testing.T, c *Cluster, id string, lease int, from time.Time) {
-	t.Helper()
-	for _, n := range c.Nodes {
-		awaitGone(t, n, id, lease)
-	}
-	late := time.Since(from) - time.Duration(lease)*time.Second
-	expect.That(t, late >= 0, "%s went %v before the end of its lease of %d s", id, -late, lease)
-	t.Logf("%s went %v after the end of its lease of %d s", id, late, lease)
-}
-
 // restartedOldLeasesRound takes a node away in each way, with leases long enough for comparisons to show them.
 func restartedOldLeasesRound(t *testing.T) {
 	const lease, lived = 12, 11 * time.Second

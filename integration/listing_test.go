@@ -99,24 +99,3 @@ func index(t *testing.T, n *Node) string {
 	need.That(t, response.Status == http.StatusOK, "node %s: %v", n.HTTP, response)
 	return response.Header.Get("X-Rollcall-Index")
 }
-
-// mustServe asks all nodes again and again for a time whether they are ready. It fails as soon as the process of one has ended, or
-// if one is not ready when the time has passed; until then a busy machine may keep it from replying.
-func mustServe(t *testing.T, nodes []*Node, lasting time.Duration) {
-	t.Helper()
-	last := time.Now().Add(lasting)
-	Eventually(t, lasting+ReadyLimit, fmt.Sprintf("all nodes are ready for %v", lasting), func() error {
-		for _, n := range nodes {
-			if !n.Running() {
-				t.Fatalf("node %s has ended", n.Name)
-			}
-			if err := n.Ready(); err != nil {
-				return fmt.Errorf("node %s: %w", n.Name, err)
-			}
-		}
-		return unless(time.Now().After(last), "ready so far")
-	})
-}
-
-// messagePath is where Rollcall servers send changes.
-const messagePath = "/v1/rollcall/replication"

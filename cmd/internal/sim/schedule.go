@@ -201,77 +201,96 @@ const (
 	calmLasts  = 75 * time.Second
 )
 
+// drawing is a schedule that is being drawn.
+type drawing struct {
+	Schedule
+	r     *rand.Rand
+	names []string
+	at    time.Duration
+}
+
 // Generate draws a schedule. The same seed gives the same schedule as long as Generate stays the same.
 func Generate(seed uint64) Schedule {
-	r := rand.New(rand.NewPCG(seed, 57))
-	s := Schedule{Cluster: Cluster{Mode: config.CP, Nodes: []int{3, 3, 3, 3, 5, 1}[r.IntN(6)], Datacenters: 1, Latency: time.Duration(1+r.IntN(20)) * time.Millisecond}}
-	if r.IntN(4) == 0 {
-		s.Mode, s.Nodes = config.AP, 2+r.IntN(3)
+	d := &drawing{r: rand.New(rand.NewPCG(seed, 57))}
+	nodes, latency := []int{3, 3, 3, 3, 5, 1}[d.r.IntN(6)], time.Duration(1+d.r.IntN(20))*time.Millisecond
+	d.Cluster = Cluster{Mode: config.CP, Nodes: nodes, Datacenters: 1, Latency: latency}
+	if d.r.IntN(4) == 0 {
+		d.Mode, d.Nodes = config.AP, 2+d.r.IntN(3)
 	}
-	for _, word := range map[string][]string{config.CP: {"wal", "snapshots"}, config.AP: {"always"}}[s.Mode] {
-		if r.IntN(2) == 0 {
-			s.Settings = append(s.Settings, word)
+	for _, word := range map[string][]string{config.CP: {"wal", "snapshots"}, config.AP: {"always"}}[d.Mode] {
+		if d.r.IntN(2) == 0 {
+			d.Settings = append(d.Settings, word)
 		}
 	}
-	names := s.names()
-	node := func() string { return names[r.IntN(len(names))] }
-	pair := func() []string {
-		a := r.IntN(len(names))
-		return []string{names[a], names[(a+1+r.IntN(max(len(names)-1, 1)))%len(names)]}
-	}
-	at := time.Duration(0)
-	add := func(do string, args ...string) { s.Steps = append(s.Steps, Step{at, do, args}) }
-	later := func(most time.Duration) { at += time.Duration(r.Int64N(int64(most))) }
-	for later(10 * time.Second); at < faultsLast; later(10 * time.Second) {
-		span := func(least, most time.Duration) string {
-			return (least + time.Duration(r.Int64N(int64(most-least)))).Round(time.Millisecond).String()
-		}
-		switch n := node(); r.IntN(13) {
-		case 0, 1:
-			add([]string{"kill", "kill", "poweroff"}[r.IntN(3)], n)
-			later(8 * time.Second)
-			add("start", n)
-		case 2:
-			add("stop", n)
-			later(8 * time.Second)
-			add("start", n)
-		case 3:
-			add("kill", n) // and stays away for long
-		case 4:
-			add("start", n)
-		case 5:
-			add("cut", pair()...)
-		case 6:
-			add("cutoneway", pair()...)
-		case 7:
-			add("isolate", n)
-		case 8:
-			add("delay", append(pair(), span(time.Millisecond, 400*time.Millisecond))...)
-		case 9:
-			add("heal")
-		case 10:
-			add("slowdisk", n, span(0, 2*time.Second))
-			later(10 * time.Second)
-			add("slowdisk", n, "0s")
-		case 11:
-			if r.IntN(3) == 0 {
-				add("faildisk", n)
-			} else {
-				add("hangdisk", n, span(100*time.Millisecond, 8*time.Second))
-			}
-			later(10 * time.Second)
-			add("start", n)
-		case 12:
-			add("transfer")
-		}
-		if r.IntN(3) == 0 {
-			later(10 * time.Second)
-			add("heal")
+	d.names = d.Cluster.names()
+	for d.later(); d.at < faultsLast; d.later() {
+		d.fault()
+		if d.r.IntN(3) == 0 {
+			d.later()
+			d.add("heal")
 		}
 	}
-	slices.SortStableFunc(s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	for i := range s.Steps {
-		s.Steps[i].At = s.Steps[i].At.Round(time.Millisecond)
+	return d.Schedule
+}
+
+// add lets something happen now.
+func (d *drawing) add(do string, args ...string) {
+	d.Steps = append(d.Steps, Step{d.at, do, args})
+}
+
+// later lets time pass.
+func (d *drawing) later() { d.at += time.Duration(d.r.IntN(10_000)) * time.Millisecond }
+
+// pair draws two nodes, which are the same where there is only one.
+func (d *drawing) pair() []string {
+	a := d.r.IntN(len(d.names))
+	return []string{d.names[a], d.names[(a+1+d.r.IntN(max(len(d.names)-1, 1)))%len(d.names)]}
+}
+
+func (d *drawing) span(least, most time.Duration) string {
+	return (least + time.Duration(d.r.Int64N(int64(most-least)))).Round(time.Millisecond).String()
+}
+
+// fault draws what happens next.
+func (d *drawing) fault() {
+	n := d.names[d.r.IntN(len(d.names))]
+	away := func(act string) { // for a while
+		d.add(act, n)
+		d.later()
+		d.add("start", n)
 	}
-	return s
+	switch d.r.IntN(13) {
+	case 0, 1:
+		away([]string{"kill", "kill", "poweroff"}[d.r.IntN(3)])
+	case 2:
+		away("stop")
+	case 3:
+		d.add("kill", n) // and stays away for long
+	case 4:
+		d.add("start", n)
+	case 5:
+		d.add("cut", d.pair()...)
+	case 6:
+		d.add("cutoneway", d.pair()...)
+	case 7:
+		d.add("isolate", n)
+	case 8:
+		d.add("delay", append(d.pair(), d.span(time.Millisecond, 400*time.Millisecond))...)
+	case 9:
+		d.add("heal")
+	case 10:
+		d.add("slowdisk", n, d.span(0, 2*time.Second))
+		d.later()
+		d.add("slowdisk", n, "0s")
+	case 11:
+		if d.r.IntN(3) == 0 {
+			d.add("faildisk", n)
+		} else {
+			d.add("hangdisk", n, d.span(100*time.Millisecond, 8*time.Second))
+		}
+		d.later()
+		d.add("start", n)
+	case 12:
+		d.add("transfer")
+	}
 }
