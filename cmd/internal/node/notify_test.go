@@ -86,9 +86,9 @@ func TestServiceManagerHearsOfReadinessReloadsAndTheEnd(t *testing.T) {
 			m, c := newManager(t), managed(t, mode)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			level := logging.NewLevel("info")
+			level, hangups := logging.NewLevel("info"), make(chan os.Signal)
 			go func() {
-				ended <- Run(ctx, Options{Config: c, Load: func() (config.Loaded, error) { return config.Loaded{Config: c}, nil },
+				ended <- Run(ctx, Options{Config: c, Hangups: hangups, Load: func() (config.Loaded, error) { return config.Loaded{Config: c}, nil },
 					Version: "test", Log: quiet, Level: level, Metrics: logging.NewQueue(os.Stderr).Dropped})
 			}()
 			for _, message := range m.until("READY=1") {
@@ -97,7 +97,7 @@ func TestServiceManagerHearsOfReadinessReloadsAndTheEnd(t *testing.T) {
 			expect.Equal(t, status("http://"+c.HTTP.Addr+"/readyz"), http.StatusOK, "after READY /readyz is")
 			m.until(sign)
 
-			need.OK(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+			hangups <- syscall.SIGHUP
 			reload := m.until("READY=1")
 			expect.That(t, len(reload) == 2 && strings.HasPrefix(reload[0], "RELOADING=1\nMONOTONIC_USEC=") && reload[1] == "READY=1", "a reload is %q", reload)
 
