@@ -155,7 +155,7 @@ type saver struct {
 	wake   chan struct{} // the list may have changed
 
 	// Of the goroutine.
-	saved  *List     // the list on disk; nil: there is none, or none of use
+	saved  *List     // the list on disk; nil: no list, or an unusable one
 	asOf   time.Time // of the list on disk
 	outage wait.Outage
 }

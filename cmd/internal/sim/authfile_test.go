@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// fileRoles are those of the scenarios' auth.file.
+// fileRoles is the auth.file of the scenarios.
 const fileRoles = `roles:
   operator: ["app * read,register,override", "operator read,write", "auth read,write", "metrics read"]
   node: [peer dc1 exchange]

@@ -214,7 +214,7 @@ func TestRateLimiterRefusesFetchesByClassAndFollowsItsSettings(t *testing.T) {
 			passes(20, "DefaultClient", full)
 			passes(20, "ops", full)
 
-			// The common bucket is that of all fetches.
+			// All fetches share one bucket.
 			now.burst, now.rate, now.fullRate = 2, 1, 0
 			w.Reload("n1")
 			passes(2, "", full, delta, app)

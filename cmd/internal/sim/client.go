@@ -180,7 +180,7 @@ func (w *World) beside(every time.Duration, do func()) (end func()) {
 	return end
 }
 
-// NeverGone expects that no node has said of a kept instance that there is none.
+// NeverGone expects that no node has ever denied a kept instance.
 func (w *World) NeverGone(i *Instance) {
 	w.Helper()
 	if missing := i.gone(); len(missing) > 0 {

@@ -50,7 +50,7 @@ type Pair struct {
 	ModifyIndex uint64
 }
 
-// Get reads a key at a node; nil: there is none.
+// Get reads a key at a node; nil: the key does not exist.
 func (w *World) Get(node, key string) *Pair {
 	w.Helper()
 	r := w.led(node, "GET", "/v1/kv/"+key, "")

@@ -111,7 +111,7 @@ func later(a, b time.Time) time.Time {
 func TestMutexByConsulsRecipeGoesFromSessionToSessionAtOnce(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		create := func(node, name string) string {
-			// As Java's clients do: a lock delay of the number 0 is none.
+			// As Java's clients do: the number 0 turns the lock delay off.
 			r := w.Call(node, "PUT", "/v1/session/create", `{"LockDelay":0,"Name":"`+name+`"}`)
 			return documentOf[struct{ ID string }](w, r).ID
 		}

@@ -97,7 +97,7 @@ func TestRemovalIsTheFirstThatAnotherDatacenterHears(t *testing.T) {
 }
 
 func TestDatacenterMissesNoChangeWhenTheOthersLeaderIsKilled(t *testing.T) {
-	const clients, each = 10, 60 // registrations, of which every fourth is canceled
+	const clients, each = 10, 60 // registrations; every fourth is canceled
 	sim.Run(t, sim.Cluster{Nodes: 3, Datacenters: 2}, func(w *sim.World) {
 		leader := w.Leader()
 		others := slices.DeleteFunc(w.Datacenter(1), func(n string) bool { return n == leader })

@@ -37,7 +37,7 @@ type call struct {
 // reply is its output.
 type reply struct {
 	outcome sim.Outcome
-	value   int // that was read; 0: there is none
+	value   int // that was read; 0: not registered
 }
 
 // instanceModel is an instance as a register: 0 while it is not registered. Operations of unknown outcome have no end

@@ -48,7 +48,7 @@ type load struct {
 
 	mu      sync.Mutex
 	counts  map[string]map[outcome]int // of writes, by kind
-	written map[string]outcome         // registrations by id, each of which is tried once
+	written map[string]outcome         // registrations by id; each is tried once
 	added   map[outcome]int            // increments of the counter
 	holds   []hold                     // of the lock, by when they began
 }
@@ -64,7 +64,7 @@ type hold struct {
 // length, and what a change of leader may add.
 const deadBy = time.Minute
 
-// longLease is that of instances which must outlast the run, and shortLease that of those which come and go.
+// longLease outlasts the run; shortLease is for instances that come and go.
 const (
 	longLease  = time.Hour
 	shortLease = 12 * time.Second
@@ -128,7 +128,7 @@ type pair struct {
 	ModifyIndex uint64
 }
 
-// counter reads the counter: its value and its index, 0 where there is none yet.
+// counter reads the value and the index of the counter; both are 0 before the first write.
 func (l *load) counter(node string) (value int, index uint64, ok bool) {
 	r := l.w.call(node, 3*time.Second, "GET", "/v1/kv/counter", "")
 	if r.Status == http.StatusNotFound {
@@ -164,7 +164,7 @@ func (l *load) increment() {
 	l.added[o]++
 }
 
-// sessionTTL is that of who wants the lock.
+// sessionTTL is the TTL of the sessions that contend for the lock.
 const sessionTTL = 10 * time.Second
 
 // contender returns what one client of the lock does each time: it takes the lock, holds it for a while, and releases it.

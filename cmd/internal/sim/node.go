@@ -64,7 +64,7 @@ func nodeName(dc, place int) string {
 	return fmt.Sprintf("n%d", place)
 }
 
-// address is that of a node: on loopback, for which no setting asks for TLS.
+// address returns a node's address. It is a loopback address, so no setting asks for TLS.
 func address(dc, place int) string { return fmt.Sprintf("127.0.%d.%d", dc, place) }
 
 // running says whether the node has a process, which may have ended by itself; alive, that it has not.

@@ -33,7 +33,7 @@ func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
 		leader := w.Leader()
 		w.Put("n1", "price", "", "falsify-me")
 		began := time.Now()
-		// The next digests are those of the first entry of the next minute, and the leader writes one a second.
+		// The first entry of the next minute brings the next digests; the leader writes one entry a second.
 		due := began.Truncate(replicas.Interval).Add(replicas.Interval)
 		w.Wait(time.Until(due) - time.Second)
 		expect.Equal(w, verify(w, "n3").Verdict, "equal", "before the next digests the verdict is")

@@ -170,7 +170,7 @@ func (s Schedule) parseStep(line string) (e Step, err error) {
 	return e, nil
 }
 
-// names are those of the nodes.
+// names returns the names of all nodes.
 func (c Cluster) names() (all []string) {
 	for dc := range max(c.Datacenters, 1) {
 		for place := range c.Nodes {

@@ -158,8 +158,8 @@ type Finding struct {
 // batch is how many seeds a child runs, one after the other; as many children run at a time as there are processors.
 const batch = 10
 
-// Explore runs seeds in child processes of the test, the name of which calls Child, until all have run or the time is over. A
-// failure, a panic, an exit and silence are findings.
+// Explore runs seeds in child processes of a test that calls Child, until all have run or the time is over. A failure,
+// a panic, an exit and silence are findings.
 func Explore(t *testing.T, test string, from, to uint64, until time.Time) (all Tally, found []Finding) {
 	t.Helper()
 	var mu sync.Mutex // guards all and found

@@ -172,7 +172,7 @@ func (w *World) logger() *slog.Logger {
 // Wait lets time pass.
 func (w *World) Wait(d time.Duration) { time.Sleep(d) }
 
-// Node returns a node by its name, and ends the test if there is none.
+// Node returns a node by its name. An unknown name ends the test.
 func (w *World) Node(name string) *Node {
 	w.Helper()
 	var names []string
