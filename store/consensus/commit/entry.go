@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
+	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
 // enqueueTimeout bounds the wait for a place in Raft's own queue.
@@ -81,20 +82,11 @@ func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
 
 // Wait waits until the entry was applied.
 func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, error) {
-	done := make(chan error, 1)
-	go func() { done <- e.future.Error() }() // may never end if Raft shuts down meanwhile
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case err := <-done:
-		if err != nil {
-			return fsm.Applied{}, certain(err)
+	if err := raftio.Wait(ctx, e.future, limit); err != nil {
+		if errors.Is(err, raftio.ErrNoResult) && ctx.Err() == nil {
+			e.metrics.Commit.Observe(time.Since(e.started).Seconds())
 		}
-	case <-t.C:
-		e.metrics.Commit.Observe(time.Since(e.started).Seconds())
-		return fsm.Applied{}, fmt.Errorf("entry not applied within %v", limit)
-	case <-ctx.Done():
-		return fsm.Applied{}, ctx.Err()
+		return fsm.Applied{}, certain(err)
 	}
 	switch r := e.future.Response().(type) {
 	case fsm.Applied:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -73,9 +74,11 @@ func (s *sink) repeated(msg string, now time.Time) bool {
 // ErrNoResult means that the outcome of what was asked of Raft is not known.
 var ErrNoResult = errors.New("no answer")
 
-// Wait waits for a future of hashicorp/raft, which may never end, for at most limit.
+// Wait waits for a future of hashicorp/raft for at most limit. Raft answers none that is in a queue when it shuts down.
 func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
-	done := make(chan error, 1)
+	done, ended := make(chan error, 1), make(chan struct{})
+	defer close(ended)
+	endWith(f, ended)
 	go func() { done <- f.Error() }()
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -86,6 +89,15 @@ func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 		return fmt.Errorf("%w within %v", ErrNoResult, limit)
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrNoResult, ctx.Err())
+	}
+}
+
+// endWith has a future answer when a channel is closed. Raft does so by its own channel, in some of its futures only.
+func endWith(f raft.Future, ended chan struct{}) {
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.IsNil() {
+			field.Set(reflect.ValueOf(ended))
+		}
 	}
 }
 
