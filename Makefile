@@ -22,7 +22,7 @@ SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integ
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: plants mutants shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -76,6 +76,16 @@ SIM      ?= 10m
 SIM_FROM ?= 1000
 sim:
 	ROLLCALL_SIM_FROM=$(SIM_FROM) ROLLCALL_SIM_FOR=$(SIM) $(GO) test -count=1 -timeout 24h -run '^TestSeeds$$' -v ./cmd/internal/sim
+
+# The faults that are kept, planted one after the other: which drawn runs or tests find each, three times. Takes long.
+plants:
+	$(GO) run ./internal/plant faults -times 3 $(PLANTS)
+
+# One operator changed in each of MUTANTS places, drawn by SEED: do the tests of its package, or else the drawn runs, find it?
+SEED    ?= 1
+MUTANTS ?= 60
+mutants:
+	$(GO) run ./internal/plant mutants -seed $(SEED) -n $(MUTANTS) -by '$(GO) test {}' -by '$(GO) test ./store/... ./replication/... ./httpd/...' -by '$(GO) test ./cmd/internal/sim' store replication httpd
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build
