@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -40,13 +43,13 @@ var rooms = []room{
 	{"cmd/internal/capacity", []string{"httpd", "store/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"cmd/internal/logging", nil},
-	{"httpd", []string{"internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "fsm/catalog", "httpd/audit"}},
+	{"httpd", []string{"internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "fsm/catalog", "httpd/audit"}},
 	{"httpd/ownroutes", []string{"httpd/web", "httpd/show", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "httpd/audit"}},
-	{"httpd/eurekaroutes", []string{"httpd/web", "httpd/show", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
+	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/show", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consulroutes", []string{"httpd/web", "httpd/consul", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
 	{"httpd/dashboard", []string{"httpd/web", "httpd/show", "httpd/consul", "httpd/api", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
 	{"httpd/show", []string{"httpd/api", "httpd/consul", "fsm/registry", "fsm/kv"}},
-	{"httpd/web", []string{"httpd/api", "httpd/eureka", "httpd/consul", "fsm/access", "fsm/registry", "fsm/kv", "fsm/order", "httpd/audit"}},
+	{"httpd/web", []string{"internal/world", "httpd/api", "httpd/eureka", "httpd/consul", "fsm/access", "fsm/registry", "fsm/kv", "fsm/order", "httpd/audit"}},
 	{"httpd/api", []string{"fsm/registry"}},
 	{"httpd/audit", []string{"httpd/api"}},
 	{"httpd/eureka", []string{"fsm/registry"}},
@@ -55,7 +58,7 @@ var rooms = []room{
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "internal/expect", "internal/need"}},
 	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting", "internal/world"}},
 	{"store/consensus/commit", []string{"store/consensus/leadership", "store/consensus/port", "store/consensus/raftio", "store", "store/expiry", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/kv"}},
-	{"store/consensus/reads", []string{"store/consensus/leadership", "store/consensus/port", "store", "store/wait", "fsm", "fsm/registry"}},
+	{"store/consensus/reads", []string{"internal/world", "store/consensus/leadership", "store/consensus/port", "store", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/membership", []string{"store/consensus/leadership", "store/consensus/replicas", "store/consensus/raftio", "store/consensus/port", "store", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry"}},
 	{"store/consensus/replicas", []string{"fsm", "internal/measure"}},
 	{"store/consensus/leadership", []string{"store/expiry", "store/disk", "store/wait", "fsm", "fsm/registry"}},
@@ -64,9 +67,9 @@ var rooms = []room{
 	{"store/local", []string{"store", "store/expiry", "store/disk", "fsm", "fsm/level", "fsm/access", "fsm/registry", "internal/measure"}},
 	{"store", []string{"internal/world", "internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/measure", "internal/setting"}},
 	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/access", "fsm/codec"}},
-	{"store/disk", nil},
+	{"store/disk", []string{"internal/world"}},
 	{"store/disktest", []string{"internal/need"}},
-	{"store/expiry", []string{"store/wait", "fsm/registry", "fsm/kv"}},
+	{"store/expiry", []string{"internal/world", "store/wait", "fsm/registry", "fsm/kv"}},
 	{"store/wait", nil},
 	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "replication/wire", "httpd/api", "fsm/level", "fsm/order", "fsm/registry"}},
 	{"replication/rollcallpeer", []string{"replication/batcher", "replication/link", "replication/wire", "httpd/api", "fsm/level", "fsm/access", "fsm/registry"}},
@@ -246,6 +249,78 @@ func TestOnlyTheWorldListensAndDials(t *testing.T) {
 			expect.That(t, !reaches.MatchString(code), "%s:%d: %s: only internal/world listens and dials", file, i+1, strings.TrimSpace(line))
 		}
 	}
+}
+
+// toldByTheMachine are the files that make a date, or a number, of the machine's clock, and why they may.
+var toldByTheMachine = map[string]string{
+	"cmd/internal/config/folders.go": "a command makes certificates, not a node",
+	"store/consensus/raftio/wal.go":  "raft-wal's list of segments has dates, which nothing reads",
+	"httpd/plainbeat.go":             "the Date of a response, as net/http sets it",
+	"fsm/registry/origin.go":         "time between two renewals on a line; a clock that was set back is noticed",
+}
+
+// TestOnlyTheWorldTellsTheTime keeps the server's dates within what the simulator can give it: a node's wall clock is its world's.
+// A time of package time measures: numbers and texts are made of World.Now, or of World.Wall.
+func TestOnlyTheWorldTellsTheTime(t *testing.T) {
+	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
+		aside := regexp.MustCompile(`_test\.go$|^httpd/conformance/|^replication/peertest/|^fsm/registry/registrytest/|^cmd/internal/(sim|top)/`)
+		if toldByTheMachine[file] != "" || aside.MatchString(file) {
+			continue
+		}
+		files := token.NewFileSet()
+		parsed := need.Got(parser.ParseFile(files, file, nil, 0))(t)
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				for _, found := range datesOfTheMachine(f) {
+					t.Errorf("%v: a date of the machine's clock; a node's is World.Now, or World.Wall of a time that was measured", files.Position(found.Pos()))
+				}
+			}
+		}
+	}
+}
+
+// datesOfTheMachine finds what a function makes numbers and texts of: time.Now(), names that hold it, and parameters named now.
+func datesOfTheMachine(f *ast.FuncDecl) (found []ast.Node) {
+	holds := map[string]bool{"now": true}
+	isMachine := func(e ast.Expr) bool {
+		for {
+			switch x := e.(type) {
+			case *ast.Ident:
+				return holds[x.Name]
+			case *ast.CallExpr: // time.Now(), or a method such as Add of what is the machine's
+				s, ok := x.Fun.(*ast.SelectorExpr)
+				if !ok {
+					return false
+				}
+				if pkg, ok := s.X.(*ast.Ident); ok && pkg.Name == "time" {
+					return s.Sel.Name == "Now"
+				}
+				e = s.X
+			default:
+				return false
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, to := range n.Lhs {
+				if name, ok := to.(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) {
+					holds[name.Name] = isMachine(n.Rhs[i])
+				}
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && isMachine(n.Value) && regexp.MustCompile(`^(Wall|Created|.*Time)$`).MatchString(key.Name) {
+				found = append(found, n)
+			}
+		case *ast.CallExpr:
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok && isMachine(s.X) && regexp.MustCompile(`^(Unix.*|.*Format|UTC|Date)$`).MatchString(s.Sel.Name) {
+				found = append(found, n)
+			}
+		}
+		return true
+	})
+	return found
 }
 
 func TestModulesInsideThisOneAreCheckedAndTested(t *testing.T) {

@@ -20,11 +20,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Config is what a Handler needs. Service is required; every other field has a default. The fields with a key are settings of
 // the node (see package setting).
 type Config struct {
+	World *world.World // nil: the machine's
 	// Service is the registry.
 	Service registry.Service
 	// Cluster shows the nodes. Nil: only this node is shown.
@@ -190,7 +192,7 @@ func (c Config) withDefaults() Config {
 // node is what the routes of every API need of a configuration.
 func (c *Config) node() web.Config {
 	n := web.Config{
-		Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
+		World: c.World, Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,
 		WithoutConsensus: c.WithoutConsensus, Reads: c.Reads, Limits: c.Limits, ConnectionLife: c.ConnectionLife, Log: c.Log, Metrics: c.Metrics, Access: c.Access, Audit: c.Audit,
 	}
 	if c.Coordination != nil {

@@ -19,6 +19,7 @@ import (
 // have an idle one: an address that holds many loses first, a client that waits for a response loses nothing, and
 // a new client, a probe above all, is served at once.
 type Connections struct {
+	began time.Time
 	mu    sync.Mutex // guards what follows; no request takes it
 	limit int
 	// perAddress is the limit of one address; 0: there is none.
@@ -38,7 +39,7 @@ func NewConnections(limit, perAddress int, metrics prometheus.Registerer) *Conne
 		Help: "Connections that limits ended, by what: idle ones that gave their place to a new one, and new ones that were refused because none was idle.",
 	}, []string{"what"})
 	c := &Connections{
-		limit: limit, perAddress: perAddress, from: map[netip.Prefix]map[*countedConn]struct{}{},
+		began: time.Now().Add(-1), limit: limit, perAddress: perAddress, from: map[netip.Prefix]map[*countedConn]struct{}{},
 		closedIdle: closed.WithLabelValues("idle"), refused: closed.WithLabelValues("new"),
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -57,6 +58,9 @@ func (c *Connections) SetLimits(limit, perAddress int) {
 
 // Listener counts what l accepts.
 func (c *Connections) Listener(l net.Listener) net.Listener { return &countedListener{l, c} }
+
+// since is a moment in ns since just before the connections were counted, and so never 0.
+func (c *Connections) since(now time.Time) int64 { return int64(now.Sub(c.began)) }
 
 // Count is how many connections there are.
 func (c *Connections) Count() int {
@@ -92,7 +96,7 @@ func (c *Connections) admit(conn net.Conn) *countedConn {
 	now := time.Now()
 	admitted.idle(now.Add(firstRequest))
 	c.mu.Lock()
-	victim, ok := c.room(admitted.from, now.UnixNano())
+	victim, ok := c.room(admitted.from, c.since(now))
 	if victim != nil {
 		c.removeLocked(victim)
 	}
@@ -206,7 +210,7 @@ type countedConn struct {
 	net.Conn
 	of        *Connections
 	from      netip.Prefix
-	idleSince atomic.Int64 // ns of Unix time since when it waits for a request; 0: one is under way
+	idleSince atomic.Int64 // Connections.since when it waits for a request; 0: one is under way
 	gathered  *[]byte      // what leaves in one piece; nil: everything leaves at once
 }
 
@@ -243,7 +247,7 @@ func (c *countedConn) Close() error {
 }
 
 func (c *countedConn) busy()              { c.idleSince.Store(0) }
-func (c *countedConn) idle(now time.Time) { c.idleSince.Store(now.UnixNano()) }
+func (c *countedConn) idle(now time.Time) { c.idleSince.Store(c.of.since(now)) }
 
 // countedOf is the connection underneath that is counted; nil: none is.
 func countedOf(conn net.Conn) *countedConn {

@@ -81,7 +81,7 @@ func (c *Connections) Idle() int {
 	idle := 0
 	for _, conns := range c.from {
 		for conn := range conns {
-			if since := conn.idleSince.Load(); since != 0 && since <= time.Now().UnixNano() {
+			if since := conn.idleSince.Load(); since != 0 && since <= conn.of.since(time.Now()) {
 				idle++
 			}
 		}

@@ -96,7 +96,7 @@ func (p *peer) refused(key registry.Key, fact, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	item, known := p.record.refused[key]
-	switch now := time.Now().UnixMilli(); {
+	switch now := p.config.World.Now().UnixMilli(); {
 	case why != "":
 		p.record.dropped[dropNames[batcher.Permanent]]++
 		if !known && len(p.record.refused) < refusedKept {
@@ -118,7 +118,7 @@ func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.record.repairs[reason]++
-	p.record.repair = &api.PeerRepair{At: time.Now().UnixMilli(), Reason: reason, Sent: d.Missing, Removed: d.Extra}
+	p.record.repair = &api.PeerRepair{At: p.config.World.Now().UnixMilli(), Reason: reason, Sent: d.Missing, Removed: d.Extra}
 	p.log.Info("repairing the peer", "reason", reason, "missing", d.Missing, "extra", d.Extra)
 }
 
@@ -126,7 +126,7 @@ func (p *peer) repaired(reason string, d api.PeerDiff) {
 func (p *peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.record.failure = &api.PeerError{At: time.Now().UnixMilli(), Text: err.Error()}
+	p.record.failure = &api.PeerError{At: p.config.World.Now().UnixMilli(), Text: err.Error()}
 	if !p.record.failing {
 		p.record.failing = true
 		p.log.Warn("peer does not answer", "err", err)

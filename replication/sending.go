@@ -110,7 +110,7 @@ func (p *peer) moved() (to registry.Index, ok bool) {
 func (p *peer) succeeded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.record.success = time.Now()
+	p.record.success = p.config.World.Now()
 	if p.record.failing {
 		p.record.failing = false
 		p.log.Info("peer answers again")

@@ -62,7 +62,7 @@ func (c call) bootstrap() (any, error) {
 	case result.Refusal != "":
 		return nil, consulError(result.Refusal)
 	}
-	k.Created = time.Now().UnixMilli()
+	k.Created = c.World.Now().UnixMilli()
 	c.W.Header().Set("Cache-Control", "no-store")
 	return shownToken(k, secret), nil
 }

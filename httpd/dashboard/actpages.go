@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	g "maragu.dev/gomponents"
@@ -238,12 +237,12 @@ func (c call) unfit(a *act, f url.Values) string {
 }
 
 // polledUntil is until when clients may call an instance that an act has drained, for they poll every 30 s.
-func (c call) polledUntil(l *registry.Lease) g.Node {
+func (c call) polledUntil(v *registry.View, l *registry.Lease) g.Node {
 	if c.Text("done") != "drain" || l.Override == nil || l.Instance.Overridden == registry.Up {
 		return g.Group{}
 	}
 	until := l.Override.At.Wall + pollEvery.Milliseconds()
-	return g.If(until > time.Now().UnixMilli(), el("p", class("soft"), text("Clients that poll every 30 s may call it until "), moment(until), text(" (UTC).")))
+	return g.If(c.monitor.clock(v).Now < l.Override.At.Lease+pollEvery.Milliseconds(), el("p", class("soft"), text("Clients that poll every 30 s may call it until "), moment(until), text(" (UTC).")))
 }
 
 // isSeen says whether a character is one that a reader sees.

@@ -107,7 +107,7 @@ func (c call) watchersSection(app string) g.Node {
 	shown := all[:min(len(all), rowsPerPage)]
 	return section("Watched by", plural(len(all), "program")+" on "+c.Name+"; each node knows its own only",
 		table("No program watches it by its name on this node. Those that poll, or watch everything, are not shown here.", []string{"Program", "From", "Since (UTC)"}, shown, func(w web.Watcher) row {
-			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(w.Since.UnixMilli())))
+			return tr(named(text(dash(w.Agent))), td(code(w.From)), td(class("when"), moment(c.World.Wall(w.Since).UnixMilli())))
 		}), more(len(all)-len(shown)), c.elsewhere(appPath(app)))
 }
 
@@ -146,7 +146,7 @@ func (c call) instance() (any, error) {
 		c.doneNotice(),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.polledUntil(l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), checksSection(v, l), metadataSection(l.Instance))
+		content = append(content, c.polledUntil(v, l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), checksSection(v, l), metadataSection(l.Instance))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),

@@ -27,11 +27,10 @@ func (c call) applications() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	apps := c.readable(c.monitor.tally.of(v, now))
+	apps := c.readable(c.monitor.tally.of(v, time.Now()))
 	all := len(apps)
 	rows := s.find(c.R.Context(), apps, v.All(), c.mayRead, c.Datacenter)
-	rows = narrowed(rows, filter, c.monitor.overdue(), now)
+	rows = narrowed(rows, filter, c.monitor.overdue(), timeOf(v.Stamp().Wall))
 	slices.SortStableFunc(rows, func(a, b found) int { return a.trouble() - b.trouble() })
 	p := pageOf(number, len(rows))
 	title := "Applications"

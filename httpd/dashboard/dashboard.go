@@ -167,7 +167,7 @@ func (c call) show(v *registry.View, p page) (any, error) {
 // facts are what the line of state is made of.
 func (c call) facts(v *registry.View, s seen) *facts {
 	return &facts{
-		now: time.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
+		now: c.World.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
 		seen: s, preservation: c.monitor.preservation(v), instances: v.Total(), withoutNodes: !c.mayOperate(), withoutCounts: !c.mayRead(""),
 	}
 }

@@ -38,9 +38,8 @@ func (c call) document() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	seen, overdue := c.monitor.now(c.R.Context()), c.monitor.overdue()
-	apps := c.monitor.tally.of(v, now)
+	apps := c.monitor.tally.of(v, time.Now())
 	line := truthOf(c.facts(v, seen))
 	o := api.Overview{
 		Line: api.Line{Level: line.level, Text: line.text()}, Figures: c.figuresOf(apps), Attention: []api.Attention{}, Apps: []api.AppCount{},

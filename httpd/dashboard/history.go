@@ -98,7 +98,7 @@ func (m *monitor) sample(now time.Time) {
 	if v == nil {
 		return
 	}
-	s := sample{at: now.UnixMilli()}
+	s := sample{at: m.World.Wall(now).UnixMilli()}
 	up, all, apps := 0, 0, 0
 	for _, a := range m.tally.of(v, now) {
 		up, all = up+a.Up(), all+a.Total
@@ -155,7 +155,7 @@ const (
 )
 
 // sparkline draws an hour of one figure, each sample at its time. It breaks off where there is none.
-func sparkline(title string, history []sample, figure int, now time.Time) g.Node {
+func sparkline(title string, history []sample, figure int, wall time.Time) g.Node {
 	least, most := bounds(history, figure)
 	var path []byte
 	drawing, last := false, int64(0)
@@ -169,7 +169,7 @@ func sparkline(title string, history []sample, figure int, now time.Time) g.Node
 			drawing = false
 		}
 		last = s.at
-		x := sparkWidth * (1 - float64(now.UnixMilli()-s.at)/float64(time.Hour.Milliseconds()))
+		x := sparkWidth * (1 - float64(wall.UnixMilli()-s.at)/float64(time.Hour.Milliseconds()))
 		if x < 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ const (
 	askWithin = 2 * time.Second
 )
 
-// seen is what was last seen of the cluster, and since when it is so. It is immutable.
+// seen is what was last seen of the cluster, and since when it is so by the wall clock. It is immutable.
 type seen struct {
 	at         time.Time // of the look; zero: there was none
 	status     api.Status
@@ -104,7 +104,7 @@ func (m *monitor) isRead(now time.Time) bool {
 func (m *monitor) now(ctx context.Context) seen {
 	now := time.Now()
 	m.mu.Lock()
-	last, fits := m.last, m.asked.After(m.acted) && now.Sub(m.last.at) < freshFor+askWithin+freshFor
+	last, fits := m.last, m.asked.After(m.acted) && m.World.Wall(now).Sub(m.last.at) < freshFor+askWithin+freshFor
 	m.read = now
 	m.mu.Unlock()
 	if fits {
@@ -133,7 +133,7 @@ func (m *monitor) look(ctx context.Context) seen {
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	status := m.ClusterNow(asking)
-	next := last.after(time.Now(), status, m.peersOf(asking), m.Service.Health().Quorum || m.WithoutConsensus)
+	next := last.after(m.World.Now(), status, m.peersOf(asking), m.Service.Health().Quorum || m.WithoutConsensus)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ctx.Err() == nil {
@@ -156,13 +156,13 @@ func (m *monitor) forget() {
 }
 
 // after is what is seen by a new look.
-func (s seen) after(now time.Time, status api.Status, peers api.Peers, led bool) seen {
-	next := seen{at: now, status: status, peers: peers, silent: make(map[string]time.Time), leading: s.leading, leaderless: s.leaderless, moves: s.moves}
+func (s seen) after(wall time.Time, status api.Status, peers api.Peers, led bool) seen {
+	next := seen{at: wall, status: status, peers: peers, silent: make(map[string]time.Time), leading: s.leading, leaderless: s.leaderless, moves: s.moves}
 	for _, n := range status.Nodes {
 		if n.Answers() {
 			continue
 		}
-		if next.silent[n.ID] = now; !s.silent[n.ID].IsZero() {
+		if next.silent[n.ID] = wall; !s.silent[n.ID].IsZero() {
 			next.silent[n.ID] = s.silent[n.ID]
 		}
 	}
@@ -170,13 +170,13 @@ func (s seen) after(now time.Time, status api.Status, peers api.Peers, led bool)
 	case led:
 		next.leaderless = time.Time{}
 	case s.leaderless.IsZero():
-		next.leaderless = now
+		next.leaderless = wall
 	}
 	if status.Leader == s.status.Leader || s.at.IsZero() {
 		return next
 	}
-	next.leading = now
-	moves := append([]leaderMove{{now.UnixMilli(), s.status.Leader, status.Leader}}, s.moves...)
+	next.leading = wall
+	moves := append([]leaderMove{{wall.UnixMilli(), s.status.Leader, status.Leader}}, s.moves...)
 	next.moves = moves[:min(len(moves), rememberedMoves)]
 	return next
 }

@@ -29,14 +29,13 @@ func (c call) overview() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	apps := c.readable(c.monitor.tally.of(v, now))
+	apps := c.readable(c.monitor.tally.of(v, time.Now()))
 	p := page{title: "Overview", here: "/", content: []g.Node{el("h1", class("hidden"), text("Overview")), c.doneNotice()}}
 	if v.Total() == 0 {
 		p.content = append(p.content, c.firstSteps())
 	}
 	if c.mayRead("") {
-		p.content = append(p.content, c.figures(apps, now))
+		p.content = append(p.content, c.figures(apps, c.World.Now()))
 	} else {
 		p.content = append(p.content, el("p", class("soft"), g.Textf("You may read %s, and see nothing of the others.", plural(len(apps), "application"))))
 	}
@@ -107,9 +106,9 @@ type notice struct {
 func (c call) attention(apps []appCount) []notice {
 	notices := attentionOfApps(apps, c.monitor.overdue())
 	if c.mayOperate() {
-		seen, now := c.monitor.now(c.R.Context()), time.Now()
+		seen := c.monitor.now(c.R.Context())
 		notices = append(notices, attentionOfCluster(seen, c.Lacks())...)
-		notices = append(notices, c.attentionOfUpkeep(c.monitor.upkeep(now), seen, now)...)
+		notices = append(notices, c.attentionOfUpkeep(c.monitor.upkeep(time.Now()), seen, c.World.Now())...)
 	}
 	sort.SliceStable(notices, func(i, j int) bool { return notices[i].rank < notices[j].rank })
 	return notices
@@ -201,7 +200,7 @@ func (c call) attentionOfUpkeep(u Upkeep, seen seen, now time.Time) (notices []n
 		}
 		notices = append(notices, notice{rank, words, runbook("CertificateEnds"), "", left < endsNow})
 	}
-	began := c.Started
+	began := c.World.Wall(c.Started)
 	if seen.leading.After(began) {
 		began = seen.leading
 	}

@@ -25,7 +25,8 @@ type tally struct {
 	mu      sync.Mutex
 	epoch   string
 	index   registry.Index // of the newest view that was counted
-	minute  int64          // to which the newest of the remembered numbers belongs
+	began   time.Time
+	minute  int64          // since began, to which the newest of the remembered numbers belongs
 	counted int            // how many views were; each application has the number of the one that it was last in
 	apps    map[string]*appCount
 }
@@ -85,9 +86,10 @@ func (t *tally) of(v *registry.View, now time.Time) []appCount {
 // count brings the counts to a view, and to a minute.
 func (t *tally) count(v *registry.View, now time.Time) {
 	if t.apps == nil || t.epoch != v.Epoch() {
-		t.epoch, t.index, t.apps, t.minute = v.Epoch(), 0, make(map[string]*appCount), now.Unix()/60
+		t.epoch, t.index, t.apps, t.minute = v.Epoch(), 0, make(map[string]*appCount), 0
+		t.began = now
 	}
-	t.remember(now.Unix() / 60)
+	t.remember(int64(now.Sub(t.began) / time.Minute))
 	if t.counted > 0 && v.Index() <= t.index {
 		return
 	}

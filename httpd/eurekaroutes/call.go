@@ -43,7 +43,7 @@ func New(n *web.Node, c Config) *Eureka {
 	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	if c.ReadOnlyCache {
-		e.readOnly = newReadOnly(n.Service, e.documents.count)
+		e.readOnly = newReadOnly(n.World, n.Service, e.documents.count)
 	}
 	n.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_http_documents_bytes", Help: "Bytes of cached documents."}, e.keptBytes))
 	return e

@@ -27,12 +27,13 @@ const (
 // wait for one build.
 type documents struct {
 	service registry.Service
+	made    time.Time // uses and sweeps are counted from there, ms
 	built   *prometheus.CounterVec
 	lists   [2 * 16]list // by kind and representation.slot
 	swept   atomic.Int64
 }
 
-func newDocuments(s registry.Service) *documents { return &documents{service: s} }
+func newDocuments(s registry.Service) *documents { return &documents{service: s, made: time.Now()} }
 
 // kind is what a document shows of a registry.
 type kind int
@@ -96,8 +97,8 @@ func (d *documents) list(k kind, rep representation) *list { return &d.lists[16*
 // newestOf returns the document of a kind, at least as new as v.
 func (d *documents) newestOf(k kind, v *registry.View, rep representation) *document {
 	l := d.list(k, rep)
-	now := time.Now()
-	l.used.Store(now.UnixMilli())
+	now := time.Since(d.made).Milliseconds()
+	l.used.Store(now)
 	d.sweep(now)
 	asked := k.versionOf(v)
 	if doc := l.current.Load(); doc.covers(asked) {
@@ -228,9 +229,9 @@ func joinGzip(chunks []*chunk) []byte {
 }
 
 // sweep drops representations that no request asked for in a while. It runs at most once a minute.
-func (d *documents) sweep(now time.Time) {
+func (d *documents) sweep(now int64) {
 	last := d.swept.Load()
-	if now.UnixMilli()-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now.UnixMilli()) {
+	if now-last < sweepEvery.Milliseconds() || !d.swept.CompareAndSwap(last, now) {
 		return
 	}
 	for i := range d.lists {
@@ -238,8 +239,8 @@ func (d *documents) sweep(now time.Time) {
 	}
 }
 
-func (l *list) dropUnused(now time.Time) {
-	if l.current.Load() == nil || now.UnixMilli()-l.used.Load() < keepUnused.Milliseconds() {
+func (l *list) dropUnused(now int64) {
+	if l.current.Load() == nil || now-l.used.Load() < keepUnused.Milliseconds() {
 		return
 	}
 	l.building.Lock()

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // refreshEvery is how old the responses of the read-only cache get: they are built anew at the multiples
@@ -25,6 +26,8 @@ const (
 // much behind the registry, and so is the news that an application is unknown. All responses of one
 // refresh are built from one view, but only when they are asked for. Nothing runs while none is.
 type readOnly struct {
+	world     *world.World
+	began     time.Time
 	service   registry.Service
 	built     func(kind string, f eureka.Format)
 	refreshed atomic.Pointer[moment] // the last refresh; nil before the first
@@ -66,7 +69,7 @@ var entities = [...]struct{ name, variable string }{
 
 // cachedResponse is the response to one key.
 type cachedResponse struct {
-	used      atomic.Int64 // when it was last asked for, ms since the epoch
+	used      atomic.Int64 // when it was last asked for, ms since began
 	keptBytes atomic.Int64 // bytes kept
 
 	mu   sync.Mutex // guards what follows
@@ -90,8 +93,8 @@ type version struct {
 	step  int64 // of the delta
 }
 
-func newReadOnly(s registry.Service, built func(kind string, f eureka.Format)) *readOnly {
-	return &readOnly{service: s, built: built, responses: map[responseKey]*cachedResponse{}}
+func newReadOnly(w *world.World, s registry.Service, built func(kind string, f eureka.Format)) *readOnly {
+	return &readOnly{world: w, began: time.Now(), service: s, built: built, responses: map[responseKey]*cachedResponse{}}
 }
 
 // cached puts the read-only cache before an endpoint, if there is one. A request that says how fresh
@@ -144,7 +147,7 @@ func (c *readOnly) get(key responseKey) (made builtResponse, ok bool) {
 	if a == nil {
 		return builtResponse{}, false
 	}
-	a.used.Store(now.UnixMilli())
+	a.used.Store(now.Sub(c.began).Milliseconds())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.made.at.IsZero() {
@@ -164,7 +167,7 @@ func (c *readOnly) response(key responseKey, now time.Time) *cachedResponse {
 		return a
 	}
 	a := new(cachedResponse)
-	a.used.Store(now.UnixMilli())
+	a.used.Store(now.Sub(c.began).Milliseconds())
 	c.responses[key] = a
 	if !c.ticking {
 		c.schedule(now)
@@ -175,7 +178,7 @@ func (c *readOnly) response(key responseKey, now time.Time) *cachedResponse {
 // schedule makes the next multiple of refreshEvery a refresh. The caller holds mu.
 func (c *readOnly) schedule(now time.Time) {
 	c.ticking = true
-	time.AfterFunc(refreshEvery-time.Duration(now.UnixNano())%refreshEvery, c.refresh)
+	time.AfterFunc(refreshEvery-time.Duration(c.world.Wall(now).UnixNano())%refreshEvery, c.refresh)
 }
 
 // refresh takes a new view, and forgets the responses that no request asks for any more.
@@ -184,7 +187,7 @@ func (c *readOnly) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, a := range c.responses {
-		if m.at.UnixMilli()-a.used.Load() >= keepUnused.Milliseconds() {
+		if m.at.Sub(c.began).Milliseconds()-a.used.Load() >= keepUnused.Milliseconds() {
 			delete(c.responses, key)
 		}
 	}

@@ -71,7 +71,7 @@ func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
 	if !cluster.Ready {
 		status = registry.Starting
 	}
-	started := e.Started.UnixMilli()
+	started := e.World.Wall(e.Started).UnixMilli()
 	return &registry.Lease{
 		Instance: &registry.Instance{
 			InstanceID: cluster.Node, HostName: host, IPAddr: host, App: serverApp, Status: status,
@@ -80,7 +80,7 @@ func (e *Eureka) ownLease(cluster api.Status) *registry.Lease {
 		},
 		Interval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
 		RegisteredAt: started, ServiceUpAt: started, UpdatedAt: started, Action: registry.ActionAdded,
-		RenewedAt: registry.Stamp{Wall: time.Now().UnixMilli()},
+		RenewedAt: registry.Stamp{Wall: e.World.Now().UnixMilli()},
 	}
 }
 

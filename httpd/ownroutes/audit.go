@@ -61,7 +61,7 @@ func (c call) since() time.Time {
 		return time.Time{}
 	}
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return time.Now().Add(-ago)
+		return c.World.Now().Add(-ago)
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {

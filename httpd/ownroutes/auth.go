@@ -168,16 +168,16 @@ func (c call) listTokens() (any, error) {
 	}
 	tokens := []api.Token{}
 	for _, k := range t.Tokens {
-		tokens = append(tokens, shownToken(k))
+		tokens = append(tokens, c.shownToken(k))
 	}
 	return tokens, nil
 }
 
-func shownToken(k *access.Token) api.Token {
+func (c call) shownToken(k *access.Token) api.Token {
 	shown := api.Token{
 		Accessor: k.Accessor, Name: k.Name, Roles: append([]string{}, k.Roles...), App: k.App, Created: k.Created, By: k.By, Expires: k.Expires,
 	}
-	now := time.Now().UnixMilli()
+	now := c.World.Now().UnixMilli()
 	for _, s := range k.Secrets {
 		if s.Until == 0 || now < s.Until {
 			shown.Secrets++
@@ -212,7 +212,7 @@ func (c call) newToken() (k *access.Token, secret string) {
 		if err != nil || after <= 0 {
 			c.Refuse("expires must be a duration above 0s, like 720h")
 		}
-		expires = time.Now().Add(after).UnixMilli()
+		expires = c.World.Now().Add(after).UnixMilli()
 	}
 	secret = c.NewSecret("")
 	accessor, hash, _ := access.Parse(secret, c.ClusterID()) // it was just made
@@ -237,9 +237,9 @@ func (c call) created(k *access.Token, secret string, op access.Change) (any, er
 	if err := c.changeAccess(op); err != nil {
 		return nil, err
 	}
-	k.Created = time.Now().UnixMilli()
+	k.Created = c.World.Now().UnixMilli()
 	c.W.Header().Set("Cache-Control", "no-store")
-	return api.NewToken{Token: shownToken(k), Secret: secret}, nil
+	return api.NewToken{Token: c.shownToken(k), Secret: secret}, nil
 }
 
 // token is the one that a path names.
@@ -267,11 +267,11 @@ func (c call) rotateToken() (any, error) {
 	}
 	grace, _ := c.Duration("grace", 0, maxGrace, fmt.Sprintf("grace must be a duration from 0s to %v: how long the old secret stays good", maxGrace))
 	secret := c.NewSecret(k.Accessor)
-	until := time.Now().Add(grace).UnixMilli()
+	until := c.World.Now().Add(grace).UnixMilli()
 	if err := c.changeAccess(access.Change{Rotate: []access.Rotation{{Accessor: k.Accessor, Hash: access.HashOf(secret), Until: until}}}); err != nil {
 		return nil, err
 	}
-	shown := shownToken(k)
+	shown := c.shownToken(k)
 	if shown.Secrets = 1; grace > 0 {
 		shown.Secrets = 2
 	}
@@ -288,7 +288,7 @@ func (c call) revokeToken() (any, error) {
 	if err := c.changeAccess(access.Change{Revoke: []string{k.Accessor}}); err != nil {
 		return nil, err
 	}
-	return shownToken(k), nil
+	return c.shownToken(k), nil
 }
 
 // testPolicy is GET /v1/rollcall/auth/test: whether a token may do something, in the words of a rule.
@@ -304,5 +304,5 @@ func (c call) testPolicy() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return api.Decision{Allowed: !h.Expired(time.Now().UnixMilli()) && h.Policy.Allows(need), Need: need.String()}, nil
+	return api.Decision{Allowed: !h.Expired(c.World.Now().UnixMilli()) && h.Policy.Allows(need), Need: need.String()}, nil
 }

@@ -9,17 +9,18 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // AccessConfig is what access control needs of a node.
 type AccessConfig struct {
+	World *world.World // nil: the machine's; NewNode sets it
 	// Floor is the mode of this node at least; the cluster's may be stricter. Unset: off.
 	Floor access.Mode
 	// TokenInQuery: a token may stand in the URL, as ?token=.
@@ -112,7 +113,7 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	}
 	for _, h := range a.tables().holders(accessor) {
 		if h != nil {
-			return !h.Expired(time.Now().UnixMilli()) && h.Policy.Allows(need)
+			return !h.Expired(c.World.Now().UnixMilli()) && h.Policy.Allows(need)
 		}
 	}
 	return false
@@ -136,7 +137,7 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 
 // principal is who has a token.
 func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
-	now := time.Now().UnixMilli()
+	now := a.World.Now().UnixMilli()
 	wrong := unknownCredential
 	for i, h := range a.tables().holders(accessor) {
 		switch {

@@ -60,7 +60,7 @@ func operating(n access.Need) bool {
 
 // record is what is known of every call of a context.
 func (n *Node) record(ctx context.Context) api.AuditRecord {
-	r := api.AuditRecord{Time: time.Now().UTC(), Node: n.Name}
+	r := api.AuditRecord{Time: n.World.Now().UTC(), Node: n.Name}
 	if a, _ := ctx.Value(askerKey{}).(*asker); a != nil {
 		r.RequestID = a.id
 		if addr := addressIn(a.remote); addr.IsValid() {

@@ -28,7 +28,7 @@ type Standing struct {
 // application is the same.
 func (n *Node) renews(s *Standing, by tables, app string) bool {
 	switch {
-	case s == nil || s.ctx == nil || s.by != by || s.ends != 0 && time.Now().UnixMilli() >= s.ends:
+	case s == nil || s.ctx == nil || s.by != by || s.ends != 0 && n.World.Now().UnixMilli() >= s.ends:
 		return false
 	case s.app == app:
 		return true
@@ -121,7 +121,7 @@ func (h *held) leave(c *heldCall) {
 // look judges the calls again if anything has changed, as long as there are any.
 func (h *held) look() {
 	now := h.node.access.tables()
-	due := h.due(now, time.Now().UnixMilli())
+	due := h.due(now, h.node.World.Now().UnixMilli())
 	for _, c := range due {
 		if err := h.node.judge(c); err != nil {
 			c.end(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Node is what the routes of every API share: the registry, what is known of the cluster, and the bounds that all
@@ -48,6 +49,7 @@ type pool struct {
 
 // Config is what a Node is made of. Every field without a remark must be set.
 type Config struct {
+	World        *world.World // nil: the machine's
 	Service      registry.Service
 	Cluster      Cluster
 	Coordination kv.Service // nil: the node has no consensus
@@ -70,6 +72,7 @@ type Config struct {
 func NewNode(c Config) *Node {
 	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
 	n.SetLimits(c.Limits)
+	c.Access.World = c.World
 	n.access = newControl(c.Access, c.Metrics)
 	n.held.node = n
 	n.operations = NewCounters(c.Metrics, "rollcall_registry_operations_total", "Registry operations, by action, sender and outcome.", "action", "origin", "outcome")

@@ -77,10 +77,10 @@ func (n *Node) LogEnded(r *http.Request, e Ended) {
 // mostLogged is how many calls are logged in a second: while there is no leader, each heartbeat fails.
 const mostLogged = 100
 
-// logged counts the calls that were logged in the present second.
+// logged counts the calls that were logged in the second.
 type logged struct {
 	mu      sync.Mutex
-	second  int64
+	since   time.Time
 	count   int
 	leftOut int // since the last one that was logged
 }
@@ -89,8 +89,8 @@ type logged struct {
 func (l *logged) admit(now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if second := now.Unix(); second != l.second {
-		l.second, l.count = second, 0
+	if now.Sub(l.since) >= time.Second {
+		l.since, l.count = now, 0
 	}
 	if l.count++; l.count > mostLogged {
 		l.leftOut++

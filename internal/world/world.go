@@ -1,7 +1,8 @@
 // Package world is what a node finds around it: the network and the wall clock. A node that is given none has those of its machine;
 // the simulator (cmd/internal/sim) gives each of its nodes another one.
 //
-// No other package of the server listens or dials: TestOnlyTheWorldListensAndDials, in the root package, sees to it.
+// No other package of the server listens, dials or makes a date of the machine's clock: TestOnlyTheWorldListensAndDials and
+// TestOnlyTheWorldTellsTheTime, in the root package, see to it.
 package world
 
 import (
@@ -9,6 +10,7 @@ import (
 	"crypto/tls"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 )
@@ -22,8 +24,23 @@ type Network interface {
 // Control sees an address before it is connected to, and refuses it by an error: net.Dialer.ControlContext.
 type Control func(ctx context.Context, network, address string, c syscall.RawConn) error
 
-// World is the surroundings of one node. Nil is the machine's own, and so is a Network that is nil.
-type World struct{ Network Network }
+// World is the surroundings of one node. Nil is the machine's own, and so is a field that is nil.
+type World struct {
+	Network Network
+	// Ahead is how far the node's wall clock is ahead of the machine's. Nil: they are the same.
+	Ahead func() time.Duration
+}
+
+// Now returns the node's wall clock, for what is shown, kept or compared with a date. Package time measures how long something takes.
+func (w *World) Now() time.Time { return w.Wall(time.Now()) }
+
+// Wall returns what the node's wall clock shows when time.Now returns a value.
+func (w *World) Wall(machine time.Time) time.Time {
+	if w == nil || w.Ahead == nil {
+		return machine
+	}
+	return machine.Round(0).Add(w.Ahead())
+}
 
 // Listen listens at an address. A unix socket replaces what lies at its path, and its owner alone may use it.
 func (w *World) Listen(network, address string) (net.Listener, error) {

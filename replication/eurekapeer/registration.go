@@ -28,7 +28,7 @@ const (
 // Run keeps this node registered with the server, as a client of it. Nothing of the replication
 // depends on that: where it fails it is tried again, and no more.
 func (l *Link) Run(ctx context.Context) error {
-	self := &registration{Link: l, lease: selfLease(ctx, l.env.HTTP, time.Now())}
+	self := &registration{Link: l, lease: selfLease(ctx, l.env.HTTP, l.env.World.Now())}
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -113,7 +113,7 @@ func (s *registration) logChange(ctx context.Context, err error) {
 }
 
 // selfLease is this node as an instance that listens at an address (host:port).
-func selfLease(ctx context.Context, address string, now time.Time) *registry.Lease {
+func selfLease(ctx context.Context, address string, wall time.Time) *registry.Lease {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
@@ -122,14 +122,14 @@ func selfLease(ctx context.Context, address string, now time.Time) *registry.Lea
 	page := "http://" + address + "/"
 	return &registry.Lease{
 		Interval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
-		UpdatedAt: now.UnixMilli(), Action: registry.ActionAdded,
+		UpdatedAt: wall.UnixMilli(), Action: registry.ActionAdded,
 		Instance: &registry.Instance{
 			InstanceID: fmt.Sprintf("%s:rollcall:%d", host, number), HostName: host, App: serverApp, IPAddr: ipOf(ctx, host),
 			Status: registry.Up, Port: registry.Port{Number: uint16(number), Enabled: true}, SecurePort: registry.Port{Number: 443},
 			CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn},
 			RenewalInterval: registry.DefaultRenewalInterval, Duration: registry.DefaultDuration,
 			HomePageURL: page, StatusPageURL: page, HealthCheckURL: page + "healthz",
-			VIP: "eureka", SecureVIP: "eureka", LastDirty: now.UnixMilli(),
+			VIP: "eureka", SecureVIP: "eureka", LastDirty: wall.UnixMilli(),
 		},
 	}
 }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Side is this side of all links: this node, its datacenter and its peers.
 type Side struct {
+	World      *world.World // nil: the machine's
 	Service    registry.Service
 	Datacenter string // this node's
 	Node       string // this node's name

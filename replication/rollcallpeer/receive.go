@@ -189,7 +189,7 @@ func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registr
 // now is the present moment of the lease clock, and of the wall clock or that of the newest operation.
 func (r *Receiver) now(view *registry.View) registry.Stamp {
 	now := view.Stamp()
-	return registry.Stamp{Lease: max(now.Lease, r.side.Service.Health().Clock), Wall: max(now.Wall, time.Now().UnixMilli())}
+	return registry.Stamp{Lease: max(now.Lease, r.side.Service.Health().Clock), Wall: max(now.Wall, r.side.World.Now().UnixMilli())}
 }
 
 func (in *intake) add(item int, op registry.Op) {

@@ -136,12 +136,12 @@ func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
 		case now := <-clock.C:
 			s.clock.Read(now)
 			// An idle cluster writes one entry a minute, see below, and else the clock stands still.
-			if s.machine.NeedsClock() && now.UnixNano()-s.proposer.Newest() > int64(expiry.TickAge) {
+			if s.machine.NeedsClock() && now.Sub(s.proposer.Newest()) > expiry.TickAge {
 				s.tick(ctx)
 			}
 		case now := <-slow.C:
 			l.Grow(s.leaseTime())
-			if replicas.Due(s.machine.View().Stamp().Wall, now.UnixMilli()) {
+			if replicas.Due(s.machine.View().Stamp().Wall, s.cfg.World.Wall(now).UnixMilli()) {
 				s.tick(ctx) // replicas of a cluster without writes are compared, too
 			}
 		}
@@ -212,5 +212,5 @@ func (s *Raft) propose(ctx context.Context, entry []byte) error {
 func (s *Raft) stamp() registry.Stamp {
 	now := time.Now()
 	lease, _ := s.clock.Read(now)
-	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
+	return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
 }

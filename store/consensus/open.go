@@ -38,6 +38,7 @@ func Open(cfg store.Config) (*Raft, error) {
 	s := &Raft{
 		cfg:        cfg,
 		log:        cfg.Log,
+		clock:      expiry.Clock{World: cfg.World},
 		panics:     panics,
 		metrics:    newMetrics(cfg.Metrics, panics),
 		machine:    fsm.NewMachine(),
@@ -63,7 +64,7 @@ func (s *Raft) open(opened time.Time) error {
 	if s.net, err = port.Listen(s.cfg.World, s.cfg.ClusterAddr, s.cfg.ClusterAdvertise, s.cfg.TLS, s.log); err != nil {
 		return err
 	}
-	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest}); err != nil {
+	if s.identity, err = membership.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeCP, Node: s.cfg.Node, Reads: level.Newest, World: s.cfg.World}); err != nil {
 		return err
 	}
 	s.machine.Performed = s.cfg.Test.Performed
@@ -99,7 +100,7 @@ func (s *Raft) compose(opened time.Time) {
 		Node: s.cfg, Identity: s.identity, Port: s.net, Nodes: s.nodes, Machine: s.machine, Leadership: s.leadership, Digests: s.digests, Fail: s.fail, Outdated: s.stopOutdated, Propose: s.propose,
 	})
 	s.reader = reads.New(reads.Config{
-		Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
+		World: s.cfg.World, Machine: s.machine, Leadership: s.leadership, Nodes: s.nodes, Members: s.members.All, DiskFull: s.cfg.DiskFull, Opened: opened, Closing: s.closing, Metrics: s.cfg.Metrics,
 	})
 	s.proposer = &commit.Proposer{Stamp: s.stamp, Level: s.machine.Level, Leadership: s.leadership, Metrics: s.metrics.commit}
 	s.committer = commit.New(commit.Config{

@@ -77,7 +77,7 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	if err := copyTree(r.DataDir, work); err != nil {
 		return done, fmt.Errorf("copy %s: %w", r.DataDir, errors.Join(err, os.RemoveAll(work)))
 	}
-	done = Recovered{Node: id.Node, Cluster: id.Cluster, Old: r.DataDir + ".before-" + time.Now().UTC().Format("20060102T150405.000Z")}
+	done = Recovered{Node: id.Node, Cluster: id.Cluster, Old: r.DataDir + ".before-" + r.World.Now().UTC().Format("20060102T150405.000Z")}
 	if err := r.recoverCopy(ctx, work, id, &done); err != nil {
 		return done, errors.Join(err, os.RemoveAll(work))
 	}
@@ -146,7 +146,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 	}
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = raft.ServerID(id.ServerID), raftio.NewLogger(r.Log)
-	state := &recovering{machine: fsm.NewMachine(), done: done}
+	state := &recovering{machine: fsm.NewMachine(), world: r.World, done: done}
 	state.machine.Skip(id.Skipped)
 	_, transport := raft.NewInmemTransport(raft.ServerAddress(r.Members[id.Node]))
 	self := raft.Configuration{Servers: []raft.Server{{ID: conf.LocalID, Address: raft.ServerAddress(r.Members[id.Node])}}}
@@ -216,6 +216,7 @@ func (r Recovery) refuseWhileAnswered(ctx context.Context, own string, members m
 // recovering is the state while a directory is recovered.
 type recovering struct {
 	machine *fsm.Machine
+	world   *world.World
 	done    *Recovered
 	err     error // of the first entry that could not be applied
 }
@@ -239,7 +240,7 @@ func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, f.err
 	}
 	f.done.Entry, f.done.Before = f.machine.Index(), max(f.machine.View().Index(), f.machine.KV().Index())
-	f.machine.Recover(time.Now().UnixMilli())
+	f.machine.Recover(f.world.Now().UnixMilli())
 	f.done.Index, f.done.Instances, f.done.Keys = f.machine.KV().Index(), f.machine.View().Total(), f.machine.KV().Len()
 	return frozen{f.machine.Snapshot()}, nil
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // The levels of the identity file. What lies beside the file says for itself at which level it was written.
@@ -34,7 +36,8 @@ const (
 // Owner is the node that wants to use a data directory.
 type Owner struct {
 	Mode, Node, Datacenter string
-	Reads                  byte // the newest level of the formats that the program reads
+	Reads                  byte         // the newest level of the formats that the program reads
+	World                  *world.World // nil: the machine's
 }
 
 // Identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
@@ -115,14 +118,14 @@ func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 		return nil, err
 	}
 	if id.Reads != owner.Reads {
-		id.Reads, id.ReadsSince = owner.Reads, time.Now().UnixMilli()
+		id.Reads, id.ReadsSince = owner.Reads, owner.World.Now().UnixMilli()
 	}
-	id.numberStart()
+	id.numberStart(owner.World.Now())
 	return id, id.Save()
 }
 
 // numberStart numbers a start.
-func (id *Identity) numberStart() {
+func (id *Identity) numberStart(wall time.Time) {
 	if id.Mode != ModeCP {
 		id.Boot++
 		return
@@ -131,7 +134,7 @@ func (id *Identity) numberStart() {
 	// The directory may be a copy of which another node starts now, too: the starts differ by the wall clock, and
 	// by chance where that was set back or says the same. Chance decides nothing else: of two starts the later one
 	// has the higher number, however soon it comes.
-	if id.Boot = uint64(time.Now().UnixMicro())<<2 | mathrand.Uint64N(1<<2); id.Boot <= id.Before {
+	if id.Boot = uint64(wall.UnixMicro())<<2 | mathrand.Uint64N(1<<2); id.Boot <= id.Before {
 		id.Boot = id.Before + 1 + mathrand.Uint64N(1<<20)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Bounds of the lease clock.
@@ -24,11 +26,14 @@ const (
 // Clock is the running lease clock of a leader. It advances at every reading, by monotonic time
 // only, and stands still while stopped. Wall clocks of two nodes are never compared.
 type Clock struct {
+	World *world.World // nil: the machine's
+
 	mu      sync.Mutex
 	running bool
 	value   time.Duration
 	applied time.Duration
 	last    time.Time
+	wall    time.Time // the wall clock at last
 	stalls  int
 	seen    atomic.Int64 // value in ms, for readers that must not wait
 	readAt  atomic.Int64 // the wall clock at the last reading, ns since the epoch, for the same; 0: it was not started
@@ -41,10 +46,9 @@ func (c *Clock) Start(base int64, now time.Time) {
 	defer c.mu.Unlock()
 	c.value = time.Duration(base) * time.Millisecond
 	c.applied = c.value
-	c.last = now
 	c.running = true
 	c.seen.Store(base)
-	c.readAt.Store(now.UnixNano())
+	c.setLast(now)
 	c.stalls++ // whatever was decided before this leadership is no basis for an eviction
 }
 
@@ -70,7 +74,7 @@ func (c *Clock) Read(now time.Time) (ms int64, stalls int) {
 	if c.running {
 		step := now.Sub(c.last)
 		// The monotonic clock stands still while the machine is suspended; the wall clock is set right later.
-		passed := max(step, now.Round(0).Sub(c.last.Round(0)))
+		passed := max(step, c.World.Wall(now).Round(0).Sub(c.wall))
 		if step > MaxStep {
 			step = MaxStep
 			c.stalls++
@@ -78,8 +82,7 @@ func (c *Clock) Read(now time.Time) (ms int64, stalls int) {
 		if step > 0 {
 			c.lost.Add(max(0, int64(passed-MaxStep)))
 			c.value = max(c.value, min(c.value+step, c.applied+MaxLead))
-			c.last = now
-			c.readAt.Store(now.UnixNano())
+			c.setLast(now)
 		}
 	}
 	ms = c.value.Milliseconds()
@@ -91,7 +94,7 @@ func (c *Clock) Read(now time.Time) (ms int64, stalls int) {
 // was set.
 func (c *Clock) Stands(now time.Time) bool {
 	at := c.readAt.Load()
-	return at != 0 && time.Duration(now.UnixNano()-at).Abs() > MaxStep
+	return at != 0 && time.Duration(c.World.Wall(now).UnixNano()-at).Abs() > MaxStep
 }
 
 // Glance returns the clock in ms as of its last reading, without advancing it and without a lock. While
@@ -105,8 +108,13 @@ func (c *Clock) Lost() time.Duration { return time.Duration(c.lost.Load()) }
 func (c *Clock) PauseBy(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = c.last.Add(-d)
-	c.readAt.Store(c.last.UnixNano())
+	c.setLast(c.last.Add(-d))
+}
+
+// setLast records a reading. The caller holds mu.
+func (c *Clock) setLast(now time.Time) {
+	c.last, c.wall = now, c.World.Wall(now).Round(0)
+	c.readAt.Store(c.wall.UnixNano())
 }
 
 // stallRow is a row of stalls of the lease clock of which each comes before the wait after the last one is

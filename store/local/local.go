@@ -24,6 +24,7 @@ func Open(cfg store.Config) (*Store, error) {
 	s := &Store{
 		cfg:      cfg,
 		log:      cfg.Log,
+		clock:    expiry.Clock{World: cfg.World},
 		started:  make(chan struct{}),
 		wake:     make(chan struct{}, 1),
 		asked:    make(chan struct{}),
@@ -43,7 +44,7 @@ func Open(cfg store.Config) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: level.Newest}); err != nil {
+	if s.id, err = disk.OpenIdentity(s.cfg.DataDir, disk.Owner{Mode: disk.ModeAP, Node: s.cfg.Node, Datacenter: s.cfg.Datacenter, Reads: level.Newest, World: s.cfg.World}); err != nil {
 		return err
 	}
 	if s.disk, err = openRegistryFile(s.cfg.DataDir); err != nil {

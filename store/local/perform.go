@@ -128,7 +128,7 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 		s.registry.Doubt()
 		s.log.Warn("this node stood still, or its wall clock was set forward: until they are renewed, it takes no lease for younger than other nodes do", "lost", lost)
 	}
-	return registry.Stamp{Lease: lease, Wall: now.UnixMilli()}
+	return registry.Stamp{Lease: lease, Wall: s.cfg.World.Wall(now).UnixMilli()}
 }
 
 // call says who sent operations, and when they are performed.

@@ -45,7 +45,7 @@ func (s *Store) riseRound(now time.Time) {
 	}
 	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()
-	due := s.levels.rise.Observe(now, from, nodes)
+	due := s.levels.rise.Observe(s.cfg.World.Wall(now), from, nodes)
 	s.levels.mu.Unlock()
 	for _, n := range nodes {
 		due = due || n.Known && n.Writes > from && level.Lacking(nodes, from+1) == ""
@@ -83,7 +83,7 @@ func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 func (s *Store) Finalize(context.Context) error {
 	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()
-	err := s.levels.rise.Finalizable(time.Now(), from, nodes)
+	err := s.levels.rise.Finalizable(s.cfg.World.Now(), from, nodes)
 	s.levels.mu.Unlock()
 	if err == nil {
 		s.raise(from)

@@ -11,7 +11,7 @@ import (
 )
 
 // authFileRecord is for the audit: other roles and tokens of auth.file are in force, though no call has changed them.
-func authFileRecord(node string, old, now *access.Table) api.AuditRecord {
+func authFileRecord(at time.Time, node string, old, now *access.Table) api.AuditRecord {
 	come, left := tokensBeside(now, old), tokensBeside(old, now)
 	roles := []string{}
 	for _, r := range now.Roles {
@@ -25,7 +25,7 @@ func authFileRecord(node string, old, now *access.Table) api.AuditRecord {
 		}
 	}
 	return api.AuditRecord{
-		Time: time.Now().UTC(), Node: node, Via: "file", Operation: "auth_file", Resource: "auth", Outcome: api.AuditDone,
+		Time: at.UTC(), Node: node, Via: "file", Operation: "auth_file", Resource: "auth", Outcome: api.AuditDone,
 		Grants: fmt.Sprintf("mode %v; roles that changed: %s; tokens that came: %v, that left: %v; digest %s, before %s", now.Mode, cmp.Or(strings.Join(roles, " | "), "none"), come, left, now.Digest(), old.Digest()),
 	}
 }

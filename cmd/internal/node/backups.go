@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/disk"
 	"github.com/seed-20419f34/rollcall/store/wait"
@@ -24,6 +25,7 @@ import (
 type backups struct {
 	config.BackupConfig
 	node        string
+	world       *world.World
 	snapshots   *snapshots
 	log         *slog.Logger
 	lastSuccess prometheus.Gauge
@@ -35,7 +37,7 @@ func (s setup) backups(of *snapshots) *backups {
 	if s.Backup.Dir == "" {
 		return nil
 	}
-	b := &backups{BackupConfig: s.Backup, node: s.name, snapshots: of, log: s.log, lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
+	b := &backups{BackupConfig: s.Backup, node: s.name, world: s.world, snapshots: of, log: s.log, lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rollcall_backup_last_success_timestamp_seconds", Help: "When this node last wrote a snapshot by its schedule, in seconds since the epoch; 0: it never did.",
 	})}
 	s.metrics.MustRegister(b.lastSuccess)
@@ -55,7 +57,7 @@ func (b *backups) prefix() string { return "rollcall-" + b.node + "-" }
 func (b *backups) own() (names []string) {
 	entries, _ := os.ReadDir(b.Dir) // a directory that cannot be read is met when a file is written
 	for _, e := range entries {
-		if at := b.timeOf(e.Name()); e.Type().IsRegular() && !at.IsZero() && !at.After(time.Now()) {
+		if at := b.timeOf(e.Name()); e.Type().IsRegular() && !at.IsZero() && !at.After(b.world.Now()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -89,7 +91,7 @@ func (b *backups) removeUnfinished() error {
 func (b *backups) run(ctx context.Context) {
 	next := time.Duration(0)
 	if own := b.own(); len(own) > 0 {
-		next = time.Until(b.timeOf(own[len(own)-1]).Add(b.Interval))
+		next = b.timeOf(own[len(own)-1]).Add(b.Interval).Sub(b.world.Now())
 	}
 	for wait.Pause(ctx, nil, next); ctx.Err() == nil; wait.Pause(ctx, nil, next) {
 		next = b.Interval
@@ -124,7 +126,7 @@ func (b *backups) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC()
+	now := b.world.Now().UTC()
 	path := filepath.Join(b.Dir, b.prefix()+now.Format(timeForm)+".snap")
 	h, size, err := backup.SaveFile(path, func(w io.Writer) error {
 		_, err := saved.WriteTo(w)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
@@ -112,6 +113,7 @@ type nodes struct {
 	diskFree   func() int64
 	replicator *replication.Replicator
 	service    registry.Service
+	world      *world.World
 }
 
 // Status implements httpd.Cluster.
@@ -129,7 +131,7 @@ func (n nodes) Status(ctx context.Context) api.Status {
 	}
 	for _, p := range n.replicator.Status() {
 		if p.Kind == "node" {
-			peer := peerNode(p)
+			peer := peerNode(p, n.world.Now())
 			peer.Version = versions[p.Name]
 			status.Nodes = append(status.Nodes, peer)
 		}
@@ -140,10 +142,10 @@ func (n nodes) Status(ctx context.Context) api.Status {
 }
 
 // peerNode is another node as this one knows it: its address, and whether it can be reached.
-func peerNode(p api.Peer) api.NodeStatus {
+func peerNode(p api.Peer, wall time.Time) api.NodeStatus {
 	n := api.NodeStatus{ID: p.Name, HTTP: p.Name, Role: "serving"}
 	if p.LastSuccess != 0 {
-		n.Contact = max(time.Now().UnixMilli()-p.LastSuccess, 0)
+		n.Contact = max(wall.UnixMilli()-p.LastSuccess, 0)
 	}
 	if p.State == replication.StateFailing {
 		n.Role = unreachable

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
@@ -24,6 +25,7 @@ const betweenScrapes = 2 * time.Second
 
 // bundler makes what helps somebody else to see what is wrong with a node. It implements httpd.Debug.
 type bundler struct {
+	world    *world.World
 	metrics  prometheus.Gatherer
 	version  string
 	settings func(io.Writer) error // writes them, secrets left out
@@ -42,7 +44,7 @@ func (b bundler) Bundle(ctx context.Context, w io.Writer) error {
 		write func(io.Writer) error
 	}{
 		{"version.txt", func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "rollcall %s %s %s/%s, %d processors, %s\n", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), now.UTC().Format(time.RFC3339))
+			_, err := fmt.Fprintf(w, "rollcall %s %s %s/%s, %d processors, %s\n", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.world.Wall(now).UTC().Format(time.RFC3339))
 			return err
 		}},
 		{"settings.yaml", b.settings},
@@ -60,7 +62,7 @@ func (b bundler) Bundle(ctx context.Context, w io.Writer) error {
 		if err := part.write(&content); err != nil {
 			fmt.Fprintf(&content, "\nthis part could not be made: %v\n", err)
 		}
-		header := &tar.Header{Name: "rollcall-debug/" + part.name, Mode: 0o600, Size: int64(content.Len()), ModTime: now}
+		header := &tar.Header{Name: "rollcall-debug/" + part.name, Mode: 0o600, Size: int64(content.Len()), ModTime: b.world.Wall(now)}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (s setup) openEngine() (*engine, error) {
 
 // openRaft makes the engine of a node of a cluster.
 func (s setup) openRaft() (*engine, error) {
-	p := &peers{datacenter: s.Datacenter, node: s.name}
+	p := &peers{world: s.world, datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
 	c.Spares = func(dc string, silence time.Duration, ok bool) bool { return p.replicator.Spares(dc, silence, ok) }
 	c.Reply = p.reply
@@ -150,7 +150,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft) *probe.Prober {
-	rules := httpd.AccessConfig{Floor: s.Floor(), Table: raft.Access}
+	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: raft.Access}
 	if s.auth != nil {
 		rules.File = s.auth.Table
 	}
@@ -171,7 +171,7 @@ func (s setup) prober(raft *consensus.Raft) *probe.Prober {
 // openLocal makes the engine of a node without consensus. Once it has copied what the others have, it sends to all
 // peers.
 func (s setup) openLocal() (*engine, error) {
-	p := &peers{datacenter: s.Datacenter, node: s.name}
+	p := &peers{world: s.world, datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
 	c.Spares = func(dc string, silence time.Duration, ok bool) bool { return p.replicator.Spares(dc, silence, ok) }
 	c.Age = func() time.Duration { return p.replicator.Age() }
@@ -215,7 +215,7 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}, alive: node.Alive}, nil
+	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node, s.world}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}, alive: node.Alive}, nil
 }
 
 // storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
@@ -255,6 +255,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 	}
 	p.replicator, err = replication.New(replication.Config{
 		Side: link.Side{
+			World:      s.world,
 			Service:    service,
 			Datacenter: s.Datacenter,
 			Node:       s.name,

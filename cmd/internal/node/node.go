@@ -184,17 +184,17 @@ func (n *node) openHTTP(c *config.Config) (net.Listener, error) {
 func (n *node) handle(o Options, name string, e *engine) error {
 	c := o.Config
 	h := httpConfig(c)
-	h.Node, h.Version, h.Log, h.Metrics = name, o.Version, n.log, n.metrics
+	h.Node, h.Version, h.World, h.Log, h.Metrics = name, o.Version, n.world, n.log, n.metrics
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
 	h.Peers, h.EurekaSender = e.peers, e.peers.replicator.EurekaSender
-	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level}
+	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level, n.world}
 	h.Snapshots = e.snapshots
 	var err error
 	if n.audit, err = openAudit(c, n.log); err != nil {
 		return err
 	}
 	h.Audit, h.Access = n.audit, n.accessConfig(c, name, e)
-	h.Debug = bundler{n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
+	h.Debug = bundler{n.world, n.metrics, o.Version, o.Settings, o.LogTail, func(ctx context.Context) any { return e.cluster.Status(ctx) }}
 	handler, err := httpd.New(h)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.Acce
 	}
 	if n.auth != nil {
 		a.File, a.FileFailure = n.auth.Table, n.auth.Failure
-		n.auth.Changed = func(old, now *access.Table) { n.audit.Record(authFileRecord(name, old, now)) }
+		n.auth.Changed = func(old, now *access.Table) { n.audit.Record(authFileRecord(n.world.Now(), name, old, now)) }
 	}
 	return a
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/store/local"
@@ -24,6 +25,7 @@ import (
 // peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
 // for what only the sending node knows.
 type peers struct {
+	world            *world.World
 	datacenter, node string
 	replicator       *replication.Replicator
 	files            *certfiles.Source // of the certificates that peers are shown, and of those that they must have; nil: none
@@ -110,7 +112,7 @@ func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 		for _, f := range p.refusals() {
 			s.Refused = append(s.Refused, api.RefusedItem{
 				App: f.Key.App, ID: f.Key.ID, What: f.Operation, From: cmp.Or(f.Server, f.Origin.DC),
-				Since: f.First.UnixMilli(), Last: f.Last.UnixMilli(), Times: f.Times, Text: "panic: " + f.Cause,
+				Since: p.world.Wall(f.First).UnixMilli(), Last: p.world.Wall(f.Last).UnixMilli(), Times: f.Times, Text: "panic: " + f.Cause,
 			})
 		}
 	}

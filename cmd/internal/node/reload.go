@@ -9,6 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // reloader reads the settings of a running node again.
@@ -78,14 +79,17 @@ func (r *reloader) merge(c *config.Config) (now, later []string) {
 }
 
 // logLevel is the level of the log as httpd.LogLevel.
-type logLevel struct{ *logging.Level }
+type logLevel struct {
+	*logging.Level
+	world *world.World
+}
 
 // Show implements httpd.LogLevel.
 func (l logLevel) Show() api.LogLevel {
 	now, configured, until := l.Level.Show()
 	shown := api.LogLevel{Level: now, Configured: configured}
 	if !until.IsZero() {
-		shown.Until = until.UnixMilli()
+		shown.Until = l.world.Wall(until).UnixMilli()
 	}
 	return shown
 }

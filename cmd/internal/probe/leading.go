@@ -189,8 +189,8 @@ func (l *leading) dequeue(c *check) {
 	c.queuedFor = ""
 }
 
-// oldest is the time at which the check that has waited longest was or will be due, in ns of Unix time; 0: none waits.
-func (l *leading) oldest() int64 {
+// oldest is the time at which the check that has waited longest was or will be due; nil: none waits.
+func (l *leading) oldest() *time.Time {
 	var oldest time.Time
 	consider := func(c *check) {
 		if oldest.IsZero() || c.due.Before(oldest) {
@@ -204,9 +204,9 @@ func (l *leading) oldest() int64 {
 		consider(queue[0])
 	}
 	if oldest.IsZero() {
-		return 0
+		return nil
 	}
-	return oldest.UnixNano()
+	return &oldest
 }
 
 // pause is the time until a check is due; an hour while no place is free, because the end of an attempt wakes Run.

@@ -89,7 +89,7 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 	defer p.metrics.checks.Set(0)
-	defer p.metrics.oldest.Store(0)
+	defer p.metrics.oldest.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &leading{p: p, epoch: epoch, checks: map[ref]*check{}, bySubject: map[subject][]ref{}, attempts: map[string]int{}, queued: map[string][]*check{}, finished: make(chan *check, atOnce)}
@@ -124,7 +124,7 @@ func (p *Prober) Run(ctx context.Context, epoch registry.Epoch) {
 // metrics are the figures of a Prober.
 type metrics struct {
 	checks prometheus.Gauge
-	oldest atomic.Int64 // see leading.oldest
+	oldest atomic.Pointer[time.Time] // see leading.oldest
 	runs   *prometheus.CounterVec
 }
 
@@ -142,10 +142,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 func (m *metrics) queueAge() float64 {
 	oldest := m.oldest.Load()
-	if oldest == 0 {
+	if oldest == nil {
 		return 0
 	}
-	return max(time.Since(time.Unix(0, oldest)).Seconds(), 0)
+	return max(time.Since(*oldest).Seconds(), 0)
 }
 
 var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}

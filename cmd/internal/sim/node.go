@@ -28,7 +28,8 @@ type Node struct {
 	w       *World
 	dc      int
 	ip      string
-	lives   int // how often it was killed: each life has a data directory
+	ahead   atomic.Int64 // how far the wall clock of its machine is ahead of the scenario's
+	lives   int          // how often it was killed: each life has a data directory
 	process *process
 	past    []*process // were told to end, or killed
 	all     []*process
@@ -82,6 +83,24 @@ func (n *Node) alive() bool {
 	}
 }
 
+// hourApart stands for the setting "skew" of a schedule in a node's settings.
+var hourApart = new(world.World)
+
+// world is that of a process at the node's machine.
+func (n *Node) world(network world.Network) *world.World {
+	return &world.World{Network: network, Ahead: func() time.Duration { return time.Duration(n.ahead.Load()) }}
+}
+
+// spreadClocks sets the wall clocks of all nodes, the first one's half a skew behind the scenario's, the last one's half a skew ahead.
+func (w *World) spreadClocks(skew time.Duration) {
+	for i, n := range w.nodes {
+		n.ahead.Store(int64(skew)*int64(i)/int64(max(len(w.nodes)-1, 1)) - int64(skew/2))
+	}
+}
+
+// StepClock sets a node's wall clock forward, or back by less than 0.
+func (w *World) StepClock(name string, by time.Duration) { w.Node(name).ahead.Add(int64(by)) }
+
 // settings returns those of the node.
 func (n *Node) settings() *config.Config {
 	c, all := config.Default(), n.w.cluster
@@ -130,6 +149,9 @@ func (n *Node) start() {
 	c := n.settings()
 	need.OK(n.w, c.Validate())
 	n.w.network.boot(n.ip)
+	if c.Store.World == hourApart {
+		n.w.skewed.Do(func() { n.w.spreadClocks(time.Hour) })
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{host: n.w.network.host(n.ip), tell: cancel, hangups: make(chan os.Signal), done: make(chan struct{})}
 	options := node.Options{
@@ -137,7 +159,7 @@ func (n *Node) start() {
 		Version: "simulated", Log: n.w.logger(), Level: logging.NewLevel("info"),
 		Metrics:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "simulated"}),
 		Settings: func(io.Writer) error { return nil }, LogTail: func() []byte { return nil },
-		World: &world.World{Network: p.host},
+		World: n.world(p.host),
 	}
 	n.process, n.all = p, append(n.all, p)
 	go func() {

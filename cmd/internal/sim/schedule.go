@@ -28,6 +28,7 @@ var settings = map[string]func(*config.Config){
 	"snapshots": func(c *config.Config) {
 		c.Store.SnapshotThreshold, c.Store.SnapshotInterval, c.Store.TrailingLogs = 50, 2*time.Second, 20
 	},
+	"skew":   func(c *config.Config) { c.Store.World = hourApart }, // an hour from the first node's wall clock to the last one's
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 }
 
@@ -64,8 +65,9 @@ var acts = map[string]struct {
 	"hangdisk": {1, 1, func(w *World, n []*Node, d time.Duration) {
 		time.AfterFunc(d, w.HangDisk(n[0].Name))
 	}},
-	"faildisk": {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, errNoSpace) }},
-	"transfer": {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.transfer() }},
+	"faildisk":  {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, errNoSpace) }},
+	"stepclock": {1, 1, func(w *World, n []*Node, d time.Duration) { w.StepClock(n[0].Name, d) }},
+	"transfer":  {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.transfer() }},
 }
 
 func ifRuns(n *Node, do func()) {

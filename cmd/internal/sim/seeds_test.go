@@ -65,7 +65,7 @@ func TestMistakesOfASchedule(t *testing.T) {
 		"schedule 1\ncluster cp 0 1 1ms":      "a cluster of 0 nodes: it must have 1 to 7",
 		"schedule 1\ncluster cp 3 4 1ms":      "4 datacenters: there must be 1 to 3",
 		"schedule 1\ncluster xp 3 1 1ms":      `mode "xp": it must be cp or ap`,
-		"schedule 1\ncluster cp 3 1 1ms fast": `there is no setting "fast"; there are always, snapshots, wal`,
+		"schedule 1\ncluster cp 3 1 1ms fast": `there is no setting "fast"; there are always, skew, snapshots, wal`,
 		"schedule 1\ncluster cp three":        "want cluster MODE NODES DATACENTERS LATENCY",
 		head + "1s kill n4":                   `there is no node "n4"; the nodes are n1, n2, n3`,
 		head + "1s murder n1":                 `there is no act "murder"; there are cut, cutoneway`,

@@ -55,6 +55,7 @@ type Cluster struct {
 	Mode        string        // config.CP or config.AP; empty: config.CP
 	Datacenters int           // that replicate to each other, 1 to 3; 0: 1
 	Latency     time.Duration // of each link, in each direction; 0: 1 ms
+	Skew        time.Duration // from the wall clock of the first node to that of the last; those of the others are spread between
 	// Configure changes the settings of each node before it starts; nil: they are the defaults.
 	Configure func(*config.Config)
 }
@@ -81,7 +82,8 @@ type World struct {
 	log     *logFile
 	nodes   []*Node // by their places
 	clients *http.Client
-	ends    []func() // what runs beside the scenario, and ends with it
+	skewed  *sync.Once // by the setting of a schedule
+	ends    []func()  // what runs beside the scenario, and ends with it
 }
 
 // began is when a run begins: a bubble's clock begins in 2000, before the first hour that the formats know (ADR 26).
@@ -107,7 +109,7 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 	defer running.Add(-1)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(began))
-		w := &World{TB: t, cluster: c, root: root, log: log, network: newNetwork(Link{Latency: cmp.Or(c.Latency, time.Millisecond)})}
+		w := &World{TB: t, skewed: new(sync.Once), cluster: c, root: root, log: log, network: newNetwork(Link{Latency: cmp.Or(c.Latency, time.Millisecond)})}
 		transport := &http.Transport{DialContext: w.network.host("127.0.9.1").DialContext}
 		w.clients = &http.Client{Transport: transport}
 		ended := make(chan struct{})
@@ -129,6 +131,7 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 				w.nodes = append(w.nodes, w.newNode(dc+1, i+1))
 			}
 		}
+		w.spreadClocks(c.Skew)
 		for _, n := range w.nodes {
 			n.start()
 		}

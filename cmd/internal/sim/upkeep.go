@@ -37,7 +37,7 @@ func (w *World) Wipe(node string) {
 // At is the world of a program at the machine of a node, that is not the node.
 func (w *World) At(node string) *world.World {
 	w.Helper()
-	return &world.World{Network: w.network.host(w.Node(node).ip)}
+	return w.Node(node).world(w.network.host(w.Node(node).ip))
 }
 
 // Log is what all nodes have logged so far.

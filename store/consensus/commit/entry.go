@@ -33,11 +33,11 @@ type Proposer struct {
 	Leadership *leadership.State
 	Metrics    *Metrics
 
-	newest atomic.Int64 // UnixNano of the last entry
+	newest atomic.Pointer[time.Time]
 }
 
-// Newest is when this node proposed its last entry, in ns since 1970.
-func (p *Proposer) Newest() int64 { return p.newest.Load() }
+// Newest is when this node proposed its last entry. There must be one.
+func (p *Proposer) Newest() time.Time { return *p.newest.Load() }
 
 // Entry is a log entry on its way through Raft.
 type Entry struct {
@@ -62,7 +62,7 @@ func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
 // Start hands an entry to Raft, which has to find a place for it within patience.
 func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
 	now := time.Now()
-	p.newest.Store(now.UnixNano())
+	p.newest.Store(&now)
 	p.Metrics.Entries.Inc()
 	return &Entry{future: p.Raft.Apply(encoded, patience), started: now, metrics: p.Metrics}
 }

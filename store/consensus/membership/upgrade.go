@@ -106,7 +106,7 @@ func (r *Raiser) Round(ctx context.Context, now time.Time) {
 	r.next = now.Add(readersInterval)
 	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
-	due := s.upgrade.rise.Observe(time.Now(), from, nodes)
+	due := s.upgrade.rise.Observe(s.cfg.Node.World.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
 	if !due {
 		return
@@ -168,7 +168,7 @@ func (s *Members) finalize(ctx context.Context) JoinReply {
 	}
 	nodes, from := s.Readers(ctx), s.cfg.Machine.Level()
 	s.upgrade.mu.Lock()
-	err := s.upgrade.rise.Finalizable(time.Now(), from, nodes)
+	err := s.upgrade.rise.Finalizable(s.cfg.Node.World.Now(), from, nodes)
 	s.upgrade.mu.Unlock()
 	if err == nil {
 		err = s.raise(ctx, from)

@@ -39,7 +39,7 @@ func (r *Reader) age(now time.Time) time.Duration {
 	since := r.fresh.newest(r.cfg.Machine.Index())
 	if since.IsZero() {
 		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
-		return max(elapsed(r.cfg.Opened, now), now.Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall)))
+		return max(elapsed(r.cfg.Opened, now), r.cfg.World.Wall(now).Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall)))
 	}
 	return elapsed(since, now)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
@@ -22,6 +23,7 @@ import (
 
 // Config is what a reader needs of its node.
 type Config struct {
+	World      *world.World // nil: the machine's
 	Machine    *fsm.Machine
 	Leadership *leadership.State
 	Nodes      *port.Nodes
