@@ -38,6 +38,9 @@ type Health struct {
 	// what such a leader has. Without consensus it is the time since the node of this datacenter that
 	// was silent longest sent something (0: there is no other).
 	Age time.Duration
+	// Guessed: the node has heard of no log's end since it started, and Age is the difference of two nodes' wall clocks. No
+	// bound is kept by that.
+	Guessed bool
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool
 	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the

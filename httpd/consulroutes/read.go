@@ -57,7 +57,7 @@ func cached(e endpoint) endpoint {
 		_, wanted := c.Lookup("cached")
 		if wanted {
 			health := c.Service.Health()
-			c.fromCache = health.Ready && health.Age <= c.maxAge()
+			c.fromCache = health.Ready && !health.Guessed && health.Age <= c.maxAge()
 			if !c.fromCache {
 				c.W.Header().Set("X-Cache", "MISS")
 			}
@@ -134,7 +134,8 @@ func (c call) consulFreshness() registry.Consistency {
 		if err != nil {
 			c.Refuse("Invalid max_stale value \"%s\"", text)
 		}
-		stale = c.Service.Health().Age <= limit
+		health := c.Service.Health()
+		stale = !health.Guessed && health.Age <= limit
 	}
 	if stale || c.fromCache {
 		return registry.Stale

@@ -26,8 +26,8 @@ type tally struct {
 	epoch   string
 	index   registry.Index // of the newest view that was counted
 	began   time.Time
-	minute  int64          // since began, to which the newest of the remembered numbers belongs
-	counted int            // how many views were; each application has the number of the one that it was last in
+	minute  int64 // since began, to which the newest of the remembered numbers belongs
+	counted int   // how many views were; each application has the number of the one that it was last in
 	apps    map[string]*appCount
 }
 
