@@ -31,7 +31,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
+	mathrand "math/rand"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -41,6 +43,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -83,7 +86,7 @@ type World struct {
 	nodes   []*Node // by their places
 	clients *http.Client
 	skewed  *sync.Once // by the setting of a schedule
-	ends    []func()  // what runs beside the scenario, and ends with it
+	ends    []func()   // what runs beside the scenario, and ends with it
 }
 
 // began is when a run begins: a bubble's clock begins in 2000, before the first hour that the formats know (ADR 26).
@@ -105,6 +108,7 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 			t.Logf("the log of all nodes:\n%s", log.text.Bytes())
 		}
 	}()
+	draw(t)
 	running.Add(1)
 	defer running.Add(-1)
 	synctest.Test(t, func(t *testing.T) {
@@ -140,6 +144,19 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 		}
 		scenario(w)
 	})
+}
+
+// draws counts the runs of each test.
+var draws sync.Map
+
+// draw begins what a run draws at random as in the run of the same number of this test in any other process: what is secret, by
+// crypto/rand, and Raft's timeouts, by math/rand. What the server draws by math/rand/v2 cannot be set.
+func draw(t *testing.T) {
+	number, _ := draws.LoadOrStore(t.Name(), new(atomic.Uint64))
+	seed := fnv.New64()
+	fmt.Fprint(seed, t.Name(), number.(*atomic.Uint64).Add(1))
+	cryptotest.SetGlobalRandom(t, seed.Sum64())
+	mathrand.Seed(int64(seed.Sum64())) //lint:ignore SA1019 Raft draws from there, and takes no other source
 }
 
 // memory is a file system in memory, where there is one: a sync there takes no time. Empty: the directory for temporary files.
