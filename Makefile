@@ -40,23 +40,35 @@ clients:
 eureka-server:
 	$(MAKE) -C integration/clients eureka-server
 
+# What of the tests make test leaves to make test-all: of integration all but the tests of a list, because they need stock clients
+# and servers or take long; of other packages the tests of another list, which need a browser, Java or Prometheus.
+names     = $(subst $() ,|,$(strip $(shell sed -n 's/^\(Test[A-Za-z0-9]*\) .*/\1/p' $(1))))
+GATE     := ^($(call names,integration/gate.txt))$$
+STOCK    := ^($(call names,integration/stock.txt))$$
+
 # The integration tests have the machine to themselves: the leases of their clusters are a few seconds
 # long. Of the others three packages are tested at a time on two processors, because some wait; what takes longest
-# and waits most begins first.
+# and waits most begins first. Each step leaves the outcomes of its tests in a file, for the last line.
 PARALLEL := $(shell getconf _NPROCESSORS_ONLN)
 OTHERS    = $(filter-out $(SHARED) integration,$(shell $(GO) list -f '{{.Dir}}' ./... | sed 's|^$(CURDIR)/*||'))
 packages  = $(addprefix ./,$(filter-out $(MODULES),$(1)))
-test: build clients site
-	$(GO) test -race -shuffle=on -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
-	$(GO) test -shuffle=on . $(call packages,$(OTHERS))
-	@$(call each,$(GO) test -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 50m -parallel $(shell expr $(PARALLEL) '*' 2) ./integration
+OUTCOMES := $(CURDIR)/data/tests
+outcomes  = --format pkgname --jsonfile-timing-events $(OUTCOMES)/$(1).json --
+test: build
+	@rm -rf $(OUTCOMES) && mkdir -p $(OUTCOMES)
+	$(GO) tool gotestsum $(call outcomes,shared) -race -shuffle=on -skip '$(STOCK)' -timeout 20m -p $(shell expr $(PARALLEL) '*' 3 / 2) ./store/consensus ./cmd/rollcall ./cmd/internal/node $(call packages,$(SHARED))
+	$(GO) tool gotestsum $(call outcomes,others) -shuffle=on -skip '$(STOCK)' . $(call packages,$(OTHERS))
+	@gotestsum=$(call tool,gotestsum); $(call each,"$$gotestsum" $(call outcomes,$$(basename $$m)) -race -shuffle=on ./...,$(filter-out $(LARGE),$(MODULES)))
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) tool gotestsum $(call outcomes,integration) -shuffle=on -timeout 20m -parallel $(shell expr $(PARALLEL) '*' 2) -run '$(GATE)' ./integration
+	@.ci/outcomes $(OUTCOMES)
 
-# What make check and make test leave out because it takes long and seldom breaks: the other build tags, the modules
-# with large dependencies, upgrades from the last release, all older stacks. The first node of each cluster of the
-# integration tests, and the scenarios in virtual time, have the race detector here.
+# What make check and make test leave out because it takes long, seldom breaks, or needs what others made: stock clients and servers,
+# browsers, the site, other build tags, the modules with large dependencies, fuzzing, upgrades from the last release, all older stacks.
+# The first node of each cluster of the integration tests, and the scenarios in virtual time, have the race detector here.
 test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
-test-all: check race-node test
+test-all: check race-node clients site test
+	$(GO) test -shuffle=on -run '$(STOCK)' $(shell sed -n 's/^Test[^ ]* *\([^ ]*\) .*/.\/\1/p' integration/stock.txt | sort -u)
+	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -skip '$(GATE)' ./integration
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
@@ -66,6 +78,7 @@ test-all: check race-node test
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) test -race -skip '^TestSeeds$$' -timeout 30m ./cmd/internal/sim
 	$(MAKE) upgrades stacks
+	$(MAKE) fuzz FUZZTIME=5s
 
 race-node:
 	$(GO) build -race -ldflags '$(LINK) -X main.version=$(VERSION)' -o $(BIN)-race ./cmd/rollcall
@@ -91,7 +104,7 @@ mutants:
 conformance: build
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestConformance$$' -v ./integration
 
-# Every older stack of Eureka's Java clients; `make test` runs a third of them. ROLLCALL_STACKS is a regular expression of their names.
+# Every older stack of Eureka's Java clients; `make test-all` runs a third of them beforehand. ROLLCALL_STACKS is a regular expression of their names.
 ROLLCALL_STACKS ?= .
 stacks: build clients
 	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
@@ -113,7 +126,7 @@ pictures: build
 	@echo 'pictures are in docs/pictures'
 
 # Two faults, and the alerts that Debian's Prometheus raises by the rules as they are deployed, with their minutes: seven
-# to fifteen of them. `make test` makes all faults, with times that are divided by 20.
+# to fifteen of them. `make test-all` makes all faults, with times that are divided by 20.
 alerts: build
 	ROLLCALL_ALERTS=1 ROLLCALL_TEST_ALL=1 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 60m -run '^TestPrometheusRaisesTheAlerts' -v ./integration
 
@@ -175,7 +188,7 @@ wild: build
 	$(MAKE) -C integration/clients/wild
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_WILD=1 $(GO) test -count=1 -run '^TestWild' -timeout 90m -v ./integration
 
-# Rolling restarts behind haproxy, twenty in each mode; some minutes. `make test` does three.
+# Rolling restarts behind haproxy, twenty in each mode; some minutes. `make test-all` does three.
 restarts: build
 	ROLLCALL_RESTARTS=20 ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -run '^TestRollingRestarts' -timeout 20m -v ./integration
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -19,7 +20,7 @@ func TestReadmeIsTrue(t *testing.T) {
 	t.Parallel()
 	t.Run("clone", func(t *testing.T) {
 		t.Parallel()
-		readReadme(t, cloned(t), "clone")
+		readReadme(t, cloned(t), "clone", readmeBlocks(t))
 	})
 	t.Run("release", func(t *testing.T) {
 		archive := os.Getenv("ROLLCALL_ARCHIVE")
@@ -28,16 +29,35 @@ func TestReadmeIsTrue(t *testing.T) {
 		}
 		dir := t.TempDir()
 		need.OK(t, os.Symlink(archive, filepath.Join(dir, filepath.Base(archive))))
-		readReadme(t, dir, "release")
+		readReadme(t, dir, "release", readmeBlocks(t))
 	})
 }
 
-func readReadme(t *testing.T, dir, place string) {
+// TestReadmeWithoutStockClientsIsTrue runs the commands of README.md in a clone, and none of its programs for stock clients.
+func TestReadmeWithoutStockClientsIsTrue(t *testing.T) {
+	t.Parallel()
+	var commands []block
+	isStock := false
+	for _, b := range readmeBlocks(t) {
+		isStock = slices.Contains([]string{"yaml", "python", "javascript"}, b.language) || isStock && b.isPrinted
+		if !isStock {
+			commands = append(commands, b)
+		}
+	}
+	readReadme(t, cloned(t), "clone", commands)
+}
+
+func readmeBlocks(t *testing.T) []block {
+	t.Helper()
+	return blocksOf(t, "../README.md", "# Rollcall\n", "\n## Licence\n")
+}
+
+func readReadme(t *testing.T, dir, place string, blocks []block) {
 	t.Helper()
 	clients := need.Got(filepath.Abs("clients"))(t)
 	r := newReader(t, dir, "NODE_PATH="+filepath.Join(clients, "node/node_modules"),
 		"PATH="+filepath.Join(clients, "python/.venv/bin")+":"+os.Getenv("PATH"), "GOFLAGS=-trimpath -buildvcs=false")
-	r.read(t, "README.md", blocksOf(t, "../README.md", "# Rollcall\n", "\n## Licence\n"), place)
+	r.read(t, "README.md", blocks, place)
 }
 
 // cloned is a copy of the project: what git knows of, and what is not committed yet.

@@ -1,0 +1,31 @@
+package rollcall_test
+
+import (
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// TestListsOfTheGateNameTestsThatExist holds the lists by which make test chooses against the tests that there are. make gives a
+// name to all packages at once, so a name on the list of other packages is that of one test only.
+func TestListsOfTheGateNameTestsThatExist(t *testing.T) {
+	packages := map[string][]string{} // that have a test of a name
+	for _, d := range newProject(t).declared {
+		if strings.HasPrefix(d.name, "Test") && strings.HasSuffix(d.file, "_test.go") {
+			packages[d.name] = append(packages[d.name], path.Dir(d.file))
+		}
+	}
+	row := regexp.MustCompile(`(?m)^(Test\w+) +(.+)$`)
+	for _, of := range row.FindAllStringSubmatch(string(need.Got(os.ReadFile("integration/gate.txt"))(t)), -1) {
+		expect.That(t, slices.Contains(packages[of[1]], "integration"), "integration has no %s, which is in its gate.txt", of[1])
+	}
+	for _, of := range row.FindAllStringSubmatch(string(need.Got(os.ReadFile("integration/stock.txt"))(t)), -1) {
+		expect.Slice(t, packages[of[1]], []string{strings.Fields(of[2])[0]}, "packages that have %s of integration/stock.txt", of[1])
+	}
+}
