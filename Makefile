@@ -22,7 +22,7 @@ SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integ
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: plants mutants shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz soak eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: plants mutants shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -171,11 +171,6 @@ fuzz:
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$pkg; \
 	  done; done
-
-# The fault tests again and again, for an hour unless SOAK says otherwise.
-SOAK ?= 1h
-soak: build
-	ROLLCALL_BIN=$(CURDIR)/$(BIN) ROLLCALL_SOAK=$(SOAK) $(GO) test -run 'Soak' -timeout 24h -v ./integration
 
 # How long every act at every server of a mixed cluster takes until every server shows it; some minutes.
 eureka-table: build

@@ -68,19 +68,10 @@ func (p *logPipe) block(t *testing.T) {
 	}
 }
 
-// TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper
-// that hangs does, and then makes them log.
+// TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster blocks standard error of all nodes, as a log shipper that hangs does, and
+// then kills a follower and the leader. The others must elect a leader and serve the load meanwhile.
 func TestLogOutputThatIsNotReadStopsNeitherANodeNorTheCluster(t *testing.T) {
 	t.Parallel()
-	killUnderBlockedLogs(t, 1)
-}
-
-// blockedLogRound is a round of the soak (kill_test.go).
-func blockedLogRound(t *testing.T) { killUnderBlockedLogs(t, 3) }
-
-// killUnderBlockedLogs kills a follower and a leader in turn, so many times each, while no node can log. The others must
-// elect a leader and serve the load meanwhile.
-func killUnderBlockedLogs(t *testing.T, times int) {
 	c := NewCluster(t, Config{})
 	var pipes []*logPipe
 	for _, n := range c.Nodes {
@@ -91,24 +82,22 @@ func killUnderBlockedLogs(t *testing.T, times int) {
 		p.block(t)
 	}
 	l := startLoad(t, 10, 10, 4, c.Nodes)
-	for range times {
-		for _, role := range []string{"follower", "leader"} {
-			dead := c.Leader()
-			if role == "follower" {
-				dead = c.Others(dead)[0]
-			}
-			others := c.Others(dead)
-			l.use(others)
-			dead.Kill()
-			c.Leader(others...)
-			l.awaitProgress(t)
-			for _, n := range others {
-				mustRegisterSoon(t, n, Instance{App: "AFTER", ID: role + "-" + n.Name})
-			}
-			dead.Start(t)
-			dead.WaitReady(t)
-			l.use(c.Nodes)
+	for _, role := range []string{"follower", "leader"} {
+		dead := c.Leader()
+		if role == "follower" {
+			dead = c.Others(dead)[0]
 		}
+		others := c.Others(dead)
+		l.use(others)
+		dead.Kill()
+		c.Leader(others...)
+		l.awaitProgress(t)
+		for _, n := range others {
+			mustRegisterSoon(t, n, Instance{App: "AFTER", ID: role + "-" + n.Name})
+		}
+		dead.Start(t)
+		dead.WaitReady(t)
+		l.use(c.Nodes)
 	}
 	l.stop()
 	l.check(t, c.Nodes)

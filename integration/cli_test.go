@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -52,54 +51,6 @@ func runProgram(t testing.TB, path string, args ...string) []byte {
 func decode(t *testing.T, document []byte, into any) {
 	t.Helper()
 	need.OKf(t, json.Unmarshal(document, into), "%s", document)
-}
-
-func TestStatusCommandDescribesTheClusterOnEveryNode(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{})
-	for _, n := range c.Nodes {
-		Eventually(t, ReadyLimit, "the status at "+n.Name, func() error { // a busy machine may change the leader
-			leader := c.Leader()
-			var status api.Status
-			decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
-			if status.Mode != "cp" || status.ClusterID == "" || status.Leader != leader.Name || status.Term == 0 || len(status.Nodes) != len(c.Nodes) {
-				return fmt.Errorf("it is %+v, want mode cp, an id, leader %s, a term and %d nodes", status, leader.Name, len(c.Nodes))
-			}
-			for i, got := range status.Nodes {
-				want := api.NodeStatus{
-					ID: c.Nodes[i].Name, HTTP: c.Nodes[i].HTTP, Cluster: c.Nodes[i].Cluster, Role: "follower", Applied: got.Applied, Index: got.Index, Voter: true,
-					Version: status.Version, Contact: got.Contact, Lag: got.Lag, DiskFree: got.DiskFree,
-				}
-				if c.Nodes[i] == leader {
-					want.Role = "leader"
-				}
-				if got != want || got.Applied == 0 || got.DiskFree == 0 || (got.Contact == 0) != (c.Nodes[i] == leader) {
-					return fmt.Errorf("it shows %+v, want %+v with something applied", got, want)
-				}
-			}
-			return nil
-		})
-	}
-}
-
-func TestStatusCommandDescribesTheNodesWithoutConsensus(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{AP: true, Nodes: 2, DC: "east"})
-	for _, n := range c.Nodes {
-		Eventually(t, replicated, "node "+n.Name+" reaches the other one", func() error {
-			var status api.Status
-			decode(t, rollcall(t, "status", "-o", "json", "--addr", n.URL()), &status)
-			if status.Mode != "ap" || status.ClusterID != "east" || status.Leader != "" || len(status.Nodes) != len(c.Nodes) {
-				return fmt.Errorf("its status is %+v, want mode ap, east, no leader and %d nodes", status, len(c.Nodes))
-			}
-			for _, shown := range status.Nodes {
-				if shown.Role != "serving" || shown.HTTP == n.HTTP && (shown.ID != n.Name || shown.Index == "") {
-					return fmt.Errorf("it shows %+v", shown)
-				}
-			}
-			return nil
-		})
-	}
 }
 
 func TestCommandsRegisterListAndCancel(t *testing.T) {

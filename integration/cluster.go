@@ -172,60 +172,10 @@ func (c *Cluster) Others(not ...*Node) []*Node {
 	return others
 }
 
-// NewProxy starts a proxy for target; it ends with the test.
-func NewProxy(t testing.TB, target string) *localcluster.Proxy {
-	t.Helper()
-	p, err := localcluster.StartProxy(target)
-	need.OK(t, err)
-	t.Cleanup(p.Stop)
-	return p
-}
-
-// Network is nodes and the proxies through which they reach each other.
-type Network struct {
-	localcluster.Links
-	nodes []*Node
-}
-
-// NewNetwork lets nodes that have not started yet reach each other through proxies, in the pairs that are to have
-// one.
-func NewNetwork(t testing.TB, nodes []*Node, between func(from, to *localcluster.Node) bool) Network {
-	t.Helper()
-	plain := make([]*localcluster.Node, len(nodes))
-	for i, n := range nodes {
-		plain[i] = &n.Node
-	}
-	links, err := localcluster.StartLinks(plain, between)
-	t.Cleanup(links.Stop)
-	need.OK(t, err)
-	links.Introduce(plain)
-	return Network{links, nodes}
-}
-
-// anyPair is for networks in which any two nodes reach each other through a proxy.
-func anyPair(_, _ *localcluster.Node) bool { return true }
-
-// Between returns the proxies between two nodes.
-func (l Network) Between(a, b *Node) []*localcluster.Proxy {
-	i, j := slices.Index(l.nodes, a), slices.Index(l.nodes, b)
-	return []*localcluster.Proxy{l.Links[i][j], l.Links[j][i]}
-}
-
-// Isolate cuts a node off from all others, in both directions.
-func (l Network) Isolate(node *Node) {
-	for _, other := range l.nodes {
-		if other != node {
-			for _, p := range l.Between(node, other) {
-				p.Cut()
-			}
-		}
-	}
-}
-
 // Datacenters is clusters that replicate to each other, each through proxies in front of the nodes of
 // the others.
 type Datacenters struct {
-	Network
+	localcluster.Links
 	Clusters []*Cluster
 }
 
@@ -244,13 +194,19 @@ func StartDatacenters(t testing.TB, n int, cfg Config) *Datacenters {
 func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
 	t.Helper()
 	d := new(Datacenters)
-	var nodes []*Node
+	var nodes []*localcluster.Node
 	for i, cfg := range cfgs {
 		cfg.DC = dcName(i)
 		d.Clusters = append(d.Clusters, NewCluster(t, cfg))
-		nodes = append(nodes, d.Clusters[i].Nodes...)
+		for _, n := range d.Clusters[i].Nodes {
+			nodes = append(nodes, &n.Node)
+		}
 	}
-	d.Network = NewNetwork(t, nodes, func(from, to *localcluster.Node) bool { return from.Datacenter != to.Datacenter })
+	links, err := localcluster.StartLinks(nodes, func(from, to *localcluster.Node) bool { return from.Datacenter != to.Datacenter })
+	t.Cleanup(links.Stop)
+	need.OK(t, err)
+	links.Introduce(nodes)
+	d.Links = links
 	for _, c := range d.Clusters {
 		c.Start()
 	}
@@ -260,4 +216,9 @@ func StartUnlikeDatacenters(t testing.TB, cfgs ...Config) *Datacenters {
 func dcName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
 // Nodes are those of all datacenters.
-func (d *Datacenters) Nodes() []*Node { return d.nodes }
+func (d *Datacenters) Nodes() (nodes []*Node) {
+	for _, c := range d.Clusters {
+		nodes = append(nodes, c.Nodes...)
+	}
+	return nodes
+}

@@ -124,96 +124,10 @@ func TestNodeConsulClientWatchesThroughALeaderKill(t *testing.T) {
 	leader.WaitReady(t)
 }
 
-// TestNodeConsulClientRegistersAtAnyNode: npm's consul registers a service with a TTL at one node, passes
-// its check at the next, finds it at all, as Eureka's clients do, and deregisters at the third.
-func TestNodeConsulClientRegistersAtAnyNode(t *testing.T) {
-	client := startNodeConsul(t)
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	invoke[any](t, client, c.Nodes[0], "agent.service.register", arguments{
-		"name": "cart", "id": "cart-1", "address": "10.0.0.9", "port": 7070, "tags": []string{"v2"},
-		"meta": arguments{"zone": "c"}, "check": arguments{"ttl": "60s"},
-	})
-	for _, n := range c.Nodes {
-		found := nodeHealth(t, client, n, "cart")
-		expect.That(t, len(found) == 0, "node %s lists %+v as passing before its check has passed", n.Name, found)
-	}
-	invoke[any](t, client, c.Nodes[1], "agent.check.pass", arguments{"id": "service:cart-1", "note": "all well"})
-	for _, n := range c.Nodes {
-		found := nodeHealth(t, client, n, "cart")
-		if len(found) != 1 || found[0].Service.ID != "cart-1" || found[0].Service.Address != "10.0.0.9" ||
-			found[0].Service.Port != 7070 || !slices.Equal(found[0].Service.Tags, []string{"v2"}) || found[0].Service.Meta["zone"] != "c" {
-			t.Errorf("node %s lists %+v", n.Name, found)
-		}
-		instance := need.Got(n.Lookup("CART", "127.0.0.1:cart-1"))(t)
-		expect.That(t, instance != nil && instance.Status == "UP", "node %s shows %+v to Eureka's clients, want UP", n.Name, instance)
-	}
-	invoke[any](t, client, c.Nodes[2], "agent.service.deregister", arguments{"id": "cart-1"})
-	for _, n := range c.Nodes {
-		services := invoke[map[string][]string](t, client, n, "catalog.service.list", nil)
-		expect.That(t, services["cart"] == nil, "node %s still has %v", n.Name, services)
-	}
-}
-
-// nodeHealth is the instances of a service that npm's client finds passing.
-func nodeHealth(t *testing.T, client *driver, n *Node, service string) []api.ServiceEntry {
-	t.Helper()
-	return invoke[[]api.ServiceEntry](t, client, n, "health.service", arguments{"service": service, "passing": true})
-}
-
 func startPythonConsul(t *testing.T) *driver {
 	t.Helper()
 	installed(t, "consul/python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
 	return startDriver(t, "consul/python", ".venv/bin/python", "driver.py")
-}
-
-// pythonRead is the result of a read by py-consul: the index, and the value.
-type pythonRead[T any] struct {
-	Index json.Number
-	Found T
-}
-
-// UnmarshalJSON reads the pair of both.
-func (r *pythonRead[T]) UnmarshalJSON(text []byte) error {
-	return json.Unmarshal(text, &[2]any{&r.Index, &r.Found})
-}
-
-// TestPythonConsulClientKeepsKeys: py-consul puts, compares and sets, lists and deletes keys, each at
-// another node, and its blocking read at a third waits for a change.
-func TestPythonConsulClientKeepsKeys(t *testing.T) {
-	client, reader := startPythonConsul(t), startPythonConsul(t)
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	put := func(n *Node, args arguments) bool {
-		t.Helper()
-		return invoke[bool](t, client, n, "kv.put", args)
-	}
-	read := func(d *driver, n *Node, args arguments) pythonRead[*api.KVPair] {
-		t.Helper()
-		return invoke[pythonRead[*api.KVPair]](t, d, n, "kv.get", args)
-	}
-	need.That(t, put(c.Nodes[0], arguments{"key": "app/größe", "value": "eins", "cas": 0, "flags": 42}),
-		"a key that was not there could not be put with cas 0")
-	expect.That(t, !put(c.Nodes[1], arguments{"key": "app/größe", "value": "lost", "cas": 0}), "cas 0 has replaced a key that was there")
-	before := read(reader, c.Nodes[2], arguments{"key": "app/größe"})
-	need.That(t, before.Found != nil && before.Found.Flags == 42 && before.Index.String() == fmt.Sprint(before.Found.ModifyIndex),
-		"read %+v of %+v, want flags of 42 and the key's own index", before, before.Found)
-	changed := make(chan error, 1)
-	go func() {
-		after, err := try[pythonRead[*consulPair]](reader, c.Nodes[2], "kv.get", arguments{"key": "app/größe", "index": before.Index, "wait": "5m"})
-		if err == nil && (after.Found == nil || after.Found.Value != "zwei") {
-			err = fmt.Errorf("the blocking read answered %+v", after.Found)
-		}
-		changed <- err
-	}()
-	expect.That(t, put(c.Nodes[1], arguments{"key": "app/größe", "value": "zwei", "cas": before.Found.ModifyIndex}),
-		"the key has not changed since it was read, and cas with its index fails")
-	need.OK(t, <-changed)
-	keys := invoke[pythonRead[[]string]](t, client, c.Nodes[0], "kv.get", arguments{"key": "app", "keys": true})
-	expect.Slice(t, keys.Found, []string{"app/größe"}, "the keys below app:")
-	invoke[bool](t, client, c.Nodes[2], "kv.delete", arguments{"key": "app", "recurse": true})
-	gone := read(client, c.Nodes[0], arguments{"key": "app/größe"})
-	expect.That(t, gone.Found == nil, "deleted at another node, and it is there: %+v", gone.Found)
 }
 
 // TestPythonConsulClientLocks runs the recipe of a lock with py-consul in two processes, at two nodes.
@@ -250,44 +164,6 @@ func TestPythonConsulClientLocks(t *testing.T) {
 	need.OK(t, <-acquired)
 	again := invoke[bool](t, holder, c.Nodes[2], "kv.put", arguments{"key": "locks/python", "value": "late", "release": first})
 	expect.That(t, !again, "the first has released what the second holds")
-}
-
-// TestPythonConsulClientRegistersAtAnyNode: py-consul registers a service with a TTL at one node, passes
-// and fails its check at the next, finds it at all, and deregisters at the third.
-func TestPythonConsulClientRegistersAtAnyNode(t *testing.T) {
-	client := startPythonConsul(t)
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	if !invoke[bool](t, client, c.Nodes[0], "agent.service.register", arguments{
-		"name": "stock", "service_id": "stock-1", "address": "10.0.0.10", "port": 6060, "tags": []string{"blue"},
-		"meta": arguments{"zone": "d"}, "check": []string{"ttl", "60s"},
-	}) {
-		t.Fatal("the service was not registered")
-	}
-	found := func(n *Node) []api.ServiceEntry {
-		t.Helper()
-		return invoke[pythonRead[[]api.ServiceEntry]](t, client, n, "health.service", arguments{"service": "stock", "passing": true}).Found
-	}
-	invoke[bool](t, client, c.Nodes[1], "agent.check.ttl_pass", arguments{"check_id": "service:stock-1"})
-	for _, n := range c.Nodes {
-		entries := found(n)
-		if len(entries) != 1 || entries[0].Service.ID != "stock-1" || entries[0].Service.Address != "10.0.0.10" ||
-			entries[0].Service.Port != 6060 || !slices.Equal(entries[0].Service.Tags, []string{"blue"}) || entries[0].Service.Meta["zone"] != "d" {
-			t.Errorf("node %s lists %+v", n.Name, entries)
-		}
-	}
-	invoke[bool](t, client, c.Nodes[1], "agent.check.ttl_fail", arguments{"check_id": "service:stock-1", "notes": "no shelf"})
-	for _, n := range c.Nodes {
-		entries := found(n)
-		expect.That(t, len(entries) == 0, "node %s lists %+v as passing after its check has failed", n.Name, entries)
-	}
-	expect.That(t, invoke[bool](t, client, c.Nodes[2], "agent.service.deregister", arguments{"service_id": "stock-1"}),
-		"the service could not be deregistered at another node")
-	for _, n := range c.Nodes {
-		services := invoke[pythonRead[map[string][]string]](t, client, n, "catalog.services", nil)
-		_, there := services.Found["stock"]
-		expect.That(t, !there, "node %s still has %v", n.Name, services.Found)
-	}
 }
 
 // springConsul is a Spring Boot service with Spring Cloud Consul, the instance till-1 of till.

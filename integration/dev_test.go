@@ -97,20 +97,6 @@ func TestDevClusterFindsItsDataAgain(t *testing.T) {
 	})
 }
 
-// TestDevDatacentersReplicateBothWays runs two clusters by one command.
-func TestDevDatacentersReplicateBothWays(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		dev, nodes := startDev(t, devPorts(t, 2), filepath.Join(t.TempDir(), "data"), ap, 2)
-		mustRegister(t, nodes[0], Instance{App: "ORDERS", ID: "here"})
-		mustRegister(t, nodes[5], Instance{App: "ORDERS", ID: "there"})
-		for _, n := range nodes {
-			awaitListed(t, n, wantListed("here", "there"))
-		}
-		interrupt(t, dev, nodes)
-	})
-}
-
 func TestDevNamesThePortInUse(t *testing.T) {
 	t.Parallel()
 	port := devPorts(t, 1)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -238,67 +237,6 @@ func TestRaftLogWithAFlippedBitIsRefused(t *testing.T) {
 	})
 }
 
-// bitFlipsRound flips one random bit in the used part of the log of a follower that was killed, many times.
-// Each time the node either refuses its directory in words, and gets an empty one, or has what all nodes have.
-func bitFlipsRound(t *testing.T) {
-	c := StartCluster(t, Config{Of: func(node string) map[string]string {
-		return map[string]string{"raft.log": map[string]string{"n1": "wal"}[node]}
-	}})
-	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
-	refused, served := 0, 0
-	for i := range 6 {
-		leader := c.Leader()
-		n := c.Others(leader)[rng.IntN(2)]
-		for k := range 20 {
-			need.That(t, leader.putTrue(t, fmt.Sprintf("/v1/kv/key%d", k), fmt.Sprintf("value %d of round %d", k, i)), "a key was not written")
-		}
-		n.Kill()
-		content := need.Got(os.ReadFile(logFile(t, n)))(t)
-		at := rng.IntN(len(content))
-		for content[at] == 0 { // most of the file is not in use
-			at = rng.IntN(len(content))
-		}
-		bit := rng.IntN(8)
-		flipBit(t, logFile(t, n), int64(at), bit)
-		t.Logf("round %d: bit %d of byte %d of %s", i, bit, at, n.Name)
-		need.OK(t, os.WriteFile(n.LogFile, nil, 0o600))
-		n.Start(t)
-		if ended := startedOrEnded(t, n); ended {
-			refused++
-			said := n.Output(t)
-			code := n.ExitCode(t, ReadyLimit)
-			need.That(t, code == 1 && strings.Contains(said, filepath.Base(logFile(t, n))) && !strings.Contains(said, "goroutine "),
-				"exit code %d, want 1, the name of the file and no stack:\n%s", code, said)
-			need.OK(t, os.WriteFile(logFile(t, n), content, 0o600)) // the bit flips back: the node has what it acknowledged
-			n.Start(t)
-			n.WaitReady(t)
-		} else {
-			served++
-		}
-		for k := range 20 {
-			for _, node := range c.Nodes {
-				got, _, err := node.keys(fmt.Sprintf("key%d", k))
-				need.OK(t, err)
-				want := fmt.Sprintf("value %d of round %d", k, i)
-				need.That(t, len(got) == 1 && string(got[0].Value) == want, "%s has %+v, want %q", node.Name, got, want)
-			}
-		}
-	}
-	t.Logf("%d refused, %d served", refused, served)
-}
-
-// startedOrEnded waits until a node is ready or has ended by itself.
-func startedOrEnded(t *testing.T, n *Node) (ended bool) {
-	t.Helper()
-	Eventually(t, ReadyLimit, n.Name+" is ready, or has ended", func() error {
-		if ended = !n.Running(); ended {
-			return nil
-		}
-		return n.Ready()
-	})
-	return ended
-}
-
 // mustRefuseToStart starts a node that must end by itself with an error, and say each of the words.
 func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 	t.Helper()
@@ -315,74 +253,6 @@ func mustRefuseToStart(t *testing.T, n *Node, words ...string) {
 }
 
 // Package store tests every way in which a directory does not fit, or is damaged; here the program says so, and ends.
-
-func TestDataDirectoryOfAnotherNodeIsRefused(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
-		n.Stop(t)
-		n.Settings["node.name"] = "somebody-else"
-		mustRefuseToStart(t, n, n.Dir, `"n1"`, `"somebody-else"`)
-	})
-}
-
-func TestDataDirectoryOfAnotherClusterIsRefused(t *testing.T) {
-	t.Parallel()
-	own, other := StartCluster(t, Config{}), StartCluster(t, Config{})
-	status := need.Got(other.Nodes[2].Status())(t)
-	stray := own.Nodes[2]
-	stray.Stop(t)
-	for _, n := range other.Nodes {
-		n.Stop(t)
-	}
-	stray.Settings["data.dir"] = other.Nodes[2].Dir
-	mustRefuseToStart(t, stray, status.ClusterID, "cluster")
-}
-
-func TestDataDirectoryThatIsCorruptIsRefused(t *testing.T) {
-	t.Parallel()
-	for name, corrupt := range map[string]func(t *testing.T, dir string) (named string){
-		"identity that is not JSON": func(t *testing.T, dir string) string {
-			overwrite(t, filepath.Join(dir, "identity.json"), "not an identity")
-			return "identity.json"
-		},
-		"data that is something else": func(t *testing.T, dir string) string {
-			file := dataFile(t, dir)
-			overwrite(t, file, strings.Repeat("not a log ", 10_000))
-			return filepath.Base(file)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			eachMode(t, func(t *testing.T, ap bool) {
-				n := StartCluster(t, Config{AP: ap, Nodes: 1}).Nodes[0]
-				mustRegister(t, n, Instance{App: "LOST", ID: "lost"})
-				n.Stop(t)
-				mustRefuseToStart(t, n, corrupt(t, n.Dir))
-			})
-		})
-	}
-}
-
-// dataFile finds the file of the Raft log, or of the registry of a node without consensus, in a data directory: the
-// largest one.
-func dataFile(t *testing.T, dir string) (largest string) {
-	t.Helper()
-	var size int64
-	err := filepath.Walk(dir, func(file string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() && info.Size() > size {
-			largest, size = file, info.Size()
-		}
-		return err
-	})
-	need.That(t, err == nil && largest != "", "no data in %s: %v", dir, err)
-	return largest
-}
-
-func overwrite(t *testing.T, file, content string) {
-	t.Helper()
-	need.OK(t, os.WriteFile(file, []byte(content), 0o600))
-}
 
 func TestDataDirectoryThatIsAnOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()

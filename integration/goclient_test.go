@@ -156,71 +156,6 @@ func emptyTheRegistry(t *testing.T, c *Cluster, s *Service) {
 	c.WaitReady()
 }
 
-// TestGoClientRegistersAgainAfterAnEviction: a service whose heartbeats do not arrive for longer than its lease is
-// evicted. Its next heartbeat is answered 404, and it registers again at once.
-func TestGoClientRegistersAgainAfterAnEviction(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, Config{AP: ap})
-		var proxies []*localcluster.Proxy
-		var servers []string
-		for _, n := range c.Nodes {
-			p := NewProxy(t, n.HTTP)
-			proxies, servers = append(proxies, p), append(servers, "http://"+p.Addr())
-		}
-		s := StartService(t, "orders", client.Config{Servers: servers})
-		caller := StartCaller(t, "orders", client.Config{Servers: urls(c.Nodes...)}, client.DiscoveryConfig{})
-		for _, p := range proxies {
-			p.Cut()
-		}
-		for _, n := range c.Nodes {
-			awaitOn(t, n, s.key.App, s.key.ID, "")
-		}
-		expect.That(t, s.Healthy() != nil, "the service thinks that it is registered")
-		absentAt := time.Now()
-		Eventually(t, ReadyLimit, "the caller's list is without it", func() error {
-			n := len(caller.Discovery.Snapshot().App("orders"))
-			return unless(n <= 0, "it has %d", n)
-		})
-		for _, p := range proxies {
-			p.Heal()
-		}
-		healed := time.Now()
-		Eventually(t, ReadyLimit, "the caller's list has it again", func() error {
-			if len(caller.Discovery.Snapshot().App("orders")) == 0 {
-				return errors.New("it has not")
-			}
-			return nil
-		})
-		t.Logf("back in the caller's list %v after the eviction, %v after the network was well again", time.Since(absentAt).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond))
-		awaitEverywhere(t, c, s)
-		Eventually(t, ReadyLimit, "the service knows", s.Healthy)
-	})
-}
-
-// TestGoClientsDoNotCallADrainedService: Drain returns when every node shows the service as drained, and Close then
-// cancels it.
-func TestGoClientsDoNotCallADrainedService(t *testing.T) {
-	t.Parallel()
-	eachMode(t, func(t *testing.T, ap bool) {
-		c := StartCluster(t, Config{AP: ap})
-		s := StartService(t, "orders", client.Config{Servers: urls(c.Nodes...)})
-		awaitEverywhere(t, c, s)
-		ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
-		defer cancel()
-		need.OK(t, s.Drain(ctx, 0))
-		for _, n := range c.Nodes {
-			shown, err := readUntilTaken(func() (*Listed, error) { return n.Lookup(s.key.App, s.key.ID) })
-			expect.That(t, err == nil && shown != nil && shown.Status == "OUT_OF_SERVICE",
-				"%s shows %+v, %v after the drain, want OUT_OF_SERVICE", n.Name, shown, err)
-		}
-		need.OK(t, s.Deregister(ctx))
-		for _, n := range c.Nodes {
-			awaitOn(t, n, s.key.App, s.key.ID, "")
-		}
-	})
-}
-
 // TestGoClientWorksWithAPublishedEurekaServer: registration, its repair, discovery by deltas and Drain
 // need nothing that only Rollcall has; calls that do return an error that says so.
 func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
@@ -257,39 +192,4 @@ func TestGoClientWorksWithAPublishedEurekaServer(t *testing.T) {
 	for what, err := range map[string]error{"Status": statusErr, "AcquireLock": lockErr, "Watch": watchErr} {
 		expect.That(t, errors.Is(err, client.ErrNeedsRollcall), "%s: %v, want that it needs Rollcall", what, err)
 	}
-}
-
-// TestGoClientUsesItsListOnDiskWhileNoNodeResponds: a process that starts during an outage begins with the last list of
-// the previous process.
-func TestGoClientUsesItsListOnDiskWhileNoNodeResponds(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, Config{})
-	config := client.Config{Servers: urls(c.Nodes...)}
-	s := StartService(t, "orders", config)
-	file := t.TempDir() + "/instances.json"
-	before := goClient(t, config)
-	d := need.Got(before.StartDiscovery(client.DiscoveryConfig{File: file}))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), ReadyLimit)
-	defer cancel()
-	need.OK(t, d.Ready(ctx))
-	need.OK(t, before.Close(ctx))
-	for _, n := range c.Nodes {
-		n.Kill()
-	}
-	caller := StartCaller(t, "orders", config, client.DiscoveryConfig{File: file})
-	Eventually(t, ReadyLimit, "calls succeed", func() error {
-		good, _ := caller.Calls.counts()
-		return notYet(good, 100)
-	})
-	status := caller.Discovery.Status()
-	expect.That(t, status.Source == client.SourceFile && status.Age > 0, "the list is %+v, want one from the file, and its age", status)
-	for _, n := range c.Nodes {
-		n.Start(t)
-	}
-	c.WaitReady()
-	caller.awaitWatch(t)
-	awaitEverywhere(t, c, s)
-	_, bad := caller.Calls.counts()
-	expect.That(t, bad <= 0, "calls: %v, want no bad ones", &caller.Calls)
-	t.Logf("calls: %v", &caller.Calls)
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,15 +147,4 @@ func (h *herd) check(t *testing.T) {
 	for _, failure := range h.failures {
 		t.Error(failure)
 	}
-}
-
-// listedIDs are the sorted ids of all that a node lists.
-func listedIDs(t *testing.T, n *Node) []string {
-	t.Helper()
-	var ids []string
-	for id := range mustList(t, n) {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -3,12 +3,9 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -57,6 +54,14 @@ func mustRegister(t testing.TB, n *Node, i Instance) {
 	need.OK(t, err)
 }
 
+// mustRegisterSoon registers through a node that may not have noticed a new leader yet.
+func mustRegisterSoon(t *testing.T, n *Node, i Instance) {
+	t.Helper()
+	Eventually(t, ReadyLimit, "node "+n.Name+" registers "+i.ID, func() error {
+		return n.Register(i).is(http.StatusNoContent)
+	})
+}
+
 // mustTake expects a node to do something that may be done twice, as mustRegister does.
 func mustTake(t *testing.T, n *Node, what string, act func() Response) {
 	t.Helper()
@@ -102,54 +107,6 @@ func mustList(t *testing.T, n *Node) map[string]Listed {
 	return listing
 }
 
-// restartedOldLeasesRound takes a node away in each way, with leases long enough for comparisons to show them.
-func restartedOldLeasesRound(t *testing.T) {
-	const lease, lived = 12, 11 * time.Second
-	t.Run("killed", func(t *testing.T) {
-		t.Parallel()
-		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
-			away.Kill()
-			return func() {
-				away.Start(t)
-				away.WaitReady(t)
-			}
-		})
-	})
-	t.Run("paused", func(t *testing.T) {
-		t.Parallel()
-		awayWhileOneDies(t, lease, lived, func(t *testing.T, away *Node) func() {
-			away.Pause(t)
-			return func() { away.Resume(t) }
-		})
-	})
-}
-
-// awayWhileOneDies has three instances live for a time at two nodes. Then one node goes away, and one instance dies.
-// When the other node has evicted it, the first comes back. The other node must not list the dead one again, and
-// neither node may lose one that lives.
-func awayWhileOneDies(t *testing.T, lease int, lived time.Duration, leave func(*testing.T, *Node) (comeBack func())) {
-	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"replication.digest-interval": "1s", "data.sync": "always", "replication.max-delay": "2s"}})
-	away, stays := c.Nodes[0], c.Nodes[1]
-	h := startHerdOf(t, "HERD", 3, lease, []*Node{away}) // too few for self-preservation
-	c.mustListEverywhere(t, h.ids()...)
-	Pass(t, lived)
-	h.use([]*Node{stays})
-	dead, alive := h.silence(1)[0], h.ids()[1:]
-	comeBack := leave(t, away)
-	awaitListed(t, stays, wantListed(alive...))
-	gone := index(t, stays)
-
-	comeBack()
-	Pass(t, time.Duration(lease+2)*time.Second) // in which the node that was away would compare, and end the lease itself
-	c.mustListEverywhere(t, alive...)
-	for _, change := range mustPoll(t, stays, "wait=0s&app=herd&index="+gone).Changes {
-		expect.That(t, change.ID != dead && !slices.Contains(alive, change.ID),
-			"%s says at %s of %s: %s %s", stays.Name, change.Index, change.ID, change.Action, change.Why)
-	}
-	h.stop()
-	h.check(t)
-}
-
 // TestLeaderStopsGracefullyUnderLoad stops the leader as a service manager does: it hands leadership
 // over, responds to all waiting callers, and nothing that was acknowledged is lost.
 func TestLeaderStopsGracefullyUnderLoad(t *testing.T) {
@@ -187,53 +144,5 @@ func TestWithoutConsensusANodeStopsGracefullyUnderLoad(t *testing.T) {
 	l.awaitProgress(t)
 	l.stop()
 	mustConverge(t, c.Nodes)
-	l.check(t, c.Nodes)
-}
-
-// soakRounds are the faults of a soak, each a whole test on a cluster of its own. A round fails its test
-// when a promise does not hold.
-var soakRounds = []struct {
-	name  string
-	round func(*testing.T)
-}{
-	{"leader killed", leaderKilledRound},
-	{"delayed answers", delayedResponsesRound},
-	{"bit flips", bitFlipsRound},
-	{"two removals at once", twoRemovalsRound},
-	{"all nodes paused, slow disks", allPausedRound},
-	{"blocked log", blockedLogRound},
-	{"ap nodes come back with old leases", restartedOldLeasesRound},
-	{"memory is given back", memoryGivenBackRound},
-}
-
-// TestSoak goes through all rounds, and again, until ROLLCALL_SOAK has passed: each round once at least.
-func TestSoak(t *testing.T) {
-	text := os.Getenv("ROLLCALL_SOAK")
-	if text == "" {
-		t.Skip("set ROLLCALL_SOAK to a duration, such as 1h")
-	}
-	soak, err := time.ParseDuration(text)
-	need.OKf(t, err, "ROLLCALL_SOAK")
-	end := time.Now().Add(soak)
-	for n := 0; n == 0 || time.Now().Before(end); n++ {
-		for _, r := range soakRounds {
-			if n > 0 && !time.Now().Before(end) {
-				return
-			}
-			if !t.Run(r.name, r.round) {
-				return
-			}
-		}
-	}
-}
-
-func leaderKilledRound(t *testing.T) {
-	c := StartCluster(t, Config{})
-	l := startLoad(t, 10, 40, 8, c.Others(c.Leader()))
-	for range 5 {
-		killLeader(t, c, l)
-	}
-	l.stop()
-	c.WaitReady()
 	l.check(t, c.Nodes)
 }

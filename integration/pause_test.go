@@ -18,21 +18,14 @@ import (
 )
 
 // TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk pauses all machines at once, as a snapshot of a host or
-// a frozen storage does, for longer than a disk may hang.
+// a frozen storage does, for longer than a disk may hang. Each node, with a slow disk, must go on as if nothing had happened, and
+// no lease may end.
 func TestPauseOfTheWholeClusterIsNotMistakenForAHungDisk(t *testing.T) {
 	t.Parallel()
-	pausedTogether(t, 2)
-}
-
-func allPausedRound(t *testing.T) { pausedTogether(t, 5) }
-
-// pausedTogether pauses all nodes of a cluster with slow disks, again and again. Each must go on as if nothing had
-// happened, and no lease may end.
-func pausedTogether(t *testing.T, times int) {
 	const pause = 7 * time.Second
 	c := StartCluster(t, Config{Settings: map[string]string{"test.sync-delay": "20ms"}})
 	l := startLoad(t, 10, 20, 8, c.Nodes)
-	for range times {
+	for range 2 {
 		for _, n := range c.Nodes {
 			n.Pause(t)
 		}

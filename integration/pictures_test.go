@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"html"
 	"image"
 	"image/color"
 	"image/png"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -157,4 +159,14 @@ func paletted(p image.Image) *image.Paletted {
 		}
 	}
 	return small
+}
+
+// line is the line of state that a node's dashboard shows.
+func (n *Node) line() string {
+	page := string(n.Get("/ui/nodes").Body)
+	found := regexp.MustCompile(`(?s)<div id="truth"[^>]*>(.*?)</div>`).FindStringSubmatch(page)
+	if found == nil {
+		return ""
+	}
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(found[1], " "))
 }

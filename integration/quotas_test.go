@@ -207,9 +207,10 @@ func TestBudgetBoundsTheMemoryOfTheLargestResponsesAtOnce(t *testing.T) {
 	readTheLargest(t, c, "/eureka/apps/HEAVY", "/v1/kv/?recurse")
 }
 
-// memoryGivenBackRound: a minute after the largest responses, and the small requests that make much, a node has no more
+// TestMemoryIsGivenBackAfterTheLargestResponses, and after the small requests that make much: a minute later a node has no more
 // memory than its state needs.
-func memoryGivenBackRound(t *testing.T) {
+func TestMemoryIsGivenBackAfterTheLargestResponses(t *testing.T) {
+	t.Parallel()
 	c := StartCluster(t, Config{})
 	weigh(t, c, 300, 1000, 120)
 	n, stored := readTheLargest(t, c, largestResponses...)
@@ -220,4 +221,22 @@ func memoryGivenBackRound(t *testing.T) {
 	})
 	t.Logf("%s: %d MiB before, %d MiB after, at most %d MiB", n.Name, stored>>10, resident(t, n)>>10, residentPeak(t, n)>>10)
 	expect.That(t, err == nil, "a minute after the requests %v, want less than 100 MiB", err)
+}
+
+// browse sends what a browser sends for a page: the page decides the method, the body and, by its own name, the Host.
+func browse(t *testing.T, n *Node, method, path, host, contentType string, body []byte, headers map[string]string) (int, string) {
+	t.Helper()
+	req := need.Got(http.NewRequest(method, n.URL()+path, bytes.NewReader(body)))(t)
+	if host != "" {
+		req.Host = host
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	resp := need.Got(transport.RoundTrip(req))(t)
+	defer resp.Body.Close()
+	return resp.StatusCode, string(need.Got(io.ReadAll(resp.Body))(t))
 }

@@ -1,11 +1,8 @@
 package integration
 
 import (
-	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -15,46 +12,6 @@ import (
 // mixedLogs has the log of two of three nodes in segments.
 func mixedLogs(node string) map[string]string {
 	return map[string]string{"raft.log": map[bool]string{false: "wal", true: "bolt"}[node == "n3"]}
-}
-
-// TestNodeWhoseEntriesWereReplacedHasThoseOfTheOthers cuts a leader off while it is written to: it stores entries that
-// are never committed. After healing it deletes them, and it has the others' after a kill, too.
-func TestNodeWhoseEntriesWereReplacedHasThoseOfTheOthers(t *testing.T) {
-	t.Parallel()
-	eachLog(t, func(t *testing.T, log string) {
-		c, links := newSlowLinkCluster(t, 0, map[string]string{"raft.log": log})
-		isolated := c.Leader()
-		others := c.Others(isolated)
-		mustRegister(t, isolated, Instance{App: "BEFORE", ID: "before"})
-		links.Isolate(isolated)
-		var writers sync.WaitGroup
-		for i := range 20 {
-			writers.Go(func() { isolated.Register(Instance{App: "LOST", ID: fmt.Sprintf("lost-%d", i)}) })
-		}
-		c.Leader(others...)
-		for i := range 20 {
-			mustRegisterSoon(t, others[i%2], Instance{App: "DURING", ID: fmt.Sprintf("during-%d", i)})
-		}
-		writers.Wait()
-		links.Heal()
-		isolated.WaitReady(t)
-		for _, when := range []string{"after healing", "after a kill"} {
-			listing := mustList(t, isolated)
-			for i := range 20 {
-				_, listed := listing[fmt.Sprintf("during-%d", i)]
-				expect.That(t, listed, "%s, %s does not list during-%d", when, isolated.Name, i)
-				_, listed = listing[fmt.Sprintf("lost-%d", i)]
-				expect.That(t, !listed, "%s, %s lists lost-%d", when, isolated.Name, i)
-			}
-			isolated.Kill()
-			isolated.Start(t)
-			isolated.WaitReady(t)
-		}
-		if log == "wal" { // a segment that was cut is never appended to again
-			segments := need.Got(filepath.Glob(filepath.Join(isolated.Dir, "raft", "wal", "*.wal")))(t)
-			expect.That(t, len(segments) > 1, "no entries were deleted: there is the segment %v", segments)
-		}
-	})
 }
 
 // convertLog runs rollcall recover --convert-log on a node's data directory.

@@ -131,6 +131,7 @@ func stepsOf(t *testing.T, section string) (steps []shellStep) {
 // TestThreeMachinesWithTLSByTheCommandsOfTheDocument runs that section of three-machines.md as it stands, each machine a network
 // namespace, and then as strangers would come.
 func TestThreeMachinesWithTLSByTheCommandsOfTheDocument(t *testing.T) {
+	t.Parallel()
 	steps := stepsOf(t, "The commands")
 	const outside = "10.0.0.9"
 	addresses := []string{outside}

@@ -1,0 +1,264 @@
+package sim_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/expiry"
+)
+
+// TestWriteBehindThoseOfUnknownOutcomeIsRefusedWithinASecond cuts a follower off while as many batches of it as may be are on
+// their way. What comes then was never sent, so its clients need not wait for what becomes of those.
+func TestWriteBehindThoseOfUnknownOutcomeIsRefusedWithinASecond(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		at := w.Others(leader)[0]
+		w.List(at) // it knows the leader
+		w.Isolate(at)
+		inFlight := config.Default().Store.InFlight
+		replies := make([]sim.Reply, inFlight+20)
+		var clients sync.WaitGroup
+		for i := range replies {
+			clients.Go(func() {
+				replies[i] = w.Call(at, "POST", "/eureka/apps/QUEUED", sim.Registration("QUEUED", fmt.Sprint("q-", i), long, nil))
+			})
+			w.Wait(10 * time.Millisecond) // each is a batch of its own
+		}
+		clients.Wait()
+		for i, r := range replies {
+			if i < inFlight {
+				expect.That(w, r.Status == http.StatusGatewayTimeout && r.Took >= store.ResultWait && r.Took <= unknownWithin,
+					"write %d, on its way: %v after %v, want 504 after %v to %v", i, r, r.Took, store.ResultWait, unknownWithin)
+				continue
+			}
+			expect.That(w, r.Status == http.StatusServiceUnavailable && r.Took >= store.NoLeaderWait && r.Took <= refusedWithin,
+				"write %d, behind those on their way: %v after %v, want 503 after %v to %v", i, r, r.Took, store.NoLeaderWait, refusedWithin)
+		}
+		w.Heal()
+		w.ReadyBy(at, caughtUpWithin)
+		w.Wait(unknownWithin)
+		for id := range w.List(leader) {
+			var i int
+			need.Got(fmt.Sscanf(id, "q-%d", &i))(w)
+			expect.That(w, i < inFlight, "%s was refused, and took effect", id)
+		}
+	})
+}
+
+// TestCheckOutlivesTheLeaderThatItPassedAt: a leader's death takes no service with it, and is charged to no check.
+func TestCheckOutlivesTheLeaderThatItPassedAt(t *testing.T) {
+	const ttl = 10 * time.Second
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		others := w.Others(leader)
+		put := func(node, path, body string) {
+			w.Helper()
+			r := w.Call(node, "PUT", "/agent/web-1/v1/agent/"+path, body)
+			need.Equal(w, r.Status, http.StatusOK, "%s at %s: %v:", path, node, r)
+		}
+		for _, service := range []string{"kept", "silent"} {
+			put(leader, "service/register", fmt.Sprintf(`{"Name":%q,"Check":{"TTL":%q}}`, service, ttl))
+			put(leader, "check/pass/service:"+service, "")
+		}
+		passed := time.Now()
+		w.Wait(ttl / 2)
+		w.Kill(leader)
+		killed := time.Now()
+		led := w.Led(others[0])
+		outage := led.Sub(killed)
+		expect.That(w, outage <= electedWithin, "another node led after %v", outage)
+		passing := func(node, service string) bool {
+			found := sim.Document[[]struct{ Service struct{ ID string } }](w, node, "/v1/health/service/"+service+"?passing")
+			return len(found) == 1
+		}
+		for time.Since(passed) < ttl+outage-look {
+			put(others[0], "check/pass/service:kept", "")
+			for _, n := range others {
+				expect.That(w, passing(n, "kept") && passing(n, "silent"), "%s lists kept as passing %v, silent %v, %v after they passed",
+					n, passing(n, "kept"), passing(n, "silent"), time.Since(passed))
+			}
+			w.Wait(look / 2)
+		}
+		w.Await(graceOf(ttl)+expiry.ClockInterval+look, "the silent service turns critical", func() bool { return !passing(others[1], "silent") })
+		expect.That(w, passing(others[1], "kept"), "the service that was kept is not passing")
+		w.Logf("silent was critical %v after it had passed, with an outage of %v", time.Since(passed), outage)
+	})
+}
+
+// stoppedWithin is when a node has ended that is told to stop (docs/run/three-machines.md).
+const stoppedWithin = 10 * time.Second
+
+// TestLeaderThatIsStoppedHandsOverUnderLoad stops leaders as a service manager does: no call fails for it.
+func TestLeaderThatIsStoppedHandsOverUnderLoad(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		herd := w.Herd("KEPT", 6, 10*time.Second, 2*time.Second, w.Names()...)
+		churn := w.Churn(6, 30*time.Millisecond, w.Names()...)
+		for range 3 {
+			old := w.Leader()
+			herd.Use(w.Others(old)...)
+			churn.Use(w.Others(old)...)
+			w.Wait(time.Second)
+			churn.Gap()
+			began := time.Now()
+			need.OK(w, w.Stop(old))
+			took := time.Since(began)
+			expect.That(w, took <= stoppedWithin, "the leader ended %v after it was told to", took)
+			w.Wait(time.Second)
+			gap := churn.Gap()
+			expect.That(w, gap <= transferredWithin, "nothing was acknowledged for %v when the leader was stopped", gap)
+			w.Start(old)
+			w.ReadyBy(old, caughtUpWithin)
+		}
+		expect.Equal(w, churn.Count(sim.Refused)+churn.Count(sim.Unknown), 0, "calls that failed")
+		churn.NothingLost()
+		herd.NeverLost()
+	})
+}
+
+// TestEntriesThatWereNeverCommittedAreReplaced isolates a leader that is written to: it stores entries that are never committed,
+// and deletes them when it hears the next leader, for good.
+func TestEntriesThatWereNeverCommittedAreReplaced(t *testing.T) {
+	for _, log := range []store.RaftLog{store.LogBolt, store.LogWAL} {
+		t.Run(string(log), func(t *testing.T) {
+			kind := func(c *config.Config) { c.Store.RaftLog = log }
+			sim.Run(t, sim.Cluster{Nodes: 3, Configure: kind}, func(w *sim.World) {
+				isolated := w.Leader()
+				others := w.Others(isolated)
+				w.Isolate(isolated)
+				var writers sync.WaitGroup
+				for i := range 20 {
+					writers.Go(func() {
+						w.Call(isolated, "POST", "/eureka/apps/LOST", sim.Registration("LOST", fmt.Sprint("lost-", i), long, nil))
+					})
+				}
+				w.Led(others[0])
+				var during []string
+				for i := range 20 {
+					during = append(during, fmt.Sprint("during-", i))
+				}
+				w.RegisterAllAt(others[0], "DURING", long, during...)
+				writers.Wait()
+				w.Heal()
+				w.ReadyBy(isolated, caughtUpWithin)
+				for range 2 {
+					expect.That(w, w.ListsOnly(isolated, during...), "%s lists %v, want what the others acknowledged alone", isolated, w.Lists(isolated))
+					w.Kill(isolated)
+					w.Start(isolated)
+					w.ReadyBy(isolated, sim.ReadyWithin)
+				}
+			})
+		})
+	}
+}
+
+// TestDashboardTellsTheTruthThroughFaults kills nodes one after the other, and reads the line of state of one that is left.
+func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		others := w.Others(leader)
+		says := func(node string, words ...string) {
+			w.Helper()
+			line := ""
+			w.Await(promisedLine, fmt.Sprintf("%s says %q", node, words), func() bool {
+				_, line, _ = strings.Cut(w.Call(node, "GET", "/ui/nodes", "").Body, `<div id="truth"`)
+				line, _, _ = strings.Cut(line, "</div>")
+				line = html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(line, ""))
+				return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+			})
+		}
+		says(leader, "No service is registered yet.")
+		w.Register("ORDERS/orders-1", 300*time.Second)
+		says(leader, "Healthy.", leader+" leads", "3 of 3 nodes agree", "one node may fail")
+		w.Kill(others[0])
+		says(leader, others[0]+" does not answer since", "no further node may fail")
+		w.Kill(others[1])
+		says(leader, "cut off from the others", "Others may go on without it")
+		w.Start(others[1])
+		next := w.Leader()
+		says(next, others[0]+" does not answer since")
+		w.Start(others[0])
+		says(w.Leader(), "too short a time to know which instances are alive") // as long as the lease of 300 s
+	})
+}
+
+// promisedLine is when the line of state of a page says what has happened: it looks every second, at nodes that get a second each.
+const promisedLine = noticeAfter + 2*time.Second
+
+// TestTransactionIsWholeOrNotThereThroughLeaderKills does what consul-esm does: it sets the check of an external node by
+// compare-and-set, here together with a key that counts. Whatever a reader sees, the two are of one transaction, and a
+// transaction of unknown outcome was performed, or was not.
+func TestTransactionIsWholeOrNotThereThroughLeaderKills(t *testing.T) {
+	const steps = 40
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		register := `{"Node":"far","Address":"192.0.2.1","Check":{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":"0"}}`
+		need.Equal(w, w.Call("n1", "PUT", "/v1/catalog/register", register).Status, http.StatusOK, "the registration of a node is answered")
+		need.That(w, w.Put("n1", "counter", "", "0"), "the key was not written")
+		counted := 0
+		for try := 0; counted < steps; try++ {
+			need.That(w, try < 10*steps, "only %d of %d steps in %d tries", counted, steps, try)
+			if try%10 == 5 {
+				dead := w.Leader()
+				time.AfterFunc(time.Millisecond, func() { // a transaction may be under way
+					w.Kill(dead)
+					w.Start(dead)
+				})
+			}
+			at := w.Names()[try%3]
+			check, pair, ok := promisedCount(w, at)
+			if !ok {
+				w.Wait(100 * time.Millisecond)
+				continue
+			}
+			need.Equal(w, string(pair.Value), check.Output, "of one transaction at %s, the key:", at)
+			now := need.Got(strconv.Atoi(check.Output))(w)
+			need.That(w, now >= counted, "%s: the counter went back from %d to %d", at, counted, now)
+			counted = now
+			next := strconv.Itoa(now + 1)
+			r := w.Call(at, "PUT", "/v1/txn", fmt.Sprintf(
+				`[{"Check":{"Verb":"cas","Check":{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":%q,"ModifyIndex":%d}}},
+				{"KV":{"Verb":"cas","Key":"counter","Index":%d,"Value":%q}}]`, next, check.ModifyIndex, pair.ModifyIndex, base64.StdEncoding.EncodeToString([]byte(next))))
+			if r.Status == http.StatusOK {
+				counted++
+			}
+		}
+	})
+}
+
+// promisedCheck is the check that a transaction sets.
+type promisedCheck struct {
+	Output      string
+	ModifyIndex uint64
+}
+
+// promisedCount reads the check and the key in one transaction, if a leader answers.
+func promisedCount(w *sim.World, node string) (check promisedCheck, pair sim.Pair, ok bool) {
+	w.Helper()
+	r := w.Call(node, "PUT", "/v1/txn", `[{"Check":{"Verb":"get","Check":{"Node":"far","CheckID":"up"}}},{"KV":{"Verb":"get","Key":"counter"}}]`)
+	if r.Status != http.StatusOK {
+		return check, pair, false
+	}
+	var read struct {
+		Results []struct {
+			Check *promisedCheck
+			KV    *sim.Pair
+		}
+	}
+	need.OKf(w, json.Unmarshal([]byte(r.Body), &read), "%s", r.Body)
+	need.That(w, len(read.Results) == 2 && read.Results[0].Check != nil && read.Results[1].KV != nil, "reading: %v", r)
+	return *read.Results[0].Check, *read.Results[1].KV, true
+}
