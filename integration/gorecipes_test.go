@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -199,27 +198,4 @@ func TestLocksOfGoAndConsulsClientsAreShownToEachOther(t *testing.T) {
 	expect.ErrorIs(t, permit.Release(t.Context()), client.ErrLost, "its release says")
 	need.OK(t, s.Release())
 	need.OK(t, another.Release())
-}
-
-// TestLockCommandTakesPartInConsulsRecipes: what rollcall lock and semaphore hold with --recipe,
-// Consul's client waits for.
-func TestLockCommandTakesPartInConsulsRecipes(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, withSteadyLeader(Config{}))
-	for name, args := range map[string][]string{
-		"lock":      {"lock", "job", "--recipe"},
-		"semaphore": {"semaphore", "job", "--recipe", "--limit", "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			args = append(args, "--addr", c.Nodes[0].URL(), "--", "sh", "-c", "echo runs; sleep 2; echo ends")
-			p := need.Got(Launch(t, filepath.Join(t.TempDir(), name), nil, args...))(t)
-			p.awaitLine(t, "runs")
-			limit := map[string]int{"lock": 0, "semaphore": 1}[name]
-			release := need.Got(byConsul(consulClient(t, c.Nodes[1]), "job", limit)(t.Context()))(t)
-			expect.Equal(t, p.Output(t), "runs\nends\n", "Consul's client has it while the command says")
-			need.OK(t, release())
-			p.mustEndWell(t, ReadyLimit, "the command")
-		})
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +128,94 @@ func TestLeaderThatIsStoppedHandsOverUnderLoad(t *testing.T) {
 		expect.Equal(w, churn.Count(sim.Refused)+churn.Count(sim.Unknown), 0, "calls that failed")
 		churn.NothingLost()
 		herd.NeverLost()
+	})
+}
+
+// TestApNodeThatIsStoppedLosesNothing though it has written nothing to its disk and told nobody yet.
+func TestApNodeThatIsStoppedLosesNothing(t *testing.T) {
+	never := func(c *config.Config) { c.Store.Sync = store.SyncNone }
+	sim.Run(t, sim.Cluster{Nodes: 2, Mode: config.AP, Configure: never}, func(w *sim.World) {
+		var ids []string
+		for _, n := range w.Names() {
+			ids = append(ids, "of-"+n)
+			w.RegisterAt(n, "KEPT/of-"+n, long)
+			began := time.Now()
+			need.OK(w, w.Stop(n))
+			took := time.Since(began)
+			expect.That(w, took <= stoppedWithin, "%s ended %v after it was told to", n, took)
+			w.Start(n)
+			w.ReadyBy(n, sim.ReadyWithin)
+			w.AllListOnly(w.Names(), retried, ids...)
+		}
+	})
+}
+
+// TestCallsWhileNoNodeLeadsEndInTime makes calls at the nodes that are left all the time from the leader's death on.
+func TestCallsWhileNoNodeLeadsEndInTime(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		others := w.Others(leader)
+		w.Register("BEFORE/before", long)
+		w.Kill(leader)
+		killed := time.Now()
+		var calls sync.WaitGroup
+		var refused, unknown atomic.Int64
+		for i := 0; time.Since(killed) < electedWithin; i++ {
+			at := others[i%2]
+			for _, isWrite := range []bool{true, false} {
+				calls.Go(func() {
+					sent := time.Since(killed)
+					method, path, body := "GET", "/eureka/apps", ""
+					if isWrite {
+						method, path, body = "POST", "/eureka/apps/DURING", sim.Registration("DURING", fmt.Sprint("d-", i), long, nil)
+					}
+					r := w.Call(at, method, path, body)
+					within := refusedWithin
+					switch {
+					case r.Status == http.StatusServiceUnavailable:
+						refused.Add(1)
+					case r.Status == http.StatusGatewayTimeout && isWrite:
+						unknown.Add(1)
+						within = unknownWithin
+					case r.Status/100 == 2 && isWrite:
+						within = unknownWithin // it was on its way, and the next leader has it
+					default:
+						need.Equal(w, r.Status/100, 2, "%s %v after the kill at %s: %v:", method, sent, at, r)
+					}
+					expect.That(w, r.Took <= within, "%s %v after the kill at %s: %v after %v, want it within %v", method, sent, at, r, r.Took, within)
+				})
+			}
+			w.Wait(20 * time.Millisecond)
+		}
+		calls.Wait()
+		w.Logf("%d calls were refused, of %d the outcome is unknown", refused.Load(), unknown.Load())
+		expect.That(w, refused.Load() > 0, "no call was refused, though no node led")
+	})
+}
+
+// TestReadAtAFollowerWithASlowDiskIsRefusedWithinASecond, because it cannot have what is still to be stored.
+func TestReadAtAFollowerWithASlowDiskIsRefusedWithinASecond(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		leader := w.Leader()
+		slow, quick := w.Others(leader)[0], w.Others(leader)[1]
+		w.Register("BEFORE/before", long)
+		w.List(slow)
+		w.SlowDisk(slow, slowest)
+		refused := 0
+		for began := time.Now(); time.Since(began) < 3*slowest; {
+			need.That(w, w.Put(leader, "key", "", "x"), "the key was not written")
+			r := w.Call(slow, "GET", "/eureka/apps", "")
+			expect.That(w, (r.Status == http.StatusOK || r.Status == http.StatusServiceUnavailable) && r.Took <= refusedWithin,
+				"a read at the slow follower: %v after %v", r, r.Took)
+			if r.Status != http.StatusOK {
+				refused++
+			}
+			r = w.Call(quick, "GET", "/eureka/apps", "")
+			expect.That(w, r.Status == http.StatusOK && r.Took <= soon, "a read at the other follower: %v after %v", r, r.Took)
+		}
+		expect.That(w, refused > 0, "no read was refused, though the follower's disk is slow")
+		w.SlowDisk(slow, 0)
+		w.Wait(2 * slowest)
 	})
 }
 
