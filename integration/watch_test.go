@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -71,10 +70,8 @@ func TestWatchCommandPrintsWhatHappensOnAnotherNode(t *testing.T) {
 		c := StartCluster(t, smallConfig(ap, 2))
 		w := startWatcher(t, c.Nodes[:1], "orders")
 		mustRegister(t, c.Nodes[1], Instance{App: "ELSE", ID: "else-1"})
-		began := time.Now()
 		mustRegister(t, c.Nodes[1], Instance{App: "ORDERS", ID: "orders-1"})
 		Eventually(t, ReadyLimit, "the registration is printed", func() error { return notYet(len(w.changes(t)), 1) })
-		t.Logf("printed after %v", time.Since(began))
 		mustCancel(t, c.Nodes[len(c.Nodes)-1], "ORDERS", "orders-1")
 		Eventually(t, ReadyLimit, "the cancel is printed", func() error { return notYet(len(w.changes(t)), 2) })
 		for i, want := range []api.Change{
