@@ -1,7 +1,6 @@
 package localcluster
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Direction is one of the two ways through a proxied connection.
@@ -33,11 +31,10 @@ type Proxy struct {
 	closing context.Context // ends when the proxy stops
 	close   context.CancelFunc
 
-	mu      sync.Mutex
-	cut     [2]bool           // by direction
-	latency time.Duration     // added to every byte, one way
-	held    chan struct{}     // closed when bytes may pass again; nil: they may
-	conns   map[net.Conn]bool // both ends of every pair
+	mu    sync.Mutex
+	cut   [2]bool           // by direction
+	held  chan struct{}     // closed when bytes may pass again; nil: they may
+	conns map[net.Conn]bool // both ends of every pair
 }
 
 // StartProxy starts a proxy for target. The caller stops it.
@@ -116,13 +113,6 @@ func (p *Proxy) Release() {
 	}
 }
 
-// SetLatency adds a latency to the bytes of future connections, each way.
-func (p *Proxy) SetLatency(by time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.latency = by
-}
-
 // closeConns closes all connections; the caller holds mu.
 func (p *Proxy) closeConns() {
 	for conn := range p.conns {
@@ -150,25 +140,24 @@ func (p *Proxy) serve(near net.Conn) {
 		return
 	}
 	defer far.Close()
-	latency, ok := p.track(near, far)
-	if !ok {
+	if !p.track(near, far) {
 		return
 	}
 	defer p.untrack(near, far)
 	var back sync.WaitGroup
-	back.Go(func() { p.pump(near, far, Back, latency) })
-	p.pump(far, near, There, latency)
+	back.Go(func() { p.pump(near, far, Back) })
+	p.pump(far, near, There)
 	back.Wait()
 }
 
-// track remembers connections to be closed. It returns their latency, and whether the proxy still runs.
-func (p *Proxy) track(conns ...net.Conn) (latency time.Duration, ok bool) {
+// track remembers connections to be closed, and reports whether the proxy still runs.
+func (p *Proxy) track(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range conns {
 		p.conns[conn] = true
 	}
-	return p.latency, p.closing.Err() == nil
+	return p.closing.Err() == nil
 }
 
 // untrack forgets connections that have been closed.
@@ -181,16 +170,10 @@ func (p *Proxy) untrack(conns ...net.Conn) {
 }
 
 // pump copies until either side is closed, and then closes both.
-func (p *Proxy) pump(to, from net.Conn, d Direction, latency time.Duration) {
+func (p *Proxy) pump(to, from net.Conn, d Direction) {
 	defer to.Close()
 	defer from.Close()
-	var w io.Writer = sieve{p, to, d}
-	if latency > 0 {
-		late := newLateWriter(w, latency)
-		defer late.close()
-		w = late
-	}
-	io.Copy(w, from) // any error is an end of the connection
+	io.Copy(sieve{p, to, d}, from) // any error is an end of the connection
 }
 
 // sieve writes to a connection unless the direction is cut.
@@ -214,43 +197,6 @@ func (s sieve) Write(b []byte) (int, error) {
 	n, err := s.to.Write(b)
 	s.p.carried[s.d].Add(int64(n))
 	return n, err
-}
-
-// lateWriter writes after a latency, as a long line does.
-type lateWriter struct {
-	latency time.Duration
-	queue   chan parcel
-	done    chan struct{}
-}
-
-// parcel is bytes and when they are due at the other end.
-type parcel struct {
-	due time.Time
-	b   []byte
-}
-
-func newLateWriter(to io.Writer, latency time.Duration) *lateWriter {
-	w := &lateWriter{latency: latency, queue: make(chan parcel, 1024), done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		for p := range w.queue {
-			time.Sleep(time.Until(p.due))
-			to.Write(p.b) // an error shows on the connection
-		}
-	}()
-	return w
-}
-
-// Write implements io.Writer.
-func (w *lateWriter) Write(b []byte) (int, error) {
-	w.queue <- parcel{time.Now().Add(w.latency), bytes.Clone(b)}
-	return len(b), nil
-}
-
-// close waits until every parcel has arrived.
-func (w *lateWriter) close() {
-	close(w.queue)
-	<-w.done
 }
 
 // Links are the proxies between nodes, by the node that connects and the one it connects to; nil where a node is reached

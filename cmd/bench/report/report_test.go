@@ -168,13 +168,18 @@ func TestPageShowsHostileNamesAsText(t *testing.T) {
 	}
 }
 
-// Names end no code span, line or script, and take the place of no other part of the page.
-func TestNamesStayInTheirPlace(t *testing.T) {
+// oddlyNamed is a report whose names end code spans, lines and scripts, and are those of parts of the page.
+func oddlyNamed() *Report {
 	c := made([]scenario.Column{{Name: "line\n\n# forged\r\r# heading`", System: scenario.Rollcall, Mode: scenario.AP}, {Name: "constructor", System: scenario.Rollcall, Mode: scenario.CP}}, 1, "steady")
 	c.Trials = c.Trials[:1] // a plot that lacks the column constructor
 	c.Scenarios[0].Name, c.Trials[0].Scenario = "plots", "plots"
 	c.Machine.CPU = "a\rb\x1b[2J\u202ec"
-	r := New(c)
+	return New(c)
+}
+
+// Names end no code span, line or script, and take the place of no other part of the page.
+func TestNamesStayInTheirPlace(t *testing.T) {
+	r := oddlyNamed()
 	var md, page bytes.Buffer
 	need.OK(t, errors.Join(r.writeMarkdown(&md), r.writeHTML(&page)))
 	expect.That(t, !strings.ContainsAny(md.String(), "\r\x1b\u202e") && !strings.Contains(md.String(), "\n# forged"), "names end lines in Markdown:\n%s", md.String())
@@ -187,8 +192,11 @@ func TestNamesStayInTheirPlace(t *testing.T) {
 		expect.That(t, count == 1, "%d parts of the page have the id %s", count, id)
 	}
 	expect.That(t, ids["scenario-plots"] == 1, "the scenario has no part of its own: %v", ids)
+}
+
+func TestNamesStayInTheirPlaceInChromium(t *testing.T) {
 	dir := t.TempDir()
-	need.OK(t, r.Write(dir))
+	need.OK(t, oddlyNamed().Write(dir))
 	dom, _, _ := open(t, findChromium(t), filepath.Join(dir, HTMLFile))
 	expect.That(t, strings.Contains(dom, `data-errors="0"`), "errors in the browser: %s", regexp.MustCompile(`<html[^>]*>`).FindString(dom))
 }
