@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,7 +180,7 @@ func TestCallsWhileNoNodeLeadsEndInTime(t *testing.T) {
 					case r.Status/100 == 2 && isWrite:
 						within = unknownWithin // it was on its way, and the next leader has it
 					default:
-						need.Equal(w, r.Status/100, 2, "%s %v after the kill at %s: %v:", method, sent, at, r)
+						expect.Equal(w, r.Status/100, 2, "%s %v after the kill at %s: %v:", method, sent, at, r)
 					}
 					expect.That(w, r.Took <= within, "%s %v after the kill at %s: %v after %v, want it within %v", method, sent, at, r, r.Took, within)
 				})
@@ -289,66 +288,72 @@ func TestDashboardTellsTheTruthThroughFaults(t *testing.T) {
 // promisedLine is when the line of state of a page says what has happened: it looks every second, at nodes that get a second each.
 const promisedLine = noticeAfter + 2*time.Second
 
-// TestTransactionIsWholeOrNotThereThroughLeaderKills does what consul-esm does: it sets the check of an external node by
-// compare-and-set, here together with a key that counts. Whatever a reader sees, the two are of one transaction, and a
-// transaction of unknown outcome was performed, or was not.
+// TestTransactionIsWholeOrNotThereThroughLeaderKills has clients at all nodes set the check of an external node, as consul-esm
+// does, together with a key that counts, which they compare first. Whatever a reader sees, the two are of one transaction: one that
+// is refused has set no check, and one of unknown outcome was performed, or was not.
 func TestTransactionIsWholeOrNotThereThroughLeaderKills(t *testing.T) {
-	const steps = 40
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
-		register := `{"Node":"far","Address":"192.0.2.1","Check":{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":"0"}}`
-		need.Equal(w, w.Call("n1", "PUT", "/v1/catalog/register", register).Status, http.StatusOK, "the registration of a node is answered")
-		need.That(w, w.Put("n1", "counter", "", "0"), "the key was not written")
-		counted := 0
-		for try := 0; counted < steps; try++ {
-			need.That(w, try < 10*steps, "only %d of %d steps in %d tries", counted, steps, try)
-			if try%10 == 5 {
-				dead := w.Leader()
-				time.AfterFunc(time.Millisecond, func() { // a transaction may be under way
-					w.Kill(dead)
-					w.Start(dead)
-				})
-			}
-			at := w.Names()[try%3]
-			check, pair, ok := promisedCount(w, at)
-			if !ok {
-				w.Wait(100 * time.Millisecond)
-				continue
-			}
-			need.Equal(w, string(pair.Value), check.Output, "of one transaction at %s, the key:", at)
-			now := need.Got(strconv.Atoi(check.Output))(w)
-			need.That(w, now >= counted, "%s: the counter went back from %d to %d", at, counted, now)
-			counted = now
-			next := strconv.Itoa(now + 1)
-			r := w.Call(at, "PUT", "/v1/txn", fmt.Sprintf(
-				`[{"Check":{"Verb":"cas","Check":{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":%q,"ModifyIndex":%d}}},
-				{"KV":{"Verb":"cas","Key":"counter","Index":%d,"Value":%q}}]`, next, check.ModifyIndex, pair.ModifyIndex, base64.StdEncoding.EncodeToString([]byte(next))))
-			if r.Status == http.StatusOK {
-				counted++
-			}
+		const check = `{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":"0 by nobody"}`
+		r := w.Call("n1", "PUT", "/v1/catalog/register", `{"Node":"far","Address":"192.0.2.1","Check":`+check+`}`)
+		need.Equal(w, r.Status, http.StatusOK, "the registration of a node is answered %v:", r)
+		need.That(w, w.Put("n1", "counter", "", "0 by nobody"), "the key was not written")
+		ends := time.Now().Add(30 * time.Second)
+		var clients sync.WaitGroup
+		var done, refused atomic.Int64
+		for _, at := range w.Names() {
+			clients.Go(func() {
+				for counted := 0; time.Now().Before(ends) && !w.Failed(); w.Wait(20 * time.Millisecond) {
+					output, pair, ok := promisedCount(w, at)
+					if !ok {
+						continue
+					}
+					expect.Equal(w, string(pair.Value), output, "of one transaction at %s, the key:", at)
+					now := 0
+					expect.OK(w, expect.Err(fmt.Sscan(output, &now)))
+					expect.That(w, now >= counted, "%s: the counter went back from %d to %d", at, counted, now)
+					counted = now
+					next := fmt.Sprintf("%d by %s", now+1, at)
+					switch w.Call(at, "PUT", "/v1/txn", fmt.Sprintf(
+						`[{"Check":{"Verb":"set","Check":{"Node":"far","CheckID":"up","Name":"is up","Status":"passing","Output":%q}}},
+						{"KV":{"Verb":"cas","Key":"counter","Index":%d,"Value":%q}}]`, next, pair.ModifyIndex, base64.StdEncoding.EncodeToString([]byte(next)))).Status {
+					case http.StatusOK:
+						done.Add(1)
+					case http.StatusConflict:
+						refused.Add(1)
+					}
+				}
+			})
 		}
+		for time.Until(ends) > 10*time.Second {
+			w.Wait(5 * time.Second)
+			dead := w.Leader()
+			w.Kill(dead)
+			w.Start(dead)
+		}
+		clients.Wait()
+		w.Logf("%d transactions were performed, %d refused", done.Load(), refused.Load())
+		expect.That(w, done.Load() > 100 && refused.Load() > 10, "%d transactions were performed, %d refused: nothing was tested", done.Load(), refused.Load())
 	})
 }
 
-// promisedCheck is the check that a transaction sets.
-type promisedCheck struct {
-	Output      string
-	ModifyIndex uint64
-}
-
 // promisedCount reads the check and the key in one transaction, if a leader answers.
-func promisedCount(w *sim.World, node string) (check promisedCheck, pair sim.Pair, ok bool) {
+func promisedCount(w *sim.World, node string) (output string, pair sim.Pair, ok bool) {
 	w.Helper()
 	r := w.Call(node, "PUT", "/v1/txn", `[{"Check":{"Verb":"get","Check":{"Node":"far","CheckID":"up"}}},{"KV":{"Verb":"get","Key":"counter"}}]`)
 	if r.Status != http.StatusOK {
-		return check, pair, false
+		return "", pair, false
 	}
 	var read struct {
 		Results []struct {
-			Check *promisedCheck
+			Check *struct{ Output string }
 			KV    *sim.Pair
 		}
 	}
-	need.OKf(w, json.Unmarshal([]byte(r.Body), &read), "%s", r.Body)
-	need.That(w, len(read.Results) == 2 && read.Results[0].Check != nil && read.Results[1].KV != nil, "reading: %v", r)
-	return *read.Results[0].Check, *read.Results[1].KV, true
+	err := json.Unmarshal([]byte(r.Body), &read)
+	ok = err == nil && len(read.Results) == 2 && read.Results[0].Check != nil && read.Results[1].KV != nil
+	expect.That(w, ok, "reading at %s: %v, %v", node, r, err)
+	if !ok {
+		return "", pair, false
+	}
+	return read.Results[0].Check.Output, *read.Results[1].KV, true
 }
