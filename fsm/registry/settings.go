@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -113,8 +114,8 @@ type Share uint32
 // Whole is a share of 1.
 const Whole Share = 1_000_000
 
-// DefaultSettings hold until a leader says otherwise.
-func DefaultSettings() Settings { return setting.Default[Settings]() }
+// DefaultSettings hold until a leader says otherwise. They are read from the tags once.
+var DefaultSettings = sync.OnceValue(setting.Default[Settings])
 
 // Of is the share of n, rounded down: upstream's (int) (n * renewalPercentThreshold).
 func (s Share) Of(n int) int { return int(uint64(n) * uint64(s) / uint64(Whole)) }
