@@ -22,7 +22,7 @@ SHARED   = $(shell git ls-files -co --exclude-standard '*.go' | grep -vE '^integ
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export GORACE := suppressions=$(CURDIR)/race.supp
 
-.PHONY: plants mutants shape build run test test-all race-node sim conformance screens pictures alerts site check bench peers compare fuzz eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
+.PHONY: plants mutants shape build run test test-all race-node sim states conformance screens pictures alerts site check bench peers compare fuzz eureka-table wild stacks upgrades restarts vuln clients eureka-server release release-check costs clean
 
 build:
 	$(GO) build -ldflags '$(LINK) -X main.version=$(VERSION)' -o bin/ ./cmd/rollcall ./cmd/rollcall-bench
@@ -99,6 +99,11 @@ SEED    ?= 1
 MUTANTS ?= 60
 mutants:
 	$(GO) run ./internal/plant mutants -seed $(SEED) -n $(MUTANTS) -by '$(GO) test {}' -by '$(GO) test ./store/... ./replication/... ./httpd/...' -by '$(GO) test ./cmd/internal/sim' store replication httpd
+# Sequences of all operations in all kinds of states, from a seed of their own; make test tries the same ones each time.
+STATES      ?= 100000
+STATES_SEED ?= $(shell date +%s)
+states:
+	ROLLCALL_STATES=$(STATES) ROLLCALL_STATES_SEED=$(STATES_SEED) $(GO) test -count=1 -timeout 24h -run '^TestStates$$' -v ./replication
 
 # The protocol's test suite against real nodes, with and without consensus, check by check.
 conformance: build

@@ -5,10 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc64"
 	"io"
+	"iter"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"reflect"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +24,13 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
@@ -36,72 +44,145 @@ type frozenSite struct {
 	snapshot []byte
 	frozen   registry.Frozen
 	index    uint64
+	lead     registry.Epoch
 	now      registry.Stamp
+	level    byte // of a site without consensus
+}
+
+// stateEntry is what a site performed: an entry of the log, or a batch without one.
+type stateEntry struct {
+	fsm.Entry        // mode cp
+	without   []byte // mode cp: Data without the items that were refused; nil: none was
+	applied   fsm.Applied
+	now       registry.Stamp
+	items     []fsm.Item // mode ap
+	refused   []bool     // which of items were
+	results   []registry.Result
+	raised    byte // mode ap
+}
+
+// tokensSeen has by name of what is held the tokens that were given, and to whom.
+type tokensSeen map[string]map[registry.Index]string
+
+// rise records that a session holds a name by a token: one that went back, or that two sessions had, is an error.
+func (t tokensSeen) rise(name string, fence registry.Index, by string) error {
+	seen := t[name]
+	if last, ok := seen[fence]; ok && last == by {
+		return nil
+	}
+	for before, who := range seen {
+		if before >= fence {
+			return fmt.Errorf("I5: %s has token %d, held by %q, after token %d of %q", name, fence, by, before, who)
+		}
+	}
+	if seen == nil {
+		seen = map[registry.Index]string{}
+	}
+	seen[fence], t[name] = by, seen
+	return nil
 }
 
 // statesSite stands for one of two sites that replicate to each other. It does with an operation what a node of its mode does, but for the
 // order that Raft makes and the disk.
 type statesSite struct {
 	consensus bool
-	replica   *Replicator // which is not run: the test sends when it wants to
-	server    *httptest.Server
-	counter   *store.ChangeCounter
+	name      string
+	replica   *Replicator   // which is not run: the test sends when it wants to
 	contained *bytes.Buffer // the log of panics in what measures
+	counter   *store.ChangeCounter
+	seen      func(fsm.Item, string) // is told what became of each operation
 
 	mu       sync.Mutex // guards the following
 	machine  *fsm.Machine
 	registry *registry.Registry // in mode ap
+	writes   byte               // the level, in mode ap
 	start    frozenSite
-	entries  []fsm.Entry // since start
+	history  []stateEntry // since start
 	index    uint64
+	term     uint64
+	lead     registry.Epoch
 	sequence uint64
 	now      registry.Stamp
-	watchers registry.Watchers
+	tokens   tokensSeen
+	from     registry.Index // up to which the other site was told
+	beat     registry.Beat
 	asked    []link.Task // by replies
 	failed   []error     // of calls to the other site
 }
 
-const statesTerm = 3
+// statesNetwork connects the sites: a call to an address is served in memory.
+type statesNetwork map[string]chan net.Conn
 
-// newStatesSites are two nodes of a datacenter without consensus, or two datacenters with it.
-func newStatesSites(t testing.TB, consensus bool) (a, b *statesSite) {
-	t.Helper()
-	a, b = new(statesSite), new(statesSite)
-	for _, s := range []*statesSite{a, b} {
-		s.consensus, s.contained = consensus, new(bytes.Buffer)
-		s.counter = store.NewChangeCounter(prometheus.NewRegistry(), measure.NewPanics(slog.New(slog.NewTextHandler(s.contained, nil)), prometheus.NewRegistry()))
-		s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+type statesListener struct {
+	address string
+	calls   chan net.Conn
+}
+
+func (l statesListener) Accept() (net.Conn, error) {
+	if c, ok := <-l.calls; ok {
+		return c, nil
 	}
-	kind := link.Node
-	if consensus {
-		kind = link.Datacenter
+	return nil, net.ErrClosed
+}
+func (l statesListener) Close() error   { return nil }
+func (l statesListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address} }
+
+// Listen implements world.Network.
+func (n statesNetwork) Listen(_, address string) (net.Listener, error) {
+	n[address] = make(chan net.Conn)
+	return statesListener{address, n[address]}, nil
+}
+
+// DialContext implements world.Network.
+func (n statesNetwork) DialContext(_ context.Context, _, address string) (net.Conn, error) {
+	calls, ok := n[address]
+	if !ok {
+		return nil, errors.New("there is nobody at " + address)
+	}
+	near, far := net.Pipe()
+	calls <- far
+	return near, nil
+}
+
+// newStatesSites are two nodes of a datacenter without consensus, or two datacenters of which at least the first has it.
+func newStatesSites(t testing.TB, consensusA, consensusB bool) (a, b *statesSite) {
+	t.Helper()
+	network := statesNetwork{}
+	a, b = &statesSite{consensus: consensusA, name: "a:80"}, &statesSite{consensus: consensusB, name: "b:80"}
+	for _, s := range []*statesSite{a, b} {
+		s.contained = new(bytes.Buffer)
+		s.counter = store.NewChangeCounter(prometheus.NewRegistry(), measure.NewPanics(slog.New(slog.NewTextHandler(s.contained, nil)), prometheus.NewRegistry()))
+		listener := need.Got(network.Listen("tcp", s.name))(t)
+		server := &http.Server{Handler: http.HandlerFunc(s.serve)}
+		go server.Serve(listener)
+		t.Cleanup(func() {
+			close(network[s.name])
+			server.Close()
+		})
+	}
+	kind := link.Datacenter
+	if !consensusA {
+		kind = link.Node
 	}
 	// Third parties send to both.
 	stranger := link.PeerConfig{Name: "dc9", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}}
 	connect := func(s *statesSite, datacenter, node, name string, to *statesSite) {
 		s.replica = need.Got(newReplicator(Config{Side: link.Side{
-			Service: s, Datacenter: datacenter, Node: node, Consensus: consensus, Sender: func() string { return "of " + node },
-			Peers: []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{to.server.URL}}, stranger},
+			Service: s, Datacenter: datacenter, Node: node, Consensus: s.consensus, Sender: func() string { return "of " + node },
+			Levels: func() level.Reads { return level.Own("0", 0, min(a.level(), b.level())) }, // as peers that know each other's
+			Peers:  []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{"http://" + to.name}, World: &world.World{Network: network}}, stranger},
 		}}, func(env link.Env) link.Link {
 			env.Submit = func(task link.Task) { s.asked = append(s.asked, task) }
 			env.Failed = func(err error) { s.failed = append(s.failed, err) }
 			return rollcallpeer.New(env)
 		}))(t)
 	}
-	if consensus {
+	if kind == link.Datacenter {
 		connect(a, "dc1", "n1", "dc2", b)
 		connect(b, "dc2", "n4", "dc1", a)
 	} else {
 		connect(a, "dc1", "n1", "b", b)
 		connect(b, "dc1", "n2", "a", a)
-	}
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		a.server.Close()
-		b.server.Close()
-	})
-	for _, s := range []*statesSite{a, b} {
-		s.found()
 	}
 	return a, b
 }
@@ -119,47 +200,94 @@ func (s *statesSite) serve(w http.ResponseWriter, r *http.Request) {
 	text, err := func() (text []byte, err error) {
 		defer func() {
 			if p := recover(); p != nil { // net/http would recover from it, too, and a node that stands on its own goroutine ends
-				err = fmt.Errorf("panic: %v", p)
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			}
 		}()
 		return reply(r.Context(), body)
 	}()
 	if err != nil {
+		s.failed = append(s.failed, err)
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
 	w.Write(text)
 }
 
-// found begins with an empty state.
-func (s *statesSite) found() {
+// found begins with an empty state at a level.
+func (s *statesSite) found(level byte) error {
+	s.start, s.history, s.index, s.term, s.tokens = frozenSite{}, nil, 0, 3, tokensSeen{}
 	s.now = registry.Stamp{Lease: 1000, Wall: 1_700_000_000_000}
 	settings := registry.DefaultSettings()
 	if s.consensus {
 		s.machine = fsm.NewMachine()
-		if err := s.entry(fsm.AppendEstablish(nil, codec.Newest, fsm.Establish{Node: "n", Cluster: "c" + s.server.URL, Level: codec.Newest, Settings: &settings})); err != nil {
-			panic(err)
-		}
-		return
+		return s.establish(&settings, level)
 	}
-	s.registry = registry.New()
+	s.registry, s.writes = registry.New(), level
+	s.registry.SetLevel(level)
 	s.registry.Configure(settings)
 	s.registry.WithoutConsensus()
-	s.registry.Establish(registry.Epoch{Term: statesTerm, Index: 1}, s.server.URL)
+	s.registry.Establish(registry.Epoch{Term: s.term, Index: 1}, s.name)
+	s.registry.Advance(s.now)
+	return nil
 }
 
-// entry applies an entry of the log.
-func (s *statesSite) entry(data []byte) error {
-	s.index++
-	e := fsm.Entry{Index: s.index, Term: statesTerm, Data: data}
-	s.entries = append(s.entries, e)
-	_, err := s.machine.Apply(e.Index, e.Term, e.Data)
+// establish begins the next leadership.
+func (s *statesSite) establish(settings *registry.Settings, level byte) error {
+	s.term++
+	applied, err := s.entry(fsm.AppendEstablish(nil, s.level(), fsm.Establish{Node: "n", Cluster: "c" + s.name, Level: level, Settings: settings}), nil)
+	s.lead = applied.Epoch
 	return err
 }
 
-// freeze is the state now.
+// level is the one that the site writes.
+func (s *statesSite) level() byte {
+	if s.consensus {
+		return s.machine.Level()
+	}
+	return s.writes
+}
+
+func (s *statesSite) epoch() registry.Epoch {
+	if s.consensus {
+		return s.lead
+	}
+	return s.registry.Epoch()
+}
+
+// ending and expired are what a leader ends.
+func (s *statesSite) ending(at int64) []registry.Op {
+	if s.consensus {
+		return s.machine.Ending(at)
+	}
+	return s.registry.Ending(at)
+}
+
+func (s *statesSite) expired(at int64) []registry.EvictItem {
+	if s.consensus {
+		return s.machine.Expired(at, 3)
+	}
+	return s.registry.Expired(at, 3)
+}
+
+// entry applies an entry of the log.
+func (s *statesSite) entry(data []byte, without func(fsm.Applied) []byte) (fsm.Applied, error) {
+	s.index++
+	e := fsm.Entry{Index: s.index, Term: s.term, Data: data}
+	applied, err := s.machine.Apply(e.Index, e.Term, e.Data)
+	if err != nil {
+		return applied, err
+	}
+	h := stateEntry{Entry: e, applied: applied}
+	if without != nil {
+		h.without = without(applied)
+	}
+	s.history = append(s.history, h)
+	return applied, nil
+}
+
+// freeze is the state now, as it is written.
 func (s *statesSite) freeze() frozenSite {
-	f := frozenSite{index: s.index, now: s.now}
+	f := frozenSite{index: s.index, lead: s.lead, now: s.now, level: s.writes}
 	if !s.consensus {
 		f.frozen = s.registry.Freeze()
 		return f
@@ -172,23 +300,81 @@ func (s *statesSite) freeze() frozenSite {
 	return f
 }
 
-// thaw goes back to a state, as a node that starts, or gets a snapshot.
-func (s *statesSite) thaw(f frozenSite) (err error) {
+// thaw goes back to a state.
+func (s *statesSite) thaw(f frozenSite) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.start, s.entries, s.index, s.now, s.asked, s.failed = f, nil, f.index, f.now, nil, nil
+	s.start, s.history, s.index, s.now, s.asked, s.failed = f, nil, f.index, f.now, nil, nil
+	s.term, s.lead, s.tokens = 4, f.lead, tokensSeen{}
 	s.contained.Reset()
+	if err := s.restart(f); err != nil {
+		return err
+	}
+	s.from, s.beat = s.view().Index(), s.view().NewestBeat()
+	return nil
+}
+
+// restart has the site go on with a state as it was written, as a node that starts, or gets a snapshot.
+func (s *statesSite) restart(f frozenSite) (err error) {
 	if s.consensus {
 		s.machine = fsm.NewMachine()
 		err = s.machine.Restore(bytes.NewReader(f.snapshot))
-	} else if s.registry, err = registry.Thaw(f.frozen); err == nil {
-		s.registry.WithoutConsensus()
+	} else {
+		s.registry, err = thawAP(f)
+		s.writes = f.level
 	}
 	if err == nil {
 		s.counter.Skip(s.view())
-		s.watchers = registry.Watchers{}
 	}
 	return err
+}
+
+// thawAP reads the records of the local disk.
+func thawAP(f frozenSite) (*registry.Registry, error) {
+	read, err := fsm.ParseFrozen(fsm.AppendFrozen(nil, f.level, f.frozen))
+	if err != nil {
+		return nil, err
+	}
+	read.Free = f.frozen.Free
+	for _, l := range f.frozen.Leases {
+		again, err := fsm.ParseLeaseState(fsm.AppendLeaseState(nil, f.level, l))
+		if err != nil {
+			return nil, err
+		}
+		read.Leases = append(read.Leases, again)
+	}
+	for _, rec := range f.frozen.Removals {
+		again, err := fsm.ParseRemoval(fsm.AppendRemoval(nil, f.level, rec))
+		if err != nil {
+			return nil, err
+		}
+		read.Removals = append(read.Removals, again)
+	}
+	r, err := registry.Thaw(read)
+	if err == nil {
+		r.SetLevel(f.level)
+		r.WithoutConsensus()
+	}
+	return r, err
+}
+
+// digestAP is of all that the local disk has.
+func digestAP(r *registry.Registry) (parts []uint64) {
+	f := r.Freeze()
+	add := func(b []byte) { parts = append(parts, crc64.Checksum(b, crc64.MakeTable(crc64.ECMA))) }
+	add(fmt.Append(nil, f.Free))
+	add(fsm.AppendFrozen(nil, codec.Newest, f))
+	var b []byte
+	for _, l := range f.Leases {
+		b = fsm.AppendLeaseState(b, codec.Newest, l)
+	}
+	add(b)
+	b = nil
+	for _, rec := range f.Removals {
+		b = fsm.AppendRemoval(b, codec.Newest, rec)
+	}
+	add(b)
+	return parts
 }
 
 // view is the newest; the caller holds mu, or nothing else is under way.
@@ -206,42 +392,125 @@ func (s *statesSite) pass(d time.Duration) error {
 	s.now.Lease += d.Milliseconds()
 	s.now.Wall += d.Milliseconds()
 	if s.consensus {
-		return s.entry(fsm.AppendWrite(nil, codec.Newest, s.now, 0))
+		_, err := s.entry(fsm.AppendWrite(nil, s.level(), s.now, 0), nil)
+		return err
 	}
 	s.registry.Advance(s.now)
+	s.history = append(s.history, stateEntry{now: s.now})
 	return nil
 }
 
 // perform performs operations as one batch, and shows the result to readers and to what measures.
-func (s *statesSite) perform(items ...fsm.Item) ([]registry.Result, error) {
+func (s *statesSite) perform(items ...fsm.Item) (results []registry.Result, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var results []registry.Result
+	bytes := allocated()
 	if s.consensus {
-		s.sequence++
-		batch := fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{Node: "n" + s.server.URL, Boot: s.start.index + 1, Seq: s.sequence}, items)
-		s.index++
-		e := fsm.Entry{Index: s.index, Term: statesTerm, Data: fsm.AppendWrite(nil, codec.Newest, s.now, 0, batch)}
-		s.entries = append(s.entries, e)
-		applied, err := s.machine.Apply(e.Index, e.Term, e.Data)
-		if err != nil {
-			return nil, err
-		}
-		if b := applied.Batches[0]; b.Refused || b.Late {
-			return nil, fmt.Errorf("the batch was refused: %+v", b)
-		}
-		results = applied.Batches[0].Results
+		results, err = s.performInLog(items)
 	} else {
-		for _, it := range items {
-			if it.Op != nil {
-				results = append(results, s.registry.Apply(s.now, statesTerm, it.Origin, it.Op))
-			}
-		}
+		results = s.performAlone(items)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if took := allocated() - bytes; took > statesBytes {
+		return nil, fmt.Errorf("I12: Apply of %d operations took %d KiB of memory, at most %d are right", len(items), took>>10, statesBytes>>10)
 	}
 	v := s.view()
 	s.counter.Count(v)
-	s.watchers.Publish(v)
-	return results, nil
+	return results, s.tokensRise()
+}
+
+// statesBytes bounds the memory that Apply of a batch takes. As in fsm/cost_test.go it stands for time, which would depend on the machine.
+const statesBytes = 12<<20 + 400*12<<10
+
+// allocated is how much memory was ever allocated.
+func allocated() uint64 {
+	sample := []runtimemetrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	runtimemetrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+func (s *statesSite) performInLog(items []fsm.Item) ([]registry.Result, error) {
+	s.sequence++
+	id := fsm.BatchID{Node: "n" + s.name, Boot: s.start.index + 1, Seq: s.sequence}
+	entry := func(items []fsm.Item) []byte {
+		return fsm.AppendWrite(nil, s.level(), s.now, 0, fsm.AppendBatch(nil, s.level(), id, items))
+	}
+	applied, err := s.entry(entry(items), func(a fsm.Applied) []byte {
+		var rest []fsm.Item
+		for i, it := range items {
+			var r kv.Result
+			if a.Batches[0].KV != nil {
+				r = a.Batches[0].KV[i]
+			}
+			outcome := outcomeOf(it, a.Batches[0].Results[i], r)
+			for _, e := range r.Errors[min(1, len(r.Errors)):] {
+				s.seen(it, "failed: "+e.What)
+			}
+			if s.seen(it, outcome); !changesNothing(it, outcome) {
+				rest = append(rest, it)
+			}
+		}
+		if len(rest) == len(items) {
+			return nil
+		}
+		return entry(rest)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if b := applied.Batches[0]; b.Refused || b.Late {
+		return nil, fmt.Errorf("the batch was refused: %+v", b)
+	}
+	return applied.Batches[0].Results, nil
+}
+
+func (s *statesSite) performAlone(items []fsm.Item) (results []registry.Result) {
+	h := stateEntry{now: s.now, items: items}
+	for _, it := range items {
+		r := s.registry.Apply(s.now, s.term, it.Origin, it.Op)
+		outcome := outcomeOf(it, r, kv.Result{})
+		s.seen(it, outcome)
+		results, h.refused = append(results, r), append(h.refused, changesNothing(it, outcome))
+	}
+	h.results = results
+	s.history = append(s.history, h)
+	return results
+}
+
+// tokensRise finds a token that went back, or that two holders have: I5.
+func (s *statesSite) tokensRise() error {
+	if !s.consensus {
+		return nil
+	}
+	var errs []error
+	for name, h := range s.held() {
+		errs = append(errs, s.tokens.rise(name, h.Fence, h.Session))
+	}
+	return errors.Join(errs...)
+}
+
+// held are the holders of keys and permits, with the names of these.
+func (s *statesSite) held() iter.Seq2[string, kv.Holder] {
+	return func(yield func(string, kv.Holder) bool) {
+		v := s.machine.KV()
+		for _, key := range statesKeys {
+			if p, _ := v.Get(key); p != nil && p.Session != "" && !yield("key "+key, kv.Holder{Session: p.Session, Fence: p.Fence}) {
+				return
+			}
+		}
+		for _, name := range []string{"p", "q"} {
+			for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+				m, _ := v.Permits(kind, name)
+				for i := 0; m != nil && i < len(m.Holders); i++ {
+					if !yield(fmt.Sprint("kind ", kind, " ", name), m.Holders[i]) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // Apply implements registry.Service.
@@ -362,56 +631,178 @@ func (s *statesSite) observe() {
 	v.Delta()
 	v.Freshness(s.now.Lease)
 	v.ComparableIndex(s.now.Lease)
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(expiry.PreservationGauges{Now: func() (*registry.View, int64) { return v, s.now.Lease }}, newMetrics(s.replica.present, s.replica.statusOf))
-	if _, err := metrics.Gather(); err != nil {
+	if len(s.history)%3 > 0 { // takes long
+		return
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(expiry.PreservationGauges{Now: func() (*registry.View, int64) { return v, s.now.Lease }}, newMetrics(s.replica.present, s.replica.statusOf))
+	if _, err := all.Gather(); err != nil {
 		panic(err)
 	}
 }
 
-// check says what is wrong with a site after a case: panics that were contained, and a state that is not the same when it is
-// read back, or (in mode cp) reached by the same entries at once.
+// check says what is wrong with a site after a sequence: panics that were contained; a replica that applied the same at once, without
+// restarts, and is another one; a state that is another one when it is read back; a refused operation that changed something.
 func (s *statesSite) check() error {
 	if s.contained.Len() > 0 {
 		return fmt.Errorf("a panic was contained: %.2000s", s.contained)
 	}
-	if !s.consensus {
-		again, err := registry.Thaw(s.registry.Freeze())
-		if err == nil && !sameSums(again.View(), s.view()) {
-			err = errors.New("the state that was read back is another one")
+	want, err := s.digest()
+	if err != nil {
+		return err
+	}
+	for _, replica := range []struct {
+		name   string
+		digest func() ([]uint64, error)
+	}{{"I8: of a replica that applied the same", s.replay}, {"of the state when it is read back", s.reread}, {"without the operations that were refused", s.skipRefused}} {
+		got, err := replica.digest()
+		if err != nil {
+			return fmt.Errorf("%s: %w", replica.name, err)
 		}
-		return err
-	}
-	caughtUp, copied := fsm.NewMachine(), fsm.NewMachine()
-	if len(s.start.snapshot) > 0 {
-		if err := caughtUp.Restore(bytes.NewReader(s.start.snapshot)); err != nil {
-			return err
-		}
-	}
-	if _, err := caughtUp.ApplyAll(s.entries); err != nil {
-		return err
-	}
-	if err := copied.Restore(bytes.NewReader(s.freeze().snapshot)); err != nil {
-		return err
-	}
-	want := s.machine.Snapshot().Digest().Parts
-	for name, m := range map[string]*fsm.Machine{"caught up": caughtUp, "restored": copied} {
-		if got := m.Snapshot().Digest().Parts; !slices.Equal(got, want) {
-			return fmt.Errorf("the state of a node that %s has other digests: %v, want %v", name, got, want)
+		if got != nil && !slices.Equal(got, want) {
+			return fmt.Errorf("digests %s: %x, want %x", replica.name, got, want)
 		}
 	}
 	return nil
 }
 
-// sameSums says whether two states have the same instances.
-func sameSums(a, b *registry.View) bool {
-	if a.Total() != b.Total() {
-		return false
+func (s *statesSite) digest() ([]uint64, error) {
+	if s.consensus {
+		return digestCP(s.machine), nil
 	}
-	for l := range a.All() {
-		if m, ok := b.Find(l.Key()); !ok || l.Sum() != m.Sum() {
-			return false
+	return digestAP(s.registry), nil
+}
+
+// digestCP is without what is remembered of batches, which has their results.
+func digestCP(m *fsm.Machine) []uint64 {
+	parts := m.Snapshot().Digest().Parts
+	return slices.Delete(parts, slices.Index(fsm.DigestParts(), "batches"), slices.Index(fsm.DigestParts(), "batches")+1)
+}
+
+// replay applies the history anew, and compares the results.
+func (s *statesSite) replay() ([]uint64, error) {
+	if !s.consensus {
+		r, err := s.again(func(at, item int, r registry.Result) error {
+			if want := s.history[at].results[item]; r != want {
+				return fmt.Errorf("the result is %+v, and was %+v", r, want)
+			}
+			return nil
+		}, func(bool) bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		return digestAP(r), nil
+	}
+	m, err := s.startAgain()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]fsm.Entry, len(s.history))
+	for i, h := range s.history {
+		entries[i] = h.Entry
+	}
+	applied, err := m.ApplyAll(entries)
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range s.history {
+		if !reflect.DeepEqual(applied[i].Batches, h.applied.Batches) {
+			return nil, fmt.Errorf("entry %d: the results are %+v, and were %+v", h.Index, applied[i].Batches, h.applied.Batches)
 		}
 	}
-	return true
+	return digestCP(m), nil
+}
+
+// startAgain is a machine in the state that the history began with.
+func (s *statesSite) startAgain() (*fsm.Machine, error) {
+	m := fsm.NewMachine()
+	if len(s.start.snapshot) == 0 {
+		return m, nil
+	}
+	return m, m.Restore(bytes.NewReader(s.start.snapshot))
+}
+
+// reread writes the state and reads it.
+func (s *statesSite) reread() ([]uint64, error) {
+	if len(s.history)%3 > 0 { // the steps that start a site again read it, too
+		return nil, nil
+	}
+	if !s.consensus {
+		r, err := thawAP(s.freeze())
+		if err != nil {
+			return nil, err
+		}
+		return digestAP(r), nil
+	}
+	m := fsm.NewMachine()
+	if err := m.Restore(bytes.NewReader(s.freeze().snapshot)); err != nil {
+		return nil, err
+	}
+	return digestCP(m), nil
+}
+
+// skipRefused applies the history without what was refused; nil: nothing was.
+func (s *statesSite) skipRefused() ([]uint64, error) {
+	if !slices.ContainsFunc(s.history, func(h stateEntry) bool { return h.without != nil || slices.Contains(h.refused, true) }) {
+		return nil, nil
+	}
+	if !s.consensus {
+		r, err := s.again(func(int, int, registry.Result) error { return nil }, func(refused bool) bool { return !refused })
+		if err != nil {
+			return nil, err
+		}
+		return digestAP(r), nil
+	}
+	m, err := s.startAgain()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]fsm.Entry, len(s.history))
+	for i, h := range s.history {
+		if entries[i] = h.Entry; h.without != nil {
+			entries[i].Data = h.without
+		}
+	}
+	if _, err := m.ApplyAll(entries); err != nil {
+		return nil, err
+	}
+	return digestCP(m), nil
+}
+
+// again performs the history of a site without consensus anew.
+func (s *statesSite) again(check func(at, item int, r registry.Result) error, performs func(refused bool) bool) (*registry.Registry, error) {
+	r, err := thawAP(s.start)
+	if err != nil {
+		return nil, err
+	}
+	for at, h := range s.history {
+		if h.raised != 0 {
+			r.SetLevel(h.raised)
+		}
+		r.Advance(h.now)
+		for i, it := range h.items {
+			if !performs(h.refused[i]) {
+				continue
+			}
+			if err := check(at, i, r.Apply(h.now, s.term, it.Origin, it.Op)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// raise raises the level by one.
+func (s *statesSite) raise() error {
+	if s.level() == codec.Newest {
+		return nil
+	}
+	if s.consensus {
+		_, err := s.entry(fsm.AppendRaise(nil, s.level(), s.level()+1), nil)
+		return err
+	}
+	s.writes++
+	s.registry.SetLevel(s.writes)
+	s.history = append(s.history, stateEntry{now: s.now, raised: s.writes})
+	return nil
 }

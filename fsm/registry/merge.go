@@ -375,7 +375,9 @@ func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckR
 			returned++
 		}
 	}
-	r.followUp(FromClient) // else the next operation would, and not where a snapshot came between
+	if r.level >= 2 {
+		r.followUp(FromClient) // else the next operation would, and not where a snapshot came between
+	}
 	return returned, r.Lost()
 }
 
