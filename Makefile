@@ -70,11 +70,13 @@ test-all: check race-node clients site test
 	$(GO) test -shuffle=on -run '$(ELSEWHERE)' $(shell sed -n 's/^Test[^ ]* *\([^ ]*\) .*/.\/\1/p' integration/elsewhere.txt | sort -u)
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -skip '$(GATE)' ./integration
 	$(GO) vet -tags planted ./cmd/internal/node
+	$(GO) vet -tags kept ./cmd/bench/report
 	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
 	@staticcheck=$(call tool,staticcheck); $(call each,"$$staticcheck" ./...,$(filter-out $(LARGE),$(MODULES)))
 	@$(call each,$(GO) vet ./...,$(MODULES))
 	$(GO) test -tags nextlevel -run Level ./fsm ./replication/rollcallpeer
+	$(GO) test -tags kept -run Kept -timeout 20m ./cmd/bench/report
 	@$(call each,$(GO) test -shuffle=on ./...,$(LARGE))
 	$(GO) test -race -skip '^TestSeeds$$' -timeout 30m ./cmd/internal/sim
 	$(MAKE) upgrades stacks

@@ -1,3 +1,5 @@
+//go:build kept
+
 package report
 
 import (

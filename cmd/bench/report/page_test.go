@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,16 +88,6 @@ func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
 	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated", true}}, "bands:")
 }
 
-func TestTimeLineEndsWithItsLastObservation(t *testing.T) {
-	tr := tiny()
-	tr.Ended = 9 * second
-	got := columnLineOf(tr, scenario.Scenario{}).until()
-	expect.That(t, got == 0.2, "until %v without observations, want the load's length of 0.2", got)
-	tr.Lists = []trial.List{{Asked: 3 * second}}
-	got = columnLineOf(tr, scenario.Scenario{}).until()
-	expect.That(t, got == 3.1, "until %v, want 3.1: the end of the 100 ms of the last list", got)
-}
-
 func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 	tr := tiny()
 	tr.Leaders = []trial.Leader{
@@ -112,68 +100,6 @@ func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 	}
 	want := []leaderStrip{{Datacenter: "dc1", Reigns: []leaderTime{{0, 0.05, "node1", 1}, {0.05, 0.2, "node2", 2}, {0.2, 0.3, "", 0}}}}
 	expect.Deep(t, leaderStrips(tr), want, "got")
-}
-
-func TestDistributionCountsWhatNeverEnded(t *testing.T) {
-	got := cdfOf("x", "ap", []trial.Micros{3000, -1, 1000, 2000})
-	expect.That(t, got.Count == 4 && got.Never == 1, "count %d, never %d; want 4 and 1", got.Count, got.Never)
-	expect.Slice(t, got.Delay, (samples{1, 2, 3}), "delays")
-	expect.Slice(t, got.Share, (samples{25, 50, 75}), "shares")
-}
-
-func TestDistributionOfManyKeepsItsEnds(t *testing.T) {
-	var delays []trial.Micros
-	for i := range 10_000 {
-		delays = append(delays, trial.Micros(i+1)*1000)
-	}
-	got := cdfOf("x", "cp", delays)
-	last := len(got.Delay) - 1
-	expect.That(t, len(got.Delay) == cdfPoints && got.Delay[last] == 10_000 && got.Share[last] == 100,
-		"%d points up to %v ms and %v %%, want %d up to 10000 and 100", len(got.Delay), got.Delay[last], got.Share[last], cdfPoints)
-	for i, delay := range got.Delay {
-		need.That(t, math.Abs(delay/100-got.Share[i]) <= 1e-9, "point %d: %v %% within %v ms", i, got.Share[i], delay)
-	}
-}
-
-func TestMainPlotIsThatOfThePartition(t *testing.T) {
-	r := judgedSample()
-	expect.Equal(t, r.telling().Name, "partition-minority", "main:")
-	expect.Equal(t, r.calm().Name, "steady", "calm:")
-}
-
-func TestPlotsOfSeveralColumnsShareTheWordsOfAFault(t *testing.T) {
-	line := timeline{Columns: map[string]*columnLine{
-		"cp":     {Bands: []band{{3.74, 9, "leader node1 killed", true}}},
-		"ap":     {Bands: []band{{3.71, 9.02, "leader node1 killed", true}}},
-		"eureka": {Bands: []band{{4, 9, "node1 killed", true}}},
-	}}
-	columns := judgedSample().columns()
-	want := []faultRow{{Columns: columns[:2], Text: "leader node1 killed from 3.7 to 9.0 s"}, {Columns: columns[2:], Text: "node1 killed from 4.0 to 9.0 s"}}
-	expect.Deep(t, faultRows(line, columns), want, "got")
-}
-
-func TestPlotsShowStormsAsBandsLikeFaults(t *testing.T) {
-	tr := tiny()
-	tr.Faults = []trial.Fault{{Kind: scenario.Die, Text: "3 instances died", From: 150_000, To: 150_000}}
-	storm := scenario.Storm{At: scenario.Moment{Percent: 25}, For: scenario.Moment{Percent: 50}, Load: map[string]float64{"reads": 1500}}
-	want := []band{{0.05, 0.15, "storm of 1,500 reads per second", false}, {0.15, 0.15, "3 instances died", false}}
-	if got := bands(tr, scenario.Scenario{Storms: []scenario.Storm{storm}}); !slices.EqualFunc(got, want, func(a, b band) bool {
-		return math.Abs(a.From-b.From)+math.Abs(a.To-b.To) < 1e-9 && a.Text == b.Text && a.apart == b.apart
-	}) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-func TestPlotsOfDelaysInOtherDatacentersAreSeparate(t *testing.T) {
-	tr := tiny()
-	tr.Scenario, tr.Nodes = "far", append(tr.Nodes, trial.Node{Name: "node3", Datacenter: "dc2"})
-	tr.Sightings = []trial.Sighting{{From: 0, To: 1, Way: trial.ByList, Delay: 1000}, {From: 0, To: 2, Way: trial.ByList, Delay: 9000}, {From: 0, To: 0, Way: trial.ByList, Delay: 5}}
-	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "far", Title: "Far"}}, Trials: []trial.Trial{*tr}})
-	for abroad, want := range map[bool]float64{false: 1, true: 9} {
-		plots := r.visibility(r.ran(), abroad)
-		expect.That(t, len(plots) == 1 && strings.Contains(plots[0].Title, "other datacenter") == abroad && slices.Equal(plots[0].Lines[0].Delay, samples{want}),
-			"abroad %v: %+v, want a line of %v ms", abroad, plots, want)
-	}
 }
 
 // TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.

@@ -2,9 +2,7 @@ package report
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -23,6 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -88,22 +87,6 @@ func TestReadRefusesWhatIsNoReport(t *testing.T) {
 func TestReadRefusesFilesInWhichTwoModesWereCompared(t *testing.T) {
 	old := `{"comparison":{"version":"1","plan":{"modes":["cp","ap"]},"trials":[{"scenario":"steady","mode":"cp","round":1}]}}`
 	expect.ErrorSays(t, expect.Err(Read(strings.NewReader(old))), "older version, which compared two modes", "reading an old file:")
-}
-
-func TestReadUnzips(t *testing.T) {
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	_, err := io.WriteString(w, sampleFiles()[JSONFile])
-	need.OK(t, errors.Join(err, w.Close()))
-	got := need.Got(Read(&zipped))(t)
-	expect.Equal(t, len(got.Trials), len(judgedSample().Trials), "trials:")
-}
-
-func TestJSONFileKeepsTrialsSmall(t *testing.T) {
-	r, files := judgedSample(), sampleFiles()
-	const most = 350_000
-	size := len(files[JSONFile]) / len(r.Trials)
-	expect.That(t, size <= most, "%d bytes for each trial, want at most %d", size, most)
 }
 
 func TestCSVHasARowForEachTrialOperationAndTenthOfASecond(t *testing.T) {
@@ -213,16 +196,6 @@ func TestFileThatCannotBeWrittenLeavesTheOneThatIsThere(t *testing.T) {
 	expect.Equal(t, len(need.Got(os.ReadDir(filepath.Dir(path)))(t)), 1, "files:")
 }
 
-func TestBrokenNamesLimitsAndTrialsThatFailed(t *testing.T) {
-	c := small()
-	c.Trials = slices.DeleteFunc(c.Trials, func(tr trial.Trial) bool { return tr.Scenario == "steady" && tr.Column == "cp" })
-	c.Trials[0].Failed = "node2 did not start"
-	got := strings.Join(New(c).Broken(), "\n")
-	for _, want := range []string{"steady, ap: the trial could not be completed: node2 did not start", "leader-killed, cp: write-gap at most 1s, but got "} {
-		expect.That(t, strings.Contains(got, want), "%q lacks %q", got, want)
-	}
-}
-
 func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts, dir: "out"}
 	var b bytes.Buffer
@@ -273,138 +246,6 @@ func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 // Three numbers of the report are computed here from its raw files alone, by other code than the report's, and looked
 // up in everything that was published.
 
-// rawFile is as much of the JSON file as that takes, without the types that wrote it.
-type rawFile struct {
-	Comparison struct {
-		Trials []rawTrial `json:"trials"`
-	} `json:"comparison"`
-	Verdicts []struct {
-		Writes struct {
-			Success float64 `json:"success"`
-			Latency struct {
-				P99 float64 `json:"p99"`
-			} `json:"latency"`
-		} `json:"writes"`
-		Staleness struct {
-			Share float64 `json:"share"`
-		} `json:"staleness"`
-	} `json:"verdicts"`
-}
-
-type rawTrial struct {
-	Scenario, Column string
-	Round            int
-	Series           []struct {
-		Operation string `json:"operation"`
-		Bins      []struct {
-			Latencies []int64 `json:"l"`
-		} `json:"bins"`
-	} `json:"series"`
-	History [][]any `json:"history"`
-}
-
-func TestFiguresThatArePublishedFollowFromTheRawFiles(t *testing.T) {
-	files := sampleFiles()
-	var raw rawFile
-	need.OK(t, json.Unmarshal([]byte(files[JSONFile]), &raw))
-	for _, scenario := range []string{"leader-killed", "partition-minority"} {
-		var want [3]map[string]perRound // of each number, by column
-		for i := range want {
-			want[i] = map[string]perRound{}
-		}
-		for n, tr := range raw.Comparison.Trials {
-			if tr.Scenario != scenario {
-				continue
-			}
-			v := raw.Verdicts[n]
-			computed := []float64{writeSuccessInCSV(t, files[CSVFile], tr), writeP99InBins(tr), staleShareInHistory(tr)}
-			for i, got := range []float64{v.Writes.Success, v.Writes.Latency.P99, v.Staleness.Share} {
-				expect.That(t, math.Abs(got-computed[i]) <= 1e-9, "%s, %s: number %d is %v in the JSON file, computed %v", scenario, tr.Column, i, got, computed[i])
-				want[i][tr.Column] = append(want[i][tr.Column], computed[i])
-			}
-		}
-		wantRow(t, files, scenario, "writes answered", showShare, want[0])
-		wantRow(t, files, scenario, "write latency, p99", showSeconds, want[1])
-		wantRow(t, files, scenario, "stale answers to probes", showShare, want[2])
-	}
-}
-
-// wantRow looks the median and the range of a figure up in the scenario's part of the page and of the Markdown file, in
-// every column.
-func wantRow(t *testing.T, files map[string]string, scenario, name string, show func(float64) string, values map[string]perRound) {
-	t.Helper()
-	_, page, _ := strings.Cut(files[HTMLFile], `<section id="scenario-`+scenario+`">`)
-	_, page, _ = strings.Cut(page, `<th scope="row">`+name+`</th>`)
-	page, _, _ = strings.Cut(page, "</tr>")
-	_, markdown, _ := strings.Cut(files[MarkdownFile], "\n| "+scenario+" | CP | AP | Eureka |")
-	_, markdown, _ = strings.Cut(markdown, "\n| "+name+" | ")
-	markdown, _, _ = strings.Cut(markdown, "\n")
-	for column, rounds := range values {
-		slices.Sort(rounds)
-		middle, between := show(rounds[1]), show(rounds[0])+" to "+show(rounds[2])+", n=3"
-		if show(rounds[0]) == show(rounds[2]) {
-			between = "n=3"
-		}
-		for _, want := range []string{middle, between} {
-			inPage := strings.ReplaceAll(glued(want), ">", "&gt;")
-			expect.That(t, strings.Contains(page, inPage), "%s, %s: the page has not %q for %q:\n%s", scenario, column, want, name, page)
-			expect.That(t, strings.Contains(markdown, inMarkdown(want)), "%s, %s: the Markdown file has not %q for %q:\n%s", scenario, column, want, name, markdown)
-		}
-	}
-}
-
-func writeSuccessInCSV(t *testing.T, text string, of rawTrial) float64 {
-	t.Helper()
-	rows := need.Got(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
-	sum := map[string]int{}
-	for _, row := range rows[1:] {
-		if row[0] != of.Scenario || row[1] != of.Column || row[2] != strconv.Itoa(of.Round) || !slices.Contains([]string{"heartbeat", "register", "cancel"}, row[3]) {
-			continue
-		}
-		for i, name := range rows[0] {
-			if n, err := strconv.Atoi(row[i]); err == nil {
-				sum[name] += n
-			}
-		}
-	}
-	return float64(sum["done"]+sum["not_found"]) / float64(sum["due"])
-}
-
-func writeP99InBins(trial rawTrial) float64 {
-	var all []int64
-	for _, series := range trial.Series {
-		if !slices.Contains([]string{"heartbeat", "register", "cancel"}, series.Operation) {
-			continue
-		}
-		for _, bin := range series.Bins {
-			for i := 0; i < len(bin.Latencies); i += 2 {
-				all = append(all, slices.Repeat([]int64{bin.Latencies[i]}, int(bin.Latencies[i+1]))...)
-			}
-		}
-	}
-	slices.Sort(all)
-	return float64(all[(len(all)*99+99)/100-1]) / 1e6
-}
-
-// staleShareInHistory knows no removals: the sample has none.
-func staleShareInHistory(trial rawTrial) float64 {
-	reads, stale := 0, 0
-	for _, look := range trial.History {
-		if look[3] != "l" || look[5] != "d" {
-			continue
-		}
-		reads++
-		for _, write := range trial.History {
-			answered := write[6].(float64) + write[7].(float64)
-			if write[3] == "w" && write[5] == "d" && write[0] == look[0] && write[4].(float64) > look[4].(float64) && answered < look[6].(float64) {
-				stale++
-				break
-			}
-		}
-	}
-	return float64(stale) / float64(reads)
-}
-
 // A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
 func TestCounterexampleIsShownCallByCall(t *testing.T) {
 	call := func(client int, action trial.Action, version int64, outcome trial.Outcome, called, returned trial.Micros) trial.Call {
@@ -434,4 +275,9 @@ func TestCounterexampleIsShownCallByCall(t *testing.T) {
 	expect.That(t, strings.Contains(page.String(), want), "the page has not %q", want)
 	later := "read: version 2"
 	expect.That(t, !strings.Contains(md.String(), later), "the summary has %q, which came later", later)
+}
+
+// The summary of the sample has every row and sentence that its scenarios bring about.
+func TestSummaryOfTheSampleIsAsItWas(t *testing.T) {
+	golden.Page(t, "testdata/sample.md", sampleFiles()[MarkdownFile])
 }

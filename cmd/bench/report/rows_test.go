@@ -131,50 +131,6 @@ func priced(loads []scenario.Scenario, costs []verdict.Cost, carried []bool) *Re
 	return r
 }
 
-func TestFleetsCostWhatTheCurveSays(t *testing.T) {
-	r := priced(
-		[]scenario.Scenario{beats("idle", 1, 30*time.Second), beats("some", 100, time.Second), beats("many", 1100, time.Second), beats("more", 20000, time.Second)},
-		[]verdict.Cost{{Renewals: 0.03, CPU: 0.01, Written: 0}, {Renewals: 100, CPU: 0.1, Written: 1000}, {Renewals: 1100, CPU: 0.5, Written: 21_000}, {Renewals: 9000, CPU: 3.9, Written: 1e6}},
-		[]bool{true, true, true, false})
-	c := r.curves()[0]
-	cpu := func(p point) float64 { return p.CPU }
-	for _, want := range []struct {
-		rate, cpu float64
-		ok        bool
-	}{{0.001, 0.01, true}, {100, 0.1, true}, {600, 0.3, true}, {1100, 0.5, true}, {1150, 0.5, true}, {1160, 0, false}} {
-		got, ok := c.at(want.rate, cpu)
-		expect.That(t, ok == want.ok && (got-want.cpu)*(got-want.cpu) < 1e-12, "at %v renewals a second %v cores (%v), want %v (%v)", want.rate, got, ok, want.cpu, want.ok)
-	}
-	rows := r.fleetRows()
-	for name, want := range map[string]string{
-		"300 instances every 30 s":     "0.019 cores, 8.62 MB to each disk a day",
-		"5,000 instances every 30 s":   "0.127 cores, 202 MB to each disk a day",
-		"600,000 instances every 30 s": "not measured: the most here was 1,100 a second",
-	} {
-		at := slices.IndexFunc(rows, func(r row) bool { return r.Name == name })
-		expect.That(t, at >= 0 && rows[at].Cells[0].Text == want && len(rows[at].Cells) == 1, "%s: %+v, want %q in CP, and no AP", name, rows, want)
-	}
-	expect.Slice(t, r.uncarried(), []string{"This machine did not carry more in CP."}, "not carried:")
-	expect.Slice(t, r.Invalid(), []string(nil), "a load of heartbeats that was not carried makes nothing invalid:")
-	expect.Slice(t, r.Broken(), []string(nil), "its limits tell nothing:")
-}
-
-func TestRenewalsCostWhatTheyAddToAnIdleCluster(t *testing.T) {
-	r := priced([]scenario.Scenario{beats("idle", 1, 30*time.Second), beats("thousand", 1000, time.Second)},
-		[]verdict.Cost{{Renewals: 0.03, CPU: 0.01, Written: 500}, {Renewals: 1000, CPU: 0.13, Written: 20_500, Sent: 1e5}}, []bool{true, true})
-	for name, want := range map[string]string{
-		"Processor time of all nodes for 1,000 renewals, at 1,000 a second":   "120 ms (n=1)",
-		"Written to the disk of a node for 1,000 renewals, at 1,000 a second": "20 kB (n=1)",
-		"Sent between nodes for 1,000 renewals, at 1,000 a second":            "100 kB (n=1)",
-	} {
-		expect.Slice(t, words(rowOf(t, r, name)), []string{want, "not run"}, "%s:", name)
-	}
-	unknown := priced([]scenario.Scenario{beats("thousand", 1000, time.Second)}, []verdict.Cost{{Renewals: 1000, CPU: 0.13}}, []bool{true})
-	for _, g := range unknown.groups() {
-		expect.That(t, !slices.ContainsFunc(g.Rows, func(r row) bool { return strings.Contains(r.Name, "renewals") }), "without an idle cluster there is nothing to subtract: %+v", g)
-	}
-}
-
 // lossy is a report of scenarios in which each column lost so many registrations, in each of its rounds.
 func lossy(lost map[string]map[string][]int) *Report {
 	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: scenario.Columns()[:3]}}}
@@ -338,13 +294,6 @@ func TestCostsOfAJavaMachineAreNotHeldAgainstOthers(t *testing.T) {
 	expect.That(t, strings.Contains(r.fleetAbout(), "fetch the registry, which is not in it"), "fleet: %s", r.fleetAbout())
 }
 
-func TestLimitsTextSaysWhichColumnHasNone(t *testing.T) {
-	r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0}, "eureka": {9, 9}}})
-	expect.Equal(t, r.limitsText(), "All limits were kept (Eureka has none).", "text:")
-	r.Trials = nil
-	expect.Equal(t, r.limitsText(), "No limit was checked.", "without trials:")
-}
-
 func TestEvidenceSaysHowFarTheFiguresReach(t *testing.T) {
 	got := judgedSample().evidence()
 	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "Leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {
@@ -364,12 +313,6 @@ func TestWhatAColumnCannotDoIsSaid(t *testing.T) {
 	expect.Slice(t, r.lacking(), []string{"Eureka writes to no disk that could be slow, so it did not run Slow disks."}, "sentences:")
 }
 
-func TestSystemsThatAreNotOursTellOfNoEvictions(t *testing.T) {
-	s := scenario.Scenario{Load: scenario.Load{Reads: 1}}
-	r := story{scenario: s, cp: []verdict.Verdict{{}, {}}, eureka: []verdict.Verdict{{}, {}}}.report()
-	expect.Slice(t, words(rowOf(t, r, "Living instances evicted, worst scenario")), []string{"0 (n=2)", "not run", "tells of no evictions"}, "cells:")
-}
-
 func TestColumnsHaveClassesOfAFewWords(t *testing.T) {
 	own := []scenario.Column{{Name: `x" onload="alert(1)`}, {Name: "ap", Title: "AP"}, {Name: "more-0"}, {Name: "eureka"}}
 	r := &Report{Comparison: &trial.Comparison{Plan: trial.Plan{Columns: own}, Trials: []trial.Trial{{Column: "late"}}}}
@@ -378,19 +321,6 @@ func TestColumnsHaveClassesOfAFewWords(t *testing.T) {
 		classes = append(classes, c.Class)
 	}
 	expect.Slice(t, classes, []string{"more-0", "ap", "more-1", "eureka", "more-2"}, "classes:")
-}
-
-func TestQuantileThatWasNotReachedIsNever(t *testing.T) {
-	dead, _ := fault(scenario.Fault{Kind: scenario.Die, Instances: "1"}, nil, 1)
-	dead.Load.Lease = scenario.Span(3 * time.Second)
-	r := story{
-		scenario: dead,
-		cp:       []verdict.Verdict{{Removal: verdict.Spread{Count: 1, P50: 4, P99: 4}}, {Removal: verdict.Spread{Count: 1, P50: 4, P99: 4}}},
-		eureka:   []verdict.Verdict{{Removal: verdict.Spread{Never: 1}}, {Removal: verdict.Spread{Never: 1}}},
-	}.report()
-	expect.Slice(t, words(rowOf(t, r, "A dead instance is gone from every list, p99")), []string{
-		"* 4 s (n=2; p50 4 s; 1 instance died; leases here 3 s)", "not run", "never (n=2; 2 of 2 never; 1 instance died; leases here 3 s)",
-	}, "cells:")
 }
 
 func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
@@ -427,15 +357,6 @@ func TestResultsThatDifferSayInHowManyRounds(t *testing.T) {
 	expect.Equal(t, results(of, converged), "ok in 2, violated in 1", "rounds that differ:")
 	of.of = of.of[1:]
 	expect.Equal(t, results(of, converged), "ok", "rounds that do not:")
-}
-
-func TestCancelsArePlottedOfScenariosInWhichNothingHappens(t *testing.T) {
-	r := &Report{Comparison: &trial.Comparison{
-		Scenarios: []scenario.Scenario{{Name: "calm"}, {Name: "storm", Storms: []scenario.Storm{{}}}, {Name: "crash", Faults: []scenario.Fault{{}}}},
-		Trials:    []trial.Trial{{Scenario: "calm", Column: "cp", Round: 1}, {Scenario: "storm", Column: "cp", Round: 1}, {Scenario: "crash", Column: "cp", Round: 1}},
-	}, Verdicts: make([]verdict.Verdict, 3)}
-	got := r.undisturbed()
-	expect.That(t, len(got) == 1 && got[0].Name == "calm", "undisturbed are %+v, want calm", got)
 }
 
 func TestNotesSayWhatAFigureLeavesOpen(t *testing.T) {

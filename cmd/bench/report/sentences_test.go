@@ -205,19 +205,6 @@ func same(t *testing.T, got, want []string) {
 	}
 }
 
-// Of many dead ones ours evicts none while so many leases are overdue; Eureka evicts few at a time.
-func TestSentencesOfHalfOfTheInstancesNameTheRuleOfEachSystem(t *testing.T) {
-	s, injected := fault(scenario.Fault{Kind: scenario.Die, Instances: "50%"}, nil, 150)
-	tale := story{scenario: s, injected: injected,
-		cp:     []verdict.Verdict{{Removal: verdict.Spread{Never: 150}}},
-		eureka: []verdict.Verdict{{Removal: verdict.Spread{Count: 25, Never: 125, Max: 58}}},
-	}
-	same(t, tale.report().sentences("story"), []string{
-		"When 150 instances died, CP listed all of them until the end, for self-preservation withholds evictions while so many leases are overdue, and evicted no living instance.",
-		"Eureka listed 25 of them for up to 58 s after the last heartbeat and 125 of them until the end, for at most 15 % of all are evicted in a minute.",
-	})
-}
-
 func TestSentencesOfAStorm(t *testing.T) {
 	s := scenario.Scenario{Storms: []scenario.Storm{{For: scenario.Moment{Percent: 40}, Load: map[string]float64{"reads": 1500, "deltas": 200}}}}
 	tale := story{scenario: s,
@@ -228,28 +215,6 @@ func TestSentencesOfAStorm(t *testing.T) {
 		"In the 4 s of the storm (200 deltas per second and 1,500 reads per second), CP answered all 1,500 reads per second, 99 % within 2 ms, and gave no stale answer.",
 		"AP answered 80.0 % of 1,500 reads per second, 99 % within 2 ms, and gave 1.0 % of its answers to probes of watched keys stale, by up to 200 ms.",
 	})
-}
-
-func TestSentencesOfCalmRoundsGiveTheRange(t *testing.T) {
-	round := func(p99, seen float64) verdict.Verdict {
-		v := verdict.Verdict{Writes: done(300, 0), Reads: done(175, 0), Staleness: stale(0, 0)}
-		v.Writes.Latency.P99 = p99
-		v.Visibility = map[trial.Way]verdict.Spread{trial.ByRead: {Count: 5}, trial.ByList: {Count: 5, P99: seen}}
-		v.History = verdict.History{Result: verdict.OK, Keys: 18, Calls: 1000}
-		return v
-	}
-	tale := story{cp: []verdict.Verdict{round(0.005, 0.2), round(0.007, 0.2), round(0.006, 0.2)}}
-	same(t, tale.report().sentences("story"), []string{
-		"While nothing failed, CP answered all 300 writes per second, 99 % within 6 ms (5 ms to 7 ms), and all 175 reads per second, 99 % within 2 ms.",
-		"CP showed 99 % of the registrations at other nodes to reads at once and in lists within 200 ms.",
-		"CP gave no stale answer.",
-		"CP was linearizable: a single copy explains 3,000 calls on 18 watched keys.",
-	})
-}
-
-func TestSentencesOfCost(t *testing.T) {
-	tale := story{ap: []verdict.Verdict{{Cost: verdict.Cost{Renewals: 1000, CPU: 0.12, Written: 2e6, Memory: 40e6}}}}
-	same(t, tale.report().sentences("story"), []string{"AP kept 0.12 cores busy on all nodes, wrote 2 MB/s to each disk, and took 40 MB of memory on a node."})
 }
 
 func TestSentencesOfColumnsThatDidTheSameAreOne(t *testing.T) {
@@ -298,11 +263,6 @@ func TestSentencesNameTrialsThatFailed(t *testing.T) {
 	r := story{cp: []verdict.Verdict{{Writes: done(1, 0)}}}.report()
 	r.Trials[0].Failed = "node2 did not start."
 	same(t, r.sentences("story"), []string{"Round 1 of CP could not be completed: node2 did not start."})
-}
-
-func TestSentencesWithoutTrialsAreNone(t *testing.T) {
-	s, _ := fault(scenario.Fault{Kind: scenario.Kill, Nodes: "leader"}, nil, 0)
-	same(t, story{scenario: s}.report().sentences("story"), nil)
 }
 
 func TestSentencesUseTheWordsForNumbersAndSpans(t *testing.T) {
