@@ -1,8 +1,6 @@
 package load
 
 import (
-	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -126,28 +124,6 @@ func TestCallEndsAsItsTriesDid(t *testing.T) {
 			}
 			expect.That(t, !r.done.IsZero(), "it is not said when it was done")
 		})
-	}
-}
-
-func TestCallAfterTheEndOfItsContextSendsNothing(t *testing.T) {
-	s := standIn(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	expect.Equal(t, newCaller(t, time.Minute, addrOf(s)).call(ctx, readRequest, false).outcome, trial.Unreached, "got")
-}
-
-func TestCallHasTheBodyOfItsResponse(t *testing.T) {
-	first := true
-	s := standIn(t, func(w http.ResponseWriter, _ *http.Request) {
-		if first {
-			io.WriteString(w, "hello")
-		}
-		first = false
-	})
-	c := newCaller(t, time.Minute, addrOf(s))
-	for _, want := range []string{"hello", ""} {
-		r := c.call(t.Context(), readRequest, false)
-		expect.That(t, string(r.body) == want, "got %q, want %q", r.body, want)
 	}
 }
 
@@ -313,14 +289,4 @@ func TestSplitAbortsCallsThatCrossIt(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSplitNodesAreCalledAgainAfterTheJoin(t *testing.T) {
-	c := newCaller(t, time.Minute, refuses(t), statusServer(t, 200))
-	c.load.Reach.Split([]int{0})
-	r := c.call(t.Context(), readRequest, false)
-	expect.That(t, r.outcome == trial.Unreached && r.node == 0, "cut off: %s, asked node %d last, want %s and 0", r.outcome, r.node, trial.Unreached)
-	c.load.Reach.Join()
-	r = c.call(t.Context(), readRequest, false)
-	expect.That(t, r.outcome == trial.Done && r.node == 1, "joined: %s of node %d, want %s of 1", r.outcome, r.node, trial.Done)
 }

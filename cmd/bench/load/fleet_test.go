@@ -252,9 +252,7 @@ func TestFleetIsSpreadOverNodesAndApplications(t *testing.T) {
 			homes[i.home]++
 			ids[i.id] = true
 		}
-		if len(apps) != tc.apps || len(ids) != tc.instances || l.fleet.callers() != tc.callers {
-			t.Errorf("%d instances: %d applications, %d ids and %d clients, want %d, as many ids, and %d", tc.instances, len(apps), len(ids), l.fleet.callers(), tc.apps, tc.callers)
-		}
+		expect.That(t, len(apps) == tc.apps && len(ids) == tc.instances && l.fleet.callers() == tc.callers, "%d instances: %d applications, %d ids and %d clients, want %d, as many ids, and %d", tc.instances, len(apps), len(ids), l.fleet.callers(), tc.apps, tc.callers)
 		for home, n := range homes {
 			expect.That(t, n >= tc.instances/4, "%d instances: %d of them at node %d", tc.instances, n, home)
 		}
@@ -315,22 +313,6 @@ func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	}
 }
 
-func TestRegisterRenewsInstancesWhileTheOthersAreRegistered(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	l := newTestLoad(t, c, scenario.Load{Instances: 2})
-	l.fleet.interval = 20 * time.Millisecond
-	first, last := l.fleet.lasting[0].id, l.fleet.lasting[1].id
-	c.decide(func(s seen) int {
-		if s.id == last && len(c.seen) < 10 { // what is seen is locked
-			return http.StatusServiceUnavailable
-		}
-		return 0
-	})
-	need.OK(t, l.Register(t.Context()))
-	got := len(c.requests(http.MethodPut, first))
-	expect.That(t, got >= 3, "%d heartbeats of the first, want some", got)
-}
-
 func TestRegisterRenewsInstancesUntilAllAreListed(t *testing.T) {
 	c := newFakeCluster(t, 1)
 	l := newTestLoad(t, c, scenario.Load{Instances: 2, OwnKeys: 1})
@@ -380,28 +362,6 @@ func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	expect.That(t, got == 1, "%d cancels, want 1", got)
 }
 
-func TestAgendaHoldsWhatWasPlannedLast(t *testing.T) {
-	l := need.Got(New(Config{Nodes: []string{"a:1"}, Load: scenario.Load{Instances: 2}}))(t)
-	f, now := l.fleet, time.Now()
-	soon, late := now.Add(time.Second), now.Add(2*time.Second)
-	first, second := f.lasting[0], f.lasting[1]
-	f.mu.Lock()
-	f.plan(first, now)
-	f.plan(first, late)
-	f.plan(second, soon)
-	f.mu.Unlock()
-	if _, due, do := f.due(f.agendas[0], now); do != nil || !due.Equal(soon) {
-		t.Errorf("there is something to do at %v, want nothing before %v", due, soon)
-	}
-	for _, want := range []*instance{second, first} {
-		i, _, do := f.due(f.agendas[0], late)
-		expect.That(t, i == want && do != nil, "%+v is due, want %s", i, want.id)
-	}
-	if _, _, do := f.due(f.agendas[0], late.Add(time.Hour)); do != nil {
-		t.Error("there is something to do, though all are busy")
-	}
-}
-
 func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := registered(t, c, scenario.Load{Instances: 4})
@@ -415,22 +375,6 @@ func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
 	beat(t, l)
 	got = len(c.requests(http.MethodPut, i.id))
 	expect.That(t, got == 2, "%d heartbeats, want 2", got)
-}
-
-func TestFleetDoesNotRenewAnInstanceThatIsNotRegistered(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	l := registered(t, c, scenario.Load{Instances: 1})
-	c.remove(l.fleet.lasting[0].id)
-	c.decide(func(s seen) int {
-		if s.method == http.MethodPost {
-			return http.StatusServiceUnavailable
-		}
-		return 0
-	})
-	beat(t, l)
-	beat(t, l)
-	got := len(c.requests(http.MethodPut, ""))
-	expect.That(t, got == 1, "%d heartbeats, want none after the one that was not found", got)
 }
 
 func TestRegistrationThatIsUncertainIsRepeatedInTheNextVersion(t *testing.T) {
@@ -497,17 +441,6 @@ func TestDeadInstancesSendNothing(t *testing.T) {
 			expect.Equal(t, l.Book.Expected(), 20-tc.want, "instances that the book expects:")
 		})
 	}
-}
-
-func TestDeadInstanceGaveItsLastSignOfLifeByItsHeartbeat(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	l := registered(t, c, scenario.Load{Instances: 1})
-	id, began := l.fleet.lasting[0].id, time.Now()
-	beat(t, l)
-	l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now())
-	need.Got(l.Die("1"))(t)
-	d := l.Book.Departures(began)
-	expect.That(t, len(d) == 1 && d[0].Last >= 0, "departures %+v, want one, last heard of after its registration", d)
 }
 
 func TestDeadInstanceThatWasAtWorkDiedWhenThatHadEnded(t *testing.T) {

@@ -87,13 +87,6 @@ func TestPaceCountsLateCallsSinceItWasLastAskedFor(t *testing.T) {
 	expect.That(t, due == 0 && late == 0 && worst == 0, "then %d due, %d late, the worst by %s; want none", due, late, worst)
 }
 
-func TestPaceIsOfEveryCallOfTheSchedule(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{bareNode(t)}, Load: scenario.Load{Fetches: 100}})
-	run(t, l, 200*time.Millisecond)
-	due, _, _ := l.Pace()
-	expect.Equal(t, due, 20, "calls due:")
-}
-
 func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 	const writers = 7
 	var armed atomic.Bool
@@ -150,22 +143,4 @@ func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
 	expect.That(t, looks[0] == 1 && looks[1] == 1 && looks[2] == 1, "looks at nodes: %v, want one at each", looks)
 	expect.Equal(t, len(callsOn(l, "shared-1", trial.Look)), 3, "looks in the history:")
 	expect.Equal(t, len(callsOn(l, "shared-0", trial.Write, trial.Look)), 1, "calls on the other key, beside its registration:")
-}
-
-func TestWritesComeByTheirScheduleWithoutKeyWriters(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{"a:1", "b:1", "c:1"}, Load: scenario.Load{SharedKeys: 1, Writes: 70}})
-	s := l.keyStreams()[0]
-	expect.That(t, s.cycle == 0 && l.rate(s) == 70 && len(l.keys.keys[0].writers) == 3, "cycle %d, rate %v, %d writers, want none, 70 and one at each node", s.cycle, l.rate(s), len(l.keys.keys[0].writers))
-}
-
-func TestCallOfAClientThatWasStillWaitingIsNotLate(t *testing.T) {
-	c := newFakeCluster(t, 1)
-	c.decide(func(seen) int {
-		time.Sleep(2 * trial.LateAfter)
-		return 0
-	})
-	l := newLoad(t, Config{Nodes: c.addrs(), Connections: 1, Load: scenario.Load{Fetches: 20}})
-	run(t, l, 300*time.Millisecond)
-	due, late, _ := l.Pace()
-	expect.That(t, due == 6 && late == 0, "%d due, %d late; want 6, none: each waited for the response before", due, late)
 }

@@ -122,21 +122,6 @@ func TestCancelAllCancelsEverythingWhereItWasRegistered(t *testing.T) {
 	}
 }
 
-func TestCancelAllCancelsAgainWhatComesBack(t *testing.T) {
-	c := newFakeCluster(t, 2)
-	l := loadThatRan(t, c)
-	ignored := 0
-	c.decide(func(s seen) int {
-		if s.method == http.MethodDelete && s.id == "shared-0" && ignored < 4 {
-			ignored++
-			return http.StatusOK
-		}
-		return 0
-	})
-	err := l.CancelAll(t.Context())
-	expect.That(t, err == nil && c.registered() == 0, "%d are still registered, %v, want none", c.registered(), err)
-}
-
 func TestCancelAllThatFailsSaysHowManyStay(t *testing.T) {
 	c := newFakeCluster(t, 2)
 	l := loadThatRan(t, c)

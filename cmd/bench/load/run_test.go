@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -69,24 +68,6 @@ func TestRunCountsAStallForAllCallsThatWereDueMeanwhile(t *testing.T) {
 	expect.That(t, len(bins) == 10, "calls were due in %d stretches of 100 ms, want 10", len(bins))
 }
 
-func TestRunLetsNoCallWaitWhileAClientOfItsHomeIsIdle(t *testing.T) {
-	const all, most = 100, 80
-	var asked atomic.Int64
-	enough := make(chan struct{})
-	s := standIn(t, func(http.ResponseWriter, *http.Request) {
-		switch asked.Add(1) {
-		case 1:
-			<-enough
-		case most:
-			close(enough)
-		}
-	})
-	l := newLoad(t, Config{Nodes: []string{addrOf(s)}, Load: scenario.Load{Fetches: 2 * all}, Connections: 2, Timeout: 20 * time.Second})
-	run(t, l, 500*time.Millisecond)
-	got := l.Snapshot()[trial.Fetch].Outcomes
-	expect.That(t, got[trial.Done] == all, "got %v, want %d done: one client waited, the other one had time for the rest", got, all)
-}
-
 func TestRunRecordsEveryCallThatWasDueThoughNoNodeResponds(t *testing.T) {
 	const rate, length = 400, 250 * time.Millisecond
 	l := newLoad(t, Config{
@@ -128,19 +109,6 @@ func TestRunSendsClientsThatFailToTheNextNodeAndCountsThemAtHome(t *testing.T) {
 			done += b.Done
 		}
 		expect.That(t, s.Operation == trial.Delta && done == 20, "%s of node %d: %d done, want 20 deltas of each", s.Operation, s.Node, done)
-	}
-}
-
-func TestRatesCanBeReplacedAndComeBack(t *testing.T) {
-	l := newLoad(t, Config{Nodes: []string{bareNode(t)}, Load: scenario.Load{Fetches: 50, Deltas: 70}})
-	l.SetRates(map[string]float64{"fetches": 200, "watchers": 3})
-	run(t, l, 500*time.Millisecond)
-	fetches, deltas := calls(l, trial.Fetch), calls(l, trial.Delta)
-	expect.That(t, fetches == 100 && deltas == 35, "%d fetches and %d deltas, want 100 by the new rate and 35 by their own", fetches, deltas)
-	l.SetRates(nil)
-	for _, s := range l.fetchStreams() {
-		got := l.rate(s)
-		expect.That(t, got == s.rate, "%s: rate %v came back, want %v", s.name, got, s.rate)
 	}
 }
 
@@ -188,42 +156,6 @@ func TestRunIsRefusedTheSecondTime(t *testing.T) {
 	stopped := newLoad(t, Config{Nodes: []string{bareNode(t)}})
 	stopped.Stop()
 	expect.ErrorIs(t, stopped.Run(t.Context(), time.Now(), time.Hour), errRanAlready, "after Stop:")
-}
-
-// BenchmarkOpenLoop sends 20,000 calls per second, and reports how many cores that takes: the load's, and those
-// of the goroutines that answer in the same process.
-func BenchmarkOpenLoop(b *testing.B) {
-	const rate = 20_000
-	l := newLoad(b, Config{Nodes: []string{bareNode(b), bareNode(b), bareNode(b)}, Load: scenario.Load{Deltas: rate}})
-	b.ResetTimer()
-	before, begin := cpuTime(b), time.Now()
-	run(b, l, time.Duration(b.N)*time.Second/rate)
-	took := time.Since(begin)
-	deltas := l.Snapshot()[trial.Delta]
-	b.ReportMetric((cpuTime(b)-before).Seconds()/took.Seconds(), "cores")
-	b.ReportMetric(float64(deltas.Latency.ValueAtQuantile(50)), "µs-p50")
-	b.ReportMetric(float64(deltas.Latency.ValueAtQuantile(99)), "µs-p99")
-	got := deltas.Outcomes[trial.Done]
-	expect.That(b, got >= int64(b.N)-1, "%d of %d calls done: %v", got, b.N, deltas.Outcomes)
-}
-
-// cpuTime is what the process has used.
-func cpuTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	need.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
-func TestScheduleKeepsItsDistances(t *testing.T) {
-	from := time.Now()
-	s := schedule{from: from, wait: 0.5}
-	s.change(10, from)
-	for n := range 1000 {
-		due, ever := s.next()
-		want := from.Add(50*time.Millisecond + time.Duration(n)*100*time.Millisecond)
-		need.That(t, ever && due.Sub(want).Abs() <= time.Microsecond, "time %d is %v, want %v", n, due.Sub(from), want.Sub(from))
-		s.n++
-	}
 }
 
 func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
@@ -287,25 +219,6 @@ func TestPacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
 	}
 }
 
-func TestStreamWithACycleGivesEachTurnToTheSameCaller(t *testing.T) {
-	s := &stream{cycle: 5, queues: []*queue{newQueue(), newQueue(), newQueue()}}
-	begin := time.Now()
-	want := make([][]time.Time, 3)
-	for n, caller := range []int{0, 1, 2, 0, 1, 0, 1, 2, 0, 1, 0} {
-		at := begin.Add(time.Duration(n))
-		s.hand(at)
-		want[caller] = append(want[caller], at)
-	}
-	s.close()
-	for i, q := range s.queues {
-		var got []time.Time
-		for at, ok := q.pop(); ok; at, ok = q.pop() {
-			got = append(got, at)
-		}
-		expect.That(t, slices.Equal(got, want[i]), "caller %d got %d times, want %d", i, len(got), len(want[i]))
-	}
-}
-
 func TestQueueKeepsTheOrderAndNoMoreRoomThanItNeeds(t *testing.T) {
 	q, begin := newQueue(), time.Now()
 	put, taken := 0, 0
@@ -352,20 +265,6 @@ func TestClosedLoopDoesNotHammerAClusterThatTakesNoConnection(t *testing.T) {
 	most := 2 * int64(length/refusedPause+1)
 	got := l.Snapshot()[trial.Fetch].Outcomes[trial.Unreached]
 	expect.That(t, got != 0 && got <= most, "%d tries, want up to %d", got, most)
-}
-
-func TestClosedLoopIsFollowedByHeartbeats(t *testing.T) {
-	l := newLoad(t, Config{
-		Nodes: []string{bareNode(t)}, Closed: true,
-		Load: scenario.Load{Instances: 5, Heartbeat: scenario.Span(20 * time.Millisecond), Fetches: 100},
-	})
-	need.OK(t, l.Register(t.Context()))
-	run(t, l, time.Second)
-	fetches, renewals := calls(l, trial.Fetch), l.Renewals()
-	expect.That(t, fetches != 0 && renewals != 0, "%d fetches and %d renewals, want both", fetches, renewals)
-	eventually(t, "heartbeats after the end", func() bool { return l.Renewals() > renewals+10 })
-	got := calls(l, trial.Fetch)
-	expect.That(t, got == fetches, "%d fetches after the end, want none", got-fetches)
 }
 
 func TestTurnsGoToTheStreamThatIsMostBehindAndHasAnIdleCaller(t *testing.T) {

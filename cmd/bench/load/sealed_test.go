@@ -129,12 +129,3 @@ func TestRunEndsWhenTheSealedInstancesHaveBeenWritten(t *testing.T) {
 	expect.That(t, len(all) == 12 && twice == 8, "%d sealed instances, %d of them written twice, want 12 and 8", len(all), twice)
 	expect.That(t, calls(l, trial.Register) == 16 && calls(l, trial.Cancel) == 4, "%d registrations and %d cancels are counted, want 16 and 4", calls(l, trial.Register), calls(l, trial.Cancel))
 }
-
-func TestDrainEndsWithItsContext(t *testing.T) {
-	l := newTestLoad(t, newFakeCluster(t, 2), scenario.Load{Sealed: 1})
-	l.sealed.left.Add(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	l.sealed.drain(ctx)
-	expect.That(t, ctx.Err() != nil, "drained before all were written")
-}

@@ -60,7 +60,6 @@ func newWatchedNode(t *testing.T, breaks int) *watchedNode {
 	return n
 }
 
-// ServeHTTP implements http.Handler.
 func (n *watchedNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	n.asked = append(n.asked, r.URL.RawQuery)
