@@ -44,11 +44,6 @@ func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {
 	expect.That(t, !ok && v.Reads.Count == 1, "operations are %v with %d reads, want no cancel and 1 read", v.Operations, v.Reads.Count)
 }
 
-func TestCallsSucceedIfThereAreNone(t *testing.T) {
-	v := Judge(&trial.Trial{}, cp, scenario.Scenario{})
-	expect.That(t, v.Writes.Success == 1 && v.Writes.LongestGap == 0, "a trial without calls has success %v, gap %v; want 1, 0", v.Writes.Success, v.Writes.LongestGap)
-}
-
 func TestCallsAfterTheLoadCountForNothingButTheEndOfAGap(t *testing.T) {
 	one := &trial.Trial{Length: 1000 * ms, Nodes: three, Series: []trial.Series{
 		{Operation: trial.Heartbeat, Bins: []trial.Bin{answers(8, 1), refusals(9), refusals(10), answers(11, 70, 70), answers(900, 5)}},
@@ -167,20 +162,6 @@ func TestResponsesAfterTheFaultAreLate(t *testing.T) {
 		"%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
 	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
 	expect.Equal(t, Judge(trial1, cp, scenario.Scenario{}).Sides[0].NoWrites, 0.1, "later answers were late: seconds without writes after the fault's begin:")
-}
-
-func TestStretchOfAFault(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		fault trial.Fault
-		want  stretch
-	}{
-		{"until it is undone", trial.Fault{From: 2, To: 5}, stretch{2, 5}},
-		{"until the restarted nodes can serve", trial.Fault{From: 2, To: 5, Ready: 7}, stretch{2, 7}},
-		{"to the end of the load without an end", trial.Fault{From: 2, To: 2}, stretch{2, 9}},
-	} {
-		expect.Equal(t, stretchOf(c.fault, 9), c.want, "%s:", c.name)
-	}
 }
 
 func TestStormsAreCutOutOfTheTrial(t *testing.T) {

@@ -47,30 +47,6 @@ func judged(calls ...trial.Call) History {
 	return history(&trial.Trial{Nodes: three}, cp, keysOf(calls), patience)
 }
 
-func TestHistoriesThatASingleCopyExplains(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		calls []trial.Call
-	}{
-		{"one after the other", []trial.Call{write(1, 0, 1), look(1, 2, 3), remove(2, 4, 5), look(0, 6, 7), write(3, 8, 9), look(3, 10, 11)}},
-		{"a look during a write may see either", []trial.Call{write(1, 0, 1), write(2, 2, 9), look(1, 3, 4), look(2, 5, 6)}},
-		{"an older version does not replace a newer one", []trial.Call{write(2, 0, 1), write(1, 2, 3), look(2, 4, 5)}},
-		{"after a removal an older version does", []trial.Call{write(2, 0, 1), remove(3, 2, 3), write(1, 4, 5), look(1, 6, 7)}},
-		{"a removal of nothing finds nothing", []trial.Call{of(remove(1, 0, 1), trial.NotFound), look(0, 2, 3)}},
-		{"a write of unknown outcome may happen late", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10), look(2, 11, 12)}},
-		{"or never", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Unknown), look(1, 9, 10)}},
-		{"a removal of unknown outcome, too", []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.Unknown), look(1, 9, 10), look(0, 11, 12)}},
-		{"a removal may find a write of unknown outcome", []trial.Call{of(write(1, 0, 1), trial.Unknown), remove(2, 4, 5), look(0, 6, 7)}},
-		{"what was refused did nothing", []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), of(remove(3, 4, 5), trial.Unreached), look(1, 6, 7)}},
-		{"a look without an answer tells nothing", []trial.Call{write(1, 0, 1), of(look(7, 2, 3), trial.Unknown), of(look(0, 4, 5), trial.Refused), look(1, 6, 7)}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			h := judged(c.calls...)
-			expect.That(t, h.Result == OK && h.Example == nil && h.Keys == 1, "%s, want ok: %+v", h.Result, h.Example)
-		})
-	}
-}
-
 func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -188,18 +164,6 @@ func TestKeyThatIsWrittenAndNeverReadIsUndecided(t *testing.T) {
 		got := history(&trial.Trial{Nodes: six}, cp, keysOf(c.calls), patience)
 		expect.That(t, got.Result == c.want, "%s: %+v, want %s", c.name, got, c.want)
 	}
-}
-
-func TestHistoryWithManyWritesOfUnknownOutcomeIsChecked(t *testing.T) {
-	calls := []trial.Call{write(1, 0, 1)}
-	for i := range trial.Micros(300) {
-		calls = append(calls, of(write(int64(i)+2, 2+i, 3+i), trial.Unknown))
-		if i%3 == 0 {
-			calls = append(calls, look(int64(i)+2, 400+i*10, 401+i*10))
-		}
-	}
-	expect.Equal(t, check(informative(calls), patience), porcupine.Ok, "got")
-	expect.Equal(t, check(informative(append(calls, look(5, 9000, 9001))), patience), porcupine.Illegal, "with a stale read")
 }
 
 func TestHistoryWithManySeenWritesOfUnknownOutcomeIsChecked(t *testing.T) {

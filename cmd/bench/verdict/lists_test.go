@@ -226,17 +226,6 @@ func TestStalenessIsJudgedByEarlierWritesAndLooks(t *testing.T) {
 	}
 }
 
-func TestStalenessSumsUpAnsweredLooks(t *testing.T) {
-	calls := []trial.Call{
-		write(1, 0, 1), write(2, 2, 3), write(3, 4, 5),
-		look(1, 13, 14), look(2, 15, 16), look(3, 17, 18), look(3, 19, 20), of(look(1, 21, 22), trial.Unreached),
-	}
-	got := keysOf(calls).staleness(always)
-	got.Follows = nil
-	want := Staleness{Reads: 4, Stale: 2, Share: 0.5, Behind: 2, Age: Spread{Count: 2, P50: 0.01, P90: 0.01, P99: 0.01, P999: 0.01, Max: 0.01}}
-	expect.Deep(t, got, want, "staleness is")
-}
-
 func TestStalenessFollowsForKeysThatChangeMoreRarely(t *testing.T) {
 	const s = 1000         // ms
 	calls := []trial.Call{ // a change every 5 s

@@ -109,14 +109,6 @@ func TestSealedInstanceIsLostIfANodeDoesNotHoldWhatWasAcknowledged(t *testing.T)
 	}
 }
 
-func TestLossAfterTheLastEndOfAProcessHasNoAge(t *testing.T) {
-	found := losses(&trial.Trial{
-		Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(4000)}}}, Ending: sealedIn(0, 1, 1),
-		Faults: []trial.Fault{{Kills: []trial.Kill{{At: 3000 * ms}}}},
-	}, scenario.Column{}, scenario.Scenario{}, nil)
-	expect.That(t, found.Registrations.Count == 1 && found.Registrations.Age.Count == 0, "got %+v, want one without an age", found.Registrations)
-}
-
 func TestClaimThatASilentNodeMayRefuteIsNotJudged(t *testing.T) {
 	lose := []trial.Fault{{Kind: scenario.Lose, Nodes: []int{1}}}
 	for _, c := range []struct {

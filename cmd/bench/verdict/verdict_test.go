@@ -1,13 +1,11 @@
 package verdict
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -65,12 +63,4 @@ func TestJudgeIsTheSameEachTime(t *testing.T) {
 			need.Deep(t, Judge(crowded(), c, scenario.Scenario{}), want, "column %s: first\n%+v\nthen", c.Name, want)
 		}
 	}
-}
-
-func TestVerdictsSurviveJSON(t *testing.T) {
-	want := Judge(crowded(), cp, scenario.Scenario{})
-	text := need.Got(json.Marshal(want))(t)
-	var got Verdict
-	need.OK(t, json.Unmarshal(text, &got))
-	expect.Deep(t, got, want, "written as JSON and read again a verdict is")
 }
