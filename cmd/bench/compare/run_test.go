@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,15 +142,6 @@ func TestRunRecordsATrialThatFailedAndGoesOn(t *testing.T) {
 		expect.That(t, (want != "" || got == "") && strings.Contains(got, want), "trial %d failed with %q, want %q", i, got, want)
 	}
 	expect.That(t, len(c.Trials[0].Series) != 0 && len(c.Trials[2].Series) != 0, "what was measured before the failure is lost")
-}
-
-func TestRunFailsIfItsFirstClusterCannotBeStarted(t *testing.T) {
-	t.Parallel()
-	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no such binary") }}
-	_, err := Run(t.Context(), configOf(l, small()))
-	expect.That(t, err != nil && strings.Contains(err.Error(), "start a cluster: no such binary"),
-		"Run() = %v, want what kept the cluster from starting", err)
-	expect.That(t, len(l.specs) == 2, "%d clusters were tried, want one of each column", len(l.specs))
 }
 
 func TestTrialEndsIfNoNodeAcceptsItsRegistrations(t *testing.T) {
@@ -428,31 +418,6 @@ func TestLeaderIsThatOfTheNewestTerm(t *testing.T) {
 	expect.That(t, got == 2 && err == nil, "leader is %d, %v, want 2", got, err)
 }
 
-func TestLeaderOfAnotherDatacenterDoesNotCount(t *testing.T) {
-	nodes := statusNodes(t,
-		`{"leader": "node1", "term": 3, "quorum": true}`,
-		`{"leader": "node2", "term": 4, "quorum": true}`,
-	)
-	nodes[1].Datacenter = "dc2"
-	got, err := leaderOf(nodes)(t.Context())
-	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
-}
-
-func TestLeaderIsAwaitedDuringAnElection(t *testing.T) {
-	var asked atomic.Int32
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked.Add(1) < 3 {
-			fmt.Fprint(w, `{"leader": "", "term": 5, "quorum": false}`)
-			return
-		}
-		fmt.Fprint(w, `{"leader": "node1", "term": 6, "quorum": true}`)
-	}))
-	t.Cleanup(s.Close)
-	nodes := []Node{{Name: "node1", Datacenter: "dc1", HTTP: s.Listener.Addr().String()}}
-	got, err := leaderOf(nodes)(t.Context())
-	expect.That(t, got == 0 && err == nil, "leader is %d, %v, want 0", got, err)
-}
-
 func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
 	nodes := statusNodes(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -597,14 +562,6 @@ func TestRunFailsIfNoClusterOfAnyColumnCanBeStarted(t *testing.T) {
 	}
 }
 
-func TestRunKeepsTheTrialsOfAnEarlierOneThoughNoClusterCanBeStarted(t *testing.T) {
-	l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
-	c := configOf(l, small())
-	c.Done = []trial.Trial{done("small", "cp", 1)}
-	got := need.Got(Run(t.Context(), c))(t)
-	expect.Slice(t, namesOf(got), []string{"small cp 1 again", "small ap 1"}, "trials are")
-}
-
 func TestColumnOfEurekaIsLoadedAndAwaitedAsItsServersAre(t *testing.T) {
 	s := small()
 	s.Load.Watchers = 6
@@ -671,15 +628,6 @@ func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
 			expect.That(t, strings.Contains(lines.String(), "not valid, and run again: reason 1\n"), "progress does not say so:\n%s", &lines)
 		})
 	}
-}
-
-func TestTrialThatFailedIsNotRunAgain(t *testing.T) {
-	l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
-	c := configOf(l, small())
-	c.Plan.Columns, c.Repeats = both[:1], 5
-	c.Invalid = func(*trial.Trial) []string { return []string{"reason"} }
-	_, err := Run(t.Context(), c)
-	expect.That(t, err != nil && len(l.specs) == 1, "%v after %d clusters, want an error after 1", err, len(l.specs))
 }
 
 func TestEstimateIsByWhatTrialsTookBesideTheirLoads(t *testing.T) {

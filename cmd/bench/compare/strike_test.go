@@ -235,18 +235,6 @@ func TestKillsAmidWritesThatFailAreReported(t *testing.T) {
 	}
 }
 
-func TestKillsAmidWritesEndWithTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := &journal{startTakes: time.Hour}
-		i := injectorOf(j, scenarioOf(t, "length: 60s\nfaults: [{at: 10s, for: 40s, kind: kill, nodes: node1, times: 4}]"), 60*time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 17*time.Second)
-		defer cancel()
-		_ = i.run(ctx) // it is for others to say that ctx ended
-		expect.Equal(t, time.Since(j.began), 17*time.Second, "ended after")
-		expect.Slice(t, j.sortedLines(), []string{"10s kill 0", "10s write 0", "15s start 0"}, "what was done")
-	})
-}
-
 func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
@@ -272,17 +260,6 @@ func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
 		need.OK(t, i.run(t.Context()))
 		expect.Slice(t, j.lines, []string{"1s pause 0", "2s mark", "2s resume 0"}, "in order:")
-	})
-}
-
-func TestFaultOfTheLeaderStrikesTheFirstNodeWithoutConsensus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: kill, nodes: leader}]"), 10*time.Second)
-		i.leader = nil
-		need.OK(t, i.run(t.Context()))
-		got, want := i.faults[0].Text, "node1 killed (-9)"
-		expect.That(t, got == want, "text %q, want %q: no node leads", got, want)
 	})
 }
 
@@ -334,32 +311,6 @@ func TestFaultInjectionEndsWithItsContext(t *testing.T) {
 		expect.Equal(t, time.Since(j.began), 3*time.Second, "ended after")
 		want := []string{"1s pause 0", "2s rates map[reads:0]", "3s rates map[]"}
 		expect.That(t, slices.Equal(j.sortedLines(), want), "done %q, want %q", j.sortedLines(), want)
-	})
-}
-
-func TestFaultsUnderWayAreNamedWhileTheyHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 4s, kind: pause, nodes: node1}, {at: 2s, for: 1s, kind: flap, instances: 30}]"), 10*time.Second)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			i.run(t.Context())
-		}()
-		for _, tt := range []struct {
-			after time.Duration
-			want  string
-		}{
-			{500 * time.Millisecond, ""},
-			{1500 * time.Millisecond, "node1 paused (SIGSTOP)"},
-			{2500 * time.Millisecond, "node1 paused (SIGSTOP), 30 instances flapping"},
-			{3500 * time.Millisecond, "node1 paused (SIGSTOP)"},
-			{5500 * time.Millisecond, ""},
-		} {
-			until(t.Context(), j.began.Add(tt.after))
-			expect.Equal(t, i.underWay(), tt.want, "after %s:", tt.after)
-		}
-		<-done
 	})
 }
 

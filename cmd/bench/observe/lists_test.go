@@ -90,14 +90,6 @@ func decoded(t need.T, document []byte) truth.Listing {
 	return listing
 }
 
-func TestListsOfTheProtocolAreReadAsADecoderReadsThem(t *testing.T) {
-	for name, document := range documents(t) {
-		got, err := newListReader().registry(document)
-		want := decoded(t, document)
-		expect.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", name, got, err, want)
-	}
-}
-
 func TestListThatWasCutOffIsAnError(t *testing.T) {
 	for name, document := range documents(t) {
 		document = bytes.TrimSpace(document)
@@ -106,13 +98,6 @@ func TestListThatWasCutOffIsAnError(t *testing.T) {
 			need.That(t, err != nil, "the first %d bytes of %s are read as %v, want an error", n, name, got)
 		}
 	}
-}
-
-func TestInstanceIsReadAsADecoderReadsIt(t *testing.T) {
-	document := []byte(`{"instance":{"hostName":"h","instanceId":"a","metadata":{"n":"4"}}}`)
-	got, err := newListReader().instance(document)
-	want := (truth.Listing{"a": 4})
-	expect.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", document, got, err, want)
 }
 
 // leases draws instances with texts that are hard to read.
@@ -144,22 +129,4 @@ func TestListOfAnyServerIsReadAsADecoderReadsIt(t *testing.T) {
 			need.That(t, err == nil && maps.Equal(got, want), "%s is read as %v, %v, want %v", d, got, err, want)
 		}
 	})
-}
-
-func BenchmarkReadListOf300(b *testing.B) {
-	var all []*registry.Lease
-	for i := range 300 {
-		id := "orders-" + strconv.Itoa(i) + ".cluster.example.internal:8080"
-		url := "http://" + id + "/actuator/health"
-		all = append(all, &registry.Lease{Instance: &registry.Instance{
-			InstanceID: id, HostName: id, App: "ORDERS", DataCenter: registry.DataCenter{Name: registry.MyOwn}, HomePageURL: url, StatusPageURL: url,
-			HealthCheckURL: url, VIP: "orders", SecureVIP: "orders", Metadata: []registry.Pair{{Key: "zone", Value: "zone-a"}, {Key: versionKey, Value: "12"}},
-		}})
-	}
-	document := eureka.AppendApplications(nil, eureka.Format{}, "1", "UP_300_", slices.Values(all))
-	b.SetBytes(int64(len(document)))
-	reader := newListReader()
-	for b.Loop() {
-		need.OK(b, expect.Err(reader.registry(document)))
-	}
 }

@@ -89,15 +89,6 @@ func TestQuietAsksNoNodeWhileItLasts(t *testing.T) {
 	})
 }
 
-func TestQuietObservationCanEndBeforeItBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(_ *fakeCluster, config *Config) { config.Quiet = 5 * time.Second })
-		after(time.Second)
-		r.stop()
-		expect.Equal(t, r.nodes[0].total(), 0, "requests:")
-	})
-}
-
 // Eureka has no stream of changes, no consistency to choose, no leader and no figures of its replicators.
 func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

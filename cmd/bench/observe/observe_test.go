@@ -24,7 +24,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -222,18 +221,6 @@ func TestRepeatCallsLessOftenWhatTakesLong(t *testing.T) {
 	})
 }
 
-func TestListThatTakesLongToReadIsFetchedLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, _ *Config) {
-			c.nodes[0].set(func(s *fakeState) { s.slow = 50 * time.Millisecond })
-		})
-		after(1900 * time.Millisecond)
-		r.stop()
-		got := len(r.listsOf(0))
-		expect.That(t, got == 4, "%d lists of 50 ms within 2 s, want 4: a tenth of the time", got)
-	})
-}
-
 func TestHealedMeansThatNoNodesNewestListContradictsTheBook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) { know(config.Book, "a", 1) })
@@ -306,16 +293,6 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 		}
 		got := slices.DeleteFunc(r.trial.Leaders, func(l trial.Leader) bool { return l.Node != 0 })
 		expect.Deep(t, got, want, "leaders")
-	})
-}
-
-func TestLeadersAreNotRecordedWithoutConsensus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, nil)
-		after(time.Second)
-		r.stop()
-		got := r.trial.Leaders
-		expect.That(t, len(got) == 0, "leaders %+v, want none", got)
 	})
 }
 
@@ -410,39 +387,6 @@ func TestIntoAddsEverythingInTheOrderOfTime(t *testing.T) {
 		Departures: []trial.Departure{{ID: "a", Gone: -1}},
 	}
 	expect.Deep(t, got, want, "the trial is")
-}
-
-func TestRunOverRealConnectionsLeavesNothingBehind(t *testing.T) {
-	cluster := newFakeCluster(3)
-	config := Config{Began: time.Now(), Length: time.Hour, Book: new(truth.Book), Column: column("cp"), Sightings: 50, Every: 5 * time.Millisecond}
-	for _, n := range cluster.nodes {
-		server := httptest.NewServer(n)
-		defer server.Close()
-		config.Nodes = append(config.Nodes, strings.TrimPrefix(server.URL, "http://"))
-	}
-	o := New(config)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		o.Run(ctx)
-	}()
-	know(config.Book, "a", 1)
-	config.Book.Mark()
-	for _, n := range cluster.nodes {
-		n.listVersion("a", 1)
-	}
-	enough := func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return len(o.seen.Sightings) >= 3*len(trial.Ways)*5 && len(o.seen.Leaders) > 0
-	}
-	for limit := time.Now().Add(time.Minute); !enough() || !o.Healed(); {
-		need.That(t, !time.Now().After(limit), "there are not enough sightings, or nothing heals")
-		<-time.After(time.Millisecond)
-	}
-	cancel()
-	<-ended
 }
 
 func TestEndIsWhatNodesHoldWhenTheyAgree(t *testing.T) {
@@ -644,7 +588,6 @@ func (n *fakeNode) hangUp() {
 	}
 }
 
-// ServeHTTP implements http.Handler.
 func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	n.requests++
@@ -795,7 +738,6 @@ type pipedBody struct {
 	cancel func()
 }
 
-// Close implements io.Closer.
 func (b pipedBody) Close() error {
 	b.cancel()
 	return b.PipeReader.Close()
@@ -809,17 +751,13 @@ type pipedWriter struct {
 	to     *io.PipeWriter
 }
 
-// Header implements http.ResponseWriter.
 func (w *pipedWriter) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *pipedWriter) WriteHeader(status int) { w.once.Do(func() { w.begun <- status }) }
 
-// Write implements http.ResponseWriter.
 func (w *pipedWriter) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.to.Write(p)
 }
 
-// Flush implements http.Flusher.
 func (w *pipedWriter) Flush() {}

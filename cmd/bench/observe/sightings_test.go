@@ -51,21 +51,6 @@ func TestSightingIsOfEveryNodeByEveryWay(t *testing.T) {
 	})
 }
 
-func TestSightingIsCanceledWhenItWasSeenEverywhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Sightings = 10
-			c.nodes[1].lag = 300 * time.Millisecond
-		})
-		defer r.stop()
-		after(5 * time.Second)
-		for i, n := range r.nodes {
-			got := n.size()
-			expect.That(t, got <= 5, "node %d still has %d instances, want those of the last 300 ms and their looks", i, got)
-		}
-	})
-}
-
 func TestSightingIsGivenUpIfItIsNotSeenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(c *fakeCluster, config *Config) {
@@ -88,33 +73,6 @@ func TestSightingIsGivenUpIfItIsNotSeenInTime(t *testing.T) {
 				"%s was asked for %d times within %v, want fewer and fewer looks", path, got, sightLimit)
 		}
 	})
-}
-
-func TestSightingsByOneDocumentAreAllThatItShows(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		slow time.Duration
-		most int // times that a document is asked for in 4 s
-	}{
-		{"quick", 0, 600},
-		{"slow", 20 * time.Millisecond, 80},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := observe(t, func(cluster *fakeCluster, config *Config) {
-					config.Sightings = 10
-					cluster.nodes[1].lag = 24 * time.Hour
-					cluster.nodes[1].set(func(s *fakeState) { s.slow = c.slow })
-				})
-				after(4 * time.Second)
-				r.stop()
-				for _, path := range []string{registryPath + "/delta", registryPath + "/" + sightApp} {
-					got := r.nodes[1].asked[path]
-					expect.That(t, got != 0 && got <= c.most, "%s was asked for %d times, want 1 to %d", path, got, c.most)
-				}
-			})
-		})
-	}
 }
 
 func TestSightingThatTheEndCutsShortDoesNotCountWhileItIsYoung(t *testing.T) {
@@ -180,32 +138,5 @@ func TestSightingByAWatchDoesNotCountIfTheWatchLeftItOut(t *testing.T) {
 		got := seen[trial.ByWatch]
 		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
 		expect.That(t, len(seen[trial.ByRead]) == 1, "read after %v, want once", seen[trial.ByRead])
-	})
-}
-
-func TestSightingByAWatchDoesNotCountBeforeTheWatchHasBegun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, config *Config) {
-			config.Sightings = 0.01
-			c.nodes[1].set(func(s *fakeState) { s.paused = true })
-		})
-		after(time.Second)
-		r.nodes[1].set(func(s *fakeState) { s.paused = false })
-		after(2 * sightLimit)
-		r.stop()
-		seen := r.delays(0, 1)
-		got := seen[trial.ByWatch]
-		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
-		expect.That(t, len(seen[trial.ByRead]) == 1, "read after %v, want once", seen[trial.ByRead])
-	})
-}
-
-func TestSightingsNeedARate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, nil)
-		after(time.Second)
-		r.stop()
-		got := r.trial.Sightings
-		expect.That(t, len(got) == 0, "sightings %+v, want none", got)
 	})
 }

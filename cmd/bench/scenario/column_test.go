@@ -13,12 +13,6 @@ func column(t *testing.T, text string) Column {
 	return need.Got(FindColumn(text))(t)
 }
 
-func TestFindColumnFindsThoseThatComeWithTheProgram(t *testing.T) {
-	for _, want := range Columns() {
-		expect.Deep(t, column(t, want.Name), want, "FindColumn(%q) =", want.Name)
-	}
-}
-
 func TestFindColumnReadsOneThatIsDescribed(t *testing.T) {
 	got := column(t, "slow=cp,test.sync-delay=20ms,data.sync=always")
 	want := Column{Name: "slow", Title: "slow", System: Rollcall, Mode: CP, Settings: map[string]string{"test.sync-delay": "20ms", "data.sync": "always"}}

@@ -266,12 +266,3 @@ func TestShareReadsNumbersAndPercentages(t *testing.T) {
 		expect.That(t, got == tt.want && (err == nil) == (tt.want > 0), "Share(%q, %d) = %d, %v, want %d", tt.which, tt.of, got, err, tt.want)
 	}
 }
-
-func TestWithReplacesTheRatesThatAreGiven(t *testing.T) {
-	base := defaults().Load
-	got := base.With(map[string]float64{"reads": 7, "writes": 0, "instances": 1})
-	want := base
-	want.Reads, want.Writes = 7, 0
-	expect.Equal(t, got, want, "With() =")
-	expect.Equal(t, base, defaults().Load, "With changed what it was called on:")
-}

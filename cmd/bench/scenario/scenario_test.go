@@ -29,15 +29,6 @@ func TestScenarioPageShowsTheExampleFile(t *testing.T) {
 	expect.That(t, strings.Contains(page(t), "```yaml\n"+string(example)+"```\n"), "docs/scenarios.md does not show docs/scenarios/example.yaml as it is")
 }
 
-func TestScenarioOfTheExampleFileIsValid(t *testing.T) {
-	s := need.Got(ReadFile(pages + "scenarios/example.yaml"))(t)
-	expect.That(t, s.Length.Duration() == 8*time.Second && len(s.Faults) != 0 && len(s.Storms) != 0 && len(s.Limits) == 2,
-		"the example is %+v; want 8 s with a storm, a fault and limits of both modes", s)
-	for _, c := range Columns() {
-		expect.That(t, c.Cannot(s) == "", "%s cannot run the example: %s", c.Name, c.Cannot(s))
-	}
-}
-
 func TestFaultExamplesOfThePageAreFaults(t *testing.T) {
 	shown := regexp.MustCompile("`({at: .*})` \\|").FindAllStringSubmatch(page(t), -1)
 	need.That(t, len(shown) == len(kinds), "%d examples, want one of each of the %d kinds", len(shown), len(kinds))
@@ -156,14 +147,4 @@ func TestFaultsThatTakeTheMajorityOutlastItsNotice(t *testing.T) {
 			expect.That(t, lasts >= 4*time.Second, "%s: %s lasts %s in a trial of 10 s, want 4s at least", s.Name, f.Kind, lasts)
 		}
 	}
-}
-
-func TestQuickScenariosAreSteadyStateLeaderKilledAndPartition(t *testing.T) {
-	var quick []string
-	for _, s := range builtins(t) {
-		if s.Quick {
-			quick = append(quick, s.Name)
-		}
-	}
-	expect.Slice(t, quick, []string{"steady", "leader-killed", "partition-minority"}, "quick scenarios are")
 }

@@ -199,10 +199,6 @@ func TestJudgeGoesByWhatIsCertain(t *testing.T) {
 	}
 }
 
-func TestJudgeCountsAListAsItIs(t *testing.T) {
-	expect.Deep(t, new(Book).Judge(2, Listing{"x": 0, "y": 3}, ms(1), ms(2)), (trial.List{Node: 2, Listed: 2}), "judged as")
-}
-
 func TestReaderOfAnUnansweredListMissesAllThatShouldBeInIt(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -224,14 +220,6 @@ func TestReaderOfAnUnansweredListMissesAllThatShouldBeInIt(t *testing.T) {
 			expect.Deep(t, got, trial.List{Node: 2, Failed: true, Missing: c.want}, "judged as")
 		})
 	}
-}
-
-// A list that did not come tells nothing of what the node lists: what is back afterwards, is not back because of it.
-func TestUnansweredListIsNoListWithoutTheInstance(t *testing.T) {
-	b := bookOf(afterCancel(judging(1, 1, 31, 32))...)
-	b.Unanswered(1, ms(40), ms(41))
-	expect.Slice(t, figures(judgeList(b, 1, 1, 50, 51)), []string{ghost}, "the list after it is judged")
-	expect.Slice(t, b.Departures(began), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 1, Gone: -1}}, "departures are")
 }
 
 func TestAliveMeansRegisteredAndSendingHeartbeats(t *testing.T) {

@@ -40,20 +40,6 @@ func TestBookIsWrittenByManyClientsWhileListsAreJudged(t *testing.T) {
 	expect.That(t, got == clients*each, "%d instances are expected, want %d", got, clients*each)
 }
 
-func BenchmarkJudgeListOf10k(b *testing.B) {
-	var book Book
-	listed := make(Listing)
-	for i := range 10_000 {
-		id := "instance-" + strconv.Itoa(i)
-		listed[id] = 1
-		book.Registering(id, 1, began)
-		book.Registered(id, 1, began)
-	}
-	for b.Loop() {
-		book.Judge(0, listed, ms(1), ms(2))
-	}
-}
-
 // call is a write under way.
 type call struct {
 	id      string
