@@ -69,34 +69,6 @@ func TestAuthCommandsSendTheirRequests(t *testing.T) {
 	}
 }
 
-func TestAuthCommandsSayWhyTheyFail(t *testing.T) {
-	t.Setenv(cli.AddrEnv, "")
-	t.Setenv(dataDirEnv, "")
-	for _, tc := range []struct {
-		name   string
-		args   []string
-		status int
-		body   string
-		code   int
-		says   string
-	}{
-		{name: "denied", args: []string{"token", "ls"}, status: 403, body: `{"error":"Permission denied: token with AccessorID 'a' lacks permission 'auth:read'"}`, code: cli.ExitError, says: "lacks permission 'auth:read'"},
-		{name: "bootstrapped", args: []string{"auth", "bootstrap"}, status: 409, body: `{"error":"the first operator was made already"}`, code: cli.ExitError, says: "made already"},
-		{name: "no such token", args: []string{"token", "revoke", "a"}, status: 404, body: `{"error":"no"}`, code: cli.ExitError, says: `revoke token "a": no such token`},
-		{name: "another mode", args: []string{"auth", "mode", "maybe"}, code: cli.ExitUsage, says: `"maybe" is none of`},
-		{name: "no holder", args: []string{"token", "create"}, code: cli.ExitUsage, says: "--name: is required"},
-		{name: "no rule", args: []string{"role", "put", "r"}, code: cli.ExitUsage, says: "requires at least 2 arg"},
-		{name: "two addresses", args: []string{"auth", "status", "--data-dir=d"}, code: cli.ExitUsage, says: "--addr or --data-dir"},
-		{name: "a negative grace", args: []string{"token", "rotate", "a", "--grace=-1s"}, code: cli.ExitUsage, says: "is negative"},
-	} {
-		s := newFakeServer(t, tc.status, tc.body)
-		stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
-		expect.That(t, code == tc.code && strings.Contains(stderr, tc.says) && stdout == "", "%s: exit %d, printed %q, said %q, want %d and %q", tc.name, code, stdout, stderr, tc.code, tc.says)
-	}
-	_, stderr, code := rollcall(t, "auth", "bootstrap")
-	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "give --data-dir"), "bootstrap without an address: exit %d, said %q", code, stderr)
-}
-
 func TestSecretIsWrittenIntoANewFileAlone(t *testing.T) {
 	s := newFakeServer(t, 200, `{"accessor":"abc","name":"orders","secret":"rct_canary"}`)
 	file := filepath.Join(t.TempDir(), "orders.token")

@@ -138,6 +138,15 @@ func TestCommandsSendTheirRequests(t *testing.T) {
 			want: "POST /v1/rollcall/prune?not-passing=&service=orders", prints: "ORDERS  orders-1  DOWN    check c is critical\n"},
 		{name: "prune nothing", args: []string{"prune", "--not-passing", "--dry-run", "-o", "json"}, status: 200, body: `[]`, want: "POST /v1/rollcall/prune?dry-run=&not-passing=", prints: "[]\n"},
 		{name: "register", args: []string{"register", "orders", "--id=orders-1"}, status: 204, want: "POST /eureka/apps/ORDERS", prints: "registered  ORDERS/orders-1  UP\n"},
+		{name: "peers", args: []string{"peers"}, status: 200, body: `{"peers":[{"name":"dc2","kind":"datacenter","state":"ok"}]}`, want: "GET /v1/rollcall/peers", prints: "\ndc2   datacenter  ok"},
+		{name: "peers status, in JSON", args: []string{"peers", "status", "-o", "json"}, status: 200, body: `{"node":"n1"}`, want: "GET /v1/rollcall/peers", prints: `"peers": []`},
+		{name: "peers diff", args: []string{"peers", "diff", "10.0.0.1:8761"}, status: 200, body: `{"apps":1,"missing":1,"items":[{"app":"ORDERS","id":"o1","what":"missing"}]}`,
+			want: "GET /v1/rollcall/peers/10.0.0.1:8761/diff", prints: "\nORDERS/o1  missing\n"},
+		{name: "peers diff of nothing, in JSON", args: []string{"peers", "diff", "dc2", "-o", "json"}, status: 200, body: `{"items":null}`, want: "GET /v1/rollcall/peers/dc2/diff", prints: `"items": []`},
+		{name: "peers repair", args: []string{"peers", "repair", "a/b"}, status: 200, body: `{"apps":2,"missing":3,"extra":4}`, want: "POST /v1/rollcall/peers/a%2Fb/repair", prints: "\n2     3        4\n"},
+		{name: "peers pause", args: []string{"peers", "pause", "dc2", "--author=me", "--reason=rebuilt"}, status: 204, want: "POST /v1/rollcall/peers/dc2/pause?author=me&reason=rebuilt", prints: "paused  dc2\n"},
+		{name: "peers resume", args: []string{"peers", "resume", "dc2", "--author=me", "-o", "json"}, status: 204, want: "POST /v1/rollcall/peers/dc2/resume?author=me", prints: `"done": "resumed"`},
+		{name: "peers forget", args: []string{"peers", "forget", "n2.902c570f70f5", "--author=me"}, status: 204, want: "POST /v1/rollcall/peers/n2.902c570f70f5/forget?author=me", prints: "forgotten  n2.902c570f70f5\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newFakeServer(t, tc.status, tc.body)
@@ -171,15 +180,6 @@ func TestRegisterSendsItsFlags(t *testing.T) {
 		got.Duration != 30 || got.RenewalInterval != 10 || got.LastDirty == 0 {
 		t.Errorf("the server reads %+v", got)
 	}
-}
-
-func TestCommandsTryTheNextServerWhenOneIsDown(t *testing.T) {
-	down, up := newFakeServer(t, 503, ""), newFakeServer(t, 200, "{}")
-	t.Setenv(cli.AddrEnv, down.URL+","+strings.TrimPrefix(up.URL, "http://"))
-	_, stderr, code := rollcall(t, "status")
-	expect.That(t, code == cli.ExitOK, "exit %d: %s", code, stderr)
-	expect.That(t, len(down.requests) == 1 && len(up.requests) == 1,
-		"asked the first %d times and the second %d times, want once each", len(down.requests), len(up.requests))
 }
 
 func TestCommandsExitWithCodesOfMistakesAndFailures(t *testing.T) {
@@ -256,6 +256,41 @@ func TestCommandsExitWithCodesOfMistakesAndFailures(t *testing.T) {
 			expect.That(t, stdout == "", "printed %q on standard output, want nothing there", stdout)
 		})
 	}
+}
+
+func TestCommandsSayWhyTheyAreRefused(t *testing.T) {
+	t.Setenv(cli.AddrEnv, "")
+	t.Setenv(dataDirEnv, "")
+	for _, tc := range []struct {
+		name   string
+		args   []string
+		status int
+		body   string
+		code   int
+		says   string
+	}{
+		{name: "denied", args: []string{"token", "ls"}, status: 403, body: `{"error":"Permission denied: token with AccessorID 'a' lacks permission 'auth:read'"}`, code: cli.ExitError, says: "lacks permission 'auth:read'"},
+		{name: "bootstrapped", args: []string{"auth", "bootstrap"}, status: 409, body: `{"error":"the first operator was made already"}`, code: cli.ExitError, says: "made already"},
+		{name: "no such token", args: []string{"token", "revoke", "a"}, status: 404, body: `{"error":"no"}`, code: cli.ExitError, says: `revoke token "a": no such token`},
+		{name: "another mode", args: []string{"auth", "mode", "maybe"}, code: cli.ExitUsage, says: `"maybe" is none of`},
+		{name: "no holder", args: []string{"token", "create"}, code: cli.ExitUsage, says: "--name: is required"},
+		{name: "no rule", args: []string{"role", "put", "r"}, code: cli.ExitUsage, says: "requires at least 2 arg"},
+		{name: "two addresses", args: []string{"auth", "status", "--data-dir=d"}, code: cli.ExitUsage, says: "--addr or --data-dir"},
+		{name: "a negative grace", args: []string{"token", "rotate", "a", "--grace=-1s"}, code: cli.ExitUsage, says: "is negative"},
+		{name: "peers, none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: cli.ExitError, says: "this node replicates nothing"},
+		{name: "peers, unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: cli.ExitError, says: `pause peer "dc9": no such peer`},
+		{name: "peers, an unknown sender", args: []string{"peers", "forget", "n9"}, status: 404, body: `{"error":"no such sender: nothing was heard of \"n9\""}`, code: cli.ExitError, says: `forget sender "n9": no such sender`},
+		{name: "peers, a Eureka server", args: []string{"peers", "diff", "old"}, status: 409, body: `{"error":"not offered for Eureka servers"}`, code: cli.ExitError, says: "not offered for Eureka servers"},
+		{name: "peers, unreachable", args: []string{"peers", "repair", "dc2"}, status: 503, body: `{"error":"dial tcp: refused"}`, code: cli.ExitError, says: "dial tcp: refused"},
+		{name: "peers, no name", args: []string{"peers", "repair"}, code: cli.ExitUsage, says: "accepts 1 arg"},
+		{name: "peers, another word", args: []string{"peers", "stop"}, code: cli.ExitUsage, says: "unknown command"},
+	} {
+		s := newFakeServer(t, tc.status, tc.body)
+		stdout, stderr, code := rollcall(t, append(tc.args, "--addr", s.URL)...)
+		expect.That(t, code == tc.code && strings.Contains(stderr, tc.says) && stdout == "", "%s: exit %d, printed %q, said %q, want %d and %q", tc.name, code, stdout, stderr, tc.code, tc.says)
+	}
+	_, stderr, code := rollcall(t, "auth", "bootstrap")
+	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "give --data-dir"), "bootstrap without an address: exit %d, said %q", code, stderr)
 }
 
 func TestVersionIsPrinted(t *testing.T) {

@@ -46,12 +46,6 @@ func TestConfigShowFailsWhenTheClusterCannotBeAsked(t *testing.T) {
 	}
 }
 
-func TestConfigShowPrintsTheEffectiveSettings(t *testing.T) {
-	stdout, stderr, code := rollcall(t, "config", "show", "--effective", "--data-dir", "d", "--http-plain")
-	expect.That(t, code == cli.ExitOK && strings.Contains(stdout, "plain: true # flag\n") && strings.Contains(stdout, "election-timeout: 1s # default\n"),
-		"exit %d, %s, printed\n%s", code, stderr, stdout)
-}
-
 func TestConfigInitWritesAFileThatValidateTakesAndOverwritesNone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	for _, step := range []struct {

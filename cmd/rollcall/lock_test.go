@@ -32,7 +32,6 @@ func newFakeLocks(t *testing.T, f *fakeLocks) *fakeLocks {
 	return f
 }
 
-// ServeHTTP implements http.Handler.
 func (f *fakeLocks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v1/rollcall")
 	f.mu.Lock()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -105,17 +103,3 @@ func TestWatchEndsAfterATimeOrANumberOfChanges(t *testing.T) {
 	_, stderr, code, _ := watched(t, "never", "--for", "-1s")
 	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "--for -1s"), "with a negative time: exit %d, %q", code, stderr)
 }
-
-func TestWatchEndsWhenItsOutputFails(t *testing.T) {
-	broken := errors.New("broken pipe")
-	p := watchPrinter{out: failing{broken}, errs: io.Discard, now: time.Now}
-	for _, form := range []cli.Output{cli.Table, cli.JSON} {
-		p.form = form
-		err := p.print(client.WatchChange{})
-		expect.That(t, errors.Is(err, broken), "%s: %v, want the writer's error", form, err)
-	}
-}
-
-type failing struct{ error }
-
-func (f failing) Write([]byte) (int, error) { return 0, f.error }
