@@ -102,25 +102,6 @@ func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
 	})
 }
 
-func TestOnChangeCanBeStoppedWithinItsCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newListServer(newListModel("e"), true)
-		d := discover(t, DiscoveryConfig{}, s)
-		synctest.Wait()
-		calls := 0
-		var stop func()
-		stop = d.OnChange(func(_, _ *Snapshot) {
-			calls++
-			stop()
-		})
-		for n := range 3 {
-			s.set(orders(fmt.Sprint(n), registry.Up))
-			synctest.Wait()
-		}
-		expect.That(t, calls == 1, "it is called %d times, want once", calls)
-	})
-}
-
 func TestOnChangeThatHangsDoesNotKeepADiscoveryFromClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := recorder{release: make(chan struct{})}

@@ -325,7 +325,6 @@ type listStream struct {
 	text    string // not read yet
 }
 
-// Read implements io.Reader.
 func (b *listStream) Read(p []byte) (int, error) {
 	for b.text == "" {
 		news := b.next()

@@ -93,17 +93,6 @@ func TestDiscoveryFileIsSavedOncePerIntervalAtMost(t *testing.T) {
 	})
 }
 
-func TestDiscoveryFileIsNotSavedWithoutAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "list")
-		discover(t, DiscoveryConfig{File: path}, newListServer(newListModel("", orders("o1", registry.Up)), false))
-		pass(time.Second)
-		need.OK(t, os.Remove(path))
-		pass(10 * DefaultRefreshInterval)
-		expect.Equal(t, savedAs(t, path), "none", "although nothing has changed, there is saved")
-	})
-}
-
 func TestDiscoveryFileThatIsDamagedIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
@@ -149,7 +138,6 @@ type logged struct {
 	text strings.Builder
 }
 
-// Write implements io.Writer.
 func (l *logged) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

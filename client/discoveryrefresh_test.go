@@ -174,16 +174,6 @@ func TestDiscoveryFetchesEverythingWhereADeltaDoesNotGiveTheServersList(t *testi
 	}
 }
 
-func TestDiscoveryTakesARepeatedDeltaForNoChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := discover(t, DiscoveryConfig{}, newListServer(newListModel("", orders("o1", registry.Up)), false))
-		synctest.Wait()
-		before := d.Snapshot()
-		pass(10 * DefaultRefreshInterval)
-		expect.That(t, d.Snapshot() == before, "the list is another one, after deltas that repeat what is known")
-	})
-}
-
 func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 	for _, tc := range []struct {
 		name string

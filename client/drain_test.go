@@ -198,36 +198,6 @@ func TestDrainThatIsRefusedSaysSo(t *testing.T) {
 	})
 }
 
-func TestDrainWaitsForAServerByTheStatusThatItShows(t *testing.T) {
-	for _, row := range []struct {
-		status, forced string
-		waits          bool
-	}{
-		{"OUT_OF_SERVICE", "", false},
-		{"OUT_OF_SERVICE", "OUT_OF_SERVICE", false},
-		{"UP", "", true},
-		{"STARTING", "", true},
-		{"STARTING", "OUT_OF_SERVICE", true},
-		{"UP", "UP", false},
-		{"DOWN", "DOWN", false},
-	} {
-		expect.Equal(t, inService(row.status, row.forced) != nil, row.waits, "%s, forced to %q: waited for:", row.status, row.forced)
-	}
-}
-
-func TestDrainAsksNodesAsTheUserOfTheServersURL(t *testing.T) {
-	var user string
-	c, err := New(Config{Servers: []string{"http://anna:secret@a"}, HTTPClient: &http.Client{Transport: fake.Servers{
-		"b": func(r *http.Request) (*http.Response, error) {
-			user, _, _ = r.BasicAuth()
-			return fake.Respond(200, "[]")
-		},
-	}}})
-	need.OK(t, err)
-	i, err := c.shownAt(t.Context(), NodeStatus{ID: "n2", HTTP: "b"}, key)
-	expect.That(t, i == nil && err == nil && user == "anna", "asked as %q, got %v, %v, want anna", user, i, err)
-}
-
 // TestDrainNamesTheNodeThatIsDead: there is no address to ask it at.
 func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {

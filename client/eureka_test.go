@@ -1,14 +1,12 @@
 package client
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -16,28 +14,6 @@ import (
 func fixture(t *testing.T, name string) string {
 	t.Helper()
 	return string(need.Got(os.ReadFile("../httpd/eureka/testdata/" + name))(t))
-}
-
-func TestRegisterSendsWhatTheServerReads(t *testing.T) {
-	want := &registry.Instance{
-		InstanceID: "orders-1", HostName: "orders-1.example.com", App: "ORDERS", IPAddr: "10.0.0.11",
-		Status: registry.Starting, Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 8443},
-		CountryID: 1, DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 10, Duration: 30,
-		Metadata: []registry.Pair{{Key: "zone", Value: "a"}}, VIP: "orders", LastDirty: 1767225599500,
-	}
-	var got *registry.Instance
-	c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		if got, err = eureka.DecodeRegistration(body, eureka.Format{}, "orders"); err != nil {
-			return fake.Respond(400, err.Error())
-		}
-		return fake.Respond(204, "")
-	}}, "a")
-	need.OK(t, c.Register(t.Context(), want))
-	expect.Deep(t, got, want, "the server reads")
 }
 
 func TestAppsReadsTheRegistry(t *testing.T) {

@@ -55,43 +55,6 @@ func Example() {
 	// Output: ORDERS UP 8080
 }
 
-// What a service of a cluster with three servers says: three statements to register, to discover, and to
-// run something in one process at a time.
-func ExampleClient() {
-	ctx := context.Background()
-
-	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761", "http://127.0.0.1:8762", "http://127.0.0.1:8763"}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
-	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = payments.Ready(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	instances := payments.Snapshot().App("payments")
-
-	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lock.Release(ctx)
-	report, err := makeReport(lock.Context()) // ends when the lock is lost
-	if err != nil {
-		log.Fatal(err)
-	}
-	log.Println(self.Instance().Key(), len(instances), len(report))
-}
-
 // Three servers, of which the first is down, an authority of one's own, a token with each request, and
 // a log of what happens in the background.
 func ExampleNew() {
@@ -109,9 +72,7 @@ func ExampleNew() {
 		Timeout: 2 * time.Second, // of one try at one server
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close(context.Background())
 
 	status, err := c.Status(context.Background())
@@ -122,9 +83,7 @@ func ExampleNew() {
 // A client of servers that want certificates and tokens.
 func ExampleConfig() {
 	own, err := tls.LoadX509KeyPair("orders.crt", "orders.key")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	authorities := x509.NewCertPool()
 	if pem, err := os.ReadFile("ca.crt"); err != nil || !authorities.AppendCertsFromPEM(pem) {
 		log.Fatal("no authority in ca.crt: ", err)
@@ -141,9 +100,7 @@ func ExampleConfig() {
 		Log:        slog.Default(),
 		Registerer: prometheus.DefaultRegisterer,
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close(context.Background())
 }
 
@@ -158,36 +115,14 @@ func ExampleServerSource() {
 		return urls, err
 	}
 	c, err := client.New(client.Config{Source: lookup})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close(context.Background())
-}
-
-// Two clients of one process, told apart by a label.
-func ExampleConfig_registerer() {
-	metrics := prometheus.NewRegistry()
-	for _, datacenter := range []string{"dc1", "dc2"} {
-		c, err := client.New(client.Config{
-			Servers:    []string{"http://rollcall." + datacenter + ".internal:8761"},
-			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, metrics),
-		})
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer c.Close(context.Background())
-	}
 }
 
 // An instance with a short lease, a zone, and a status that follows its database.
 func ExampleClient_StartRegistration() {
-	server := newServer()
-	defer server.Close()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(context.Background())
+	c, end := newClient()
+	defer end()
 
 	instance := client.NewInstance("orders", 8080)
 	instance.RenewalInterval, instance.Duration = 5, 15 // seconds
@@ -202,59 +137,19 @@ func ExampleClient_StartRegistration() {
 			return registry.Up
 		},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := self.Registered(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(self.Registered(context.Background()))
 	fmt.Println(self.Instance().Status, "renewed every", self.Interval())
 	// Output: UP renewed every 5s
 }
 
-// A service that starts: it is listed, but not called before it is warm.
-func ExampleRegistration_SetStatus() {
-	server := newServer()
-	defer server.Close()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(context.Background())
-
-	instance := client.NewInstance("orders", 8080)
-	instance.Status = registry.Starting
-	self, err := c.StartRegistration(client.RegistrationConfig{Instance: instance})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := self.Registered(context.Background()); err != nil {
-		log.Fatal(err)
-	}
-
-	fillCaches()
-	self.SetStatus(registry.Up)
-	self.SetMetadata(registry.Pair{Key: "version", Value: "1.10"})
-	fmt.Println(self.Instance().Status, self.Instance().Metadata)
-	// Output: UP [{version 1.10}]
-}
-
 // A probe that fails when the cluster has not heard of the instance for as long as its lease lasts.
 func ExampleRegistration_Healthy() {
-	server := newServer()
-	defer server.Close()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(context.Background())
+	c, end := newClient()
+	defer end()
 	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := self.Registered(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(self.Registered(context.Background()))
 
 	http.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if err := self.Healthy(); err != nil {
@@ -267,19 +162,11 @@ func ExampleRegistration_Healthy() {
 
 // A service stops without a failed call: first no caller is sent to it any more, then it ends.
 func ExampleRegistration_Drain() {
-	server := newServer()
-	defer server.Close()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	c, end := newClient()
+	defer end()
 	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := self.Registered(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(self.Registered(context.Background()))
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -297,18 +184,11 @@ func ExampleRegistration_Drain() {
 
 // Discovery says which instances to call, and which of them came and went.
 func ExampleClient_StartDiscovery() {
-	server := newServer()
-	defer server.Close()
+	c, end := newClient()
+	defer end()
 	ctx := context.Background()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
 
-	if err := c.Register(ctx, instance("payments", "payments-1", "a")); err != nil {
-		log.Fatal(err)
-	}
+	check(c.Register(ctx, instance("payments", "payments-1", "a")))
 	changes := make(chan string, 10)
 	payments, err := c.StartDiscovery(client.DiscoveryConfig{
 		App: "payments",
@@ -316,17 +196,11 @@ func ExampleClient_StartDiscovery() {
 			changes <- fmt.Sprintf("%d instances, then %d", old.Len(), new.Len())
 		},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := payments.Ready(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(payments.Ready(ctx))
 	fmt.Println(<-changes)
 
-	if err := c.Register(ctx, instance("payments", "payments-2", "b")); err != nil {
-		log.Fatal(err)
-	}
+	check(c.Register(ctx, instance("payments", "payments-2", "b")))
 	fmt.Println(<-changes)
 	for _, i := range payments.Snapshot().App("payments") {
 		fmt.Println(i.ID(), net.JoinHostPort(i.IPAddr, fmt.Sprint(i.Port.Number)))
@@ -342,32 +216,23 @@ func ExampleClient_StartDiscovery() {
 // fifth of an application is gone.
 func ExampleDiscoveryConfig() {
 	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close(context.Background())
 
 	all, err := c.StartDiscovery(client.DiscoveryConfig{
 		File:  "/var/lib/orders/instances.json",
 		Guard: client.Guard{Share: 0.2, Hold: 5 * time.Minute},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	now := all.Status()
 	fmt.Println("from", now.Source, "of", now.Server, "age", now.Age, "held", now.Held, now.Err)
 }
 
 // All applications: by name, by VIP address, and near by.
 func ExampleDiscovery_Snapshot() {
-	server := newServer()
-	defer server.Close()
+	c, end := newClient()
+	defer end()
 	ctx := context.Background()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
 	for _, i := range []*registry.Instance{instance("orders", "orders-1", "a"), instance("orders", "orders-2", "b"), instance("payments", "payments-1", "a")} {
 		if err := c.Register(ctx, i); err != nil {
 			log.Fatal(err)
@@ -375,12 +240,8 @@ func ExampleDiscovery_Snapshot() {
 	}
 
 	all, err := c.StartDiscovery(client.DiscoveryConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := all.Ready(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(all.Ready(ctx))
 	list := all.Snapshot() // does not change any more
 	fmt.Println(list.Apps(), list.Len())
 	for _, i := range list.App("orders") {
@@ -407,32 +268,20 @@ func Example_calls() {
 	defer invoices.Close()
 	ctx := context.Background()
 	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer c.Close(ctx)
-	if err := c.Register(ctx, instanceAt(invoices, "payments")); err != nil {
-		log.Fatal(err)
-	}
+	check(c.Register(ctx, instanceAt(invoices, "payments")))
 
 	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	err = payments.Ready(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	transport, err := balance.New(balance.Config{List: payments, Picker: balance.InZone("a", nil)})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	web := &http.Client{Transport: transport}
 	defer web.CloseIdleConnections()
 	answer, err := web.Get("http://payments/invoices/7")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	fmt.Println(string(text), err)
@@ -442,30 +291,19 @@ func Example_calls() {
 // A job that one process does at a time. Its result is written under the lock's token, so that a holder
 // that slept through the end of its lock changes nothing.
 func ExampleClient_AcquireLock() {
-	server := newServer()
-	defer server.Close()
+	c, end := newClient()
+	defer end()
 	ctx := context.Background()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
 
 	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	report, err := makeReport(lock.Context()) // ends when the lock is lost
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fence := lock.Fence()
 	written, err := c.KV().Write(ctx, client.Write{Key: "report", Value: report, Fence: &fence})
 	fmt.Println("while it is held:", written.OK, err)
 
-	if err := lock.Release(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(lock.Release(ctx))
 	written, err = c.KV().Write(ctx, client.Write{Key: "report", Value: report, Fence: &fence})
 	fmt.Println("afterwards:", written.OK, err)
 	fmt.Println(errors.Is(lock.Err(), client.ErrReleased))
@@ -477,28 +315,17 @@ func ExampleClient_AcquireLock() {
 
 // A key that belongs to a session: it is free again when the session ends.
 func ExampleClient_KeepSession() {
-	server := newServer()
-	defer server.Close()
+	c, end := newClient()
+	defer end()
 	ctx := context.Background()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
 
 	session, err := c.KeepSession(ctx, client.SessionOptions{Name: "worker", TTL: 15 * time.Second})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	written, err := c.KV().Write(ctx, client.Write{Key: "partitions/7", Value: []byte("worker-1"), Acquire: session.ID()})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("mine:", written.OK)
 	fmt.Println("kept:", session.Context().Err() == nil)
-	if err := session.Close(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(session.Close(ctx))
 	fmt.Println("kept:", session.Context().Err() == nil)
 	// Output:
 	// mine: true
@@ -508,16 +335,11 @@ func ExampleClient_KeepSession() {
 
 // One leader among several processes, for as long as it leads.
 func ExampleClient_Elect() {
-	server := newServer()
-	defer server.Close()
+	c, end := newClient()
+	defer end()
 	ctx := context.Background()
-	c, err := client.New(client.Config{Servers: []string{server.URL}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close(ctx)
 
-	err = c.Elect(ctx, client.LockOptions{Name: "scheduler", Value: []byte("node-1")}, func(ctx context.Context, h *client.Held) error {
+	err := c.Elect(ctx, client.LockOptions{Name: "scheduler", Value: []byte("node-1")}, func(ctx context.Context, h *client.Held) error {
 		fmt.Println("leads")
 		return schedule(ctx, h.Fence()) // until ctx ends, or it has had enough
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -42,6 +44,21 @@ type exampleHold struct {
 
 // newServer starts a server. It must be closed.
 func newServer() *httptest.Server { return httptest.NewServer(newExampleCluster().handler()) }
+
+// newClient is a client of a server. end closes both.
+func newClient() (c *client.Client, end func()) {
+	server := newServer()
+	c, err := client.New(client.Config{Servers: []string{server.URL}})
+	check(err)
+	return c, func() { c.Close(context.Background()); server.Close() }
+}
+
+// check ends an example that cannot go on.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
 
 func newExampleCluster() *exampleCluster {
 	return &exampleCluster{
@@ -385,7 +402,6 @@ func instanceAt(server *httptest.Server, app string) *registry.Instance {
 
 // What the services of the examples do.
 func pingDatabase(context.Context) error                 { return nil }
-func fillCaches()                                        {}
 func stopServing(context.Context)                        {}
 func makeReport(context.Context) ([]byte, error)         { return []byte("42"), nil }
 func schedule(ctx context.Context, token kv.Fence) error { return nil }

@@ -145,19 +145,6 @@ func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
 	})
 }
 
-func TestHeartbeatThatIsRefusedIsTriedAgain(t *testing.T) {
-	registered(t, "", func(t *testing.T, s *registrar) {
-		r := s.register(t)
-		time.Sleep(5 * time.Second)
-		s.fails(403)
-		time.Sleep(15 * time.Second)
-		s.fails(0)
-		time.Sleep(10 * time.Second)
-		at := r.LastHeartbeat().Sub(s.start)
-		expect.That(t, at >= 20*time.Second, "the last one that was taken is of %v, want one after the refusals", at)
-	})
-}
-
 // The cluster renews what it has an older state of, so renewals go on although it refuses the newer one.
 func TestHeartbeatsRenewALeaseWhileItsNewStateIsRefused(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {

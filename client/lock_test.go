@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,28 +68,6 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	}
 }
 
-func TestLockOutlivesAServerAndAShortOutage(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, s *coordinator, _ *Client) {
-		var down atomic.Bool
-		a := func(r *http.Request) (*http.Response, error) {
-			if down.Load() {
-				return fake.Silent(r)
-			}
-			return s.respond(r)
-		}
-		h := lockOf(t, clientOf(t, fake.Servers{"a": a, "b": s.respond}, "a", "b"))
-		time.Sleep(6 * time.Second)
-		down.Store(true)
-		time.Sleep(63 * time.Second)
-		s.setFault(fake.Always(503, ""))
-		time.Sleep(9 * time.Second) // with one server that is silent: time for two renewals to fail, not for all
-		s.setFault(nil)
-		time.Sleep(time.Minute)
-		expect.OKf(t, h.Err(), "the lock is to be held still")
-		expect.OK(t, h.Release(t.Context()))
-	})
-}
-
 // TestLockOfAPausedHolderIsLostAtTheFirstLook moves the deadline instead of the clock: no
 // timer has run, as in a process that has just gone on.
 func TestLockOfAPausedHolderIsLostAtTheFirstLook(t *testing.T) {
@@ -125,22 +102,6 @@ func TestLockOfAPausedHolderIsLostAtTheFirstLook(t *testing.T) {
 			h.Release(t.Context())
 		})
 	}
-}
-
-func TestLockWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
-		first := lockOf(t, c)
-		time.AfterFunc(time.Second, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.endSession("s2")
-		})
-		time.AfterFunc(20*time.Second, func() { first.Release(context.Background()) })
-		second := lockOf(t, c)
-		expect.That(t, second.Session() == "s3", "acquired by session %s, want a third one", second.Session())
-		expect.Equal(t, s.count("PUT /v1/rollcall/locks/demo"), 3, "requests, one per session:")
-		second.Release(t.Context())
-	})
 }
 
 func TestLockWaitEndsWithARefusal(t *testing.T) {

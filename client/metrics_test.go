@@ -201,27 +201,6 @@ func TestMetricsShowTheGreaterValueOfTwoPartsWithOneSeries(t *testing.T) {
 	expect.That(t, slices.Equal(got, []float64{3}), "shown are %v, want 3 alone", got)
 }
 
-func TestMetricsAreReadWhilePartsComeAndGo(t *testing.T) {
-	r := prometheus.NewRegistry()
-	c := measured(t, r)
-	var g sync.WaitGroup
-	for _, app := range []string{"orders", "payments"} {
-		g.Go(func() {
-			for range 200 {
-				p := &gaugedPart{client: c, app: app}
-				expect.OK(t, c.adopt(p))
-				p.finish()
-			}
-		})
-	}
-	g.Go(func() {
-		for range 200 {
-			expect.OK(t, expect.Err(r.Gather()))
-		}
-	})
-	g.Wait()
-}
-
 func TestMetricsAreReadWhileAPartEnds(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)

@@ -43,7 +43,6 @@ func registered(t *testing.T, name string, test func(t *testing.T, s *registrar)
 	fake.InBubble(t, name, func(t *testing.T) { test(t, newRegistrar()) })
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *registrar) RoundTrip(r *http.Request) (*http.Response, error) {
 	instance := s.visited(r)
 	s.mu.Lock()

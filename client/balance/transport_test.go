@@ -71,7 +71,6 @@ type network struct {
 	asked []string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Lock()
 	n.asked = append(n.asked, r.URL.Host)
@@ -174,7 +173,6 @@ func TestTransportCallsTheInstancesHostAndPort(t *testing.T) {
 // baseFunc is an http.RoundTripper.
 type baseFunc func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestTransportSendsTheInstancesHostHeaderUnlessTheRequestGivesOne(t *testing.T) {
@@ -466,26 +464,6 @@ func TestTransportLeavesAnUpgradedConnectionToTheCaller(t *testing.T) {
 	need.That(t, resp.StatusCode == http.StatusSwitchingProtocols && ok, "got %s and a body of type %T, want a connection", resp.Status, resp.Body)
 	fmt.Fprint(conn, "hello")
 	expect.Equal(t, read(t, resp), "hello", "it answered")
-}
-
-// TestTransportStreamsResponsesAsTheyCome: each part of a body is there before the next is sent.
-func TestTransportStreamsResponsesAsTheyCome(t *testing.T) {
-	next := make(chan struct{})
-	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for part := range 3 {
-			fmt.Fprintf(w, "part %d\n", part)
-			http.NewResponseController(w).Flush()
-			<-next
-		}
-	}))
-	resp := need.Got(get(t, list(instance).transport(t, Config{}), "http://orders/"))(t)
-	defer resp.Body.Close()
-	for part := range 3 {
-		var got int
-		_, err := fmt.Fscanf(resp.Body, "part %d\n", &got)
-		need.That(t, err == nil && got == part, "got part %d, %v; want %d", got, err, part)
-		next <- struct{}{}
-	}
 }
 
 // wires is a network of pipes in memory, on which hosts serve, refuse, or say nothing at all.

@@ -490,16 +490,6 @@ func TestConnectionCallsInstancesInTurns(t *testing.T) {
 	expect.Equal(t, a.calls.Load()-before, 50, "of 100 calls one of two instances got")
 }
 
-func TestServiceConfigOfTheClientReplacesTheTurns(t *testing.T) {
-	a, b := startGRPC(t, "o1"), startGRPC(t, "o2")
-	c := dial(t, newFakeList(t, a.instance, b.instance),
-		grpc.WithDisableServiceConfig(), grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"pick_first": {}}]}`))
-	mustCall(t, c, 20)
-	if a, b := a.calls.Load(), b.calls.Load(); max(a, b) != 20 {
-		t.Errorf("calls were spread: %d and %d", a, b)
-	}
-}
-
 func TestConnectionCallsNoInstanceAfterItsRemoval(t *testing.T) {
 	ends := []struct {
 		name string
@@ -523,21 +513,6 @@ func TestConnectionCallsNoInstanceAfterItsRemoval(t *testing.T) {
 	}
 }
 
-func TestConnectionLetsACallOfARemovedInstanceFinish(t *testing.T) {
-	leaving, staying := startGRPC(t, "o1"), startGRPC(t, "o2")
-	list := newFakeList(t, leaving.instance)
-	c := dial(t, list)
-	slow := make(chan error)
-	go func() { slow <- call(t, c, "slow") }()
-	<-leaving.entered
-	list.set(t, staying.instance)
-	mustCall(t, c, 1)
-	close(leaving.release)
-	if err := <-slow; err != nil || staying.calls.Load() != 1 {
-		t.Errorf("the call that was under way: %v; the new instance got %d calls, want 1", err, staying.calls.Load())
-	}
-}
-
 func TestConnectionWithoutInstancesFailsCallsAtOnceOrWaits(t *testing.T) {
 	s := startGRPC(t, "o1")
 	list := newFakeList(t)
@@ -555,15 +530,6 @@ func TestConnectionWithoutInstancesFailsCallsAtOnceOrWaits(t *testing.T) {
 	}
 	list.set(t, s.instance)
 	expect.OKf(t, call(t, c, "", grpc.WaitForReady(true)), "after it came back")
-}
-
-func TestTargetThatNamesNothingSaysWhy(t *testing.T) {
-	b := need.Got(NewBuilder(newFakeList(t), Config{}))(t)
-	conn, err := grpc.NewClient("rollcall://zone/orders", grpc.WithResolvers(b), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	need.OK(t, err)
-	defer conn.Close()
-	err = call(t, grpc_health_v1.NewHealthClient(conn), "")
-	expect.That(t, status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), `unknown authority "zone"`), "got %v", err)
 }
 
 // awaited is a Discovery whose changes can be waited for: each has reached the connection when it is sent.

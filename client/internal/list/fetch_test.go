@@ -45,7 +45,6 @@ func responding(status int, body []byte) *transport.Cluster {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
-// RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // deltaOf is the document of a delta.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -226,23 +225,4 @@ func FuzzLoadLastKnown(f *testing.F) {
 			"%v of %v, want %v of %v", keysOf(again.All()), againUpToDate, keysOf(s.All()), upToDate)
 		need.Equal(t, save(t, again, againUpToDate), once, "saved as\n%s\nthen as", once)
 	})
-}
-
-// BenchmarkSaveLastKnown saves 10,000 instances.
-func BenchmarkSaveLastKnown(b *testing.B) {
-	s, f := listOf(manyInstances(10_000, 100)...), newLastKnown(b)
-	for b.Loop() {
-		f.saved(b, "", s, savedAt)
-	}
-	b.ReportMetric(float64(len(f.content(b))), "file-B")
-}
-
-// BenchmarkLoadLastKnown loads 10,000 instances.
-func BenchmarkLoadLastKnown(b *testing.B) {
-	f := newLastKnown(b).saved(b, "", listOf(manyInstances(10_000, 100)...), savedAt)
-	for b.Loop() {
-		if _, _, err := f.load(""); err != nil {
-			b.Fatal(fmt.Errorf("load: %w", err))
-		}
-	}
 }

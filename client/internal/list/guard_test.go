@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -225,9 +224,7 @@ func TestGuardHoldsForItsTimeAtRandom(t *testing.T) {
 				i := rapid.SampledFrom(slices.Collect(list.All())).Draw(t, "removed")
 				delete(lackingSince, i.Key())
 				list = guardStep{change: strings.ToLower(i.App) + i.ID()}.apply(&g, list, start)
-				if list.Instance(i.Key()) != nil {
-					t.Fatalf("%s was removed and is there", i.Key())
-				}
+				need.That(t, list.Instance(i.Key()) == nil, "%s was removed and is there", i.Key())
 				continue
 			}
 			response := parseInstances(strings.Join(rapid.SliceOfDistinct(
@@ -248,9 +245,7 @@ func checkFull(t *rapid.T, old *List, response []*registry.Instance, next *List,
 	present := listOf(response...)
 	for i := range present.All() {
 		delete(lackingSince, i.Key())
-		if next.Instance(i.Key()) == nil {
-			t.Fatalf("%s is in the response and not in the list", i.Key())
-		}
+		need.That(t, next.Instance(i.Key()) != nil, "%s is in the response and not in the list", i.Key())
 	}
 	for i := range next.All() {
 		key := i.Key()
@@ -270,49 +265,5 @@ func checkFull(t *rapid.T, old *List, response []*registry.Instance, next *List,
 		}
 		need.That(t, now-since >= hold, "%s is held no more after %v, and was not removed", key, now-since)
 		return true
-	})
-}
-
-// BenchmarkGuardFullResponse is a full response of 10,000 instances of which one has changed: read, compared and
-// made a list.
-func BenchmarkGuardFullResponse(b *testing.B) {
-	instances := manyInstances(10_000, 100)
-	list := listOf(instances...)
-	changed := *instances[4711]
-	changed.Status = registry.Down
-	edit := list.edit()
-	edit.set(&changed)
-	next := edit.list()
-	documents := make([][]byte, 2)
-	for n, s := range []*List{list, next} {
-		documents[n] = eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, s.HashCode(), leasesOf(s))
-	}
-	var responses [2][]*registry.Instance
-	read := func(n int) {
-		apps, err := eureka.DecodeApplications(documents[n])
-		if err != nil {
-			b.Fatal(err)
-		}
-		responses[n] = responses[n][:0]
-		for _, l := range apps.Leases {
-			responses[n] = append(responses[n], l.Instance)
-		}
-	}
-	b.Run("read and applied", func(b *testing.B) {
-		b.ReportAllocs()
-		g := guarded{guard: Guard{}.usual()}
-		for n := 0; b.Loop(); n++ {
-			read(n % 2)
-			list, _ = g.full(list, responses[n%2], time.Now())
-		}
-	})
-	b.Run("applied", func(b *testing.B) {
-		b.ReportAllocs()
-		read(0)
-		read(1)
-		g := guarded{guard: Guard{}.usual()}
-		for n := 0; b.Loop(); n++ {
-			list, _ = g.full(list, responses[n%2], time.Now())
-		}
 	})
 }

@@ -2,7 +2,6 @@ package list
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
@@ -230,9 +229,7 @@ func (m listModel) checkList(t *rapid.T, what string, got, all []*registry.Insta
 			want = append(want, i)
 		}
 	}
-	if !sameLists(got, want) {
-		t.Fatalf("%s: %v, want %v", what, keysOf(slices.Values(got)), keysOf(slices.Values(want)))
-	}
+	need.That(t, sameLists(got, want), "%s: %v, want %v", what, keysOf(slices.Values(got)), keysOf(slices.Values(want)))
 }
 
 func sameLists(a, b []*registry.Instance) bool {
@@ -307,52 +304,4 @@ func drawChange(t *rapid.T, model listModel, edit *edit) {
 		model[i.Key()] = i
 	}
 	need.Equal(t, edit.set(i), want, "put of %s: changed is", i.Key())
-}
-
-// manyInstances are count instances, of applications of size.
-func manyInstances(count, size int) []*registry.Instance {
-	instances := make([]*registry.Instance, count)
-	for n := range instances {
-		app := fmt.Sprintf("APP-%05d", n/size)
-		instances[n] = listed(app, fmt.Sprintf("%s:10.0.%d.%d:8080", strings.ToLower(app), n/256, n%256), func(i *registry.Instance) {
-			i.Metadata = []registry.Pair{{Key: "management.port", Value: "8081"}, {Key: "zone", Value: "eu-1a"}}
-		})
-	}
-	return instances
-}
-
-// BenchmarkListEdit is one change of one of 10,000 instances.
-func BenchmarkListEdit(b *testing.B) {
-	for _, size := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("apps of %d", size), func(b *testing.B) {
-			instances := manyInstances(10_000, size)
-			s := listOf(instances...)
-			b.ReportAllocs()
-			for n := 0; b.Loop(); n++ {
-				i := *instances[n*7919%len(instances)]
-				i.LastDirty += int64(n) + 1
-				edit := s.edit()
-				edit.set(&i)
-				s = edit.list()
-			}
-		})
-	}
-}
-
-// BenchmarkListApp asks for one application of 100, in lower case.
-func BenchmarkListApp(b *testing.B) {
-	s := listOf(manyInstances(10_000, 100)...)
-	b.ReportAllocs()
-	for b.Loop() {
-		need.Equal(b, len(s.App("app-00042")), 100, "instances:")
-	}
-}
-
-// BenchmarkListBuild is the first list of 10,000 instances.
-func BenchmarkListBuild(b *testing.B) {
-	instances := manyInstances(10_000, 100)
-	b.ReportAllocs()
-	for b.Loop() {
-		listOf(instances...)
-	}
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,16 +36,6 @@ func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {
 			expect.Equal(t, c.Quarantined(), 0, "servers in quarantine because of Close:")
 		})
 	}
-}
-
-func TestCauseOfACallCutOffByCloseIsClose(t *testing.T) {
-	life, end := context.WithCancelCause(context.Background())
-	end(ErrClosed)
-	shown := &url.Error{Op: "Get", URL: "http://a/", Err: net.ErrClosed}
-	got := withCause(shown, t.Context(), life)
-	expect.That(t, errors.Is(got, ErrClosed) && !errors.Is(got, net.ErrClosed) && strings.Contains(got.Error(), "http://a/"),
-		"got %v, want that the client was closed while it asked http://a/", got)
-	expect.Equal(t, withCause(shown, t.Context()), error(shown), "while nothing has ended:")
 }
 
 func TestStreamEndsWithTheClientAndSaysSo(t *testing.T) {
