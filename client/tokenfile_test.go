@@ -67,6 +67,7 @@ func TestTokenOfAFileIsExchangedWithoutARestart(t *testing.T) {
 }
 
 func TestTokenThatIsNoneIsAMistakeOfTheConfiguration(t *testing.T) {
+	expect.OK(t, checkToken(strings.Repeat("x", longestToken)))
 	file := filepath.Join(t.TempDir(), "token")
 	need.OK(t, os.WriteFile(file, []byte("\n"), 0o600))
 	bearer := BearerAuth(nil)

@@ -26,20 +26,21 @@ func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
 	stop := started(t, n)
 	t.Cleanup(func() { expect.OK(t, stop()) })
 	var names []string
-	for range 100 {
-		names = nil
-		for _, e := range need.Got(os.ReadDir(c.Backup.Dir))(t) {
-			names = append(names, e.Name())
-		}
-		if len(names) == len(others)+2 && slices.Contains(names, "rollcall-n1-20260103T000000Z.snap") && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".tmp") }) {
-			for _, other := range others {
-				expect.That(t, slices.Contains(names, other), "%s is gone; there are %v", other, names)
-			}
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
+	await(t, "the other files, the new one and the newest one before are left", func() bool {
+		names = filesIn(t, c.Backup.Dir)
+		return len(names) == len(others)+2 && slices.Contains(names, "rollcall-n1-20260103T000000Z.snap") && !strings.Contains(strings.Join(names, ""), ".tmp")
+	})
+	for _, other := range others {
+		expect.That(t, slices.Contains(names, other), "%s is gone; there are %v", other, names)
 	}
-	t.Fatalf("after 10 s there are %v, want the other files, the new one and the newest one before", names)
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	for _, e := range need.Got(os.ReadDir(dir))(t) {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // The clock was ahead when a file was written. The schedule goes on by the clock as it is now, and what it writes stays.
@@ -51,13 +52,7 @@ func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {
 	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
 	stop := started(t, n)
 	t.Cleanup(func() { expect.OK(t, stop()) })
-	for range 100 {
-		for _, e := range need.Got(os.ReadDir(c.Backup.Dir))(t) {
-			if e.Name() != early {
-				return
-			}
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatal("no snapshot was written by the schedule within 10 s, and the newest file is of next year")
+	await(t, "the schedule writes a snapshot, though the newest file is of next year", func() bool {
+		return slices.ContainsFunc(filesIn(t, c.Backup.Dir), func(name string) bool { return name != early })
+	})
 }

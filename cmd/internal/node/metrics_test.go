@@ -110,21 +110,14 @@ func shownBy(t *testing.T, mode string) map[string]described {
 // awaitSeries waits until a registry has a series of a name.
 func awaitSeries(t testing.TB, reg *prometheus.Registry, name string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	await(t, "there is a series "+name, func() bool {
 		for _, f := range need.Got(reg.Gather())(t) {
 			if f.GetName() == name {
-				return
+				return true
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("there is no series %s", name)
-		}
-	}
+		return false
+	})
 }
 
 // allMetrics are those of nodes in both modes, and in which mode a node has each; "": in both.

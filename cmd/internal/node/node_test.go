@@ -56,14 +56,19 @@ func status(url string) int {
 // awaitReady waits until a node is ready.
 func awaitReady(t *testing.T, url string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second) // it takes some 100 ms
-	tick := time.NewTicker(10 * time.Millisecond)
+	await(t, "the node is ready", func() bool { return status(url+"/readyz") == http.StatusOK })
+}
+
+// await polls until a condition holds. The limit is for liveness alone: most take some 100 ms.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
-	for status(url+"/readyz") != http.StatusOK {
+	for !holds() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the node is not ready")
+			t.Fatalf("in vain: %s", what)
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -111,32 +110,36 @@ func TestEverySettingIsReloadedOrNamedAsItsRowSays(t *testing.T) {
 	need.OK(t, config.WriteNodes(filepath.Join(dir, "cluster"), nodes, false))
 	file := settingsFile{filepath.Join(dir, "rollcall.yaml")}
 	base := map[string]string{"data.dir": dir}
-	marked := 0
+	file.write(t, base)
+	before, marked := need.Got(file.load())(t).Config, 0
 	for _, row := range config.Default().Settings() {
 		values := maps.Clone(base)
 		maps.Copy(values, changed(t, row, filepath.Join(dir, "cluster", "n1")))
-		file.write(t, base)
-		before := need.Got(file.load())(t)
 		text := func(c *config.Config) string {
 			i := slices.IndexFunc(c.Settings(), func(s setting.Setting) bool { return s.Key == row.Key })
 			return c.Settings()[i].String()
 		}
-		was := text(before.Config)
 		var said bytes.Buffer
-		var applied string
-		r := reloader{load: file.load, reread: func() []string { return nil }, running: *before.Config, log: slog.New(slog.NewTextHandler(&said, nil)),
+		var read, applied string
+		load := func() (config.Loaded, error) {
+			l, err := file.load()
+			need.OK(t, err)
+			read = text(l.Config)
+			return l, nil
+		}
+		r := reloader{load: load, reread: func() []string { return nil }, running: *before, log: slog.New(slog.NewTextHandler(&said, nil)),
 			apply: func(c *config.Config) { applied = text(c) }}
 		file.write(t, values)
 		r.reload()
-		read := need.Got(file.load())(t)
 		now, later := slices.Contains(logged(said.String(), "changed"), row.Key), slices.Contains(logged(said.String(), "keys"), row.Key)
+		was := text(before)
 		want := was
 		if row.Reload {
-			want = text(read.Config)
+			want = read
 			marked++
 		}
-		expect.That(t, was != text(read.Config) && applied == want && now == row.Reload && later == !row.Reload,
-			"%s, reloaded %v: %q in the file, %q before, %q applied; the log says: %s", row.Key, row.Reload, text(read.Config), was, applied, &said)
+		expect.That(t, was != read && applied == want && now == row.Reload && later == !row.Reload,
+			"%s, reloaded %v: %q in the file, %q before, %q applied; the log says: %s", row.Key, row.Reload, read, was, applied, &said)
 	}
 	expect.That(t, marked > 20, "%d settings are reloaded", marked)
 }
@@ -265,33 +268,25 @@ func TestReloadedPeersAreSentToAndRemovedOnesNot(t *testing.T) {
 		resp.Body.Close()
 		need.Equal(t, resp.StatusCode, http.StatusNoContent, "register")
 	}
-	await := func(e *eurekaServer, user string) {
+	awaitCall := func(e *eurekaServer, user string) {
 		t.Helper()
-		before, deadline, tick := e.calls(user), time.After(20*time.Second), time.NewTicker(20*time.Millisecond)
-		defer tick.Stop()
-		for e.calls(user) == before {
-			register()
-			select {
-			case <-tick.C:
-			case <-deadline:
-				t.Fatalf("no call by %s", user)
-			}
-		}
+		before := e.calls(user)
+		await(t, "a call by "+user, func() bool { register(); return e.calls(user) > before })
 	}
-	await(first, "a:old")
+	awaitCall(first, "a:old")
 	reload(peers("e1=" + first.url("a:new")))
-	await(first, "a:new")
+	awaitCall(first, "a:new")
 	old := first.calls("a:old")
-	await(first, "a:new")
+	awaitCall(first, "a:new")
 	expect.Equal(t, first.calls("a:old"), old, "calls with the old password")
 	reload(peers("e1="+first.url("a:new"), "e2="+second.url("b:b")))
-	await(second, "b:b")
-	await(first, "a:new")
+	awaitCall(second, "b:b")
+	awaitCall(first, "a:new")
 	reload(peers("e2=" + second.url("b:b")))
-	await(second, "b:b")
+	awaitCall(second, "b:b")
 	gone := first.calls("a:new")
 	for range 5 {
-		await(second, "b:b")
+		awaitCall(second, "b:b")
 	}
 	expect.Equal(t, first.calls("a:new"), gone, "calls to the removed peer")
 	_, text := request(t, "GET", url+"/v1/rollcall/peers", "")

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/backup"
 )
 
 // A snapshot that brings more than the node may keep is refused before anything of it goes into the log.
@@ -32,6 +33,12 @@ func TestRestoreBeyondTheLimitsIsRefused(t *testing.T) {
 			responds(t, http.MethodGet, url+"/v1/kv/a?stale", "", http.StatusNotFound, "")
 		})
 	}
+}
+
+func TestRestoreUpToTheLimitsIsAccepted(t *testing.T) {
+	var h backup.Header
+	h.Counts.Instances = 2
+	expect.OK(t, restoreLimits{stateBytes: 5, instances: 2}.check(h, 5))
 }
 
 // serving runs a node until the test ends, and returns its URL.
