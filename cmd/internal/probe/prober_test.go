@@ -232,24 +232,6 @@ func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestProberCountsResultsInARow(t *testing.T) {
-	inBubble(t, func(g *rig) {
-		g.respond("a", catalog.Passing, "fine", 0)
-		g.register("a", catalog.Probe{Interval: 10_000, SuccessBeforePassing: 3, FailuresBeforeCritical: 2})
-		lose := g.lead()
-		defer lose()
-		after(20 * time.Second) // two attempts
-		g.wantStatus("a", catalog.Critical, "")
-		after(10 * time.Second)
-		g.wantStatus("a", catalog.Passing, "fine")
-		g.respond("a", catalog.Critical, "dead", 0)
-		after(10 * time.Second)
-		g.wantStatus("a", catalog.Passing, "fine")
-		after(10 * time.Second)
-		g.wantStatus("a", catalog.Critical, "dead")
-	})
-}
-
 func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		lose := g.lead()

@@ -121,14 +121,6 @@ func TestFramesFitEverySize(t *testing.T) {
 	}
 }
 
-func TestFrameWithoutLimitsHasEverything(t *testing.T) {
-	got := text(sample().frame(at(5), 0, 0))
-	for _, want := range []string{"\n1   1    0        W8\n", "\n\nLAST CHANGES\n", "node3  follower"} {
-		expect.That(t, strings.Contains(got, want), "there is no %q in\n%s", want, got)
-	}
-	expect.That(t, !strings.Contains(got, "q quit"), "text that nobody reads on a terminal speaks of keys:\n%s", got)
-}
-
 func TestFiguresThatAreNotKnownAreNotMadeUp(t *testing.T) {
 	started := healthy(0) // a server that has just started has no rates
 	f := &started.overview.Figures

@@ -120,16 +120,6 @@ func TestStateBeforeTheFirstResponse(t *testing.T) {
 	expect.Slice(t, m.holding(at(6)), []line{{"No answer from any server since 12:00:03Z: http://10.0.0.1:8761 (connection refused), http://10.0.0.2:8761 (no route). Trying again.", bad}}, "without a response:")
 }
 
-func TestStatesThatPassAreNotShown(t *testing.T) {
-	m := inState(nil, func(m *model) {
-		lose(m)
-		breaks(m)
-		m.follow(at(5), client.WatchStart{Server: second})
-		m.add(healthy(5))
-	})
-	expect.Slice(t, m.holding(at(6)), []line{{"Healthy. node2 leads; 3 of 3 nodes agree; one may fail.", good}}, "after all:")
-}
-
 func TestAttentionIsTheWorstFirstAndBounded(t *testing.T) {
 	m := inState(moves, breaks)
 	m.last.overview.Line = client.Line{Level: "warn", Text: "Degraded."}
