@@ -348,8 +348,6 @@ func TestModulesInsideThisOneRequireAVersionThatUsersCanGet(t *testing.T) {
 
 func TestModuleNeedsNoGRPC(t *testing.T) {
 	for dep := range strings.Lines(output(t, "go", "list", "-deps", "-test", "./...")) {
-		if strings.HasPrefix(dep, "google.golang.org/grpc") {
-			t.Fatalf("%s is needed; gRPC belongs into client/grpcresolver", strings.TrimSpace(dep))
-		}
+		need.That(t, !strings.HasPrefix(dep, "google.golang.org/grpc"), "%s is needed; gRPC belongs into client/grpcresolver", strings.TrimSpace(dep))
 	}
 }

@@ -93,35 +93,6 @@ func TestClaimPortsReturnsPortsToListenOnAtOnceWhileChildrenStart(t *testing.T) 
 	wg.Wait()
 }
 
-func TestClaimPortsReturnsOtherPortsInEachProcess(t *testing.T) {
-	const processes, each = 4, 500
-	given := make(map[int]bool)
-	for range processes {
-		c := exec.Command(os.Args[0], claimant, strconv.Itoa(each))
-		c.Stderr = t.Output()
-		in := need.Got(c.StdinPipe())(t)
-		out := need.Got(c.StdoutPipe())(t)
-		need.OK(t, c.Start())
-		t.Cleanup(func() {
-			expect.OKf(t, c.Wait(), "a claiming process")
-		})
-		defer in.Close()
-		lines := bufio.NewScanner(out)
-		for range each {
-			need.That(t, lines.Scan(), "a claiming process ended early: %v", lines.Err())
-			expect.That(t, !given[mustPort(t, lines.Text())], "port %s was given to two processes", lines.Text())
-			given[mustPort(t, lines.Text())] = true
-		}
-	}
-}
-
-func mustPort(t *testing.T, text string) int {
-	t.Helper()
-	p, err := strconv.Atoi(text)
-	need.That(t, err == nil && p >= lowest && p < highest, "%q is no port between %d and %d", text, lowest, highest)
-	return p
-}
-
 func TestClaimRefusesAPortOnWhichAProcessListens(t *testing.T) {
 	got := need.Got(ClaimPorts(1))(t)
 	listen(t, got[0])

@@ -67,9 +67,7 @@ func TestSettingsSetAndStringAreInverse(t *testing.T) {
 	} {
 		s := row(t, new(every), key)
 		need.OK(t, s.Set(tc.text))
-		if s.String() != tc.text || s.Kind() != tc.kind {
-			t.Errorf("%s: got %s %q, want %s %q", key, s.Kind(), s, tc.kind, tc.text)
-		}
+		expect.That(t, s.String() == tc.text && s.Kind() == tc.kind, "%s: got %s %q, want %s %q", key, s.Kind(), s, tc.kind, tc.text)
 	}
 }
 

@@ -35,7 +35,6 @@ func startSemaphores(t *testing.T) (*semaphores, *client.Client) {
 	return s, c
 }
 
-// ServeHTTP implements http.Handler.
 func (s *semaphores) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, isSemaphore := strings.CutPrefix(r.URL.Path, "/v1/rollcall/semaphores/")
 	session := r.URL.Query().Get("session")
@@ -102,7 +101,6 @@ type backend struct {
 	most    int
 }
 
-// ServeHTTP implements http.Handler.
 func (b *backend) ServeHTTP(http.ResponseWriter, *http.Request) {
 	b.add(1)
 	b.entered <- struct{}{}

@@ -53,7 +53,6 @@ func (s *eurekaServer) live() iter.Seq[*registry.Lease] {
 	return slices.Values(live)
 }
 
-// ServeHTTP implements http.Handler.
 func (s *eurekaServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +105,6 @@ func (n *network) called(host string) int {
 	return calls
 }
 
-// RoundTrip implements http.RoundTripper.
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -276,9 +274,7 @@ func TestAnInstanceSaysWhereItListens(t *testing.T) {
 	bound := o.instance(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081})
 	expect.That(t, bound.HostName == "127.0.0.1" && bound.IPAddr == "127.0.0.1" && bound.Port == (registry.Port{Number: 8081, Enabled: true}),
 		"it says %s, %s, %v; want where it listens", bound.HostName, bound.IPAddr, bound.Port)
-	if bound.ID() != "orders-1" || bound.Duration != 4 || bound.RenewalInterval != 1 {
-		t.Errorf("id %s, lease of %d s renewed each %d s", bound.ID(), bound.Duration, bound.RenewalInterval)
-	}
+	expect.That(t, bound.ID() == "orders-1" && bound.Duration == 4 && bound.RenewalInterval == 1, "id %s, lease of %d s renewed each %d s", bound.ID(), bound.Duration, bound.RenewalInterval)
 	all := o.instance(&net.TCPAddr{IP: net.IPv6zero, Port: 8081})
 	expect.That(t, all.HostName != "::" && all.IPAddr != "::", "it says that it is everywhere")
 }
