@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,14 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/compare"
 	"github.com/seed-20419f34/rollcall/cmd/bench/load"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -42,8 +36,6 @@ func TestEurekaClusterIsThreeStockServers(t *testing.T) {
 	c := launchedEureka(t, dir)
 	t.Cleanup(func() { expect.OK(t, c.Close()) })
 	t.Run("which are each other's peers through the proxies", func(t *testing.T) { mustBePeers(t, c) })
-	t.Run("which take the load's calls", func(t *testing.T) { mustTakeTheLoad(t, c.Nodes()[0].HTTP) })
-	t.Run("which take the sightings' calls", func(t *testing.T) { mustTakeSightings(t, c.Nodes()[0]) })
 	t.Run("which a cut keeps apart", func(t *testing.T) { mustBeKeptApart(t, c) })
 	t.Run("which can be paused", func(t *testing.T) { mustPause(t, c) })
 	t.Run("which copy the registry when they start again", func(t *testing.T) { mustComeBack(t, c) })
@@ -71,82 +63,6 @@ func mustBePeers(t *testing.T, c *eurekaCluster) {
 		expect.That(t, u.Sent > 0 && u.CPU > 0 && u.Memory > 0 && u.Stored == 0, "%s: it has used %+v", n.Name, u)
 	}
 	expect.That(t, c.SlowDisk(0, time.Millisecond) != nil, "a Eureka server has a slow disk")
-}
-
-// mustTakeTheLoad sends what package load sends, and reads the responses as it and package observe do.
-func mustTakeTheLoad(t *testing.T, addr string) {
-	const app, id = "LOAD-000", "LOAD-000-000007.cluster.example.internal:8080"
-	var conn *wire.Conn
-	ended := 0 // connections that the server has ended
-	exchange := func(request []byte) (int, error) {
-		if conn != nil && !conn.Idle() {
-			ended++
-			conn.Close()
-			conn = nil
-		}
-		if conn == nil {
-			conn = need.Got(wire.Dial(addr, time.Now().Add(2*time.Minute)))(t)
-			conn.KeepBody = true
-		}
-		return conn.Exchange(request)
-	}
-	defer func() { conn.Close() }()
-	get := func(path string) []byte {
-		return fmt.Appendf(nil, "GET /eureka/v2/apps%s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", path)
-	}
-	cancel := fmt.Appendf(nil, "DELETE /eureka/v2/apps/%s/%s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n", app, id)
-	for _, step := range []struct {
-		name    string
-		request []byte
-		status  int
-		read    func([]byte, string, func(id, value []byte)) error // nil: the body says nothing
-	}{
-		{name: "read of what is not there", request: get("/" + app + "/" + id), status: http.StatusNotFound},
-		{name: "heartbeat of what is not there", request: load.Renewal(app, id), status: http.StatusNotFound},
-		{name: "registration", request: load.Registration(app, id, 7, 30, 90), status: http.StatusNoContent},
-		{name: "heartbeat", request: load.Renewal(app, id), status: http.StatusOK},
-		{name: "read", request: get("/" + app + "/" + id), status: http.StatusOK, read: eureka.OneInstance},
-		{name: "read that may be stale", request: get("/" + app + "/" + id + "?consistency=stale"), status: http.StatusOK, read: eureka.OneInstance},
-		{name: "list", request: get("?consistency=stale"), status: http.StatusOK, read: eureka.EachInstance},
-		{name: "delta", request: get("/delta"), status: http.StatusOK, read: eureka.EachInstance},
-		{name: "cancel", request: cancel, status: http.StatusOK},
-		{name: "cancel of what is not there", request: cancel, status: http.StatusNotFound},
-	} {
-		seen := func() bool {
-			status, err := exchange(step.request)
-			need.That(t, err == nil && status == step.status, "%s: status %d, %v, want %d", step.name, status, err, step.status)
-			if step.read == nil {
-				return true
-			}
-			found := false
-			err = step.read(bytes.Clone(conn.Body()), "n", func(has, version []byte) {
-				found = found || string(has) == id && string(version) == "0"
-			})
-			need.OKf(t, err, "%s: %s", step.name, conn.Body())
-			return found
-		}
-		within(t, step.name+" shows the instance with its version", seen) // lists are half a minute old
-	}
-	// Tomcat ends a connection after a hundred requests, and says so in the last response.
-	for range 150 {
-		status, err := exchange(load.Renewal(app, id))
-		need.That(t, err == nil && status == http.StatusNotFound, "status %d, %v, want 404", status, err)
-	}
-	expect.That(t, ended > 0, "the server has ended no connection")
-}
-
-// mustTakeSightings registers and cancels by package client, as the sightings of package observe do.
-func mustTakeSightings(t *testing.T, n compare.Node) {
-	cl := need.Got(client.New(client.Config{Servers: []string{"http://" + n.HTTP}}))(t)
-	seen := &registry.Instance{
-		InstanceID: "sight", HostName: "sight", App: "A", IPAddr: "127.0.0.1", Status: registry.Up, CountryID: 1,
-		Port: registry.Port{Number: 8080, Enabled: true}, DataCenter: registry.DataCenter{Name: registry.MyOwn},
-		RenewalInterval: 30, Duration: 90, VIP: "A", LastDirty: time.Now().UnixMilli(),
-	}
-	need.OKf(t, cl.Register(t.Context(), seen), "register")
-	expect.That(t, has(n, seen.InstanceID), "it is not there")
-	need.OKf(t, cl.Cancel(t.Context(), seen.Key()), "cancel")
-	expect.That(t, !has(n, seen.InstanceID), "it is there after its cancel")
 }
 
 // registerByLoad registers an instance as package load does, with a lease that outlasts the test.
@@ -219,11 +135,6 @@ func TestEurekaClusterThatCannotStartSaysWhy(t *testing.T) {
 	_, err := launchEureka("some.jar", dir)(t.Context(), compare.Spec{Datacenters: 1})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "no such version"), "got %v, want the program's last words", err)
 	nothingIn(t, dir)
-}
-
-func TestEurekaServersAreNamedApartOnOneHost(t *testing.T) {
-	nodes := need.Got(localcluster.LayOut(t.TempDir(), localcluster.AP, 1, 3))(t)
-	expect.Equal(t, string(hostsFile(nodes)), "127.0.0.1 localhost node1 node2 node3\n", "hosts file")
 }
 
 func TestEurekaIsFoundOrTheAdviceSaysHowToGetIt(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/csv"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -142,23 +141,6 @@ func TestBenchRunTableShowsWhatWasNotDone(t *testing.T) {
 	}
 }
 
-func TestBenchRunRowsAreOfEachOperationNodeAndStretch(t *testing.T) {
-	var out bytes.Buffer
-	need.OK(t, exampleSummary().print(&out, asCSV))
-	rows := need.Got(csv.NewReader(&out).ReadAll())(t)
-	want := []string{
-		"seconds operation node done not_found refused unreached unknown p50_ms p99_ms max_ms",
-		"0.0 heartbeat a:1 8 0 0 0 0 1.000 3.000 3.000",
-		"0.9 heartbeat a:1 0 0 1 0 1   ",
-		"0.3 probe read b:2 9 1 0 0 0 2.000 2.000 2.000",
-	}
-	var got []string
-	for _, row := range rows {
-		got = append(got, strings.Join(row, " "))
-	}
-	expect.That(t, slices.Equal(got, want), "rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-}
-
 func TestBenchRunWithoutAnyResponseIsAnError(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -172,31 +154,6 @@ func TestBenchRunWithoutAnyResponseIsAnError(t *testing.T) {
 		s := loadSummary{Nodes: []string{"a:1"}, Sent: tc.sent, Answered: tc.answered}
 		err := s.unanswered()
 		expect.That(t, (err != nil) == tc.fails, "%s: %v", tc.name, err)
-	}
-}
-
-func TestBenchRunProgressLineShowsTheLastSecond(t *testing.T) {
-	totals := func(done, refused int64, slow int64) map[trial.Operation]load.Totals {
-		l := load.NewLatency()
-		l.RecordValues(1000, 100)
-		l.RecordValues(250_000, slow)
-		return map[trial.Operation]load.Totals{trial.ProbeRead: {
-			Outcomes: map[trial.Outcome]int64{trial.Done: done, trial.Refused: refused}, Latency: l,
-		}}
-	}
-	for _, tc := range []struct {
-		name     string
-		terminal bool
-		want     string
-	}{
-		{name: "terminal", terminal: true, want: "\r\x1b[K   1 s  110 calls/s  p99 1.00 ms  10 failed  warming up\r\x1b[K   3 s  4.50 calls/s  p99 250 ms  3 failed"},
-		{name: "file", want: "   1 s  110 calls/s  p99 1.00 ms  10 failed  warming up\n   3 s  4.50 calls/s  p99 250 ms  3 failed\n"},
-	} {
-		var out bytes.Buffer
-		p := progressLine{out: &out, terminal: tc.terminal, warmUp: 2 * time.Second, last: moment{latency: load.NewLatency()}}
-		p.print(sumTotals(totals(100, 10, 0), time.Second))
-		p.print(sumTotals(totals(106, 13, 6), 3*time.Second))
-		expect.Equal(t, out.String(), tc.want, "%s:", tc.name)
 	}
 }
 

@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,26 +73,6 @@ func TestPeersRunThatLeavesSomethingOpenFails(t *testing.T) {
 	}
 }
 
-func TestPeersReportsAreWrittenByExtension(t *testing.T) {
-	dir := t.TempDir()
-	page, data := filepath.Join(dir, "a.md"), filepath.Join(dir, "a.json")
-	need.OK(t, peersOptions{form: cli.JSON, out: []string{page, data}}.publish(besidePeers(), &bytes.Buffer{}))
-	text := string(need.Got(os.ReadFile(page))(t))
-	begin, end := reportMarks("peers")
-	expect.That(t, strings.HasPrefix(text, string(begin)+"rollcall v1, 2026-01-02; 2 rounds of 1s for each figure; 1,000 instances.") && strings.HasSuffix(text, string(end)) &&
-		strings.Contains(text, "| renew, 256 connections | theirs | GET /list | 100 | 2,000 | 0.05 |"), "got %s", text)
-	var decoded struct {
-		Rows []struct {
-			System  string
-			Samples []struct {
-				Rate float64 `json:"per_s"`
-			}
-		}
-	}
-	need.OK(t, json.Unmarshal(need.Got(os.ReadFile(data))(t), &decoded))
-	expect.That(t, len(decoded.Rows) == 2 && decoded.Rows[0].System == "ours" && decoded.Rows[0].Samples[1].Rate == 500, "got %+v", decoded)
-}
-
 func TestPeersRefuseWhatTheyCannotMeasure(t *testing.T) {
 	for flag, value := range map[string]string{"--rounds": "0", "--window": "1ms", "--peers": "zookeeper", "--out": "result.txt", "--output": "xml"} {
 		_, stderr, code := bench(t, "peers", flag, value)
@@ -105,6 +82,7 @@ func TestPeersRefuseWhatTheyCannotMeasure(t *testing.T) {
 
 // All peers are chosen, and none of them is built: Rollcall is measured in both modes, and they are said to be missing.
 func TestPeersMeasureRealClustersAndNameWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	run := shortRun(t)
 	run.instances = 20
 	r := &peersRun{ratiosRun: run, found: peerPrograms{dir: t.TempDir(), jar: "none.jar"}}

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -146,23 +145,6 @@ func TestRatiosNodesIgnoreSettingsOfTheEnvironment(t *testing.T) {
 	expect.That(t, os.Getenv("OTHER") == "1", "another variable is gone")
 }
 
-func TestRatiosRemoveTheNodesData(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "a", "b")
-	for _, existed := range []bool{false, true} {
-		if existed {
-			need.OK(t, os.MkdirAll(data, 0o700))
-		}
-		dir, remove, err := temporaryData(data)
-		need.OK(t, err)
-		need.OK(t, os.WriteFile(filepath.Join(dir, "log"), nil, 0o600))
-		remove()
-		_, err = os.Stat(dir)
-		expect.That(t, os.IsNotExist(err), "%s is still there: %v", dir, err)
-		_, err = os.Stat(data)
-		expect.That(t, os.IsNotExist(err) != existed, "--data existed before: %t, and afterwards: %v", existed, err)
-	}
-}
-
 func TestRatiosSpreadIsMedianAndEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -249,13 +231,6 @@ func TestRatiosThatWereNotMeasuredAreErrors(t *testing.T) {
 	}
 }
 
-func TestRatiosGoalsAreFloorsOrBeyond(t *testing.T) {
-	for _, r := range ratioRows {
-		expect.That(t, (r.Floor == r.Goal || r.verdictOf(r.Floor) == met) && (r.Goal == 0 || r.verdictOf(r.Goal) == goalMet),
-			"%s: floor %v, goal %v", r.Name, r.Floor, r.Goal)
-	}
-}
-
 func TestRatiosListWrongResponsesWithTheirFigure(t *testing.T) {
 	f := newFigures()
 	f.countWrong(renew64, load.WrongResponses{"status 504 instead of 200": 2})
@@ -287,6 +262,7 @@ func wantNothingWrong(t *testing.T, run *ratiosRun) {
 
 // The rest of a run differs from this part in nothing but which loads it sends.
 func TestRatiosRunMeasuresRealClusters(t *testing.T) {
+	t.Parallel()
 	run := shortRun(t)
 	run.window = 2 * time.Second // in which a busy machine gets something done
 	need.OK(t, run.scale(t.Context()))
@@ -342,28 +318,6 @@ func TestRatiosMeasureKeysLocksAndSessions(t *testing.T) {
 	wantNothingWrong(t, run)
 }
 
-func TestRatiosLoadTheFirstNodeOfAClusterWithoutConsensus(t *testing.T) {
-	t.Parallel()
-	run := shortRun(t)
-	run.window = 2 * time.Second // in which a busy machine gets something done
-	f := benchFleet{name: "renewed", size: run.few}
-	clusters := need.Got(run.clusters(t.Context(), clusterSpec{name: "ap", mode: localcluster.AP, fleets: []benchFleet{f}}))(t)
-	defer stopClusters(clusters)
-	need.OK(t, run.measure(loadStep{name: renewAP256, at: clusters[0], Bulk: run.renewals(3, f.renewals())})(t.Context()))
-	v := run.find(renewAP256)
-	expect.That(t, v != nil && v.Values[0] > 0, "got %+v", v)
-	wantNothingWrong(t, run)
-}
-
-func TestBareHandlerIsAProcess(t *testing.T) {
-	run := shortRun(t)
-	bare := need.Got(run.startBare(t.Context()))(t)
-	defer bare.Stop()
-	l := load.Bulk{Targets: []string{run.bare}, Conns: 2, Requests: firstRequests(10, benchFleet{name: "a", size: 10}.renewals()), Want: 200}
-	r, err := l.Closed(t.Context())
-	expect.That(t, err == nil && r.Right == 10, "%+v, %v, want 10 right answers", r, err)
-}
-
 func TestBareRaftCommits(t *testing.T) {
 	c := need.Got(startBareRaft(t.TempDir(), 5*time.Millisecond))(t)
 	defer c.stop()
@@ -383,26 +337,6 @@ func TestReplicationCounterOfAnIndexFollowsTheLastDash(t *testing.T) {
 	} {
 		got, err := indexNumber(tc.index)
 		expect.That(t, got == tc.want && (err == nil) == (tc.want > 0), "%q: got %d, %v, want %d", tc.index, got, err, tc.want)
-	}
-}
-
-func TestWorkloadEndsAfterSoManyRequestsInAll(t *testing.T) {
-	for _, tc := range []struct {
-		n    int
-		want [3]int // of each connection
-	}{
-		{n: 0, want: [3]int{0, 0, 0}},
-		{n: 2, want: [3]int{1, 1, 0}},
-		{n: 7, want: [3]int{3, 2, 2}},
-	} {
-		var got [3]int
-		for conn := range got {
-			next := firstRequests(tc.n, fetchesOf("/"))(conn, len(got))
-			for next() != nil {
-				got[conn]++
-			}
-		}
-		expect.Equal(t, got, tc.want, "%d: the connections send", tc.n)
 	}
 }
 
