@@ -61,7 +61,6 @@ func undocumented(file *ast.File) (silent []*ast.Ident) {
 	return silent
 }
 
-// receiver is the name of a method's type.
 func receiver(f *ast.FuncDecl) string {
 	kind := f.Recv.List[0].Type
 	for {

@@ -193,7 +193,6 @@ func (s *coordinator) destroy(id string) (int, any) {
 	return 200, map[string]bool{"destroyed": true}
 }
 
-// expire ends the sessions whose TTL has passed.
 func (s *coordinator) expire() {
 	for id, session := range s.sessions {
 		if time.Since(session.renewed) >= session.ttl {
@@ -302,7 +301,6 @@ func (s *coordinator) leftovers() (sessions, holders, waiters int) {
 	return len(s.sessions), len(s.holders), len(s.queue)
 }
 
-// count is how often a request was made.
 func (s *coordinator) count(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -469,7 +467,6 @@ func (s *coordinator) releaseKeysOf(session string) {
 	}
 }
 
-// setKey writes a key as any client may.
 func (s *coordinator) setKey(key, value string, flags uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -487,7 +484,6 @@ func (s *coordinator) pair(key string) Pair {
 	return Pair{}
 }
 
-// expireSession ends a session as its TTL does.
 func (s *coordinator) expireSession(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -501,14 +497,12 @@ func (s *coordinator) keys() []string {
 	return slices.Sorted(maps.Keys(s.pairs))
 }
 
-// deleteKey deletes a key as any client may.
 func (s *coordinator) deleteKey(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writeKey("DELETE", key, nil, nil)
 }
 
-// releaseKey releases a key in its holder's name.
 func (s *coordinator) releaseKey(key, session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

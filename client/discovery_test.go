@@ -36,7 +36,6 @@ func (h *recorder) each(old, new *Snapshot) {
 	}
 }
 
-// want compares with the lists that follow on each other.
 func (h *recorder) want(t *testing.T, lists ...string) {
 	t.Helper()
 	if len(lists) == 0 {

@@ -42,7 +42,6 @@ func newListModel(epoch string, instances ...*registry.Instance) *listModel {
 	return l
 }
 
-// orders is an instance of ORDERS.
 func orders(id string, status registry.Status) *registry.Instance {
 	return &registry.Instance{InstanceID: id, HostName: id, App: "ORDERS", IPAddr: "10.0.0.1", Status: status, DataCenter: registry.DataCenter{Name: registry.MyOwn}}
 }
@@ -182,7 +181,6 @@ func (s *listServer) setFault(path string, response func(*http.Request) (*http.R
 	s.faults[path] = response
 }
 
-// kill makes the server unreachable, and cuts its streams off.
 func (s *listServer) kill() {
 	s.setFault("", fake.Unreachable)
 	s.hangUp()
@@ -190,14 +188,12 @@ func (s *listServer) kill() {
 
 func (s *listServer) revive() { s.setFault("", nil) }
 
-// isolate cuts the server off from its cluster.
 func (s *listServer) isolate() {
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.isolatedAt = time.Now()
 }
 
-// behind is how old the server's state may be.
 func (s *listServer) behind() time.Duration {
 	s.state.Lock()
 	defer s.state.Unlock()

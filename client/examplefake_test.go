@@ -42,7 +42,6 @@ type exampleHold struct {
 	fence   int
 }
 
-// newServer starts a server. It must be closed.
 func newServer() *httptest.Server { return httptest.NewServer(newExampleCluster().handler()) }
 
 // newClient is a client of a server. end closes both.
@@ -53,7 +52,6 @@ func newClient() (c *client.Client, end func()) {
 	return c, func() { c.Close(context.Background()); server.Close() }
 }
 
-// check ends an example that cannot go on.
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)
@@ -138,7 +136,6 @@ func (s *exampleCluster) register(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// exampleKey is the instance that a path names.
 func exampleKey(r *http.Request) registry.Key {
 	return registry.NewKey(r.PathValue("app"), r.PathValue("id"))
 }
@@ -185,7 +182,6 @@ func (s *exampleCluster) apps(w http.ResponseWriter, _ *http.Request) {
 	w.Write(eureka.AppendApplications(nil, eureka.Format{}, "1", s.hash(), s.of("")))
 }
 
-// hash is apps__hashcode.
 func (s *exampleCluster) hash() string {
 	count := make(map[string]int)
 	for _, l := range s.instances {
@@ -299,7 +295,6 @@ func (s *exampleCluster) grant(name, session string) exampleHold {
 	return s.fences[name]
 }
 
-// acquire waits for a lock.
 func (s *exampleCluster) acquire(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,7 +343,6 @@ func (s *exampleCluster) get(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode([]map[string]any{{"Key": key, "Value": []byte(value), "Session": s.fences["key "+key].session}})
 }
 
-// writeKey writes a key, if its conditions hold.
 func (s *exampleCluster) writeKey(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	key, q := r.PathValue("key"), r.URL.Query()
@@ -387,12 +381,10 @@ func instance(app, id, zone string) *registry.Instance {
 	}
 }
 
-// newService answers every request with a text.
 func newService(text string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
 }
 
-// instanceAt is an instance that is a server.
 func instanceAt(server *httptest.Server, app string) *registry.Instance {
 	address := server.Listener.Addr().(*net.TCPAddr)
 	i := instance(app, app+"-1", "a")

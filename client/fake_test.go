@@ -23,7 +23,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// wantSays expects an error with these words, or none without any.
 func wantSays(t *testing.T, err error, words string) {
 	t.Helper()
 	expect.That(t, (err == nil) == (words == "") && (err == nil || strings.Contains(err.Error(), words)), "got %v, want %q", err, words)

@@ -43,7 +43,6 @@ func (d demo) acquire(ctx context.Context, c *Client, o LockOptions) (*Held, err
 	return c.AcquireLock(ctx, o)
 }
 
-// of acquires it, or fails the test.
 func (d demo) of(t *testing.T, c *Client) *Held {
 	t.Helper()
 	return need.Got(d.acquire(t.Context(), c, LockOptions{}))(t)
@@ -54,13 +53,11 @@ func byRecipe(ctx context.Context, c *Client, limit int, o LockOptions) (*Held, 
 	return demo{limit: limit, recipe: true}.acquire(ctx, c, o)
 }
 
-// recipeOf is byRecipe, or the end of the test.
 func recipeOf(t *testing.T, c *Client, limit int) *Held {
 	t.Helper()
 	return demo{limit: limit, recipe: true}.of(t, c)
 }
 
-// everyProtocol runs a test with each.
 func everyProtocol(t *testing.T, test func(t *testing.T, k *coordinator, c *Client, d demo)) {
 	for _, d := range protocols {
 		coordinated(t, d.name, func(t *testing.T, k *coordinator, c *Client) { test(t, k, c, d) })
@@ -91,7 +88,6 @@ func kindOf(h holding) string {
 	return "session"
 }
 
-// giveUp ends what is held.
 func giveUp(ctx context.Context, h holding) error {
 	if s, ok := h.(*KeptSession); ok {
 		return s.Close(ctx)
@@ -259,7 +255,6 @@ func TestHeldIsLostOneTTLAfterTheLastRenewalWasSent(t *testing.T) {
 	}
 }
 
-// lossesOf is how much of a kind was lost that a client held.
 func lossesOf(c *Client, kind string) float64 {
 	return testutil.ToFloat64(c.metrics.lost.WithLabelValues(kind))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// keptOf keeps a session of 30 s, or fails the test.
 func keptOf(t *testing.T, c *Client) *KeptSession {
 	t.Helper()
 	return need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)

@@ -79,7 +79,6 @@ func (o *observed) Unregister(c prometheus.Collector) bool {
 	return o.Registry.Unregister(c)
 }
 
-// staged is a client that records what Close does.
 func staged(t *testing.T) (*Client, *steps) {
 	t.Helper()
 	s := new(steps)

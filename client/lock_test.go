@@ -18,7 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// lockOf acquires the lock or fails the test.
 func lockOf(t *testing.T, c *Client) *Held {
 	t.Helper()
 	return need.Got(c.AcquireLock(t.Context(), LockOptions{Name: "demo", Value: []byte("me")}))(t)
@@ -175,7 +174,6 @@ func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) 
 	return result
 }
 
-// wantNobody expects that nothing is left behind.
 func wantNobody(t *testing.T, k *coordinator) {
 	t.Helper()
 	sessions, holders, waiters := k.leftovers()

@@ -51,7 +51,6 @@ func (p *gaugedPart) finish() {
 	p.client.drop(p)
 }
 
-// measured returns a client whose metrics are in r.
 func measured(t *testing.T, r prometheus.Registerer) *Client {
 	t.Helper()
 	c := need.Got(New(Config{Servers: []string{"http://a"}, Registerer: r}))(t)
@@ -66,7 +65,6 @@ func adopted(t *testing.T, c *Client, app string, value float64) *gaugedPart {
 	return p
 }
 
-// names are the families that a registry shows.
 func names(t *testing.T, r *prometheus.Registry) []string {
 	t.Helper()
 	families := need.Got(r.Gather())(t)
@@ -245,7 +243,6 @@ func tries(t *testing.T, r *prometheus.Registry) string {
 	return strings.Join(all, ", ")
 }
 
-// counting returns a client whose tries are counted.
 func counting(t *testing.T, network fake.Servers, hosts ...string) (*Client, *prometheus.Registry) {
 	t.Helper()
 	r := prometheus.NewRegistry()

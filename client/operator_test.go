@@ -30,7 +30,6 @@ type method struct {
 	once     bool // it is not tried again when it may have taken effect
 }
 
-// done is a method that returns nothing.
 func done(do func(context.Context, *Client) error) func(context.Context, *Client) (any, error) {
 	return func(ctx context.Context, c *Client) (any, error) { return nil, do(ctx, c) }
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// wantReleased releases what must be held.
 func wantReleased(t *testing.T, held ...*Held) {
 	t.Helper()
 	for _, h := range held {

@@ -76,7 +76,6 @@ func one(t *testing.T, dir, pattern string) string {
 	return found[0]
 }
 
-// output is what a program says, which must end well.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -383,7 +382,6 @@ type machine struct {
 
 func (m *machine) address() string { return fmt.Sprintf("http://127.0.0.1:%d", m.port) }
 
-// in runs a program of the machine.
 func (m *machine) in(t *testing.T, args ...string) string {
 	t.Helper()
 	return output(t, "chroot", append([]string{m.root}, args...)...)
@@ -395,13 +393,11 @@ func (m *machine) dpkg(t *testing.T, act, what string) string {
 	return m.in(t, "dpkg", "--force-confold", act, what)
 }
 
-// copy gives the machine a file of this one.
 func (m *machine) copy(t *testing.T, from, to string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(filepath.Join(m.root, to), need.Got(os.ReadFile(from))(t), 0o644))
 }
 
-// script is a program of the machine.
 func (m *machine) script(t *testing.T, name, text string) {
 	t.Helper()
 	need.OK(t, os.WriteFile(filepath.Join(m.root, "usr/bin", name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
@@ -417,7 +413,6 @@ func (m *machine) has(name string) bool {
 	return err == nil
 }
 
-// edit changes the settings, and returns what they are now.
 func (m *machine) edit(t *testing.T) string {
 	t.Helper()
 	edited := m.read(t, settingsFile) + "# mine\n"

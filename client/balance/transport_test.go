@@ -47,7 +47,6 @@ func (l *listing) Snapshot() *client.Snapshot { return new(client.Snapshot) }
 
 func (l *listing) lookup(*client.Snapshot, string, string) []*registry.Instance { return *l.Load() }
 
-// transport returns a Transport over the list.
 func (l *listing) transport(t testing.TB, c Config) *Transport {
 	t.Helper()
 	c.List = l

@@ -56,7 +56,6 @@ func (c *connection) ParseServiceConfig(string) *serviceconfig.ParseResult {
 	return &serviceconfig.ParseResult{Err: c.badly}
 }
 
-// received returns the updates since the last call.
 func (c *connection) received() []string {
 	updates := c.updates
 	c.updates = nil
@@ -381,7 +380,6 @@ func (l *fakeList) subscribers() int {
 	return len(l.each)
 }
 
-// instance is one of application ORDERS that is UP.
 func instance(id, host string, port uint16) *registry.Instance {
 	return &registry.Instance{
 		App: "ORDERS", InstanceID: id, HostName: host, IPAddr: host, Status: registry.Up,
@@ -389,7 +387,6 @@ func instance(id, host string, port uint16) *registry.Instance {
 	}
 }
 
-// with returns a changed copy of an instance.
 func with(i *registry.Instance, change func(i *registry.Instance)) *registry.Instance {
 	changed := *i
 	change(&changed)
@@ -435,7 +432,6 @@ func (s *grpcServer) Check(ctx context.Context, r *grpc_health_v1.HealthCheckReq
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// dial connects to application orders, as a user does.
 func dial(t *testing.T, list List, options ...grpc.DialOption) grpc_health_v1.HealthClient {
 	t.Helper()
 	b := need.Got(NewBuilder(list, Config{}))(t)

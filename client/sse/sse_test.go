@@ -14,7 +14,6 @@ import (
 // texts is an event that lasts.
 type texts struct{ name, data, id, comment string }
 
-// readSSE reads a stream to its end, which is nil if it was io.EOF.
 func readSSE(r io.Reader) (events []texts, err error) {
 	s := NewReader(r, 4096)
 	for {

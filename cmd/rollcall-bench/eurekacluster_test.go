@@ -65,7 +65,6 @@ func mustBePeers(t *testing.T, c *eurekaCluster) {
 	expect.That(t, c.SlowDisk(0, time.Millisecond) != nil, "a Eureka server has a slow disk")
 }
 
-// registerByLoad registers an instance as package load does, with a lease that outlasts the test.
 func registerByLoad(t *testing.T, n compare.Node, id string) {
 	t.Helper()
 	conn := need.Got(wire.Dial(n.HTTP, time.Now().Add(time.Minute)))(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// parse reads a preformatted request as a server does.
 func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	t.Helper()
 	rest := bufio.NewReader(bytes.NewReader(request))

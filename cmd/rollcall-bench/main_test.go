@@ -55,7 +55,6 @@ func bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// status is the status of a GET; 0: there was no response.
 func status(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {

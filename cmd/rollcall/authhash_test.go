@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// authHash runs the command, and returns what went to standard output and to standard error.
 func authHash(t *testing.T, stdin string, args ...string) (out, shown string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

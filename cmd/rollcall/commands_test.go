@@ -47,7 +47,6 @@ func newFakeServer(t *testing.T, status int, body string) *fakeServer {
 	return f
 }
 
-// rollcall runs a command line as main does, and returns what it printed and its exit code.
 func rollcall(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -50,7 +50,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// get is the body of a response.
 func get(url string) string {
 	resp, err := http.Get(url)
 	if err != nil {

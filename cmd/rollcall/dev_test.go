@@ -62,7 +62,6 @@ func TestDevLaysOutPortsAndDirectories(t *testing.T) {
 	}
 }
 
-// configured loads the settings of a node's process.
 func configured(t *testing.T, n *localcluster.Node) config.Loaded {
 	t.Helper()
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)

@@ -29,7 +29,6 @@ func document(t *testing.T, path string) string {
 	return string(b)
 }
 
-// referenceTable lists every setting.
 func referenceTable() string {
 	var b strings.Builder
 	b.WriteString("| Key | Type | Default | Limits | Taken over | Meaning |\n|---|---|---|---|---|---|\n")

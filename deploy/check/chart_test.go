@@ -72,7 +72,6 @@ const (
 	namespace = "registry"
 )
 
-// render renders the chart with values as helm install does.
 func render(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
 	chart := need.Got(loader.LoadDir(chartDir))(t)
@@ -148,7 +147,6 @@ func of[T any](t *testing.T, all objects, key string) T {
 	return object
 }
 
-// eachSet renders each set of values.
 func eachSet(t *testing.T, test func(*testing.T, objects)) {
 	for name, values := range sets {
 		t.Run(name, func(t *testing.T) { test(t, decode(t, need.Got(render(t, values))(t))) })

@@ -19,7 +19,6 @@ import (
 
 const composeDir = "../compose"
 
-// compose is the example as Compose reads it.
 func compose(t *testing.T) *types.Project {
 	t.Helper()
 	options := need.Got(cli.NewProjectOptions([]string{filepath.Join(composeDir, "compose.yaml")}, cli.WithProfiles([]string{"*"})))(t)

@@ -103,7 +103,6 @@ func (n *network) command(t *testing.T, c *container, args ...string) *exec.Cmd 
 	return command
 }
 
-// start starts a container, which ends with the test.
 func (n *network) start(t *testing.T, c *container) {
 	t.Helper()
 	c.process, c.ended = n.command(t, c, c.args...), make(chan error, 1)
@@ -139,7 +138,6 @@ func (n *network) stop(t *testing.T, c *container, grace time.Duration) {
 	n.mu.Unlock()
 }
 
-// await waits for a condition; the limit is for liveness alone.
 func await(t *testing.T, what string, condition func() error) {
 	t.Helper()
 	const limit = 2 * time.Minute

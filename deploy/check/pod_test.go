@@ -44,7 +44,6 @@ var build = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// program is the path of the program under test.
 func program(t *testing.T) string {
 	t.Helper()
 	return need.Got(build())(t)

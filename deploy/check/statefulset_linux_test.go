@@ -79,7 +79,6 @@ func (s *statefulSet) mountVolume(p *container, node int) {
 	s.data[node] = at
 }
 
-// host is the name of a pod by its headless service.
 func host(pod int) string { return fmt.Sprintf("rollcall-%d.rollcall-nodes.registry.svc", pod) }
 
 // create makes a pod, which has a new address, and its volume of before. Listeners on all addresses are of this one, for the pods share
@@ -99,7 +98,6 @@ func (s *statefulSet) create(i int) {
 	s.start(s.t, p)
 }
 
-// probe does what the kubelet does.
 func (s *statefulSet) probe(i int, p *core.Probe) error {
 	url := fmt.Sprintf("%s://%s:8761%s", strings.ToLower(string(p.HTTPGet.Scheme)), host(i), p.HTTPGet.Path)
 	return s.call(http.MethodGet, url, "", "", nil)

@@ -66,7 +66,6 @@ func writeAt(t *testing.T, path string, content []byte, second int64) {
 	need.OK(t, os.Chtimes(path, at, at))
 }
 
-// logTo returns a logger and what it wrote.
 func logTo() (*slog.Logger, *bytes.Buffer) {
 	var said bytes.Buffer
 	return slog.New(slog.NewTextHandler(&said, nil)), &said

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// shell starts a process that is a shell script.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
 	p := need.Got(Start(filepath.Join(t.TempDir(), "log"), nil, "/bin/sh", "-c", script))(t)

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// echoServer sends back every byte.
 func echoServer(t *testing.T) (addr string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", Address(0)))(t)

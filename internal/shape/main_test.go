@@ -17,7 +17,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// shapeOf measures a package whose files are a.go, b.go and so on.
 func shapeOf(t *testing.T, sources ...string) *shape {
 	t.Helper()
 	p := &packages.Package{Fset: token.NewFileSet(), TypesInfo: &types.Info{Uses: map[*ast.Ident]types.Object{}}}

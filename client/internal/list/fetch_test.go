@@ -33,7 +33,6 @@ func words(l *List) string {
 	return strings.Join(all, " ")
 }
 
-// responding is a cluster whose server responds alike to every request.
 func responding(status int, body []byte) *transport.Cluster {
 	return transport.New(transport.Config{
 		Servers: []string{"http://a"}, Timeout: time.Second, Refused: func(transport.Refusal) error { return errors.New("refused") },
@@ -47,7 +46,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// deltaOf is the document of a delta.
 func deltaOf(version, hash string, changes ...*registry.Lease) []byte {
 	return eureka.AppendApplications(nil, eureka.Format{}, version, hash, slices.Values(changes))
 }
@@ -121,7 +119,6 @@ func FuzzApplyDelta(f *testing.F) {
 	})
 }
 
-// applyTwice applies a document a second time.
 func applyTwice(r *refresher, document *eureka.Applications) *List {
 	if document == nil {
 		return r.list.Load()

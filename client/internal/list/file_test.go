@@ -51,7 +51,6 @@ func newLastKnown(t testing.TB) lastKnown {
 	return lastKnown{path: filepath.Join(t.TempDir(), "orders.json")}
 }
 
-// written is a file with a content.
 func (f lastKnown) written(t testing.TB, content string) lastKnown {
 	t.Helper()
 	need.OK(t, os.WriteFile(f.path, []byte(content), 0o600))
@@ -69,7 +68,6 @@ func (f lastKnown) content(t testing.TB) string {
 	return string(need.Got(os.ReadFile(f.path))(t))
 }
 
-// checkLoads compares what a file is loaded as.
 func checkLoads(t *testing.T, f lastKnown, app string, want *List, wantTime time.Time) {
 	t.Helper()
 	got, upToDate, err := f.load(app)
@@ -112,7 +110,6 @@ func TestLastKnownListIsForItsOwnerOnly(t *testing.T) {
 	checkNothingLeft(t, f)
 }
 
-// checkNothingLeft checks that nothing is beside a file.
 func checkNothingLeft(t *testing.T, f lastKnown) {
 	t.Helper()
 	entries := need.Got(os.ReadDir(filepath.Dir(f.path)))(t)

@@ -154,7 +154,6 @@ func TestGuardHoldsWhatAFullResponseLacks(t *testing.T) {
 	}
 }
 
-// apply performs a step.
 func (s guardStep) apply(g *guarded, list *List, start time.Time) *List {
 	if s.change == "" {
 		next, suspect := g.full(list, parseInstances(s.response), start.Add(s.at))

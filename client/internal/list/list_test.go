@@ -16,7 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// listed is an instance of a list in tests; change makes it another one.
 func listed(app, id string, change ...func(*registry.Instance)) *registry.Instance {
 	i := &registry.Instance{
 		InstanceID: id, HostName: id + ".example.com", App: app, IPAddr: "10.0.0.1", Status: registry.Up,
@@ -37,7 +36,6 @@ func withVIPs(vip, secure string) func(*registry.Instance) {
 	return func(i *registry.Instance) { i.VIP, i.SecureVIP = vip, secure }
 }
 
-// listOf is a List of instances.
 func listOf(instances ...*registry.Instance) *List {
 	edit := new(List).edit()
 	for _, i := range instances {
@@ -46,7 +44,6 @@ func listOf(instances ...*registry.Instance) *List {
 	return edit.list()
 }
 
-// keysOf returns the keys of instances, as text.
 func keysOf(instances iter.Seq[*registry.Instance]) []string {
 	var keys []string
 	for i := range instances {
@@ -170,7 +167,6 @@ func TestEditTakesAnyFieldOfAnInstanceForAChange(t *testing.T) {
 	expect.That(t, sameInstance(one(), other), "instances that differ in the order of their metadata are not the same")
 }
 
-// otherValue is another value than that of a field.
 func otherValue(t *testing.T, field reflect.Value) reflect.Value {
 	switch v := field.Interface().(type) {
 	case string:

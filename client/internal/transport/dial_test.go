@@ -42,7 +42,6 @@ func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust 
 	return s, &tls.Config{RootCAs: pool, Certificates: s.TLS.Certificates}
 }
 
-// connected returns a client of a configuration, which is closed at the end.
 func connected(t *testing.T, c Config) *Cluster {
 	t.Helper()
 	cluster := newCluster(c)
@@ -137,7 +136,6 @@ func (c *connections) count() (made, open int) {
 	return c.made, len(c.open)
 }
 
-// counted is a server whose connections are counted.
 func counted(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connections) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -219,7 +217,6 @@ func TestTransportMayReplaceTheStandardOne(t *testing.T) {
 	expect.OK(t, connected(t, Config{Servers: []string{s.URL}}).renew(t.Context()))
 }
 
-// dialing is a client whose connections are made by dial.
 func dialing(t *testing.T, dial func(ctx context.Context) (net.Conn, error)) *Cluster {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}

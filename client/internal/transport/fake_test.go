@@ -23,7 +23,6 @@ const (
 	sourceInterval = 5 * time.Minute
 )
 
-// newCluster is New with the client's defaults.
 func newCluster(c Config) *Cluster {
 	c.Timeout, c.SourceInterval = cmp.Or(c.Timeout, usualTimeout), sourceInterval
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -36,13 +35,11 @@ var errMissing = errors.New("not there")
 
 var key = registry.NewKey("orders", "orders-1")
 
-// renew is a write that has no body.
 func (c *Cluster) renew(ctx context.Context) error {
 	_, err := c.Perform(ctx, EurekaInstance(http.MethodPut, key).Or(errMissing), "renew")
 	return err
 }
 
-// cancelLease is a write that removes something.
 func (c *Cluster) cancelLease(ctx context.Context) error {
 	q := EurekaInstance(http.MethodDelete, key).Or(errMissing)
 	q.Removes = true
@@ -50,12 +47,10 @@ func (c *Cluster) cancelLease(ctx context.Context) error {
 	return err
 }
 
-// fetch reads a resource of Eureka.
 func (c *Cluster) fetch(ctx context.Context, path ...string) (Response, error) {
 	return c.Perform(ctx, Eureka(http.MethodGet, path...), "read")
 }
 
-// status reads a resource of Rollcall.
 func (c *Cluster) status(ctx context.Context) (map[string]any, error) {
 	return Ask[map[string]any](ctx, c, Own(http.MethodGet, "status"), "")
 }

@@ -42,7 +42,6 @@ func (d *directory) set(err error, hosts ...string) {
 	d.err, d.hosts = err, hosts
 }
 
-// client returns one that looks its servers up, and what it logs.
 func (d *directory) cluster(t *testing.T, network fake.Servers, given ...string) (*Cluster, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer

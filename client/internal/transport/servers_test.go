@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// serversOf is a serverList of hosts.
 func serversOf(t *testing.T, inOrder bool, hosts ...string) *serverList {
 	t.Helper()
 	l := newServerList(urlsOf(hosts...), inOrder)

@@ -16,7 +16,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// serving is a cluster whose server responds with a text.
 func serving(text string) *transport.Cluster {
 	return transport.New(transport.Config{
 		Servers: []string{"http://a"}, Timeout: time.Minute,

@@ -484,7 +484,6 @@ func TestTurnsOfARoundShareTheirSeedAndNoOthersDo(t *testing.T) {
 	expect.That(t, seed(1, "a", 1) != seed(2, "a", 1), "another seed of the comparison gives the same trial")
 }
 
-// done is a trial of an earlier run.
 func done(scenario, column string, round int) trial.Trial {
 	return trial.Trial{Scenario: scenario, Column: column, Round: round, Seed: 99, Took: trial.Of(time.Minute)}
 }
@@ -628,20 +627,4 @@ func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
 			expect.That(t, strings.Contains(lines.String(), "not valid, and run again: reason 1\n"), "progress does not say so:\n%s", &lines)
 		})
 	}
-}
-
-func TestEstimateIsByWhatTrialsTookBesideTheirLoads(t *testing.T) {
-	s, other := scenario.Scenario{Name: "s"}, scenario.Scenario{Name: "other"}
-	length := func(s scenario.Scenario) time.Duration {
-		return map[string]time.Duration{"s": 10 * time.Minute, "other": 20 * time.Minute}[s.Name]
-	}
-	cp, ap := turn{scenario: s, column: both[0]}, turn{scenario: s, column: both[1]}
-	e := newEstimate([]turn{cp, ap, {scenario: other, column: both[0]}, {scenario: other, column: both[1]}}, length)
-	expect.Equal(t, e.left(), "", "before any trial has ended")
-	e.add(cp, trial.Of(15*time.Minute))
-	expect.Equal(t, e.left(), ", about 1h5m0s are left", "10 and 5, 20 and 5, 20 and 5 minutes:")
-	e.add(ap, trial.Of(11*time.Minute))
-	expect.Equal(t, e.left(), ", about 46m0s are left", "20 and 5, 20 and 1 minutes:")
-	e.skip(turn{scenario: other, column: both[0]})
-	expect.Equal(t, e.left(), ", about 21m0s are left", "20 and 1 minutes:")
 }

@@ -407,7 +407,6 @@ func (j *journal) Split(nodes []int) { j.record("split %v", nodes) }
 func (j *journal) Join()             { j.record("join") }
 func (j *journal) mark()             { j.record("mark") }
 
-// scenarioOf parses a scenario that has this text below its name.
 func scenarioOf(t *testing.T, text string) scenario.Scenario {
 	t.Helper()
 	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)

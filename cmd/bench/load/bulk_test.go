@@ -32,7 +32,6 @@ func newBenchServer(t *testing.T, handler func(n int64, w http.ResponseWriter, r
 
 func ok(int64, http.ResponseWriter, *http.Request) {}
 
-// get1 is a workload of one GET.
 func get1(int, int) func() []byte {
 	return func() []byte { return []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// standIn is a node that serves every request by a handler.
 func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -26,7 +25,6 @@ func standIn(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 
 func addrOf(s *httptest.Server) string { return s.Listener.Addr().String() }
 
-// statusServer is a node that answers with a status.
 func statusServer(t *testing.T, status int) string {
 	return addrOf(standIn(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 }
@@ -51,7 +49,6 @@ func refuses(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
 }
 
-// newCaller is a client whose home is the first of some nodes.
 func newCaller(t *testing.T, timeout time.Duration, nodes ...string) *caller {
 	t.Helper()
 	l := need.Got(New(Config{Nodes: nodes, Timeout: timeout}))(t)

@@ -52,7 +52,6 @@ func newFakeCluster(t *testing.T, nodes int) *fakeCluster {
 	return c
 }
 
-// addrs are the servers' addresses, host:port.
 func (c *fakeCluster) addrs() []string {
 	var all []string
 	for _, s := range c.nodes {
@@ -79,7 +78,6 @@ func (c *fakeCluster) serve(node int, w http.ResponseWriter, r *http.Request) {
 	c.do(w, s)
 }
 
-// sight reads what a request asks for.
 func sight(node int, r *http.Request) (seen, error) {
 	app, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/eureka/apps/"), "/")
 	s := seen{node: node, method: r.Method, id: id}
@@ -114,14 +112,12 @@ func (c *fakeCluster) do(w http.ResponseWriter, s seen) {
 	}
 }
 
-// decide sets the verdicts on requests from now on.
 func (c *fakeCluster) decide(verdict func(seen) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.verdict = verdict
 }
 
-// remove removes an instance without a cancel.
 func (c *fakeCluster) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +163,6 @@ func newTestLoad(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	return l
 }
 
-// registered lays out a load and registers everything.
 func registered(t *testing.T, c *fakeCluster, s scenario.Load) *Load {
 	t.Helper()
 	l := newTestLoad(t, c, s)
@@ -183,7 +178,6 @@ func tended(t *testing.T, f *fleet) {
 	t.Cleanup(func() { cancel(); tending.Wait() })
 }
 
-// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); {

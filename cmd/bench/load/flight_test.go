@@ -52,30 +52,6 @@ func TestAwaitWriteEndsWithItsContext(t *testing.T) {
 	l.flight.begin(0)() // it waits for nobody
 }
 
-func TestWritesOfWatchedKeysAreInFlightUntilTheyAreAnswered(t *testing.T) {
-	var l *Load
-	var within atomic.Int64 // of which node a write is under way while the node sees it
-	count := func(node int) int {
-		l.flight.mu.Lock()
-		defer l.flight.mu.Unlock()
-		return l.flight.counts[node]
-	}
-	node := func(number int) string {
-		return addrOf(standIn(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost {
-				within.Add(int64(count(number)))
-			}
-			w.WriteHeader(http.StatusNoContent)
-		}))
-	}
-	l = need.Got(New(Config{Nodes: []string{node(0), node(1)}, Load: scenario.Load{SharedKeys: 1}}))(t)
-	t.Cleanup(l.keys.close)
-	found := awaited(t.Context(), t, l, 1)
-	l.keys.keys[0].writers[1].register(t.Context(), time.Now())
-	expect.That(t, <-found == 1 && within.Load() == 1, "%d writes were in flight when the node saw one, want 1", within.Load())
-	expect.That(t, count(0) == 0 && count(1) == 0, "%d and %d writes are in flight, want none", count(0), count(1))
-}
-
 func TestPaceCountsLateCallsSinceItWasLastAskedFor(t *testing.T) {
 	l := need.Got(New(Config{Nodes: []string{"a:1"}}))(t)
 	for _, lateness := range []time.Duration{time.Millisecond, trial.LateAfter, trial.LateAfter + 1, 80 * time.Millisecond, -time.Millisecond} {

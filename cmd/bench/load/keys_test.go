@@ -1,11 +1,9 @@
 package load
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,24 +56,6 @@ func TestOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
 			t.Errorf("%s: alive %t by the book, in version %d at the servers, after %+v", id, l.Book.Alive(id), c.version(id), last)
 		}
 	}
-}
-
-func TestSharedKeyIsWrittenThroughEveryNodeInTheOrderOfItsVersions(t *testing.T) {
-	c := newFakeCluster(t, 3)
-	l := registered(t, c, scenario.Load{SharedKeys: 1})
-	sendKeys(t, l, "writes", 12)
-	perNode, clients := map[int]int{}, map[int]int{}
-	for i, call := range callsOn(l, "shared-0", trial.Write) {
-		expect.Equal(t, call.Version, int64(i+1), "write %d has version", i)
-		client, known := clients[call.Node]
-		expect.That(t, !known || client == call.Client, "clients %d and %d write at node %d", client, call.Client, call.Node)
-		clients[call.Node] = call.Client
-		perNode[call.Node]++
-	}
-	expect.That(t, perNode[0] == 5 && perNode[1] == 4 && perNode[2] == 4, "writes by node: %v, want the registration at node 0 and 4 at each", perNode)
-	got := callsOn(l, "", trial.Remove)
-	expect.That(t, len(got) == 0, "cancels: %+v, want none", got)
-	expect.Equal(t, c.version("shared-0"), 13, "version")
 }
 
 func TestKeyReadsSeeVersionsAndAbsence(t *testing.T) {
@@ -159,28 +139,4 @@ func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
 		expect.Slice(t, got, want, "%s: tries", key)
 	}
 	expect.Equal(t, c.version("own-0"), 2, "own-0 is registered in version")
-}
-
-func TestKeyWriterPoolReservesAWriterForOneAtATime(t *testing.T) {
-	p := new(writerPool)
-	p.add(&writer{home: 1})
-	p.add(&writer{home: 2})
-	p.open()
-	first := func(int) int { return 0 }
-	a, b := p.reserve(t.Context(), first), p.reserve(t.Context(), first)
-	need.That(t, a != nil && b != nil && a != b, "took %p and %p, want both writers", a, b)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := p.reserve(ctx, first)
-	expect.That(t, w == nil, "took a writer that was not given back")
-	var waiting sync.WaitGroup
-	var c *writer
-	waiting.Go(func() { c = p.reserve(t.Context(), first) })
-	p.release(a)
-	waiting.Wait()
-	expect.That(t, c == a, "took %p, want %p, which was given back", c, a)
-	empty := new(writerPool)
-	empty.open()
-	w = empty.reserve(t.Context(), first)
-	expect.That(t, w == nil, "took %p from a pool without writers", w)
 }

@@ -55,25 +55,6 @@ func TestRequestOfARegistrationIsWhatAServerReads(t *testing.T) {
 	expect.That(t, len(body) >= 950 && len(body) <= 1300, "%d bytes, want about 1 KB: %s", len(body), body)
 }
 
-func TestRequestsWithoutABodyNameTheInstance(t *testing.T) {
-	path := "/eureka/apps/LOAD-003/LOAD-003-000025.cluster.example.internal:8080"
-	for _, tc := range []struct {
-		name, method, query string
-		request             []byte
-	}{
-		{name: "renewal", method: http.MethodPut, query: "status=UP&lastDirtyTimestamp=1767225599043", request: anInstance.renewal(43)},
-		{name: "cancel", method: http.MethodDelete, request: anInstance.cancel()},
-		{name: "look", method: http.MethodGet, request: anInstance.lookup()},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, body := parse(t, tc.request)
-			expect.That(t, r.Method == tc.method && r.URL.Path == path && r.URL.RawQuery == tc.query && len(body) == 0,
-				"%s %s with %q, want %s %s?%s without a body", r.Method, r.URL, body, tc.method, path, tc.query)
-			expect.Equal(t, r.Header.Get("Accept"), "application/json", "Accept")
-		})
-	}
-}
-
 func TestVersionIsReadFromMetadataOnly(t *testing.T) {
 	for _, tc := range []struct {
 		name, document string
@@ -94,7 +75,6 @@ func TestVersionIsReadFromMetadataOnly(t *testing.T) {
 	}
 }
 
-// loadThatRan is a load on a cluster that has run and is stopped.
 func loadThatRan(t *testing.T, c *fakeCluster) *Load {
 	t.Helper()
 	l := newLoad(t, Config{Nodes: c.addrs(), Load: scenario.Load{

@@ -81,19 +81,3 @@ func checkLatencies(t *testing.T, b trial.Bin) {
 	}
 	expect.That(t, n == int64(b.Done+b.NotFound), "bin %d: %d latencies of %d answered calls", b.Number, n, b.Done+b.NotFound)
 }
-
-func TestRecorderCountsACallWhenItWasDue(t *testing.T) {
-	l := need.Got(New(Config{Nodes: []string{"a", "b"}}))(t)
-	began := time.Now()
-	l.record(trial.Heartbeat, 1, began, callResult{outcome: trial.Done, done: began}, nil) // of the registration
-	l.recorder.window.Store(&window{began, began.Add(time.Minute)})
-	l.record(trial.Heartbeat, 1, began.Add(-1), callResult{outcome: trial.Done, done: began}, nil)
-	late := began.Add(250 * time.Millisecond)
-	l.record(trial.Heartbeat, 1, late, callResult{outcome: trial.Done, done: late.Add(time.Second)}, nil)
-	series := l.Series()
-	need.That(t, len(series) == 1 && series[0].Node == 1 && len(series[0].Bins) == 1 && series[0].Bins[0].Number == 2,
-		"got %+v, want one call in bin 2 of node 1", series)
-	got, want := series[0].Bins[0].Latencies, lowestOfBucket(1_000_000)
-	expect.That(t, got[0] == want && got[1] == 1, "latencies %v, want one of %d", got, want)
-	expect.Equal(t, l.Renewals(), 3, "renewals, those before the begin, too:")
-}

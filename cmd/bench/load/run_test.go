@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,13 +21,11 @@ func newLoad(t testing.TB, c Config) *Load {
 	return l
 }
 
-// run runs a load from now on.
 func run(t testing.TB, l *Load, length time.Duration) {
 	t.Helper()
 	need.OK(t, l.Run(t.Context(), time.Now(), length))
 }
 
-// calls counts the calls of an operation.
 func calls(l *Load, o trial.Operation) (n int64) {
 	for _, count := range l.Snapshot()[o].Outcomes {
 		n += count
@@ -186,36 +183,6 @@ func TestScheduleCountsWhatHasPassedWhenTheRateChanges(t *testing.T) {
 			}
 			expect.That(t, due.Sub(after(tc.want)).Abs() <= time.Microsecond, "due after %v, want %d ms", due.Sub(from), tc.want)
 		})
-	}
-}
-
-func TestPacerHandsOutEachTimeOnceAndNotBeforeItHasCome(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ending, lasting := &stream{rate: 1000}, &stream{rate: 500, lasting: true}
-	due := make(map[*stream][]time.Time)
-	begin := time.Now()
-	p := &pacer{
-		streams: []*stream{ending, lasting}, rate: func(s *stream) float64 { return s.rate },
-		begin: begin, end: begin.Add(50 * time.Millisecond),
-	}
-	p.hand = func(s *stream, at time.Time) {
-		expect.That(t, !time.Now().Before(at), "%v was handed out before it had come", at.Sub(begin))
-		due[s] = append(due[s], at)
-		if len(due[lasting]) == 100 {
-			cancel()
-		}
-	}
-	ends := 0
-	p.onEnd = func() {
-		if ends++; len(due[ending]) != 50 || len(due[lasting]) < 25 {
-			t.Errorf("at the end %d and %d times were handed out, want 50 and 25 or more", len(due[ending]), len(due[lasting]))
-		}
-	}
-	p.run(ctx)
-	expect.That(t, ends == 1 && len(due[ending]) == 50 && len(due[lasting]) >= 100,
-		"ended %d times, with %d and %d times handed out, want once, 50, and 100 or more", ends, len(due[ending]), len(due[lasting]))
-	for _, times := range due {
-		expect.That(t, slices.IsSortedFunc(times, time.Time.Compare), "the times are not in their order")
 	}
 }
 

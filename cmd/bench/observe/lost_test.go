@@ -190,7 +190,6 @@ func TestMachineIsLookedAtEverySecond(t *testing.T) {
 	})
 }
 
-// ended asks a cluster for its end.
 func ended(t *testing.T, cluster *fakeCluster, name string, held Held) ([]trial.Ending, bool, time.Duration) {
 	t.Helper()
 	config := cluster.config()

@@ -74,7 +74,6 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// listsOf are the lists of one node.
 func (r *rig) listsOf(node int) []trial.List {
 	return slices.DeleteFunc(slices.Clone(r.trial.Lists), func(l trial.List) bool { return l.Node != node })
 }
@@ -519,7 +518,6 @@ func (c *fakeCluster) config() Config {
 	return config
 }
 
-// set changes how a node behaves.
 func (n *fakeNode) set(change func(*fakeState)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -532,7 +530,6 @@ func (n *fakeNode) now() fakeState {
 	return n.state
 }
 
-// listVersion makes a node list an instance in a version.
 func (n *fakeNode) listVersion(id string, version int) {
 	n.listDocument(id, fmt.Sprintf(`{"instanceId":%q,"metadata":{"n":"%d"}}`, id, version))
 }
@@ -557,19 +554,16 @@ func (n *fakeNode) remove(id string) {
 	delete(n.instances, id)
 }
 
-// size is how many instances a node has.
 func (n *fakeNode) size() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.instances)
 }
 
-// sendChange sends a change to the watchers.
 func (n *fakeNode) sendChange(action, why, id string) {
 	n.event(fmt.Sprintf("event: change\ndata: {\"index\":\"e-2\",\"action\":%q,\"why\":%q,\"app\":\"A\",\"id\":%q}\n\n", action, why, id))
 }
 
-// event sends an event to the watchers.
 func (n *fakeNode) event(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -578,7 +572,6 @@ func (n *fakeNode) event(text string) {
 	}
 }
 
-// hangUp ends all streams.
 func (n *fakeNode) hangUp() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -650,7 +643,6 @@ func (n *fakeNode) read(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"instance":%s}`, document)
 }
 
-// register registers an instance, and replicates it to the other nodes.
 func (n *fakeNode) register(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Instance json.RawMessage }
 	var instance struct{ InstanceID string }
@@ -678,7 +670,6 @@ func (n *fakeNode) cancel(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch streams what event sends.
 func (n *fakeNode) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	events := make(chan string, 1000)

@@ -85,7 +85,6 @@ func lostIn(r *Report, name string) (lost row) {
 	return lost
 }
 
-// changes counts the acknowledged changes of a trial that could be lost.
 func changes(o run) float64 {
 	l := o.verdict.Losses
 	return float64(l.Registrations.Of + l.Updates.Of + l.Cancels.Of + l.Rollbacks.Of)

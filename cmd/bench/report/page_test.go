@@ -18,7 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// tiny is a trial of 0.3 s with two nodes.
 func tiny() *trial.Trial {
 	return &trial.Trial{
 		Column: "cp", Round: 1, Length: second / 5, Ended: 3 * second / 10, Cores: 1, Machine: []trial.Health{{At: second / 10}, {At: second / 5}},

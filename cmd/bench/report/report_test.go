@@ -39,7 +39,6 @@ var sampleFiles = sync.OnceValue(func() map[string]string {
 	return files
 })
 
-// written writes a report into a directory and reads its files.
 func written(t *testing.T, r *Report) (files map[string]string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")

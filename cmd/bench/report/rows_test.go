@@ -49,7 +49,6 @@ func TestCellsAreMarkedOnlyWhereRangesAreApart(t *testing.T) {
 	}
 }
 
-// rowOf finds a row of any group by its name.
 func rowOf(t *testing.T, r *Report, name string) row {
 	t.Helper()
 	var names []string
@@ -65,7 +64,6 @@ func rowOf(t *testing.T, r *Report, name string) row {
 	return row{}
 }
 
-// words are the cells of a row.
 func words(of row) []string {
 	var all []string
 	for _, c := range of.Cells {

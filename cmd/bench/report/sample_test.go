@@ -128,12 +128,10 @@ func (s *sketch) cp() bool { return s.c.Mode == scenario.CP }
 
 func (s *sketch) during(at trial.Micros) bool { return at >= s.from && at < s.to }
 
-// cut reports whether a node is on the smaller side of a partition at that time.
 func (s *sketch) cut(node int, at trial.Micros) bool {
 	return s.kind == scenario.Isolate && slices.Contains(s.struck, node) && s.during(at)
 }
 
-// killed reports whether a node is down.
 func (s *sketch) killed(node int, at trial.Micros) bool {
 	stops := s.kind == scenario.Kill || s.kind == scenario.Lose || s.kind == scenario.Pause
 	return stops && slices.Contains(s.struck, node) && at >= s.from && (at < s.to || s.kind == scenario.Lose)

@@ -190,7 +190,6 @@ func TestSentencesOfFaults(t *testing.T) {
 	}
 }
 
-// same compares sentences, one by one.
 func same(t *testing.T, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {

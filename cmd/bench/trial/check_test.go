@@ -11,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// whole is a trial with one record of every kind.
 func whole() Trial {
 	return Trial{
 		Scenario: "steady", Column: "cp", Round: 1, Length: 1e7, Agreed: -1, Ended: 11e6, Took: 2e7, Cores: 2,

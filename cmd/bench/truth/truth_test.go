@@ -73,7 +73,6 @@ func newModel() *model {
 
 var modelIDs = []string{"a", "b", "c"}
 
-// tick lets time pass.
 func (m *model) tick(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(1, 5000).Draw(t, "µs")) * time.Microsecond)
 }
@@ -152,7 +151,6 @@ func (m *model) lose(t *rapid.T) {
 	m.draw(t, func(c *call) bool { return !c.lost }).lost = true
 }
 
-// renew is a heartbeat of an instance.
 func (m *model) renew(t *rapid.T) {
 	id := rapid.SampledFrom(modelIDs).Draw(t, "id")
 	if _, listed := m.listed[id]; listed {
@@ -203,7 +201,6 @@ func (m *model) copyLists(*rapid.T) {
 	}
 }
 
-// judgeList judges a list. Of ghosts there are only the dead.
 func (m *model) judgeList(t *rapid.T) {
 	node := rapid.IntRange(0, 1).Draw(t, "node")
 	l := m.looks[node]

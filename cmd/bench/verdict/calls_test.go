@@ -21,7 +21,6 @@ func answers(number int, millis ...int64) trial.Bin {
 	return b
 }
 
-// refusals is a bin whose only call was refused.
 func refusals(number int) trial.Bin { return trial.Bin{Number: number, Refused: 1} }
 
 func TestCallsOfAddsBinsOfTheWantedSeries(t *testing.T) {

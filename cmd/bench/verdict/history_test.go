@@ -33,7 +33,6 @@ func look(version int64, from, to trial.Micros) trial.Call {
 	return c
 }
 
-// of is a call with another outcome.
 func of(c trial.Call, o trial.Outcome) trial.Call {
 	c.Outcome = o
 	if o == trial.Unknown {

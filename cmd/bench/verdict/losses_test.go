@@ -14,7 +14,6 @@ func sealWrite(from trial.Micros) trial.SealWrite {
 	return trial.SealWrite{Outcome: trial.Done, Called: from * ms, Returned: (from + 1) * ms}
 }
 
-// sealCancel is its cancel.
 func sealCancel(from trial.Micros) trial.SealWrite {
 	w := sealWrite(from)
 	w.Cancel = true

@@ -19,7 +19,6 @@ import (
 // get asks for anything.
 var get = []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
-// serve serves a handler until the test ends, and returns a connection to it.
 func serve(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *Conn) {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -37,7 +37,6 @@ func TestSettingsOfLeasesAcceptAThresholdOfZero(t *testing.T) {
 	expect.That(t, got.Threshold == 0 && !got.SelfPreservation, "got %+v, want a threshold of 0 without self-preservation", got)
 }
 
-// rows calls check with every setting of a default configuration.
 func rows(t *testing.T, check func(*testing.T, setting.Setting)) {
 	t.Helper()
 	for _, s := range Default().Settings() {

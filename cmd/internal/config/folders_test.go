@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// writeNodes writes folders for nodes, as the command line names them.
 func writeNodes(dir string, forProduction bool, args ...string) error {
 	nodes, err := ParseNodes(args)
 	if err != nil {
@@ -24,7 +23,6 @@ func writeNodes(dir string, forProduction bool, args ...string) error {
 	return WriteNodes(dir, nodes, forProduction)
 }
 
-// tree lists the files below a folder with their modes and sizes.
 func tree(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	need.OK(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

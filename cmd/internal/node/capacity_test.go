@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// limited starts a node with some limits and returns its URL.
 func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
@@ -30,7 +29,6 @@ func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
 	return url
 }
 
-// responds makes a request and checks the response: its status and a part of its text.
 func responds(t *testing.T, method, url, body string, want int, says string) (text string) {
 	t.Helper()
 	status, text := request(t, method, url, body)
@@ -132,7 +130,6 @@ func TestLimitsRefuseLocksAndNodesBeyondTheBytesOfTheStateAndAcceptThoseThere(t 
 	responds(t, "PUT", register, node("first", 5000), http.StatusOK, "true")
 }
 
-// request makes a request and returns the response.
 func request(t *testing.T, method, url, body string) (status int, text string) {
 	t.Helper()
 	r := need.Got(http.NewRequest(method, url, strings.NewReader(body)))(t)

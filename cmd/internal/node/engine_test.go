@@ -30,7 +30,6 @@ func TestRunWithReturnsThoughWorkBesideAFailedStoreHangs(t *testing.T) {
 	})
 }
 
-// registerProbed registers a service whose check asks a URL, and returns its checks' URL.
 func registerProbed(t *testing.T, api, url string) (checks string) {
 	t.Helper()
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")

@@ -95,7 +95,6 @@ func withEverything(t *testing.T, mode string) *config.Config {
 	return c
 }
 
-// shownBy are the metrics of a running node of a mode.
 func shownBy(t *testing.T, mode string) map[string]described {
 	t.Helper()
 	n := need.Got(open(Options{Config: withEverything(t, mode), Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
@@ -107,7 +106,6 @@ func shownBy(t *testing.T, mode string) map[string]described {
 	return descriptions(t, n.metrics)
 }
 
-// awaitSeries waits until a registry has a series of a name.
 func awaitSeries(t testing.TB, reg *prometheus.Registry, name string) {
 	t.Helper()
 	await(t, "there is a series "+name, func() bool {
@@ -150,7 +148,6 @@ func TestPageOfMetricsIsThatOfTheCodeAndDocumentsNameNoOthers(t *testing.T) {
 	expectOnlyNamesOf(t, all)
 }
 
-// expectOnlyNamesOf looks for names of metrics in the pages and in what is deployed.
 func expectOnlyNamesOf(t *testing.T, all map[string]described) {
 	t.Helper()
 	name := regexp.MustCompile(`\brollcall_[a-z_]+`)
@@ -199,7 +196,6 @@ func TestEveryLimitThatHasAShareIsShownBesideWhatIsUsed(t *testing.T) {
 	}
 }
 
-// labelValues are the values of a label of a metric, sorted.
 func labelValues(t testing.TB, reg *prometheus.Registry, metric, label string) (values []string) {
 	t.Helper()
 	for _, f := range need.Got(reg.Gather())(t) {
@@ -215,7 +211,6 @@ func labelValues(t testing.TB, reg *prometheus.Registry, metric, label string) (
 	return values
 }
 
-// watched is what a clusterWatch shows, in Prometheus' text.
 func watched(t *testing.T, w *clusterWatch) string {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -269,7 +264,6 @@ func TestLeaderShowsHowManyVotersMayFailAndHowFarNodesAreBehind(t *testing.T) {
 	expect.Equal(t, watched(t, w), "", "when it leads no more:")
 }
 
-// applied gives nodes what they have applied.
 func applied(nodes []api.NodeStatus, indexes ...uint64) []api.NodeStatus {
 	nodes = slices.Clone(nodes)
 	for i := range nodes {

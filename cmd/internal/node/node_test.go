@@ -53,7 +53,6 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-// awaitReady waits until a node is ready.
 func awaitReady(t *testing.T, url string) {
 	t.Helper()
 	await(t, "the node is ready", func() bool { return status(url+"/readyz") == http.StatusOK })

@@ -68,7 +68,6 @@ func (m manager) until(text string) (messages []string) {
 	}
 }
 
-// managed are the settings of a node with its mode and an HTTP port that is known before it starts.
 func managed(t *testing.T, mode string) *config.Config {
 	t.Helper()
 	c := oneNode(t)

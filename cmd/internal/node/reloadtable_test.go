@@ -32,7 +32,6 @@ import (
 // settingsFile is a file of settings that a node reads again.
 type settingsFile struct{ path string }
 
-// write replaces the file: half a file is never read.
 func (f settingsFile) write(t *testing.T, values map[string]string) {
 	t.Helper()
 	var text strings.Builder
@@ -43,7 +42,6 @@ func (f settingsFile) write(t *testing.T, values map[string]string) {
 	need.OK(t, errors.Join(os.WriteFile(next, []byte(text.String()), 0o600), os.Rename(next, f.path)))
 }
 
-// load reads the file alone.
 func (f settingsFile) load() (config.Loaded, error) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
@@ -243,7 +241,6 @@ func newEurekaServer(t *testing.T) *eurekaServer {
 	return e
 }
 
-// url is the server's for a caller.
 func (e *eurekaServer) url(user string) string {
 	return strings.Replace(e.URL, "http://", "http://"+user+"@", 1) + "/eureka"
 }

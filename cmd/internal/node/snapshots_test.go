@@ -41,7 +41,6 @@ func TestRestoreUpToTheLimitsIsAccepted(t *testing.T) {
 	expect.OK(t, restoreLimits{stateBytes: 5, instances: 2}.check(h, 5))
 }
 
-// serving runs a node until the test ends, and returns its URL.
 func serving(t *testing.T, c *config.Config) string {
 	t.Helper()
 	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)

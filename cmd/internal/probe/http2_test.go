@@ -53,7 +53,6 @@ func answerGRPC(message, status, what string) http.HandlerFunc {
 	}
 }
 
-// silentTCP accepts connections and says nothing.
 func silentTCP(t *testing.T) (address string) {
 	t.Helper()
 	l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -158,7 +158,6 @@ func (g *rig) wantStatus(id string, want catalog.CheckStatus, output string) {
 	}
 }
 
-// applied are the operations of the prober.
 func (g *rig) applied() (sets []registry.SetCheck) {
 	g.Set(func(m *registrytest.Memory) {
 		for _, op := range m.Applied {

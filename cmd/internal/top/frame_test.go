@@ -25,7 +25,6 @@ const (
 // at is a time of the minute that the tests are about.
 func at(second int) time.Time { return time.Date(2026, 1, 31, 12, 0, second, 0, time.UTC) }
 
-// healthy is what a server says of a cluster that is well.
 func healthy(second int) reading {
 	heard := int64(400)
 	o := client.Overview{
@@ -175,7 +174,6 @@ func TestApplicationsAreThoseOfTheServer(t *testing.T) {
 	expect.Slice(t, styles, []style{bad, warn, warn, plain}, "PAY, ORDERS, BILLING and USERS have the styles")
 }
 
-// spoil replaces every text in a document.
 func spoil(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.String:

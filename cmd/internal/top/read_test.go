@@ -54,7 +54,6 @@ func serving(o client.Overview) http.Handler {
 	})
 }
 
-// serve is a server that says an overview.
 func serve(t *testing.T, o client.Overview) string {
 	t.Helper()
 	s := httptest.NewServer(serving(o))
@@ -186,7 +185,6 @@ func (s *fakeScreen) Fini() {
 	s.finished = true
 }
 
-// await waits for a frame with a text.
 func (s *fakeScreen) await(t *testing.T, text string) {
 	t.Helper()
 	for {

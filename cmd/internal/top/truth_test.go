@@ -10,7 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// What happens to the model of a cluster that is well.
 func lose(m *model) {
 	for n := range 2 {
 		m.add(reading{at: at(3 + n), failures: []failure{{first, errors.New("connection refused")}, {second, errors.New("no route")}}})
@@ -26,7 +25,6 @@ func breaks(m *model) {
 	m.breakStream(at(5), "connection refused")
 }
 
-// saying makes a server say a line.
 func saying(level, text string) func(r *reading) {
 	return func(r *reading) { r.overview.Line = client.Line{Level: level, Text: text} }
 }
@@ -44,7 +42,6 @@ var states = []struct {
 	{name: "no stream", later: breaks, want: line{"No changes come since 12:00:04Z (connection refused). The next server is tried.", warn}},
 }
 
-// inState is a model of which one row holds.
 func inState(read func(*reading), later func(*model)) *model {
 	m, r := sample(), healthy(2)
 	if read != nil {

@@ -143,14 +143,12 @@ func (s *started) kill() {
 	s.net.serve(s.host, nil)
 }
 
-// startNetwork starts a registry.
 func startNetwork() *network {
 	n := &network{hosts: map[string]http.Handler{}, calls: map[string]int{}}
 	n.serve("registry", &eurekaServer{leases: map[registry.Key]*lease{}})
 	return n
 }
 
-// start starts an instance of orders, which ends with the test.
 func (n *network) start(t *testing.T, id string) *started {
 	t.Helper()
 	s := &started{host: "127.0.0." + id + ":80", net: n}
@@ -170,7 +168,6 @@ func (n *network) start(t *testing.T, id string) *started {
 	return s
 }
 
-// get asks an instance for something.
 func (s *started) get(method, path string) (int, string) {
 	w := httptest.NewRecorder()
 	s.routes().ServeHTTP(w, httptest.NewRequest(method, path, nil))
