@@ -2,10 +2,13 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,9 +16,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 
@@ -279,4 +285,238 @@ func TestLostMajorityIsRecoveredByThePod(t *testing.T) {
 	}
 	s.test()
 	expect.OK(t, s.call(http.MethodGet, key, "", "", nil))
+}
+
+// network is the names and addresses of containers. Each address is one of loopback, and a container knows names by its file of hosts,
+// which Go reads again after 5 s, as a cluster's DNS is.
+type network struct {
+	mu         sync.Mutex
+	names      map[string][]string // addresses by name
+	containers map[*container]bool
+	last       int // of the addresses
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	need.Present(t, os.Geteuid() == 0, "containers are imitated by chroot: run as root")
+	return &network{names: map[string][]string{}, containers: map[*container]bool{}}
+}
+
+// address is one that no container had before.
+func (n *network) address() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&127, pid&255, n.last)
+}
+
+// set gives a name its addresses, and writes the files of hosts anew.
+func (n *network) set(t *testing.T, name string, addresses ...string) {
+	t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.names[name] = addresses
+	for c := range n.containers {
+		n.writeHosts(t, c)
+	}
+}
+
+func (n *network) addresses(name string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.names[name]
+}
+
+func (n *network) writeHosts(t *testing.T, c *container) {
+	t.Helper()
+	text := "127.0.0.1 localhost\n"
+	for name, addresses := range n.names {
+		for _, address := range addresses {
+			text += address + " " + name + "\n"
+		}
+	}
+	need.OK(t, os.WriteFile(filepath.Join(c.root, "etc/hosts"), []byte(text), 0o644))
+}
+
+// client calls containers by their names.
+func (n *network) client() *http.Client {
+	dial := func(ctx context.Context, _, to string) (net.Conn, error) {
+		name, port, _ := net.SplitHostPort(to)
+		addresses := n.addresses(name)
+		if len(addresses) == 0 {
+			return nil, fmt.Errorf("no such host: %s", name)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", net.JoinHostPort(addresses[0], port))
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: 5 * time.Second}
+}
+
+// command is the program in a container, as its user, with its arguments and nothing else: there is no other file.
+func (n *network) command(t *testing.T, c *container, args ...string) *exec.Cmd {
+	t.Helper()
+	c.mount(t, "etc")
+	n.mu.Lock()
+	n.containers[c] = true
+	n.writeHosts(t, c)
+	n.mu.Unlock()
+	inside := filepath.Join(c.root, "rollcall")
+	if err := os.Link(program(t), inside); !errors.Is(err, os.ErrExist) {
+		need.OK(t, err)
+	}
+	command := exec.CommandContext(t.Context(), "/rollcall", args...)
+	command.Dir, command.Env = "/", c.env
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: c.root, Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+func (n *network) start(t *testing.T, c *container) {
+	t.Helper()
+	c.process, c.ended = n.command(t, c, c.args...), make(chan error, 1)
+	log := need.Got(os.Create(filepath.Join(c.root, "log")))(t)
+	c.process.Stdout, c.process.Stderr = log, log
+	need.OK(t, c.process.Start())
+	log.Close()
+	process := c.process
+	go func() { c.ended <- process.Wait(); close(c.ended) }()
+	t.Cleanup(func() {
+		process.Process.Kill()
+		<-c.ended
+		if t.Failed() {
+			text, _ := os.ReadFile(filepath.Join(c.root, "log"))
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			t.Logf("%s said:\n%s", c.root, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+		}
+	})
+}
+
+// stop ends a container as Kubernetes and Compose do.
+func (n *network) stop(t *testing.T, c *container, grace time.Duration) {
+	t.Helper()
+	need.OK(t, c.process.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-c.ended:
+		expect.OKf(t, err, "the end of a container")
+	case <-time.After(grace):
+		t.Fatalf("a container still runs after %v of grace", grace)
+	}
+	n.mu.Lock()
+	delete(n.containers, c)
+	n.mu.Unlock()
+}
+
+func await(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	const limit = 2 * time.Minute
+	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		need.That(t, time.Now().Before(deadline), "%s: not within %v: %v", what, limit, err)
+	}
+}
+
+const composeDir = "../compose"
+
+func compose(t *testing.T) *types.Project {
+	t.Helper()
+	options := need.Got(cli.NewProjectOptions([]string{filepath.Join(composeDir, "compose.yaml")}, cli.WithProfiles([]string{"*"})))(t)
+	return need.Got(options.LoadProject(context.Background()))(t)
+}
+
+func TestComposeMountsFilesThatAreThere(t *testing.T) {
+	for name, service := range compose(t).Services {
+		for _, v := range service.Volumes {
+			if v.Type == types.VolumeTypeBind {
+				expect.OKf(t, expect.Err(os.Stat(v.Source)), "%s mounts", name)
+			}
+		}
+		for _, port := range service.Ports {
+			expect.Equal(t, port.HostIP, "127.0.0.1", "%s is open at", name)
+		}
+	}
+}
+
+// TestComposeRunsACluster starts the services of the nodes as Compose does, but for the addresses, and asks as their health checks do.
+func TestComposeRunsACluster(t *testing.T) {
+	n := newNetwork(t)
+	project := compose(t)
+	nodes := map[string]*container{}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		service := project.Services[name]
+		c := &container{root: t.TempDir(), args: service.Command}
+		address := n.address()
+		for key, value := range service.Environment {
+			if text, ok := strings.CutPrefix(*value, ":"); ok { // all addresses
+				*value = address + ":" + text
+			}
+			c.env = append(c.env, key+"="+*value)
+		}
+		data := c.mount(t, service.Volumes[0].Target)
+		need.OK(t, os.Chown(data, user, user))
+		n.set(t, name, address)
+		nodes[name] = c
+	}
+	for _, c := range nodes {
+		n.start(t, c)
+	}
+	for name, c := range nodes {
+		check := project.Services[name].HealthCheck.Test
+		need.That(t, check[0] == "CMD" && check[1] == "rollcall", "the health check is %q", check)
+		await(t, name+" is healthy", func() error { return n.command(t, c, check[2:]...).Run() })
+	}
+	out, err := n.command(t, nodes["n1"], "register", "orders", "--id", "orders-1", "--port", "8080").CombinedOutput()
+	need.OKf(t, err, "register: %s", out)
+	out, err = n.command(t, nodes["n3"], "ls", "orders").CombinedOutput()
+	expect.That(t, err == nil && strings.Contains(string(out), "orders-1"), "n3 lists %s, %v", out, err)
+	t.Run("a Spring service", func(t *testing.T) { springRegisters(t, n, project.Services["orders"], nodes["n2"]) })
+	for name, c := range nodes {
+		n.stop(t, c, time.Duration(*project.Services[name].StopGracePeriod))
+	}
+}
+
+// springRegisters has an application with Spring Cloud's client register by the environment of the example.
+func springRegisters(t *testing.T, n *network, service types.ServiceConfig, at *container) {
+	t.Helper()
+	driver := need.Got(filepath.Abs("../../integration/clients/java/spring/target/driver.jar"))(t)
+	_, err := os.Stat(driver)
+	need.Present(t, err == nil, "the Spring application is not built: make clients")
+	command := exec.CommandContext(t.Context(), "java", "-jar", driver)
+	command.Env = os.Environ()
+	for key, value := range service.Environment {
+		text := *value
+		for _, name := range []string{"n1", "n2", "n3"} { // whose names only the containers know
+			text = strings.ReplaceAll(text, "//"+name+":", "//"+n.addresses(name)[0]+":")
+		}
+		command.Env = append(command.Env, key+"="+text)
+	}
+	stdin := need.Got(command.StdinPipe())(t)
+	need.OK(t, command.Start())
+	defer command.Wait()
+	defer stdin.Close()
+	need.OK(t, expect.Err(io.WriteString(stdin, `{"do": "start", "url": "http://127.0.0.1:1/eureka", "app": "OTHER", "id": "spring-1", "lease": "30"}`+"\n")))
+	await(t, "the Spring service is listed", func() error {
+		return n.command(t, at, "explain", "ORDERS/spring-1").Run()
+	})
+}
+
+// TestPrometheusAcceptsTheExample has Prometheus' own program read the configuration where it is mounted.
+func TestPrometheusAcceptsTheExample(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	need.Present(t, err == nil, "promtool is not on the PATH: apt-get install prometheus")
+	service := compose(t).Services["prometheus"]
+	root := t.TempDir()
+	for _, v := range service.Volumes {
+		text := need.Got(os.ReadFile(v.Source))(t)
+		path := filepath.Join(root, v.Target)
+		need.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		need.OK(t, os.WriteFile(path, text, 0o600))
+	}
+	file, ok := strings.CutPrefix(service.Command[0], "--config.file=")
+	need.That(t, ok, "Prometheus runs %q", service.Command)
+	out, err := exec.Command(promtool, "check", "config", filepath.Join(root, file)).CombinedOutput()
+	expect.OKf(t, err, "promtool: %s", out)
+	expect.That(t, strings.Contains(string(out), "1 rule files found"), "promtool says %s", out)
 }

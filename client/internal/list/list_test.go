@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -301,3 +302,6 @@ func drawChange(t *rapid.T, model listModel, edit *edit) {
 	}
 	need.Equal(t, edit.set(i), want, "put of %s: changed is", i.Key())
 }
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -45,3 +47,6 @@ func TestStreamIsIdleOncePerReadNotPerEvent(t *testing.T) {
 	expect.That(t, events == changes+1 && last == events && lots <= most,
 		"%d events in %d lots, the last one after %d, want %d in %d at most", events, lots, last, changes+1, most)
 }
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

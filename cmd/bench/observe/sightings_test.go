@@ -1,12 +1,15 @@
 package observe
 
 import (
+	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -138,5 +141,235 @@ func TestSightingByAWatchDoesNotCountIfTheWatchLeftItOut(t *testing.T) {
 		got := seen[trial.ByWatch]
 		expect.That(t, got == nil, "the watch told of it after %v, want nothing", got)
 		expect.That(t, len(seen[trial.ByRead]) == 1, "read after %v, want once", seen[trial.ByRead])
+	})
+}
+
+// total is how many requests a node got.
+func (n *fakeNode) total() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.requests
+}
+
+func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Column, config.Sightings = column("cp"), 1
+			c.nodes[1].lag = time.Hour // searches for what it does not show yet are under way when it is lost
+			know(config.Book, "dead", 1)
+			for _, n := range c.nodes {
+				n.listVersion("dead", 1)
+				n.set(func(s *fakeState) { s.leader, s.term, s.metrics = "node1", 1, metricsOfTwoPeers })
+			}
+		})
+		after(2500 * time.Millisecond)
+		r.observer.config.Book.Died("dead", time.Now())
+		r.nodes[1].set(func(s *fakeState) { s.refuses = true })
+		r.nodes[1].hangUp()
+		r.observer.Drop(1)
+		after(2 * patience) // what was under way has ended
+		asked := r.nodes[1].total()
+		r.nodes[0].remove("dead")
+		after(20 * time.Second)
+		expect.Equal(t, r.nodes[1].total(), asked, "requests of the lost node:")
+		expect.That(t, r.observer.Healed(), "the lost node keeps the others from being healed")
+		r.stop()
+
+		lost := trial.Of(2500 * time.Millisecond)
+		for _, l := range r.listsOf(1) {
+			expect.That(t, l.Asked <= lost, "%+v was asked for after the node was lost", l)
+		}
+		for _, s := range r.trial.Sightings {
+			expect.That(t, s.To != 1 || s.Delay >= 0, "%+v is claimed of the lost node", s)
+			expect.That(t, s.From != 1 || s.Acked < lost, "%+v was registered through the lost node", s)
+		}
+		expect.That(t, len(r.delays(0, 2)[trial.ByRead]) >= 5, "registrations were sighted %d times at another node, want once in three seconds", len(r.delays(0, 2)[trial.ByRead]))
+		last := make(map[int]trial.Leader)
+		for _, l := range r.trial.Leaders {
+			last[l.Node] = l
+		}
+		expect.That(t, last[1].Leader == -1 && last[0].Leader == 0, "the lost node's last word is %+v, want that it knows no leader", last[1])
+		nodes := make(map[int]trial.Micros)
+		for _, d := range r.trial.Departures {
+			if d.ID == "dead" {
+				nodes[d.Node] = d.Gone
+			}
+		}
+		_, of := nodes[1]
+		expect.That(t, !of && nodes[0] > 0 && nodes[2] == -1, "the dead instance is gone at %v, want a time at node 0, -1 at node 2, nothing of the lost one", nodes)
+	})
+}
+
+func TestQuietAsksNoNodeWhileItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Column, config.Quiet = column("cp"), 5*time.Second
+			config.Usage = func(int) (trial.Usage, error) { return trial.Usage{}, nil }
+			config.Machine = func() (trial.Health, error) { return trial.Health{Due: 1}, nil }
+		})
+		after(5*time.Second - time.Millisecond)
+		for i, n := range r.nodes {
+			expect.Equal(t, n.total(), 0, "requests of node %d while it is quiet:", i)
+		}
+		after(time.Second)
+		for i, n := range r.nodes {
+			expect.That(t, n.total() > 10, "node %d got %d requests afterwards, want lists, a stream and more", i, n.total())
+		}
+		r.stop()
+		expect.That(t, len(r.trial.Usage) == 18 && len(r.trial.Machine) == 6, "%d samples of usage and %d of the machine, want 18 and 6: no node is asked for them", len(r.trial.Usage), len(r.trial.Machine))
+	})
+}
+
+// Eureka has no stream of changes, no consistency to choose, no leader and no figures of its replicators.
+func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(_ *fakeCluster, config *Config) { config.Column, config.Sightings = column("eureka"), 2 })
+		after(3 * time.Second)
+		r.stop()
+		for i, n := range r.nodes {
+			for path := range n.asked {
+				expect.That(t, path != "/v1/rollcall/watch" && path != "/v1/rollcall/status" && path != "/metrics", "node %d was asked for %s", i, path)
+			}
+			expect.Equal(t, n.stale, 0, "node %d, stale reads:", i)
+			expect.Equal(t, r.observer.Watched(i), 0, "node %d was watched for", i)
+		}
+		seen := r.delays(0, 1)
+		for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta} {
+			expect.That(t, len(seen[way]) >= 2, "by %s: %d sightings, want those of 3 s", way, len(seen[way]))
+		}
+		expect.That(t, len(seen) == 3 && len(r.trial.Leaders)+len(r.trial.Replicator)+len(r.trial.Evictions) == 0, "sightings are %v, leaders %v", seen, r.trial.Leaders)
+		left := 0
+		for _, n := range r.nodes {
+			left += n.size()
+		}
+		expect.That(t, left <= 3, "%d instances are left, want those of the last sighting at most: no watch is waited for", left)
+	})
+}
+
+func TestSightingsBeginNoMoreWhenTheLoadIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings, config.Length = 2, 3*time.Second
+			c.nodes[1].lag = 2 * time.Second
+		})
+		after(10 * time.Second)
+		r.stop()
+		last := trial.Micros(0)
+		for _, s := range r.trial.Sightings {
+			last = max(last, s.Acked)
+			expect.That(t, s.Delay >= 0, "%+v, though it was searched for long enough", s)
+		}
+		expect.That(t, last > trial.Of(2*time.Second) && last <= trial.Of(3*time.Second), "the last sighting was registered at %v, want before 3s", last.Duration())
+		for i, n := range r.nodes {
+			expect.Equal(t, n.size(), 0, "instances that node %d has left:", i)
+		}
+	})
+}
+
+func TestSightedRegistrationsAreInTheBook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, config *Config) {
+			config.Sightings, config.Seed = 0.01, 5
+			c.nodes[1].lag = 2 * time.Second
+		})
+		after(time.Second)
+		expect.That(t, r.observer.config.Book.Alive("sight-5-0"), "the book does not know it while it is searched for")
+		r.observer.config.Book.Mark()
+		after(300 * time.Millisecond)
+		expect.That(t, r.observer.Healed(), "what is written once must not be waited for")
+		after(2 * time.Second)
+		expect.That(t, !r.observer.config.Book.Alive("sight-5-0"), "it is alive by the book after its cancel")
+		ghosts := r.observer.config.Book.Judge(0, truth.Listing{"sight-5-0": 0}, time.Now(), time.Now()).Ghosts
+		r.stop()
+		expect.Equal(t, ghosts, 1, "ghosts where it is listed after its cancel:")
+		missing := slices.ContainsFunc(r.listsOf(1), func(l trial.List) bool { return l.Missing == 1 })
+		expect.That(t, missing, "no list of the node that lags misses it")
+	})
+}
+
+func TestWatchedIsForHowLongAStreamWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observe(t, func(c *fakeCluster, _ *Config) { c.nodes[2].set(func(s *fakeState) { s.refuses = true }) })
+		after(2 * time.Second)
+		r.nodes[1].set(func(s *fakeState) { s.refuses = true })
+		r.nodes[1].hangUp()
+		after(2 * time.Second)
+		r.nodes[1].set(func(s *fakeState) { s.refuses = false })
+		after(2 * time.Second)
+		r.stop()
+		for node, want := range []time.Duration{6 * time.Second, 4 * time.Second, 0} {
+			got := r.observer.Watched(node).Duration()
+			expect.That(t, got <= want && got >= want-300*time.Millisecond, "node %d was watched for %v, want %v", node, got, want)
+		}
+	})
+}
+
+func TestMachineIsLookedAtEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		r := observe(t, func(_ *fakeCluster, config *Config) {
+			config.Machine = func() (trial.Health, error) {
+				if looks++; looks == 2 {
+					return trial.Health{}, errors.New("it cannot be read")
+				}
+				return trial.Health{Busy: trial.Micros(looks)}, nil
+			}
+		})
+		after(2500 * time.Millisecond)
+		r.stop()
+		expect.Slice(t, r.trial.Machine, []trial.Health{{Busy: 1}, {At: trial.Of(2 * time.Second), Busy: 3}}, "looks are")
+	})
+}
+
+func ended(t *testing.T, cluster *fakeCluster, name string, held Held) ([]trial.Ending, bool, time.Duration) {
+	t.Helper()
+	config := cluster.config()
+	config.Book, config.Column = new(truth.Book), column(name)
+	e := &ender{observer: newObserver(config, &http.Client{Transport: cluster}), Held: held}
+	begun := time.Now()
+	endings, done := e.askUntilAgreed(t.Context())
+	return endings, done, time.Since(begun)
+}
+
+func TestSealedInstancesAreInTheListAndOfEurekaAskedForOneByOne(t *testing.T) {
+	for name, want := range map[string]struct {
+		sealed []int
+		reads  int
+	}{
+		"cp":     {[]int{1, 0}, 0}, // as listed
+		"eureka": {[]int{2, 0}, 1}, // as held, which the list does not show yet
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newFakeCluster(1)
+				cluster.nodes[0].listVersion("s", 1)
+				cluster.nodes[0].hold("s", 2)
+				got, done, _ := ended(t, cluster, name, Held{Sealed: []string{"s", "gone"}, SealedApp: "SEALED"})
+				expect.That(t, done && len(got) == 1 && slices.Equal(got[0].Sealed, want.sealed), "%+v, want the versions %v", got, want.sealed)
+				for _, id := range []string{"s", "gone"} {
+					expect.Equal(t, cluster.nodes[0].asked[registryPath+"/SEALED/"+id], want.reads, "reads of %s:", id)
+				}
+			})
+		})
+	}
+}
+
+func TestEndIsWaitedForAsTheColumnNeedsIt(t *testing.T) {
+	for name, want := range map[string]time.Duration{"cp": endLimit, "cp-stale": endLimit, "ap": endLimitAP, "ap-always": endLimitAP, "eureka": endLimit} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := newFakeCluster(2)
+			cluster.nodes[0].listVersion("k", 1)
+			_, done, took := ended(t, cluster, name, Held{App: "A", Keys: []string{"k"}})
+			expect.That(t, !done && took >= want && took <= want+2*endEvery, "%s: it took %v, agreed %t, want %v and not", name, took, done, want)
+		})
+	}
+}
+
+func TestLostNodesAreNotAskedAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(3)
+		cluster.nodes[1].set(func(s *fakeState) { s.down = true })
+		got, done, took := ended(t, cluster, "cp", Held{Lost: []int{1}})
+		expect.That(t, done && took == 0 && len(got) == 2 && got[0].Node == 0 && got[1].Node == 2, "%+v after %v, want the ends of nodes 0 and 2 at once", got, took)
 	})
 }

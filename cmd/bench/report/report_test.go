@@ -2,12 +2,15 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -16,10 +19,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -279,4 +284,266 @@ func TestCounterexampleIsShownCallByCall(t *testing.T) {
 // The summary of the sample has every row and sentence that its scenarios bring about.
 func TestSummaryOfTheSampleIsAsItWas(t *testing.T) {
 	golden.Page(t, "testdata/sample.md", sampleFiles()[MarkdownFile])
+}
+
+// lacking is a run whose columns lacked living instances for so many instance-seconds, round by round. Each run takes another time.
+func lacking(took trial.Micros, cp, ap []float64) *Report {
+	verdicts := func(sums []float64) (all []verdict.Verdict) {
+		for _, sum := range sums {
+			all = append(all, verdict.Verdict{Listed: true, Missing: sum})
+		}
+		return all
+	}
+	r := story{scenario: scenario.Scenario{Load: scenario.Load{Reads: 1}}, cp: verdicts(cp), ap: verdicts(ap)}.report()
+	r.Plan.Rounds = len(cp)
+	r.Plan.Columns = r.Plan.Columns[:2]
+	r.Machine = trial.Machine{CPU: "one", Cores: 2, Memory: "24 GiB", Disk: "ext4"}
+	for i := range r.Trials {
+		r.Trials[i].Took = took
+	}
+	return r
+}
+
+func TestSecondRunIsHeldAgainstTheFirst(t *testing.T) {
+	first := lacking(1, []float64{10, 11, 12}, []float64{40, 42, 44})
+	first.Scenarios = append(first.Scenarios, scenario.Scenario{Name: "first alone", Load: scenario.Load{Reads: 1}})
+	first.Plan.Only = []string{"story"}
+	const missing = "story: living instances absent from lists, in instance-seconds a node, ap over cp"
+	for _, c := range []struct {
+		name        string
+		second      *Report
+		change      func(second *Report)
+		apart, once int
+		opposite    bool
+		ratios      int
+		outside     string // the end of the line of the pair
+		alone       int
+		differ      []string
+		reasons     []string // how they begin
+	}{
+		{name: "it says the same", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1},
+		{
+			name: "it names the columns in another order", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
+			change: func(second *Report) { slices.Reverse(second.Plan.Columns) },
+		},
+		{
+			name: "it has other scenarios besides", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
+			change: func(second *Report) {
+				second.Scenarios = append(second.Scenarios, scenario.Scenario{Name: "other"})
+				second.Plan.Only = []string{"story"}
+			},
+		},
+		{name: "it cannot tell them apart", second: lacking(2, []float64{11, 44}, []float64{44, 46}), once: 1, ratios: 1, reasons: []string{"no two columns are apart in both runs; "}},
+		{
+			name: "it says the opposite", second: lacking(2, []float64{40, 42}, []float64{10, 11}), apart: 1, opposite: true, ratios: 1, outside: ": 0.25, not 3.33 to 4.4",
+			reasons: []string{"the columns of 1 pair are the other way round", "1 of 1 ratio lie outside"},
+		},
+		{name: "it has another ratio", second: lacking(2, []float64{1, 2}, []float64{40, 42}), apart: 1, ratios: 1, outside: ": 40, not 3.33 to 4.4", reasons: []string{"1 of 1 ratio lie outside"}},
+		{name: "its ratio reads as the end of the range does", second: lacking(2, []float64{10, 10}, []float64{44.04, 44.04}), apart: 1, ratios: 1},
+		{name: "its ratio is beyond the end of the range", second: lacking(2, []float64{10, 10}, []float64{44.06, 44.06}), apart: 1, ratios: 1, outside: ": 4.41, not 3.33 to 4.4", reasons: []string{"1 of 1 ratio lie outside"}},
+		{
+			name: "it is another machine's", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
+			change: func(second *Report) {
+				second.Machine = trial.Machine{CPU: "other", Cores: 4, Memory: "8 GiB", Disk: "xfs", Sync: "measured"}
+				second.Plan.Seed = 2
+			},
+			differ: []string{"the machine: one, 2 cores, 24 GiB of memory, ext4, and other, 4 cores, 8 GiB of memory, xfs in the second run", "the seed: 0, and 2 in the second run"},
+		},
+		{name: "it had one round", second: lacking(2, []float64{10}, []float64{40}), alone: 3, reasons: []string{"no two columns", "no ratio"}},
+		{name: "it has a ratio with 0", second: lacking(2, []float64{0, 0}, []float64{40, 42}), apart: 1, reasons: []string{"no ratio"}},
+		{name: "it is the same file", second: first, apart: 1, ratios: 1, reasons: []string{"both files hold the same run"}},
+		{
+			name: "it is not valid, of another length, with another load and other settings", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
+			change: func(second *Report) {
+				second.Plan.Rounds++
+				second.Plan.Length += 10_000_000
+				second.Scenarios[0].Load.Reads = 2
+				second.Plan.Columns[1].Settings = map[string]string{"data.sync": "always"}
+			},
+			reasons: []string{"the second run is not valid", "the load lasts ", "the scenario story does not do the same", "the column ap is not the same"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.change != nil {
+				c.change(c.second)
+			}
+			a := first.Hold(c.second)
+			expect.That(t, a.Apart == c.apart && a.ApartOnce == c.once && a.Ratios == c.ratios && a.Alone == c.alone && (len(a.Opposite) == 1) == c.opposite && (len(a.Outside) == 1) == (c.outside != ""),
+				"%+v; want %d apart in both, %d in one, %d ratios, %d alone, opposite %t, outside %q", a, c.apart, c.once, c.ratios, c.alone, c.opposite, c.outside)
+			var text strings.Builder
+			need.OK(t, a.Write(&text))
+			for _, line := range slices.Concat(a.Opposite, a.Outside) {
+				expect.That(t, strings.HasPrefix(line, missing) && strings.HasSuffix(line, c.outside) || line == missing, "it names %q, want %q%s", line, missing, c.outside)
+				expect.That(t, strings.Contains(text.String(), "  "+line+"\n"), "it says %q, want %q in it", text.String(), line)
+			}
+			expect.That(t, slices.Equal(a.Differ, c.differ), "the runs differ in %q, want %q", a.Differ, c.differ)
+			for _, what := range c.differ {
+				expect.That(t, strings.Contains(text.String(), "The runs differ in "+what+".\n"), "it says %q, want %q in it", text.String(), what)
+			}
+			expect.That(t, slices.EqualFunc(a.Reasons, c.reasons, strings.HasPrefix), "it does not agree because of %q, want %q", a.Reasons, c.reasons)
+		})
+	}
+}
+
+// What was answered to the last call in all rounds of both runs says nothing of how alike they are.
+func TestRatiosThatAreAlwaysOneAreNotCounted(t *testing.T) {
+	first, second := lacking(1, []float64{5, 5}, []float64{5, 5}), lacking(2, []float64{5, 5}, []float64{5, 5})
+	expect.Equal(t, first.Hold(second).Ratios, 0, "ratios:")
+}
+
+func tiny() *trial.Trial {
+	return &trial.Trial{
+		Column: "cp", Round: 1, Length: second / 5, Ended: 3 * second / 10, Cores: 1, Machine: []trial.Health{{At: second / 10}, {At: second / 5}},
+		Nodes: []trial.Node{{Name: "node1", Datacenter: "dc1"}, {Name: "node2", Datacenter: "dc1"}},
+	}
+}
+
+// encoded shows samples with their gaps.
+func encoded(t *testing.T, s samples) string {
+	t.Helper()
+	text := need.Got(json.Marshal(s))(t)
+	return string(text)
+}
+
+func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
+	tr := tiny()
+	tr.Series = []trial.Series{
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 2, Latencies: []int64{1000, 1, 3000, 1}}, {Number: 1, Refused: 4}}},
+		{Operation: trial.Register, Node: 1, Bins: []trial.Bin{{Number: 0, Done: 1, Unknown: 1, Latencies: []int64{9000, 1}}}},
+		{Operation: trial.ProbeRead, Node: 1, Bins: []trial.Bin{{Number: 0, Refused: 1}}},
+		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Number: 1, NotFound: 1, Latencies: []int64{500, 1}}}},
+	}
+	tr.History = []trial.Call{
+		{Key: "k", Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10_000},
+		{Key: "k", Action: trial.Look, Version: 0, Outcome: trial.NotFound, Called: 60_000, Returned: 61_000},
+		{Key: "k", Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 150_000, Returned: 151_000},
+	}
+	tr.Lists = []trial.List{
+		{Node: 0, Asked: 1000, Behind: 1, Missing: 2}, {Node: 1, Asked: 2000, Behind: 3, Ghosts: 4}, {Node: 0, Asked: 101_000, Failed: true}, {Node: 0, Asked: 201_000, Unhealed: 5},
+	}
+	tr.Replicator = []trial.Replication{{At: 110_000, Node: 0, Queued: 7, LagSeconds: 1}, {At: 120_000, Node: 1, Queued: 1, LagSeconds: 2}, {At: 210_000, Node: 0, Queued: 0}}
+	m := columnLineOf(tr, scenario.Scenario{})
+	cases := []struct {
+		name string
+		got  samples
+		want string
+	}{
+		{"write success", m.WriteSuccess, "[75,0,null]"},
+		{"read success", m.ReadSuccess, "[null,100,null]"},
+		{"write latency", m.WriteLatency, "[9,null,null]"},
+		{"read latency", m.ReadLatency, "[null,0.5,null]"},
+		{"age", m.Age, "[0.05,0,null]"},
+		{"behind", m.Behind, "[3,null,0]"},
+		{"ghosts", m.Ghosts, "[4,null,0]"},
+		{"missing", m.Missing, "[2,null,0]"},
+		{"unhealed", m.Unhealed, "[0,null,5]"},
+		{"queued", m.Queued, "[null,8,1]"},
+		{"lag", m.Lag, "[null,2,2]"},
+		{"sides of no partition", m.CutOffSuccess, "[]"},
+	}
+	for _, c := range cases {
+		expect.Equal(t, encoded(t, c.got), c.want, "%s:", c.name)
+	}
+}
+
+func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
+	tr := tiny()
+	tr.Faults = []trial.Fault{{Kind: scenario.Isolate, Text: "node2 isolated", Nodes: []int{1}, From: 50_000, To: 90_000}}
+	tr.Series = []trial.Series{
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Done: 2}}},
+		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
+		{Operation: trial.ProbeWrite, Node: 1, Bins: []trial.Bin{{Refused: 9}}},
+	}
+	m := columnLineOf(tr, scenario.Scenario{})
+	expect.Equal(t, encoded(t, m.CutOffSuccess), "[25,null,null]", "cut off:")
+	expect.Equal(t, encoded(t, m.OthersSuccess), "[100,null,null]", "others:")
+	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated", true}}, "bands:")
+}
+
+func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
+	tr := tiny()
+	tr.Leaders = []trial.Leader{
+		{At: -100, Node: 0, Leader: 0, Term: 1},
+		{At: 0, Node: 1, Leader: 0, Term: 1},
+		{At: 50_000, Node: 0, Leader: 1, Term: 2}, // node2 does not know yet that it leads
+		{At: 100_000, Node: 1, Leader: 1, Term: 2},
+		{At: 150_000, Node: 1, Leader: -1, Term: 2},
+		{At: 200_000, Node: 0, Leader: -1, Term: 2},
+	}
+	want := []leaderStrip{{Datacenter: "dc1", Reigns: []leaderTime{{0, 0.05, "node1", 1}, {0.05, 0.2, "node2", 2}, {0.2, 0.3, "", 0}}}}
+	expect.Deep(t, leaderStrips(tr), want, "got")
+}
+
+// TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.
+func TestPageDrawsEverythingInChromium(t *testing.T) {
+	chromium := findChromium(t)
+	dir := t.TempDir()
+	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
+	need.OK(t, r.Write(dir))
+	// A plot for the one at the top, one for each of four scenarios in which something happens, five ways and the ages, two
+	// removals, two backlogs, three curves.
+	want := map[string]string{"charts": "18", "errors": "0"}
+	for _, theme := range []string{"light", "dark"} {
+		t.Run(theme, func(t *testing.T) {
+			dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile)+"?theme="+theme)
+			for name, value := range want {
+				expect.That(t, strings.Contains(dom, `data-`+name+`="`+value+`"`),
+					"the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+			}
+			for _, line := range regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1) {
+				t.Errorf("on the console: %s", line)
+			}
+			for _, request := range requested {
+				t.Errorf("the page asked for %s", request)
+			}
+		})
+	}
+}
+
+// TestPageFitsATelephone opens the page at one and a quarter of its size in a window of 500 pixels, for no window of Chromium
+// is narrower: a page that is wider than 400 pixels would have to be moved to and fro.
+func TestPageFitsATelephone(t *testing.T) {
+	chromium := findChromium(t)
+	var page strings.Builder
+	need.OK(t, judgedSample().writeHTML(&page))
+	const open400 = `<html lang="en" style="zoom: 1.25">`
+	path := filepath.Join(t.TempDir(), HTMLFile)
+	need.OK(t, os.WriteFile(path, []byte(strings.Replace(page.String(), `<html lang="en">`, open400, 1)), 0o644))
+	dom, _, _ := open(t, chromium, path, "--window-size=500,900")
+	expect.That(t, strings.Contains(dom, `data-overflow="0"`), "the page is too wide: %s", regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+}
+
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	need.Present(t, false, "chromium is not on the PATH; get it with: apt-get install chromium")
+	return ""
+}
+
+// open returns the document as it is after the scripts ran, and what the page wrote to the console and asked the
+// network for.
+func open(t *testing.T, chromium, path string, more ...string) (dom, log string, requested []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	netLog := filepath.Join(t.TempDir(), "net.json")
+	cmd := exec.CommandContext(ctx, chromium, append(more, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", "--enable-logging=stderr",
+		"--log-net-log="+netLog, "--dump-dom", "file://"+path)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	need.That(t, err == nil, "%v: %s", err, stderr.String())
+	requests := need.Got(os.ReadFile(netLog))(t)
+	// What the browser asks for itself, such as updates, comes from no page and has no origin.
+	for _, request := range regexp.MustCompile(`"initiator":"([^"]*)".*?"url":"([^"]*)"`).FindAllStringSubmatch(string(requests), -1) {
+		if request[1] != "not an origin" {
+			requested = append(requested, request[2])
+		}
+	}
+	return stdout.String(), stderr.String(), requested
 }

@@ -82,19 +82,6 @@ func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
 	}
 }
 
-func TestVisibilityIsAtOtherNodes(t *testing.T) {
-	see := func(from, to int, delay trial.Micros) trial.Sighting {
-		return trial.Sighting{From: from, To: to, Way: trial.ByRead, Delay: delay}
-	}
-	trial1 := &trial.Trial{Nodes: six, Sightings: []trial.Sighting{see(0, 0, 9*ms), see(0, 1, 2*ms), see(0, 2, -1), see(0, 3, 5*ms)}}
-	v := Judge(trial1, cp, scenario.Scenario{})
-	expect.Equal(t, v.Visibility[trial.ByRead], (Spread{Count: 1, Never: 1, P50: 0.002, P90: 0.002, P99: 0.002, P999: 0.002, Max: 0.002}), "at home")
-	got := v.Abroad[trial.ByRead]
-	expect.That(t, got.Count == 1 && got.P50 == 0.005, "abroad %+v, want one of 5 ms", got)
-	_, ok := v.Visibility[trial.ByWatch]
-	expect.That(t, !ok, "there is a spread of a way that was not used")
-}
-
 func TestLostAndRevivedInstancesAreNamed(t *testing.T) {
 	v := Judge(&trial.Trial{
 		Nodes: three,

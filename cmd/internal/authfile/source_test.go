@@ -2,9 +2,11 @@ package authfile
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,4 +146,133 @@ func TestOpenRefusesABadFile(t *testing.T) {
 	need.OK(t, os.WriteFile(path, []byte("tokens: a\n"), 0o600))
 	_, err := Open(path, slog.New(slog.DiscardHandler))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "auth.yaml:1: "), "got %v", err)
+}
+
+const (
+	accessorA = "aaaaaaaaaaaaaaaa"
+	accessorB = "bbbbbbbbbbbbbbbb"
+)
+
+var (
+	hashA = strings.Repeat("0a", 32)
+	hashB = strings.Repeat("0b", 32)
+)
+
+func tokenLine(accessor, more string) string {
+	return fmt.Sprintf("  - {accessor: %s, name: orders, hashes: [%s]%s}\n", accessor, hashA, more)
+}
+
+func TestParseReadsRolesAndTokens(t *testing.T) {
+	c := need.Got(Parse("f", []byte(`
+mode: log-only
+roles:
+  service: ["app {app} read,register", "kv orders/ read,write"]
+  nothing: []
+tokens:
+  - accessor: `+accessorB+`
+    name: orders
+    roles: [service]
+    app: ORDERS
+    hashes: ["`+hashA+`", `+hashB+`]
+    expires: 2027-01-31
+`+tokenLine(accessorA, ", expires: '2027-01-31T12:00:00Z'"))))(t)
+	table := need.Got(access.TableOf(c))(t)
+	expect.That(t, c.Mode == access.LogOnly && len(c.Roles) == 2 && len(c.Tokens) == 2 && c.Tokens[0].Accessor == accessorA, "got %+v", c)
+	expect.Equal(t, c.Tokens[0].Expires-c.Tokens[1].Expires, 12*3600*1000, "between the two ends: got")
+	h := table.Holder(accessorB)
+	for _, hash := range []string{hashA, hashB} {
+		good := h.Good([32]byte([]byte(strings.Repeat(string([]byte{hash[1] - 'a' + 10}), 32))), 0)
+		expect.That(t, good, "a secret with the hash %s is not good", hash)
+	}
+	expect.That(t, h.Policy.Allows(access.Need{Resource: access.App, Name: "ORDERS", Verb: access.Register}), "the role grants nothing")
+}
+
+func TestParseOfAnEmptyFileIsNobody(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "{}"} {
+		c, err := Parse("f", []byte(text))
+		expect.That(t, err == nil && len(c.Tokens) == 0, "%q: got %+v, %v", text, c, err)
+	}
+}
+
+func TestParseNamesTheLineOfEveryMistakeAndRepeatsNoSecret(t *testing.T) {
+	secret := NewText("")
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"unknown key", "mode: on\nrole: {}\n", []string{"f:2: the file has an unknown key; there are mode, roles, tokens"}},
+		{"unknown key of a token", "tokens:\n" + tokenLine(accessorA, ", secret: abc"), []string{"f:2: a token has an unknown key"}},
+		{"key twice", "mode: on\nmode: off\n", []string{"f:2: a key of the file is given twice"}},
+		{"role twice", "roles:\n  a: []\n  a: []\n", []string{"f:3: a key of roles is given twice"}},
+		{"accessor twice", "tokens:\n" + tokenLine(accessorA, "") + tokenLine(accessorA, ""), []string{"f:3: token " + accessorA + " is there twice"}},
+		{"role that is not there", "tokens:\n" + tokenLine(accessorA, ", roles: [operator]"), []string{`f:2: token ` + accessorA + ` (orders) has the role "operator"`}},
+		{"rule", "roles:\n  a: [app ORDERS eat]\n  b: [kv]\n", []string{`f:2: role a: rule "app ORDERS eat"`, `f:3: role b: rule "kv"`}},
+		{"mode", "mode: maybe\n", []string{"f:1: mode: want off, log-only or on"}},
+		{"no accessor", "tokens: [{name: a}]\n", []string{"f:1: a token has no accessor"}},
+		{"no hash", "tokens: [{name: a, accessor: " + accessorA + "}]\n", []string{"has 0 secrets"}},
+		{"no name", "tokens: [{hashes: [" + hashA + "], accessor: " + accessorA + "}]\n", []string{"f:1: token \"\""}},
+		{"short hash", "tokens: [{name: a, accessor: " + accessorA + ", hashes: [" + hashA[2:] + "]}]\n", []string{"f:1: what stands there is no hash"}},
+		{"password for a hash", "tokens:\n- name: a\n  accessor: " + accessorA + "\n  hashes: [canary-password]\n", []string{"f:4: what stands there is no hash"}},
+		{"password for an accessor", "tokens: [{name: a, accessor: canary-password}]\n", []string{"f:1: what stands there is no accessor"}},
+		{"token's text for a hash", "tokens:\n- hashes: [" + secret + "]\n", []string{"f:2: the text of a token stands there"}},
+		{"token's text for a key", secret + ": a\n", []string{"f:1: the text of a token"}},
+		{"token's text in a comment", "mode: on\n# " + secret + "\n", []string{"f:2: the text of a token"}},
+		{"end", "tokens:\n" + tokenLine(accessorA, ", expires: soon"), []string{"f:2: expires must be"}},
+		{"no YAML", "mode: [\n", []string{"f: "}},
+		{"unknown anchor", "mode: *canary\n", []string{"f: "}},
+		{"alias", "mode: &on on\ntokens: *on\n", []string{"f:2: tokens must be a list"}},
+		{"two documents", "mode: on\n---\nmode: off\n", []string{"more than one YAML document"}},
+		{"list", "[]", []string{"f:1: the file must have keys"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse("f", []byte(c.text))
+			need.That(t, err != nil, "no error")
+			for _, want := range c.want {
+				expect.That(t, strings.Contains(err.Error(), want), "got %q, want %q in it", err, want)
+			}
+			expect.That(t, !strings.Contains(err.Error(), "canary") && !strings.Contains(err.Error(), secret[20:60]), "the error repeats what it must not: %q", err)
+		})
+	}
+}
+
+func TestItemIsReadAsItWasWritten(t *testing.T) {
+	text := NewText("")
+	k := need.Got(TokenOf(text))(t)
+	k.Name, k.App, k.Roles, k.Expires = "orders", "ORDERS", []string{"service", "reader"}, 1_800_000_000_000
+	item := need.Got(Item(k))(t)
+	c := need.Got(Parse("f", []byte("roles: {service: [], reader: []}\ntokens:\n"+string(item))))(t)
+	got := c.Tokens[0]
+	expect.That(t, got.Accessor == k.Accessor && got.Name == k.Name && got.App == k.App && slices.Equal(got.Roles, k.Roles) && got.Expires == k.Expires && got.Good(access.HashOf(text), 0),
+		"got %+v, want %+v", got, k)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("mode: on\nroles: {service: [\"app {app} read\"]}\ntokens:\n" + tokenLine(accessorA, ", roles: [service], expires: 2027-01-31")))
+	f.Add([]byte("tokens:\n" + tokenLine(accessorA, "") + tokenLine(accessorB, "")))
+	f.Add([]byte("roles: &a {x: [operator read]}\ntokens: *a\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f", data)
+		if err != nil {
+			expect.That(t, !secretText.MatchString(err.Error()), "the error repeats a secret: %q", err)
+			return
+		}
+		_, err = access.TableOf(c)
+		need.OK(t, err)
+		var b strings.Builder
+		b.WriteString("roles:\n")
+		for _, r := range c.Roles {
+			fmt.Fprintf(&b, "  %q: []\n", r.Name)
+		}
+		b.WriteString("tokens:\n")
+		for _, k := range c.Tokens {
+			b.Write(need.Got(Item(k))(t))
+		}
+		if len(c.Roles) == 0 || len(c.Tokens) == 0 {
+			return
+		}
+		again := need.Got(Parse("f", []byte(b.String())))(t)
+		for i, k := range again.Tokens {
+			expect.That(t, k.Accessor == c.Tokens[i].Accessor && k.Expires/1000 == c.Tokens[i].Expires/1000 && len(k.Secrets) == len(c.Tokens[i].Secrets), "got %+v, want %+v", k, c.Tokens[i])
+		}
+	})
 }

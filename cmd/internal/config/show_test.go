@@ -2,6 +2,9 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -60,5 +63,95 @@ func noEmptyMaps(c *Config) {
 		if s.Value.Kind() == reflect.Map && s.Value.Len() == 0 {
 			s.Value.SetZero()
 		}
+	}
+}
+
+func TestTemplateHasEverySettingWithItsDefault(t *testing.T) {
+	var lines []string
+	for line := range strings.Lines(Template(false, nil)) {
+		// As if every comment with a value were none.
+		name, value, isSetting := strings.Cut(strings.Replace(strings.TrimRight(line, "\n"), "# ", "", 1), ":")
+		if isSetting && !strings.Contains(strings.TrimSpace(name), " ") && (value == "" || strings.HasPrefix(value, " ")) {
+			lines = append(lines, name+":"+value)
+		}
+	}
+	values, err := parseConfigFile("all", []byte(strings.Join(lines, "\n")))
+	need.OKf(t, err, "the template with every setting")
+	for _, s := range Default().Settings() {
+		if strings.HasPrefix(s.Key, "test.") || s.Key == "data.dir" {
+			continue
+		}
+		v, there := values[s.Key]
+		expect.That(t, there && v.text == s.String(), "%s is %q, there: %v, want %q", s.Key, v.text, there, s)
+	}
+}
+
+func TestTemplateIsAFileThatIsUnderstood(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	need.OK(t, os.WriteFile(file, []byte(Template(false, nil)), 0o600))
+	expect.OKf(t, ValidateFile(file), "a new file")
+	need.OK(t, os.WriteFile(file, []byte(Template(true, nil)), 0o600))
+	err := ValidateFile(file)
+	need.That(t, err != nil, "a file for production is right without its certificates")
+	for line := range strings.Lines(err.Error()) {
+		expect.That(t, strings.Contains(line, ".tls.") && strings.Contains(line, "no such file"), "a new file for production: %s", line)
+	}
+}
+
+func TestValidateFileNamesEachMistakeWithItsKey(t *testing.T) {
+	t.Setenv("ROLLCALL_DATA_DIR", "elsewhere") // which has no say
+	for text, want := range map[string][]string{
+		"":                                    {"data.dir: is required"},
+		"data: {dir: d}\nhttp: {adr: x}":      {"2: unknown key http.adr"},
+		"data: {dir: d}\ngc: {percent: many}": {"2: gc.percent", "many"},
+		"data: {dir: d}\nmode: xp\nlog: {level: loud}": {"mode:", "log.level:"},
+	} {
+		file := filepath.Join(t.TempDir(), "rollcall.yaml")
+		need.OK(t, os.WriteFile(file, []byte(text), 0o600))
+		err := ValidateFile(file)
+		for _, w := range want {
+			expect.That(t, err != nil && strings.Contains(err.Error(), w), "%q: %v, want %q in it", text, err, w)
+		}
+	}
+	expect.That(t, ValidateFile("missing.yaml") != nil, "a file that is not there is right")
+}
+
+func TestSchemaHasEverySettingAndNoOther(t *testing.T) {
+	var schema map[string]any
+	need.OK(t, json.Unmarshal(need.Got(json.Marshal(Schema()))(t), &schema))
+	leaves := map[string]map[string]any{}
+	var walk func(prefix string, at map[string]any)
+	walk = func(prefix string, at map[string]any) {
+		properties, isSection := at["properties"].(map[string]any)
+		if !isSection {
+			leaves[strings.TrimSuffix(prefix, ".")] = at
+			return
+		}
+		expect.That(t, at["additionalProperties"] == false, "%s allows other keys", prefix)
+		for name, next := range properties {
+			walk(prefix+name+".", next.(map[string]any))
+		}
+	}
+	walk("", schema)
+	all := Default().Settings()
+	expect.Equal(t, len(leaves), len(all), "keys")
+	for _, s := range all {
+		leaf := leaves[s.Key]
+		words, _ := leaf["enum"].([]any)
+		expect.That(t, leaf["description"] == s.Help && (len(words) == 0) == (len(s.Words) == 0), "%s is %v", s.Key, leaf)
+	}
+}
+
+func TestTemplateHasWhatWasChosen(t *testing.T) {
+	chosen, err := ParseChosen([]string{"data.dir=/var/lib/rollcall", "http.addr=127.0.0.1:9761", "cluster.join=a:1,b:2", "http.plain=true"})
+	need.OK(t, err)
+	file := filepath.Join(t.TempDir(), "rollcall.yaml")
+	need.OK(t, os.WriteFile(file, []byte(Template(false, chosen)), 0o600))
+	c := need.Got(loadFile(file))(t)
+	expect.That(t, c.Store.DataDir == "/var/lib/rollcall" && c.HTTP.Addr == "127.0.0.1:9761" && len(c.Store.Join) == 2 && c.HTTP.Plain, "got %+v", c)
+	_, err = ParseChosen([]string{"data.dir", "http.adr=x", "limits.watchers=many", "limits.watchers=-1", "test.sync-delay=1s"})
+	expect.Equal(t, strings.Count(err.Error(), "\n")+1, 5, "mistakes:")
+	for _, want := range []string{`"data.dir" is not of the form key=value`, "http.adr is no setting", `limits.watchers: "many" is not`, "limits.watchers: -1 is below", "test.sync-delay is no setting"} {
+		expect.That(t, strings.Contains(err.Error(), want), "got %v, want %q in it", err, want)
 	}
 }

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/consensus"
 )
 
@@ -77,4 +83,155 @@ func TestNodeStatusHasTheIndexOfTheNodesResponses(t *testing.T) {
 	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
 	got := nodeStatus("c0ffee", consensus.NodeStatus{ID: "n1", Role: "unreachable"})
 	expect.That(t, got.Index == "", "an unreachable node is at %q, want no index", got.Index)
+}
+
+// nodesWith are nodes with votes in these roles, named n1, n2 and so on.
+func nodesWith(roles ...string) (nodes []api.NodeStatus) {
+	for i, role := range roles {
+		nodes = append(nodes, api.NodeStatus{ID: "n" + string(rune('1'+i)), Role: role, Voter: role != "learner" && role != "serving"})
+	}
+	return nodes
+}
+
+func TestStatusSaysInASentenceHowTheClusterIs(t *testing.T) {
+	behind := nodesWith("leader", "follower", "follower")
+	behind[2].Lag = 10_001
+	silentLearner := append(nodesWith("leader", "follower", "follower"), api.NodeStatus{ID: "n4", Role: "unreachable"})
+	for name, tc := range map[string]struct {
+		status    api.Status
+		condition string
+		summary   string
+	}{
+		"three well":         {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower")}, well, "Healthy: one node may fail."},
+		"five well":          {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower", "follower", "follower")}, well, "Healthy: two nodes may fail."},
+		"one alone":          {api.Status{Leader: "n1", Nodes: nodesWith("leader")}, well, "Healthy: no node may fail."},
+		"a learner":          {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "learner")}, well, "Healthy: no node may fail."},
+		"one of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "unreachable")}, degraded, "Degraded: n3 cannot be reached; no node may fail."},
+		"one of five down":   {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower", "follower", "unreachable")}, degraded, "Degraded: n5 cannot be reached; one node may fail."},
+		"one behind":         {api.Status{Leader: "n1", Nodes: behind}, degraded, "Degraded: n3 is 10001 entries behind; no node may fail."},
+		"two of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "unreachable", "unreachable")}, degraded, "Degraded: n2 cannot be reached, n3 cannot be reached; a majority of the voters is not there."},
+		"a learner down":     {api.Status{Leader: "n1", Nodes: silentLearner}, degraded, "Degraded: n4 cannot be reached; one node may fail."},
+		"no leader":          {api.Status{Nodes: nodesWith("candidate", "unreachable", "unreachable")}, leaderless, "No leader: nothing can be written, and reads are stale, until a majority of the voters is in touch. Of these, n1 hears no leader, n2 cannot be reached, n3 cannot be reached."},
+		"a leader unheard":   {api.Status{Nodes: nodesWith("follower", "leader", "follower")}, leaderless, "This node hears no leader yet, and n2 says that it leads: ask again in a second."},
+		"ap, all well":       {api.Status{Mode: "ap", Nodes: nodesWith("serving", "serving")}, well, "Healthy: one node may fail."},
+		"ap, one is lacking": {api.Status{Mode: "ap", Nodes: nodesWith("serving", "unreachable")}, degraded, "Degraded: n2 cannot be reached."},
+	} {
+		describe(&tc.status)
+		expect.That(t, tc.status.Condition == tc.condition && tc.status.Summary == tc.summary, "%s: got %s, %q, want %s, %q", name, tc.status.Condition, tc.status.Summary, tc.condition, tc.summary)
+	}
+}
+
+func TestStatusWarnsOfAZoneThatHasAMajority(t *testing.T) {
+	for zones, want := range map[string]bool{"a a b": true, "a b c": false, "a a a": true, "- - -": false, "a - -": false, "a": false} {
+		var nodes []api.NodeStatus
+		for _, zone := range strings.Fields(zones) {
+			nodes = append(nodes, api.NodeStatus{Voter: true, Zone: strings.Trim(zone, "-")})
+		}
+		s := api.Status{Leader: "n1", Nodes: nodes}
+		describe(&s)
+		expect.That(t, (s.Warning != "") == want, "zones %s: warned %q, want a warning: %v", zones, s.Warning, want)
+	}
+}
+
+// A snapshot that brings more than the node may keep is refused before anything of it goes into the log.
+func TestRestoreBeyondTheLimitsIsRefused(t *testing.T) {
+	for setting, change := range map[string]func(*config.Config){
+		"limits.state-bytes":     func(c *config.Config) { c.Quota.StateBytes = 1 },
+		"limits.instances-total": func(c *config.Config) { c.HTTPD.Limits.InstancesTotal = 1 },
+		"has room for":           func(c *config.Config) { c.MinFree = 1 << 60 },
+	} {
+		t.Run(setting, func(t *testing.T) {
+			full := serving(t, oneNode(t))
+			responds(t, http.MethodPut, full+"/v1/kv/a", "value", http.StatusOK, "true")
+			for _, id := range []string{"a1", "a2"} {
+				body := `{"instance":{"instanceId":"` + id + `","hostName":"h","app":"A","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
+				responds(t, http.MethodPost, full+"/eureka/apps/A", body, http.StatusNoContent, "")
+			}
+			saved := responds(t, http.MethodGet, full+"/v1/rollcall/snapshot", "", http.StatusOK, "ROLLBACK")
+			small := oneNode(t)
+			change(small)
+			url := serving(t, small)
+			responds(t, http.MethodPut, url+"/v1/rollcall/snapshot?another-cluster&reason=test", saved, http.StatusInsufficientStorage, setting)
+			responds(t, http.MethodGet, url+"/v1/kv/a?stale", "", http.StatusNotFound, "")
+		})
+	}
+}
+
+func TestRestoreUpToTheLimitsIsAccepted(t *testing.T) {
+	var h backup.Header
+	h.Counts.Instances = 2
+	expect.OK(t, restoreLimits{stateBytes: 5, instances: 2}.check(h, 5))
+}
+
+func serving(t *testing.T, c *config.Config) string {
+	t.Helper()
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+	return url
+}
+
+// A dry run says what a restore then does, in mode ap too: what was canceled since stays away, and there are no keys.
+func TestDryRunWithoutConsensusSaysWhatARestoreDoes(t *testing.T) {
+	c := oneNode(t)
+	c.Mode = config.AP
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	url := "http://" + n.listeners[0].Addr().String()
+	awaitReady(t, url)
+	body := `{"instance":{"instanceId":"a1","hostName":"h","app":"A","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
+	responds(t, http.MethodPost, url+"/eureka/apps/A", body, http.StatusNoContent, "")
+	saved := responds(t, http.MethodGet, url+"/v1/rollcall/snapshot", "", http.StatusOK, "ROLLBACK")
+	responds(t, http.MethodDelete, url+"/eureka/apps/A/a1", "", http.StatusOK, "")
+
+	would := responds(t, http.MethodPut, url+"/v1/rollcall/snapshot?dry-run", saved, http.StatusOK, "")
+	done := responds(t, http.MethodPut, url+"/v1/rollcall/snapshot?reason=test", saved, http.StatusOK, `"instances":0`)
+	expect.That(t, strings.Contains(would, `"instances":0`), "the dry run says %s, and the restore %s", would, done)
+	responds(t, http.MethodPut, url+"/v1/rollcall/snapshot?dry-run&keys-only", saved, http.StatusNotImplemented, "keys-only")
+}
+
+// The oldest files of the node go, and what it had written of one when it was killed. Files of other names stay. A directory that cannot be written to is said once.
+func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
+	c := oneNode(t)
+	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 2}
+	others := []string{"rollcall-n2-20260101T000000Z.snap", "rollcall-n1-monday.snap", "notes.txt"}
+	for _, name := range append(others, "rollcall-n1-20260101T000000Z.snap.123.tmp", "rollcall-n1-20260101T000000Z.snap", "rollcall-n1-20260102T000000Z.snap", "rollcall-n1-20260103T000000Z.snap") {
+		need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, name), []byte("x"), 0o600))
+	}
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	var names []string
+	await(t, "the other files, the new one and the newest one before are left", func() bool {
+		names = filesIn(t, c.Backup.Dir)
+		return len(names) == len(others)+2 && slices.Contains(names, "rollcall-n1-20260103T000000Z.snap") && !strings.Contains(strings.Join(names, ""), ".tmp")
+	})
+	for _, other := range others {
+		expect.That(t, slices.Contains(names, other), "%s is gone; there are %v", other, names)
+	}
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	for _, e := range need.Got(os.ReadDir(dir))(t) {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// The clock was ahead when a file was written. The schedule goes on by the clock as it is now, and what it writes stays.
+func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {
+	c := oneNode(t)
+	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 1}
+	early := "rollcall-n1-" + time.Now().UTC().Add(24*365*time.Hour).Format(timeForm) + ".snap"
+	need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, early), []byte("x"), 0o600))
+	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	await(t, "the schedule writes a snapshot, though the newest file is of next year", func() bool {
+		return slices.ContainsFunc(filesIn(t, c.Backup.Dir), func(name string) bool { return name != early })
+	})
 }
