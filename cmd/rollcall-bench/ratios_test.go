@@ -372,8 +372,7 @@ func TestCrossingLastsFromTheAcknowledgementToEachWatcher(t *testing.T) {
 		}
 	}
 	c.recordArrival(c.members[0], []byte(`{"id":"another"}`))
-	got := c.arrived.Load()
-	expect.That(t, got == 6, "%d arrivals, want 3 at each of 2 watchers", got)
+	expect.Equal(t, c.arrived.Load(), 6, "arrivals:")
 	latencies := need.Got(c.latencies(t.Context(), 1))(t) // without the first
 	n, longest, shortest := latencies.TotalCount(), latencies.Max(), latencies.Min()
 	expect.That(t, n == 4 && shortest == 0 && longest >= 1e6 && longest <= 20e6,

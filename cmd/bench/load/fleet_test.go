@@ -214,8 +214,7 @@ func TestRegisterGoesOnUntilEverythingIsAcknowledged(t *testing.T) {
 		return 0
 	})
 	l := registered(t, c, scenario.Load{Instances: 30, OwnKeys: 2, SharedKeys: 1})
-	got := c.registered()
-	expect.That(t, got == 33, "%d instances are registered, want 30 and 3 watched keys", got)
+	expect.Equal(t, c.registered(), 33, "instances are registered:")
 	expect.Equal(t, l.Book.Expected(), 33, "instances that the book expects:")
 	app, keys := l.Keys()
 	want := []string{"own-0", "own-1", "shared-0"}
@@ -542,6 +541,5 @@ func TestCancelIsRepeatedUntilItIsCertain(t *testing.T) {
 	eventually(t, "the first cancel", func() bool { return len(c.requests(http.MethodDelete, "")) >= 1 })
 	stop()
 	eventually(t, "it is registered again", func() bool { return len(c.requests(http.MethodPost, "")) == 2 })
-	got := len(c.requests(http.MethodDelete, ""))
-	expect.That(t, got == 3, "%d cancels, want 3", got)
+	expect.Equal(t, len(c.requests(http.MethodDelete, "")), 3, "cancels:")
 }

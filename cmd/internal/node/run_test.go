@@ -147,8 +147,7 @@ func TestShutdownEndsThoughAStoreAndARequestHang(t *testing.T) {
 	response := requested(n, arrived)
 	err := stop()
 	expect.That(t, err != nil && strings.Contains(err.Error(), "store did not close"), "run: %v, want an error that names the store", err)
-	got := <-response
-	expect.That(t, got == 0, "the response is %d, want a cut connection", got)
+	expect.Equal(t, <-response, 0, "the response is")
 }
 
 func TestShutdownEndsBeforeServiceManagersKillTheProcess(t *testing.T) {

@@ -252,8 +252,7 @@ func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 		if runs := g.runs["late"]; len(runs) < 6 || runs[3]-runs[2] != 2*time.Second {
 			t.Errorf("with another interval it was probed at %v", runs)
 		}
-		got := testutil.ToFloat64(g.prober.metrics.checks)
-		expect.That(t, got == 1, "%v checks are probed, want 1", got)
+		expect.Equal(t, testutil.ToFloat64(g.prober.metrics.checks), 1, "checks are probed:")
 		g.apply(registry.DeregisterCatalog{Service: "late"})
 		after(refreshPause)
 		runs := len(g.runs["late"])
