@@ -295,40 +295,32 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 	})
 }
 
-const metricsOfTwoPeers = `# HELP rollcall_replication_accepted_tasks_total Tasks that were queued.
-# TYPE rollcall_replication_accepted_tasks_total counter
-rollcall_replication_accepted_tasks_total{peer="a"} 10
-rollcall_replication_accepted_tasks_total{peer="b"} 1.5e+02
-# TYPE rollcall_replication_overridden_tasks_total counter
-rollcall_replication_overridden_tasks_total{peer="a"} 2
-# TYPE rollcall_replication_queue_overflows_total counter
-rollcall_replication_queue_overflows_total{peer="a"} 3
-# TYPE rollcall_replication_expired_tasks_total counter
-rollcall_replication_expired_tasks_total{peer="a"} 20
-# TYPE rollcall_replication_permanent_errors_total counter
-rollcall_replication_permanent_errors_total{peer="a"} 100
-# TYPE rollcall_replication_successful_executions_total counter
-rollcall_replication_successful_executions_total{peer="a"} 5
-rollcall_replication_successful_executions_total{peer="b"} 6
-# TYPE rollcall_replication_transient_errors_total counter
-rollcall_replication_transient_errors_total{peer="b"} 7
-# TYPE rollcall_replication_congestion_issues_total counter
-rollcall_replication_congestion_issues_total{peer="b"} 30
-# TYPE rollcall_replication_batch_size gauge
-rollcall_replication_batch_size{peer="a"} 4
-rollcall_replication_batch_size{peer="b"} 9
-# TYPE rollcall_replication_acceptor_queue_size gauge
-rollcall_replication_acceptor_queue_size{peer="a"} 1
-# TYPE rollcall_replication_reprocess_queue_size gauge
-rollcall_replication_reprocess_queue_size{peer="a"} 20
-# TYPE rollcall_replication_queue_size gauge
-rollcall_replication_queue_size{peer="b"} 300
-# TYPE rollcall_replication_lag_changes gauge
-rollcall_replication_lag_changes{peer="a"} 8
-rollcall_replication_lag_changes{peer="b"} 5
-# TYPE rollcall_replication_lag_seconds gauge
-rollcall_replication_lag_seconds{peer="a"} 0.25
-`
+// metricsOfTwoPeers is a page of metrics of a node with the peers a and b.
+var metricsOfTwoPeers = func() string {
+	var page strings.Builder
+	for line := range strings.Lines(`accepted_tasks_total counter a=10 b=1.5e+02
+overridden_tasks_total counter a=2
+queue_overflows_total counter a=3
+expired_tasks_total counter a=20
+permanent_errors_total counter a=100
+successful_executions_total counter a=5 b=6
+transient_errors_total counter b=7
+congestion_issues_total counter b=30
+batch_size gauge a=4 b=9
+acceptor_queue_size gauge a=1
+reprocess_queue_size gauge a=20
+queue_size gauge b=300
+lag_changes gauge a=8 b=5
+lag_seconds gauge a=0.25`) {
+		words := strings.Fields(line)
+		fmt.Fprintf(&page, "# TYPE rollcall_replication_%s %s\n", words[0], words[1])
+		for _, sample := range words[2:] {
+			peer, value, _ := strings.Cut(sample, "=")
+			fmt.Fprintf(&page, "rollcall_replication_%s{peer=%q} %s\n", words[0], peer, value)
+		}
+	}
+	return page.String()
+}()
 
 func TestReplicatorFiguresAreThoseOfAllItsPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
