@@ -85,7 +85,7 @@ func shownCode(code string) string {
 			b.WriteString(line + "\n")
 		}
 	}
-	return strings.ReplaceAll(b.String(), "if err != nil {\nlog.Fatal(err)\n}\n", "")
+	return strings.NewReplacer("if err != nil {\nlog.Fatal(err)\n}\n", "", "check(err)\n", "").Replace(b.String())
 }
 
 // project is what the pages may name: the files of the project, and what its Go files declare.

@@ -55,6 +55,31 @@ func Example() {
 	// Output: ORDERS UP 8080
 }
 
+// What a service of a cluster with three servers says: three statements to register, to discover, and to
+// run something in one process at a time.
+func ExampleClient() {
+	ctx := context.Background()
+
+	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761", "http://127.0.0.1:8762", "http://127.0.0.1:8763"}})
+	check(err)
+	defer c.Close(ctx)
+	self, err := c.StartRegistration(client.RegistrationConfig{Instance: client.NewInstance("orders", 8080)})
+	check(err)
+
+	payments, err := c.StartDiscovery(client.DiscoveryConfig{App: "payments"})
+	check(err)
+	err = payments.Ready(ctx)
+	check(err)
+	instances := payments.Snapshot().App("payments")
+
+	lock, err := c.AcquireLock(ctx, client.LockOptions{Name: "report"})
+	check(err)
+	defer lock.Release(ctx)
+	report, err := makeReport(lock.Context()) // ends when the lock is lost
+	check(err)
+	log.Println(self.Instance().Key(), len(instances), len(report))
+}
+
 // Three servers, of which the first is down, an authority of one's own, a token with each request, and
 // a log of what happens in the background.
 func ExampleNew() {
@@ -117,6 +142,19 @@ func ExampleServerSource() {
 	c, err := client.New(client.Config{Source: lookup})
 	check(err)
 	defer c.Close(context.Background())
+}
+
+// Two clients of one process, told apart by a label.
+func ExampleConfig_registerer() {
+	metrics := prometheus.NewRegistry()
+	for _, datacenter := range []string{"dc1", "dc2"} {
+		c, err := client.New(client.Config{
+			Servers:    []string{"http://rollcall." + datacenter + ".internal:8761"},
+			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"datacenter": datacenter}, metrics),
+		})
+		check(err)
+		defer c.Close(context.Background())
+	}
 }
 
 // An instance with a short lease, a zone, and a status that follows its database.
