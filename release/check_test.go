@@ -331,7 +331,7 @@ func (m *machine) systemd(t *testing.T) {
 	for _, c := range []struct{ name, script, says string }{
 		{name: "works", script: "exit 0"},
 		{name: "fails", script: "exit 1", says: "Rollcall is not ready yet, or did not start"},
-		{name: "waits for a leader", script: `case "$*" in *try-restart*) sleep 100 ;; esac`, says: "Rollcall is not ready yet, or did not start"},
+		{name: "waits for a leader", script: `case "$*" in *try-restart*) sleep 100; echo "waited" >>/tmp/asked ;; esac`, says: "Rollcall is not ready yet, or did not start"},
 	} {
 		m.script(t, "systemctl", `echo "$*" >>/tmp/asked; `+c.script)
 		asked := func(want ...string) {
@@ -341,11 +341,9 @@ func (m *machine) systemd(t *testing.T) {
 		}
 		m.dpkg(t, "-i", older)
 		asked("daemon-reload")
-		start := time.Now()
 		said := m.dpkg(t, "-i", newer)
 		asked("daemon-reload", "try-restart rollcall.service")
 		expect.That(t, strings.Contains(said, "Rollcall is not") == (c.says != "") && strings.Contains(said, c.says), "%s: the upgrade said\n%s", c.name, said)
-		expect.That(t, time.Since(start) < 90*time.Second, "%s: dpkg waited for the node", c.name)
 		expect.Equal(t, m.in(t, "dpkg-query", "-W", "-f", "${Status}", "rollcall"), "install ok installed", "%s: the package", c.name)
 		m.dpkg(t, "-r", "rollcall")
 		asked("--no-reload disable --now rollcall.service", "daemon-reload")

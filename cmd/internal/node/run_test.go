@@ -41,15 +41,12 @@ func TestNodeEndsItsWatches(t *testing.T) {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
 		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-		n.limits.drain = 20 * time.Second // it takes milliseconds
+		n.limits.drain = time.Hour // a watch that kept the node up would have the test time out
 		stop := started(t, n)
 		url := "http://" + n.listeners[0].Addr().String()
 		awaitReady(t, url)
 		resp := need.Got(http.Get(url + "/v1/rollcall/watch"))(t)
-		start := time.Now()
-		expect.OKf(t, stop(), "run")
-		took := time.Since(start)
-		expect.That(t, took <= n.limits.drain, "takeover %v: the watch kept the node up for %v", takeover, took)
+		expect.OKf(t, stop(), "takeover %v: run", takeover)
 		expect.OKf(t, expect.Err(io.ReadAll(resp.Body)), "takeover %v: the watch was cut off", takeover)
 		resp.Body.Close()
 	}
