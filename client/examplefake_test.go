@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"log"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,21 +17,23 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// exampleCluster is a cluster of one server in memory, for the examples: the routes that they use, and
-// nothing that goes wrong. Nothing in it ends by itself, neither leases nor sessions.
+// exampleCluster is a cluster of one server in memory, for the examples: the routes of the registry are the server's own, those
+// of sessions, locks and keys are as much as the examples use. Nothing goes wrong in it, and no session ends by itself.
 type exampleCluster struct {
-	token string // that requests must bear; "": none
+	*httptest.Server
+	registry *registrytest.Memory
 
-	mu        sync.Mutex
-	instances map[registry.Key]*registry.Lease
-	events    []string               // of watches; the number of an event is its index
-	keys      map[string]string      // values
-	fences    map[string]exampleHold // by "lock NAME" and "key NAME"
-	sessions  int
-	changed   chan struct{} // closed by the next change
+	mu       sync.Mutex
+	keys     map[string]string      // values
+	fences   map[string]exampleHold // by "lock NAME" and "key NAME"
+	sessions int
+	granted  int
+	changed  chan struct{} // closed by the next change of a lock
 }
 
 // exampleHold is the holder of a lock or key.
@@ -42,7 +42,18 @@ type exampleHold struct {
 	fence   int
 }
 
-func newServer() *httptest.Server { return httptest.NewServer(newExampleCluster().handler()) }
+func newServer() *exampleCluster {
+	s := newExampleCluster("")
+	s.Start()
+	return s
+}
+
+// newTLSServer is newServer with TLS, for requests that bear a token.
+func newTLSServer(token string) *exampleCluster {
+	s := newExampleCluster(token)
+	s.StartTLS()
+	return s
+}
 
 // newClient is a client of a server. end closes both.
 func newClient() (c *client.Client, end func()) {
@@ -58,27 +69,15 @@ func check(err error) {
 	}
 }
 
-func newExampleCluster() *exampleCluster {
-	return &exampleCluster{
-		instances: make(map[registry.Key]*registry.Lease),
-		keys:      make(map[string]string),
-		fences:    make(map[string]exampleHold),
-		changed:   make(chan struct{}),
+func newExampleCluster(token string) *exampleCluster {
+	s := &exampleCluster{
+		registry: registrytest.New(), keys: make(map[string]string), fences: make(map[string]exampleHold), changed: make(chan struct{}),
 	}
-}
-
-func (s *exampleCluster) handler() http.Handler {
+	own, err := httpd.New(httpd.Config{Service: s.registry, Cluster: s, Node: "1"})
+	check(err)
 	routes := http.NewServeMux()
 	for pattern, answer := range map[string]http.HandlerFunc{
-		"POST /eureka/apps/{app}":                s.register,
-		"PUT /eureka/apps/{app}/{id}":            s.renew,
-		"DELETE /eureka/apps/{app}/{id}":         s.cancel,
-		"GET /eureka/apps":                       s.apps,
-		"GET /eureka/apps/{app}":                 s.app,
-		"GET /eureka/apps/{app}/{id}":            s.instance,
-		"GET /v1/rollcall/apps":                  s.list,
-		"GET /v1/rollcall/status":                s.status,
-		"GET /v1/rollcall/watch":                 s.watch,
+		"/":                                      own.ServeHTTP,
 		"POST /v1/rollcall/sessions":             s.createSession,
 		"PUT /v1/rollcall/sessions/{id}/renew":   s.answerSession,
 		"DELETE /v1/rollcall/sessions/{session}": s.endSession,
@@ -90,168 +89,29 @@ func (s *exampleCluster) handler() http.Handler {
 	} {
 		routes.HandleFunc(pattern, answer)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.token != "" && r.Header.Get("Authorization") != "Bearer "+s.token {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if token != "" && r.Header.Get("Authorization") != "Bearer "+token {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+		r.Header.Del("Authorization")
 		routes.ServeHTTP(w, r)
-	})
+	}))
+	return s
 }
 
-// change wakes the watchers. s.mu must be held.
+// Status implements httpd.Cluster.
+func (s *exampleCluster) Status(context.Context) api.Status {
+	now := s.registry.Newest()
+	return api.Status{Mode: "cp", Leader: "1", Nodes: []api.NodeStatus{
+		{ID: "1", HTTP: s.Listener.Addr().String(), Role: "leader", Index: fmt.Sprintf("%s-%d", now.Epoch(), now.Index())},
+	}}
+}
+
+// change wakes those who wait for a lock. s.mu must be held.
 func (s *exampleCluster) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-}
-
-// record adds a change of an instance to what watchers get. s.mu must be held.
-func (s *exampleCluster) record(action, why string, l *registry.Lease) {
-	index := fmt.Sprintf("demo-%d", len(s.events)+1)
-	s.events = append(s.events, fmt.Sprintf(
-		`event: change`+"\n"+`id: %s`+"\n"+`data: {"index":%[1]q,"action":%q,"why":%q,"app":%q,"id":%q,"status":%q,"instance":%s}`+"\n\n",
-		index, action, why, l.Instance.App, l.Instance.ID(), l.Instance.Status,
-		eureka.AppendInstance(nil, eureka.Format{}, l, l.RenewedAt)))
-	s.change()
-}
-
-func (s *exampleCluster) index() string { return fmt.Sprintf("demo-%d", len(s.events)) }
-
-func (s *exampleCluster) register(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	i, err := eureka.DecodeRegistration(body, eureka.Format{}, r.PathValue("app"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	action := "MODIFIED"
-	if s.instances[i.Key()] == nil {
-		action = "ADDED"
-	}
-	interval, duration, _ := registry.ClampLease(i.RenewalInterval, i.Duration)
-	s.instances[i.Key()] = &registry.Lease{Instance: i, Interval: interval, Duration: duration, RegisteredAt: 1}
-	s.record(action, "registered", s.instances[i.Key()])
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func exampleKey(r *http.Request) registry.Key {
-	return registry.NewKey(r.PathValue("app"), r.PathValue("id"))
-}
-
-func (s *exampleCluster) renew(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.instances[exampleKey(r)]
-	dirty, _ := strconv.ParseInt(r.URL.Query().Get("lastDirtyTimestamp"), 10, 64)
-	if l == nil || dirty > l.Instance.LastDirty {
-		w.WriteHeader(http.StatusNotFound)
-	}
-}
-
-func (s *exampleCluster) cancel(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.instances[exampleKey(r)]
-	if l == nil {
-		w.WriteHeader(http.StatusNotFound)
-		return
-	}
-	delete(s.instances, l.Key())
-	s.record("DELETED", "canceled", l)
-}
-
-// of returns the leases of an application, or with "" all of them, sorted. s.mu must be held.
-func (s *exampleCluster) of(app string) iter.Seq[*registry.Lease] {
-	app = strings.ToUpper(app)
-	keys := slices.SortedFunc(maps.Keys(s.instances), func(a, b registry.Key) int { return strings.Compare(a.String(), b.String()) })
-	return func(yield func(*registry.Lease) bool) {
-		for _, k := range keys {
-			if (app == "" || k.App == app) && !yield(s.instances[k]) {
-				return
-			}
-		}
-	}
-}
-
-func (s *exampleCluster) apps(w http.ResponseWriter, _ *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.Header().Set("X-Rollcall-Index", s.index())
-	w.Write(eureka.AppendApplications(nil, eureka.Format{}, "1", s.hash(), s.of("")))
-}
-
-func (s *exampleCluster) hash() string {
-	count := make(map[string]int)
-	for _, l := range s.instances {
-		count[l.Instance.Status.String()]++
-	}
-	var b strings.Builder
-	for _, status := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(&b, "%s_%d_", status, count[status])
-	}
-	return b.String()
-}
-
-func (s *exampleCluster) app(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name := strings.ToUpper(r.PathValue("app"))
-	w.Header().Set("X-Rollcall-Index", s.index())
-	for range s.of(name) {
-		w.Write(eureka.AppendApplication(nil, eureka.Format{}, name, s.of(name)))
-		return
-	}
-	w.WriteHeader(http.StatusNotFound)
-}
-
-func (s *exampleCluster) instance(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.instances[exampleKey(r)]; l != nil {
-		w.Write(eureka.AppendInstanceDocument(nil, eureka.Format{}, l, l.RenewedAt))
-		return
-	}
-	w.WriteHeader(http.StatusNotFound)
-}
-
-func (s *exampleCluster) list(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rows := []map[string]any{}
-	for l := range s.of(r.URL.Query().Get("app")) {
-		rows = append(rows, map[string]any{"app": l.Instance.App, "id": l.Instance.ID(), "status": l.Instance.Status.String()})
-	}
-	json.NewEncoder(w).Encode(rows)
-}
-
-func (s *exampleCluster) status(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	json.NewEncoder(w).Encode(map[string]any{
-		"node": "1", "mode": "cp", "ready": true, "quorum": true, "leader": "1",
-		"nodes": []map[string]any{{"id": "1", "http": r.Host, "role": "leader", "index": s.index()}},
-	})
-}
-
-// watch streams the changes after an index, or those from now on.
-func (s *exampleCluster) watch(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sent := len(s.events)
-	fmt.Sscanf(r.URL.Query().Get("index"), "demo-%d", &sent)
-	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprintf(w, "event: start\nid: demo-%d\ndata: {\"index\":\"demo-%[1]d\"}\n\n", sent)
-	for {
-		for ; sent < len(s.events); sent++ {
-			io.WriteString(w, s.events[sent])
-		}
-		http.NewResponseController(w).Flush()
-		if !s.await(r) {
-			return
-		}
-	}
 }
 
 // await waits for the next change, without s.mu, and says whether there was one.
@@ -289,8 +149,8 @@ func (s *exampleCluster) endSession(w http.ResponseWriter, r *http.Request) {
 // grant makes a session the holder of what is free, and returns the holder. s.mu must be held.
 func (s *exampleCluster) grant(name, session string) exampleHold {
 	if _, held := s.fences[name]; !held {
-		s.events = append(s.events, "") // a token is an index
-		s.fences[name] = exampleHold{session: session, fence: len(s.events)}
+		s.granted++
+		s.fences[name] = exampleHold{session: session, fence: s.granted}
 	}
 	return s.fences[name]
 }
@@ -363,13 +223,6 @@ func (s *exampleCluster) writeKey(w http.ResponseWriter, r *http.Request) {
 		s.change()
 	}
 	fmt.Fprintln(w, ok)
-}
-
-// newTLSServer is newServer with TLS, for requests that bear a token.
-func newTLSServer(token string) *httptest.Server {
-	s := newExampleCluster()
-	s.token = token
-	return httptest.NewTLSServer(s.handler())
 }
 
 // instance is one that another process registered.
