@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +18,8 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -30,56 +29,19 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// eurekaServer is a stock Eureka server in memory, whose leases end.
-type eurekaServer struct {
-	mu     sync.Mutex
-	leases map[registry.Key]*lease
-}
-
-type lease struct {
-	instance *registry.Instance
-	renewed  time.Time
-}
-
-// live ranges over the leases that have not ended. s.mu must be held.
-func (s *eurekaServer) live() iter.Seq[*registry.Lease] {
-	var live []*registry.Lease
-	for _, l := range s.leases {
-		if time.Since(l.renewed) <= time.Duration(l.instance.Duration)*time.Second {
-			live = append(live, &registry.Lease{Instance: l.instance, Action: registry.ActionAdded})
-		}
-	}
-	slices.SortFunc(live, func(a, b *registry.Lease) int { return strings.Compare(a.Key().String(), b.Key().String()) })
-	return slices.Values(live)
-}
-
-func (s *eurekaServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	path, _ := strings.CutPrefix(r.URL.Path, "/eureka/apps")
-	app, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	known := s.leases[registry.NewKey(app, id)]
-	switch {
-	case r.Method == http.MethodPost:
-		body, _ := io.ReadAll(r.Body)
-		i, err := eureka.DecodeRegistration(body, eureka.Format{}, app)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+// newEureka is a server in memory, whose leases end. It has no route that a stock one lacks.
+func newEureka(t *testing.T) http.Handler {
+	leases := registrytest.New()
+	routes := need.Got(httpd.New(httpd.Config{Service: leases}))(t)
+	t.Cleanup(routes.Close)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/eureka/") {
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		s.leases[i.Key()] = &lease{i, time.Now()}
-		w.WriteHeader(http.StatusNoContent)
-	case r.Method == http.MethodGet && r.URL.Path == "/eureka/apps":
-		w.Write(eureka.AppendApplications(nil, eureka.Format{}, eureka.FullVersion, "", s.live()))
-	case known == nil:
-		w.WriteHeader(http.StatusNotFound)
-	case r.Method == http.MethodGet:
-		w.Write(eureka.AppendInstanceDocument(nil, eureka.Format{}, &registry.Lease{Instance: known.instance}, registry.Stamp{}))
-	case r.Method == http.MethodPut:
-		known.renewed = time.Now()
-	case r.Method == http.MethodDelete:
-		delete(s.leases, known.instance.Key())
-	}
+		leases.Evict()
+		routes.ServeHTTP(w, r)
+	})
 }
 
 // network is a network in memory of hosts that serve. Connections to others are refused.
@@ -143,9 +105,10 @@ func (s *started) kill() {
 	s.net.serve(s.host, nil)
 }
 
-func startNetwork() *network {
+func startNetwork(t *testing.T) *network {
+	t.Helper()
 	n := &network{hosts: map[string]http.Handler{}, calls: map[string]int{}}
-	n.serve("registry", &eurekaServer{leases: map[registry.Key]*lease{}})
+	n.serve("registry", newEureka(t))
 	return n
 }
 
@@ -178,7 +141,7 @@ func (s *started) get(method, path string) (int, string) {
 // its clients know, calls succeed all the same; from then on none goes to the dead one.
 func TestTheDeadAreNotCalledOnceTheListIsWithoutThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := startNetwork()
+		n := startNetwork(t)
 		caller, doomed := n.start(t, "1"), n.start(t, "2")
 		var gone atomic.Bool
 		caller.others.OnChange(func(_, now *client.Snapshot) {
@@ -209,7 +172,7 @@ func TestTheDeadAreNotCalledOnceTheListIsWithoutThem(t *testing.T) {
 
 func TestAnInstanceThatIsDownIsNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := startNetwork()
+		n := startNetwork(t)
 		caller, broken := n.start(t, "1"), n.start(t, "2")
 		broken.get(http.MethodPut, "/health?down=true")
 		time.Sleep(time.Minute)
@@ -232,7 +195,7 @@ func TestAnInstanceThatIsDownIsNotCalled(t *testing.T) {
 
 func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := startNetwork()
+		n := startNetwork(t)
 		caller, leaving := n.start(t, "1"), n.start(t, "2")
 		key := leaving.self.Instance().Key()
 		time.Sleep(time.Minute + time.Second) // between two fetches: it may be STARTING on its way out
@@ -256,7 +219,7 @@ func TestALeavingInstanceDrainsBeforeItIsGone(t *testing.T) {
 
 func TestCallsThatCannotBeMadeAreSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		caller := startNetwork().start(t, "1")
+		caller := startNetwork(t).start(t, "1")
 		time.Sleep(time.Minute)
 		for service, want := range map[string]string{"stock": `service "stock"`, "": `service ""`} {
 			status, body := caller.get(http.MethodGet, "/call?service="+service)
