@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -191,25 +192,27 @@ func TestAttemptDoesNotConnectToARefusedAddress(t *testing.T) {
 	expect.That(t, !asked, "the service was asked")
 }
 
-func TestAttemptDoesNotFollowARedirectToAnotherHost(t *testing.T) {
+func TestAttemptFollowsFewRedirectsOnItsHostUnlessTheCheckSaysOtherwise(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
-	})
-	got := attempt(t, &catalog.Probe{HTTP: s.URL}, lenient)
-	expect.That(t, got.status == catalog.Critical && strings.Contains(got.output, "a redirect to another host is not followed"),
-		"got %+v, want it refused", got)
-}
-
-func TestAttemptDoesNotFollowRedirectsIfTheCheckSaysSo(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/well" {
-			http.Redirect(w, r, "/well", http.StatusFound)
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+		} else if left, _ := strconv.Atoi(r.URL.Path[1:]); left > 0 {
+			http.Redirect(w, r, fmt.Sprint("/", left-1), http.StatusFound)
 		}
 	})
-	for disabled, want := range map[bool]catalog.CheckStatus{false: catalog.Passing, true: catalog.Critical} {
-		got := attempt(t, &catalog.Probe{HTTP: s.URL, NoRedirects: disabled}, lenient)
-		expect.That(t, got.status == want && disabled == strings.Contains(got.output, "302 Found"),
-			"redirects disabled %v: got %+v, want status %d", disabled, got, want)
+	for _, tc := range []struct {
+		path     string // with the number of redirects
+		disabled bool
+		status   catalog.CheckStatus
+		says     string
+	}{
+		{"/9", false, catalog.Passing, "200 OK"},
+		{"/10", false, catalog.Critical, "10 redirects are too many"},
+		{"/away", false, catalog.Critical, "a redirect to another host is not followed"},
+		{"/1", true, catalog.Critical, "302 Found"},
+	} {
+		got := attempt(t, &catalog.Probe{HTTP: s.URL + tc.path, NoRedirects: tc.disabled}, lenient)
+		expect.That(t, got.status == tc.status && strings.Contains(got.output, tc.says), "%s: got %+v, want status %d and %q", tc.path, got, tc.status, tc.says)
 	}
 }
 
