@@ -166,9 +166,13 @@ func stateService(node, id string) registry.RegisterCatalog {
 	return op
 }
 
-// may are the items that a site can be given: mode ap has no coordination, and a level no operations of a higher one.
+// may are the items that a site can be given: mode ap has no coordination, and a level no operations of a higher one. Below level 2
+// a snapshot behind a restore lacks what follows from it.
 func (s *statesSite) may(items []fsm.Item) []fsm.Item {
-	return slices.DeleteFunc(slices.Clone(items), func(it fsm.Item) bool { return it.KV != nil && !s.consensus || stateNeeds(it) > s.level() })
+	return slices.DeleteFunc(slices.Clone(items), func(it fsm.Item) bool {
+		_, restores := it.KV.(kv.Restore)
+		return it.KV != nil && !s.consensus || stateNeeds(it) > s.level() || restores && s.level() < 2
+	})
 }
 
 func (p *statesPair) thaw(s stateSequence) error {
