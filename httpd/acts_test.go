@@ -113,9 +113,8 @@ func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
 			err := json.Unmarshal([]byte(got.body), &doc)
 			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
 				"got %d %s, want %d %q", got.status, got.body, row.status, row.says)
-			if v := n.Newest(); v.Index() != before || v.Preservation().State != registry.PreservationOff {
-				t.Errorf("it changed something: %d to %d, %v", before, v.Index(), v.Preservation().State)
-			}
+			v := n.Newest()
+			expect.That(t, v.Index() == before && v.Preservation().State == registry.PreservationOff, "it changed something: %d to %d, %v", before, v.Index(), v.Preservation().State)
 		})
 	}
 }
@@ -128,9 +127,7 @@ func TestActThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 		got := n.send(t, request("PUT", path, ""))
 		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%s without a leader: got %d %s", path, got.status, got.body)
 		n.Fail(registry.ErrUnknownOutcome)
-		got = n.send(t, request("PUT", path, ""))
-		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown",
-			"%s with an unknown outcome: got %d %s", path, got.status, got.body)
+		n.send(t, request("PUT", path, "")).says(t, 504, "", "%s with an unknown outcome", path).with(t, "X-Rollcall-Outcome", "unknown")
 	}
 }
 
@@ -181,9 +178,8 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 				expect.That(t, hidden == (i.Until == now+60_000), "%q: %s/%s is quarantined until %d", query, i.App, i.ID, i.Until)
 				forced := i.App+i.ID == "A1"
 				expect.That(t, forced == (i.Override != nil), "%q: the override of %s/%s is %v", query, i.App, i.ID, i.Override)
-				if o := i.Override; o != nil && (o.Author != "ops" || o.Reason != "deploy 12" || o.Status != "DOWN" || o.Since != now || o.Until != now+30_000) {
-					t.Errorf("%q: the override is %+v", query, o)
-				}
+				o := i.Override
+				expect.That(t, o == nil || o.Author == "ops" && o.Reason == "deploy 12" && o.Status == "DOWN" && o.Since == now && o.Until == now+30_000, "%q: the override is %+v", query, o)
 			}
 			expect.Equal(t, strings.Join(names, " "), want, "%q: got", query)
 		}
@@ -195,8 +191,7 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 func TestQuarantinedInstancesCountForTheQuota(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
-	got := n.send(t, register(instanceJSON))
-	expect.That(t, got.status == 204, "the quarantined one: got %d %s", got.status, got.body)
+	n.send(t, register(instanceJSON)).says(t, 204, "", "the quarantined one")
 	expect.Equal(t, n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))).status, 507, "another one: got")
 }
 
@@ -272,9 +267,7 @@ func TestPruneNeedsItsParameter(t *testing.T) {
 	}
 	expect.Equal(t, n.call(t, "GET", "/v1/rollcall/prune?not-passing", "").status, 405, "GET: got")
 	n.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
-	if got := n.call(t, "POST", "/v1/rollcall/prune?not-passing", ""); got.status != 504 || got.header.Get("X-Rollcall-Outcome") != "unknown" {
-		t.Errorf("an unknown outcome: got %d %v, want 504 that says so", got.status, got.header)
-	}
+	n.call(t, "POST", "/v1/rollcall/prune?not-passing", "").says(t, 504, "", "an unknown outcome").with(t, "X-Rollcall-Outcome", "unknown")
 	left := n.Newest().Total()
 	expect.That(t, left == 6, "%d instances are left, want all 6", left)
 }
@@ -309,9 +302,8 @@ func TestLeadershipIsTransferredToTheNodeThatIsNamed(t *testing.T) {
 		expect.That(t, got.status == 200 && got.body == "{\"leader\":\"n2\"}\n" && len(m.removed) == 1 && m.removed[0] == to, "%q: got %d %s for %q", query, got.status, got.body, m.removed)
 	}
 	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", httpd.ErrMembership)
-	got := newNode(t, httpd.Config{Members: &members{err: refused}}, nil).send(t, request("POST", "/v1/rollcall/transfer?to=n2", ""))
-	expect.That(t, got.status == 503 && strings.Contains(got.body, "700 entries behind"), "refused: got %d %s", got.status, got.body)
-	got = newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", ""))
+	newNode(t, httpd.Config{Members: &members{err: refused}}, nil).send(t, request("POST", "/v1/rollcall/transfer?to=n2", "")).says(t, 503, "700 entries behind", "refused")
+	got := newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", ""))
 	expect.Equal(t, got.status, 501, "without members: got")
 }
 
@@ -348,9 +340,7 @@ func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 			n := newNode(t, httpd.Config{Members: &members{err: row.err}}, nil)
 			got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
 			var doc struct{ Error string }
-			if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != row.status || !strings.Contains(doc.Error, row.says) {
-				t.Errorf("got %d %s, want %d and an error in JSON with %q", got.status, got.body, row.status, row.says)
-			}
+			expect.That(t, json.Unmarshal([]byte(got.body), &doc) == nil && got.status == row.status && strings.Contains(doc.Error, row.says), "got %d %s, want %d and an error in JSON with %q", got.status, got.body, row.status, row.says)
 			expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), row.outcome, "X-Rollcall-Outcome is")
 			expect.Equal(t, got.header.Get("Retry-After"), row.retry, "Retry-After is")
 		})
@@ -375,9 +365,7 @@ func TestMemberIsOnlyRemovedByAWellFormedDelete(t *testing.T) {
 			m := &members{}
 			n := newNode(t, httpd.Config{Members: m}, nil)
 			got := n.send(t, row.request)
-			if got.status != row.status || got.header.Get("Allow") != row.allow || !strings.HasPrefix(got.body, `{"error":`) {
-				t.Errorf("got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
-			}
+			expect.That(t, got.status == row.status && got.header.Get("Allow") == row.allow && strings.HasPrefix(got.body, `{"error":`), "got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
 			expect.That(t, len(m.removed) == 0, "it removed %q", m.removed)
 		})
 	}
@@ -386,12 +374,10 @@ func TestMemberIsOnlyRemovedByAWellFormedDelete(t *testing.T) {
 func TestVerifySaysWhatWasFoundAndIsNotOfferedWithoutMembers(t *testing.T) {
 	got := newNode(t, httpd.Config{Members: &members{}}, nil).call(t, "GET", "/v1/rollcall/verify", "")
 	expect.That(t, got.status == 200 && strings.Contains(got.body, `"verdict":"differ"`) && strings.Contains(got.body, `"differs":["keys"]`), "got %d %s", got.status, got.body)
-	got = newNode(t, httpd.Config{}, nil).call(t, "GET", "/v1/rollcall/verify", "")
-	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "without members: got %d %s, want 501 and what would be right", got.status, got.body)
+	newNode(t, httpd.Config{}, nil).call(t, "GET", "/v1/rollcall/verify", "").says(t, 501, "mode cp", "without members")
 }
 
 func TestMemberRemovalIsNotOfferedWithoutMembers(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
-	expect.That(t, got.status == 501 && strings.Contains(got.body, "mode cp"), "got %d %s, want 501 and what would be right", got.status, got.body)
+	n.send(t, request("DELETE", "/v1/rollcall/members/n1", "")).says(t, 501, "mode cp", "it")
 }

@@ -239,10 +239,8 @@ func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
 		expect.That(t, got.status == row.status && strings.Contains(got.body, row.holds) && (row.count < 0 || strings.Count(got.body, `"time"`) == row.count),
 			"%s: got %d %s", row.query, got.status, got.body)
 	}
-	got := a.as("orders", "GET", "/v1/rollcall/audit", "")
-	expect.That(t, got.status == 403, "who may not read it got %d", got.status)
-	got = newCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).get("/v1/rollcall/audit")
-	expect.That(t, got.status == 401, "nobody got %d", got.status)
+	a.as("orders", "GET", "/v1/rollcall/audit", "").says(t, 403, "", "who may not read it")
+	newCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).get("/v1/rollcall/audit").says(t, 401, "", "nobody")
 }
 
 func TestAuthorOfAnActIsThePrincipal(t *testing.T) {

@@ -73,10 +73,7 @@ func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 		wants := func(when string, heard, applies int) {
 			t.Helper()
 			link, known := n.Newest().Link("old")
-			if !known || link.LastContact != int64(heard)+1 || link.Cut != time.Minute.Milliseconds() || n.Count() != applies {
-				t.Errorf("%s: link %+v (known: %v) after %d calls of the service; want heard at %d, cut after a minute, %d calls",
-					when, link, known, n.Count(), heard+1, applies)
-			}
+			expect.That(t, known && link.LastContact == int64(heard)+1 && link.Cut == time.Minute.Milliseconds() && n.Count() == applies, "%s: link %+v (known: %v) after %d calls of the service; want heard at %d, cut after a minute, %d calls", when, link, known, n.Count(), heard+1, applies)
 		}
 		send("POST", "/eureka/peerreplication/batch/", registerBatch)
 		wants("first batch", 0, 1)
@@ -171,9 +168,7 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 					"one of unknown length":     sent(h, row.neighbour, "POST", messages, io.MultiReader(strings.NewReader("{}"))),
 					"a batch of Eureka's peers": sent(h, row.neighbour, "POST", eurekas, strings.NewReader(`{"replicationList":[]}`)),
 				} {
-					if refused.Code != http.StatusServiceUnavailable || refused.Header().Get("Retry-After") != "1" || !strings.Contains(refused.Body.String(), "this address") {
-						t.Errorf("%s from its network: got %d %v %q, want 503 with Retry-After and why", name, refused.Code, refused.Header(), refused.Body)
-					}
+					expect.That(t, refused.Code == http.StatusServiceUnavailable && refused.Header().Get("Retry-After") == "1" && strings.Contains(refused.Body.String(), "this address"), "%s from its network: got %d %v %q, want 503 with Retry-After and why", name, refused.Code, refused.Header(), refused.Body)
 				}
 				for _, path := range []string{messages, eurekas} {
 					got := sent(h, row.other, "POST", path, strings.NewReader(`{"replicationList":[]}`))

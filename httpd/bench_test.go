@@ -2,23 +2,21 @@ package httpd
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // discard is a ResponseWriter that keeps nothing, so that a benchmark measures the handler alone.
@@ -56,9 +54,7 @@ func filled(t testing.TB, n int) *registrytest.Memory {
 // BenchmarkCachedFullFetch is a full fetch of 10,000 instances that are ready, compressed.
 func BenchmarkCachedFullFetch(b *testing.B) {
 	h, err := New(Config{Service: filled(b, 10_000)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.OK(b, err)
 	r := httptest.NewRequest(http.MethodGet, "/eureka/apps/?consistency=stale", nil)
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -85,9 +81,7 @@ func BenchmarkRenew(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			h, err := New(Config{Service: &done{registrytest.New()}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			need.OK(b, err)
 			r := httptest.NewRequest(http.MethodPut, path, nil)
 			w := &discard{header: http.Header{}}
 			b.ReportAllocs()
@@ -103,46 +97,11 @@ const heartbeat = "PUT /eureka/v2/apps/ORDERS/host-1.example.internal:orders:808
 	"DiscoveryIdentity-Name: DefaultClient\r\nDiscoveryIdentity-Version: 1.4\r\nDiscoveryIdentity-Id: 10.0.0.1\r\nAccept-Encoding: gzip\r\n" +
 	"Content-Length: 0\r\nHost: 127.0.0.1:8761\r\nConnection: Keep-Alive\r\nUser-Agent: Java-EurekaClient/v1.10.17\r\n\r\n"
 
-// BenchmarkHeartbeats is heartbeats over 256 connections, against a handler of net/http that does
-// nothing. The registry behind answers at once. Goal: three quarters of the bare handler's, with a
-// registry that is one. With credentials, and over TLS: nearly as many.
-func BenchmarkHeartbeats(b *testing.B) {
-	b.Run("bare", func(b *testing.B) {
-		server := NewServer("", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), nil)
-		benchmarkConns(b, server, server.Serve, heartbeat)
-	})
-	b.Run("routes", func(b *testing.B) {
-		server := NewServer("", newBenched(b, AccessConfig{}), nil)
-		benchmarkConns(b, server, server.Serve, heartbeat)
-	})
-	b.Run("taken over", func(b *testing.B) { benchmarkTakenOver(b, false, AccessConfig{}, heartbeat) })
-	holder, with := holding(b)
-	b.Run("taken over, Basic", func(b *testing.B) { benchmarkTakenOver(b, false, holder, with) })
-	b.Run("taken over, TLS", func(b *testing.B) { benchmarkTakenOver(b, true, AccessConfig{}, heartbeat) })
-	b.Run("taken over, TLS, Basic", func(b *testing.B) { benchmarkTakenOver(b, true, holder, with) })
-}
-
 func newBenched(b testing.TB, access AccessConfig) *Handler {
 	b.Helper()
 	h, err := New(Config{Service: &done{registrytest.New()}, Access: access})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.OK(b, err)
 	return h
-}
-
-func benchmarkTakenOver(b *testing.B, secure bool, access AccessConfig, heartbeat string) {
-	h := newBenched(b, access)
-	server := NewServer("", h, nil)
-	if secure {
-		pair := httptest.NewTLSServer(nil)
-		server.TLSConfig = &tls.Config{Certificates: pair.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
-		pair.Close()
-	}
-	benchmarkConns(b, server, func(l net.Listener) error {
-		defer h.Close()
-		return h.Serve(server, l)
-	}, heartbeat)
 }
 
 // holding is access control that asks for a token, and a heartbeat that has it.
@@ -150,13 +109,9 @@ func holding(t testing.TB) (c AccessConfig, withToken string) {
 	t.Helper()
 	text := access.NewText([access.RandomBytes]byte{1}, "", "")
 	accessor, hash, err := access.Parse(text, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	rule, err := access.ParseRule("app {app} register")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	table, refusal := new(access.Table).Apply(&access.Change{
 		Sure: true, Mode: access.On, PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{rule}}},
 		Create: []*access.Token{{Accessor: accessor, Name: "orders", App: "ORDERS", Roles: []string{"service"}, Secrets: []access.Secret{{Hash: hash}}}},
@@ -166,45 +121,6 @@ func holding(t testing.TB) (c AccessConfig, withToken string) {
 	}
 	user := base64.StdEncoding.EncodeToString([]byte("orders:" + text))
 	return AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
-}
-
-// benchmarkConns sends heartbeats over 256 connections at once.
-func benchmarkConns(b *testing.B, server *http.Server, serve func(net.Listener) error, heartbeat string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	secure := server.TLSConfig != nil      // net/http sets one by itself
-	server.ReadHeaderTimeout = time.Minute // the last connection is made before the first is used
-	served := make(chan error, 1)
-	go func() { served <- serve(l) }()
-	const conns = 256
-	work := make(chan int, conns)
-	var clients sync.WaitGroup
-	for range conns {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if secure {
-			over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // a benchmark knows its server
-			if err := over.Handshake(); err != nil {
-				b.Fatal(err)
-			}
-			conn = over
-		}
-		clients.Go(func() { sendHeartbeats(b, conn, heartbeat, work) })
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range conns {
-		work <- b.N/conns + (conns-1-i+b.N%conns)/conns
-	}
-	clients.Wait()
-	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "heartbeats/s")
-	server.Close()
-	<-served
 }
 
 // endless is a connection on which the same heartbeat comes again and again.
@@ -227,9 +143,7 @@ func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
 		conn := endless{heartbeat: heartbeat}
 		beats := newBeatConn(newBenched(t, c), new(heartbeats), conn, bufio.NewReader(conn), r)
 		return testing.AllocsPerRun(1000, func() {
-			if !beats.wait() || !beats.heartbeat() || !beats.write() || beats.w.status > http.StatusOK {
-				t.Fatalf("%q was answered %d", heartbeat, beats.w.status)
-			}
+			need.That(t, beats.wait() && beats.heartbeat() && beats.write() && beats.w.status <= http.StatusOK, "%q was answered %d", heartbeat, beats.w.status)
 		})
 	}
 	asks, with := holding(t)
@@ -238,40 +152,6 @@ func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
 		"asked for a token":     perHeartbeat(asks, with),
 		"not asked for a token": perHeartbeat(AccessConfig{}, with),
 	} {
-		if got != plain {
-			t.Errorf("%s: %v allocations, want those of a heartbeat without one, %v", name, got, plain)
-		}
-	}
-}
-
-// sendHeartbeats sends as many heartbeats as it is told to, one at a time.
-func sendHeartbeats(b *testing.B, conn net.Conn, heartbeat string, work <-chan int) {
-	defer conn.Close()
-	in, request := bufio.NewReader(conn), []byte(heartbeat)
-	for range <-work {
-		if _, err := conn.Write(request); err != nil {
-			b.Error(err)
-			return
-		}
-		if err := readEmptyOK(in); err != nil {
-			b.Error(err)
-			return
-		}
-	}
-}
-
-// readEmptyOK reads a response of 200 without a body, at little cost of its own.
-func readEmptyOK(in *bufio.Reader) error {
-	for first := true; ; first = false {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200 ")) {
-			return io.ErrUnexpectedEOF
-		}
-		if len(line) == 2 {
-			return nil
-		}
+		expect.That(t, got == plain, "%s: %v allocations, want those of a heartbeat without one, %v", name, got, plain)
 	}
 }

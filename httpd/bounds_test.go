@@ -117,8 +117,7 @@ func TestRequestThatIsMalformedIsRefusedWithoutEffect(t *testing.T) {
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			got := n.send(t, row.request)
-			expect.That(t, got.status == row.status, "got %d %q, want %d", got.status, got.body, row.status)
+			got := n.send(t, row.request).says(t, row.status, "", "it")
 			expect.That(t, row.status != 405 || got.header.Get("Allow") != "", "405 without Allow")
 			expect.That(t, row.status != 413 || got.closed, "413 leaves the connection open")
 			need.That(t, n.Count() <= 0, "the request had an effect")
@@ -234,8 +233,7 @@ func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
 	n := newNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
 		method, path, _ := strings.Cut(target, " ")
-		got := n.send(t, request(method, path, ""))
-		expect.That(t, got.status == http.StatusInternalServerError && got.body == "", "%s: got %d %q, want 500 and no text", target, got.status, got.body)
+		n.send(t, request(method, path, "")).is(t, http.StatusInternalServerError, "", "%s", target)
 	}
 	if got := gathered(t, metrics, "rollcall_http_panics_total", nil); got != 3 {
 		t.Errorf("%v panics are counted, want 3", got)

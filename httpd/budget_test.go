@@ -22,12 +22,8 @@ func TestBudgetRefusesRequestsBeyondTheMemoryOfTheNode(t *testing.T) {
 	n := newNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
 	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
 	for range 2 {
-		got := n.send(t, large)
-		expect.That(t, got.status == http.StatusServiceUnavailable && got.header.Get("Retry-After") == "1" && strings.Contains(got.body, "limits.in-flight-bytes"),
-			"200 KiB where 128 have room: got %d %q %v, want 503 with Retry-After", got.status, got.body, got.header)
-		if got := n.send(t, register(instanceJSON)); got.status != http.StatusNoContent {
-			t.Errorf("a small one after it: got %d %q, want 204", got.status, got.body)
-		}
+		n.send(t, large).says(t, http.StatusServiceUnavailable, "limits.in-flight-bytes", "200 KiB where 128 have room").with(t, "Retry-After", "1")
+		n.send(t, register(instanceJSON)).says(t, http.StatusNoContent, "", "a small one after it")
 	}
 }
 
@@ -50,9 +46,7 @@ func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
 		{"a transaction that also writes", "PUT", "/v1/txn", "[" + tree + "," + kvOp(`"Verb":"set","Key":"k"`) + "]", "has more than 8388608 bytes"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := c.send(row.method, row.target, row.body)
-			expect.That(t, got.status == http.StatusRequestEntityTooLarge && strings.Contains(got.body, row.text),
-				"got %d %.200q, want 413 and %q", got.status, got.body, row.text)
+			c.send(row.method, row.target, row.body).says(t, http.StatusRequestEntityTooLarge, row.text, "it")
 		})
 	}
 	expect.Equal(t, c.get("/v1/kv/k").status, http.StatusNotFound, "what the refused transaction set: got")
@@ -96,18 +90,14 @@ func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 			answered := func(target string) string {
 				w := &measured{ResponseRecorder: httptest.NewRecorder()}
 				c.handler.ServeHTTP(w, httptest.NewRequest(row.method, target, strings.NewReader(row.body)))
-				if w.Code != http.StatusOK || w.Body.Len() < 5<<20 || w.largest > 1<<20 || w.hurried > 0 {
-					t.Fatalf("%s: got %d and %d bytes, the largest piece %d, %d pieces without a time limit of their own", target, w.Code, w.Body.Len(), w.largest, w.hurried)
-				}
+				need.That(t, w.Code == http.StatusOK && w.Body.Len() >= 5<<20 && w.largest <= 1<<20 && w.hurried <= 0, "%s: got %d and %d bytes, the largest piece %d, %d pieces without a time limit of their own", target, w.Code, w.Body.Len(), w.largest, w.hurried)
 				return w.Body.String()
 			}
 			plain, pretty := answered(row.target), answered(row.target+"&pretty")
 			var want bytes.Buffer
 			need.OK(t, json.Indent(&want, []byte(plain), "", "    "))
 			want.WriteByte('\n')
-			if pretty != want.String() {
-				t.Errorf("indented it begins %.300q, want %.300q", pretty, want.String())
-			}
+			expect.Equal(t, pretty, want.String(), "indented it begins")
 			expect.That(t, strings.Count(plain, `"Key":"large/`) == 8, "it has not the 8 keys: %.300q", plain)
 		})
 	}
@@ -146,20 +136,14 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 				close(read)
 			}()
 			synctest.Wait()
-			if got := c.send("GET", "/eureka/apps/ORDERS/orders-7", ""); got.status != http.StatusOK {
-				t.Errorf("one instance beside a large answer: got %d %.100q, want 200", got.status, got.body)
-			}
+			c.send("GET", "/eureka/apps/ORDERS/orders-7", "").says(t, http.StatusOK, "", "one instance beside a large answer")
 			want := http.StatusServiceUnavailable
 			if !strings.HasPrefix(target, "/eureka") && !strings.HasPrefix(target, "/v1/rollcall") {
 				want = http.StatusInternalServerError // Consul's clients go on after no other
 			}
-			got := c.send("GET", target, "")
-			expect.That(t, got.status == want && got.header.Get("Retry-After") == "1",
-				"%s beside a large answer: got %d %.200q %v, want %d with Retry-After", target, got.status, got.body, got.header, want)
+			c.send("GET", target, "").says(t, want, "", "%s beside a large answer", target).with(t, "Retry-After", "1")
 			time.AfterFunc(time.Second, func() { close(reader.released) })
-			if got := c.send("GET", target, ""); got.status != http.StatusOK {
-				t.Errorf("%s, when that answer was read after a second: got %d %.200q, want 200", target, got.status, got.body)
-			}
+			c.send("GET", target, "").says(t, http.StatusOK, "", "%s, when that answer was read after a second", target)
 			<-read
 			expect.Equal(t, reader.Code, http.StatusOK, "the large answer: got")
 		}

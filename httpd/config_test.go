@@ -2,18 +2,15 @@ package httpd
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 func TestConfigReportsEveryMistakeAtOnce(t *testing.T) {
@@ -62,23 +59,4 @@ func TestRateLimitTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
 		got, want := targetOf(method, path), upstreamTarget(method, path)
 		need.That(rt, got == want, "%s %s: got %d, the pattern says %d", method, path, got, want)
 	})
-}
-
-// BenchmarkLimit is what the limiter adds to a fetch, and to a read that has no limit.
-func BenchmarkLimit(b *testing.B) {
-	settings := setting.Default[RateLimit]()
-	settings.Enabled = true
-	h, err := New(Config{Service: registrytest.New(), RateLimit: settings})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, path := range map[string]string{"fetch": "/eureka/apps/delta", "other": "/eureka/apps/ORDERS/i1"} {
-		b.Run(name, func(b *testing.B) {
-			r := httptest.NewRequest(http.MethodGet, path, nil)
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = h.limit(&web.Response{}, r, r) // refused or not makes no difference here
-			}
-		})
-	}
 }

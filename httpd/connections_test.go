@@ -104,9 +104,7 @@ func TestConnectionsOfOneAddressAreLimited(t *testing.T) {
 	second, other := n.from(t, "127.0.0.2"), n.from(t, "127.0.0.3")
 	awaitIdle(t, c, 3)
 	third := n.from(t, "127.0.0.2")
-	if !first.ended() || !second.works(t) || !third.works(t) || !other.works(t) || c.Count() != 3 {
-		t.Errorf("%d connections, want the first one of the address closed and no other", c.Count())
-	}
+	expect.That(t, first.ended() && second.works(t) && third.works(t) && other.works(t) && c.Count() == 3, "%d connections, want the first one of the address closed and no other", c.Count())
 }
 
 func TestConnectionsCountThoseThatWereTakenOver(t *testing.T) {
@@ -125,9 +123,7 @@ func TestConnectionsCountThoseThatWereTakenOver(t *testing.T) {
 func TestDrainMakesEachResponseTheLastOfItsConnection(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	taken, plain := n.takenOver(t), n.line(t)
-	if got := plain.roundTrip(t, request("GET", "/healthz", "")); got.closed {
-		t.Fatal("closed before it began")
-	}
+	need.That(t, !plain.roundTrip(t, request("GET", "/healthz", "")).closed, "closed before it began")
 	n.handler.Drain()
 	for name, l := range map[string]line{"a connection that was taken over": taken, "another one": plain, "a new one": n.line(t)} {
 		got := l.roundTrip(t, plainHeartbeat)

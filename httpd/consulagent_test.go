@@ -64,9 +64,7 @@ func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testin
 		ok(t, err)
 		expect.That(t, status == row.status && info.AggregatedStatus == row.status && info.Service.ID == "w1",
 			"the service's health is %s, %+v; want %s", status, info, row.status)
-		if row.beat != nil && info.Checks[0].Output != note {
-			t.Errorf("the output is %q, want %q", info.Checks[0].Output, note)
-		}
+		expect.That(t, row.beat == nil || info.Checks[0].Output == note, "the output is %q, want %q", info.Checks[0].Output, note)
 		if status, _, err := agent.AgentHealthServiceByName("web"); err != nil || status != row.status {
 			t.Errorf("the name's health is %s, %v; want %s", status, err, row.status)
 		}
@@ -95,9 +93,7 @@ func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 		{"one is maintained", func() error { return agent.EnableServiceMaintenance("b", "") }, "maintenance", 503},
 	} {
 		ok(t, row.act())
-		got := n.call(t, "GET", "/v1/agent/health/service/name/web?format=text", "")
-		expect.That(t, got.status == row.code && got.body == row.want && got.header.Get("Content-Type") == "text/plain" && got.header.Get("X-Consul-Reason") == row.want,
-			"%s: got %d %q %v, want %d %s as text", row.name, got.status, got.body, got.header, row.code, row.want)
+		n.call(t, "GET", "/v1/agent/health/service/name/web?format=text", "").is(t, row.code, row.want, "%s", row.name).with(t, "Content-Type", "text/plain").with(t, "X-Consul-Reason", row.want)
 	}
 	for target, want := range map[string]string{
 		"/v1/agent/health/service/name/none":             "[]",
@@ -106,8 +102,7 @@ func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 		"/v1/agent/health/service/id/none?format=text":   "ServiceId none not found",
 		"/v1/agent/health/service/name/none?format=text": "ServiceName none Not Found",
 	} {
-		got := n.call(t, "GET", target, "")
-		expect.That(t, got.status == 404 && got.body == want, "GET %s: got %d %s, want 404 %s", target, got.status, got.body, want)
+		n.call(t, "GET", target, "").is(t, 404, want, "GET %s", target)
 	}
 }
 
@@ -304,10 +299,7 @@ func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 	ok(t, err)
 	nodes, _, err := client.Catalog().Nodes(nil)
 	ok(t, err)
-	if name != "rollcall" || self["Config"]["NodeID"] != nodes[0].ID || self["Config"]["Datacenter"] != "dc1" || self["Config"]["Version"] != consul.APIVersion ||
-		self["Member"]["Name"] != "n1" || self["Member"]["Addr"] != "127.0.0.1" || self["Member"]["Port"] != 7761.0 {
-		t.Errorf("node %s, agent %v, nodes %+v", name, self, nodes[0])
-	}
+	expect.That(t, name == "rollcall" && self["Config"]["NodeID"] == nodes[0].ID && self["Config"]["Datacenter"] == "dc1" && self["Config"]["Version"] == consul.APIVersion && self["Member"]["Name"] == "n1" && self["Member"]["Addr"] == "127.0.0.1" && self["Member"]["Port"] == 7761.0, "node %s, agent %v, nodes %+v", name, self, nodes[0])
 	members, err := client.Agent().Members(false)
 	ok(t, err)
 	var got []string
@@ -388,10 +380,7 @@ func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
 	}
 	entries, _, err := client.Health().ServiceMultipleTags("redis", []string{"v1"}, true, nil)
 	ok(t, err)
-	if len(entries) != 1 || len(entries[0].Checks) != 2 || entries[0].Checks[1].Type != "tcp" || entries[0].Checks[1].Definition.IntervalDuration != 5e9 ||
-		!slices.Equal(entries[0].Checks[0].ServiceTags, []string{"primary", "v1"}) || entries[0].Checks.AggregatedStatus() != api.HealthPassing {
-		t.Errorf("health is %+v", entries)
-	}
+	expect.That(t, len(entries) == 1 && len(entries[0].Checks) == 2 && entries[0].Checks[1].Type == "tcp" && entries[0].Checks[1].Definition.IntervalDuration == 5e9 && slices.Equal(entries[0].Checks[0].ServiceTags, []string{"primary", "v1"}) && entries[0].Checks.AggregatedStatus() == api.HealthPassing, "health is %+v", entries)
 	later := *registration
 	later.Address, later.SkipNodeUpdate = "10.0.0.1", true
 	_, err = catalog.Register(&later, nil)
@@ -446,6 +435,5 @@ func TestConsulCatalogRespectsTheQuota(t *testing.T) {
 	catalog.memory = n.Memory
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
 	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
-	got := n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`)
-	expect.That(t, got.status == 429, "got %d %s, want 429", got.status, got.body)
+	n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`).says(t, 429, "", "it")
 }

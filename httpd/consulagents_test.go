@@ -128,10 +128,7 @@ func TestConsulAgentIsItsNodeForThoseWhoAskIt(t *testing.T) {
 		name, id := self["Config"]["NodeName"], self["Config"]["NodeID"]
 		info, _, err := c.Catalog().Node("web-1", nil)
 		ok(t, err)
-		if name != "web-1" || info == nil || info.Node.ID != id || info.Node.Address != "127.0.0.1" || info.Node.TaggedAddresses["lan_ipv4"] != "127.0.0.1" ||
-			info.Node.Meta["consul-version"] == "" || (len(info.Services) == 1) != registered {
-			t.Errorf("registered %v: the agent is %v %v, its node %+v", registered, name, id, info)
-		}
+		expect.That(t, name == "web-1" && info != nil && info.Node.ID == id && info.Node.Address == "127.0.0.1" && info.Node.TaggedAddresses["lan_ipv4"] == "127.0.0.1" && info.Node.Meta["consul-version"] != "" && (len(info.Services) == 1) == registered, "registered %v: the agent is %v %v, its node %+v", registered, name, id, info)
 		checks, _, err := c.Health().Node("web-1", nil)
 		expect.That(t, err == nil && len(checks) == 1 && checks[0].CheckID == "serfHealth" && checks[0].Status == "passing" && checks[0].Node == "web-1",
 			"registered %v: the checks of its node are %+v (%v)", registered, checks, err)
@@ -325,8 +322,7 @@ func TestConsulAgentsNameIsChecked(t *testing.T) {
 		{"/agent/web-7", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/web-7/v1/..."},
 		{"/agent/web-7/eureka/apps", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/web-7/v1/..."},
 	} {
-		got := n.call(t, "GET", row.target, "")
-		expect.That(t, got.status == row.status && got.body == row.text, "%s: got %d %s, want %d %s", row.target, got.status, got.body, row.status, row.text)
+		n.call(t, "GET", row.target, "").is(t, row.status, row.text, "%s", row.target)
 	}
 	got := n.call(t, "PUT", "/agent/"+long+"/v1/agent/service/register", `{"Name":"web"}`)
 	expect.That(t, got.status == 400 && strings.HasPrefix(got.body, `Invalid service id "web" on node`), "a service of the longest agent: got %d %s", got.status, got.body)

@@ -20,8 +20,7 @@ func bounded(t *testing.T) *coordinated {
 	c.Memory.Registry.SetLevel(2)
 	c.kv.state.SetLevel(2)
 	put := func(target, body string) {
-		got := c.send("PUT", target, body)
-		expect.That(t, got.status == 200, "%s: %d %s", target, got.status, got.body)
+		c.send("PUT", target, body).says(t, 200, "", "%s", target)
 	}
 	put("/v1/agent/service/register", `{"Name":"t","Check":{"CheckID":"ttl","TTL":"1h"}}`)
 	for i := range 20 {
@@ -100,25 +99,21 @@ func TestWhatIsTooMuchForOneOperationIsRemovedInSteps(t *testing.T) {
 	_, err := c.kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set")
 	c.send("PUT", "/v1/kv/tree/00000", "newest")
-	got := c.send("DELETE", "/v1/kv/tree/0?recurse", "")
-	expect.That(t, got.status == 200 && got.body == "true" && got.header.Get("X-Rollcall-Parts") == "", "10,000 keys go in one step: got %d %s, in %q", got.status, got.body, got.header.Get("X-Rollcall-Parts"))
+	c.send("DELETE", "/v1/kv/tree/0?recurse", "").is(t, 200, "true", "10,000 keys go in one step").with(t, "X-Rollcall-Parts", "")
 	_, err = c.kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set again")
 	index := c.kv.state.View().Index()
-	got = c.send("DELETE", "/v1/kv/tree?recurse", "")
-	expect.That(t, got.status == 200 && got.body == "true" && got.header.Get("X-Rollcall-Parts") == "4", "12,500 keys: got %d %s, in %q", got.status, got.body, got.header.Get("X-Rollcall-Parts"))
+	c.send("DELETE", "/v1/kv/tree?recurse", "").is(t, 200, "true", "12,500 keys").with(t, "X-Rollcall-Parts", "4")
 	expect.That(t, c.kv.state.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.kv.state.View().Index()-index)
-	got = c.send("GET", "/v1/kv/tree?keys", "")
+	got := c.send("GET", "/v1/kv/tree?keys", "")
 	expect.Equal(t, got.status, 404, "keys that are left:")
 
 	const services = registry.MaxRemoved + 300
 	for i := range services {
 		body := fmt.Sprintf(`{"Node":"far","Address":"10.0.0.1","Service":{"Service":"s","ID":"s%d"}}`, i)
-		got := c.send("PUT", "/v1/catalog/register", body)
-		expect.That(t, got.status == 200, "register: %d %s", got.status, got.body)
+		c.send("PUT", "/v1/catalog/register", body).says(t, 200, "", "register")
 	}
-	got = c.send("PUT", "/v1/catalog/deregister", `{"Node":"far"}`)
-	expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Parts") == "3", "2,800 services: got %d %s, in %q", got.status, got.body, got.header.Get("X-Rollcall-Parts"))
+	c.send("PUT", "/v1/catalog/deregister", `{"Node":"far"}`).says(t, 200, "", "2,800 services").with(t, "X-Rollcall-Parts", "3")
 	got = c.send("GET", "/v1/catalog/node-services/far", "")
 	expect.That(t, strings.Contains(got.body, `"Node":null`), "left: %.200s", got.body)
 }

@@ -87,9 +87,8 @@ func read[T any](t testing.TB, n *node, target string) T {
 func (r reply) index(t testing.TB) uint64 {
 	t.Helper()
 	var index uint64
-	if _, err := fmt.Sscan(r.header.Get("X-Consul-Index"), &index); err != nil || index == 0 {
-		t.Fatalf("X-Consul-Index is %q, want a number above 0", r.header.Get("X-Consul-Index"))
-	}
+	_, err := fmt.Sscan(r.header.Get("X-Consul-Index"), &index)
+	need.That(t, err == nil && index != 0, "X-Consul-Index is %q, want a number above 0", r.header.Get("X-Consul-Index"))
 	return index
 }
 
@@ -261,19 +260,15 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		{"/v1/catalog/services", "", "", ""},
 		{"/v1/catalog/nodes?cached", "", "", ""},
 	} {
-		got := n.send(t, request("GET", row.target, "", "Cache-Control: "+row.control))
-		expect.That(t, got.status == 200 && got.header.Get("X-Cache") == row.cache && got.header.Get("Age") == row.age,
-			"%s, %s: got %d, %q of age %q, want %q of %q", row.target, row.control, got.status, got.header.Get("X-Cache"), got.header.Get("Age"), row.cache, row.age)
+		got := n.send(t, request("GET", row.target, "", "Cache-Control: "+row.control)).says(t, 200, "", "%s, %s", row.target, row.control).with(t, "X-Cache", row.cache).with(t, "Age", row.age)
 		hit := got.header.Get("X-Consul-Effective-Consistency") == "stale"
 		expect.That(t, hit == (row.cache == "HIT"), "%s, %s: stale is %v", row.target, row.control, hit)
 	}
 	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 0 })
 	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
 	expect.Equal(t, got.header.Get("X-Cache"), "MISS", "no age, of a node that leads:")
-	got = n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon"))
-	expect.That(t, got.status == 400 && got.body == "Invalid Cache-Control header.", "an age that is none: got %d %s", got.status, got.body)
-	got = n.call(t, "GET", "/v1/kv/a?cached&consistent", "")
-	expect.That(t, got.status == 400 && got.body == "Cannot specify ?cached with ?consistent, conflicting semantics.", "both: got %d %s", got.status, got.body)
+	n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon")).is(t, 400, "Invalid Cache-Control header.", "an age that is none")
+	n.call(t, "GET", "/v1/kv/a?cached&consistent", "").is(t, 400, "Cannot specify ?cached with ?consistent, conflicting semantics.", "both")
 }
 
 // Every way in which a request of the catalog is refused, with the texts that clients show.
@@ -391,9 +386,7 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			got := n.call(t, row.method, row.target, row.body)
 			text, cut := strings.CutSuffix(row.text, "…")
-			if got.status != row.status || got.body != text && !(cut && strings.HasPrefix(got.body, text)) {
-				t.Errorf("%s %s %s: got %d %q, want %d %q", row.method, row.target, row.body, got.status, got.body, row.status, row.text)
-			}
+			expect.That(t, got.status == row.status && (got.body == text || (cut && strings.HasPrefix(got.body, text))), "%s %s %s: got %d %q, want %d %q", row.method, row.target, row.body, got.status, got.body, row.status, row.text)
 		})
 	}
 }
@@ -430,8 +423,7 @@ func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
 			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 	} {
-		got := n.call(t, "PUT", row.target, row.body)
-		expect.That(t, got.status == 409 && got.body == row.want, "%s: got %d %s\nwant 409 %s", row.name, got.status, got.body, row.want)
+		n.call(t, "PUT", row.target, row.body).is(t, 409, row.want, "%s", row.name)
 	}
 	expect.That(t, n.passing(t, "orders", "orders-8080"), "the first is not passing after the refusals")
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8081,"Tags":["v2"]}`)
@@ -579,9 +571,7 @@ func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 		got := n.must(t, "GET", target, "")
 		expect.That(t, !strings.Contains(got.body, "w1"), "GET %s shows a quarantined service: %s", target, got.body)
 	}
-	if got := n.call(t, "GET", "/v1/agent/health/service/id/w1", ""); got.status != 404 {
-		t.Errorf("health of a quarantined service: got %d %s, want 404", got.status, got.body)
-	}
+	n.call(t, "GET", "/v1/agent/health/service/id/w1", "").says(t, 404, "", "health of a quarantined service")
 	n.must(t, "PUT", "/v1/agent/service/deregister/w1", "")
 	_, there := n.Newest().Find(key)
 	expect.That(t, !there, "a quarantined service cannot be deregistered")
@@ -608,9 +598,7 @@ func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 			}
 			got := n.Newest().Total()
 			expect.That(t, got == 0, "%d instances are left", got)
-			if got := n.call(t, "PUT", "/v1/agent/check/pass/service:w1", ""); got.status != 404 {
-				t.Errorf("a heartbeat after it: got %d %s, want 404", got.status, got.body)
-			}
+			n.call(t, "PUT", "/v1/agent/check/pass/service:w1", "").says(t, 404, "", "a heartbeat after it")
 			expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")).status, 404, "a heartbeat of Eureka's after it: got")
 		})
 	}

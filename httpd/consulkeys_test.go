@@ -56,9 +56,7 @@ func TestKeyIsWrittenReadAndDeletedAsInConsul(t *testing.T) {
 		{"release without a session", "PUT", "/v1/kv/a?release=", "", 500, "raft apply failed: missing session"},
 		{"acquire with a dead session", "PUT", "/v1/kv/a?acquire=dead", "", 500, `raft apply failed: invalid session "dead"`},
 	} {
-		got := c.send(row.method, row.target, row.body)
-		expect.That(t, got.status == row.status && got.body == row.want,
-			"%s: %s %s: got %d %q, want %d %q", row.name, row.method, row.target, got.status, got.body, row.status, row.want)
+		c.send(row.method, row.target, row.body).is(t, row.status, row.want, "%s: %s %s", row.name, row.method, row.target)
 	}
 }
 
@@ -94,8 +92,7 @@ func TestKeyNameIsTakenAsItComes(t *testing.T) {
 		{"too many parameters", "/v1/kv/a?" + strings.Repeat("x&", 32), 400},
 		{"a parameter escaped badly", "/v1/kv/a?keys&separator=%zz", 400},
 	} {
-		got := c.send("GET", row.path, "")
-		expect.That(t, got.status == row.status && got.header.Get("Location") == "", "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+		c.send("GET", row.path, "").says(t, row.status, "", "%s", row.name).with(t, "Location", "")
 	}
 }
 
@@ -103,23 +100,14 @@ func TestKeyValueHasALimit(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	c.put(t, "/v1/kv/a", strings.Repeat("x", 512<<10))
 	want := "Request body(524289 bytes) too large, max size: 524288 bytes. See docs/reference/protocol/coordination.md."
-	got := c.send("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1))
-	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want, "got %d %q, want 413 %q", got.status, got.body, want)
-	got = c.send("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1))
-	expect.That(t, got.status == http.StatusRequestEntityTooLarge && got.body == want,
-		"a transaction: got %d %q, want 413 %q", got.status, got.body, want)
+	c.send("PUT", "/v1/kv/a", strings.Repeat("x", 512<<10+1)).is(t, http.StatusRequestEntityTooLarge, want, "it")
+	c.send("PUT", "/v1/txn", strings.Repeat(" ", 512<<10+1)).is(t, http.StatusRequestEntityTooLarge, want, "a transaction")
 	n := newNode(t, httpd.Config{Service: c.Memory, Coordination: c.kv}, nil)
 	chunked := "PUT /v1/kv/a HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n80001\r\n" + strings.Repeat("x", 0x80001) + "\r\n0\r\n\r\n"
-	if got := n.send(t, chunked); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "more than 524288 bytes") {
-		t.Errorf("of unknown length: got %d %q", got.status, got.body)
-	}
+	n.send(t, chunked).says(t, http.StatusRequestEntityTooLarge, "more than 524288 bytes", "of unknown length")
 	broken := "PUT /v1/kv/b HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
-	if got := n.send(t, broken); got.status != http.StatusBadRequest {
-		t.Errorf("broken off: got %d %q, want 400", got.status, got.body)
-	}
-	if got := c.get("/v1/kv/b"); got.status != http.StatusNotFound {
-		t.Errorf("what broke off was stored: %d %s", got.status, got.body)
-	}
+	n.send(t, broken).says(t, http.StatusBadRequest, "", "broken off")
+	c.get("/v1/kv/b").says(t, http.StatusNotFound, "", "what broke off is not stored")
 }
 
 func TestKeyRawValueRunsNothing(t *testing.T) {
@@ -131,9 +119,7 @@ func TestKeyRawValueRunsNothing(t *testing.T) {
 	} {
 		expect.Equal(t, got.header.Get(name), want, "%s is", name)
 	}
-	if got := c.get("/v1/kv/b?raw"); got.status != http.StatusNotFound || got.header.Get("X-Consul-Index") != "1" {
-		t.Errorf("an absent one: got %d, index %s", got.status, got.header.Get("X-Consul-Index"))
-	}
+	c.get("/v1/kv/b?raw").says(t, http.StatusNotFound, "", "an absent one").with(t, "X-Consul-Index", "1")
 }
 
 func TestKeyThatIsHeldShowsItsFence(t *testing.T) {
@@ -177,17 +163,12 @@ func TestKeyWriteWithAStaleFenceChangesNothing(t *testing.T) {
 		{"delete", "DELETE", "/v1/kv/data?fence=" + now + "&fence-key=lock", "true", "0"},
 	} {
 		before := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index")
-		got := c.send(row.method, row.target, row.name)
-		if got.status != 200 || got.body != row.body || got.header.Get("X-Rollcall-Fence") != row.fence {
-			t.Errorf("%s: got %d %s, fence %s; want 200 %s, fence %s", row.name, got.status, got.body, got.header.Get("X-Rollcall-Fence"), row.body, row.fence)
-		}
+		c.send(row.method, row.target, row.name).is(t, 200, row.body, "%s", row.name).with(t, "X-Rollcall-Fence", row.fence)
 		after := c.get("/v1/kv/?recurse").header.Get("X-Consul-Index")
 		expect.That(t, (after == before) == (row.body == "false"), "%s: the index went from %s to %s", row.name, before, after)
 	}
 	for _, query := range []string{"fence=x", "fence=", "fence=1&fence-key=a&fence-lock=a", "fence-lock=a"} {
-		got := c.send("PUT", "/v1/kv/data?"+query, "")
-		expect.That(t, got.status == http.StatusBadRequest && strings.Contains(got.body, "fence"),
-			"%s: got %d %s, want 400 and what is right", query, got.status, got.body)
+		c.send("PUT", "/v1/kv/data?"+query, "").says(t, http.StatusBadRequest, "fence", "%s", query)
 	}
 }
 
@@ -195,21 +176,16 @@ func TestKeyWriteIsPerformedOncePerIdempotencyKey(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	key := "Idempotency-Key: k1"
 	for i := range 2 {
-		got := c.send("PUT", "/v1/kv/a?cas=0", "v", key)
-		expect.That(t, got.status == 200 && got.body == "true", "time %d: got %d %s, want 200 true", i+1, got.status, got.body)
+		c.send("PUT", "/v1/kv/a?cas=0", "v", key).is(t, 200, "true", "time %d", i+1)
 	}
 	expect.Equal(t, c.send("PUT", "/v1/kv/a?cas=0", "v").body, "false", "without the key: got")
-	if got := c.send("PUT", "/v1/kv/b", "v", key); got.status != 500 || !strings.Contains(got.body, "another operation") {
-		t.Errorf("another operation: got %d %s, want 500", got.status, got.body)
-	}
+	c.send("PUT", "/v1/kv/b", "v", key).says(t, 500, "another operation", "another operation")
 	txn := `[{"KV":{"Verb":"cas","Key":"t","Index":0}}]`
 	for i := range 2 {
-		got := c.send("PUT", "/v1/txn", txn, "Idempotency-Key: k2")
-		expect.That(t, got.status == 200, "transaction, time %d: got %d %s, want 200", i+1, got.status, got.body)
+		c.send("PUT", "/v1/txn", txn, "Idempotency-Key: k2").says(t, 200, "", "transaction, time %d", i+1)
 	}
 	for _, key := range []string{"", strings.Repeat("k", 256)} {
-		got := c.send("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key)
-		expect.That(t, got.status == 400 && strings.Contains(got.body, "1 to 255"), "a key of %d bytes: got %d %s, want 400", len(key), got.status, got.body)
+		c.send("PUT", "/v1/kv/a", "v", "Idempotency-Key: "+key).says(t, 400, "1 to 255", "a key of %d bytes", len(key))
 	}
 }
 
@@ -251,13 +227,10 @@ func TestTransactionRespondsInConsulsWords(t *testing.T) {
 		c.put(t, "/v1/kv/old", "v")
 		body := strings.ReplaceAll("["+strings.Join(row.ops, ",")+"]", `"S"`, `"`+session+`"`)
 		want := strings.ReplaceAll(row.want, `"S"`, `"`+session+`"`)
-		if got := c.send("PUT", "/v1/txn", body); got.status != row.status || got.body != want {
-			t.Errorf("%s: got %d %s, want %d %s", row.name, got.status, got.body, row.status, want)
-		}
+		c.send("PUT", "/v1/txn", body).is(t, row.status, want, "%s", row.name)
 		if row.status == 409 {
-			if got := c.get("/v1/kv/?recurse"); got.header.Get("X-Consul-Index") != "2" {
-				t.Errorf("%s: it failed, and moved the index to %s", row.name, got.header.Get("X-Consul-Index"))
-			}
+			got := c.get("/v1/kv/?recurse")
+			expect.That(t, got.header.Get("X-Consul-Index") == "2", "%s: it failed, and moved the index to %s", row.name, got.header.Get("X-Consul-Index"))
 		}
 	}
 }
@@ -290,9 +263,8 @@ func TestTransactionThatWritesNothingIsARead(t *testing.T) {
 		views := c.kv.views.Load() - before
 		expect.That(t, got.status == row.status && views == row.views && got.header.Get("X-Consul-Effective-Consistency") == row.mode,
 			"%q: got %d %s after asking %d times, want %d after %d", row.query, got.status, got.body, views, row.status, row.views)
-		if known := got.header.Get("X-Consul-KnownLeader"); row.status == 200 && known != "true" {
-			t.Errorf("%q: a leader is known: %q", row.query, known)
-		}
+		known := got.header.Get("X-Consul-KnownLeader")
+		expect.That(t, row.status != 200 || known == "true", "%q: a leader is known: %q", row.query, known)
 	}
 	applied := c.kv.applied.Load()
 	expect.That(t, applied == 1, "%d operations were applied, want the set alone", applied)

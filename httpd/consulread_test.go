@@ -95,9 +95,7 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		views := c.kv.views.Load() - before
 		expect.That(t, views == row.views, "%s: the leader was asked %d times, want %d", row.name, views, row.views)
 	}
-	if got := c.put(t, "/v1/kv/a", "w"); got.header.Get("X-Consul-Index") != "" {
-		t.Error("a write has an index")
-	}
+	expect.That(t, c.put(t, "/v1/kv/a", "w").header.Get("X-Consul-Index") == "", "a write has an index")
 }
 
 func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
@@ -114,8 +112,7 @@ func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
 		"index=1&wait=1d":         "Invalid wait time",
 	} {
 		for _, path := range []string{"/v1/kv/a?", "/v1/kv/?keys&", "/v1/session/list?"} {
-			got := c.get(path + query)
-			expect.That(t, got.status == 400 && got.body == want, "%s%s: got %d %q, want 400 %q", path, query, got.status, got.body, want)
+			c.get(path+query).is(t, 400, want, "%s%s", path, query)
 		}
 	}
 }
@@ -126,9 +123,8 @@ func TestBlockingQueryThatNeedNotWaitRespondsAtOnce(t *testing.T) {
 		c.put(t, "/v1/kv/a", "v")
 		c.put(t, "/v1/kv/a", "w")
 		for _, query := range []string{"", "?wait=1m", "?index=0&wait=1m", "?index=-1&wait=1m", "?index=&wait=1m", "?index=1&wait=1m"} {
-			if got, took := c.start(t.Context(), "GET", "/v1/kv/a"+query).wait(); took != 0 || got.status != 200 || got.header.Get("X-Consul-Index") != "2" {
-				t.Errorf("%q: got %d of index %s after %v", query, got.status, got.header.Get("X-Consul-Index"), took)
-			}
+			got, took := c.start(t.Context(), "GET", "/v1/kv/a"+query).wait()
+			expect.That(t, took == 0 && got.status == 200 && got.header.Get("X-Consul-Index") == "2", "%q: got %d of index %s after %v", query, got.status, got.header.Get("X-Consul-Index"), took)
 		}
 	})
 }
@@ -152,9 +148,7 @@ func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
 			{"index=18446744073709551615&wait=1s&stale", time.Second},
 		} {
 			got, took := c.start(t.Context(), "GET", "/v1/kv/a?"+row.query).wait()
-			if took < row.wait || took > row.wait+row.wait/16 || got.status != 200 || got.header.Get("X-Consul-Index") != "1" {
-				t.Errorf("%s: got %d of index %s after %v, want 200 of 1 after %v and at most a sixteenth more", row.query, got.status, got.header.Get("X-Consul-Index"), took, row.wait)
-			}
+			expect.That(t, took >= row.wait && took <= row.wait+row.wait/16 && got.status == 200 && got.header.Get("X-Consul-Index") == "1", "%s: got %d of index %s after %v, want 200 of 1 after %v and at most a sixteenth more", row.query, got.status, got.header.Get("X-Consul-Index"), took, row.wait)
 		}
 	})
 }
@@ -239,9 +233,7 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 		joined := c.kv.joined.Load()
 		// In one step, so that no read comes between.
 		need.Got(c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
-		if p.answered() {
-			t.Fatalf("it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
-		}
+		need.That(t, !p.answered(), "it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
 		expect.That(t, c.kv.joined.Load() != joined, "it was not woken, so there was no other read")
 		c.put(t, "/v1/kv/a", "")
 		expect.That(t, p.answered() && p.got.status == 200, "it was not woken when the key was there")
@@ -255,9 +247,8 @@ func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
 		c.Set(func(*registrytest.Memory) {
 			c.kv.after = func() { c.kv.perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
-		if got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait(); took != 0 || got.header.Get("X-Consul-Index") != "2" {
-			t.Errorf("got %d of index %s after %v, want 2 at once", got.status, got.header.Get("X-Consul-Index"), took)
-		}
+		got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait()
+		expect.That(t, took == 0 && got.header.Get("X-Consul-Index") == "2", "got %d of index %s after %v, want 2 at once", got.status, got.header.Get("X-Consul-Index"), took)
 	})
 }
 
@@ -383,15 +374,10 @@ func TestBlockingQueryEndsWithItsConnection(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := c.start(ctx, "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		got := c.get("/v1/kv/a?index=1")
-		expect.That(t, got.status == 500 && strings.Contains(got.body, "limits.watchers"),
-			"one too many: got %d %s, want 500 and which limit", got.status, got.body)
+		c.get("/v1/kv/a?index=1").says(t, 500, "limits.watchers", "one too many")
 		cancel()
-		if !p.answered() || c.kv.watchers.Len() != 0 {
-			t.Errorf("%d wait after the client went away", c.kv.watchers.Len())
-		}
-		got = c.get("/v1/kv/a?index=1&wait=1ms")
-		expect.That(t, got.status == 200, "the place was not given back: %d %s", got.status, got.body)
+		expect.That(t, p.answered() && c.kv.watchers.Len() == 0, "%d wait after the client went away", c.kv.watchers.Len())
+		c.get("/v1/kv/a?index=1&wait=1ms").says(t, 200, "", "the place was given back")
 	})
 }
 
@@ -405,9 +391,7 @@ func TestBlockingQueryRespondsAtShutdownWithWhatThereIs(t *testing.T) {
 		got, took := p.wait()
 		expect.That(t, took == 0 && got.status == 200 && got.header.Get("X-Consul-Index") == "1" && strings.Contains(got.body, `"Value":"dg=="`),
 			"got %d %s after %v, want what there is at once", got.status, got.body, took)
-		if got := c.get("/v1/kv/a?index=1"); got.status != 500 || !strings.Contains(got.body, "shutting down") {
-			t.Errorf("a new one: got %d %s, want 500", got.status, got.body)
-		}
+		c.get("/v1/kv/a?index=1").says(t, 500, "shutting down", "a new one")
 	})
 }
 

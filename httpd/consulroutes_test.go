@@ -33,10 +33,7 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 		{"nothing", "GET", "/v1/", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
 		{"no slash behind", "GET", "/v1/kv", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
 	} {
-		got := c.send(row.method, row.path, "")
-		if got.status != row.status || got.header.Get("Allow") != row.allow || got.body != row.body {
-			t.Errorf("%s: %s %s: got %d, Allow %q, %q; want %d, %q, %q", row.name, row.method, row.path, got.status, got.header.Get("Allow"), got.body, row.status, row.allow, row.body)
-		}
+		c.send(row.method, row.path, "").is(t, row.status, row.body, "%s: %s %s", row.name, row.method, row.path).with(t, "Allow", row.allow)
 	}
 	for _, path := range []string{"/v1/rollcall/nothing", "/v1//rollcall/nothing", "/v1/rollcall/fence/x?index=1&kind=x"} {
 		got := c.get(path)
@@ -104,8 +101,7 @@ func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
 
 func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	got := c.send("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default")
-	expect.That(t, got.status == 200 && got.body == "true", "a write: got %d %s", got.status, got.body)
+	c.send("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default").is(t, 200, "true", "a write")
 	if got := c.get("/v1/kv/a?token=t&near=_agent&keys"); got.body != `["a"]` {
 		t.Errorf("a read: got %d %s", got.status, got.body)
 	}
@@ -142,16 +138,12 @@ func TestConsulNamespacesAreRefused(t *testing.T) {
 		if row.header != "" {
 			headers = append(headers, row.header)
 		}
-		got := c.send(row.method, row.target, row.body, headers...)
-		expect.That(t, got.status == 400 && got.body == row.want,
-			"%s %s %s %s: got %d %s, want 400 %s", row.method, row.target, row.body, row.header, got.status, got.body, row.want)
+		c.send(row.method, row.target, row.body, headers...).is(t, 400, row.want, "%s %s %s %s", row.method, row.target, row.body, row.header)
 	}
 	if got := c.get("/v1/kv/a?raw&ns=default&partition=default"); got.body != "prod" {
 		t.Errorf("the key of the default namespace is %q afterwards, want prod", got.body)
 	}
-	if got := c.send("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`); got.status != 200 {
-		t.Errorf("a session in the default namespace: got %d %s", got.status, got.body)
-	}
+	c.send("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`).says(t, 200, "", "a session in the default namespace")
 }
 
 func TestConsulDatacentersHaveNoPath(t *testing.T) {
@@ -163,21 +155,16 @@ func TestConsulDatacentersHaveNoPath(t *testing.T) {
 				sep = "&"
 			}
 			for _, dc := range []string{"", row.own} {
-				got := c.get(path + sep + "dc=" + dc)
-				expect.That(t, got.status == 200, "%s of %q: got %d %s, want 200", path, dc, got.status, got.body)
+				c.get(path+sep+"dc="+dc).says(t, 200, "", "%s of %q", path, dc)
 			}
-			if got := c.get(path + sep + "dc=other"); got.status != 500 || got.body != "No path to datacenter" {
-				t.Errorf("%s elsewhere: got %d %s, want 500 No path to datacenter", path, got.status, got.body)
-			}
+			c.get(path+sep+"dc=other").is(t, 500, "No path to datacenter", "%s elsewhere", path)
 		}
 	}
 }
 
 func TestConsulStatusShowsLeaderAndPeers(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	if got := c.get("/v1/status/leader"); got.status != 200 || got.body != `"10.0.0.1:7761"` || got.header.Get("Content-Type") != "application/json" {
-		t.Errorf("the leader: got %d %s as %q", got.status, got.body, got.header.Get("Content-Type"))
-	}
+	c.get("/v1/status/leader").is(t, 200, `"10.0.0.1:7761"`, "the leader").with(t, "Content-Type", "application/json")
 	got := c.get("/v1/status/peers")
 	expect.That(t, got.body == `["10.0.0.1:7761","10.0.0.2:7761"]`, "the voters: got %d %s", got.status, got.body)
 }
@@ -233,18 +220,14 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 			c := newCoordinated(t, httpd.Config{})
 			c.kv.fail(row.err)
 			got := c.send("PUT", "/v1/kv/a", "")
-			if got.status != row.status || got.body != row.text || (got.header.Get("X-Rollcall-Outcome") == "unknown") != row.unknown {
-				t.Errorf("%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
-			}
+			expect.That(t, got.status == row.status && got.body == row.text && (got.header.Get("X-Rollcall-Outcome") == "unknown") == row.unknown, "%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
 			got = c.send("POST", "/v1/rollcall/sessions", "")
 			expect.That(t, got.status == row.own && strings.Contains(got.body, row.wants) && json.Valid([]byte(got.body)),
 				"%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
 			if row.readText == "" {
 				return
 			}
-			if got := c.get("/v1/kv/a"); got.status != row.readStatus || got.body != row.readText {
-				t.Errorf("%s, a read: got %d %q, want %d %q", row.name, got.status, got.body, row.readStatus, row.readText)
-			}
+			c.get("/v1/kv/a").is(t, row.readStatus, row.readText, "%s, a read", row.name)
 		})
 	}
 }

@@ -112,9 +112,7 @@ func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 		return &catalog.Check{ID: id, Name: id, Status: status}
 	}
 	c.Perform(t, registry.RegisterCatalog{Checks: []*catalog.Check{check("fine", catalog.Passing), check("bad", catalog.Critical)}})
-	if got := c.send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`); got.status != 500 || got.body != "apply failed: Check 'bad' is in critical state" {
-		t.Errorf("on a critical check: got %d %s", got.status, got.body)
-	}
+	c.send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`).is(t, 500, "apply failed: Check 'bad' is in critical state", "on a critical check")
 	for _, row := range []struct{ body, want string }{
 		{`{"NodeChecks":["fine"]}`, `"TTL":"","NodeChecks":["fine"],"ServiceChecks":null`},
 		{`{"Checks":["fine"]}`, `"Checks":["fine"],"NodeChecks":["serfHealth"]`},
@@ -134,23 +132,18 @@ func TestConsulSessionEndsWithItsChecks(t *testing.T) {
 
 func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	if got := c.get("/v1/session/list"); got.status != 200 || got.body != "[]" || got.header.Get("X-Consul-Index") != "1" {
-		t.Errorf("no session: got %d %s, index %s", got.status, got.body, got.header.Get("X-Consul-Index"))
-	}
+	c.get("/v1/session/list").is(t, 200, "[]", "no session").with(t, "X-Consul-Index", "1")
 	id := c.session(t, `{"TTL":"10s"}`)
 	c.put(t, "/v1/kv/other", "") // which moves no session's index
 	for path, want := range map[string]int{
 		"/v1/session/list": 1, "/v1/session/node/rollcall": 1, "/v1/session/node/other": 0, "/v1/session/info/" + id: 1, "/v1/session/info/unknown": 0,
 	} {
 		got := c.get(path)
-		if list := decodeReply[[]struct{ ID string }](t, got); len(list) != want || got.header.Get("X-Consul-Index") != "1" {
-			t.Errorf("%s: got %s, index %s; want %d of index 1", path, got.body, got.header.Get("X-Consul-Index"), want)
-		}
+		expect.That(t, len(decodeReply[[]struct{ ID string }](t, got)) == want && got.header.Get("X-Consul-Index") == "1", "%s: got %s, index %s; want %d of index 1", path, got.body, got.header.Get("X-Consul-Index"), want)
 	}
 	renewed := c.send("PUT", "/v1/session/renew/"+strings.ToUpper(id), "{}")
-	if list := decodeReply[[]struct{ ID, TTL string }](t, renewed); len(list) != 1 || list[0].ID != id || list[0].TTL != "10s" || renewed.header.Get("X-Consul-Index") != "" {
-		t.Errorf("renewed: got %s, index %q", renewed.body, renewed.header.Get("X-Consul-Index"))
-	}
+	list := decodeReply[[]struct{ ID, TTL string }](t, renewed)
+	expect.That(t, len(list) == 1 && list[0].ID == id && list[0].TTL == "10s" && renewed.header.Get("X-Consul-Index") == "", "renewed: got %s, index %q", renewed.body, renewed.header.Get("X-Consul-Index"))
 	for _, row := range []struct {
 		method, path string
 		status       int
@@ -167,9 +160,7 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 		{"GET", "/v1/session/info/" + id, 200, "[]"},
 		{"GET", "/v1/session/list", 200, "[]"},
 	} {
-		got := c.send(row.method, row.path, "")
-		expect.That(t, got.status == row.status && got.body == row.want,
-			"%s %s: got %d %q, want %d %q", row.method, row.path, got.status, got.body, row.status, row.want)
+		c.send(row.method, row.path, "").is(t, row.status, row.want, "%s %s", row.method, row.path)
 	}
 	expect.Equal(t, c.get("/v1/session/list").header.Get("X-Consul-Index"), "3", "the index of the end is")
 }
@@ -183,16 +174,11 @@ func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	got := c.send("PUT", "/v1/session/renew/"+a, "")
 	need.That(t, got.status == 200, "renewed in time: %d %s", got.status, got.body)
 	c.kv.pass(19500 * time.Millisecond)
-	if got := c.get("/v1/session/info/" + a); got.body == "[]" {
-		t.Error("it ended before twice its TTL")
-	}
+	expect.That(t, c.get("/v1/session/info/"+a).body != "[]", "it ended before twice its TTL")
 	c.kv.pass(2500 * time.Millisecond)
-	got = c.send("PUT", "/v1/session/renew/"+a, "")
-	expect.That(t, got.status == http.StatusNotFound, "renewed too late: %d %s, want 404", got.status, got.body)
+	c.send("PUT", "/v1/session/renew/"+a, "").says(t, http.StatusNotFound, "", "renewed too late")
 	expect.Equal(t, c.send("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
-	txn := c.send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`)
-	expect.That(t, txn.status == 409 && strings.Contains(txn.body, `failed to lock key \"lock\" due to lock delay`),
-		"in a transaction: %d %s", txn.status, txn.body)
+	c.send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`).says(t, 409, `failed to lock key \"lock\" due to lock delay`, "in a transaction")
 	c.kv.pass(6 * time.Second)
 	c.put(t, "/v1/kv/lock?acquire="+b, "")
 }

@@ -98,8 +98,7 @@ Service w1 web 80 [v1] <nil> map[Passing:1 Warning:1]
 		expect.That(t, strings.Contains(c.get(path).body, want), "%s is %s, want %s in it", path, c.get(path).body, want)
 	}
 	expect.That(t, !strings.Contains(c.get("/v1/health/node/far").body, "disk"), "the check that was deleted is there")
-	app := c.get("/eureka/apps/DB")
-	expect.That(t, app.status == 200 && strings.Contains(app.body, "10.9.0.2"), "for Eureka's clients: %d %s, want the node's address", app.status, app.body)
+	c.get("/eureka/apps/DB").says(t, 200, "10.9.0.2", "for Eureka's clients")
 }
 
 // consul-esm updates the checks of external nodes so.
@@ -121,11 +120,9 @@ func TestTransactionComparesAndSetsByModifyIndex(t *testing.T) {
 	} {
 		index := c.indexOf(t, o.path, o.members...)
 		for _, stale := range []uint64{0, index - 1, index + 1} {
-			got := c.txn(fmt.Sprintf(o.op, stale))
-			expect.That(t, got.status == 409 && got.body == failed(0, o.stale), "%s at %d: got %d %s, want it stale", o.op, stale, got.status, got.body)
+			c.txn(fmt.Sprintf(o.op, stale)).is(t, 409, failed(0, o.stale), "%s at %d", o.op, stale)
 		}
-		got := c.txn(fmt.Sprintf(o.op, index))
-		expect.That(t, got.status == 200, "%s at %d: got %d %s", o.op, index, got.status, got.body)
+		c.txn(fmt.Sprintf(o.op, index)).says(t, 200, "", "%s at %d", o.op, index)
 	}
 	expect.Equal(t, c.get("/v1/catalog/node/far").body, "null", "the node, after it was deleted:")
 	expect.That(t, strings.Contains(c.get("/v1/catalog/nodes").body, `"rack":"9"`), "the logical node has not the metadata that it was given")
@@ -166,8 +163,7 @@ func TestTransactionOnTheCatalogNamesWhatIsWrong(t *testing.T) {
 		{`{"Check":{"Verb":"set","Check":{"Node":"far","CheckID":"c","ServiceID":"none"}}}`, "Missing service registration"},
 		{`{"Check":{"Verb":"set","Check":{"Node":"none","CheckID":"c"}}}`, "Missing node registration"},
 	} {
-		got := c.txn(good, kvOp(`"Verb":"set","Key":"k"`), row.op)
-		expect.That(t, got.status == 409 && got.body == failed(2, row.want), "%s: got %d %s, want 409 %s", row.op, got.status, got.body, row.want)
+		c.txn(good, kvOp(`"Verb":"set","Key":"k"`), row.op).is(t, 409, failed(2, row.want), "%s", row.op)
 	}
 	after := c.get("/v1/health/state/any")
 	expect.That(t, after.body == before.body && after.header.Get("X-Consul-Index") == before.header.Get("X-Consul-Index"),
@@ -178,8 +174,7 @@ func TestTransactionOnTheCatalogNamesWhatIsWrong(t *testing.T) {
 		`{"Check":{"Verb":1}}`:              "Failed to parse body: Verb: json: cannot unmarshal number into Go value of type string",
 		`{"Service":{"Verb":"get","Node":"far","Service":{"Namespace":"ns1"}}}`: `Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`,
 	} {
-		got := c.txn(body)
-		expect.That(t, got.status == 400 && got.body == want, "%s: got %d %s, want 400 %s", body, got.status, got.body, want)
+		c.txn(body).is(t, 400, want, "%s", body)
 	}
 }
 
@@ -198,11 +193,9 @@ func TestTransactionThatReadsTheCatalogAloneIsARead(t *testing.T) {
 func TestTransactionOnTheCatalogIsBoundAsRegistrationsAre(t *testing.T) {
 	c := withFar(t, httpd.Config{Limits: web.Limits{InstancesInApp: 1}})
 	second := `{"Service":{"Verb":"set","Node":"far","Service":{"ID":"w2","Service":"web"}}}`
-	got := c.txn(kvOp(`"Verb":"set","Key":"k"`), second)
-	expect.That(t, got.status == 429 && got.body == "the application has too many instances", "one instance too many: %d %s", got.status, got.body)
+	c.txn(kvOp(`"Verb":"set","Key":"k"`), second).is(t, 429, "the application has too many instances", "one instance too many")
 	expect.Equal(t, c.get("/v1/kv/k").status, 404, "the key's status:")
-	got = c.txn(strings.Replace(second, "w2", "w1", 1))
-	expect.That(t, got.status == 200, "the same instance again: %d %s", got.status, got.body)
+	c.txn(strings.Replace(second, "w2", "w1", 1)).says(t, 200, "", "the same instance again")
 }
 
 func TestTransactionOnTheCatalogIsPerformedOncePerKey(t *testing.T) {
@@ -215,8 +208,7 @@ func TestTransactionOnTheCatalogIsPerformedOncePerKey(t *testing.T) {
 	done := c.send("PUT", "/v1/txn", withService, "Idempotency-Key: k2")
 	repeated := c.send("PUT", "/v1/txn", withService, "Idempotency-Key: k2") // now the node has an address
 	expect.That(t, done.status == 200 && repeated.status == 200 && done.body == repeated.body, "first %d %s, again %d %s", done.status, done.body, repeated.status, repeated.body)
-	other := c.send("PUT", "/v1/txn", strings.Replace(body, "new", "newer", 1), "Idempotency-Key: k1")
-	expect.That(t, other.status == 500 && strings.Contains(other.body, "was used for another operation"), "another one: %d %s", other.status, other.body)
+	c.send("PUT", "/v1/txn", strings.Replace(body, "new", "newer", 1), "Idempotency-Key: k1").says(t, 500, "was used for another operation", "another one")
 }
 
 func TestTransactionEndsSessions(t *testing.T) {

@@ -226,9 +226,8 @@ func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
 		for _, want := range []string{"ORDERS keeps 1 of its 2 UP instances.", "rollcall drain ORDERS/i1 --reason WHY --addr http://"} {
 			expect.That(t, strings.Contains(form, want), "the form lacks %q: %s", want, form)
 		}
-		got := n.post(t, "/ui/acts/drain", about...)
-		expect.That(t, got.status == 422 && strings.Contains(got.body, "reason is missing"), "without a reason: got %d", got.status)
-		got = n.post(t, "/ui/acts/drain", append(about, "reason", "kernel", "author", "ann")...)
+		n.post(t, "/ui/acts/drain", about...).says(t, 422, "reason is missing", "without a reason")
+		got := n.post(t, "/ui/acts/drain", append(about, "reason", "kernel", "author", "ann")...)
 		need.That(t, got.status == http.StatusSeeOther, "got %d %s", got.status, got.body)
 		to := got.header.Get("Location")
 		page := n.get(t, to).body
@@ -237,12 +236,10 @@ func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
 		expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Author == "ann" && l.Override.By.Reason == "kernel", "the act was %+v", l.Override)
 
 		last := []string{"app", "ORDERS", "id", "i2", "reason", "x"}
-		got = n.post(t, "/ui/acts/cancel", last...)
-		expect.That(t, got.status == 422 && strings.Contains(got.body, "No other instance of ORDERS is UP"), "the last UP one without its name: got %d", got.status)
+		n.post(t, "/ui/acts/cancel", last...).says(t, 422, "No other instance of ORDERS is UP", "the last UP one without its name")
 		got = n.post(t, "/ui/acts/cancel", append(last, "confirm", "orders")...)
 		expect.Equal(t, got.status, http.StatusSeeOther, "with the name of the application")
-		got = n.post(t, "/ui/acts/quarantine", append(last, "for", "30m")...)
-		expect.That(t, got.status == 404 && strings.Contains(got.body, "is not registered"), "of what is gone meanwhile: got %d %s", got.status, got.body)
+		n.post(t, "/ui/acts/quarantine", append(last, "for", "30m")...).says(t, 404, "is not registered", "of what is gone meanwhile")
 		got = n.post(t, "/ui/acts/hold", "for", "30m", "reason", "works")
 		expect.That(t, got.status == http.StatusSeeOther && n.Newest().Preservation().State == registry.PreservationHeld, "hold: got %d", got.status)
 	})
@@ -550,22 +547,4 @@ func manyInstances(apps, each int) (ops []registry.Op) {
 		}
 	}
 	return ops
-}
-
-// BenchmarkPages makes pages of 100,000 instances in 5,000 applications.
-func BenchmarkPages(b *testing.B) {
-	m := registrytest.New()
-	m.Perform(b, manyInstances(5000, 20)...)
-	handler := need.Got(httpd.New(httpd.Config{Service: m}))(b)
-	for _, path := range largePages {
-		b.Run(path, func(b *testing.B) {
-			for b.Loop() {
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-				if w.Code != http.StatusOK {
-					b.Fatal(w.Code)
-				}
-			}
-		})
-	}
 }

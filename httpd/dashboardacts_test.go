@@ -89,8 +89,7 @@ func TestKeyFormThatIsOvertakenSaysSo(t *testing.T) {
 	now := hidden(got.body, "cas")
 	expect.That(t, got.status == http.StatusConflict && strings.Contains(got.body, "of another") && strings.Contains(got.body, ">\nmine</textarea>") && now != cas && hidden(got.body, "flags") == "7", "got %d %s", got.status, got.body)
 	expect.Equal(t, c.act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").status, http.StatusSeeOther, "based on the new index: got")
-	again := c.act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine")
-	expect.That(t, again.status == http.StatusSeeOther, "a repeated write of the same value: got %d %s", again.status, again.body)
+	c.act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").says(t, http.StatusSeeOther, "", "a repeated write of the same value")
 }
 
 func TestKeyThatIsNoTextIsNotEdited(t *testing.T) {
@@ -167,8 +166,7 @@ func TestFieldsOfOtherActsSkipNoQuestion(t *testing.T) {
 		expect.Equal(t, c.act(name, about...).status, 422, name+" of the last UP instance, with a status: got")
 	}
 	expect.Equal(t, c.act("override", about...).status, http.StatusSeeOther, "to force UP: got")
-	unseen := c.act("hold", "for", "30m", "reason", " \u200b")
-	expect.That(t, unseen.status == 422 && strings.Contains(unseen.body, "reason is missing"), "a reason without a visible character: got %d", unseen.status)
+	c.act("hold", "for", "30m", "reason", " \u200b").says(t, 422, "reason is missing", "a reason without a visible character")
 }
 
 func TestActsThatAreOffAreOffForCallersWithANameToo(t *testing.T) {

@@ -367,6 +367,5 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 
 func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
-	got := n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", ""))
-	expect.That(t, got.status == 404 && strings.Contains(got.body, `"error":"nothing is remembered of ORDERS/i1`), "got %d %s", got.status, got.body)
+	n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
 }

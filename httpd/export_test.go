@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"testing"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // TookOver says whether the handler reads the connection from a client's address itself now.
@@ -62,11 +60,6 @@ func (h *Handler) Layers(remote string) (n int) {
 
 // CachedAnswers is the number of responses in the read-only cache.
 func (h *Handler) CachedAnswers() int { return h.eureka.KeptResponses() }
-
-// SetPace shortens the times of watches for the tests that cannot run in virtual time.
-func (h *Handler) SetPace(gap, quiet, slow, cut time.Duration) {
-	h.node.Watches.Pace = web.Pace{Gap: gap, Quiet: quiet, Slow: slow, Cut: cut}
-}
 
 // Routes lists the routes as METHOD template.
 func (h *Handler) Routes(t *testing.T) []string {

@@ -120,8 +120,7 @@ func TestHeartbeatConnectionRefusesMalformedRequests(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			got := n.takenOver(t).roundTrip(t, row.request)
-			expect.That(t, got.status == row.status, "got %d %q, want %d", got.status, got.body, row.status)
+			n.takenOver(t).roundTrip(t, row.request).says(t, row.status, "", "it")
 		})
 	}
 }
@@ -182,9 +181,7 @@ func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
 			"%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
 	}
 	n.Fail(nil)
-	if got := l.roundTrip(t, plainHeartbeat); got.status != 200 || got.header.Get("X-Rollcall-Outcome") != "" {
-		t.Errorf("after the failures: got %+v", got)
-	}
+	l.roundTrip(t, plainHeartbeat).says(t, 200, "", "after the failures").with(t, "X-Rollcall-Outcome", "")
 }
 
 func TestHeartbeatConnectionsServeWhatIsUnderWayAtShutdown(t *testing.T) {

@@ -129,9 +129,7 @@ func TestMetricsCountInstancesByStatus(t *testing.T) {
 func TestMetricsAreExposed(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("PUT", "/eureka/apps/A/1", ""))
-	got := n.send(t, request("GET", "/metrics", ""))
-	expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`),
-		"got %d %.300q", got.status, got.body)
+	n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`, "it")
 }
 
 // brokenCollector is a collector with a defect.
@@ -148,8 +146,7 @@ func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
 	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
 	metrics.MustRegister(brokenCollector{})
 	for scrape := range 2 {
-		a := n.send(t, request("GET", "/metrics", ""))
-		expect.That(t, a.status == http.StatusOK && strings.Contains(a.body, "rollcall_registry_instances"), "got %d %.200s", a.status, a.body)
+		a := n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, "rollcall_registry_instances", "it")
 		expect.That(t, scrape == 0 || strings.Contains(a.body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
 	}
 }

@@ -35,18 +35,14 @@ func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
 	n := newAlone(t, aloneConfig())
 	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
 		for _, word := range []string{"linearizable", "leader"} {
-			got := n.send(t, request("GET", path+"?consistency="+word, ""))
-			expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "ask for consistency=stale"),
-				"GET %s %s: got %d %q, want 501 and what to ask for", path, word, got.status, got.body)
+			got := n.send(t, request("GET", path+"?consistency="+word, "")).says(t, http.StatusNotImplemented, "ask for consistency=stale", "GET %s %s", path, word)
 			isJSON := json.Valid([]byte(got.body))
 			expect.That(t, isJSON == strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q", path, word, got.body)
 		}
 		if path == "/v1/rollcall/watch" {
 			path += "?wait=0s"
 		}
-		if got := n.send(t, request("GET", path, "")); got.status != http.StatusOK {
-			t.Errorf("GET %s: got %d %s, want 200", path, got.status, got.body)
-		}
+		n.send(t, request("GET", path, "")).says(t, http.StatusOK, "", "GET %s", path)
 	}
 }
 
@@ -77,8 +73,7 @@ func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
 		{"from an index that has not happened", "?wait=0s&index=test-2", 400},
 		{"from an index of another history", "?wait=0s&index=node2-1", 410},
 	} {
-		got := n.send(t, request("GET", "/v1/rollcall/watch"+row.query, ""))
-		expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+		n.send(t, request("GET", "/v1/rollcall/watch"+row.query, "")).says(t, row.status, "", "%s", row.name)
 	}
 }
 
@@ -89,14 +84,10 @@ func TestWithoutConsensusActsRespondWithTheNodesState(t *testing.T) {
 		{"PUT", "/v1/rollcall/apps/ORDERS/i1/quarantine?for=1m", `"index":"test-3"`},
 		{"POST", "/v1/rollcall/self-preservation/hold?for=1m", `"state":"held"`},
 	} {
-		got := n.send(t, request(row.method, row.path, ""))
-		expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, row.says),
-			"%s %s: got %d %s, want 200 and %s", row.method, row.path, got.status, got.body, row.says)
+		n.send(t, request(row.method, row.path, "")).says(t, http.StatusOK, row.says, "%s %s", row.method, row.path)
 	}
 	older := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Heartbeat","lastDirtyTimestamp":1}]}`
-	if got := n.send(t, request("POST", "/eureka/peerreplication/batch/", older)); got.status != http.StatusOK {
-		t.Errorf("a batch with a conflict: got %d %s, want 200", got.status, got.body)
-	}
+	n.send(t, request("POST", "/eureka/peerreplication/batch/", older)).says(t, http.StatusOK, "", "a batch with a conflict")
 }
 
 func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {

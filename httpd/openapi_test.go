@@ -102,9 +102,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	for _, route := range documented {
 		expect.That(t, slices.Contains(routes, route), "there is no route %s", route)
 	}
-	if !slices.Equal(doc.BasePaths, DefaultBasePaths()) {
-		t.Errorf("x-base-paths is %v, want %v", doc.BasePaths, DefaultBasePaths())
-	}
+	expect.That(t, slices.Equal(doc.BasePaths, DefaultBasePaths()), "x-base-paths is %v, want %v", doc.BasePaths, DefaultBasePaths())
 }
 
 // The routes that are matched by hand are those of the router, under every base path.

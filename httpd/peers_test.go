@@ -127,11 +127,8 @@ func TestPeerRequestsReachReplication(t *testing.T) {
 		t.Run(row.asks, func(t *testing.T) {
 			p := &peers{state: writeNothing}
 			n := newNode(t, httpd.Config{Peers: p}, nil)
-			got := n.send(t, request(row.method, row.path, row.body))
-			expect.That(t, got.status == row.status, "got %d %s, want %d", got.status, got.body, row.status)
-			if want := `"done"`; row.status == 200 && !strings.HasPrefix(row.asks, "state") && !strings.Contains(got.body, want) {
-				t.Errorf("got %q, want %q", got.body, want)
-			}
+			got := n.send(t, request(row.method, row.path, row.body)).says(t, row.status, "", "it")
+			expect.That(t, row.status != 200 || strings.HasPrefix(row.asks, "state") || strings.Contains(got.body, `"done"`), "got %q, want that it is done", got.body)
 			expect.That(t, len(p.calls) == 1 && p.calls[0] == row.asks, "asked %q, want %q", p.calls, row.asks)
 		})
 	}
@@ -140,9 +137,7 @@ func TestPeerRequestsReachReplication(t *testing.T) {
 func TestPeerRequestsAreNotOfferedWithoutPeers(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	for _, row := range peerRequests {
-		got := n.send(t, request(row.method, row.path, row.body))
-		expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "replication.nodes"),
-			"%s %s: got %d %s, want 501 and what would be right", row.method, row.path, got.status, got.body)
+		n.send(t, request(row.method, row.path, row.body)).says(t, http.StatusNotImplemented, "replication.nodes", "%s %s", row.method, row.path)
 	}
 }
 
@@ -181,13 +176,10 @@ func TestPeerErrorsKeepTheirStatus(t *testing.T) {
 					}
 				}
 				var doc struct{ Error string }
-				if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != status || !strings.Contains(doc.Error, says) || strings.Contains(got.body, "secret") {
-					t.Errorf("%s %s: got %d %s, want %d and an error in JSON with %q", r.method, r.path, got.status, got.body, status, says)
-				}
+				expect.That(t, json.Unmarshal([]byte(got.body), &doc) == nil && got.status == status && strings.Contains(doc.Error, says) && !strings.Contains(got.body, "secret"), "%s %s: got %d %s, want %d and an error in JSON with %q", r.method, r.path, got.status, got.body, status, says)
 				expect.Equal(t, got.header.Get("X-Rollcall-Outcome") == "unknown", row.unknown, "%s %s: the outcome is told as unknown:", r.method, r.path)
-				if retry := got.header.Get("Retry-After"); row.retry != "" && retry != row.retry {
-					t.Errorf("%s %s: Retry-After is %q, want %q", r.method, r.path, retry, row.retry)
-				}
+				retry := got.header.Get("Retry-After")
+				expect.That(t, row.retry == "" || retry == row.retry, "%s %s: Retry-After is %q, want %q", r.method, r.path, retry, row.retry)
 			}
 		})
 	}
@@ -212,8 +204,7 @@ func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
 		} {
 			p := &peers{}
 			n := newNode(t, httpd.Config{Peers: p, Limits: web.Limits{BatchBytes: row.limit}}, nil)
-			got := n.send(t, request("POST", path, row.body, row.headers...))
-			expect.That(t, got.status == row.status, "%s: got %d %s, want %d", row.name, got.status, got.body, row.status)
+			n.send(t, request("POST", path, row.body, row.headers...)).says(t, row.status, "", "%s", row.name)
 			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")
 			took := len(p.calls) == 1 && strings.Contains(p.calls[0], size)
 			expect.That(t, took == (row.status == 200), "%s: it was asked %q", row.name, p.calls)
@@ -236,9 +227,7 @@ func TestPeerStateCopyOutlastsTheServersTimeLimits(t *testing.T) {
 		}}
 		n := newBubbled(t, httpd.Config{Peers: p})
 		got := n.get(t, "/v1/rollcall/replication/state?datacenter=dc1")
-		if got.status != 200 || strings.Count(got.body, "\n") != lines || got.header.Get("Content-Type") != "application/octet-stream" {
-			t.Errorf("got %d, %d lines with %v, want %d", got.status, strings.Count(got.body, "\n"), got.header, lines)
-		}
+		expect.That(t, got.status == 200 && strings.Count(got.body, "\n") == lines && got.header.Get("Content-Type") == "application/octet-stream", "got %d, %d lines with %v, want %d", got.status, strings.Count(got.body, "\n"), got.header, lines)
 	})
 }
 
@@ -247,8 +236,7 @@ func TestPeerIsToldThatThisNodeWaitsForACopyToo(t *testing.T) {
 		p := &peers{waits: waits, state: func(io.Writer) error {
 			return &httpd.PeerRefusal{Status: http.StatusServiceUnavailable, Text: "not ready"}
 		}}
-		got := newNode(t, httpd.Config{Peers: p}, nil).send(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", ""))
-		expect.That(t, got.status == 503 && got.header.Get("X-Rollcall-Waits") == waits, "got %d, %q; want 503, %q", got.status, got.header.Get("X-Rollcall-Waits"), waits)
+		newNode(t, httpd.Config{Peers: p}, nil).send(t, request("GET", "/v1/rollcall/replication/state?datacenter=dc1", "")).says(t, 503, "", "it").with(t, "X-Rollcall-Waits", waits)
 	}
 }
 
@@ -273,9 +261,8 @@ func TestPeerStateCopyThatFailsBreaksOff(t *testing.T) {
 			need.OK(t, err)
 			defer resp.Body.Close()
 			_, err = io.ReadAll(resp.Body)
-			if broke := err != nil; broke != (row.want == 0) || !broke && resp.StatusCode != row.want {
-				t.Errorf("got %d, %v, want %d (0: broken off)", resp.StatusCode, err, row.want)
-			}
+			broke := err != nil
+			expect.That(t, broke == (row.want == 0) && (broke || resp.StatusCode == row.want), "got %d, %v, want %d (0: broken off)", resp.StatusCode, err, row.want)
 			http.DefaultClient.CloseIdleConnections()
 		})
 	}
@@ -312,9 +299,7 @@ func TestPeerComparisonMayTakeTwoMinutes(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			n := newBubbled(t, httpd.Config{Peers: &peers{takes: row.takes}})
-			got := n.get(t, "/v1/rollcall/peers/dc2/diff")
-			expect.That(t, got.status == row.status && strings.Contains(got.body, row.says),
-				"%v: got %d %s, want %d %s", row.takes, got.status, got.body, row.status, row.says)
+			n.get(t, "/v1/rollcall/peers/dc2/diff").says(t, row.status, row.says, "%v", row.takes)
 		})
 	}
 }

@@ -42,9 +42,8 @@ func (c *coordinated) acquire(t testing.TB, target, body string) acquisition {
 	t.Helper()
 	got := c.send("PUT", target, body)
 	a := decodeReply[acquisition](t, got)
-	if fence := got.header.Get("X-Rollcall-Fence"); a.Acquired != (fence != "") || a.Acquired && fence != fmt.Sprint(a.Fence) {
-		t.Errorf("%s: acquired %v with token %d, the header says %q", target, a.Acquired, a.Fence, fence)
-	}
+	fence := got.header.Get("X-Rollcall-Fence")
+	expect.That(t, a.Acquired == (fence != "") && (!a.Acquired || fence == fmt.Sprint(a.Fence)), "%s: acquired %v with token %d, the header says %q", target, a.Acquired, a.Fence, fence)
 	return a
 }
 
@@ -79,13 +78,10 @@ func TestSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
 	path := "/v1/rollcall/semaphores/s?limit=2&session="
 	sessions := []string{c.ownSession(t, ""), c.ownSession(t, ""), c.ownSession(t, "")}
 	for i, want := range []bool{true, true, false} {
-		if got := c.acquire(t, path+sessions[i], ""); got.Acquired != want || got.Limit != 2 || (!want && len(got.Holders) != 2) {
-			t.Errorf("contender %d got %+v", i, got)
-		}
+		got := c.acquire(t, path+sessions[i], "")
+		expect.That(t, got.Acquired == want && got.Limit == 2 && (want || len(got.Holders) == 2), "contender %d got %+v", i, got)
 	}
-	got := c.send("PUT", "/v1/rollcall/semaphores/s?limit=3&session="+sessions[2], "")
-	expect.That(t, got.status == http.StatusConflict && strings.Contains(got.body, "limit 2, not 3"),
-		"another limit: got %d %s, want 409 and why", got.status, got.body)
+	c.send("PUT", "/v1/rollcall/semaphores/s?limit=3&session="+sessions[2], "").says(t, http.StatusConflict, "limit 2, not 3", "another limit")
 	shown := decodeReply[struct {
 		Name    string
 		Limit   int
@@ -93,9 +89,7 @@ func TestSemaphoreHasAtMostItsLimitOfHolders(t *testing.T) {
 	}](t, c.get("/v1/rollcall/semaphores/s"))
 	expect.That(t, shown.Name == "s" && shown.Limit == 2 && len(shown.Holders) == 2 && shown.Holders[0].Session == sessions[0],
 		"it is shown as %+v", shown)
-	if got := c.get("/v1/rollcall/locks/s"); got.status != http.StatusNotFound || !strings.Contains(got.body, "no session holds") {
-		t.Errorf("a lock of its name: got %d %s, want 404", got.status, got.body)
-	}
+	c.get("/v1/rollcall/locks/s").says(t, http.StatusNotFound, "no session holds", "a lock of its name")
 }
 
 func TestPermitRequestThatIsMalformedSaysWhatIsRight(t *testing.T) {
@@ -316,9 +310,8 @@ func TestOwnCoordinationFailsSoonWithoutALeader(t *testing.T) {
 			{"GET", "/v1/rollcall/fence/k?index=1"},
 		} {
 			began := time.Now()
-			if got := c.send(request[0], request[1], ""); got.status != 503 || got.header.Get("Retry-After") != "1" || time.Since(began) > 0 {
-				t.Errorf("%s %s: got %d %s after %v, want 503 at once", request[0], request[1], got.status, got.body, time.Since(began))
-			}
+			got := c.send(request[0], request[1], "")
+			expect.That(t, got.status == 503 && got.header.Get("Retry-After") == "1" && time.Since(began) <= 0, "%s %s: got %d %s after %v, want 503 at once", request[0], request[1], got.status, got.body, time.Since(began))
 		}
 	})
 }
@@ -333,8 +326,7 @@ func TestPermitWaitersHaveALimit(t *testing.T) {
 		got := c.send("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
 		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "one too many: got %d %s, want 503", got.status, got.body)
 		p.wait()
-		got = c.send("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "")
-		expect.That(t, got.status == 200, "the place was not given back: %d %s", got.status, got.body)
+		c.send("PUT", "/v1/rollcall/locks/l?wait=1s&session="+a, "").says(t, 200, "", "the place was given back")
 	})
 }
 
@@ -350,9 +342,7 @@ func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 		want := fmt.Sprintf(`{"id":"%s","name":"worker","node":"rollcall","ttl":"20s","lock_delay":"1s","behavior":"delete","created":%d,"age_ms":5000,"ends_in_ms":15000,`+
 			`"holds":[{"kind":"key","name":"k","fence":2},{"kind":"lock","name":"l","fence":3},{"kind":"semaphore","name":"s","fence":4}]}`, s, time.Now().Add(time.Hour-5*time.Second).UnixMilli())
 		got := c.get("/v1/rollcall/sessions/" + strings.ToUpper(s))
-		if strings.TrimSpace(got.body) != want || got.header.Get("X-Rollcall-Index") != "test-1" {
-			t.Errorf("got %s of index %s, want %s of test-1", got.body, got.header.Get("X-Rollcall-Index"), want)
-		}
+		expect.That(t, strings.TrimSpace(got.body) == want && got.header.Get("X-Rollcall-Index") == "test-1", "got %s of index %s, want %s of test-1", got.body, got.header.Get("X-Rollcall-Index"), want)
 		if got := c.get("/v1/rollcall/sessions"); strings.TrimSpace(got.body) != "["+want+"]" {
 			t.Errorf("the list is %s", got.body)
 		}
@@ -367,9 +357,7 @@ func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 		if got := c.send("DELETE", "/v1/rollcall/sessions/"+s, ""); got.status != 200 || strings.TrimSpace(got.body) != `{"destroyed":true}` {
 			t.Errorf("destroyed: got %d %s", got.status, got.body)
 		}
-		if got := c.get("/v1/rollcall/locks/l"); got.status != 200 || !strings.Contains(got.body, `"holders":[],"queue":[],"delays_ms":[1000]`) {
-			t.Errorf("its lock: got %d %s, want the lock-delay", got.status, got.body)
-		}
+		c.get("/v1/rollcall/locks/l").says(t, 200, `"holders":[],"queue":[],"delays_ms":[1000]`, "its lock")
 		c.kv.pass(time.Minute)
 		if got := c.get("/v1/rollcall/locks"); strings.TrimSpace(got.body) != "[]" {
 			t.Errorf("the locks are %s", got.body)
@@ -431,7 +419,6 @@ func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 	expect.That(t, views != 0, "no other node was asked")
 	c.kv.fail(registry.ErrNoLeader)
 	bubble(t, func(t *testing.T) {
-		got := c.get("/v1/rollcall/fence/l?kind=lock&index=4")
-		expect.That(t, got.status == 503, "without a leader: got %d %s, want 503", got.status, got.body)
+		c.get("/v1/rollcall/fence/l?kind=lock&index=4").says(t, 503, "", "without a leader")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -79,6 +80,31 @@ type reply struct {
 	closed bool // the server said that it ends the connection
 }
 
+// says expects a status, and text in the body; of says what it is the reply to.
+func (r reply) says(t testing.TB, status int, text, of string, args ...any) reply {
+	t.Helper()
+	if r.status != status || !strings.Contains(r.body, text) {
+		t.Errorf("%s: got %d %q, want %d with %q", fmt.Sprintf(of, args...), r.status, r.body, status, text)
+	}
+	return r
+}
+
+// is expects a status, and a body that is nothing but the text.
+func (r reply) is(t testing.TB, status int, body, of string, args ...any) reply {
+	t.Helper()
+	if r.status != status || r.body != body {
+		t.Errorf("%s: got %d %q, want %d %q", fmt.Sprintf(of, args...), r.status, r.body, status, body)
+	}
+	return r
+}
+
+// with expects a header field; "": none.
+func (r reply) with(t testing.TB, name, value string) reply {
+	t.Helper()
+	expect.Equal(t, r.header.Get(name), value, "%d %.100q: %s is", r.status, r.body, name)
+	return r
+}
+
 // send writes bytes as they are and reads one response. The write may fail when the server has
 // answered and closed before it read everything.
 func (n *node) send(t testing.TB, request string) reply {
@@ -95,9 +121,7 @@ func readReply(t testing.TB, conn net.Conn, request string) reply {
 	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil && !resp.Close { // a connection that is closed on what was not read may break the response
-		t.Fatalf("%.100q: read the answer: %v", request, err)
-	}
+	need.That(t, err == nil || resp.Close, "%.100q: read the answer: %v", request, err)
 	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
 }
 

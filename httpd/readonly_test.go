@@ -101,9 +101,7 @@ func TestReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 		check := func(when string, want int) {
 			t.Helper()
 			got := n.send(t, "GET", "/eureka/apps/ORDERS", "")
-			if got.status != want || got.header.Get("X-Rollcall-Consistency") != "stale" || want == 404 && got.body != "" {
-				t.Errorf("%s: got %d %q with %v, want %d", when, got.status, got.body, got.header, want)
-			}
+			expect.That(t, got.status == want && got.header.Get("X-Rollcall-Consistency") == "stale" && (want != 404 || got.body == ""), "%s: got %d %q with %v, want %d", when, got.status, got.body, got.header, want)
 		}
 		check("unknown", 404)
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -140,9 +138,7 @@ func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 				changed := newInstance("ORDERS", "i1")
 				changed.HostName, changed.LastDirty = "host-changed", 2000
 				n.Perform(t, registry.Register{Instance: changed})
-				got := n.send(t, "GET", row.path, "")
-				expect.That(t, got.status == 200 && strings.Contains(got.body, "host-changed") && got.header.Get("X-Rollcall-Index") == "test-2",
-					"got %d with %v and %s, want the change", got.status, got.header, got.body)
+				n.send(t, "GET", row.path, "").says(t, 200, "host-changed", "it").with(t, "X-Rollcall-Index", "test-2")
 			})
 		})
 	}
@@ -158,9 +154,7 @@ func TestReadOnlyCacheRespondsWithoutAQuorum(t *testing.T) {
 		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Reported.Age = registry.ErrNoLeader, 3*time.Second })
-		got := n.send(t, "GET", "/eureka/apps", "")
-		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "stale" && got.header.Get("X-Rollcall-Age") == "3.000",
-			"got %d with %v, want 200, stale, 3 s old", got.status, got.header)
+		n.send(t, "GET", "/eureka/apps", "").says(t, 200, "", "it").with(t, "X-Rollcall-Consistency", "stale").with(t, "X-Rollcall-Age", "3.000")
 	})
 }
 
@@ -185,9 +179,7 @@ func TestReadOnlyCacheResponsesAreThoseWithoutIt(t *testing.T) {
 			}
 		}
 	}
-	if got := gathered(t, metrics, "rollcall_http_documents_bytes", nil); got == 0 {
-		t.Error("no bytes are counted")
-	}
+	expect.That(t, gathered(t, metrics, "rollcall_http_documents_bytes", nil) != 0, "no bytes are counted")
 }
 
 // serverTimes are the times that a server sets, in either format.
@@ -254,9 +246,7 @@ func TestReadOnlyCacheIsBoundedAndForgetsUnusedResponses(t *testing.T) {
 		if got := n.handler.CachedAnswers(); got != 4096 {
 			t.Errorf("%d answers are kept, want 4096", got)
 		}
-		got := n.send(t, "GET", "/eureka/apps", "")
-		expect.That(t, got.status == 200 && got.header.Get("X-Rollcall-Consistency") == "linearizable",
-			"a read that finds the cache full: got %d with %v, want an answer as without a cache", got.status, got.header)
+		n.send(t, "GET", "/eureka/apps", "").says(t, 200, "", "a read that finds the cache full").with(t, "X-Rollcall-Consistency", "linearizable")
 		for range 12 {
 			n.send(t, "GET", "/eureka/apps/ORDERS", "")
 			time.Sleep(time.Minute) // virtual
@@ -274,8 +264,6 @@ func TestReadOnlyCacheIsBoundedAndForgetsUnusedResponses(t *testing.T) {
 		}
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
 		toMultiple(time.Millisecond)
-		if got := n.send(t, "GET", "/eureka/apps/ORDERS", ""); got.status != http.StatusOK || !strings.Contains(got.body, "i3") {
-			t.Errorf("after the next multiple: got %d %s", got.status, got.body)
-		}
+		n.send(t, "GET", "/eureka/apps/ORDERS", "").says(t, http.StatusOK, "i3", "after the next multiple")
 	})
 }

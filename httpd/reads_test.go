@@ -66,10 +66,7 @@ func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
 	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
 		n.Set(func(m *registrytest.Memory) { m.ViewErr = err })
 		for _, path := range readRoutes {
-			got := n.send(t, request("GET", path, ""))
-			if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
-				t.Errorf("%s: GET %s: got %d with Retry-After %q, want 503 and 1", name, path, got.status, got.header.Get("Retry-After"))
-			}
+			got := n.send(t, request("GET", path, "")).says(t, http.StatusServiceUnavailable, "", "%s: GET %s", name, path).with(t, "Retry-After", "1")
 			expect.That(t, strings.HasPrefix(path, "/v1/") == strings.HasPrefix(got.body, `{"error":`), "%s: GET %s: the body is %q", name, path, got.body)
 			expect.Equal(t, n.send(t, request("GET", path+"?consistency=stale", "")).status, http.StatusOK, "%s: GET %s stale: got", name, path)
 		}
@@ -129,8 +126,7 @@ func TestWriteOfUnknownOutcomeIsNeitherSuccessNorFailure(t *testing.T) {
 			n.Set(func(m *registrytest.Memory) { m.ApplyErr = row.err })
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
-				got := n.send(t, r)
-				expect.That(t, got.status == status && got.body == "", "%.50q: got %d %q, want %d and no body", r, got.status, got.body, status)
+				got := n.send(t, r).is(t, status, "", "%.50q", r)
 				v := got.header.Get("Retry-After")
 				expect.That(t, v == retry, "%.50q: Retry-After is %q, want %q", r, v, retry)
 				v = got.header.Get("X-Rollcall-Outcome")
@@ -184,9 +180,7 @@ func TestBatchMayBeEightMiB(t *testing.T) {
 	many := `{"replicationList":[` + strings.Join(items, ",") + `]}`
 	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")).status, 200,
 		"1,000 items, compressed: got")
-	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip"))
-	expect.That(t, got.status == 413 && got.body == "the batch has more than 1000 items; send them in several",
-		"1,001 items: got %d %q, want 413 and why", got.status, got.body)
+	n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip")).is(t, 413, "the batch has more than 1000 items; send them in several", "1,001 items")
 }
 
 func TestBatchItemsOverTheQuotaAreRefusedSingly(t *testing.T) {
@@ -194,8 +188,7 @@ func TestBatchItemsOverTheQuotaAreRefusedSingly(t *testing.T) {
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
 	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
 	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`
-	got := n.send(t, request("POST", "/eureka/peerreplication/batch", body))
-	expect.That(t, got.status == 200 && got.body == `{"responseList":[{"statusCode":429},{"statusCode":200}]}`, "got %d %s", got.status, got.body)
+	n.send(t, request("POST", "/eureka/peerreplication/batch", body)).is(t, 200, `{"responseList":[{"statusCode":429},{"statusCode":200}]}`, "it")
 }
 
 // gatedRoutes are the fetches that a server refuses which has nothing to show.
@@ -245,9 +238,7 @@ func (n *bubbled) wantFetches(t *testing.T, open bool) {
 	t.Helper()
 	for _, path := range gatedRoutes {
 		got := n.get(t, path)
-		if answered := got.status == 200; answered != open || !open && (got.status != 403 || got.body != "") {
-			t.Errorf("GET %s: got %d %q, want it answered: %t", path, got.status, got.body, open)
-		}
+		expect.That(t, got.status == 200 == open && (open || got.status == 403 && got.body == ""), "GET %s: got %d %q, want it answered: %t", path, got.status, got.body, open)
 	}
 	for _, path := range []string{"/eureka/status", "/v1/rollcall/apps", "/readyz", "/"} {
 		expect.Equal(t, n.get(t, path).status, 200, "GET %s: got", path)

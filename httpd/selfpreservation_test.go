@@ -92,9 +92,7 @@ func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 		expect.That(t, strings.HasPrefix(p.Reason, want), "released: %s", p.Reason)
 		p = n.preservation(t, "POST", "/hold?for=30m&author=ops&reason=wait")
 		expect.That(t, p.State == "held" && p.Until == now+1_800_000 && p.Withheld == 12 && p.Note == "wait", "held: %+v", p)
-		if want := "Held by ops at 2000-01-01 00:02:00 UTC (wait). Evictions are withheld until 2000-01-01 00:32:00 UTC: 12 leases have ended."; !strings.HasPrefix(p.Reason, want) {
-			t.Errorf("held: %s", p.Reason)
-		}
+		expect.That(t, strings.HasPrefix(p.Reason, "Held by ops at 2000-01-01 00:02:00 UTC (wait). Evictions are withheld until 2000-01-01 00:32:00 UTC: 12 leases have ended."), "held: %s", p.Reason)
 		if p := n.preservation(t, "POST", "/hold?for=168h"); p.Author == "" || p.Until != now+7*24*3_600_000 {
 			t.Errorf("a hold replaces another, and has an author in any case: %+v", p)
 		}

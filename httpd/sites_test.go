@@ -34,15 +34,11 @@ func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
 			// Like this no browser asks first whether it may.
 			headers := append([]string{"Content-Type: text/plain"}, row.headers...)
 			got := n.send(t, request("POST", "/eureka/apps/ORDERS", instanceJSON, headers...))
-			if got.status != row.status || row.status == 403 && !strings.Contains(got.body, "another site") {
-				t.Errorf("registration: got %d %q, want %d", got.status, got.body, row.status)
-			}
+			expect.That(t, got.status == row.status && (row.status != 403 || strings.Contains(got.body, "another site")), "registration: got %d %q, want %d", got.status, got.body, row.status)
 			expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "", row.headers...)).status, 200, "read: got")
 			// What old clients of Consul's write by GET, a picture in a page of another site would, too.
 			got = n.send(t, request("GET", "/v1/agent/check/fail/web", "", row.headers...))
-			if refused := strings.Contains(got.body, "another site"); refused != (row.status == 403) {
-				t.Errorf("GET that writes: got %d %q", got.status, got.body)
-			}
+			expect.That(t, strings.Contains(got.body, "another site") == (row.status == 403), "GET that writes: got %d %q", got.status, got.body)
 		})
 	}
 }
@@ -57,9 +53,7 @@ func TestSitesServeANodeOnLoopbackUnderItsOwnNamesOnly(t *testing.T) {
 	} {
 		get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
 		got := n.send(t, get("/eureka/apps"))
-		if got.status != want || want == 421 && !strings.Contains(got.body, "http.hosts") {
-			t.Errorf("as %s: got %d %q, want %d", host, got.status, got.body, want)
-		}
+		expect.That(t, got.status == want && (want != 421 || strings.Contains(got.body, "http.hosts")), "as %s: got %d %q, want %d", host, got.status, got.body, want)
 		expect.Equal(t, anywhere.send(t, get("/eureka/apps")).status, 200, "as %s of a node that does not know its names: got", host)
 		expect.Equal(t, n.send(t, get("/healthz")).status, 200, "/healthz as %s: got", host)
 	}
@@ -84,9 +78,8 @@ func TestHeartbeatConnectionSkipsFieldsThatMeanNothing(t *testing.T) {
 		"Authorization: Basic dTpw", "X-Forwarded-For: 10.0.0.1, 10.0.0.2", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"Cookie: a=b; c=d", "Keep-Alive: timeout=5", "X_Odd: " + strings.Repeat("x", 1000), "Via:1.1 proxy", "Empty:",
 	} {
-		if got := l.roundTrip(t, strings.Replace(plainHeartbeat, "Accept: */*", field, 1)); got.status != 200 || !n.handler.TookOver(l.LocalAddr().String()) {
-			t.Errorf("%s: got %d, taken over: %v", field, got.status, n.handler.TookOver(l.LocalAddr().String()))
-		}
+		got := l.roundTrip(t, strings.Replace(plainHeartbeat, "Accept: */*", field, 1))
+		expect.That(t, got.status == 200 && n.handler.TookOver(l.LocalAddr().String()), "%s: got %d, taken over: %v", field, got.status, n.handler.TookOver(l.LocalAddr().String()))
 	}
 }
 
@@ -96,14 +89,12 @@ func TestHeartbeatConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
 	l := n.takenOver(t)
 	odd := strings.Replace(plainHeartbeat, "Accept: */*", "Te: trailers", 1)
 	for i := range 6 {
-		if got := l.roundTrip(t, odd); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
-			t.Fatalf("odd heartbeat %d: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
-		}
+		got := l.roundTrip(t, odd)
+		need.That(t, got.status == 200 && !n.handler.TookOver(l.LocalAddr().String()), "odd heartbeat %d: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
 	}
 	for i := range 6 {
-		if got := l.roundTrip(t, plainHeartbeat); got.status != 200 || n.handler.TookOver(l.LocalAddr().String()) {
-			t.Fatalf("heartbeat %d after them: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
-		}
+		got := l.roundTrip(t, plainHeartbeat)
+		need.That(t, got.status == 200 && !n.handler.TookOver(l.LocalAddr().String()), "heartbeat %d after them: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
 	}
 }
 
@@ -148,9 +139,7 @@ func TestHeartbeatConnectionLeavesEveryFieldThatHandlersReadToNetHTTP(t *testing
 			name := string(found[1])
 			beat := fmt.Sprintf("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n%s: x\r\n\r\n", name)
 			_, _, skipped := httpd.ParseBeat([]byte(beat), []string{"/eureka/apps/"})
-			if skipped && elsewhere[http.CanonicalHeaderKey(name)] == "" && elsewhere[name] == "" {
-				t.Errorf("%s reads %s, which heartbeats on taken-over connections ignore: add it to meaningful", file, name)
-			}
+			expect.That(t, !skipped || elsewhere[http.CanonicalHeaderKey(name)] != "" || elsewhere[name] != "", "%s reads %s, which heartbeats on taken-over connections ignore: add it to meaningful", file, name)
 		}
 	}
 }

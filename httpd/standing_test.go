@@ -201,11 +201,9 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 			}
 			expect.That(t, n.handler.TookOver(warm.LocalAddr().String()) != row.back, "given back: %v", !row.back)
 			if !row.back && row.change == nil { // the standing of before is not that of the next one
-				again := warm.roundTrip(t, beatWith(basic(orders)))
-				expect.That(t, again.status == 200, "the credential of before: %d", again.status)
+				warm.roundTrip(t, beatWith(basic(orders))).says(t, 200, "", "the credential of before")
 				if row.target == "" {
-					again = warm.roundTrip(t, beat)
-					expect.That(t, again.status == row.status, "this one again: %d", again.status)
+					warm.roundTrip(t, beat).says(t, row.status, "", "this one again")
 				}
 			}
 		})

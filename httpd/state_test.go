@@ -97,9 +97,7 @@ func TestOwnErrorsAreJSON(t *testing.T) {
 			"GET %s: got %d %q, want %d and an error in JSON", path, got.status, got.body, want)
 		expect.Equal(t, got.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
 	}
-	if got := n.send(t, request("POST", "/v1/rollcall/apps", "")); got.status != 405 || got.header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST: got %d, Allow %q", got.status, got.header.Get("Allow"))
-	}
+	n.send(t, request("POST", "/v1/rollcall/apps", "")).says(t, 405, "", "POST").with(t, "Allow", "GET, HEAD")
 }
 
 func TestEurekaStatusListsTheReplicas(t *testing.T) {

@@ -70,9 +70,7 @@ func TestWatchSendsEveryChangeAtOnce(t *testing.T) {
 				"%T: got %s %s, want %s %s %s %s", row.op, e.id, e.text, index, row.action, row.why, row.status)
 			expect.That(t, e.data.Instance["instanceId"] == "i1" && e.data.Instance["actionType"] == row.action && e.data.Instance["status"] == row.status,
 				"%T: the instance is %v", row.op, e.data.Instance)
-			if !e.at.Equal(begun) {
-				t.Errorf("%T: it took %v", row.op, e.at.Sub(begun))
-			}
+			expect.That(t, e.at.Equal(begun), "%T: it took %v", row.op, e.at.Sub(begun))
 		}
 	})
 }
@@ -182,13 +180,10 @@ func TestWatchIsNotWokenByOtherApplications(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		if n.Woken() != 0 {
-			t.Errorf("it was woken %d times", n.Woken())
-		}
+		expect.That(t, n.Woken() == 0, "it was woken %d times", n.Woken())
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		if e := s.want("change"); e.id != "test-101" || n.Woken() != 1 {
-			t.Errorf("got %s after %d wakes, want test-101 after 1", e.text, n.Woken())
-		}
+		e := s.want("change")
+		expect.That(t, e.id == "test-101" && n.Woken() == 1, "got %s after %d wakes, want test-101 after 1", e.text, n.Woken())
 	})
 }
 
@@ -207,9 +202,7 @@ func TestWatchFromALostPositionIsReset(t *testing.T) {
 				n.Pass(30 * time.Hour) // records of removals are pruned
 				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
 				s := n.watch(t, "?index="+row.index)
-				if s.start.id != row.index { // it is cut off here, and has lost nothing
-					t.Errorf("it starts at %s", s.start.id)
-				}
+				expect.That(t, s.start.id == row.index, "it starts at %s", s.start.id)
 				e := s.want("reset")
 				expect.That(t, e.id == "test-3" && e.data.Index == "test-3" && strings.Contains(e.data.Reason, "fetch everything"), "got %s %s", e.id, e.text)
 				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
@@ -281,9 +274,7 @@ func TestWatchStreamIsNeverCompressedAndHasNoHead(t *testing.T) {
 		expect.Equal(t, resp.Header.Get(name), want, "%s is", name)
 	}
 	newEvents(t, resp.Body).want("start")
-	if got := n.send(t, request("HEAD", "/v1/rollcall/watch", "")); got.status != 405 || got.header.Get("Allow") != "GET" {
-		t.Errorf("HEAD: got %d, Allow %q", got.status, got.header.Get("Allow"))
-	}
+	n.send(t, request("HEAD", "/v1/rollcall/watch", "")).says(t, 405, "", "HEAD").with(t, "Allow", "GET")
 }
 
 func TestWatchersHaveALimit(t *testing.T) {
@@ -304,9 +295,7 @@ func TestWatchersHaveALimit(t *testing.T) {
 		time.Sleep(time.Second) // the poll ends
 		synctest.Wait()
 		n.watch(t, "")
-		if got := n.get(t, "/v1/rollcall/watch"); got.status != 503 {
-			t.Errorf("got %d, want 503: its place was taken again", got.status)
-		}
+		n.get(t, "/v1/rollcall/watch").says(t, 503, "", "it")
 	})
 }
 
@@ -326,20 +315,16 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 		go func() { down <- n.server.Shutdown(t.Context()) }()
 		e, ok := s.next()
 		expect.That(t, !ok, "the stream has %+v, want its end", e)
-		if got := <-polled; got.status != 200 || got.body != `{"index":"test-1","changes":[]}`+"\n" {
-			t.Errorf("the poll got %d %s", got.status, got.body)
-		}
-		if err := <-down; err != nil || time.Since(begun) > time.Second {
-			t.Errorf("shutdown: %v after %v", err, time.Since(begun))
-		}
+		(<-polled).is(t, 200, `{"index":"test-1","changes":[]}`+"\n", "the poll")
+		err := <-down
+		expect.That(t, err == nil && time.Since(begun) <= time.Second, "shutdown: %v after %v", err, time.Since(begun))
 	})
 }
 
 func TestWatchThatBeginsAtShutdownIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.handler.EndWatches()
-	got := n.send(t, request("GET", "/v1/rollcall/watch", ""))
-	expect.That(t, got.status == 503 && strings.Contains(got.body, "shutting down"), "got %d %s", got.status, got.body)
+	n.send(t, request("GET", "/v1/rollcall/watch", "")).says(t, 503, "shutting down", "it")
 }
 
 func (n *bubbled) poll(t *testing.T, query string) api.Changes {
@@ -410,9 +395,7 @@ func TestWatchReadsManyChangesInParts(t *testing.T) {
 		s := n.watch(t, "?index=test-0")
 		for i := range many {
 			e := s.want("change")
-			if e.data.ID != fmt.Sprint(i) || !e.at.Equal(s.start.at) {
-				t.Fatalf("got %s after %v, want %d at once", e.text, e.at.Sub(s.start.at), i)
-			}
+			need.That(t, e.data.ID == fmt.Sprint(i) && e.at.Equal(s.start.at), "got %s after %v, want %d at once", e.text, e.at.Sub(s.start.at), i)
 		}
 	})
 }

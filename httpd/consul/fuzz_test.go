@@ -37,22 +37,16 @@ func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
 		key := op.Instance.Key()
 		expect.That(t, s.Name != "" && s.ID != "" && key == registry.NewKey(s.Name, op.Instance.InstanceID) && len(key.App) <= 255 && len(key.ID) <= 255 && utf8.ValidString(key.ID),
 			"service %+v is the instance %s", s, key)
-		if s.Locality != nil && !json.Valid(s.Locality) || s.Ports != nil && !json.Valid(s.Ports) || s.Proxy != nil && !json.Valid(s.Proxy) {
-			t.Errorf("locality %s, ports %s and proxy %s are no JSON", s.Locality, s.Ports, s.Proxy)
-		}
+		expect.That(t, (s.Locality == nil || json.Valid(s.Locality)) && (s.Ports == nil || json.Valid(s.Ports)) && (s.Proxy == nil || json.Valid(s.Proxy)), "locality %s, ports %s and proxy %s are no JSON", s.Locality, s.Ports, s.Proxy)
 		shown := consul.ServiceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
 		expect.OKf(t, expect.Err(json.Marshal(consul.With(consul.Node{}, nil, shown))), "it cannot be shown")
 	}
 	for _, c := range op.Checks {
-		if c.ID == "" || c.TTL < 0 || c.ReapAfter != 0 && c.ReapAfter < 60_000 || c.Definition != nil && !json.Valid(c.Definition) {
-			t.Errorf("check %+v", c)
-		}
-		if p := c.Probe; p != nil && (p.Interval < 1 || p.Timeout < 0) {
-			t.Errorf("probe %+v", p)
-		}
-		if a := c.Alias; a != nil && (c.Probe != nil || c.TTL != 0 || len(a.Node) > 255 || len(a.Service) > 255 || !a.Named && a.Service == "") {
-			t.Errorf("alias check %+v of %+v", c, a)
-		}
+		expect.That(t, c.ID != "" && c.TTL >= 0 && (c.ReapAfter == 0 || c.ReapAfter >= 60_000) && (c.Definition == nil || json.Valid(c.Definition)), "check %+v", c)
+		p := c.Probe
+		expect.That(t, p == nil || p.Interval >= 1 && p.Timeout >= 0, "probe %+v", p)
+		a := c.Alias
+		expect.That(t, a == nil || c.Probe == nil && c.TTL == 0 && len(a.Node) <= 255 && len(a.Service) <= 255 && (a.Named || a.Service != ""), "alias check %+v of %+v", c, a)
 	}
 }
 

@@ -156,9 +156,7 @@ func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
 		for _, c := range row.checks {
 			theirs = append(theirs, &api.HealthCheck{CheckID: c.CheckID, Status: c.Status})
 		}
-		if got != row.want || got != theirs.AggregatedStatus() {
-			t.Errorf("%s: got %s, want %s; the official client says %s", row.name, got, row.want, theirs.AggregatedStatus())
-		}
+		expect.That(t, got == row.want && got == theirs.AggregatedStatus(), "%s: got %s, want %s; the official client says %s", row.name, got, row.want, theirs.AggregatedStatus())
 	}
 	order := []string{"passing", "warning", "critical", "maintenance"}
 	for i, one := range order {

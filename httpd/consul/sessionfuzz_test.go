@@ -26,9 +26,7 @@ func FuzzDecodeSession(f *testing.F) {
 			need.That(t, errors.As(err, &malformed) || errors.As(err, &rejected), "%q: an error without a status: %v", body, err)
 			return
 		}
-		if op.LockDelay < 0 || op.TTL < 0 || (op.TTL != 0 && op.TTL < 2*minSessionTTL.Milliseconds()) || op.TTL > 2*maxSessionTTL.Milliseconds() || op.ID != "" {
-			t.Fatalf("%q: %+v is out of bounds", body, op)
-		}
+		need.That(t, op.LockDelay >= 0 && op.TTL >= 0 && (op.TTL == 0 || op.TTL >= 2*minSessionTTL.Milliseconds()) && op.TTL <= 2*maxSessionTTL.Milliseconds() && op.ID == "", "%q: %+v is out of bounds", body, op)
 		shown, err := json.Marshal(ShowSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
 		need.That(t, err == nil && json.Valid(shown), "%q cannot be shown: %v", body, err)
 	})

@@ -15,9 +15,7 @@ import (
 func seeds(f *testing.F, pattern string) {
 	f.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", pattern))
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds for %s: %v", pattern, err)
-	}
+	need.That(f, err == nil && len(files) != 0, "no seeds for %s: %v", pattern, err)
 	for _, file := range files {
 		f.Add(fixture(f, filepath.Base(file)))
 	}

@@ -27,9 +27,7 @@ func TestApplicationsAreReadAsTheyWereWritten(t *testing.T) {
 		expect.Deep(t, *got, tt.want, "%s: got", tt.file)
 	}
 	leases, err := eureka.DecodeApplication(fixture(t, "application.json"))
-	if want := []*registry.Lease{orders1(), orders2()}; err != nil || !reflect.DeepEqual(leases, want) {
-		t.Errorf("application.json: got %+v, %v", leases, err)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(leases, []*registry.Lease{orders1(), orders2()}), "application.json: got %+v, %v", leases, err)
 	l, err := eureka.DecodeInstance(fixture(t, "heartbeat-conflict.json"), full)
 	expect.That(t, err == nil && reflect.DeepEqual(l, billingNewer()), "heartbeat-conflict.json: got %+v, %v", l, err)
 }

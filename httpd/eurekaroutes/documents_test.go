@@ -166,9 +166,8 @@ func TestDocumentServesOlderReads(t *testing.T) {
 	d := newTestDocuments(b)
 	old := b.Newest()
 	b.Perform(t, registry.Register{Instance: sample("NEW", "instance", 1)})
-	if doc := d.newestOf(whole, old, representation{}); doc.index != b.Newest().Index() {
-		t.Errorf("the document is of index %d, want the newest, %d", doc.index, b.Newest().Index())
-	}
+	doc := d.newestOf(whole, old, representation{})
+	expect.That(t, doc.index == b.Newest().Index(), "the document is of index %d, want the newest, %d", doc.index, b.Newest().Index())
 }
 
 func TestDocumentOfAnotherHistoryIsNotUsed(t *testing.T) {
@@ -194,9 +193,7 @@ func TestDocumentsUnusedRepresentationsAreDropped(t *testing.T) {
 		expect.That(t, d.list(whole, common).current.Load() != nil, "the used representation was dropped")
 		got, want := d.bytes(), float64(d.list(whole, common).keptBytes.Load())
 		expect.That(t, got == want && want != 0, "%v bytes are reported, want %v", got, want)
-		if got := textOf(t, d.newestOf(whole, b.Newest(), rare), rare); !strings.Contains(got, "instance-000299") {
-			t.Error("the dropped representation is not built again")
-		}
+		expect.That(t, strings.Contains(textOf(t, d.newestOf(whole, b.Newest(), rare), rare), "instance-000299"), "the dropped representation is not built again")
 	})
 }
 
@@ -263,33 +260,5 @@ func BenchmarkRebuildAfterOneChange10k(b *testing.B) {
 		v := s.Newest()
 		d.newestOf(whole, v, plain)
 		d.newestOf(whole, v, packed)
-	}
-}
-
-// BenchmarkDeltaAfterOneChange is the time from one change among those of the last three minutes until the compressed delta is
-// made.
-func BenchmarkDeltaAfterOneChange(b *testing.B) {
-	for _, n := range []int{40, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m := filled(b, 5000)
-			m.Pass(5 * time.Minute)
-			for i := range n {
-				m.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i%50), fmt.Sprintf("new-%06d", i), 1)})
-			}
-			d, dirty := newTestDocuments(m), int64(1)
-			for b.Loop() {
-				dirty++
-				m.Perform(b, registry.Register{Instance: sample("APP0001", "new-000001", dirty)})
-				d.newestOf(changed, m.Newest(), representation{gzip: true})
-			}
-		})
-	}
-}
-
-func BenchmarkFirstBuild10k(b *testing.B) {
-	s := filled(b, 10_000)
-	for b.Loop() {
-		d := newTestDocuments(s)
-		d.newestOf(whole, s.Newest(), representation{gzip: true})
 	}
 }

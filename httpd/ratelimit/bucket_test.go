@@ -177,9 +177,7 @@ func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 				want++
 			}
 		}
-		if got.Load() != want {
-			t.Errorf("at %d ms: %d of %d callers were admitted, want %d", now, got.Load(), callers, want)
-		}
+		expect.That(t, got.Load() == want, "at %d ms: %d of %d callers were admitted, want %d", now, got.Load(), callers, want)
 	}
 }
 
@@ -202,25 +200,4 @@ func ExampleBucket_AcquireAt() {
 	// 14000 false
 	// 15000 true
 	// 14s
-}
-
-func BenchmarkAcquire(b *testing.B) {
-	for name, burst := range map[string]int{"refused": 1, "admitted": 1 << 40} {
-		b.Run(name, func(b *testing.B) {
-			bucket := newBucket(b, time.Second)
-			b.ReportAllocs()
-			for b.Loop() {
-				bucket.Acquire(burst, 1)
-			}
-		})
-	}
-}
-
-func BenchmarkAcquireByMany(b *testing.B) {
-	bucket := newBucket(b, time.Second)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			bucket.Acquire(10, 500)
-		}
-	})
 }

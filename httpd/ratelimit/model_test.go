@@ -141,9 +141,7 @@ func TestBucketWaitEndsWithAToken(t *testing.T) {
 			now += steps().Draw(rt, "step")
 			wait := b.WaitAt(burst, rate, now).Milliseconds()
 			need.That(rt, wait >= 0 && wait <= 2*unit.Milliseconds(), "rate %d per %v: the wait is %d ms", rate, unit, wait)
-			if wait > 0 && (b.AcquireAt(burst, rate, now) || b.AcquireAt(burst, rate, now+wait-1)) {
-				rt.Fatalf("rate %d per %v at %d: there was a token before the %d ms were over", rate, unit, now, wait)
-			}
+			need.That(rt, wait <= 0 || !b.AcquireAt(burst, rate, now) && !b.AcquireAt(burst, rate, now+wait-1), "rate %d per %v at %d: there was a token before the %d ms were over", rate, unit, now, wait)
 			need.That(rt, b.AcquireAt(burst, rate, now+wait), "rate %d per %v at %d: no token after %d ms", rate, unit, now, wait)
 			now += wait
 		}
