@@ -62,11 +62,7 @@ func TestConfigZeroNumbersAreDefaults(t *testing.T) {
 	c.Peers = []link.PeerConfig{{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://a:1"}, Flow: link.Flow{Queue: 7}}}
 	got := c.withDefaults()
 	p := got.Peers[0]
-	if got.Digest != time.Minute || got.CopyWait != 3*time.Second || p.BatchSize != 250 || p.BatchDelay != 500*time.Millisecond || p.Queue != 7 ||
-		p.Workers != 20 || p.CongestionDelay != time.Second || p.NetworkDelay != 100*time.Millisecond ||
-		p.MaxDelay != 30*time.Second || p.Expiry != 30*time.Second || p.ConnectTimeout != time.Second || p.ReadTimeout != 5*time.Second {
-		t.Errorf("got %+v", got)
-	}
+	expect.That(t, got.Digest == time.Minute && got.CopyWait == 3*time.Second && p.BatchSize == 250 && p.BatchDelay == 500*time.Millisecond && p.Queue == 7 && p.Workers == 20 && p.CongestionDelay == time.Second && p.NetworkDelay == 100*time.Millisecond && p.MaxDelay == 30*time.Second && p.Expiry == 30*time.Second && p.ConnectTimeout == time.Second && p.ReadTimeout == 5*time.Second, "got %+v", got)
 	expect.That(t, c.Peers[0].BatchSize == 0, "the caller's configuration was changed")
 }
 

@@ -124,9 +124,7 @@ func TestCursorNeverPassesWhatThePeerDoesNotKnow(t *testing.T) {
 				c.giveUp(pick())
 			}
 			for i := range missing {
-				if i <= c.reached() {
-					t.Fatalf("the cursor is at %d, and %d was not transmitted", c.reached(), i)
-				}
+				need.That(t, i > c.reached(), "the cursor is at %d, and %d was not transmitted", c.reached(), i)
 			}
 		}
 	})

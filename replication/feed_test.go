@@ -84,9 +84,7 @@ func TestFeedSendsChangesWithinTheBatchingDelay(t *testing.T) {
 		elapse(501 * time.Millisecond)
 		synctest.Wait()
 		wantSame(t, m, f)
-		if len(f.got().tasks) != 3 || f.got().calls != 1 {
-			t.Errorf("%d tasks in %d calls, want 3 in 1", len(f.got().tasks), f.got().calls)
-		}
+		expect.That(t, len(f.got().tasks) == 3 && f.got().calls == 1, "%d tasks in %d calls, want 3 in 1", len(f.got().tasks), f.got().calls)
 		s := r.only()
 		expect.That(t, s.State == StateOK && s.Reason == "" && s.LagChanges == 0 && s.LagMS == 0, "status %+v, want ok without a lag", s)
 	})
@@ -137,9 +135,7 @@ func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
 		}
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if f.got().repairs != 0 {
-			t.Errorf("%d comparisons, want none", f.got().repairs)
-		}
+		expect.That(t, f.got().repairs == 0, "%d comparisons, want none", f.got().repairs)
 	})
 }
 
@@ -188,9 +184,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 		need.That(t, got >= 10, "%d overflowed, want so many that changes were among them", got)
 		elapse(30 * time.Second)
 		wantSame(t, m, f)
-		if got := m.Newest().Peer("dc2").Cursor; got != m.Newest().Index() {
-			t.Errorf("cursor at %d, want %d", got, m.Newest().Index())
-		}
+		expect.Equal(t, m.Newest().Peer("dc2").Cursor, m.Newest().Index(), "cursor at")
 	})
 }
 
@@ -214,18 +208,15 @@ func TestFeedHealsACutOfAnyLength(t *testing.T) {
 				s := r.only()
 				expect.That(t, s.State == StateFailing && s.LagChanges == 250, "state %s, lag %d: want failing, 250", s.State, s.LagChanges)
 				expect.Equal(t, s.Reason, fmt.Sprintf("%v; 250 changes are waiting since %v", errRefused, cut), "reason")
-				if tries := s.Pending + s.InFlight; tries == 0 || tries > 50 || cut > time.Minute && tries > 10 {
-					t.Errorf("%d tasks pending and in flight, want some, at most 50, and soon no more than a batch of 10", tries)
-				}
+				tries := s.Pending + s.InFlight
+				expect.That(t, tries != 0 && tries <= 50 && (cut <= time.Minute || tries <= 10), "%d tasks pending and in flight, want some, at most 50, and soon no more than a batch of 10", tries)
 				f.fail(batcher.Success)
 				elapse(5 * time.Second)
 				wantSame(t, m, f)
 				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
 					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
 				}
-				if f.got().repairs != 0 && cut < time.Minute {
-					t.Errorf("%d comparisons, want none: the list has everything", f.got().repairs)
-				}
+				expect.That(t, f.got().repairs == 0 || cut >= time.Minute, "%d comparisons, want none: the list has everything", f.got().repairs)
 			})
 		})
 	}
@@ -326,9 +317,8 @@ func TestRepairOfAPeerOfWhichNothingIsKnown(t *testing.T) {
 		s := r.only()
 		expect.That(t, s.Repairs["first"] == 1 && s.LastRepair != nil && s.LastRepair.Sent == 600 && s.LastRepair.Removed == 1,
 			"repairs %v, the last %+v: want one that sent 600 and removed 1", s.Repairs, s.LastRepair)
-		if got := m.Newest().Peer("dc2"); !got.Known || got.Cursor != m.Newest().Index() {
-			t.Errorf("the state keeps %+v, want a cursor at %d", got, m.Newest().Index())
-		}
+		got := m.Newest().Peer("dc2")
+		expect.That(t, got.Known && got.Cursor == m.Newest().Index(), "the state keeps %+v, want a cursor at %d", got, m.Newest().Index())
 	})
 }
 
@@ -390,14 +380,11 @@ func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
 		defer r.stop()
 		elapse(50 * time.Second)
-		if f.got().repairs != 0 {
-			t.Errorf("%d comparisons in the first 50 s, want none", f.got().repairs)
-		}
+		expect.That(t, f.got().repairs == 0, "%d comparisons in the first 50 s, want none", f.got().repairs)
 		elapse(20 * time.Second)
 		wantSame(t, m, f)
-		if s := r.only(); s.Repairs["digest"] != 1 || f.got().repairs != 1 {
-			t.Errorf("%v repairs of %d comparisons, want one", s.Repairs, f.got().repairs)
-		}
+		s := r.only()
+		expect.That(t, s.Repairs["digest"] == 1 && f.got().repairs == 1, "%v repairs of %d comparisons, want one", s.Repairs, f.got().repairs)
 	})
 }
 
@@ -485,9 +472,8 @@ func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 			m.Perform(t, registry.Renew{Key: ordersKey(1)})
 			elapse(2 * time.Second)
 		}
-		if want := map[registry.Key]int{ordersKey(1): 4}; !maps.Equal(f.got().beats, want) {
-			t.Errorf("heartbeats %v, want %v", f.got().beats, want)
-		}
+		want := map[registry.Key]int{ordersKey(1): 4}
+		expect.That(t, maps.Equal(f.got().beats, want), "heartbeats %v, want %v", f.got().beats, want)
 	})
 }
 
@@ -654,12 +640,8 @@ func TestOperatorsActsGoToNodesAlone(t *testing.T) {
 		elapse(3 * time.Second)
 		node.set(func(f *fakePeer) { f.result = nil })
 		elapse(3 * time.Second)
-		if len(node.got().acts) == 0 || node.got().acts[len(node.got().acts)-1].To != registry.PreservationReleased {
-			t.Errorf("the node got %+v, want the last act at the end", node.got().acts)
-		}
-		if len(remote.got().acts) != 0 {
-			t.Errorf("the datacenter got %+v", remote.got().acts)
-		}
+		expect.That(t, len(node.got().acts) != 0 && node.got().acts[len(node.got().acts)-1].To == registry.PreservationReleased, "the node got %+v, want the last act at the end", node.got().acts)
+		expect.That(t, len(remote.got().acts) == 0, "the datacenter got %+v", remote.got().acts)
 	})
 }
 

@@ -50,11 +50,9 @@ rollcall_replication_lag_seconds{peer="dc2"} 3
 # TYPE rollcall_replication_successful_executions_total counter
 rollcall_replication_successful_executions_total{peer="dc2"} 3
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "rollcall_replication_accepted_tasks_total",
+		expect.OK(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "rollcall_replication_accepted_tasks_total",
 			"rollcall_replication_failing", "rollcall_replication_lag_changes", "rollcall_replication_lag_seconds",
-			"rollcall_replication_successful_executions_total"); err != nil {
-			t.Error(err)
-		}
+			"rollcall_replication_successful_executions_total"))
 		n, err := testutil.GatherAndCount(reg, "rollcall_replication_waiting_seconds")
 		expect.That(t, n == 1 && err == nil, "%d histograms of the waiting time (%v), want 1", n, err)
 	})

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -15,33 +14,6 @@ import (
 )
 
 func webKey(id string) registry.Key { return registry.NewKey("WEB", id) }
-
-func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
-	a, b := runPair(t, link.Datacenter)
-	a.Perform(t, peertest.Web("web-1"), registry.SetOverride{Key: webKey("web-1"), Status: registry.OutOfService})
-	peertest.Eventually(t, "the peer has it", func() bool { return b.Newest().Total() == 1 && same(a, b) })
-	l, _ := b.Newest().Find(webKey("web-1"))
-	expect.That(t, l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
-		"sent as %+v of %+v, want one of dc1 without a lease", l, l.Instance)
-	a.Perform(t, registry.DeleteOverride{Key: webKey("web-1")}, registry.SetCheck{Check: "check-web-1", Status: catalog.Critical})
-	peertest.Eventually(t, "its check's state is sent", func() bool {
-		l, ok := b.Newest().Find(webKey("web-1"))
-		return ok && l.Instance.Status == registry.Down && same(a, b)
-	})
-	a.Pass(24 * time.Hour)
-	b.Pass(24 * time.Hour)
-	a.Evict()
-	b.Evict()
-	if a.Newest().Total() != 1 || b.Newest().Total() != 1 {
-		t.Errorf("after a day %d and %d are left, want it on both sides", a.Newest().Total(), b.Newest().Total())
-	}
-	for range 2 {
-		d, err := a.Repair(t.Context(), "dc2")
-		expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
-	}
-	a.Perform(t, registry.DeregisterCatalog{Service: "web-1"})
-	peertest.Eventually(t, "it is removed there", func() bool { return b.Newest().Total() == 0 })
-}
 
 // A Eureka server gives every instance a lease, which this node must renew.
 func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {

@@ -174,16 +174,13 @@ func TestDispatcherSendsTheLastStateOfEachIDInOrderOrReportsItDropped(t *testing
 			expect.That(rt, slices.IsSorted(done), "id %d: transmitted %v, want the order of submission", id, done)
 			all := slices.Sorted(slices.Values(slices.Concat(done, dropped)))
 			expect.That(rt, slices.Equal(all, want), "id %d: transmitted %v and dropped %v, want each of %v once", id, done, dropped, want)
-			if last := want[len(want)-1]; !slices.Contains(dropped, last) && w.attempted[id] != last {
-				rt.Errorf("id %d: the last state %d did not arrive, the newest sent is %d", id, last, w.attempted[id])
-			}
+			last := want[len(want)-1]
+			expect.That(rt, slices.Contains(dropped, last) || w.attempted[id] == last, "id %d: the last state %d did not arrive, the newest sent is %d", id, last, w.attempted[id])
 		}
 		ended := end.SuccessfulExecutions + end.OverriddenTasks + end.QueueOverflows + end.PermanentErrors + end.StoppedTasks
 		expect.That(rt, int(ended) == len(h.steps) && int(end.AcceptedTasks) == len(h.steps) && end.QueueSize == 0 && end.InFlight == 0,
 			"%d tasks are not accounted for by %+v", len(h.steps), end)
-		if !h.stop && end.StoppedTasks != 0 {
-			rt.Errorf("tasks were left after an hour: %+v", end)
-		}
+		expect.That(rt, h.stop || end.StoppedTasks == 0, "tasks were left after an hour: %+v", end)
 		expect.That(rt, room == h.config.MaxBufferSize, "there is room for %d tasks, want %d", room, h.config.MaxBufferSize)
 	})
 }

@@ -103,9 +103,7 @@ func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	for _, b := range batches {
 		expect.That(t, b.Items != nil, "the server cannot read %s", b.Body)
 		for _, i := range b.Items {
-			if i.Instance != nil && i.Instance.Lacks() != "" {
-				t.Errorf("the instance of %s lacks %s", b.Body, i.Instance.Lacks())
-			}
+			expect.That(t, i.Instance == nil || i.Instance.Lacks() == "", "the instance of %s lacks something", b.Body)
 		}
 	}
 	f.Has(t, "ORDERS/i1 UP 1000", "ORDERS/i2 DOWN 1000 overridden DOWN")

@@ -273,9 +273,8 @@ func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 			s.Perform(t, register(peertest.Instance("ORDERS", "i1", 1000)))
 			f.FailWith(peertest.RespondWith(200, `{"responseList":[{"statusCode":409,"responseEntity":`+c.entity+`}]}`))
 			s.deliver(t, link.Task{Key: key("ORDERS", "i1"), Facts: link.Heartbeat})
-			if v := s.Memory.Newest(); v.Index() != 1 || v.Len() != 1 {
-				t.Errorf("after the response the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
-			}
+			v := s.Memory.Newest()
+			expect.That(t, v.Index() == 1 && v.Len() == 1, "after the response the registry is at %d with %d instances, want 1 and 1", v.Index(), v.Len())
 			expect.That(t, strings.Contains(s.log.String(), "cannot be taken over"), "log %q does not say so", s.log)
 		})
 	}
@@ -347,9 +346,7 @@ func TestRegistrationAtAEurekaServerLastsWhileTheNodeSends(t *testing.T) {
 	f.Has(t)
 	_, calls := f.Received()
 	for _, c := range calls {
-		if c.Replicated || c.Header.Get("DiscoveryIdentity-Name") != "DefaultServer" {
-			t.Errorf("%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
-		}
+		expect.That(t, !c.Replicated && c.Header.Get("DiscoveryIdentity-Name") == "DefaultServer", "%s: replicated %v, identity %q; want a client's call of a server", c.What, c.Replicated, c.Header.Get("DiscoveryIdentity-Name"))
 	}
 	expect.That(t, s.successes == 0 && len(s.failures) == 0,
 		"the registration counted as %d transmissions that succeeded, %q that failed; want none", s.successes, s.failures)

@@ -5,16 +5,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/setting"
+	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
@@ -158,9 +158,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 			for range c.calls {
 				got = near.only().Process(context.Background(), aTask)
 			}
-			if got != batcher.Success {
-				t.Fatalf("result %d after %d calls: %v", got, c.calls, near.failed())
-			}
+			need.That(t, got == batcher.Success, "result %d after %d calls: %v", got, c.calls, near.failed())
 			far.lease(t, "1")
 			u := near.only().URL()
 			expect.That(t, u == far.server.URL, "%s is in use, want %s", u, far.server.URL)
@@ -268,9 +266,8 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 				for n := range part {
 					m.Items[n] = part[n].item
 				}
-				if size := len(wire.Encode(codec.Newest, &m)); len(part) > 1 && size > wire.MaxMessage {
-					t.Errorf("a message of %d bytes", size)
-				}
+				size := len(wire.Encode(codec.Newest, &m))
+				expect.That(t, len(part) <= 1 || size <= wire.MaxMessage, "a message of %d bytes", size)
 			}
 			expect.Slice(t, got, c.want, "got")
 		})
@@ -325,23 +322,28 @@ func TestReturnedInstancesAreNotLost(t *testing.T) {
 	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)
 }
 
-func BenchmarkBatchOfHeartbeats(b *testing.B) {
-	near, far := twoDatacenters(b)
-	var tasks []link.Task
-	var ops []registry.Op
-	for n := range setting.Default[link.Flow]().BatchSize {
-		i := peertest.Instance("ORDERS", fmt.Sprintf("orders-%03d.example.com:orders:8080", n), 1_700_000_000_000)
-		ops = append(ops, registry.Register{Instance: i})
-		tasks = append(tasks, link.Task{Key: i.Key(), Facts: link.Heartbeat})
+func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {
+	a, b := twoDatacenters(t)
+	web := registry.NewKey("WEB", "web-1")
+	send := func(ops ...registry.Op) *registry.Lease {
+		before := a.Newest().Index()
+		a.Perform(t, ops...)
+		a.deliverChanges(t, before)
+		equal(t, a, b)
+		l, _ := b.Newest().Find(web)
+		return l
 	}
-	near.Perform(b, ops...)
-	near.deliverChanges(b, 0)
-	far.failWith(replies(slices.Repeat([]wire.Result{{Status: wire.Done}}, setting.Default[link.Flow]().BatchSize)...)) // as one that knows all
-	b.ReportAllocs()
-	for b.Loop() {
-		if result := near.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
-			b.Fatal(result)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(tasks)), "ns/heartbeat")
+	l := send(peertest.Web("web-1"), registry.SetOverride{Key: web, Status: registry.OutOfService})
+	expect.That(t, l != nil && l.Permanent && l.Service == nil && l.Owner == "dc1" && l.Instance.Status == registry.OutOfService,
+		"sent as %+v, want one of dc1 without a lease", l)
+	l = send(registry.DeleteOverride{Key: web}, registry.SetCheck{Check: "check-web-1", Status: catalog.Critical})
+	expect.That(t, l != nil && l.Instance.Status == registry.Down, "its check's state is not sent: %+v", l)
+	both(a, b, 24*time.Hour)
+	a.Evict()
+	b.Evict()
+	expect.That(t, a.Newest().Total() == 1 && b.Newest().Total() == 1, "after a day %d and %d are left, want it on both sides", a.Newest().Total(), b.Newest().Total())
+	d, _, err := a.only().Compare(t.Context(), true)
+	expect.That(t, err == nil && d.Apps == 0, "compared: %+v, %v; want no difference", d, err)
+	l = send(registry.DeregisterCatalog{Service: "web-1"})
+	expect.That(t, l == nil, "it is not removed there: %+v", l)
 }

@@ -70,9 +70,8 @@ func flow(t *testing.T, from, to *site) {
 		from.deliverChanges(t, before)
 		l := to.lease(t, id)
 		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
-		if want := ownerAt(from, to); to.lease(t, id).Owner != want {
-			t.Errorf("%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
-		}
+		want := ownerAt(from, to)
+		expect.That(t, to.lease(t, id).Owner == want, "%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
 		equal(t, from, to)
 		echo := to.received(messagePath)
 		to.deliverChanges(t, 0)
@@ -280,9 +279,8 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
 	send := func(op registry.SelfPreservation) {
 		t.Helper()
-		if result := a.only().Act(context.Background(), op); result != 0 {
-			t.Fatalf("result %d: %v", result, a.failed())
-		}
+		result := a.only().Act(context.Background(), op)
+		need.That(t, result == 0, "result %d: %v", result, a.failed())
 	}
 	send(hold)
 	send(hold)
@@ -303,9 +301,7 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	transitions := len(b.Newest().Transitions())
 	expect.That(t, transitions == 3, "%d transitions, want held, longer and released", transitions)
 	need.Got(b.Receive(context.Background(), held.body))(t)
-	if n := len(b.Newest().Transitions()); n != transitions {
-		t.Errorf("a message of half a minute ago brought %+v", b.Newest().Preservation())
-	}
+	expect.That(t, len(b.Newest().Transitions()) == transitions, "a message of half a minute ago brought %+v", b.Newest().Preservation())
 }
 
 func TestReceiveAppliesTheOthersBesideABadItem(t *testing.T) {

@@ -176,9 +176,8 @@ func twoNodes(t testing.TB) (a, b *site) {
 func (s *site) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for len(tasks) > 0 {
-		if result := s.only().ProcessBatch(context.Background(), tasks); result != batcher.Success {
-			t.Fatalf("result %d: %v", result, s.failed())
-		}
+		result := s.only().ProcessBatch(context.Background(), tasks)
+		need.That(t, result == batcher.Success, "result %d: %v", result, s.failed())
 		s.mu.Lock()
 		tasks, s.tasks = s.tasks, nil
 		s.mu.Unlock()
@@ -237,18 +236,15 @@ func (s *site) accepted(fact string) int {
 func (s *site) lease(t testing.TB, id string) *registry.Lease {
 	t.Helper()
 	l, ok := s.Newest().Find(ordersID(id))
-	if !ok {
-		t.Fatalf("%s is not at %s", ordersID(id), s.side.Node)
-	}
+	need.That(t, ok, "%s is not at %s", ordersID(id), s.side.Node)
 	return l
 }
 
 // without fails if ORDERS/id is there.
 func (s *site) without(t testing.TB, id string) {
 	t.Helper()
-	if l, ok := s.Newest().Find(ordersID(id)); ok {
-		t.Fatalf("%s is at %s: %+v", ordersID(id), s.side.Node, l)
-	}
+	l, ok := s.Newest().Find(ordersID(id))
+	need.That(t, !ok, "%s is at %s: %+v", ordersID(id), s.side.Node, l)
 }
 
 // equal fails unless both sites have the same, but for owners and times.
