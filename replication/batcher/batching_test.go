@@ -8,46 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestBatchLeavesWhenItsOldestTaskHasWaitedForTheDelay(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{})
-		r.at(100 * ms)
-		r.submit("a1")
-		r.at(400 * ms)
-		r.submit("b1")
-		r.at(599 * ms)
-		r.wantCalls("")
-		r.at(600 * ms)
-		r.submit("c1")
-		r.wantCalls("600ms a1 b1")
-		r.at(1100 * ms)
-		r.wantCalls("600ms a1 b1; 1.1s c1")
-		r.wantDone("a1 b1 c1")
-	})
-}
-
-func TestFullBatchLeavesAtOnce(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 3})
-		r.submit("a1 b1")
-		r.wantCalls("")
-		r.submit("c1")
-		r.wantCalls("0s a1 b1 c1")
-		r.submit("d1 e1 f1 g1")
-		r.wantCalls("0s a1 b1 c1; 0s d1 e1 f1")
-	})
-}
-
-func TestFullBufferLetsABatchLeaveAtOnce(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 2})
-		r.submit("a1")
-		r.wantCalls("")
-		r.submit("b1")
-		r.wantCalls("0s a1 b1")
-	})
-}
-
 func TestDefaultsAreThoseOfUpstreamsPeerReplication(t *testing.T) {
 	for _, row := range []struct {
 		name         string
@@ -73,148 +33,6 @@ func TestDefaultsAreThoseOfUpstreamsPeerReplication(t *testing.T) {
 	}
 }
 
-func TestBatchTakesNoMoreThanItsSizeFromTheFront(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2})
-		r.submit("a1 b1 c1 d1 e1")
-		r.run(0)
-		r.at(499 * ms)
-		r.wantCalls("0s a1 b1; 0s c1 d1")
-		r.at(500 * ms)
-		r.wantCalls("0s a1 b1; 0s c1 d1; 500ms e1")
-		r.wantStats(Stats{LastBatchSize: 1, SuccessfulExecutions: 5}, func(s Stats) Stats {
-			return Stats{LastBatchSize: s.LastBatchSize, SuccessfulExecutions: s.SuccessfulExecutions}
-		})
-	})
-}
-
-func TestNewerTaskTakesThePlaceOfThePendingOneOfItsID(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{})
-		r.submit("a1 b1 c1 a2 b2 a3")
-		r.at(500 * ms)
-		r.wantCalls("500ms a3 b2 c1")
-		r.wantDone("a3 b2 c1")
-		r.wantDropped()
-		r.wantStats(Stats{AcceptedTasks: 6, OverriddenTasks: 3, SuccessfulExecutions: 3}, func(s Stats) Stats {
-			return Stats{AcceptedTasks: s.AcceptedTasks, OverriddenTasks: s.OverriddenTasks, SuccessfulExecutions: s.SuccessfulExecutions}
-		})
-	})
-}
-
-func TestMergeMakesOneTaskOfAnOlderAndANewer(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{Merge: join})
-		r.submit("a1 b1 a2 a3")
-		r.at(500 * ms)
-		r.wantCalls("500ms a1+a2+a3 b1")
-	})
-}
-
-func TestBatchHoldsWhatWasSubmittedBeforeItWasMade(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{WorkloadSize: 2, Merge: join})
-		r.submit("a1 b1 c1 a2 b2")
-		r.wantStats(Stats{AcceptedTasks: 5, AcceptorQueueSize: 5}, func(s Stats) Stats { return s })
-		r.run(0)
-		r.wantCalls("0s a1+a2 b1+b2")
-	})
-}
-
-func TestTaskRenewedMoreOftenThanTheDelayHoldsNothingBack(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{})
-		r.submit("a0 b1")
-		for i := range 10 {
-			r.at(time.Duration(i) * 100 * ms)
-			r.submit("a" + string(rune('1'+i%9)))
-		}
-		r.at(999 * ms)
-		r.wantCalls("500ms a5 b1")
-		r.at(1000 * ms)
-		r.wantCalls("500ms a5 b1; 1s a1")
-	})
-}
-
-func TestOverflowDropsTheOldest(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{MaxBufferSize: 3})
-		r.submit("a1 b1 c1 d1 e1")
-		r.run(0)
-		r.wantCalls("0s c1 d1 e1")
-		r.wantDropped("a1 overflow", "b1 overflow")
-		r.wantStats(Stats{QueueOverflows: 2}, func(s Stats) Stats { return Stats{QueueOverflows: s.QueueOverflows} })
-	})
-}
-
-func TestFullBufferDropsNothingForAnIDThatIsPending(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := idle(t, Config[string, string]{MaxBufferSize: 3})
-		r.submit("a1 b1 c1 b2 c2")
-		r.run(0)
-		r.wantCalls("0s a1 b2 c2")
-		r.wantDropped()
-	})
-}
-
-func TestExpiredTaskIsDroppedWhenItsTurnComes(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{})
-		r.until(500*ms, "a1")
-		r.until(501*ms, "b1")
-		r.until(100*ms, "c1")
-		r.at(499 * ms)
-		r.wantDropped()
-		r.at(500 * ms)
-		r.wantCalls("500ms b1")
-		r.wantDropped("a1 expired", "c1 expired")
-		r.wantStats(Stats{ExpiredTasks: 2, PendingJobRequests: 20}, func(s Stats) Stats {
-			return Stats{ExpiredTasks: s.ExpiredTasks, PendingJobRequests: s.PendingJobRequests}
-		})
-	})
-}
-
-func TestWorkersRequestStaysOpenWhenAllHasExpired(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkerCount: 1})
-		r.until(100*ms, "a1 b1")
-		r.at(500 * ms)
-		r.wantDropped("a1 expired", "b1 expired")
-		r.submit("c1")
-		r.at(1000 * ms)
-		r.wantCalls("1s c1")
-	})
-}
-
-func TestMergedTaskExpiresWithTheLaterOfBoth(t *testing.T) {
-	never := time.Duration(0)
-	for _, row := range []struct {
-		name         string
-		merge        func(string, string) string
-		older, newer time.Duration
-		want         string
-	}{
-		{"replaced by one that expires earlier", nil, 9 * time.Second, 100 * ms, ""},
-		{"replaced by one that expires later", nil, 100 * ms, 9 * time.Second, "500ms a2"},
-		{"replaced by one that never does", nil, 100 * ms, never, "500ms a2"},
-		{"merged with one that expires earlier", join, 9 * time.Second, 100 * ms, "500ms a1+a2"},
-		{"merged with one that expires later", join, 100 * ms, 9 * time.Second, "500ms a1+a2"},
-		{"merged, the older never expires", join, never, 100 * ms, "500ms a1+a2"},
-		{"merged, the newer never expires", join, 100 * ms, never, "500ms a1+a2"},
-		{"merged, both expired", join, 100 * ms, 200 * ms, ""},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{Merge: row.merge})
-				r.until(row.older, "a1")
-				r.until(row.newer, "a2")
-				r.at(500 * ms)
-				r.wantCalls(row.want)
-			})
-		})
-	}
-}
-
 func TestWorkersGetOnlyTheWorkThatTheyAskedFor(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{WorkerCount: 2, WorkloadSize: 2, Merge: join},
@@ -228,49 +46,6 @@ func TestWorkersGetOnlyTheWorkThatTheyAskedFor(t *testing.T) {
 		})
 		r.at(5 * time.Second)
 		r.wantCalls("0s a1 b1; 0s c1 d1; 5s e1+e2 f1")
-	})
-}
-
-func TestIDInFlightIsNotHandedOutAgain(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: 3 * time.Second})
-		r.submit("a1 b1") // slow
-		r.submit("a2 c1")
-		r.at(500 * ms)
-		r.wantCalls("0s a1 b1; 500ms c1")
-		r.submit("b2 d1 e1") // d1 and e1 fill a batch, although a2 and b2 are before them
-		r.wantCalls("0s a1 b1; 500ms c1; 500ms d1 e1")
-		r.at(2999 * ms)
-		r.wantCalls("0s a1 b1; 500ms c1; 500ms d1 e1")
-		r.at(3 * time.Second)
-		r.wantCalls("0s a1 b1; 500ms c1; 500ms d1 e1; 3s a2 b2")
-	})
-}
-
-func TestBlockedTasksMakeNoBatchDue(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: 3 * time.Second})
-		r.submit("a1 b1")
-		r.submit("a2 b2")
-		r.at(100 * ms)
-		r.submit("c1")
-		r.at(599 * ms)
-		r.wantCalls("0s a1 b1")
-		r.at(600 * ms)
-		r.wantCalls("0s a1 b1; 600ms c1")
-	})
-}
-
-func TestOverflowOfABlockedTaskLetsItsIDGoOn(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkloadSize: 2, WorkerCount: 1}, response{after: time.Second})
-		r.submit("a1 b1")
-		r.submit("a2 c1 d1") // a2 overflows
-		r.wantDropped("a2 overflow")
-		r.at(time.Second)
-		r.wantCalls("0s a1 b1; 1s c1 d1")
-		r.submit("a3 b2")
-		r.wantCalls("0s a1 b1; 1s c1 d1; 1s a3 b2")
 	})
 }
 
@@ -316,65 +91,33 @@ func TestProcessNeverBlocksItsCaller(t *testing.T) {
 	})
 }
 
-func TestSingleItemsLeaveAtOnceOneByOneInOrder(t *testing.T) {
-	in(t, func(t *testing.T) {
-		slow := response{after: time.Second}
-		r := running(t, Config[string, string]{WorkloadSize: 1}, slow, slow, slow)
-		r.submit("a1")
-		r.wantCalls("0s a1")
-		r.submit("b1 c1 b2")
-		r.at(10 * time.Second)
-		r.wantCalls("0s a1; 1s b2; 2s c1")
-		r.wantStats(Stats{SuccessfulExecutions: 3, OverriddenTasks: 1}, counters)
-	})
-}
-
-func TestSingleItemIsTreatedAsABatchOfOne(t *testing.T) {
-	for _, row := range []struct {
-		name    string
-		result  Result
-		calls   string
-		done    string
-		dropped []string
-	}{
-		{"congestion", Congestion, "0s a1; 1s a1; 1s b1", "a1 b1", nil},
-		{"transient error", TransientError, "0s a1; 100ms a1; 100ms b1", "a1 b1", nil},
-		{"permanent error", PermanentError, "0s a1; 0s b1", "b1", []string{"a1 permanent"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 1}, response{result: row.result})
-				r.submit("a1")
-				r.submit("b1")
-				r.at(5 * time.Second)
-				r.wantCalls(row.calls)
-				r.wantDone(row.done)
-				r.wantDropped(row.dropped...)
-			})
-		})
+// wantEnd checks that Run returns so long after the rig was made, and with every task accounted for.
+func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
+	r.t.Helper()
+	<-ended
+	expect.Equal(r.t, time.Since(r.start), at, "Run returned after")
+	s := r.Stats()
+	finished := s.SuccessfulExecutions + s.OverriddenTasks + s.ExpiredTasks + s.QueueOverflows + s.PermanentErrors + s.StoppedTasks
+	if s.AcceptedTasks != finished || s.QueueSize+s.InFlight+s.AcceptorQueueSize+s.ReprocessQueueSize != 0 {
+		r.t.Errorf("not every task is accounted for: %+v", s)
+	}
+	if got := r.Room(); got != r.config.MaxBufferSize {
+		r.t.Errorf("there is room for %d tasks at the end, want %d", got, r.config.MaxBufferSize)
 	}
 }
 
-func TestFirstSingleItemThatHasNotExpiredIsTaken(t *testing.T) {
+func TestTasksOfManyCallersAreAllAccountedForAcrossAStop(t *testing.T) {
 	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 1}, response{after: time.Second})
-		r.submit("a1")
-		r.until(500*ms, "b1 c1")
-		r.submit("d1")
-		r.at(time.Second)
-		r.wantCalls("0s a1; 1s d1")
-		r.wantDropped("b1 expired", "c1 expired")
-	})
-}
-
-func TestSeveralWorkersKeepTheOrderOfAnID(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 1, WorkerCount: 3}, response{after: time.Second})
-		r.submit("a1")
-		r.submit("a2 b1")
-		r.at(999 * ms)
-		r.wantCalls("0s a1; 0s b1")
-		r.at(time.Second)
-		r.wantCalls("0s a1; 0s b1; 1s a2")
+		r := idle(t, Config[string, string]{WorkloadSize: 3, MaxBufferSize: 10})
+		ended := r.run(0)
+		for range 8 {
+			go func() {
+				for _, task := range strings.Fields(many(50)) {
+					r.Dispatcher.Process(name(task), task, time.Time{})
+				}
+			}()
+		}
+		go r.end()
+		r.wantEnd(ended, 0)
 	})
 }

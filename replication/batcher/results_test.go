@@ -13,36 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-func TestResultDecidesWhatBecomesOfATask(t *testing.T) {
-	for _, row := range []struct {
-		name    string
-		result  Result
-		calls   string
-		done    string
-		dropped []string
-		stats   Stats
-	}{
-		{"success", Success, "500ms a1 b1", "a1 b1", nil, Stats{SuccessfulExecutions: 2}},
-		{"congestion", Congestion, "500ms a1 b1; 1.5s a1 b1", "a1 b1", nil,
-			Stats{SuccessfulExecutions: 2, CongestionIssues: 2, ReplayedTasks: 2}},
-		{"transient error", TransientError, "500ms a1 b1; 600ms a1 b1", "a1 b1", nil,
-			Stats{SuccessfulExecutions: 2, TransientErrors: 2, ReplayedTasks: 2}},
-		{"no known result", PermanentError + 1, "500ms a1; 500ms a1 b1; 500ms b1", "a1 b1", nil, Stats{SuccessfulExecutions: 2}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{}, response{result: row.result})
-				r.submit("a1 b1")
-				r.at(time.Minute)
-				r.wantCalls(row.calls)
-				r.wantDone(row.done)
-				r.wantDropped(row.dropped...)
-				r.wantStats(row.stats, counters)
-			})
-		})
-	}
-}
-
 // counters picks what counts results, and what was given back and dropped.
 func counters(s Stats) Stats {
 	return Stats{
@@ -53,29 +23,6 @@ func counters(s Stats) Stats {
 	}
 }
 
-func TestFailureHoldsBackTheWholeDispatcher(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, response{result: Congestion})
-		r.submit("a1 b1")
-		r.submit("c1 d1 e1 f1")
-		r.at(999 * ms)
-		r.wantCalls("0s a1 b1")
-		r.at(time.Second)
-		r.wantCalls("0s a1 b1; 1s a1 b1; 1s c1 d1; 1s e1 f1")
-	})
-}
-
-func TestRetriedTaskNeedsNoNewDelay(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{}, response{result: TransientError}, response{result: TransientError})
-		r.submit("a1")
-		r.at(550 * ms)
-		r.submit("b1")
-		r.at(time.Second)
-		r.wantCalls("500ms a1; 600ms a1 b1; 700ms a1 b1")
-	})
-}
-
 func TestPauseHandsOutNothingAndTheAcceptorSleepsThroughIt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := running(t, Config[string, string]{CongestionRetryDelay: 20 * time.Second}, response{result: Congestion})
@@ -84,16 +31,6 @@ func TestPauseHandsOutNothingAndTheAcceptorSleepsThroughIt(t *testing.T) {
 		expect.That(t, !r.published(func() { r.at(20499 * ms) }), "the acceptor woke up during the pause")
 		r.at(20500 * ms)
 		r.wantCalls("500ms a1; 20.5s a1")
-	})
-}
-
-func TestPauseOfUpstreamStaysTheSameInARow(t *testing.T) {
-	in(t, func(t *testing.T) {
-		again := response{result: Congestion}
-		r := running(t, Config[string, string]{}, again, again, again)
-		r.submit("a1")
-		r.at(time.Minute)
-		r.wantCalls("500ms a1; 1.5s a1; 2.5s a1; 3.5s a1")
 	})
 }
 
@@ -217,57 +154,6 @@ func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestIDsOfASplitBatchAreInFlightUntilTheirPartIsDone(t *testing.T) {
-	in(t, func(t *testing.T) {
-		slow := response{after: 10 * time.Second}
-		r := running(t, Config[string, string]{WorkloadSize: 4, WorkerCount: 1}, response{after: time.Second, result: PermanentError}, slow, slow)
-		r.submit("a1 b1 c1 d1")
-		r.submit("a2 b2 c2 d2")
-		r.at(2 * time.Second)
-		r.wantCalls("0s a1 b1 c1 d1; 1s c1 d1")
-		r.wantStats(Stats{QueueSize: 4, InFlight: 4}, func(s Stats) Stats { return Stats{QueueSize: s.QueueSize, InFlight: s.InFlight} })
-		r.at(30 * time.Second)
-		r.wantCalls("0s a1 b1 c1 d1; 1s c1 d1; 11s a1 b1; 21s a2 b2 c2 d2")
-	})
-}
-
-func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		part   Result
-		expiry time.Duration
-		calls  string
-		done   string
-		drops  []string
-	}{
-		{"success", Success, 0, "0s a1 b1; 0s b1; 0s a1", "a1 b1", nil},
-		{"congestion", Congestion, 0, "0s a1 b1; 0s b1; 1s a1; 1s b1", "a1 b1", nil},
-		{"permanent error", PermanentError, 0, "0s a1 b1; 0s b1; 0s a1", "a1", []string{"b1 permanent"}},
-		{"congestion, then expired", Congestion, 900 * ms, "0s a1 b1; 0s b1", "", []string{"a1 expired", "b1 expired"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1}, response{result: PermanentError}, response{result: row.part})
-				r.until(row.expiry, "a1 b1")
-				r.at(2 * time.Second)
-				r.wantCalls(row.calls)
-				r.wantDone(row.done)
-				r.wantDropped(row.drops...)
-			})
-		})
-	}
-}
-
-func TestTasksGivenBackGoToTheHeadInTheirOldOrder(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 3, WorkerCount: 1}, response{after: time.Second, result: TransientError})
-		r.submit("a1 b1 c1")
-		r.submit("d1 e1 f1")
-		r.at(1100 * ms)
-		r.wantCalls("0s a1 b1 c1; 1.1s a1 b1 c1; 1.1s d1 e1 f1")
-	})
-}
-
 func TestReprocessQueueIsTakenInBeforeTheAcceptorQueueNewestFirst(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -312,79 +198,6 @@ func (r *rig) given(tasks string) work[string, string] {
 		w.tasks = append(w.tasks, &holder[string, string]{id: name(task), task: task, first: r.start})
 	}
 	return w
-}
-
-func TestExpiredTaskThatIsGivenBackIsDropped(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{WorkloadSize: 2}, response{after: time.Second, result: TransientError})
-		r.until(time.Second, "a1")
-		r.until(2*time.Second, "b1")
-		r.at(time.Second)
-		r.wantDropped("a1 expired")
-		r.at(1100 * ms)
-		r.wantCalls("0s a1 b1; 1.1s b1")
-		r.wantStats(Stats{ExpiredTasks: 1, TransientErrors: 2, ReplayedTasks: 2, SuccessfulExecutions: 1}, counters)
-	})
-}
-
-func TestRetryDoesNotProlongTheLifeOfATask(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{}, slices.Repeat([]response{{result: Congestion}}, 10)...)
-		r.until(3*time.Second, "a1")
-		r.at(10 * time.Second)
-		r.wantCalls("500ms a1; 1.5s a1; 2.5s a1")
-		r.wantDropped("a1 expired")
-	})
-}
-
-func TestTaskGivenBackIsMergedIntoTheNewerPendingOne(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		merge func(string, string) string
-		want  string
-	}{
-		{"replaced", nil, "0s a1 b1; 1.1s a2 b1; 1.4s c1"},
-		{"merged", join, "0s a1 b1; 1.1s a1+a2 b1; 1.4s c1"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := running(t, Config[string, string]{WorkloadSize: 2, WorkerCount: 1, Merge: row.merge},
-					response{after: time.Second, result: TransientError})
-				r.submit("a1 b1")
-				r.at(900 * ms)
-				r.submit("c1 a2") // behind c1, but a1 was before it
-				r.at(2 * time.Second)
-				r.wantCalls(row.want)
-				r.wantStats(Stats{OverriddenTasks: 1, TransientErrors: 2, ReplayedTasks: 2, SuccessfulExecutions: 3}, counters)
-				r.wantDropped()
-			})
-		})
-	}
-}
-
-func TestFullBufferDropsTheOldestOfWhatIsGivenBack(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 4, WorkloadSize: 3, WorkerCount: 1},
-			response{after: time.Second, result: Congestion})
-		r.submit("a1 b1 c1")
-		r.submit("d1 e1 f1")
-		r.at(2 * time.Second)
-		r.wantCalls("0s a1 b1 c1; 2s c1 d1 e1; 2s f1")
-		r.wantDropped("b1 overflow", "a1 overflow")
-		r.wantStats(Stats{QueueOverflows: 2, CongestionIssues: 3, ReplayedTasks: 3, SuccessfulExecutions: 4}, counters)
-	})
-}
-
-func TestFullBufferTakesBackWhatANewerPendingTaskSupersedes(t *testing.T) {
-	in(t, func(t *testing.T) {
-		r := running(t, Config[string, string]{MaxBufferSize: 2, WorkloadSize: 2, WorkerCount: 1, Merge: join},
-			response{after: time.Second, result: Congestion})
-		r.submit("a1 b1")
-		r.submit("a2 c1")
-		r.at(2 * time.Second)
-		r.wantCalls("0s a1 b1; 2s a1+a2 c1")
-		r.wantDropped("b1 overflow")
-	})
 }
 
 func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {

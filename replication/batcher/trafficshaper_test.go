@@ -69,29 +69,6 @@ func TestTrafficShaperClockThatWentBackEndsThePauseForGood(t *testing.T) {
 	expect.Equal(t, s.wait(now), 0, "the delay is")
 }
 
-func TestRateLimitsWhatIsHandedOut(t *testing.T) {
-	for _, row := range []struct {
-		name     string
-		workload int
-		rate     int
-		calls    string // within 2 s
-	}{
-		{"batches", 4, 8, "0s aa1 ab1 ac1 ad1; 490ms ae1 af1 ag1 ah1; 990ms ai1 aj1 ak1 al1; 1.49s am1 an1 ao1 ap1; 1.99s aq1 ar1 as1 at1"},
-		{"a batch is no larger than the rate", 250, 2, "0s aa1 ab1; 990ms ac1 ad1; 1.99s ae1 af1"},
-		{"single items", 1, 2, "0s aa1; 490ms ab1; 990ms ac1; 1.49s ad1; 1.99s ae1"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
-				r := idle(t, Config[string, string]{WorkloadSize: row.workload, WorkerCount: 2, Rate: row.rate})
-				r.submit(many(30))
-				r.run(0)
-				r.at(2 * time.Second)
-				r.wantCalls(row.calls)
-			})
-		})
-	}
-}
-
 func TestAcceptorSleepsUntilTheRateAllowsMore(t *testing.T) {
 	in(t, func(t *testing.T) {
 		r := idle(t, Config[string, string]{WorkloadSize: 1, Rate: 1})
