@@ -1,16 +1,23 @@
 package httpd_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -148,4 +155,240 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 			expect.Equal(t, reader.Code, http.StatusOK, "the large answer: got")
 		}
 	})
+}
+
+const bareInstance = `{"instanceId":"i1","hostName":"h","app":"ORDERS","ipAddr":"10.0.0.1","lastDirtyTimestamp":"1000",` +
+	`"dataCenterInfo":{"@class":"com.netflix.appinfo.MyDataCenterInfo","name":"MyOwn"}}`
+
+const registerBatch = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"status":"UP","action":"Register","instanceInfo":` + bareInstance + `}]}`
+
+// Whatever a Eureka server sends belongs to it, in both forms; what only looks so is a client's.
+func TestEurekaServerOwnsTheInstancesThatItSends(t *testing.T) {
+	const mark, batch, single = "x-netflix-discovery-replication: true", "/eureka/peerreplication/batch/", "/eureka/apps/ORDERS"
+	for _, row := range []struct {
+		name, request string
+		want          registry.Origin
+	}{
+		{"a batch", request("POST", batch, registerBatch, "DiscoveryIdentity-Id: 10.1.1.1"), registry.Origin{Kind: registry.RemoteDC, DC: "10.1.1.1 at 127.0.0.1"}},
+		{"a batch without an identity", request("POST", batch, registerBatch), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
+		{"a single call", request("POST", single, `{"instance":`+bareInstance+`}`, mark), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
+		{"a client's call", request("POST", single, `{"instance":`+bareInstance+`}`), registry.FromClient},
+		{"a client's call that says it is no replication", request("POST", single, `{"instance":`+bareInstance+`}`, "x-netflix-discovery-replication: TRUE"), registry.FromClient},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{EurekaSender: func(identity, address string) string {
+				host, _, err := net.SplitHostPort(address)
+				expect.That(t, err == nil, "address %q is no host:port", address)
+				return identity + " at " + host
+			}}, nil)
+			got := n.send(t, row.request)
+			need.That(t, got.status/100 == 2, "answered %d %s", got.status, got.body)
+			l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+			expect.That(t, ok && l.Origin == row.want, "registered %v with origin %+v, want %+v", ok, l.Origin, row.want)
+		})
+	}
+}
+
+func TestEurekaServerWithoutANameIsCalledEureka(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
+	l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+	expect.That(t, ok && l.Origin == registry.FromEureka, "registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
+}
+
+// That a server is alive is noted with what it sends, in the same unit of work, and not with each.
+func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
+	const beat = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"action":"Heartbeat"},{"appName":"A","id":"1","action":"Cancel"}]}`
+	synctest.Test(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{Peers: &peers{}, EurekaSender: func(string, string) string { return "old" }})
+		send := func(method, target, body string, headers ...string) {
+			t.Helper()
+			got := n.send(t, method, target, body, headers...)
+			need.That(t, got.status/100 == 2, "%s %s was answered %d", method, target, got.status)
+		}
+		wants := func(when string, heard, applies int) {
+			t.Helper()
+			link, known := n.Newest().Link("old")
+			expect.That(t, known && link.LastContact == int64(heard)+1 && link.Cut == time.Minute.Milliseconds() && n.Count() == applies, "%s: link %+v (known: %v) after %d calls of the service; want heard at %d, cut after a minute, %d calls", when, link, known, n.Count(), heard+1, applies)
+		}
+		send("POST", "/eureka/peerreplication/batch/", registerBatch)
+		wants("first batch", 0, 1)
+		time.Sleep(time.Second)
+		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
+		}
+		wants("a second later", 0, 2)
+		time.Sleep(time.Millisecond)
+		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
+		}
+		wants("more than a second later", 1001, 3)
+		time.Sleep(2 * time.Second)
+		send("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1000", "")
+		wants("a client's heartbeat", 1001, 4)
+		send("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1000", "", "x-netflix-discovery-replication: true")
+		wants("a single call", 3001, 5)
+	})
+}
+
+func TestEurekaServersLinkIsNotRecordedWithoutPeers(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
+	link, known := n.Newest().Link("eureka")
+	expect.That(t, !known, "link %+v was noted", link)
+}
+
+// An operation can be too large for the log, and the whole batch would be refused with it.
+func TestBatchItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	large := strings.Replace(bareInstance, `"hostName":"h"`, `"hostName":"`+strings.Repeat("h", 600<<10)+`"`, 1)
+	item := func(instance string) string {
+		return `{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `}`
+	}
+	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", `{"replicationList":[`+item(large)+","+item(bareInstance)+`]}`))
+	expect.That(t, got.body == `{"responseList":[{"statusCode":413},{"statusCode":200}]}`,
+		"answered %d %s, want 413 and 200 for the items", got.status, got.body)
+}
+
+// heldPeers takes messages of more than a MiB and does not finish them before it is told to.
+type heldPeers struct {
+	peers
+	inWork  atomic.Int32
+	release chan struct{}
+}
+
+// Receive implements httpd.Peers.
+func (p *heldPeers) Receive(_ context.Context, message []byte) ([]byte, error) {
+	if len(message) > 1<<20 {
+		p.inWork.Add(1)
+		<-p.release
+		p.inWork.Add(-1)
+	}
+	return []byte("{}"), nil
+}
+
+// sent is the response of a handler to a request from an address.
+func sent(h http.Handler, from, method, path string, body io.Reader) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, body)
+	r.RemoteAddr = from
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
+	const large = 4 << 20
+	const messages, eurekas = "/v1/rollcall/replication", "/eureka/peerreplication/batch"
+	for _, row := range []struct{ name, attacker, neighbour, other string }{
+		{"IPv4", "10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"},
+		{"IPv6", "[2001:db8::1]:1", "[2001:db8::ffff:2]:1", "[2001:db8:0:1::1]:1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &heldPeers{release: make(chan struct{})}
+				h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p}))(t)
+				defer h.Close()
+				body := strings.Repeat(" ", large)
+				codes := make(chan int, 6)
+				for range cap(codes) {
+					go func() { codes <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
+				}
+				synctest.Wait()
+				n := p.inWork.Load()
+				expect.That(t, n == 1, "%d large messages of one sender are in work at a time, want 1", n)
+				for name, refused := range map[string]*httptest.ResponseRecorder{
+					"another message":           sent(h, row.neighbour, "POST", messages, strings.NewReader(body)),
+					"one of unknown length":     sent(h, row.neighbour, "POST", messages, io.MultiReader(strings.NewReader("{}"))),
+					"a batch of Eureka's peers": sent(h, row.neighbour, "POST", eurekas, strings.NewReader(`{"replicationList":[]}`)),
+				} {
+					expect.That(t, refused.Code == http.StatusServiceUnavailable && refused.Header().Get("Retry-After") == "1" && strings.Contains(refused.Body.String(), "this address"), "%s from its network: got %d %v %q, want 503 with Retry-After and why", name, refused.Code, refused.Header(), refused.Body)
+				}
+				for _, path := range []string{messages, eurekas} {
+					got := sent(h, row.other, "POST", path, strings.NewReader(`{"replicationList":[]}`))
+					expect.That(t, got.Code == http.StatusOK, "%s of another sender: got %d %q, want 200", path, got.Code, got.Body)
+				}
+				expect.Equal(t, sent(h, row.attacker, "GET", "/eureka/apps", nil).Code, http.StatusOK, "a list for the same address: got")
+				close(p.release)
+				var took int
+				for range cap(codes) {
+					if <-codes == http.StatusOK {
+						took++
+					}
+				}
+				expect.That(t, took == 1, "%d of the large ones were taken, want the one that was in work", took)
+				if got := sent(h, row.neighbour, "POST", messages, strings.NewReader(body)); got.Code != http.StatusOK {
+					t.Errorf("a large one after them: got %d %q, want 200", got.Code, got.Body)
+				}
+			})
+		})
+	}
+}
+
+// One sender's ordinary messages are many at a time: Rollcall sends up to twenty.
+func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &heldPeers{release: make(chan struct{})}
+		// A share of 40 MiB, as a message that is held has more than one.
+		h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: p, Limits: web.Limits{BatchBytes: 80 << 20, InFlightBytes: 2 << 30}}))(t)
+		defer h.Close()
+		body := strings.Repeat(" ", 3<<19)
+		codes := make(chan int, 20)
+		for range cap(codes) {
+			go func() {
+				codes <- sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body)).Code
+			}()
+		}
+		synctest.Wait()
+		n := int(p.inWork.Load())
+		expect.That(t, n == cap(codes), "%d of %d messages are in work", n, cap(codes))
+		close(p.release)
+		for range cap(codes) {
+			expect.Equal(t, <-codes, http.StatusOK, "got")
+		}
+	})
+}
+
+func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
+	defer h.Close()
+	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
+	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))
+	expect.That(t, got.Code == http.StatusServiceUnavailable && strings.Contains(got.Body.String(), "limits.in-flight-bytes"),
+		"a message: got %d %q, want 503", got.Code, got.Body)
+	got = sent(h, "10.0.0.1:1", "POST", "/eureka/apps/ORDERS", strings.NewReader(body))
+	expect.That(t, got.Code == http.StatusBadRequest, "a registration of the same size: got %d %q, want 400 for what it says", got.Code, got.Body)
+}
+
+// longResponses responds with more than connections take without a reader.
+type longResponses struct{ peers }
+
+// Receive implements httpd.Peers.
+func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
+	return []byte(strings.Repeat(" ", 64<<20)), nil
+}
+
+func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
+	n := newNode(t, httpd.Config{Peers: &longResponses{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
+	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
+	deaf := n.dial(t)
+	need.Got(io.WriteString(deaf, message))(t)
+	eventually(t, "the sender's place is taken", func() bool { return statusOf(t, n, message) == http.StatusServiceUnavailable })
+	eventually(t, "it is given back", func() bool { return statusOf(t, n, message) == http.StatusOK })
+}
+
+// statusOf reads no more than the head of a response; it is 0 if the node closed the connection before, as it
+// does when a response could not be written in time.
+func statusOf(t *testing.T, n *node, request string) int {
+	t.Helper()
+	conn := n.dial(t)
+	defer conn.Close()
+	go func(c net.Conn) { _, _ = io.WriteString(c, request) }(conn)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	return resp.StatusCode
 }

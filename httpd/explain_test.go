@@ -86,204 +86,118 @@ var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
 // A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
 func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 	minute := time.Minute.Milliseconds()
+	performs := func(ops ...registry.Op) func(t *testing.T, n *bubbled) {
+		return func(t *testing.T, n *bubbled) { n.Perform(t, ops...) }
+	}
 	for _, row := range []struct {
-		name    string
-		happens func(t *testing.T, n *bubbled)
-		state   string
-		summary string
-		story   string
+		name, state    string
+		happens        func(t *testing.T, n *bubbled)
+		summary, story string // the story after the registration
 	}{
-		{
-			name:  "alive",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
-				time.Sleep(12 * time.Second)
-			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 12s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m18s, at 2000-01-01 00:01:30 UTC.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "overridden for a time",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
-				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops})
-			},
-			summary: "ORDERS/i1 is listed as OUT_OF_SERVICE. OUT_OF_SERVICE is forced since 2000-01-01 00:00:00 UTC, by ops (deploy 12), until 2000-01-01 00:10:00 UTC; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
-			story: "registered: registered as UP by a client\n" +
-				"overridden: OUT_OF_SERVICE forced for 10m by ops (deploy 12)",
-		},
-		{
-			name:  "overridden by a client",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
-				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down})
-			},
-			summary: "ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
-			story: "registered: registered as UP by a client\n" +
-				"overridden: DOWN forced without end",
-		},
-		{
-			name:  "quarantined",
-			state: "quarantined",
-			happens: func(t *testing.T, n *bubbled) {
-				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops})
-			},
-			summary: "ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
-			story: "registered: registered as UP by a client\n" +
-				"quarantined: taken out of every list for 10m by ops (deploy 12)",
-		},
-		{
-			name:  "dead and kept",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
-				n.fleet(t, 20, 8, 2*time.Minute)
-			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Self-preservation is on since 2000-01-01 00:01:10 UTC: 8 of 21 leases were renewed in time, not above the threshold of 0.85. Evictions are withheld, at the latest until 2000-01-01 01:01:10 UTC: 13 leases have ended. It goes off by itself when enough leases are fresh; `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) lets evictions go on now.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "dead and held",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+		{"alive", "listed",
+			func(t *testing.T, n *bubbled) { time.Sleep(12 * time.Second) },
+			"ORDERS/i1 is listed as UP. It was last renewed 12s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m18s, at 2000-01-01 00:01:30 UTC.", ""},
+		{"overridden for a time", "listed",
+			performs(registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops}),
+			"ORDERS/i1 is listed as OUT_OF_SERVICE. OUT_OF_SERVICE is forced since 2000-01-01 00:00:00 UTC, by ops (deploy 12), until 2000-01-01 00:10:00 UTC; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			"\noverridden: OUT_OF_SERVICE forced for 10m by ops (deploy 12)"},
+		{"overridden by a client", "listed",
+			performs(registry.SetOverride{Key: keyOf("i1"), Status: registry.Down}),
+			"ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			"\noverridden: DOWN forced without end"},
+		{"quarantined", "quarantined",
+			performs(registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}),
+			"ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
+			"\nquarantined: taken out of every list for 10m by ops (deploy 12)"},
+		{"dead and kept", "listed",
+			func(t *testing.T, n *bubbled) { n.fleet(t, 20, 8, 2*time.Minute) },
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Self-preservation is on since 2000-01-01 00:01:10 UTC: 8 of 21 leases were renewed in time, not above the threshold of 0.85. Evictions are withheld, at the latest until 2000-01-01 01:01:10 UTC: 13 leases have ended. It goes off by itself when enough leases are fresh; `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) lets evictions go on now.", ""},
+		{"dead and held", "listed",
+			func(t *testing.T, n *bubbled) {
 				n.Perform(t, registry.SelfPreservation{To: registry.PreservationHeld, For: 30 * minute, By: ops})
 				time.Sleep(2 * time.Minute)
 				n.Lead()
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Held by ops at 2000-01-01 00:00:00 UTC (deploy 12). Evictions are withheld until 2000-01-01 00:30:00 UTC: 1 lease has ended. Without the hold: 0 of 1 leases were renewed in time, too few for self-preservation, which needs 10. `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) ends it.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "dead, and nothing may be taken",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Held by ops at 2000-01-01 00:00:00 UTC (deploy 12). Evictions are withheld until 2000-01-01 00:30:00 UTC: 1 lease has ended. Without the hold: 0 of 1 leases were renewed in time, too few for self-preservation, which needs 10. `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) ends it.", ""},
+		{"dead, and nothing may be taken", "listed",
+			func(t *testing.T, n *bubbled) {
 				settings := registry.DefaultSettings()
 				settings.Threshold = registry.Whole
 				n.Set(func(m *registrytest.Memory) { m.Registry.Configure(settings) })
 				time.Sleep(2 * time.Minute)
 				n.Lead()
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "dead, and the leader is young",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take.", ""},
+		{"dead, and the leader is young", "listed",
+			func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
 				n.Set(func(m *registrytest.Memory) { m.Reported.Suspended = true })
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "after a change of leader",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.", ""},
+		{"after a change of leader", "listed",
+			func(t *testing.T, n *bubbled) {
 				time.Sleep(time.Minute)
 				n.Set(func(m *registrytest.Memory) {
 					m.Registry.Advance(m.Stamp())
 					m.Registry.Establish(registry.Epoch{Term: 2, Index: 9}, "test")
 				})
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "after time without a leader",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.", ""},
+		{"after time without a leader", "listed",
+			func(t *testing.T, n *bubbled) {
 				n.Set(func(m *registrytest.Memory) {
 					stamp := m.Stamp()
 					m.Registry.Advance(registry.Stamp{Lease: stamp.Lease, Wall: stamp.Wall + 24_000})
 				})
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC (24s more by the wall clock: time without a leader counts for no lease); unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:54 UTC.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "dead, and without a leader",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC (24s more by the wall clock: time without a leader counts for no lease); unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:54 UTC.", ""},
+		{"dead, and without a leader", "listed",
+			func(t *testing.T, n *bubbled) {
 				time.Sleep(2 * time.Minute)
 				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Reported = registry.Health{Ready: true} })
 			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "dead, and next in turn",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
-				time.Sleep(2 * time.Minute)
-			},
-			summary: "ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It goes with one of the next eviction rounds, each of which takes a part of the registry.",
-			story:   "registered: registered as UP by a client",
-		},
-		{
-			name:  "evicted",
-			state: "gone",
-			happens: func(t *testing.T, n *bubbled) {
-				time.Sleep(2 * time.Minute)
-				n.Lead()
-			},
-			summary: "ORDERS/i1 is gone: its lease ended, and it was evicted at 2000-01-01 00:02:00 UTC, 2m after its last renewal.",
-			story: "registered: registered as UP by a client\n" +
-				"evicted: evicted 2m after the last renewal",
-		},
-		{
-			name:  "canceled in quarantine",
-			state: "gone",
-			happens: func(t *testing.T, n *bubbled) {
-				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
-			},
-			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client. If it registers before 2000-01-01 00:10:00 UTC it is in quarantine, by ops (deploy 12).",
-			story: "registered: registered as UP by a client\n" +
-				"quarantined: taken out of every list for 10m by ops (deploy 12)\n" +
-				"canceled: canceled by a client",
-		},
-		{
-			name:  "canceled in a quarantine that is over",
-			state: "gone",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.", ""},
+		{"dead, and next in turn", "listed",
+			func(t *testing.T, n *bubbled) { time.Sleep(2 * time.Minute) },
+			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It goes with one of the next eviction rounds, each of which takes a part of the registry.", ""},
+		{"evicted", "gone",
+			func(t *testing.T, n *bubbled) { time.Sleep(2 * time.Minute); n.Lead() },
+			"ORDERS/i1 is gone: its lease ended, and it was evicted at 2000-01-01 00:02:00 UTC, 2m after its last renewal.",
+			"\nevicted: evicted 2m after the last renewal"},
+		{"canceled in quarantine", "gone",
+			performs(registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")}),
+			"ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client. If it registers before 2000-01-01 00:10:00 UTC it is in quarantine, by ops (deploy 12).",
+			"\nquarantined: taken out of every list for 10m by ops (deploy 12)" +
+				"\ncanceled: canceled by a client"},
+		{"canceled in a quarantine that is over", "gone",
+			func(t *testing.T, n *bubbled) {
 				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
 				time.Sleep(2 * time.Minute)
 			},
-			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client.",
-			story: "registered: registered as UP by a client\n" +
-				"quarantined: taken out of every list for 1m by ops (deploy 12)\n" +
-				"canceled: canceled by a client",
-		},
-		{
-			name:  "without a lease",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client.",
+			"\nquarantined: taken out of every list for 1m by ops (deploy 12)" +
+				"\ncanceled: canceled by a client"},
+		{"without a lease", "listed",
+			func(t *testing.T, n *bubbled) {
 				n.Perform(t, throughConsul("i1"))
 				time.Sleep(time.Hour)
 				n.Perform(t, registry.SetCheck{Check: "i1", Status: catalog.Critical})
 			},
-			summary: "ORDERS/i1 is listed as DOWN. It has no lease: it was registered through Consul's API, and stays until it is deregistered.",
-			story: "registered: registered as UP by a client\n" +
-				"registered again: registered again as UP by a client\n" +
-				"status changed: status became DOWN by a client",
-		},
-		{
-			name:  "gone because its check was critical",
-			state: "gone",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is listed as DOWN. It has no lease: it was registered through Consul's API, and stays until it is deregistered.",
+			"\nregistered again: registered again as UP by a client" +
+				"\nstatus changed: status became DOWN by a client"},
+		{"gone because its check was critical", "gone",
+			func(t *testing.T, n *bubbled) {
 				n.Perform(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: catalog.Critical})
 				time.Sleep(61 * time.Second)
 				n.Lead()
 			},
-			summary: "ORDERS/i1 is gone: it was canceled at 2000-01-01 00:01:01 UTC, because its check i1 was critical for too long.",
-			story: "registered: registered as UP by a client\n" +
-				"registered again: registered again as UP by a client\n" +
-				"status changed: status became DOWN by a client\n" +
-				"canceled: deregistered by  (its check i1 was critical for too long)",
-		},
-		{
-			name:  "a long life",
-			state: "listed",
-			happens: func(t *testing.T, n *bubbled) {
+			"ORDERS/i1 is gone: it was canceled at 2000-01-01 00:01:01 UTC, because its check i1 was critical for too long.",
+			"\nregistered again: registered again as UP by a client" +
+				"\nstatus changed: status became DOWN by a client" +
+				"\ncanceled: deregistered by  (its check i1 was critical for too long)"},
+		{"a long life", "listed",
+			func(t *testing.T, n *bubbled) {
 				for range 3 {
 					time.Sleep(80 * time.Second)
 					n.Perform(t, registry.Renew{Key: keyOf("i1")})
@@ -297,17 +211,15 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				later.Status = registry.Down
 				n.Perform(t, registry.Register{Instance: later}, registry.Register{Instance: newInstance("ORDERS", "i1")})
 			},
-			summary: "ORDERS/i1 is listed as DOWN. It was last renewed 0s ago, at 2000-01-01 00:04:02 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:05:32 UTC.",
-			story: "registered: registered as UP by a client\n" +
-				"renewed late: renewed 1m20s after the renewal before ×3\n" +
-				"overridden: OUT_OF_SERVICE forced for 1s by ops (deploy 12)\n" +
-				"metadata changed: metadata changed by a client\n" +
-				"quarantined: taken out of every list for 1s by ops (deploy 12)\n" +
-				"override ended: override ended; status became UP\n" +
-				"quarantine ended: listed again as UP\n" +
-				"status changed: status became DOWN by a client\n" +
-				"older registration kept out: an older registration by a client was not taken over; the lease began anew",
-		},
+			"ORDERS/i1 is listed as DOWN. It was last renewed 0s ago, at 2000-01-01 00:04:02 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:05:32 UTC.",
+			"\nrenewed late: renewed 1m20s after the renewal before ×3" +
+				"\noverridden: OUT_OF_SERVICE forced for 1s by ops (deploy 12)" +
+				"\nmetadata changed: metadata changed by a client" +
+				"\nquarantined: taken out of every list for 1s by ops (deploy 12)" +
+				"\noverride ended: override ended; status became UP" +
+				"\nquarantine ended: listed again as UP" +
+				"\nstatus changed: status became DOWN by a client" +
+				"\nolder registration kept out: an older registration by a client was not taken over; the lease began anew"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -316,7 +228,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				row.happens(t, n)
 				e := n.explain(t, "i1")
 				expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
-				expect.Equal(t, e.story(), row.story, "the story is")
+				expect.Equal(t, e.story(), "registered: registered as UP by a client"+row.story, "the story is")
 			})
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -165,4 +167,9 @@ func readHead(t testing.TB, conn net.Conn) *http.Response {
 	t.Helper()
 	resp := need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	return resp
+}
+
+// A server that closes a connection on what it has not read waits for half a second before, by itself.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

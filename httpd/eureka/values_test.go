@@ -17,34 +17,17 @@ import (
 func ownInstance(id, host, ip, name string, port uint16) *registry.Instance {
 	url := "http://" + host + ":" + map[uint16]string{8080: "8080", 8761: "8761", 9090: "9090"}[port] + "/"
 	return &registry.Instance{
-		InstanceID:      id,
-		HostName:        host,
-		IPAddr:          ip,
-		Status:          registry.Up,
-		Port:            registry.Port{Number: port, Enabled: true},
-		SecurePort:      registry.Port{Number: 443},
-		CountryID:       1,
-		DataCenter:      registry.DataCenter{Name: registry.MyOwn},
-		RenewalInterval: 30,
-		Duration:        90,
-		HomePageURL:     url,
-		StatusPageURL:   url + "info",
-		HealthCheckURL:  url + "health",
-		VIP:             name,
-		SecureVIP:       name,
+		InstanceID: id, HostName: host, IPAddr: ip, Status: registry.Up, VIP: name, SecureVIP: name, CountryID: 1,
+		Port: registry.Port{Number: port, Enabled: true}, SecurePort: registry.Port{Number: 443},
+		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90,
+		HomePageURL: url, StatusPageURL: url + "info", HealthCheckURL: url + "health",
 	}
 }
 
 func lease(i *registry.Instance, updated int64, action registry.Action) *registry.Lease {
 	return &registry.Lease{
-		Instance:     i,
-		Interval:     i.RenewalInterval,
-		Duration:     i.Duration,
-		RegisteredAt: 1767225600000,
-		ServiceUpAt:  1767225600000,
-		UpdatedAt:    updated,
-		RenewedAt:    registry.Stamp{Wall: 1767225660000},
-		Action:       action,
+		Instance: i, Interval: i.RenewalInterval, Duration: i.Duration, Action: action,
+		RegisteredAt: 1767225600000, ServiceUpAt: 1767225600000, UpdatedAt: updated, RenewedAt: registry.Stamp{Wall: 1767225660000},
 	}
 }
 
