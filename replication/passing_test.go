@@ -21,44 +21,28 @@ func peersOfAllKinds(consensus bool) map[link.Kind]*peer {
 func TestPeersThatGetALiveInstance(t *testing.T) {
 	const cursor = 10
 	type sentTo map[link.Kind]link.Facts
+	toAll := func(facts link.Facts) sentTo {
+		return sentTo{link.Node: facts, link.Datacenter: facts, link.Eureka: facts}
+	}
 	for _, tt := range []struct {
 		name  string
 		lease registry.Lease
 		want  sentTo
 	}{
-		{
-			name:  "a client registered it: every peer",
-			lease: registry.Lease{ByClient: 12, Described: 12},
-			want:  sentTo{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
-		},
-		{
-			name:  "a client's registration that they know: no peer",
-			lease: registry.Lease{ByClient: 10, Described: 10},
-		},
-		{
-			name:  "a remote datacenter registered it: nodes",
-			lease: registry.Lease{ByRemote: 12, Described: 12, Owner: "dc2"},
-			want:  sentTo{link.Node: link.Registered},
-		},
-		{
-			name:  "a node of this datacenter registered it: no peer",
-			lease: registry.Lease{Described: 12},
-		},
-		{
-			name:  "a client registered it, and a remote datacenter changed it: every peer, of all of it",
-			lease: registry.Lease{ByClient: 11, ByRemote: 13, Described: 11, Overrode: 13},
-			want:  sentTo{link.Node: link.Registered | link.Overridden, link.Datacenter: link.Registered | link.Overridden, link.Eureka: link.Registered | link.Overridden},
-		},
-		{
-			name:  "an operator overrode what they know",
-			lease: registry.Lease{ByClient: 12, Described: 9, Overrode: 12},
-			want:  sentTo{link.Node: link.Overridden, link.Datacenter: link.Overridden, link.Eureka: link.Overridden},
-		},
-		{
-			name:  "an operator hid it: every peer, of the whole state",
-			lease: registry.Lease{ByClient: 12, Described: 9, Overrode: 8},
-			want:  sentTo{link.Node: link.Registered, link.Datacenter: link.Registered, link.Eureka: link.Registered},
-		},
+		{"a client registered it: every peer",
+			registry.Lease{ByClient: 12, Described: 12}, toAll(link.Registered)},
+		{"a client's registration that they know: no peer",
+			registry.Lease{ByClient: 10, Described: 10}, nil},
+		{"a remote datacenter registered it: nodes",
+			registry.Lease{ByRemote: 12, Described: 12, Owner: "dc2"}, sentTo{link.Node: link.Registered}},
+		{"a node of this datacenter registered it: no peer",
+			registry.Lease{Described: 12}, nil},
+		{"a client registered it, and a remote datacenter changed it: every peer, of all of it",
+			registry.Lease{ByClient: 11, ByRemote: 13, Described: 11, Overrode: 13}, toAll(link.Registered | link.Overridden)},
+		{"an operator overrode what they know",
+			registry.Lease{ByClient: 12, Described: 9, Overrode: 12}, toAll(link.Overridden)},
+		{"an operator hid it: every peer, of the whole state",
+			registry.Lease{ByClient: 12, Described: 9, Overrode: 8}, toAll(link.Registered)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.lease.Instance = peertest.Instance("ORDERS", "orders-1", 1)

@@ -1,11 +1,20 @@
 package link
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
 func TestMergedTasksSayWhatBothDid(t *testing.T) {
@@ -54,3 +63,31 @@ func TestMergedTaskIsAsOldAsTheOlderOfBoth(t *testing.T) {
 	expect.Equal(t, got.Queued, before, "queued at")
 	expect.Equal(t, got.AsOf, later, "the removal is as of")
 }
+
+func TestCallsCarryThePasswordThatTheFileHasNow(t *testing.T) {
+	var user, password string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { user, password, _ = r.BasicAuth() }))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "token")
+	need.OK(t, os.WriteFile(path, []byte("first\n"), 0o600))
+	for _, c := range []struct{ url, user string }{{server.URL, "rollcall"}, {strings.Replace(server.URL, "http://", "http://amy@", 1), "amy"}} {
+		p := PeerConfig{URLs: []string{c.url}, TokenFile: path}
+		setting.Fill(&p.Flow)
+		client := NewClient(p)
+		defer client.CloseIdleConnections()
+		for _, want := range []string{"first", "second"} {
+			need.OK(t, os.WriteFile(path, []byte(want+"\n"), 0o600))
+			response, err := client.Get(c.url)
+			need.OK(t, err)
+			response.Body.Close()
+			expect.That(t, user == c.user && password == want, "%s: got %q with %q, want %q with %q", c.url, user, password, c.user, want)
+		}
+		need.OK(t, os.Chmod(path, 0o644))
+		_, err := client.Post(c.url, "text/plain", strings.NewReader("x"))
+		expect.That(t, err != nil && strings.Contains(err.Error(), "replication.token-files: "+path+" has mode 0644") && !strings.Contains(err.Error(), "second"), "got %v", err)
+		need.OK(t, os.Chmod(path, 0o600))
+	}
+}
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
