@@ -176,10 +176,8 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 			var names []string
 			for _, i := range listed {
 				names = append(names, i.App+"/"+i.ID)
-				hidden := i.ID == "2"
-				expect.That(t, hidden == (i.Until == now+60_000), "%q: %s/%s is quarantined until %d", query, i.App, i.ID, i.Until)
-				forced := i.App+i.ID == "A1"
-				expect.That(t, forced == (i.Override != nil), "%q: the override of %s/%s is %v", query, i.App, i.ID, i.Override)
+				expect.Equal(t, i.ID == "2", i.Until == now+60_000, "%q: %s/%s is quarantined until %d:", query, i.App, i.ID, i.Until)
+				expect.Equal(t, i.App+i.ID == "A1", i.Override != nil, "%q: the override of %s/%s is %v:", query, i.App, i.ID, i.Override)
 				o := i.Override
 				expect.That(t, o == nil || o.Author == "ops" && o.Reason == "deploy 12" && o.Status == "DOWN" && o.Since == now && o.Until == now+30_000, "%q: the override is %+v", query, o)
 			}
@@ -270,8 +268,7 @@ func TestPruneNeedsItsParameter(t *testing.T) {
 	expect.Equal(t, n.call(t, "GET", "/v1/rollcall/prune?not-passing", "").status, 405, "GET: got")
 	n.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
 	n.call(t, "POST", "/v1/rollcall/prune?not-passing", "").says(t, 504, "", "an unknown outcome").with(t, "X-Rollcall-Outcome", "unknown")
-	left := n.Newest().Total()
-	expect.That(t, left == 6, "%d instances are left, want all 6", left)
+	expect.Equal(t, n.Newest().Total(), 6, "instances are left:")
 }
 
 // members is an httpd.Members that answers every removal alike and remembers the names.
@@ -467,8 +464,7 @@ func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 		for range 100 { // without the hold each round would evict its share
 			n.Lead()
 		}
-		got := n.Newest().Len()
-		expect.That(t, got == 20, "%d leases are left under a hold", got)
+		expect.Equal(t, n.Newest().Len(), 20, "leases are left under a hold:")
 	})
 }
 

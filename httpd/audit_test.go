@@ -150,8 +150,7 @@ func TestAuditHasOperatorsActsAloneWhileCallersAreNotAskedForNames(t *testing.T)
 	a.as("", "POST", "/v1/rollcall/prune?not-passing", "")
 	a.as("", "GET", "/v1/rollcall/auth/tokens", "") // which needs a token in every mode
 	want := `["|status|app ORDERS|ORDERS/i1|done|amy" "|cancel|app ORDERS|ORDERS/i1|done|" "|read|auth|GET /v1/rollcall/auth/tokens|unauthenticated|"]`
-	got := fmt.Sprintf("%q", shown(a.records(t, "")))
-	expect.That(t, got == want, "recorded %s, want %s", got, want)
+	expect.Equal(t, fmt.Sprintf("%q", shown(a.records(t, ""))), want, "recorded:")
 }
 
 func TestAuditHasDeniedTriesInSamples(t *testing.T) {
@@ -182,8 +181,7 @@ func TestAuditSaysWhatWouldBeDenied(t *testing.T) {
 	a.as("orders", "PUT", "/v1/kv/pay/a", "v")
 	a.as("", "PUT", "/eureka/apps/ORDERS/i1", "")
 	want := `["orders|write|kv pay/a|PUT /v1/kv/pay/a|would-deny|" "orders|key_set|kv pay/a|pay/a|done|" "|register|app ORDERS|PUT /eureka/apps/ORDERS/i1|would-deny|"]`
-	got := fmt.Sprintf("%q", shown(a.records(t, "")))
-	expect.That(t, got == want, "recorded %s, want %s", got, want)
+	expect.Equal(t, fmt.Sprintf("%q", shown(a.records(t, ""))), want, "recorded:")
 }
 
 func TestAuditHasNoSecret(t *testing.T) {

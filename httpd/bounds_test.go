@@ -179,24 +179,27 @@ func TestRequestByHTTP2OnClearTextIsRefused(t *testing.T) {
 }
 
 func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
-	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadHeaderTimeout = 50 * time.Millisecond })
-	conn := n.dial(t)
-	need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
-	answer, err := io.ReadAll(conn)
-	need.OKf(t, err, "the connection was not closed")
-	expect.That(t, len(answer) == 0 || strings.HasPrefix(string(answer), "HTTP/1.1 400 "), "got %q, want 400 or nothing", answer)
+	bubble(t, func(t *testing.T) {
+		conn := newBubbled(t, httpd.Config{}).open(t)
+		need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
+		answer, err := io.ReadAll(conn)
+		need.OKf(t, err, "the connection was not closed")
+		expect.That(t, len(answer) == 0 || strings.HasPrefix(string(answer), "HTTP/1.1 400 "), "got %q, want 400 or nothing", answer)
+	})
 }
 
 func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
-	n := newNode(t, httpd.Config{}, func(s *http.Server) { s.ReadTimeout = 50 * time.Millisecond })
-	for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
-		conn := n.dial(t)
-		need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
-		expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
-		rest, err := io.ReadAll(conn)
-		expect.That(t, err == nil && len(rest) == 0, "%s: got %q, %v, want the connection closed", target, rest, err)
-	}
-	expect.That(t, n.Count() <= 0, "a request had an effect")
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
+			conn := n.open(t)
+			need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
+			expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
+			rest, err := io.ReadAll(conn)
+			expect.That(t, err == nil && len(rest) == 0, "%s: got %q, %v, want the connection closed", target, rest, err)
+		}
+		expect.That(t, n.Count() <= 0, "a request had an effect")
+	})
 }
 
 func TestRequestThatBreaksInItsBodyHasNoEffect(t *testing.T) {

@@ -17,9 +17,8 @@ import (
 )
 
 // bubbled is a handler behind a server with its own settings, and a client, in a bubble of
-// testing/synctest. Its
-// connections hold nothing back: a write waits for its reader, so a slow reader is slow by the
-// bubble's clock.
+// testing/synctest. Its connections hold nothing back: a write waits for its reader, so a slow reader is slow by the bubble's
+// clock.
 type bubbled struct {
 	*registrytest.Memory
 	handler *httpd.Handler
@@ -41,10 +40,7 @@ func newBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *bubbl
 		n.Memory = m
 	}
 	config.Service = n.Memory
-	var err error
-	if n.handler, err = httpd.New(config); err != nil {
-		t.Fatal(err)
-	}
+	n.handler = need.Got(httpd.New(config))(t)
 	n.server = httpd.NewServer("", n.handler, nil)
 	n.server.TLSConfig = secure
 	served := make(chan error, 1)
@@ -60,13 +56,17 @@ func newBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *bubbl
 	return n
 }
 
+// open opens a connection.
+func (n *bubbled) open(t *testing.T) net.Conn {
+	t.Helper()
+	conn := need.Got(n.pipes.dial(t.Context(), "", ""))(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
 // openRequest sends a request and returns the response, of which no more than the header has been read.
 func (n *bubbled) openRequest(t *testing.T, request string) (*http.Response, error) {
-	conn, err := n.pipes.dial(context.Background(), "", "")
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() { conn.Close() })
+	conn := n.open(t)
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, err
 	}

@@ -297,8 +297,7 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 					go func() { codes <- sent(h, row.attacker, "POST", messages, strings.NewReader(body)).Code }()
 				}
 				synctest.Wait()
-				n := p.inWork.Load()
-				expect.That(t, n == 1, "%d large messages of one sender are in work at a time, want 1", n)
+				expect.Equal(t, p.inWork.Load(), 1, "large messages of one sender are in work at a time:")
 				for name, refused := range map[string]*httptest.ResponseRecorder{
 					"another message":           sent(h, row.neighbour, "POST", messages, strings.NewReader(body)),
 					"one of unknown length":     sent(h, row.neighbour, "POST", messages, io.MultiReader(strings.NewReader("{}"))),
@@ -342,8 +341,7 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		n := int(p.inWork.Load())
-		expect.That(t, n == cap(codes), "%d of %d messages are in work", n, cap(codes))
+		expect.Equal(t, int(p.inWork.Load()), cap(codes), "of %d messages are in work:", cap(codes))
 		close(p.release)
 		for range cap(codes) {
 			expect.Equal(t, <-codes, http.StatusOK, "got")
@@ -371,24 +369,17 @@ func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
 }
 
 func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
-	n := newNode(t, httpd.Config{Peers: &longResponses{}}, func(s *http.Server) { s.WriteTimeout = 2 * time.Second })
-	message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
-	deaf := n.dial(t)
-	need.Got(io.WriteString(deaf, message))(t)
-	eventually(t, "the sender's place is taken", func() bool { return statusOf(t, n, message) == http.StatusServiceUnavailable })
-	eventually(t, "it is given back", func() bool { return statusOf(t, n, message) == http.StatusOK })
-}
-
-// statusOf reads no more than the head of a response; it is 0 if the node closed the connection before, as it
-// does when a response could not be written in time.
-func statusOf(t *testing.T, n *node, request string) int {
-	t.Helper()
-	conn := n.dial(t)
-	defer conn.Close()
-	go func(c net.Conn) { _, _ = io.WriteString(c, request) }(conn)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return 0
-	}
-	return resp.StatusCode
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{Peers: &longResponses{}})
+		message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
+		status := func() int { // of a response of which no more than the head is read
+			conn := n.open(t)
+			go func() { _, _ = io.WriteString(conn, message) }()
+			return need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t).StatusCode
+		}
+		expect.Equal(t, status(), http.StatusOK, "the first: got")
+		expect.Equal(t, status(), http.StatusServiceUnavailable, "while the sender's place is taken: got")
+		time.Sleep(31 * time.Second)
+		expect.Equal(t, status(), http.StatusOK, "when the time for the response is over: got")
+	})
 }

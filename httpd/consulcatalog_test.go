@@ -261,8 +261,7 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		{"/v1/catalog/nodes?cached", "", "", ""},
 	} {
 		got := n.send(t, request("GET", row.target, "", "Cache-Control: "+row.control)).says(t, 200, "", "%s, %s", row.target, row.control).with(t, "X-Cache", row.cache).with(t, "Age", row.age)
-		hit := got.header.Get("X-Consul-Effective-Consistency") == "stale"
-		expect.That(t, hit == (row.cache == "HIT"), "%s, %s: stale is %v", row.target, row.control, hit)
+		expect.Equal(t, got.header.Get("X-Consul-Effective-Consistency") == "stale", row.cache == "HIT", "%s, %s: stale is", row.target, row.control)
 	}
 	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 0 })
 	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
@@ -468,8 +467,7 @@ func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 				n.Perform(t, row.op)
 			}
 			expect.Equal(t, n.passing(t, "orders", "o1"), row.passing, "passing is")
-			got := n.checks(t, "orders", "o1")
-			expect.That(t, got == row.checks, "checks are %s\nwant       %s", got, row.checks)
+			expect.Equal(t, n.checks(t, "orders", "o1"), row.checks, "checks are")
 		})
 	}
 }
@@ -561,8 +559,7 @@ func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 			if row.op != nil {
 				n.Perform(t, row.op)
 			}
-			got := n.checks(t, "web", "w1")
-			expect.That(t, got == row.checks, "checks are %s\nwant       %s", got, row.checks)
+			expect.Equal(t, n.checks(t, "web", "w1"), row.checks, "checks are")
 			expect.Equal(t, n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"), "passing is")
 		})
 	}
@@ -596,8 +593,7 @@ func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 				}
 				n.must(t, "PUT", target, body)
 			}
-			got := n.Newest().Total()
-			expect.That(t, got == 0, "%d instances are left", got)
+			expect.Equal(t, n.Newest().Total(), 0, "instances are left:")
 			n.call(t, "PUT", "/v1/agent/check/pass/service:w1", "").says(t, 404, "", "a heartbeat after it")
 			expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")).status, 404, "a heartbeat of Eureka's after it: got")
 		})
@@ -734,8 +730,7 @@ func TestAliasBeyondTheBoundIsRefusedWithTheBound(t *testing.T) {
 		begins, _, cut := strings.Cut(row.text, "…")
 		expect.That(t, got.status == row.status && strings.HasPrefix(got.body, begins) && (cut || got.body == row.text), "%s: got %d %s", row.name, got.status, got.body)
 		if row.status != 200 {
-			now := c.send("GET", "/v1/agent/checks", "").body
-			expect.That(t, now == listed, "%s: the checks are other ones", row.name)
+			expect.Equal(t, c.send("GET", "/v1/agent/checks", "").body, listed, "%s: the checks are", row.name)
 		}
 	}
 }

@@ -418,14 +418,12 @@ func TestLockGoesToTheWaitersInTurn(t *testing.T) {
 			joined := c.kv.joined.Load()
 			c.send("DELETE", lock+holder, "")
 			need.That(t, p.answered(), "waiter %d was not woken", i)
-			woken := c.kv.joined.Load() - joined
-			expect.That(t, woken == 0, "the hand-over to waiter %d woke %d others", i, woken)
+			expect.Equal(t, c.kv.joined.Load()-joined, 0, "the hand-over to waiter %d woke others:", i)
 			a := decodeReply[acquisition](t, p.got)
 			expect.That(t, a.Acquired && a.Fence > last && a.Place == i+1, "waiter %d got %+v", i, a)
 			holder, last = sessions[i], a.Fence
 		}
-		left := c.kv.watchers.Len()
-		expect.That(t, left == 0, "%d wait still", left)
+		expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
 	})
 }
 
@@ -458,8 +456,7 @@ func TestLockWaitEndsInTime(t *testing.T) {
 				got, took := p.wait()
 				expect.That(t, took == row.took && got.status == row.status && strings.Contains(got.body, row.want),
 					"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
-				left := c.kv.watchers.Len()
-				expect.That(t, left == 0, "%d wait still", left)
+				expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
 				c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 				if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
 					t.Errorf("it left something behind: %+v", got)

@@ -354,8 +354,7 @@ func TestHeartbeatConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
 		}
 		expect.That(t, n.handler.TookOver(l.LocalAddr().String()), "not taken over again after a hundred heartbeats and one read")
 	}
-	layers := n.handler.Layers(l.LocalAddr().String())
-	expect.That(t, layers == 1, "the connection lies in %d layers, want that of the last time", layers)
+	expect.Equal(t, n.handler.Layers(l.LocalAddr().String()), 1, "the connection lies in layers:")
 }
 
 // readHeader is how this package reads a header field.

@@ -206,8 +206,7 @@ func TestPeerMessageMayBeEightMiBDecoded(t *testing.T) {
 			n := newNode(t, httpd.Config{Peers: p, Limits: web.Limits{BatchBytes: row.limit}}, nil)
 			n.send(t, request("POST", path, row.body, row.headers...)).says(t, row.status, "", "%s", row.name)
 			size := fmt.Sprint(" ", cmp.Or(row.limit, 8<<20), " ")
-			took := len(p.calls) == 1 && strings.Contains(p.calls[0], size)
-			expect.That(t, took == (row.status == 200), "%s: it was asked %q", row.name, p.calls)
+			expect.Equal(t, len(p.calls) == 1 && strings.Contains(p.calls[0], size), row.status == 200, "%s: it was asked %q:", row.name, p.calls)
 		}
 	}
 }

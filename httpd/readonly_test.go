@@ -206,8 +206,7 @@ func TestReadOnlyCacheBuildsAResponseOnceForEachVersion(t *testing.T) {
 			for range 3 {
 				n.send(t, "GET", "/eureka/apps/ORDERS", "")
 			}
-			got := gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"})
-			expect.That(t, got == want, "round %d: %v answers were made so far, want %v", round, got, want)
+			expect.Equal(t, gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"}), want, "round %d: answers were made so far:", round)
 			if round == 1 {
 				n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
 			}

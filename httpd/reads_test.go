@@ -51,8 +51,7 @@ func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 			for _, path := range readRoutes {
 				got := n.send(t, request("GET", path+row.query, ""))
 				need.Equal(t, got.status, http.StatusOK, "GET %s: got", path)
-				word := got.header.Get("X-Rollcall-Consistency")
-				expect.That(t, word == row.want.String(), "GET %s: X-Rollcall-Consistency is %q, want %q", path, word, row.want)
+				expect.Equal(t, got.header.Get("X-Rollcall-Consistency"), row.want.String(), "GET %s: X-Rollcall-Consistency is", path)
 				expect.Equal(t, got.header.Get("X-Rollcall-Index"), "test-1", "GET %s: X-Rollcall-Index is", path)
 				age := map[bool]string{true: "", false: "1.235"}[row.want == registry.Linearizable]
 				expect.Equal(t, got.header.Get("X-Rollcall-Age"), age, "GET %s: X-Rollcall-Age is", path)
@@ -128,10 +127,8 @@ func TestWriteOfUnknownOutcomeIsNeitherSuccessNorFailure(t *testing.T) {
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
 				got := n.send(t, r).is(t, status, "", "%.50q", r)
-				v := got.header.Get("Retry-After")
-				expect.That(t, v == retry, "%.50q: Retry-After is %q, want %q", r, v, retry)
-				v = got.header.Get("X-Rollcall-Outcome")
-				expect.That(t, v == outcome, "%.50q: X-Rollcall-Outcome is %q, want %q", r, v, outcome)
+				expect.Equal(t, got.header.Get("Retry-After"), retry, "%.50q: Retry-After is", r)
+				expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), outcome, "%.50q: X-Rollcall-Outcome is", r)
 			}
 			for _, r := range writeRoutes {
 				check(r, row.status, row.retry, row.outcome)
@@ -152,8 +149,7 @@ func TestWriteNamesTheVersionThatItMade(t *testing.T) {
 		{request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
 	} {
 		got := n.send(t, row.request)
-		index := got.header.Get("X-Rollcall-Index")
-		expect.That(t, index == row.want, "%.60q: X-Rollcall-Index is %q, want %q", row.request, index, row.want)
+		expect.Equal(t, got.header.Get("X-Rollcall-Index"), row.want, "%.60q: X-Rollcall-Index is", row.request)
 	}
 }
 
@@ -162,8 +158,7 @@ func TestBatchIsOneOperation(t *testing.T) {
 	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
 	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
 	need.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", body)).status, 200, "got")
-	got := n.Count()
-	expect.That(t, got == 1, "the service was called %d times, want once", got)
+	expect.Equal(t, n.Count(), 1, "calls of the service:")
 }
 
 func TestBatchMayBeEightMiB(t *testing.T) {
@@ -268,8 +263,7 @@ func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
 	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
 		for _, word := range []string{"linearizable", "leader"} {
 			got := n.send(t, request("GET", path+"?consistency="+word, "")).says(t, http.StatusNotImplemented, "ask for consistency=stale", "GET %s %s", path, word)
-			isJSON := json.Valid([]byte(got.body))
-			expect.That(t, isJSON == strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q", path, word, got.body)
+			expect.Equal(t, json.Valid([]byte(got.body)), strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q:", path, word, got.body)
 		}
 		if path == "/v1/rollcall/watch" {
 			path += "?wait=0s"

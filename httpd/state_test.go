@@ -58,8 +58,7 @@ func TestInstanceListHasEveryInstance(t *testing.T) {
 		return instances
 	}
 	for query, want := range map[string]int{"": 2, "?app=orders": 1, "?app=none": 0} {
-		got := len(list(query))
-		expect.That(t, got == want, "%q lists %d instances, want %d", query, got, want)
+		expect.Equal(t, len(list(query)), want, "%q lists instances:", query)
 	}
 	got := list("?app=ORDERS")[0]
 	for key, want := range map[string]any{

@@ -165,8 +165,7 @@ func TestWatchThatIsQuietLivesAndSaysWhereItIs(t *testing.T) {
 			want := fmt.Sprintf("test-%d", i+1)
 			need.That(t, ok && e.name == "" && e.id == want && e.comment == "age 0.000", "got %+v, %v, want only the id %s", e, ok, want)
 		}
-		took := time.Since(begun).Round(time.Minute)
-		expect.That(t, took == time.Hour, "240 signs of life took %v, want an hour", took)
+		expect.Equal(t, time.Since(begun).Round(time.Minute), time.Hour, "240 signs of life took")
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		s.want("change")
 	})
@@ -572,10 +571,8 @@ func TestWatchSendsASlowReaderAResetAsItsLastEvent(t *testing.T) {
 		if e, ok := s.next(); ok {
 			t.Errorf("got %+v after the reset, want the end", e)
 		}
-		got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"})
-		expect.That(t, got == 1, "%v slow watchers are counted", got)
-		got = gathered(t, metrics, "rollcall_http_watch_events_total", nil)
-		expect.That(t, got == 2, "%v events are counted, want 2", got)
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "slow"}), 1, "slow watchers are counted:")
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_watch_events_total", nil), 2, "events are counted:")
 	})
 }
 
@@ -589,10 +586,8 @@ func TestWatchWithoutAReaderIsCutOff(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		rest, err := io.ReadAll(resp.Body)
 		expect.That(t, err != nil, "the stream ended in order, after %q", rest)
-		got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "cut"})
-		expect.That(t, got == 1, "%v cut watchers are counted", got)
-		got = gathered(t, metrics, "rollcall_http_watchers", nil)
-		expect.That(t, got == 0, "%v watchers are left", got)
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": "cut"}), 1, "cut watchers are counted:")
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_watchers", nil), 0, "watchers are left:")
 	})
 }
 
@@ -603,8 +598,7 @@ func TestWatchSendsALargeChangeWhole(t *testing.T) {
 		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
 			n.Perform(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
 			e := s.want("change")
-			got := len(e.data.Instance["metadata"].(map[string]any)["large"].(string))
-			expect.That(t, got == size, "%d bytes of %d arrived", got, size)
+			expect.Equal(t, len(e.data.Instance["metadata"].(map[string]any)["large"].(string)), size, "bytes of %d arrived:", size)
 		}
 	})
 }

@@ -125,8 +125,7 @@ func TestCutPoliciesHaveOneTextInTheState(t *testing.T) {
 	s.OnCut = "dc2=forget,dc3"
 	m.Registry.Configure(s)
 	for _, name := range []string{"dc2", "dc3", ""} {
-		got := policyOf(m.Newest(), name)
-		expect.That(t, got == (CutPolicy{Keep: true}), "%s, of which nothing that is understood is said: got %v, want it kept", name, got)
+		expect.Equal(t, policyOf(m.Newest(), name), CutPolicy{Keep: true}, "%s, of which nothing that is understood is said: got", name)
 	}
 }
 
@@ -155,14 +154,13 @@ func TestAgeIsThatOfTheNodeThatIsSilentLongest(t *testing.T) {
 		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, n2, n3, datacenter("dc2"))
 		defer r.stop()
 		elapse(10 * time.Second)
-		got := r.Age()
-		expect.That(t, got == 10*time.Second, "got %v, want the 10 s since the start, in which n3 was not reached", got)
+		expect.Equal(t, r.Age(), 10*time.Second, "since the start, in which n3 was not reached: got")
 		fars["n3"].fail(batcher.Success)
 		for range 3 {
 			m.Perform(t, registry.Renew{Key: ordersKey(0)})
 			elapse(2 * time.Second)
 		}
-		got = r.Age()
+		got := r.Age()
 		expect.That(t, got <= 2*time.Second, "got %v, though every node was reached 2 s ago", got)
 	})
 }

@@ -104,8 +104,7 @@ func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 		defer second.stop()
 		elapse(3 * time.Second)
 		wantSame(t, m, f)
-		got := len(f.got().tasks) - before
-		expect.That(t, got == 2, "%d tasks after the restart, want the 2 that are new", got)
+		expect.Equal(t, len(f.got().tasks)-before, 2, "tasks after the restart:")
 	})
 }
 
@@ -273,8 +272,7 @@ func TestPausedPeerGetsLaterWhatWaited(t *testing.T) {
 			need.OK(t, r.Pause(context.Background(), "dc2", paused, registry.Act{}))
 			synctest.Wait()
 		}
-		got := r.only().Dropped["stopped"]
-		expect.That(t, got == 3, "%d tasks were dropped by the pause, want 3", got)
+		expect.Equal(t, r.only().Dropped["stopped"], 3, "tasks were dropped by the pause:")
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -363,8 +361,7 @@ func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
 		defer r.stop()
 		elapse(5 * time.Second)
 		wantSame(t, m, f)
-		got := r.only().Repairs["too-old"]
-		expect.That(t, got == 1, "%d repairs because the list is too short, want 1", got)
+		expect.Equal(t, r.only().Repairs["too-old"], 1, "repairs because the list is too short:")
 		m.Perform(t, registers(110, 120)...)
 		elapse(time.Second)
 		wantSame(t, m, f)
@@ -437,8 +434,7 @@ func TestRepairOfWhatAPeerRefused(t *testing.T) {
 		defer r.stop()
 		m.Perform(t, registers(1, 10)...)
 		elapse(5 * time.Second)
-		got := len(f.knows())
-		expect.That(t, got == 9, "the peer has %d instances, want all 10 but the refused one", got)
+		expect.Equal(t, len(f.knows()), 9, "instances at the peer:")
 		s := r.only()
 		expect.That(t, s.Dropped["permanent"] == 1 && s.LagChanges == 0, "dropped %v, lag %d: want 1 that is permanent, and no lag", s.Dropped, s.LagChanges)
 		f.set(func(*fakePeer) { refuses = false })

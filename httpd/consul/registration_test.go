@@ -161,7 +161,7 @@ func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
 	order := []string{"passing", "warning", "critical", "maintenance"}
 	for i, one := range order {
 		for j, other := range order {
-			expect.Equal(t, consul.Worse(one, other), (i > j), "%s worse than %s:", one, other)
+			expect.Equal(t, consul.Worse(one, other), i > j, "%s worse than %s:", one, other)
 		}
 	}
 }

@@ -113,8 +113,7 @@ func TestBatchItemThatIsBadSpoilsNoOther(t *testing.T) {
 	items, err := eureka.DecodeBatch([]byte(body + `]}`))
 	need.That(t, err == nil && len(items) == len(tests), "%d items, %v", len(items), err)
 	for i, tt := range tests {
-		got := items[i].Refusal()
-		expect.That(t, got == tt.want, "%s: got %d (%v), want %d", tt.name, got, items[i].Invalid, tt.want)
+		expect.Equal(t, items[i].Refusal(), tt.want, "%s (%v): got", tt.name, items[i].Invalid)
 	}
 	expect.That(t, items[0].Lease != nil && items[0].Lease.Key() == registry.NewKey("orders", "i1"), "good item: got %+v", items[0].Lease)
 }

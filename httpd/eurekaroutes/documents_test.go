@@ -96,11 +96,9 @@ func TestDocumentFromChunksIsTheWholeDocument(t *testing.T) {
 			}
 			v := b.Newest()
 			want := string(eureka.AppendApplications(nil, rep.format, eureka.FullVersion, v.HashCode(), v.Leases()))
-			got := textOf(t, d.newestOf(whole, v, rep), rep)
-			need.That(rt, got == want, "%+v: got %.300q, want %.300q", rep, got, want)
+			need.Equal(rt, textOf(t, d.newestOf(whole, v, rep), rep), want, "%+v: got", rep)
 			want = string(eureka.AppendDelta(nil, rep.format, v.Delta()))
-			got = textOf(t, d.newestOf(changed, v, rep), rep)
-			need.That(rt, got == want, "the delta, %+v: got %.300q, want %.300q", rep, got, want)
+			need.Equal(rt, textOf(t, d.newestOf(changed, v, rep), rep), want, "the delta, %+v: got", rep)
 			b.Pass(time.Duration(rapid.IntRange(0, 120).Draw(rt, "pause")) * time.Second)
 		}
 	})
@@ -155,8 +153,7 @@ func TestDocumentIsBuiltOncePerVersion(t *testing.T) {
 			asking.Go(func() { d.newestOf(whole, v, representation{}) })
 		}
 		asking.Wait()
-		got := testutil.ToFloat64(d.built.WithLabelValues("full", "json"))
-		expect.That(t, got == float64(version+1), "version %d: %v documents were built", version, got)
+		expect.Equal(t, testutil.ToFloat64(d.built.WithLabelValues("full", "json")), float64(version+1), "version %d: documents were built:", version)
 		b.Perform(t, registry.Register{Instance: sample("APP0001", "another", int64(version+1))})
 	}
 }

@@ -70,8 +70,7 @@ func TestBucketOfZeroOrLessLimitsNothing(t *testing.T) {
 		for range 100 {
 			need.That(t, b.AcquireAt(row.burst, row.rate, 1) && b.WaitAt(row.burst, row.rate, 1) == 0, "burst %d, rate %d: refused", row.burst, row.rate)
 		}
-		got := admitted(b, 3, 1, 1)
-		expect.That(t, got == 3, "burst %d, rate %d: these calls took tokens; %d of 3 are left", row.burst, row.rate, got)
+		expect.Equal(t, admitted(b, 3, 1, 1), 3, "burst %d, rate %d: these calls took tokens; of 3 are left:", row.burst, row.rate)
 	}
 }
 
@@ -117,34 +116,26 @@ func TestBucketAdmitsOverloadSmoothly(t *testing.T) {
 
 func TestBucketObeysAShrunkBurstFromTheNextRefillOn(t *testing.T) {
 	b := newBucket(t, time.Second)
-	got := admitted(b, 10, 1000, 0)
-	need.That(t, got == 10, "got %d of 10", got)
-	got = admitted(b, 3, 1000, 0)
-	expect.That(t, got == 0, "a smaller burst at once: got %d tokens, want none", got)
-	got = admitted(b, 3, 1000, 1)
-	expect.That(t, got == 1, "after 1 ms: got %d tokens, want 1 and not the 10 that were out to come back first", got)
-	got = admitted(b, 10, 1000, 1)
-	expect.That(t, got == 7, "a larger burst: got %d tokens, want the 7 more", got)
+	need.Equal(t, admitted(b, 10, 1000, 0), 10, "of 10 got")
+	expect.Equal(t, admitted(b, 3, 1000, 0), 0, "a smaller burst at once: got tokens:")
+	expect.Equal(t, admitted(b, 3, 1000, 1), 1, "after 1 ms: got tokens:")
+	expect.Equal(t, admitted(b, 10, 1000, 1), 7, "a larger burst: got tokens:")
 }
 
 func TestBucketWhoseClockGoesBackStopsNothingForLongerThanAUnit(t *testing.T) {
 	b := newBucket(t, time.Second)
 	admitted(b, 5, 1000, 10_000)
-	got := admitted(b, 5, 1000, 9_500)
-	expect.That(t, got == 0, "a late caller got %d tokens", got)
-	got = admitted(b, 5, 1000, 10_002)
-	expect.That(t, got == 2, "2 ms after the refill: got %d tokens, want 2 whatever a late caller said", got)
-	got = admitted(b, 5, 1000, 1_000)
-	expect.That(t, got == 0, "set back by 9 s: got %d tokens at once", got)
-	got = admitted(b, 5, 1000, 1_003)
-	expect.That(t, got == 3, "3 ms later: got %d tokens, want 3", got)
+	expect.Equal(t, admitted(b, 5, 1000, 9_500), 0, "a late caller got tokens:")
+	expect.Equal(t, admitted(b, 5, 1000, 10_002), 2, "2 ms after the refill: got tokens:")
+	expect.Equal(t, admitted(b, 5, 1000, 1_000), 0, "set back by 9 s: got tokens at once:")
+	expect.Equal(t, admitted(b, 5, 1000, 1_003), 3, "3 ms later: got tokens:")
 }
 
 func TestBucketClockIsTimeThatPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket(t, time.Second)
 		for i := range 3 {
-			expect.Equal(t, b.Acquire(2, 4), (i < 2), "call %d: got", i+1)
+			expect.Equal(t, b.Acquire(2, 4), i < 2, "call %d: got", i+1)
 		}
 		need.Equal(t, b.Wait(2, 4), 250*time.Millisecond, "the wait is")
 		time.Sleep(250 * time.Millisecond) // virtual

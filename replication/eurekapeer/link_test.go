@@ -70,8 +70,7 @@ func (s *eurekaSide) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for rounds := 0; len(tasks) > 0; rounds++ {
 		need.That(t, rounds <= 20, "results ask for more and more tasks: %+v", tasks)
-		got := s.link.ProcessBatch(t.Context(), tasks)
-		need.That(t, got == batcher.Success, "transmission of %+v: result %d, failures %q; want success", tasks, got, s.failures)
+		need.Equal(t, s.link.ProcessBatch(t.Context(), tasks), batcher.Success, "transmission of %+v (failures %q): got", tasks, s.failures)
 		tasks, s.submitted = s.submitted, nil
 	}
 }
@@ -405,8 +404,7 @@ func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 			case eureka.Cancel:
 				task.Facts = link.Canceled
 			}
-			got := s.link.Process(t.Context(), task)
-			need.That(t, got == 0, "result %d, failures %q", got, s.failures)
+			need.Equal(t, s.link.Process(t.Context(), task), 0, "failures %q: result", s.failures)
 			batches, _ := f.Received()
 			expect.Deep(t, looseItems(t, []byte(batches[0].Body))[0], theirs[n], "sent as")
 		})

@@ -127,8 +127,7 @@ func TestCopyIsNotFromTheNodeItself(t *testing.T) {
 	alone := newSite()
 	alone.become(t, "dc1", "n9", false, link.PeerConfig{Name: "self", Kind: link.Node, URLs: []string{alone.server.URL}})
 	need.OK(t, alone.Copy(context.Background(), copyWait))
-	n := len(alone.received(statePath))
-	expect.That(t, n == 1, "it asked itself %d times, want once", n)
+	expect.Equal(t, len(alone.received(statePath)), 1, "how often it asked itself:")
 }
 
 func TestCopyIsFromTheFirstNodeThatIsReady(t *testing.T) {
@@ -275,8 +274,7 @@ func TestCopyThatBrokeIsStartedAgain(t *testing.T) {
 			breaking(old, 1, c.how)
 			node := starting(t, old.server.URL)
 			need.OK(t, node.Copy(context.Background(), copyWait))
-			n := len(old.received(statePath))
-			expect.That(t, n == 2, "%d tries, want 2", n)
+			expect.Equal(t, len(old.received(statePath)), 2, "tries:")
 			equal(t, old, node)
 		})
 	}
@@ -334,8 +332,7 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
-	n := len(old.received(statePath))
-	expect.That(t, n == 1, "%d tries, want 1", n)
+	expect.Equal(t, len(old.received(statePath)), 1, "tries:")
 	equal(t, old, node)
 	expect.Equal(t, node.Newest().Preservation().State, registry.PreservationOff, "self-preservation is")
 }

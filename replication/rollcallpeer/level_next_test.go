@@ -28,8 +28,7 @@ func TestMessagesHaveTheLevelThatThePeerWrites(t *testing.T) {
 	}
 	near := sender(t, far.server.URL)
 	for try, want := range []batcher.Result{batcher.Congestion, batcher.Success} {
-		got := near.only().Process(context.Background(), aTask)
-		expect.That(t, got == want, "try %d: %v, want %v", try, got, want)
+		expect.Equal(t, near.only().Process(context.Background(), aTask), want, "try %d:", try)
 	}
 	expect.Equal(t, near.only().level(), byte(1), "the link writes level")
 	reads, at := near.only().Levels()

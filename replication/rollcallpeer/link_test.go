@@ -160,12 +160,10 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 			}
 			need.That(t, got == batcher.Success, "result %d after %d calls: %v", got, c.calls, near.failed())
 			far.lease(t, "1")
-			u := near.only().URL()
-			expect.That(t, u == far.server.URL, "%s is in use, want %s", u, far.server.URL)
+			expect.Equal(t, near.only().URL(), far.server.URL, "in use is")
 			before := len(bad.received(messagePath))
 			near.deliver(t, aTask)
-			n := len(bad.received(messagePath))
-			expect.That(t, n == before, "the next call went to the bad one again")
+			expect.Equal(t, len(bad.received(messagePath)), before, "calls of the bad one:")
 		})
 	}
 }
@@ -201,11 +199,9 @@ func TestPartsOfTasksLackRemovedInstances(t *testing.T) {
 	for _, f := range []link.Facts{link.Registered, link.Overridden, link.Heartbeat} {
 		near.deliver(t, link.Task{Key: removed, Facts: f})
 	}
-	n := len(far.received(messagePath))
-	expect.That(t, n == 0, "%d messages, want none", n)
+	expect.Equal(t, len(far.received(messagePath)), 0, "messages:")
 	near.deliver(t, link.Task{Key: removed, Facts: link.Registered}, aTask)
-	n = len(far.received(messagePath))
-	expect.That(t, n == 1, "%d messages, want one of the other", n)
+	expect.Equal(t, len(far.received(messagePath)), 1, "messages:")
 }
 
 func TestFactsAreCountedWhenThePeerAcceptedThem(t *testing.T) {
@@ -216,8 +212,7 @@ func TestFactsAreCountedWhenThePeerAcceptedThem(t *testing.T) {
 	near.deliver(t, aTask, link.Task{Key: ordersID("2"), Facts: link.Overridden}, link.Task{Key: ordersID("3"), Facts: link.Canceled, Remove: remove})
 	near.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 	for _, fact := range []string{"register", "override", "cancel", "heartbeat"} {
-		n := near.accepted(fact)
-		expect.That(t, n == 1, "%d of %s, want 1", n, fact)
+		expect.Equal(t, near.accepted(fact), 1, "%s accepted:", fact)
 	}
 }
 
@@ -318,8 +313,7 @@ func TestReturnedInstancesAreNotLost(t *testing.T) {
 	expect.Equal(t, a.only().Process(context.Background(), aTask), batcher.TransientError, "result")
 	a.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 	a.deliver(t, aTask)
-	got := a.lease(t, "1").Instance.LastDirty
-	expect.That(t, got == 9, "timestamp %d, want that of the peer's", got)
+	expect.Equal(t, a.lease(t, "1").Instance.LastDirty, 9, "timestamp:")
 }
 
 func TestPermanentInstanceIsSentToOtherDatacenters(t *testing.T) {

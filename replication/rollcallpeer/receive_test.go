@@ -31,8 +31,7 @@ func TestReceiveMakesNoEcho(t *testing.T) {
 			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
 				flow(t, way.from, way.to)
 			}
-			n := [2]int{a.Newest().Total(), b.Newest().Total()}
-			expect.That(t, n == [2]int{4, 4}, "%v instances, want 4 at each", n)
+			expect.Equal(t, [2]int{a.Newest().Total(), b.Newest().Total()}, [2]int{4, 4}, "instances:")
 		})
 	}
 }
@@ -75,8 +74,7 @@ func flow(t *testing.T, from, to *site) {
 		equal(t, from, to)
 		echo := to.received(messagePath)
 		to.deliverChanges(t, 0)
-		n := len(to.received(messagePath)) - len(echo)
-		expect.That(t, n == 0, "%s: %d messages to itself", step.name, n)
+		expect.Equal(t, len(to.received(messagePath))-len(echo), 0, "%s: messages to itself:", step.name)
 	}
 	before := from.Newest().Index()
 	from.Perform(t, registry.Cancel{Key: ordersID(other)})
@@ -110,8 +108,7 @@ func TestReceivedHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 	silent := b.Clock() - b.Newest().LastRenewal(b.lease(t, "1")).Lease
 	expect.That(t, silent >= 5000 && silent <= 10_000, "renewed %d ms ago, want 5 s or a little more", silent)
 	expect.Equal(t, b.Newest().Index(), index, "a renewal took index")
-	n := a.accepted("heartbeat")
-	expect.That(t, n == 1, "%d heartbeats counted, want 1", n)
+	expect.Equal(t, a.accepted("heartbeat"), 1, "heartbeats counted:")
 }
 
 func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
@@ -129,8 +126,7 @@ func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
 			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 5)})
 			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
 			expect.Equal(t, b.lease(t, "1").Instance.LastDirty, 5, "timestamp")
-			got := [2]int{a.accepted("heartbeat"), a.accepted("register") - before}
-			expect.That(t, got == [2]int{0, 1}, "counted %v, want one register alone", got)
+			expect.Equal(t, [2]int{a.accepted("heartbeat"), a.accepted("register") - before}, [2]int{0, 1}, "counted:")
 		})
 	}
 }
@@ -176,8 +172,7 @@ func TestReceivedChangeLeavesTheOwner(t *testing.T) {
 		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
 	b.deliverChanges(t, before)
 	equal(t, a, b)
-	got := [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}
-	expect.That(t, got == [2]string{"", "dc1"}, "owners %q, want dc1 at both", got)
+	expect.Equal(t, [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}, [2]string{"", "dc1"}, "owners:")
 }
 
 func TestReceiveDoesNotReviveWhatWasCanceled(t *testing.T) {
@@ -279,15 +274,13 @@ func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
 	hold := registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: by}
 	send := func(op registry.SelfPreservation) {
 		t.Helper()
-		result := a.only().Act(context.Background(), op)
-		need.That(t, result == 0, "result %d: %v", result, a.failed())
+		need.Equal(t, a.only().Act(context.Background(), op), 0, "failures %v: result", a.failed())
 	}
 	send(hold)
 	send(hold)
 	p := b.Newest().Preservation()
 	need.That(t, p.State == registry.PreservationHeld && p.By == by, "got %+v, want held by ann", p)
-	n := len(b.Newest().Transitions())
-	expect.That(t, n == 1, "%d transitions, want 1", n)
+	expect.Equal(t, len(b.Newest().Transitions()), 1, "transitions:")
 	held := b.received(messagePath)[0]
 	longer := hold
 	longer.For = 120_000

@@ -38,8 +38,7 @@ func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 		need.That(t, d.Extra == 6 && len(tasks) == 0, "%d too many, and %d tasks; want 6, and none of them removed", d.Extra, len(tasks))
 		a.repair(t)
 	}
-	n := b.Newest().Total()
-	need.That(t, n == 6, "%d are left at dc2, want 6", n)
+	need.Equal(t, b.Newest().Total(), 6, "left at dc2:")
 	registerAll(t, a, 1, ids[:3]...)
 	a.Perform(t, peertest.Web("web-1"))
 	a.deliverChanges(t, 0)

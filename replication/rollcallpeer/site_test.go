@@ -177,8 +177,7 @@ func twoNodes(t testing.TB) (a, b *site) {
 func (s *site) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
 	for len(tasks) > 0 {
-		result := s.only().ProcessBatch(context.Background(), tasks)
-		need.That(t, result == batcher.Success, "result %d: %v", result, s.failed())
+		need.Equal(t, s.only().ProcessBatch(context.Background(), tasks), batcher.Success, "failures %v: result", s.failed())
 		s.mu.Lock()
 		tasks, s.tasks = s.tasks, nil
 		s.mu.Unlock()
