@@ -169,29 +169,6 @@ func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 	})
 }
 
-func TestRateLimitChangesAtRunTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit]()})
-		delta := func(headers ...string) int { return n.send(t, "GET", "/eureka/apps/delta", "", headers...).status }
-		for range 12 {
-			need.Equal(t, delta(), 200, "disabled: got")
-		}
-		settings := setting.Default[httpd.RateLimit]()
-		settings.Enabled, settings.Privileged = true, []string{"loader"}
-		n.handler.SetRateLimit(settings)
-		settings.Privileged[0] = "changed by the caller"
-		expect.Equal(t, delta(), 503, "enabled when the tokens were out: got")
-		expect.Equal(t, delta("DiscoveryIdentity-Name: loader"), 200, "a client that became privileged: got")
-		settings.BurstSize = 12
-		n.handler.SetRateLimit(settings)
-		expect.Slice(t, []int{delta(), delta(), delta()}, []int{200, 200, 503}, "with a burst of two more: got")
-		n.handler.SetRateLimit(httpd.RateLimit{Enabled: true})
-		for range 50 {
-			need.Equal(t, delta(), 200, "no burst and no rate: got")
-		}
-	})
-}
-
 func TestRateLimitTokensAreOfOneHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 {

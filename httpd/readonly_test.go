@@ -38,41 +38,6 @@ func secure(i *registry.Instance) *registry.Instance {
 	return i
 }
 
-func TestReadOnlyCacheShowsAChangeOnlyAfterTheNextMultipleOf30s(t *testing.T) {
-	for path, word := range cachedRoutes {
-		t.Run(path, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-				n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
-				toMultiple(10 * time.Second)
-				check := func(when, index, age string, shown bool) {
-					t.Helper()
-					got := n.send(t, "GET", path, "", "Accept: application/json")
-					expect.That(t, got.status == 200 && strings.Contains(got.body, word) == shown, "%s: got %d %s; shown should be %v", when, got.status, got.body, shown)
-					for name, want := range map[string]string{"X-Rollcall-Consistency": "stale", "X-Rollcall-Index": index, "X-Rollcall-Age": age} {
-						expect.Equal(t, got.header.Get(name), want, "%s: %s is", when, name)
-					}
-				}
-				check("first read", "test-1", "0.000", false)
-				time.Sleep(5 * time.Second) // virtual
-				n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
-				time.Sleep(5*time.Second - time.Millisecond) // virtual
-				n.Set(func(m *registrytest.Memory) { m.Reported.Age = 100 * time.Millisecond })
-				check("10 s later, after the change", "test-1", "9.999", false)
-				toMultiple(-time.Millisecond)
-				check("before the multiple", "test-1", "19.999", false)
-				time.Sleep(2 * time.Millisecond) // virtual
-				check("after the multiple", "test-2", "0.101", true)
-				time.Sleep(5 * time.Second) // virtual
-				n.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i2")})
-				time.Sleep(50 * time.Second) // virtual; two multiples, the last 25 s ago
-				index := "test-3"
-				check("after two multiples without a read", index, "25.101", strings.HasSuffix(path, "delta"))
-			})
-		})
-	}
-}
-
 // A response that is read for the first time after a refresh is as of the refresh, if it was asked for before.
 func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

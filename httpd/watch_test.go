@@ -107,28 +107,6 @@ func TestWatchSendsTheRecordOfARemoval(t *testing.T) {
 	})
 }
 
-func TestWatchIsResumedWithoutAGapOrADuplicate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		for i := range 10 {
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprint("i", i))})
-		}
-		for _, row := range []struct{ name, query, header string }{
-			{"by index", "?index=test-4", "X: y"},
-			{"by Last-Event-ID", "", "Last-Event-ID: test-4"},
-			{"by Last-Event-ID before index", "?index=test-9", "Last-Event-ID: test-4"},
-			{"in lower case", "?app=orders&index=test-4", "X: y"},
-		} {
-			s := n.watch(t, row.query, row.header)
-			expect.Equal(t, s.start.id, "test-4", "%s: it starts at", row.name)
-			for i := 4; i < 10; i++ {
-				e := s.want("change")
-				expect.That(t, e.data.ID == fmt.Sprint("i", i) && e.id == fmt.Sprintf("test-%d", i+1), "%s: got %s %s, want i%d", row.name, e.id, e.text, i)
-			}
-		}
-	})
-}
-
 func TestWatchSendsChangesWithinTheGapTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newBubbled(t, httpd.Config{})

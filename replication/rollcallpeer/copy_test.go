@@ -153,17 +153,6 @@ func TestCopyWaitsForANode(t *testing.T) {
 	equal(t, old, node)
 }
 
-func TestCopyOfNodesThatStartTogetherDoesNotWaitForEver(t *testing.T) {
-	t.Parallel()
-	other := running(t, "n1")
-	other.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
-	node := starting(t, other.server.URL, closed())
-	begun := time.Now()
-	need.OK(t, node.Copy(context.Background(), copyWait))
-	took := time.Since(begun)
-	expect.That(t, took >= copyWait/2, "it gave up after %v", took)
-}
-
 // TestCopyEndsWhenAllOtherNodesWaitToo starts nodes together, each with an instance of its own on its disk.
 func TestCopyEndsWhenAllOtherNodesWaitToo(t *testing.T) {
 	const long = time.Minute
