@@ -187,6 +187,13 @@ func TestStatusShowsWhatComesIn(t *testing.T) {
 	})
 }
 
+func TestStatusOfANodeOfThisDatacenterHasNothingThatComesIn(t *testing.T) {
+	c := validConfig()
+	c.Peers = []link.PeerConfig{{Name: "n2", Kind: link.Node, URLs: []string{"http://a:1"}}}
+	got := need.Got(New(c))(t).Status()
+	expect.That(t, len(got) == 1 && got[0].Kind == "node" && got[0].Incoming == nil && got[0].AuthFile == "", "got %+v", got)
+}
+
 func TestSetPeersGoesOnAtTheCursorAndLeavesOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
