@@ -377,21 +377,19 @@ func eventsOf(stream io.Reader) (next func() string) {
 
 // TestLivePageOfAPartHearsOfNoOthers: neither when they change nor how much a reader of one application learns of the others.
 func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
-	g := newGuarded(t, access.On, true)
-	server := httptest.NewServer(g.handler)
-	t.Cleanup(server.Close)
-	r := need.Got(http.NewRequest(http.MethodGet, server.URL+"/ui/live?wait=8s", nil))(t)
-	r.Header.Set("Authorization", "Bearer "+g.texts["ORDERS"])
-	resp := need.Got(server.Client().Do(r))(t)
-	defer resp.Body.Close()
-	next := eventsOf(resp.Body)
-	expect.Equal(t, next(), "tick data: 0", "it begins with")
-	for k := range 20 {
-		g.memory.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
-	}
-	expect.Equal(t, next(), "tick data: 0", "after changes of PAY comes")
-	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i9")})
-	expect.Equal(t, next(), "change data: 1", "after a change of ORDERS comes")
+	bubble(t, func(t *testing.T) {
+		var config httpd.Config
+		g := newGuarded(t, access.On, true, func(c *httpd.Config) { config = *c })
+		resp := need.Got(newBubbled(t, config).openRequest(t, request("GET", "/ui/live?wait=8s", "", bearer(g.texts["ORDERS"]))))(t)
+		next := eventsOf(resp.Body)
+		expect.Equal(t, next(), "tick data: 0", "it begins with")
+		for k := range 20 {
+			g.memory.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
+		}
+		expect.Equal(t, next(), "tick data: 0", "after changes of PAY comes")
+		g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i9")})
+		expect.Equal(t, next(), "change data: 1", "after a change of ORDERS comes")
+	})
 }
 
 func TestLivePageHearsOfChanges(t *testing.T) {
