@@ -22,18 +22,12 @@ import (
 
 // Everything that a client does on one side is on the other one once, and nothing comes back.
 func TestReceiveMakesNoEcho(t *testing.T) {
-	for _, kind := range []struct {
-		name  string
-		sites func(testing.TB) (a, b *site)
-	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
-		t.Run(kind.name, func(t *testing.T) {
-			a, b := kind.sites(t)
-			for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
-				flow(t, way.from, way.to)
-			}
-			expect.Equal(t, [2]int{a.Newest().Total(), b.Newest().Total()}, [2]int{4, 4}, "instances:")
-		})
-	}
+	eachKind(t, func(t *testing.T, a, b *site) {
+		for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
+			flow(t, way.from, way.to)
+		}
+		expect.Equal(t, [2]int{a.Newest().Total(), b.Newest().Total()}, [2]int{4, 4}, "instances:")
+	})
 }
 
 func flow(t *testing.T, from, to *site) {
@@ -139,27 +133,21 @@ func TestReplyThatAnInstanceIsMissingIsFollowedAFewTimesOnly(t *testing.T) {
 }
 
 func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
-	for _, kind := range []struct {
-		name  string
-		sites func(testing.TB) (a, b *site)
-	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
-		t.Run(kind.name, func(t *testing.T) {
-			a, b := kind.sites(t)
-			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-			a.deliverChanges(t, 0)
-			// Meanwhile each side has changed a half that the other one does not know of.
-			b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
-			a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 7)})
-			b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 7)})
-			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
-			l := a.lease(t, "1")
-			expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
-				"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
-			m := a.lease(t, "2")
-			expect.That(t, m.Instance.LastDirty == 7 && m.Owner == ownerAt(b, a), "got %+v of %+v, want the newer one, and its owner", m, m.Instance)
-			equal(t, a, b)
-		})
-	}
+	eachKind(t, func(t *testing.T, a, b *site) {
+		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+		a.deliverChanges(t, 0)
+		// Meanwhile each side has changed a half that the other one does not know of.
+		b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService})
+		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 7)})
+		b.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "2", 7)})
+		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Heartbeat})
+		l := a.lease(t, "1")
+		expect.That(t, l.Instance.LastDirty == 7 && l.Instance.Overridden == registry.OutOfService && l.Owner == "",
+			"got %+v of %+v, want both halves, and the owner that it had", l, l.Instance)
+		m := a.lease(t, "2")
+		expect.That(t, m.Instance.LastDirty == 7 && m.Owner == ownerAt(b, a), "got %+v of %+v, want the newer one, and its owner", m, m.Instance)
+		equal(t, a, b)
+	})
 }
 
 // A client may change at one datacenter what belongs to another.
@@ -216,55 +204,49 @@ func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) 
 
 // A message that is sent again changes nothing, and renews nothing.
 func TestReceiveOfAReplayChangesNothing(t *testing.T) {
-	for _, kind := range []struct {
-		name  string
-		sites func(testing.TB) (a, b *site)
-	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
-		t.Run(kind.name, func(t *testing.T) {
-			a, b := kind.sites(t)
-			tellAll := func(ops ...registry.Op) {
-				before := a.Newest().Index()
-				a.Perform(t, ops...)
-				a.deliverChanges(t, before)
-				both(a, b, 2*time.Second)
-			}
-			tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-			tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
-			tellAll(registry.Renew{Key: ordersID("1")})
-			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-			tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
-			tellAll(registry.Cancel{Key: ordersID("2")})
-			both(a, b, 30*time.Second)
-			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-			old := b.received(messagePath)
+	eachKind(t, func(t *testing.T, a, b *site) {
+		tellAll := func(ops ...registry.Op) {
+			before := a.Newest().Index()
+			a.Perform(t, ops...)
+			a.deliverChanges(t, before)
+			both(a, b, 2*time.Second)
+		}
+		tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+		tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
+		tellAll(registry.Renew{Key: ordersID("1")})
+		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+		tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
+		tellAll(registry.Cancel{Key: ordersID("2")})
+		both(a, b, 30*time.Second)
+		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+		old := b.received(messagePath)
 
-			index := b.Newest().Index()
-			renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
-			linked, _ := b.Newest().Link("dc1")
-			both(a, b, 20*time.Second)
-			for _, r := range old {
-				need.Got(b.Receive(context.Background(), r.body))(t)
-			}
-			expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
-			// The last one is no older than the newest that is known, and was on its way for 20 s, which
-			// is not known here.
-			now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
-			expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
-			a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-			renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
-			heard, _ := b.Newest().Link("dc1")
-			both(a, b, 20*time.Second)
-			for _, r := range old {
-				need.Got(b.Receive(context.Background(), r.body))(t)
-			}
-			now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
-			expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
-			again, _ := b.Newest().Link("dc1")
-			expect.That(t, again == heard && heard.LastContact >= linked.LastContact, "the link went from %+v over %+v to %+v", linked, heard, again)
-			b.without(t, "2")
-			equal(t, a, b)
-		})
-	}
+		index := b.Newest().Index()
+		renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
+		linked, _ := b.Newest().Link("dc1")
+		both(a, b, 20*time.Second)
+		for _, r := range old {
+			need.Got(b.Receive(context.Background(), r.body))(t)
+		}
+		expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
+		// The last one is no older than the newest that is known, and was on its way for 20 s, which
+		// is not known here.
+		now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
+		expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
+		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
+		renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
+		heard, _ := b.Newest().Link("dc1")
+		both(a, b, 20*time.Second)
+		for _, r := range old {
+			need.Got(b.Receive(context.Background(), r.body))(t)
+		}
+		now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
+		expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
+		again, _ := b.Newest().Link("dc1")
+		expect.That(t, again == heard && heard.LastContact >= linked.LastContact, "the link went from %+v over %+v to %+v", linked, heard, again)
+		b.without(t, "2")
+		equal(t, a, b)
+	})
 }
 
 func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {

@@ -173,6 +173,16 @@ func twoNodes(t testing.TB) (a, b *site) {
 	return a, b
 }
 
+// eachKind runs a test with two datacenters, and with two nodes of one.
+func eachKind(t *testing.T, test func(t *testing.T, a, b *site)) {
+	for name, sites := range map[string]func(testing.TB) (a, b *site){"datacenters": twoDatacenters, "nodes": twoNodes} {
+		t.Run(name, func(t *testing.T) {
+			a, b := sites(t)
+			test(t, a, b)
+		})
+	}
+}
+
 // deliver sends tasks, which must succeed, and then those that the replies ask for.
 func (s *site) deliver(t testing.TB, tasks ...link.Task) {
 	t.Helper()
