@@ -31,10 +31,6 @@ func register(body string, headers ...string) string {
 	return request("POST", "/eureka/apps/ORDERS", body, headers...)
 }
 
-func nested(depth int) string {
-	return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
-}
-
 // withField is the registration with another field in the instance.
 func withField(field string) string {
 	return strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
@@ -48,7 +44,7 @@ func manyPairs(n int) string {
 	return `"metadata":{` + strings.Join(pairs, ",") + `}`
 }
 
-// badRequests are the inputs of which none may have an effect.
+// badRequests are the inputs of which none may have an effect. What documents of Eureka may not be has its rows in httpd/eureka.
 var badRequests = []struct {
 	name    string
 	request string
@@ -90,23 +86,11 @@ var badRequests = []struct {
 	{"a gzip body that is cut off", register(gzipped(instanceJSON)[:100], "Content-Encoding: gzip"), 400},
 	{"another coding", register(instanceJSON, "Content-Encoding: br"), 415},
 	{"another type", register(instanceJSON, "Content-Type: application/octet-stream"), 415},
-	{"an undefined entity", register(strings.Replace(instanceXML, "<hostName>h", "<hostName>&bad;", 1)), 400},
-	{"a document type", register("<!DOCTYPE instance>" + instanceXML), 400},
 	{"an external entity", register(`<!DOCTYPE i [<!ENTITY x SYSTEM "file:///etc/hostname">]>` + strings.Replace(instanceXML, "<hostName>h", "<hostName>&x;", 1)), 400},
-	{"XML of 20,000 levels", register(strings.Replace(instanceXML, "<status>", strings.Repeat("<a>", 20000)+strings.Repeat("</a>", 20000)+"<status>", 1)), 400},
-	{"XML of 65 levels", register(strings.Replace(instanceXML, "<status>", strings.Repeat("<a>", 65)+strings.Repeat("</a>", 65)+"<status>", 1)), 400},
-	{"XML with trailing content", register(instanceXML + "<instance/>"), 400},
-	{"XML in another character set", register(`<?xml version="1.0" encoding="ISO-8859-1"?>` + instanceXML), 400},
-	{"JSON of 10,000 levels", register(withField(`"x":` + nested(10000))), 400},
-	{"JSON of 65 levels", register(withField(`"x":` + nested(65))), 400},
 	{"a key twice", register(withField(`"app":"ORDERS"`)), 400},
-	{"JSON with trailing data", register(instanceJSON + "{}"), 400},
-	{"invalid UTF-8 in JSON", register(strings.Replace(instanceJSON, `"hostName":"h"`, "\"hostName\":\"h\xff\"", 1)), 400},
 	{"a VIP address of 65 parts", register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
 	{"257 metadata entries", register(withField(manyPairs(257))), 400},
 	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
-	{"a port of -2", register(strings.Replace(instanceJSON, "8080", "-2", 1)), 400},
-	{"a port of 99999", register(strings.Replace(instanceJSON, "8080", "99999", 1)), 400},
 	{"another application in the body", request("POST", "/eureka/apps/OTHER", instanceJSON), 400},
 	{"a timestamp that is no number", request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},
 	{"33 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 32)+"a=b", instanceJSON), 400},

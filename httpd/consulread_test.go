@@ -182,30 +182,28 @@ func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 		{"the holder's session ends", "/v1/kv/held", "/v1/session/destroy/S", "PUT", true},
 		{"the holder releases", "/v1/kv/held", "/v1/kv/held?release=S", "PUT", true},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newCoordinated(t, httpd.Config{})
-				session := c.session(t, "")
-				c.put(t, "/v1/kv/a/b?flags=7", "")
-				c.put(t, "/v1/kv/a/c/d", "")
-				c.put(t, "/v1/kv/held?acquire="+session, "")
-				watched := strings.ReplaceAll(row.watched, "/S", "/"+session)
-				sep := "?"
-				if strings.Contains(watched, "?") {
-					sep = "&"
-				}
-				before := c.get(watched).header.Get("X-Consul-Index")
-				p := c.start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
-				need.That(t, !p.answered(), "it did not wait: %d %s", p.got.status, p.got.body)
-				change := strings.NewReplacer("=S", "="+session, "/S", "/"+session).Replace(row.change)
-				got := c.send(row.method, change, "")
-				need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
-				expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
-				expect.That(t, !row.wakes || p.got.header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
-				if !row.wakes {
-					p.wait()
-				}
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			c := newCoordinated(t, httpd.Config{})
+			session := c.session(t, "")
+			c.put(t, "/v1/kv/a/b?flags=7", "")
+			c.put(t, "/v1/kv/a/c/d", "")
+			c.put(t, "/v1/kv/held?acquire="+session, "")
+			watched := strings.ReplaceAll(row.watched, "/S", "/"+session)
+			sep := "?"
+			if strings.Contains(watched, "?") {
+				sep = "&"
+			}
+			before := c.get(watched).header.Get("X-Consul-Index")
+			p := c.start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
+			need.That(t, !p.answered(), "it did not wait: %d %s", p.got.status, p.got.body)
+			change := strings.NewReplacer("=S", "="+session, "/S", "/"+session).Replace(row.change)
+			got := c.send(row.method, change, "")
+			need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
+			expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
+			expect.That(t, !row.wakes || p.got.header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
+			if !row.wakes {
+				p.wait()
+			}
 		})
 	}
 }

@@ -443,25 +443,23 @@ func TestLockWaitEndsInTime(t *testing.T) {
 			c.send("DELETE", "/v1/rollcall/locks/l?session="+waiter, "")
 		}, 0, 200, `"acquired":false`},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c := newCoordinated(t, httpd.Config{})
-				holder, waiter, next := c.ownSession(t, ""), c.ownSession(t, ""), c.ownSession(t, "")
-				c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
-				ctx, disconnect := context.WithCancel(t.Context())
-				defer disconnect()
-				p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
-				synctest.Wait()
-				row.during(c, waiter, disconnect)
-				got, took := p.wait()
-				expect.That(t, took == row.took && got.status == row.status && strings.Contains(got.body, row.want),
-					"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
-				expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
-				c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
-				if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
-					t.Errorf("it left something behind: %+v", got)
-				}
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			c := newCoordinated(t, httpd.Config{})
+			holder, waiter, next := c.ownSession(t, ""), c.ownSession(t, ""), c.ownSession(t, "")
+			c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
+			ctx, disconnect := context.WithCancel(t.Context())
+			defer disconnect()
+			p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
+			synctest.Wait()
+			row.during(c, waiter, disconnect)
+			got, took := p.wait()
+			expect.That(t, took == row.took && got.status == row.status && strings.Contains(got.body, row.want),
+				"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
+			expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
+			c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
+			if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
+				t.Errorf("it left something behind: %+v", got)
+			}
 		})
 	}
 }

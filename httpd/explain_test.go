@@ -221,15 +221,13 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				"\nstatus changed: status became DOWN by a client" +
 				"\nolder registration kept out: an older registration by a client was not taken over; the lease began anew"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				n := newBubbled(t, httpd.Config{})
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-				row.happens(t, n)
-				e := n.explain(t, "i1")
-				expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
-				expect.Equal(t, e.story(), "registered: registered as UP by a client"+row.story, "the story is")
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			n := newBubbled(t, httpd.Config{})
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			row.happens(t, n)
+			e := n.explain(t, "i1")
+			expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
+			expect.Equal(t, e.story(), "registered: registered as UP by a client"+row.story, "the story is")
 		})
 	}
 }

@@ -203,27 +203,25 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 		{"nothing was loaded, with the read-only cache", time.Minute, false, true, time.Minute},
 		{"something was loaded", time.Minute, true, false, 0},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
-				n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
-				expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
-				time.Sleep(time.Hour) // virtual; the time of loading does not count
-				if row.full {
-					n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-				}
-				n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
-				need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
-				n.wantFetches(t, row.closed == 0)
-				if row.closed > 0 {
-					time.Sleep(row.closed - time.Millisecond) // virtual
-					n.wantFetches(t, false)
-					time.Sleep(time.Millisecond) // virtual
-					n.wantFetches(t, true)
-				}
-				n.Perform(t, registry.Cancel{Key: keyOf("i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
-				n.wantFetches(t, true) // once open it stays so
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
+			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
+			expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
+			time.Sleep(time.Hour) // virtual; the time of loading does not count
+			if row.full {
+				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			}
+			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
+			need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
+			n.wantFetches(t, row.closed == 0)
+			if row.closed > 0 {
+				time.Sleep(row.closed - time.Millisecond) // virtual
+				n.wantFetches(t, false)
+				time.Sleep(time.Millisecond) // virtual
+				n.wantFetches(t, true)
+			}
+			n.Perform(t, registry.Cancel{Key: keyOf("i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
+			n.wantFetches(t, true) // once open it stays so
 		})
 	}
 }

@@ -225,27 +225,25 @@ func sumOf(t testing.TB, metrics *prometheus.Registry, name string) (sum float64
 
 func TestHeartbeatConnectionEndsTheStandingOfACredentialThatEnds(t *testing.T) {
 	for name, lasting := range map[string]time.Duration{"a token": 30 * time.Second, "a secret": 0} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				k := newKeyring(t, access.On)
-				orders := k.token(t, "orders", lasting)
-				if lasting == 0 {
-					k.rotate(t, orders, 30*time.Second)
-				}
-				n := newBubbled(t, k.config())
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-				conn := need.Got(n.pipes.dial(t.Context(), "", ""))(t)
-				defer conn.Close()
-				l := line{conn, bufio.NewReader(conn)}
-				for i := range 5 {
-					need.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "heartbeat: got")
-					need.That(t, i < 3 || n.handler.TookOver("pipe"), "the connection was not taken over")
-				}
-				time.Sleep(30*time.Second - time.Millisecond)
-				expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "just before: got")
-				time.Sleep(time.Millisecond)
-				expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 401, "at the end: got")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			k := newKeyring(t, access.On)
+			orders := k.token(t, "orders", lasting)
+			if lasting == 0 {
+				k.rotate(t, orders, 30*time.Second)
+			}
+			n := newBubbled(t, k.config())
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			conn := need.Got(n.pipes.dial(t.Context(), "", ""))(t)
+			defer conn.Close()
+			l := line{conn, bufio.NewReader(conn)}
+			for i := range 5 {
+				need.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "heartbeat: got")
+				need.That(t, i < 3 || n.handler.TookOver("pipe"), "the connection was not taken over")
+			}
+			time.Sleep(30*time.Second - time.Millisecond)
+			expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "just before: got")
+			time.Sleep(time.Millisecond)
+			expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 401, "at the end: got")
 		})
 	}
 }
@@ -315,28 +313,26 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			k.change(t, access.Change{Mode: access.On})
 		}, unauthorized},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				k := newKeyring(t, row.mode)
-				token := k.token(t, "reader", 5*time.Minute)
-				m := registrytest.New()
-				config := k.config()
-				config.Service, config.Coordination, config.Agents = m, newLocker(m), httpd.OneAgent
-				n := newBubbled(t, config)
-				ended := n.waiting(t, "X-Consul-Token: "+token)
-				k.token(t, "reader", 0) // a change for nobody
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				need.That(t, maps.Equal(ended(), allOf("", "")), "ended without a reason: %v", ended())
-				row.change(t, k, token)
-				time.Sleep(time.Second)
-				synctest.Wait()
-				got := ended()
-				expect.That(t, maps.Equal(got, row.want), "after a second: %v, want %v", got, row.want)
-				k.change(t, access.Change{Mode: access.On, PutRoles: []*access.Role{role(t, "reader", "node read")}}) // ends the others
-				time.Sleep(time.Second)
-				synctest.Wait()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			k := newKeyring(t, row.mode)
+			token := k.token(t, "reader", 5*time.Minute)
+			m := registrytest.New()
+			config := k.config()
+			config.Service, config.Coordination, config.Agents = m, newLocker(m), httpd.OneAgent
+			n := newBubbled(t, config)
+			ended := n.waiting(t, "X-Consul-Token: "+token)
+			k.token(t, "reader", 0) // a change for nobody
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			need.That(t, maps.Equal(ended(), allOf("", "")), "ended without a reason: %v", ended())
+			row.change(t, k, token)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			got := ended()
+			expect.That(t, maps.Equal(got, row.want), "after a second: %v, want %v", got, row.want)
+			k.change(t, access.Change{Mode: access.On, PutRoles: []*access.Role{role(t, "reader", "node read")}}) // ends the others
+			time.Sleep(time.Second)
+			synctest.Wait()
 		})
 	}
 }
@@ -416,32 +412,30 @@ func TestHeartbeatConnectionOverTLSEndsWithinAnHour(t *testing.T) {
 		"heartbeats, then reads": func(minute int) bool { return minute > 30 },
 		"reads between":          func(minute int) bool { return minute%9 == 0 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				n := newBubbledTLS(t, httpd.Config{}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-				conn := tls.Client(need.Got(n.pipes.dial(t.Context(), "", ""))(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
-				l := line{conn, bufio.NewReader(conn)}
-				defer l.Close()
-				took := 0
-				for minute := 0; ; minute++ {
-					need.That(t, minute < 60, "the connection lives after an hour")
-					call := beatWith()
-					if reads(minute) {
-						call = request("GET", "/healthz", "")
-					}
-					for range 70 { // heartbeats, so that the connection is worth taking over
-						if got := l.roundTrip(t, call); got.closed {
-							expect.That(t, got.status == 200 && minute >= 40 && minute <= 50 && took > 0, "status %d, it ended in minute %d, taken over in %d", got.status, minute, took)
-							return
-						}
-					}
-					if n.handler.TookOver("pipe") {
-						took++
-					}
-					time.Sleep(time.Minute)
+		inBubble(t, name, func(t *testing.T) {
+			n := newBubbledTLS(t, httpd.Config{}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			conn := tls.Client(need.Got(n.pipes.dial(t.Context(), "", ""))(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
+			l := line{conn, bufio.NewReader(conn)}
+			defer l.Close()
+			took := 0
+			for minute := 0; ; minute++ {
+				need.That(t, minute < 60, "the connection lives after an hour")
+				call := beatWith()
+				if reads(minute) {
+					call = request("GET", "/healthz", "")
 				}
-			})
+				for range 70 { // heartbeats, so that the connection is worth taking over
+					if got := l.roundTrip(t, call); got.closed {
+						expect.That(t, got.status == 200 && minute >= 40 && minute <= 50 && took > 0, "status %d, it ended in minute %d, taken over in %d", got.status, minute, took)
+						return
+					}
+				}
+				if n.handler.TookOver("pipe") {
+					took++
+				}
+				time.Sleep(time.Minute)
+			}
 		})
 	}
 }

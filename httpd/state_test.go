@@ -166,24 +166,22 @@ func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 		{name: "of a state that cannot be read", heard: true, silent: 41 * time.Second, peers: &peers{status: `[`}, unheard: 41_000,
 			says: "last heard 41s ago: the link is cut."},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				n := newBubbled(t, httpd.Config{Peers: row.peers})
-				n.remote(t, row.heard)
-				time.Sleep(row.silent) // virtual
-				e := n.explain(t, "i1")
-				expect.That(t, strings.HasPrefix(e.Summary, known) && strings.HasSuffix(e.Summary, row.says), "it says %s\nwant the end %s", e.Summary, row.says)
-				var shown []struct {
-					Datacenter string
-					Unheard    int64 `json:"unheard_ms"`
-				}
-				got := n.get(t, "/v1/rollcall/apps")
-				err := json.Unmarshal([]byte(got.body), &shown)
-				expect.That(t, err == nil && len(shown) == 1 && shown[0].Datacenter == "dc2" && shown[0].Unheard == row.unheard,
-					"listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
-				page := n.get(t, "/ui/apps/ORDERS").body
-				expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is: %s", page)
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			n := newBubbled(t, httpd.Config{Peers: row.peers})
+			n.remote(t, row.heard)
+			time.Sleep(row.silent) // virtual
+			e := n.explain(t, "i1")
+			expect.That(t, strings.HasPrefix(e.Summary, known) && strings.HasSuffix(e.Summary, row.says), "it says %s\nwant the end %s", e.Summary, row.says)
+			var shown []struct {
+				Datacenter string
+				Unheard    int64 `json:"unheard_ms"`
+			}
+			got := n.get(t, "/v1/rollcall/apps")
+			err := json.Unmarshal([]byte(got.body), &shown)
+			expect.That(t, err == nil && len(shown) == 1 && shown[0].Datacenter == "dc2" && shown[0].Unheard == row.unheard,
+				"listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
+			page := n.get(t, "/ui/apps/ORDERS").body
+			expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is: %s", page)
 		})
 	}
 }

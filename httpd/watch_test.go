@@ -33,6 +33,11 @@ import (
 // bubble runs a test in virtual time.
 func bubble(t *testing.T, test func(t *testing.T)) { synctest.Test(t, test) }
 
+// inBubble runs a test of that name in a bubble.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { bubble(t, test) })
+}
+
 func keyOf(id string) registry.Key { return registry.NewKey("ORDERS", id) }
 
 // changedLater is an instance as its client changed it after its first registration.
@@ -172,28 +177,26 @@ func TestWatchFromALostPositionIsReset(t *testing.T) {
 		{"of another history, ahead", "other-300", "foreign"},
 		{"of no history", "-0", "foreign"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				metrics := prometheus.NewRegistry()
-				n := newBubbled(t, httpd.Config{Metrics: metrics})
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
-				n.Pass(30 * time.Hour) // records of removals are pruned
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
-				s := n.watch(t, "?index="+row.index)
-				expect.That(t, s.start.id == row.index, "it starts at %s", s.start.id)
-				e := s.want("reset")
-				expect.That(t, e.id == "test-3" && e.data.Index == "test-3" && strings.Contains(e.data.Reason, "fetch everything"), "got %s %s", e.id, e.text)
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
-				expect.Equal(t, s.want("change").id, "test-4", "it goes on with")
-				got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
-				var doc api.Error
-				err := strictly(got.body, &doc)
-				expect.That(t, err == nil && got.status == http.StatusGone && doc.Index == "test-4" && strings.Contains(doc.Error, "fetch everything"),
-					"the poll got %d %s", got.status, got.body)
-				if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": row.reason}); got != 2 {
-					t.Errorf("%v resets were counted as %s, want 2", got, row.reason)
-				}
-			})
+		inBubble(t, row.name, func(t *testing.T) {
+			metrics := prometheus.NewRegistry()
+			n := newBubbled(t, httpd.Config{Metrics: metrics})
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
+			n.Pass(30 * time.Hour) // records of removals are pruned
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+			s := n.watch(t, "?index="+row.index)
+			expect.That(t, s.start.id == row.index, "it starts at %s", s.start.id)
+			e := s.want("reset")
+			expect.That(t, e.id == "test-3" && e.data.Index == "test-3" && strings.Contains(e.data.Reason, "fetch everything"), "got %s %s", e.id, e.text)
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+			expect.Equal(t, s.want("change").id, "test-4", "it goes on with")
+			got := n.get(t, "/v1/rollcall/watch?wait=1m&index="+row.index)
+			var doc api.Error
+			err := strictly(got.body, &doc)
+			expect.That(t, err == nil && got.status == http.StatusGone && doc.Index == "test-4" && strings.Contains(doc.Error, "fetch everything"),
+				"the poll got %d %s", got.status, got.body)
+			if got := gathered(t, metrics, "rollcall_http_watch_resets_total", map[string]string{"reason": row.reason}); got != 2 {
+				t.Errorf("%v resets were counted as %s, want 2", got, row.reason)
+			}
 		})
 	}
 }
