@@ -26,34 +26,13 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(int)             {}
 
-// sample is an instance of about 1.1 KB in JSON.
-func sample(app, id string, dirty int64) *registry.Instance {
-	return &registry.Instance{
-		InstanceID: id, HostName: id + ".example.internal", App: app, IPAddr: "10.1.2.3", Status: registry.Up, CountryID: 1,
-		Port: registry.Port{Number: 8080, Enabled: true}, SecurePort: registry.Port{Number: 443},
-		DataCenter: registry.DataCenter{Name: registry.MyOwn}, RenewalInterval: 30, Duration: 90, LastDirty: dirty,
-		Metadata: []registry.Pair{
-			{Key: "zone", Value: "zone-a"}, {Key: "management.port", Value: "8081"},
-			{Key: "version", Value: "1.10"}, {Key: "commit", Value: strings.Repeat("0123456789", 4)},
-		},
-		HomePageURL:   "http://" + id + ".example.internal:8080/",
-		StatusPageURL: "http://" + id + ".example.internal:8080/actuator/info", HealthCheckURL: "http://" + id + ".example.internal:8080/actuator/health",
-		VIP: strings.ToLower(app), SecureVIP: strings.ToLower(app),
-	}
-}
-
-// filled has n instances in applications of 100.
-func filled(t testing.TB, n int) *registrytest.Memory {
-	b := registrytest.New()
-	for i := range n {
-		b.Perform(t, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), 1)})
-	}
-	return b
-}
-
 // BenchmarkCachedFullFetch is a full fetch of 10,000 instances that are ready, compressed.
 func BenchmarkCachedFullFetch(b *testing.B) {
-	h, err := New(Config{Service: filled(b, 10_000)})
+	m := registrytest.New()
+	for i := range 10_000 {
+		m.Perform(b, registry.Register{Instance: &registry.Instance{App: fmt.Sprintf("APP%04d", i/100), InstanceID: fmt.Sprint(i), HostName: "h", Status: registry.Up}})
+	}
+	h, err := New(Config{Service: m})
 	need.OK(b, err)
 	r := httptest.NewRequest(http.MethodGet, "/eureka/apps/?consistency=stale", nil)
 	r.Header.Set("Accept", "application/json")

@@ -46,13 +46,7 @@ func (l line) roundTrip(t testing.TB, request string) reply {
 
 func (l line) read(t testing.TB, request string) reply {
 	t.Helper()
-	method, _, _ := strings.Cut(request, " ")
-	resp, err := http.ReadResponse(l.in, &http.Request{Method: method})
-	need.OKf(t, err, "%.100q", request)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	need.That(t, err == nil || resp.Close, "%.100q: read the answer: %v", request, err)
-	return reply{status: resp.StatusCode, header: resp.Header, body: string(body), closed: resp.Close}
+	return nextReply(t, l.in, request)
 }
 
 // takenOver is a connection on which heartbeats were sent until the handler took it over.

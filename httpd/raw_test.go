@@ -118,8 +118,14 @@ func (n *node) send(t testing.TB, request string) reply {
 
 func readReply(t testing.TB, conn net.Conn, request string) reply {
 	t.Helper()
+	return nextReply(t, bufio.NewReader(conn), request)
+}
+
+// nextReply reads the response to a request from a connection on which others may follow.
+func nextReply(t testing.TB, in *bufio.Reader, request string) reply {
+	t.Helper()
 	method, _, _ := strings.Cut(request, " ")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	resp, err := http.ReadResponse(in, &http.Request{Method: method})
 	need.OKf(t, err, "%.100q", request)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

@@ -369,13 +369,9 @@ func TestRepairOfAPeerThatTheListDoesNotReachAnyMore(t *testing.T) {
 }
 
 func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 10)...)
-		f := known(t, m, "dc2")
+	feeding(t, 10, func(_ *link.PeerConfig, f *fakePeer) {
 		delete(f.has, ordersKey(3))
-		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		elapse(50 * time.Second)
 		expect.That(t, f.got().repairs == 0, "%d comparisons in the first 50 s, want none", f.got().repairs)
 		elapse(20 * time.Second)
@@ -386,13 +382,9 @@ func TestRepairByDigestOfWhatDiffersAnyway(t *testing.T) {
 }
 
 func TestRepairByAnOperator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 10)...)
-		f := known(t, m, "dc2")
+	feeding(t, 10, func(_ *link.PeerConfig, f *fakePeer) {
 		delete(f.has, ordersKey(3))
-		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		for _, ask := range []func(context.Context, string) (api.PeerDiff, error){r.Diff, r.Repair} {
 			got, err := ask(context.Background(), "dc2")
@@ -474,13 +466,9 @@ func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 }
 
 func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 3)...)
-		f := known(t, m, "dc2")
+	feeding(t, 3, func(_ *link.PeerConfig, f *fakePeer) {
 		delete(f.has, ordersKey(1))
-		r := replicate(t, m, map[string]*fakePeer{"dc2": f}, datacenter("dc2"))
-		defer r.stop()
+	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
 		m.Perform(t, registry.Renew{Key: ordersKey(1)})
 		elapse(2 * time.Second)
