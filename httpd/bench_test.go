@@ -89,8 +89,7 @@ func holding(t testing.TB) (c AccessConfig, withToken string) {
 	text := access.NewText([access.RandomBytes]byte{1}, "", "")
 	accessor, hash, err := access.Parse(text, "")
 	need.OK(t, err)
-	rule, err := access.ParseRule("app {app} register")
-	need.OK(t, err)
+	rule := need.Got(access.ParseRule("app {app} register"))(t)
 	table, refusal := new(access.Table).Apply(&access.Change{
 		Sure: true, Mode: access.On, PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{rule}}},
 		Create: []*access.Token{{Accessor: accessor, Name: "orders", App: "ORDERS", Roles: []string{"service"}, Secrets: []access.Secret{{Hash: hash}}}},

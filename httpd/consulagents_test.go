@@ -66,8 +66,7 @@ func listed(t testing.TB, c *api.Client, name string) []string {
 // serviceIDs are those that an agent has.
 func serviceIDs(t testing.TB, c *api.Client) []string {
 	t.Helper()
-	services, err := c.Agent().Services()
-	need.OK(t, err)
+	services := need.Got(c.Agent().Services())(t)
 	return slices.Sorted(maps.Keys(services))
 }
 
@@ -128,8 +127,7 @@ func TestConsulAgentIsItsNodeForThoseWhoAskIt(t *testing.T) {
 		if registered {
 			ok(t, c.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web"}))
 		}
-		self, err := c.Agent().Self()
-		ok(t, err)
+		self := need.Got(c.Agent().Self())(t)
 		name, id := self["Config"]["NodeName"], self["Config"]["NodeID"]
 		info, _, err := c.Catalog().Node("web-1", nil)
 		ok(t, err)
@@ -585,8 +583,7 @@ func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // again is no change
 				ok(t, agent.EnableServiceMaintenance(id, "broken"))
-				checks, err := agent.Checks()
-				ok(t, err)
+				checks := need.Got(agent.Checks())(t)
 				c := checks["_service_maintenance:"+id]
 				expect.That(t, c != nil && c.Status == "critical" && c.Notes == "broken" && c.Name == "Service Maintenance Mode" && c.Type == "maintenance",
 					"the checks are %+v", checks)
@@ -624,22 +621,19 @@ func TestConsulAgentMaintenanceOfAllServicesIsRefused(t *testing.T) {
 func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 	n := newCatalog(t)
 	client := newClient(t, n)
-	name, err := client.Agent().NodeName()
-	ok(t, err)
+	name := need.Got(client.Agent().NodeName())(t)
 	self, err := client.Agent().Self()
 	ok(t, err)
 	nodes, _, err := client.Catalog().Nodes(nil)
 	ok(t, err)
 	expect.That(t, name == "rollcall" && self["Config"]["NodeID"] == nodes[0].ID && self["Config"]["Datacenter"] == "dc1" && self["Config"]["Version"] == consul.APIVersion && self["Member"]["Name"] == "n1" && self["Member"]["Addr"] == "127.0.0.1" && self["Member"]["Port"] == 7761.0, "node %s, agent %v, nodes %+v", name, self, nodes[0])
-	members, err := client.Agent().Members(false)
-	ok(t, err)
+	members := need.Got(client.Agent().Members(false))(t)
 	var got []string
 	for _, m := range members {
 		got = append(got, fmt.Sprint(m.Name, " ", m.Addr, ":", m.Port, " ", m.Status, " ", m.IsConsulServer(), " ", m.ACLMode()))
 	}
 	expect.Slice(t, got, []string{"n1 127.0.0.1:7761 1 true 0", "n2 127.0.0.1:7762 1 true 0", "n3 127.0.0.1:7763 4 true 0"}, "members are")
-	wide, err := client.Agent().Members(true)
-	ok(t, err)
+	wide := need.Got(client.Agent().Members(true))(t)
 	expect.That(t, len(wide) == 3 && wide[0].Name == "n1.dc1", "of all datacenters they are %+v", wide)
 }
 
@@ -647,21 +641,18 @@ func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
 	n := newCatalog(t)
 	client := newClient(t, n)
-	self, err := client.Agent().Self()
-	ok(t, err)
+	self := need.Got(client.Agent().Self())(t)
 	version, _ := self["Config"]["Version"].(string)
 	expect.That(t, semver.IsValid("v"+version) && semver.Compare("v"+version, "v1.8.0") >= 0, "the version is %q, want one of Consul from 1.8.0 on", version)
 	build, _ := self["Stats"]["build"].(map[string]any)
 	ours, _ := self["Stats"]["rollcall"].(map[string]any)
 	expect.That(t, build["version"] == version && ours["version"] == "1.2.3", "the build is %v and ours %v, want %s and 1.2.3", build, ours, version)
-	members, err := client.Agent().Members(false)
-	ok(t, err)
+	members := need.Got(client.Agent().Members(false))(t)
 	expect.Equal(t, members[0].Tags["build"], version+":", "a member's build is")
 	nodes, _, err := client.Catalog().Nodes(nil)
 	ok(t, err)
 	expect.Equal(t, nodes[0].Meta["consul-version"], version, "a node's version is")
-	told, err := client.Agent().Version()
-	ok(t, err)
+	told := need.Got(client.Agent().Version())(t)
 	expect.That(t, told["HumanVersion"] == version && told["Rollcall"] == "1.2.3", "agent/version is %v", told)
 	_, asked := self["DebugConfig"]["EnableDebug"].(bool)
 	_, secured := self["DebugConfig"]["ACLsEnabled"].(bool)

@@ -237,8 +237,7 @@ func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 	}
 	native, _, err := client.Catalog().Connect("nat", "", nil)
 	ok(t, err)
-	services, err := client.Agent().Services()
-	ok(t, err)
+	services := need.Got(client.Agent().Services())(t)
 	expect.That(t, len(native) == 1 && services["n1"].Connect.Native && node.Services["n1"].Connect.Native, "the service of a mesh is %+v and %+v", native, services["n1"])
 	expect.That(t, services["g1"].Kind == api.ServiceKindMeshGateway && services["g1"].Proxy.Config["foo"] == "bar", "the gateway is %+v", services["g1"])
 	expect.That(t, services["web1"].Proxy == nil && services["web1"].Connect == nil, "a service without a mesh has %+v and %+v", services["web1"].Proxy, services["web1"].Connect)
