@@ -224,8 +224,7 @@ func TestCatalogServiceOfTheSameIDUnderAnotherNameKeepsTheChecks(t *testing.T) {
 	l := g.lease(Key{App: "SHOP", ID: "s1"})
 	expect.That(t, l.Service.CreateIndex == created && len(l.Service.Checks) == 1 && g.check("", "ttl").Status == catalog.Passing,
 		"service %+v with check %+v, want it created at %d with the check that it had", l.Service, g.check("", "ttl"), created)
-	got := g.View().LastHeartbeat(g.check("", "ttl"))
-	expect.That(t, got == heard, "last heartbeat at %d, want that of before, %d", got, heard)
+	expect.Equal(t, g.View().LastHeartbeat(g.check("", "ttl")), heard, "last heartbeat at")
 	lost := g.Lost()
 	expect.That(t, len(lost) == 0, "lost %+v, want nothing", lost)
 }
@@ -440,8 +439,7 @@ func TestCatalogServicesHaveTheirNodesAddressUnlessTheyGiveOne(t *testing.T) {
 		"instance %+v, want the node's new address, and newer for other servers", moved)
 	expect.That(t, stays.IPAddr == "10.9.9.9", "instance with an address of its own: %+v", stays)
 	g.registerInCatalog(RegisterCatalog{Node: &catalog.Node{Name: "n1"}})
-	got := g.lease(Key{App: "WEB", ID: "n1:web-1"}).Instance.IPAddr
-	expect.That(t, got == "n1", "address %q of a node without one, want its name", got)
+	expect.Equal(t, g.lease(Key{App: "WEB", ID: "n1:web-1"}).Instance.IPAddr, "n1", "address")
 }
 
 func TestCatalogDeregistrationRemovesWhatItNames(t *testing.T) {
@@ -520,23 +518,6 @@ func TestCatalogServiceIsFoundByIDHoweverItWasRegistered(t *testing.T) {
 	want("", "orders-1", orders1, false)
 	wantKeys(t, "services of the logical node", keysOf(g.View().ServicesOn("")), Key{App: "A", ID: "x"}, Key{App: "B", ID: "x"}, Key{App: "WEB", ID: "x"})
 	wantKeys(t, "services of n1", keysOf(g.View().ServicesOn("n1")), Key{App: "WEB", ID: "n1:x"})
-}
-
-func TestCatalogServiceIsCalledAsItWasRegistered(t *testing.T) {
-	g := newRig(t)
-	called := func(app, want string) {
-		t.Helper()
-		a, ok := g.View().App(app)
-		expect.That(t, ok && a.ServiceName() == want, "%s is called %q (there: %t), want %q", app, a.ServiceName(), ok, want)
-	}
-	g.register(instance(orders1, Up, 100))
-	called("ORDERS", "orders")
-	g.registerInCatalog(service("Web", "web-1"))
-	called("WEB", "Web")
-	g.register(instance(Key{App: "WEB", ID: "2"}, Up, 100))
-	called("WEB", "Web")
-	g.client(DeregisterCatalog{Service: "web-1"})
-	called("WEB", "web")
 }
 
 func TestEachChangeOfTheCatalogHasItsIndex(t *testing.T) {
@@ -730,8 +711,7 @@ func TestCheckMovesBetweenServicesInOneRegistration(t *testing.T) {
 	for id, service := range map[string]string{"a": "", "b": "web-1", "c": ""} {
 		expect.Equal(t, g.check("far", id).Service, service, "check %s is of service", id)
 	}
-	got := len(g.lease(Key{App: "WEB", ID: "far:web-1"}).Service.Checks)
-	expect.That(t, got == 1, "the service has %d checks, want 1", got)
+	expect.Equal(t, len(g.lease(Key{App: "WEB", ID: "far:web-1"}).Service.Checks), 1, "the service has")
 	n, _ := g.View().Node("far")
 	expect.That(t, len(n.Checks) == 2, "the node has %d checks, want 2", len(n.Checks))
 }

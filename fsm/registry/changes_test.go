@@ -127,12 +127,10 @@ func TestDeltaShowsAChangeFor180To210Seconds(t *testing.T) {
 				}
 				g.now.Lease = tt.shown
 				g.Advance(g.now)
-				got := len(g.View().Delta().Leases)
-				expect.That(t, got == 1, "at %d: %d entries, want 1", tt.shown, got)
+				expect.Equal(t, len(g.View().Delta().Leases), 1, "at %d:", tt.shown)
 				g.now.Lease = tt.gone
 				g.Advance(g.now)
-				got = len(g.View().Delta().Leases)
-				expect.That(t, got == 0, "at %d: %d entries, want none", tt.gone, got)
+				expect.Equal(t, len(g.View().Delta().Leases), 0, "at %d:", tt.gone)
 			})
 		}
 	}

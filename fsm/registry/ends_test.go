@@ -79,18 +79,6 @@ func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
 	}
 }
 
-func TestExpiredFollowsAReregistrationWithAShorterLease(t *testing.T) {
-	g := newRig(t)
-	in := instance(orders1, Up, 100)
-	in.Duration = 600
-	g.register(in)
-	in = instance(orders1, Up, 200)
-	in.Duration = 3
-	h := g.register(in).Handle
-	got := g.Expired(g.now.Lease+3001, 10)
-	expect.That(t, len(got) == 1 && got[0].Handle == h, "got %v, want the lease once", got)
-}
-
 func TestExpiredListsTheOldestEndFirst(t *testing.T) {
 	g := newRig(t)
 	register := func(id string, duration int32) Handle {

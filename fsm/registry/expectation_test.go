@@ -264,7 +264,6 @@ func TestExpectationFiguresChangeWhenTheMinuteIsOver(t *testing.T) {
 	g.client(Renew{Key: orders1})
 	v := g.View()
 	for at, want := range map[int64]uint32{minute - 1: 0, minute: 1, 2*minute - 1: 1, 2 * minute: 0} {
-		got := v.Freshness(at).Renewals
-		expect.That(t, got == want, "at %d: %d renewals, want %d", at, got, want)
+		expect.Equal(t, v.Freshness(at).Renewals, want, "at %d:", at)
 	}
 }

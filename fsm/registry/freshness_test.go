@@ -64,36 +64,6 @@ func TestFreshnessOfOneLease(t *testing.T) {
 	}
 }
 
-// A client that registers again and again instead of renewing is as old as its life; one that comes
-// back after its end begins a new one.
-func TestFreshnessCountsAReregisteredLease(t *testing.T) {
-	g := newRig(t)
-	g.register(leased(orders1, 30, 90))
-	g.pass(30_001)
-	g.register(leased(orders1, 30, 90))
-	f := g.View().Freshness(g.now.Lease)
-	expect.That(t, f.Counted == 1 && f.Fresh == 1, "registered again: %+v, want it counted", f)
-	g.client(Cancel{orders1})
-	g.register(leased(orders1, 30, 90))
-	f = g.View().Freshness(g.now.Lease)
-	expect.That(t, f.Counted == 0, "in a new life: %+v, want it not counted", f)
-}
-
-func TestFreshnessCountsLeasesOfThisDatacenterOnly(t *testing.T) {
-	g := newRig(t)
-	g.register(leased(orders1, 1, 3))
-	g.apply(Origin{Kind: LocalPeer}, Register{leased(orders2, 1, 3)})
-	g.peer(Register{leased(billing1, 1, 3)})
-	g.client(Quarantine{Key: orders2, For: 60_000, By: ann})
-	g.pass(10_000)
-	f, n := g.View().Freshness(g.now.Lease), uint32(2)
-	f.Renewals, f.Threshold = 0, 0
-	want := (Figures{Leases: n, Counted: n, Expired: n})
-	expect.That(t, f == want, "got %+v, want %+v: not the remote one, but the quarantined", f, want)
-	apps := g.View().FreshnessByApp(g.now.Lease)
-	expect.That(t, len(apps) == 1 && apps[0].App == "ORDERS" && apps[0].Leases == 2, "got %+v, want both of ORDERS", apps)
-}
-
 // Each lease's own interval counts, so that quick and slow clients are judged alike.
 func TestFreshnessGoesByEachLeasesInterval(t *testing.T) {
 	g := newRig(t)
@@ -191,32 +161,6 @@ func TestFreshnessByAppListsOverdueLeases(t *testing.T) {
 	}
 	got := g.View().FreshnessByApp(g.now.Lease)
 	expect.That(t, slices.EqualFunc(got, want, equal), "got  %+v\nwant %+v", got, want)
-}
-
-func TestFreshnessByAppListsAtMost20OverdueLeases(t *testing.T) {
-	g := newRig(t)
-	for i := range 30 {
-		g.register(leased(keyed(29-i), 1, 3))
-	}
-	g.pass(2500)
-	apps := g.View().FreshnessByApp(g.now.Lease)
-	need.That(t, len(apps) == 1 && apps[0].Counted == 30 && len(apps[0].Overdue) == 20, "got %+v, want 20 of 30", apps)
-	for i, o := range apps[0].Overdue {
-		expect.That(t, o.Key == keyed(i), "%d: %s, want %s: the same silence, so by id", i, o.Key, keyed(i))
-	}
-}
-
-// Grace after a leader was established prolongs leases, not the time within which they are fresh.
-func TestFreshnessCountsAsExpiredWhatEndsSays(t *testing.T) {
-	g := newRig(t)
-	g.register(leased(orders1, 30, 90))
-	g.pass(91_000)
-	g.Advance(g.now)
-	g.Establish(Epoch{Term: 1, Index: 1}, "c")
-	f := g.View().Freshness(g.now.Lease)
-	expect.That(t, f.Counted == 1 && f.Fresh == 0 && f.Expired == 0, "in the grace: %+v, want it neither fresh nor expired", f)
-	f = g.View().Freshness(g.now.Lease + 35_001)
-	expect.That(t, f.Expired == 1, "after the grace: %+v, want it expired", f)
 }
 
 // naive counts what Freshness counts; times are thirds of a millisecond, so that nothing is rounded.

@@ -76,20 +76,6 @@ func checkApps(t *rapid.T, want, got *View) {
 	}
 }
 
-func TestFrozenStateDoesNotChange(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
-	g.register(instance(orders2, Up, 100))
-	g.client(Cancel{orders2})
-	frozen := g.Freeze()
-	before := need.Got(Thaw(frozen))(t)
-	g.pass(300_000)
-	g.client(Renew{Key: orders1})
-	g.register(instance(orders2, Up, 200))
-	g.client(Cancel{orders1})
-	expect.Deep(t, before.Freeze(), frozen, "got %+v\nwant", frozen)
-}
-
 func TestThawedApplicationIsNotOlderThanItWas(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))

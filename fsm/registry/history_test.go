@@ -34,8 +34,7 @@ func words(events []Event) string {
 
 func wantHistory(t *testing.T, v *View, key Key, want ...string) {
 	t.Helper()
-	got := words(v.History(key))
-	expect.That(t, got == strings.Join(want, "\n")+"\n", "history of %s:\n%swant\n%s", key, got, strings.Join(want, "\n"))
+	expect.Equal(t, words(v.History(key)), strings.Join(want, "\n")+"\n", "history of %s:\n", key)
 }
 
 func TestHistoryTellsWhatHappened(t *testing.T) {

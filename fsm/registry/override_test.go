@@ -47,8 +47,7 @@ func TestSetOverride(t *testing.T) {
 			g.register(instance(orders1, tt.status, 100))
 			g.pass(5000)
 			tt.op.Key = orders1
-			res := g.client(tt.op)
-			expect.That(t, res == (Result{Index: 2}), "got %+v, want Done with index 2", res)
+			expect.Equal(t, g.client(tt.op), (Result{Index: 2}), "got")
 			l := g.lease(orders1)
 			if l.Instance.Status != tt.op.Status || l.Instance.Overridden != tt.op.Status || l.Instance.LastDirty != tt.wantDirty {
 				t.Errorf("got %s, override %s, dirty %d; want %s twice, %d",
@@ -56,8 +55,7 @@ func TestSetOverride(t *testing.T) {
 			}
 			expect.That(t, l.Action == ActionModified && l.UpdatedAt == g.now.Wall && l.RenewedAt == g.now && l.Registered == 1,
 				"got %+v, want MODIFIED, updated and renewed now, registered at 1", l)
-			res = g.client(tt.op)
-			expect.That(t, res == (Result{}), "the same again: %+v, want Done without an index", res)
+			expect.Equal(t, g.client(tt.op), (Result{}), "the same again:")
 		})
 	}
 }
@@ -67,8 +65,7 @@ func TestOverrideThatEqualsTheStatusHoldsAtTheNextChange(t *testing.T) {
 	g.register(instance(orders1, Up, 100))
 	g.client(SetOverride{Key: orders1, Status: Up})
 	g.peer(Register{instance(orders1, OutOfService, 200)})
-	got := g.status(orders1)
-	expect.That(t, got == Up, "got %s, want the operator's UP", got)
+	expect.Equal(t, g.status(orders1), Up, "got")
 }
 
 func TestSetOverrideToUpMarksTheServiceUp(t *testing.T) {
@@ -119,8 +116,7 @@ func TestOverrideOfUnknownInstanceIsNotFound(t *testing.T) {
 	for _, op := range []Op{
 		SetOverride{Key: orders1, Status: Down}, DeleteOverride{Key: orders1}, UpdateMetadata{Key: orders1},
 	} {
-		got := g.client(op)
-		expect.That(t, got == (Result{Outcome: NotFound}), "%T: %+v, want NotFound", op, got)
+		expect.Equal(t, g.client(op), (Result{Outcome: NotFound}), "%T:", op)
 	}
 }
 
@@ -263,8 +259,7 @@ func TestOverrideThatAnInstanceBringsHasNoDetails(t *testing.T) {
 	in := instance(orders1, Up, 100)
 	in.Overridden = OutOfService
 	g.register(in)
-	got := g.lease(orders1).Override
-	expect.That(t, got == nil, "registered: %+v, want none", got)
+	expect.Equal(t, g.lease(orders1).Override, nil, "registered:")
 	res := g.client(SetOverride{Key: orders1, Status: OutOfService})
 	expect.That(t, res == (Result{}), "set again without an author: %+v, want done without a change", res)
 	g.client(SetOverride{Key: orders1, Status: OutOfService, For: 60_000})
@@ -282,32 +277,50 @@ func TestOverrideToUnknownIsNone(t *testing.T) {
 	expect.That(t, l.Override == nil && l.Instance.Status == Unknown, "got %s, %+v; want UNKNOWN without details", l.Instance.Status, l.Override)
 }
 
-func TestOverrideEndIsFenced(t *testing.T) {
-	tests := []struct {
+// The leader's ends of overrides and of quarantines take effect as they were proposed, or not at all.
+func TestProposedEndIsFenced(t *testing.T) {
+	override, quarantine := SetOverride{Key: orders1, Status: Down, For: 60_000}, Quarantine{Key: orders1, For: 60_000}
+	other := func(op Op) Op {
+		switch op := op.(type) {
+		case EndOverride:
+			op.Epoch.Index++
+			return op
+		case EndQuarantine:
+			op.Epoch.Index++
+			return op
+		}
+		return op
+	}
+	same := func(op Op) Op { return op }
+	for _, tt := range []struct {
 		name   string
+		act    Op
 		before Op // applied after the end was proposed
-		change func(op *EndOverride)
+		change func(Op) Op
 		term   uint64
 		want   Outcome
 	}{
-		{"another term", nil, func(*EndOverride) {}, 3, Refused},
-		{"another epoch", nil, func(op *EndOverride) { op.Epoch.Index++ }, 2, Refused},
-		{"another override", SetOverride{Key: orders1, Status: Down, For: 90_000}, func(*EndOverride) {}, 2, NotFound},
-		{"ended already", DeleteOverride{Key: orders1}, func(*EndOverride) {}, 2, NotFound},
-		{"gone", Cancel{orders1}, func(*EndOverride) {}, 2, NotFound},
-	}
-	for _, tt := range tests {
+		{"override, another term", override, nil, same, 3, Refused},
+		{"override, another epoch", override, nil, other, 2, Refused},
+		{"override, another one", override, SetOverride{Key: orders1, Status: Down, For: 90_000}, same, 2, NotFound},
+		{"override, ended already", override, DeleteOverride{Key: orders1}, same, 2, NotFound},
+		{"override, gone", override, Cancel{orders1}, same, 2, NotFound},
+		{"quarantine, another term", quarantine, nil, same, 3, Refused},
+		{"quarantine, another epoch", quarantine, nil, other, 2, Refused},
+		{"quarantine, another one", quarantine, Quarantine{Key: orders1, For: 90_000}, same, 2, NotFound},
+		{"quarantine, ended already", quarantine, Quarantine{Key: orders1}, same, 2, NotFound},
+		{"quarantine, gone", quarantine, Cancel{orders1}, same, 2, NotFound},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
 			g.Establish(Epoch{Term: 2, Index: 7}, "cluster")
 			g.register(instance(orders1, Up, 100))
-			g.client(SetOverride{Key: orders1, Status: Down, For: 60_000})
+			g.client(tt.act)
 			g.pass(60_000)
-			op := g.Ending(g.now.Lease)[0].(EndOverride)
+			op := tt.change(g.Ending(g.now.Lease)[0])
 			if tt.before != nil {
 				g.client(tt.before)
 			}
-			tt.change(&op)
 			index := g.View().Index()
 			res := g.Apply(g.now, tt.term, FromClient, op)
 			expect.That(t, res == (Result{Outcome: tt.want}) && g.View().Index() == index, "got %+v, want outcome %d without effect", res, tt.want)

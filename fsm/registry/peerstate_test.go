@@ -29,8 +29,7 @@ func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
 			g := newRig(t)
 			for i, ms := range tt.passed {
 				g.pass(ms)
-				res := g.apply(fromDC2, contact(tt.ages[i]))
-				expect.That(t, res == (Result{}), "got %+v, want no index", res)
+				expect.Equal(t, g.apply(fromDC2, contact(tt.ages[i])), (Result{}), "got")
 			}
 			got, ok := g.View().Link("dc2")
 			expect.That(t, ok && got == tt.want, "got %+v, %t, want %+v", got, ok, tt.want)
@@ -229,8 +228,7 @@ func TestPeerStateKeepsTheNewestCursor(t *testing.T) {
 		{"resumed", PausePeer{"dc2", false, Act{Author: "bob"}}, PeerState{Name: "dc2", Known: true, Cursor: 9, By: Act{Author: "bob", Reason: ""}, Since: g.now}},
 	}
 	for _, s := range steps {
-		res := g.client(s.op)
-		expect.That(t, res == (Result{}), "%s: %+v, want no index", s.name, res)
+		expect.Equal(t, g.client(s.op), (Result{}), "%s:", s.name)
 		expect.Equal(t, g.View().Peer("dc2"), s.want, "%s: got", s.name)
 	}
 	expect.Equal(t, g.View().Peer("dc3"), (PeerState{Name: "dc3"}), "another peer: got")

@@ -193,8 +193,7 @@ func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	expect.That(t, res.Outcome == Done && res.Index == 0, "told again: %+v, want no change", res)
 	home.report("a", catalog.Critical, "")
 	tell()
-	got := away.status(web1)
-	expect.That(t, got == Down, "its check is critical, and it is %s there", got)
+	expect.Equal(t, away.status(web1), Down, "its check is critical, and it is")
 
 	// An override that was set there comes home, and both show the same.
 	away.client(SetOverride{Key: web1, Status: OutOfService})
@@ -276,8 +275,7 @@ func TestPermanentInstanceOfAnotherDatacenterMayChangeItsOwner(t *testing.T) {
 	op := Replica{Instance: instance(web1, Up, 100), Life: 1, Permanent: true}
 	g.apply(fromDC2, op)
 	g.apply(Origin{Kind: RemoteDC, DC: "dc3"}, op)
-	got := g.lease(web1).Owner
-	expect.That(t, got == "dc3", "it belongs to %q, want to dc3, which said so last", got)
+	expect.Equal(t, g.lease(web1).Owner, "dc3", "it belongs to")
 	expect.OK(t, check(g.Registry))
 }
 

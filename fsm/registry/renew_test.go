@@ -2,6 +2,7 @@ package registry
 
 import (
 	"testing"
+	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -36,8 +37,7 @@ func TestRenewComparesTimestamps(t *testing.T) {
 				}
 				before := g.lease(orders1)
 				g.pass(20_000)
-				got := g.apply(tt.origin, op)
-				expect.That(t, got == (Result{Outcome: tt.want}), "got %+v, want outcome %d and no index", got, tt.want)
+				expect.Equal(t, g.apply(tt.origin, op), (Result{Outcome: tt.want}), "got")
 				expect.That(t, g.lease(orders1) == before && before.RenewedAt != g.now, "a renewal changed the lease")
 				expect.Equal(t, g.View().LastRenewal(before), g.now, "last renewal")
 			})
@@ -77,8 +77,7 @@ func TestRenewWithoutStatusIsNotFoundAndRenewsNothing(t *testing.T) {
 	for _, origin := range []Origin{FromClient, FromEureka} {
 		expect.Equal(t, g.apply(origin, Renew{Key: orders1, LastDirty: 100}), (Result{Outcome: NotFound}), "from %v:", origin)
 	}
-	got := g.View().LastRenewal(g.lease(orders1))
-	expect.That(t, got == before, "renewed at %v, want %v as before", got, before)
+	expect.Equal(t, g.View().LastRenewal(g.lease(orders1)), before, "renewed at")
 }
 
 func TestReplicatedRenewBringsAnOverride(t *testing.T) {
@@ -246,8 +245,7 @@ func TestUpdateMetadataSurvivesPeersAndYieldsToTheClientsNextChange(t *testing.T
 	g.client(UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "color", Value: "blue"}}})
 	res := g.peer(Register{instance(orders1, Up, 100)})
 	expect.That(t, res.Outcome == KeptExisting, "a peer's copy of before: %+v, want KeptExisting", res)
-	got := g.lease(orders1).Instance.Meta("color")
-	expect.That(t, got == "blue", "color %q after a peer's copy of before, want blue", got)
+	expect.Equal(t, g.lease(orders1).Instance.Meta("color"), "blue", "color")
 	res = g.client(Renew{Key: orders1, LastDirty: 100})
 	expect.That(t, res.Outcome == Done, "the client's heartbeat: %+v, want Done", res)
 	g.register(instance(orders1, Down, 105))
@@ -261,10 +259,141 @@ func TestUpdateMetadataThatChangesNothingRenewsOnly(t *testing.T) {
 	g.register(in)
 	g.pass(5000)
 	for _, pairs := range [][]Pair{nil, {{Key: "zone", Value: "a"}}} {
-		res := g.client(UpdateMetadata{Key: orders1, Pairs: pairs})
-		expect.That(t, res == (Result{}), "%v: %+v, want Done without an index", pairs, res)
+		expect.Equal(t, g.client(UpdateMetadata{Key: orders1, Pairs: pairs}), (Result{}), "%v:", pairs)
 	}
 	if l := g.lease(orders1); l.Instance != in || g.View().LastRenewal(l) != g.now {
 		t.Errorf("got %+v renewed at %v, want the instance of before, renewed now", l.Instance, g.View().LastRenewal(l))
+	}
+}
+
+func TestRenewalsOfAConnectionMayWaitForATenthOfItsTime(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	type step struct {
+		name string
+		at   time.Duration
+		want bool
+		took time.Duration // if it may wait
+	}
+	tests := []struct {
+		name  string
+		steps []step
+	}{
+		{"long waits", []step{
+			{"the first", 0, true, 100 * time.Millisecond},
+			{"the next one after the response", 100 * time.Millisecond, false, 0},
+			{"one that came a moment before a second has passed", time.Second - 1, false, 0},
+			{"one after a second", time.Second, true, 100 * time.Millisecond},
+			{"the one after that", time.Second + time.Millisecond, false, 0},
+		}},
+		{"short waits", []step{
+			{"the first", 0, true, 10 * time.Millisecond},
+			{"one that came a moment before ten times as long has passed", 100*time.Millisecond - 1, false, 0},
+			{"one after that", 100 * time.Millisecond, true, 0},
+			{"one after no wait at all", 101 * time.Millisecond, true, 0},
+		}},
+		{"one without a leader for long", []step{
+			{"the first", 0, true, 4 * time.Second},
+			{"the next one after the response", 4 * time.Second, false, 0},
+			{"one some time after that", 10 * time.Second, true, 0},
+		}},
+		{"a clock that is set back", []step{
+			{"the first", 0, true, 100 * time.Millisecond},
+			{"one after that", -time.Hour, true, 0},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := LineOf(OnLine(t.Context()))
+			for _, s := range tt.steps {
+				came := start.Add(s.at)
+				may := l.MayWait(came)
+				expect.Equal(t, may, s.want, s.name+" may wait:")
+				if may {
+					expect.Equal(t, l.MayWait(came), false, "another one, while "+s.name+" waits, may wait:")
+					l.Waited(came, came.Add(s.took))
+				}
+			}
+		})
+	}
+	one, other := LineOf(OnLine(t.Context())), LineOf(OnLine(t.Context()))
+	expect.That(t, one.MayWait(start) && other.MayWait(start), "those of two connections may not both wait")
+	expect.Equal(t, LineOf(t.Context()).MayWait(start), false, "one of no connection may wait:")
+}
+
+// A removal that another server sends may be the first that a registry hears of at all.
+func TestRemovalOfTheUnknownIsRecordedWithItsReasonInAnEmptyRegistry(t *testing.T) {
+	for _, origin := range []Origin{fromNode, {Kind: RemoteDC, DC: "dc2"}, FromEureka} {
+		g := newRig(t)
+		before := g.View()
+		g.apply(origin, Remove{Key: orders1, Kind: Canceled, Life: 1, LastDirty: 100})
+		v := g.View()
+		changes := need.Got(v.Changes(0, 0))(t)
+		need.That(t, len(changes) == 1, "%d changes, want the removal", len(changes))
+		for _, seen := range []*View{v, before} { // one that is older has no record of it
+			why, ok := seen.Why(changes[0])
+			expect.That(t, ok == (seen == v) && (!ok || why == EventCanceled), "its reason is %s, %t", why, ok)
+			expect.That(t, seen.LastRenewal(changes[0].Lease) == Stamp{}, "it was renewed at %v", seen.LastRenewal(changes[0].Lease))
+		}
+		expect.That(t, len(v.History(orders1)) == 1, "history %v, want the removal", v.History(orders1))
+		for c, h := range v.NewestFirst() {
+			expect.That(t, c.Lease == changes[0].Lease && len(h.Events()) == 1, "got %+v with %v", c, h.Events())
+		}
+	}
+}
+
+// What a removed lease was called by says nothing any more: its slot is another one's, here or on another node.
+func TestRemovedLeaseHasNoSlot(t *testing.T) {
+	g := newRig(t)
+	g.register(instance(orders1, Up, 100))
+	live := g.lease(orders1)
+	g.pass(5000)
+	g.client(Renew{Key: orders1})
+	removed := *live
+	removed.EvictedAt, removed.RenewedAt = g.now.Wall, Stamp{Lease: 7, Wall: 8}
+	nameless := *live
+	nameless.Handle = Handle{}
+	expect.Equal(t, g.View().LastRenewal(live), g.now, "renewal of the live lease")
+	expect.Equal(t, g.View().LastRenewal(&removed), removed.RenewedAt, "renewal of a removed lease with the handle of a live one")
+	expect.Equal(t, g.View().Age(&removed, g.now.Lease), g.now.Lease-7, "age of a removed lease")
+	g.client(Cancel{orders1}) // frees slot 0, where the last renewal is left
+	expect.Equal(t, g.View().LastRenewal(&nameless), nameless.RenewedAt, "renewal of a lease without a handle")
+	_, ok := g.View().Why(Change{Lease: &removed, Index: 99})
+	expect.That(t, !ok, "a removed lease has a reason without a record")
+}
+
+// A write to a slot beyond the table is nobody's.
+func TestSlotBeyondTheTableIsFree(t *testing.T) {
+	table := newRenewals()
+	for _, slots := range []int{0, 1, renewalsPerChunk} {
+		table.grow(slots)
+		for _, slot := range []uint32{renewalsPerChunk, 1<<32 - 1} {
+			table.assign(Handle{Slot: slot, Gen: 1}, Stamp{Lease: 7}, nil)
+			expect.Equal(t, table.at(slot).generation.Load(), 0, "generation in slot %d of %d", slot, slots)
+		}
+	}
+}
+
+// Handles come from log entries, disks and other nodes.
+func TestHandlesThatWereNeverGivenOutNameNothing(t *testing.T) {
+	for _, leases := range []int{0, 1, renewalsPerChunk + 1} {
+		for _, h := range []Handle{{Gen: 9}, {Slot: 1, Gen: 1}, {Slot: 255, Gen: 999}, {Slot: 256, Gen: 1}, {Slot: 1 << 20, Gen: 1}, {Slot: 1<<32 - 1, Gen: 1<<64 - 1}, {Slot: 1<<32 - 1}} {
+			g := newRig(t)
+			for i := range leases {
+				g.register(instance(Key{App: "ORDERS", ID: string(rune('a' + i))}, Up, 100))
+			}
+			before := g.View()
+			expect.Equal(t, g.client(Renew{Handle: h, Key: orders1}), Result{Outcome: DeadHandle}, "renew by %v", h)
+			expect.Equal(t, g.client(Evict{Items: []EvictItem{{Handle: h}}}), Result{}, "evict of %v", h)
+			expect.Equal(t, g.client(EndOverride{Handle: h, Set: 1}).Index, 0, "end of an override of %v", h)
+			expect.Equal(t, g.client(EndQuarantine{Handle: h, Set: 1}).Index, 0, "end of a quarantine of %v", h)
+			_, ok := g.StateOf(h)
+			expect.That(t, !ok && g.Owner(h) == "", "%v has a state or an owner", h)
+			l := &Lease{Instance: instance(orders1, Up, 100), Handle: h, RenewedAt: Stamp{Lease: 3}}
+			v := g.View()
+			expect.Equal(t, v.LastRenewal(l), l.RenewedAt, "renewal of %v", h)
+			_, ok = v.Why(Change{Lease: l, Index: 9999})
+			expect.That(t, !ok, "%v has a reason", h)
+			expect.That(t, v.Index() == before.Index(), "%v changed something", h)
+		}
 	}
 }

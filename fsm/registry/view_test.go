@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -10,30 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-func TestViewListsInOrder(t *testing.T) {
-	g := newRig(t)
-	twin := Key{App: "BILLING", ID: orders1.ID}
-	for _, key := range []Key{orders2, billing1, orders1, twin} {
-		g.register(instance(key, Up, 100))
-	}
-	v := g.View()
-	wantKeys(t, "leases", keysOf(v.Leases()), billing1, twin, orders1, orders2)
-	var names []string
-	for app := range v.Apps() {
-		names = append(names, app.Name)
-	}
-	expect.Slice(t, names, []string{"BILLING", "ORDERS"}, "applications")
-	app, ok := v.App("ORDERS")
-	need.That(t, ok && app.Len() == 2 && app.Changed == 3, "ORDERS: %+v, %t, want 2 leases, changed at 3", app, ok)
-	wantKeys(t, "ORDERS", keysOf(app.Leases()), orders1, orders2)
-	wantKeys(t, "by id", keysOf(v.ByID(orders1.ID)), twin, orders1)
-	wantKeys(t, "by unknown id", keysOf(v.ByID("orders")))
-	_, ok = v.App("orders")
-	expect.That(t, !ok, "an application was found by its name in lower case")
-	_, ok = v.Lease(Key{App: "BILLING", ID: orders2.ID})
-	expect.That(t, !ok, "a lease was found in another application")
-}
 
 func TestViewIterationCanStopEarly(t *testing.T) {
 	g := newRig(t)
@@ -131,8 +108,7 @@ func TestRenewalMovesTheViewsStampAndNotItsIndex(t *testing.T) {
 	v := g.View()
 	expect.That(t, v.Index() == old.Index() && v.Stamp() == g.now && v.tables == old.tables,
 		"index %d at %v, want %d at %v, and the trees of before", v.Index(), v.Stamp(), old.Index(), g.now)
-	got := old.LastRenewal(g.lease(orders1))
-	expect.That(t, got == g.now, "an old view shows the renewal of %v, want the live one, %v", got, g.now)
+	expect.Equal(t, old.LastRenewal(g.lease(orders1)), g.now, "an old view shows the renewal of")
 }
 
 func TestLastRenewalInAViewFromBeforeTheRemovalIsThatOfTheViewsLease(t *testing.T) {
@@ -256,5 +232,65 @@ func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
 			n++
 		}
 		expect.That(t, n == want, "%d instances of VIP %q, want %d", n, vip, want)
+	}
+}
+
+// What an application counts by status is what a walk over its leases finds, whatever happened to them; also in views of before.
+func TestCountsOfAnApplicationAreWhatAWalkFinds(t *testing.T) {
+	g := newRig(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	keys := []Key{orders1, orders2, billing1}
+	var views []*View
+	for range 2000 {
+		key := keys[r.IntN(len(keys))]
+		switch r.IntN(7) {
+		case 0, 1:
+			g.client(Register{instance(key, Status(r.IntN(int(OutOfService)+1)), 0)})
+		case 2:
+			g.client(Cancel{Key: key})
+		case 3:
+			g.client(SetOverride{Key: key, Status: OutOfService})
+		case 4:
+			g.client(DeleteOverride{Key: key})
+		case 5:
+			g.client(Quarantine{Key: key, For: int64(r.IntN(2)) * 60_000})
+		case 6:
+			g.client(Renew{Key: key})
+		}
+		g.pass(10)
+		views = append(views, g.View())
+	}
+	for i, v := range views {
+		for app := range v.Apps() {
+			var want [OutOfService + 1]uint32
+			for l := range app.Leases() {
+				want[l.Instance.Status]++
+			}
+			need.Equal(t, app.Counts(), want, "after operation %d, %s:", i+1, app.Name)
+		}
+	}
+}
+
+func TestChangeSaysWhyByTheLastEvent(t *testing.T) {
+	g := newRig(t)
+	for _, step := range []struct {
+		name string
+		op   Op
+		kind ChangeKind
+		why  EventKind
+	}{
+		{"registered", Register{instance(orders1, Up, 0)}, Live, EventRegistered},
+		{"status", SetOverride{Key: orders1, Status: OutOfService}, Live, EventOverridden},
+		{"quarantined", Quarantine{Key: orders1, For: 60_000}, Hidden, EventQuarantined},
+		{"end of the quarantine", Quarantine{Key: orders1}, Live, EventQuarantineEnded},
+		{"canceled", Cancel{Key: orders1}, Canceled, EventCanceled},
+	} {
+		before := g.View().Index()
+		g.client(step.op)
+		v := g.View()
+		changes := need.Got(v.Changes(before, 0))(t)
+		need.That(t, len(changes) == 1, "%s: %d changes", step.name, len(changes))
+		why, ok := v.Why(changes[0])
+		expect.That(t, ok && why == step.why && changes[0].Kind == step.kind, "%s: %v %v %v, want %v of kind %v", step.name, why, ok, changes[0].Kind, step.why, step.kind)
 	}
 }

@@ -219,8 +219,7 @@ func TestRenewComparesLivesFirst(t *testing.T) {
 				}
 				op := tt.op
 				op.Key, op.Age = orders1, 7000
-				res := g.apply(origin, op)
-				expect.That(t, res == (Result{Outcome: tt.want}), "got %+v, want outcome %d and no index", res, tt.want)
+				expect.Equal(t, g.apply(origin, op), (Result{Outcome: tt.want}), "got")
 				got := g.View().LastRenewal(l)
 				expect.That(t, got == want && g.lease(orders1) == l, "renewed at %v, want %v", got, want)
 			})
@@ -251,8 +250,7 @@ func TestRenewOfAnUnknownInstanceIsRefusedAfterANewerCancel(t *testing.T) {
 			}
 			op := tt.op
 			op.Key = orders1
-			res := g.apply(fromDC2, op)
-			expect.That(t, res == (Result{Outcome: tt.want}), "got %+v, want outcome %d", res, tt.want)
+			expect.Equal(t, g.apply(fromDC2, op), (Result{Outcome: tt.want}), "got")
 		})
 	}
 }
@@ -342,4 +340,19 @@ func TestCatalogGrowthIsTheGrowthByARegistration(t *testing.T) {
 	g.client(DeregisterCatalog{Node: "n"})
 	n := g.View().CatalogBytes()
 	expect.That(t, n == 0, "%d bytes of no nodes", n)
+}
+
+// payload is an instance of about 1 KB in all, its strings its own as after decoding.
+func payload(i int) *Instance {
+	id := fmt.Sprintf("host-%06d.example.internal:orders:8080", i)
+	host := fmt.Sprintf("host-%06d.example.internal", i)
+	return &Instance{
+		InstanceID: id, HostName: host, App: fmt.Sprintf("APPLICATION-%03d", i%200), IPAddr: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255),
+		Status: Up, LastDirty: startOfWall, Port: Port{Number: 8080, Enabled: true}, SecurePort: Port{Number: 443}, CountryID: 1,
+		DataCenter: DataCenter{Name: MyOwn}, RenewalInterval: 30, Duration: 90,
+		Metadata:    []Pair{{Key: "management.port", Value: "8081"}, {Key: "zone", Value: strings.Clone("eu-1a")}, {Key: "build", Value: strings.Repeat("x", 200)}},
+		HomePageURL: "http://" + host + ":8080/", StatusPageURL: "http://" + host + ":8080/actuator/info",
+		HealthCheckURL: "http://" + host + ":8080/actuator/health",
+		VIP:            fmt.Sprintf("application-%03d", i%200), SecureVIP: fmt.Sprintf("application-%03d", i%200),
+	}
 }

@@ -98,17 +98,6 @@ func inBubble(t *testing.T, test func(t *testing.T, ctx context.Context, w *watc
 	})
 }
 
-func TestAwaitReturnsWhatIsThereAlready(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
-		w.do(Register{instance(orders1, Up, 100)}, Register{instance(billing1, Up, 100)}, Register{instance(orders2, Up, 100)})
-		w.await(ctx, 0, "").want(t, orders1, billing1, orders2)
-		w.await(ctx, 1, "").want(t, billing1, orders2)
-		orders := w.await(ctx, 0, "ORDERS")
-		orders.want(t, orders1, orders2)
-		expect.Equal(t, orders.changes.View.Index(), 3, "view of index")
-	})
-}
-
 func TestAwaitWakesForWhatWasSelected(t *testing.T) {
 	changes := []struct {
 		name string
@@ -139,17 +128,6 @@ func TestAwaitWakesForWhatWasSelected(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAwaitReturnsSeveralChangesOfOneView(t *testing.T) {
-	inBubble(t, func(t *testing.T, ctx context.Context, w *watched) {
-		wait := w.await(ctx, 0, "ORDERS")
-		for _, key := range []Key{orders1, billing1, orders2, orders1} {
-			w.client(Register{instance(key, Up, 100)})
-		}
-		w.publish()
-		wait.want(t, orders2, orders1)
-	})
 }
 
 func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
