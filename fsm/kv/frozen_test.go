@@ -1,81 +1,13 @@
 package kv
 
 import (
-	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
+	"unsafe"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// A state that goes on from a snapshot has the results of one that never stopped.
-func TestThawedStateGoesOnAsTheFrozenOne(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		lived := newLife()
-		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").perform(lived)
-		}
-		frozen := lived.state.Freeze()
-		state := need.Got(Thaw(frozen, lived.state.catalog))(t)
-		thawed := *lived
-		thawed.state = state
-		need.Deep(t, state.Freeze(), frozen, "thawed and frozen again:")
-		lived.state.Touched()
-		for range steps(t, "steps after") {
-			s := drawStep.Draw(t, "step")
-			got, want := s.perform(&thawed), s.perform(lived)
-			need.That(t, reflect.DeepEqual(got, want), "%+v: the thawed state results in %+v, the other one %+v", s, got, want)
-			need.Deep(t, thawed.state.Due(thawed.now, 10), lived.state.Due(lived.now, 10), "%+v: due in the thawed state are", s)
-			need.Deep(t, thawed.state.Touched(), lived.state.Touched(), "%+v: the thawed state wakes", s)
-			if got, want := describe(thawed.state.View()), describe(lived.state.View()); got != want {
-				t.Fatalf("%+v: the thawed state shows\n%s\nthe other one\n%s", s, got, want)
-			}
-			need.Equal(t, thawed.state.NeedsClock(), lived.state.NeedsClock(), "%+v: the thawed state needs the clock:", s)
-		}
-		need.Deep(t, thawed.state.Freeze(), lived.state.Freeze(), "in the end the thawed state is")
-	})
-}
-
-func TestFrozenStateStaysAsItWas(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l := newLife()
-		for range steps(t, "steps before") {
-			drawStep.Draw(t, "step").perform(l)
-		}
-		frozen := l.state.Freeze()
-		copied := need.Got(Thaw(frozen, l.state.catalog))(t)
-		view := l.state.View()
-		before := describe(view)
-		for range steps(t, "steps after") {
-			drawStep.Draw(t, "step").perform(l)
-		}
-		need.Deep(t, copied.Freeze(), frozen, "the frozen state became\n%+v, want", frozen)
-		need.Equal(t, describe(view), before, "the view became")
-	})
-}
-
-// describe is what a view shows, but for what is live.
-func describe(v *View) string {
-	var b strings.Builder
-	pairs, index, _ := v.List("")
-	for _, e := range pairs {
-		fmt.Fprintf(&b, "%+v delayed until %d\n", *e, v.Delayed(e.Key))
-	}
-	for s := range v.Sessions() {
-		fmt.Fprintf(&b, "%+v holds %v\n", *s, slices.Collect(v.Held(s.ID)))
-	}
-	for _, prefix := range []string{"a", "a/", "b"} {
-		_, index, _ := v.List(prefix)
-		fmt.Fprintf(&b, "%s: %d, delayed until %d\n", prefix, index, v.Delayed(prefix))
-	}
-	fmt.Fprintf(&b, "keys %d at %d, sessions at %d, all at %d, lease clock %d\n", v.Len(), index, v.SessionIndex(), v.Index(), v.Lease())
-	return b.String()
-}
 
 func TestThawRefusesASnapshotThatLies(t *testing.T) {
 	// lived has a bit of everything.
@@ -165,4 +97,87 @@ func heldPair(f *Frozen) *Pair {
 		}
 	}
 	panic("no key is held")
+}
+
+// Operations are parts of a log entry, which may be much larger than what is kept of it.
+func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
+	r := newRig(t)
+	text := "keysessionnodechecktext"
+	check := text[14:19]
+	r.nodes[CheckRef{text[10:14], check}], r.nodes[CheckRef{Node: text[10:14]}] = false, false
+	value := []byte("value")
+	s := r.yes(CreateSession{
+		ID: text[3:10], Name: text[3:10], Node: text[10:14], TTLText: text[19:],
+		Checks: []string{check}, NodeChecks: []string{check}, ServiceChecks: []string{check},
+	}).Session
+	r.yes(Once{text[:5], KeyOp{Verb: Acquire, Key: text[:3], Value: value, Session: text[3:10]}})
+	r.yes(Once{text[:6], KeyTxn([]KeyOp{{Verb: GetOrEmpty, Key: text[:2]}})})
+	e := r.pair("key")
+	expect.That(t, unsafe.SliceData(e.Value) != unsafe.SliceData(value), "the value is kept in the operation's memory")
+	f := r.Freeze()
+	kept := []string{
+		e.Key, e.Session, s.ID, s.Name, s.Node, s.TTLText, s.Checks[0], s.NodeChecks[0], s.ServiceChecks[0],
+		f.Kept[0].Key, f.Kept[1].Key, f.Kept[1].Result.Pairs[0].Key, r.Touched()[1].Name,
+	}
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+	for _, k := range kept {
+		at := uintptr(unsafe.Pointer(unsafe.StringData(k)))
+		expect.That(t, at < begin || at >= begin+uintptr(len(text)), "%q is kept in the operation's memory", k)
+	}
+}
+
+// frozenPermits is a state where a holds lock "l", b holds semaphore "x" beside a lock-delay, and c
+// waits for it.
+func frozenPermits(t *testing.T) (Frozen, Catalog) {
+	r := newRig(t)
+	r.session(s1)
+	r.session(s2)
+	r.session(s3)
+	r.session("00000000-0000-0000-0000-00000000000d", lockDelay(5000))
+	r.yes(AcquirePermit{Kind: Lock, Name: "l", Session: s1, Value: []byte("v")}) // 104
+	r.yes(ask("00000000-0000-0000-0000-00000000000d", 0))
+	r.yes(ask(s2, 0))
+	r.queued(ask(s3, 60_000), 1)
+	r.yes(DestroySession{ID: "00000000-0000-0000-0000-00000000000d"}) // 108
+	return r.Freeze(), r.nodes
+}
+
+func TestThawRefusesPermitsThatLie(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lie  func(lock, sem *Permits, f *Frozen)
+		want string
+	}{
+		{"twice", func(_, _ *Permits, f *Frozen) { f.Permits[1] = f.Permits[0] }, "not after"},
+		{"a key", func(lock, _ *Permits, _ *Frozen) { lock.Kind = Key }, "neither a lock nor a semaphore"},
+		{"a lock for two", func(lock, _ *Permits, _ *Frozen) { lock.Limit = 2 }, "a limit of 2"},
+		{"a semaphore without permits", func(_, sem *Permits, _ *Frozen) { sem.Limit = 0 }, "a limit of 0"},
+		{"too many", func(_, sem *Permits, _ *Frozen) { sem.Limit = 1 }, "2 are held or kept back, of 1"},
+		{"idle", func(lock, _ *Permits, _ *Frozen) { lock.Holders = nil }, "no session holds it"},
+		{"a queue for what is free", func(_, sem *Permits, _ *Frozen) { sem.Limit = 3 }, "1 wait, while one is free"},
+		{"never modified", func(lock, _ *Permits, _ *Frozen) { lock.ModifyIndex = 0 }, "modified at 0"},
+		{"modified in the future", func(lock, _ *Permits, f *Frozen) { lock.ModifyIndex = f.PermitsIndex + 1 }, "modified at 109"},
+		{"delays out of order", func(_, sem *Permits, _ *Frozen) {
+			sem.Limit, sem.Delays = 3, []int64{106_000, 105_000}
+		}, "not in the order of time"},
+		{"a delay without end", func(_, sem *Permits, _ *Frozen) { sem.Delays = []int64{1 << 60} }, "too far"},
+		{"held by an unknown session", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Session = "s" }, `session "s"`},
+		{"awaited by an unknown session", func(_, sem *Permits, _ *Frozen) { sem.Queue[0].Session = "s" }, `session "s"`},
+		{"held and awaited", func(_, sem *Permits, _ *Frozen) { sem.Queue[0].Session = s2 }, "twice"},
+		{"held since the future", func(lock, _ *Permits, f *Frozen) { lock.Holders[0].Since = f.Lease + 1 }, "after the lease clock's"},
+		{"no token", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Fence = 0 }, "token 0"},
+		{"a token of the future", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Fence = 105 }, "token 105"},
+		{"two of one token", func(_, sem *Permits, _ *Frozen) {
+			sem.Queue, sem.Delays = nil, nil
+			sem.Holders = append(sem.Holders, Holder{Session: s3, Fence: sem.Holders[0].Fence})
+		}, "token 106"},
+		{"a long value", func(lock, _ *Permits, _ *Frozen) { lock.Holders[0].Value = make([]byte, MaxPermitValue+1) }, "4097 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, catalog := frozenPermits(t)
+			c.lie(f.Permits[0], f.Permits[1], &f)
+			_, err := Thaw(f, catalog)
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.want), "error %v, want one that says %q", err, c.want)
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,6 +27,12 @@ type model struct {
 	deletions map[string]modelDeletion
 	delays    map[string]int64 // of keys
 	permits   map[permitName]modelPermits
+	once      map[string]modelOnce
+}
+
+type modelOnce struct {
+	op     kv.Op
+	result kv.Result
 }
 
 type modelSession struct {
@@ -74,6 +81,7 @@ func newModel(c *catalog) *model {
 		deletions: map[string]modelDeletion{},
 		delays:    map[string]int64{},
 		permits:   map[permitName]modelPermits{},
+		once:      map[string]modelOnce{},
 	}
 }
 
@@ -131,6 +139,16 @@ func (m *model) perform(at kv.At, op kv.Op) kv.Result {
 		return m.releasePermit(at, op)
 	case kv.LeaveQueue:
 		return m.leaveQueue(at, op)
+	case kv.Once:
+		first, known := m.once[op.Key]
+		if !known {
+			first = modelOnce{op.Op, m.perform(at, op.Op)}
+			m.once[op.Key] = first
+		}
+		if !reflect.DeepEqual(first.op, op.Op) {
+			return kv.Result{Refusal: fmt.Sprintf("idempotency key %q was used for another operation", op.Key)}
+		}
+		return first.result
 	}
 	panic(fmt.Sprintf("no model of %T", op))
 }
@@ -158,6 +176,18 @@ func (m *model) create(at kv.At, op kv.CreateSession) kv.Result {
 	m.sessions[op.ID] = modelSession{s, m.lease}
 	m.index, m.sessionsIndex = at.Index, at.Index
 	return kv.Result{OK: true, Session: s}
+}
+
+// needsClock reports whether something has an end: a session, a lock-delay, or a wait.
+func (m *model) needsClock() bool {
+	needs := len(m.delays) > 0
+	for _, s := range m.sessions {
+		needs = needs || s.session.TTL > 0
+	}
+	for _, p := range m.permits {
+		needs = needs || len(p.Queue)+len(p.Delays) > 0
+	}
+	return needs
 }
 
 // ends is the last moment of a session; 0: it has none.

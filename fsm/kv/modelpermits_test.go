@@ -238,6 +238,9 @@ func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 // before.
 type promises struct {
 	before  *kv.View
+	checks  int
+	old     *kv.View // of some steps ago, and what it showed
+	shown   string
 	touched []kv.Topic // since the view before
 	reads   map[string]read
 	tokens  map[kv.Fence]kv.Index  // the highest there was, by kind and name
@@ -259,12 +262,37 @@ func newPromises() *promises {
 
 func (p *promises) check(t *rapid.T, v *kv.View) {
 	if p.before != nil {
+		need.That(t, v.Index() != p.before.Index() || len(p.touched) == 0, "nothing has changed, and woken are %+v", p.touched)
 		p.delay(v)
 		p.checkKeys(t, v)
 		p.checkPermits(t, v)
 	}
 	p.checkReads(t, v)
 	p.before = v
+	if p.old != nil {
+		need.Equal(t, show(p.old), p.shown, "a view that was kept shows")
+	}
+	if p.checks++; p.checks%10 == 1 {
+		p.old, p.shown = v, show(v)
+	}
+}
+
+// show writes down what a view shows.
+func show(v *kv.View) string {
+	pairs, index, _ := v.List("")
+	text := fmt.Sprint(v.Index(), index, v.SessionIndex(), v.Lease())
+	for _, e := range pairs {
+		text += orNothing(e) + fmt.Sprint(v.Delayed(e.Key))
+	}
+	for s := range v.Sessions() {
+		text += orNothing(s) + fmt.Sprint(slices.Collect(v.Held(s.ID)))
+	}
+	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
+		for p := range v.AllPermits(kind) {
+			text += orNothing(p)
+		}
+	}
+	return text
 }
 
 // delay records the lock-delays of sessions that have ended since the view before.

@@ -8,34 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-func TestOnceRepeatsTheResultOfTheFirst(t *testing.T) {
-	tests := []struct {
-		name string
-		op   Op
-	}{
-		{"set", set("a", "1")},
-		{"create if absent", KeyOp{Verb: CAS, Key: "a"}},
-		{"compare and set that failed", KeyOp{Verb: CAS, Key: "a", Index: 5}},
-		{"refused", acquire("a", "nobody")},
-		{"transaction that failed", KeyTxn([]KeyOp{{Verb: Get, Key: "a"}})},
-		{"transaction", KeyTxn([]KeyOp{set("a", "1"), {Verb: Get, Key: "a"}})},
-		{"new session", CreateSession{ID: s1}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			first := r.do(Once{"x", test.op})
-			r.yes(set("a", "between"))
-			r.pass(OnceFor - 1)
-			second := r.do(Once{"x", test.op})
-			expect.That(t, second.Index == 0 && string(r.pair("a").Value) == "between",
-				"it was performed again: result %+v, pair %+v", second, r.pair("a"))
-			first.Index = 0
-			expect.Deep(t, second, first, "result")
-		})
-	}
-}
-
 func TestOnceAcceptsASessionThatIsDrawnTwice(t *testing.T) {
 	r := newRig(t)
 	r.yes(Once{"x", CreateSession{ID: s1, Name: "me"}})

@@ -141,10 +141,6 @@ func acquire(key, session string) KeyOp {
 	return KeyOp{Verb: Acquire, Key: key, Value: []byte("held"), Session: session}
 }
 
-func release(key, session string) KeyOp {
-	return KeyOp{Verb: Release, Key: key, Value: []byte("free"), Session: session}
-}
-
 func del(key string) KeyOp { return KeyOp{Verb: Delete, Key: key} }
 
 // pair returns a key's pair, which must be there.
@@ -158,13 +154,6 @@ func (r *rig) pair(key string) *Pair {
 		r.t.Errorf("key %q has index %d and ModifyIndex %d, want the same", key, index, e.ModifyIndex)
 	}
 	return e
-}
-
-func (r *rig) absent(key string) {
-	r.t.Helper()
-	if e, _ := r.View().Get(key); e != nil {
-		r.t.Fatalf("key %q is there: %+v", key, e)
-	}
 }
 
 // due performs what is due, as the leader does.

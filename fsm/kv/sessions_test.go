@@ -1,9 +1,6 @@
 package kv
 
 import (
-	"fmt"
-	"math"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -65,51 +62,6 @@ func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 	}
 }
 
-func TestSessionEndsInOneStep(t *testing.T) {
-	tests := []struct {
-		name    string
-		options []func(*CreateSession)
-		left    []string
-	}{
-		{"release", nil, []string{"a", "b", "c"}},
-		{"delete", []func(*CreateSession){deleteKeys}, []string{"c"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			r.session(s1, test.options...)
-			r.session(s2)
-			r.yes(acquire("a", s1))
-			r.yes(KeyOp{Verb: Acquire, Key: "b", Value: []byte("v"), Flags: 9, Session: s1})
-			r.yes(acquire("c", s2))
-			b := *r.pair("b")
-			r.Touched()
-
-			end := r.yes(DestroySession{s1}).Index
-			keys, index, _ := r.View().Keys("", "")
-			expect.That(t, slices.Equal(keys, test.left) && index == end, "keys are %q at %d, want %q at %d", keys, index, test.left, end)
-			if _, index := r.View().Session(s1); index != end {
-				t.Errorf("the sessions' index is %d, want %d", index, end)
-			}
-			b.Session, b.ModifyIndex = "", end
-			if e, _ := r.View().Get("b"); e != nil && !reflect.DeepEqual(*e, b) {
-				t.Errorf("pair is %+v, want %+v", *e, b)
-			}
-			e := r.pair("c")
-			expect.That(t, e.Session == s2, "the other session lost its key: %+v", e)
-			want := []Topic{{KeyTopic, "a"}, {KeyTopic, "b"}, {Kind: SessionsTopic}}
-			expect.Slice(t, r.Touched(), want, "it wakes the watchers of")
-		})
-	}
-}
-
-func TestSessionThatIsNotThereIsDestroyedWithoutAChange(t *testing.T) {
-	r := newRig(t)
-	for _, id := range []string{s1, "", "no uuid"} {
-		expect.Equal(t, r.yes(DestroySession{id}).Index, 0, "destroying %q took index", id)
-	}
-}
-
 func TestSessionRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
 	r := newRig(t)
 	s := r.session(s1, ttl(10_000))
@@ -120,102 +72,6 @@ func TestSessionRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
 	expect.Equal(t, view.Renewed(s), r.now, "renewed at")
 	expect.Equal(t, view.Ends(s), r.now+10_000, "ends at")
 	r.no(RenewSession{s2})
-}
-
-func TestSessionWithoutTTLDoesNotEnd(t *testing.T) {
-	r := newRig(t)
-	s := r.session(s1)
-	r.yes(RenewSession{s1})
-	ends := r.View().Ends(s)
-	expect.That(t, ends == 0 && !r.NeedsClock(), "it ends at %d, needs the clock: %t", ends, r.NeedsClock())
-	due := r.Due(math.MaxInt64, 10)
-	expect.That(t, len(due) == 0, "due are %+v", due)
-}
-
-func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
-	tests := []struct {
-		name  string
-		ttl   int64
-		renew int64 // ms after creation; 0: never
-		lead  int64 // ms after creation at which a leadership is established; -1: none
-		last  int64 // last ms after creation at which nothing is due
-	}{
-		{name: "never renewed", ttl: 10_000, lead: -1, last: 10_000},
-		{name: "renewed", ttl: 10_000, renew: 9999, lead: -1, last: 19_999},
-		{name: "grace of half its TTL and two seconds", ttl: 10_000, lead: 8000, last: 15_000},
-		{name: "grace of no more than its TTL", ttl: 3000, lead: 1000, last: 4000},
-		{name: "grace that ends before the TTL", ttl: 10_000, renew: 4000, lead: 5000, last: 14_000},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			s := r.session(s1, ttl(test.ttl))
-			start := r.now
-			if test.renew > 0 {
-				r.now = start + test.renew
-				r.yes(RenewSession{s1})
-			}
-			if test.lead >= 0 {
-				r.now = start + test.lead
-				r.Establish(Epoch{Term: 2, Index: 50}, r.now)
-			}
-			due := r.Due(start+test.last, 10)
-			expect.That(t, len(due) == 0, "due are %+v while it lives", due)
-			want := []Op{ExpireSession{Epoch: r.epoch, ID: s1, Created: s.CreateIndex, RenewedAt: start + test.renew}}
-			expect.Deep(t, r.Due(start+test.last+1, 10), want, "due are")
-			expect.Equal(t, r.View().Ends(s), start+test.last, "its last moment is")
-		})
-	}
-}
-
-func TestDueIsInTheOrderOfTime(t *testing.T) {
-	r := newRig(t)
-	for i := range 5 {
-		r.session(fmt.Sprintf("s%d", i), ttl(int64(20_000-1000*i)))
-	}
-	r.session("holder", lockDelay(17_500))
-	r.yes(acquire("a", "holder"))
-	r.yes(DestroySession{"holder"})
-	r.pass(30_000)
-	var got []string
-	for _, op := range r.Due(r.now, 4) {
-		switch op := op.(type) {
-		case ExpireSession:
-			got = append(got, op.ID)
-		case EndDelay:
-			got = append(got, op.Name)
-		}
-	}
-	expect.Slice(t, got, []string{"s4", "s3", "a", "s2"}, "due are")
-}
-
-func TestExpireSessionTakesEffectOnlyAsProposed(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(r *rig, op *ExpireSession, at *At)
-		want   bool
-	}{
-		{"as proposed", func(*rig, *ExpireSession, *At) {}, true},
-		{"renewed since", func(r *rig, _ *ExpireSession, _ *At) { r.yes(RenewSession{s1}) }, false},
-		{"another leadership", func(r *rig, _ *ExpireSession, _ *At) { r.Establish(Epoch{Term: 2, Index: 50}, r.now) }, false},
-		{"an entry of another term", func(_ *rig, _ *ExpireSession, at *At) { at.Term = 2 }, false},
-		{"an older session of the same id", func(_ *rig, op *ExpireSession, _ *At) { op.Created-- }, false},
-		{"before its time", func(r *rig, _ *ExpireSession, at *At) { at.Lease-- }, false},
-		{"an unknown session", func(_ *rig, op *ExpireSession, _ *At) { op.ID = s2 }, false},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			r.session(s1, ttl(10_000))
-			r.pass(10_001)
-			op := r.Due(r.now, 1)[0].(ExpireSession)
-			at := r.at()
-			test.change(r, &op, &at)
-			res := r.Apply(at, op)
-			s, _ := r.View().Session(s1)
-			expect.That(t, res.OK == test.want && (res.Index != 0) == test.want && (s == nil) == test.want, "result %+v, and the session is %+v", res, s)
-		})
-	}
 }
 
 func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
@@ -255,6 +111,16 @@ func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
 	}
 }
 
+func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
+	tests := []struct{ ns, ms int64 }{
+		{-1, 0}, {0, 0}, {1, 1}, {1_000_000, 1}, {1_000_001, 2}, {15e9, 15_000}, {60e9, 60_000}, {61e9, 60_000},
+	}
+	for _, test := range tests {
+		s := Session{LockDelay: test.ns}
+		expect.Equal(t, s.lockDelay(), test.ms, "a lock-delay of %d ns counts as", test.ns)
+	}
+}
+
 func TestLockDelayKeepsAKeyFromOthersWhenItsHolderEnds(t *testing.T) {
 	ends := map[string]func(r *rig){
 		"destroyed":  func(r *rig) { r.yes(DestroySession{s1}) },
@@ -285,85 +151,38 @@ func TestLockDelayKeepsAKeyFromOthersWhenItsHolderEnds(t *testing.T) {
 	}
 }
 
-func TestLockDelayRestrictsNothingButAcquiring(t *testing.T) {
-	r := newRig(t)
-	r.session(s1, lockDelay(2000))
-	r.session(s2)
-	r.yes(acquire("a", s1))
-	r.yes(DestroySession{s1})
-	r.yes(set("a", "other"))
-	r.yes(KeyOp{Verb: CAS, Key: "a", Value: []byte("cas"), Index: r.pair("a").ModifyIndex})
-	r.yes(del("a"))
-	r.no(acquire("a", s2)) // it is bound to the name
-	r.yes(set("a", "again"))
-	r.no(acquire("a", s2))
-	r.yes(acquire("b", s2))
-	r.pass(2000)
-	r.yes(acquire("a", s2))
-}
-
-func TestLockDelayFollowsOnlyALostHold(t *testing.T) {
+func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 	tests := []struct {
-		name string
-		lose func(r *rig)
+		name  string
+		ttl   int64
+		renew int64 // ms after creation; 0: never
+		lead  int64 // ms after creation at which a leadership is established; -1: none
+		last  int64 // last ms after creation at which nothing is due
 	}{
-		{"proper release", func(r *rig) { r.yes(release("a", s1)) }},
-		{"proper release before the end", func(r *rig) { r.yes(release("a", s1)); r.yes(DestroySession{s1}) }},
-		{"deletion before the end", func(r *rig) { r.yes(del("a")); r.yes(DestroySession{s1}) }},
-		{"delay of 0", func(r *rig) { r.yes(release("a", s1)); r.yes(acquire("a", s3)); r.yes(DestroySession{s3}) }},
+		{name: "never renewed", ttl: 10_000, lead: -1, last: 10_000},
+		{name: "renewed", ttl: 10_000, renew: 9999, lead: -1, last: 19_999},
+		{name: "grace of half its TTL and two seconds", ttl: 10_000, lead: 8000, last: 15_000},
+		{name: "grace of no more than its TTL", ttl: 3000, lead: 1000, last: 4000},
+		{name: "grace that ends before the TTL", ttl: 10_000, renew: 4000, lead: 5000, last: 14_000},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t)
-			r.session(s1, lockDelay(2000))
-			r.session(s2)
-			r.session(s3)
-			r.yes(acquire("a", s1))
-			test.lose(r)
-			r.yes(acquire("a", s2))
+			s := r.session(s1, ttl(test.ttl))
+			start := r.now
+			if test.renew > 0 {
+				r.now = start + test.renew
+				r.yes(RenewSession{s1})
+			}
+			if test.lead >= 0 {
+				r.now = start + test.lead
+				r.Establish(Epoch{Term: 2, Index: 50}, r.now)
+			}
+			due := r.Due(start+test.last, 10)
+			expect.That(t, len(due) == 0, "due are %+v while it lives", due)
+			want := []Op{ExpireSession{Epoch: r.epoch, ID: s1, Created: s.CreateIndex, RenewedAt: start + test.renew}}
+			expect.Deep(t, r.Due(start+test.last+1, 10), want, "due are")
+			expect.Equal(t, r.View().Ends(s), start+test.last, "its last moment is")
 		})
 	}
-}
-
-func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
-	tests := []struct{ ns, ms int64 }{
-		{-1, 0}, {0, 0}, {1, 1}, {1_000_000, 1}, {1_000_001, 2}, {15e9, 15_000}, {60e9, 60_000}, {61e9, 60_000},
-	}
-	for _, test := range tests {
-		s := Session{LockDelay: test.ns}
-		got := s.lockDelay()
-		expect.That(t, got == test.ms, "a lock-delay of %d ns counts as %d ms, want %d", test.ns, got, test.ms)
-	}
-}
-
-func TestLockDelayIsDueAtItsEnd(t *testing.T) {
-	r := newRig(t)
-	r.session(s1, lockDelay(2000))
-	r.session(s2, lockDelay(3000))
-	r.yes(acquire("a", s1))
-	r.yes(DestroySession{s1})
-	until := r.now + 2000
-	if due := r.Due(until-1, 10); len(due) > 0 || !r.NeedsClock() {
-		t.Errorf("due are %+v before its end; needs the clock: %t", due, r.NeedsClock())
-	}
-	want := EndDelay{Epoch: epoch1, Kind: Key, Name: "a", Until: until}
-	due := r.Due(until, 10)
-	expect.That(t, reflect.DeepEqual(due, []Op{want}), "due are %+v, want %+v", due, want)
-	r.now = until
-	r.yes(acquire("a", s2))
-	r.yes(DestroySession{s2}) // a delay of its own
-	r.no(want)
-	due = r.Due(until, 10)
-	expect.That(t, len(due) == 0, "due are %+v before the end of the second", due)
-	other := want
-	other.Until = r.now + 3000
-	r.no(other) // before its time
-	r.pass(3000)
-	other.Epoch.Index++
-	r.no(other)
-	if due := r.due(); len(due) != 1 {
-		t.Errorf("due are %+v, want the end of the second", due)
-	}
-	n := len(r.Freeze().Delays)
-	expect.That(t, n <= 0 && !r.NeedsClock(), "%d lock-delays are left; needs the clock: %t", n, r.NeedsClock())
 }

@@ -3,10 +3,7 @@ package kv
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -52,21 +49,6 @@ func TestViewListsKeysInByteOrder(t *testing.T) {
 	expect.That(t, n == 6, "%d keys, want 6", n)
 }
 
-func TestViewListsSessionsByID(t *testing.T) {
-	r := newRig(t)
-	for _, id := range []string{s3, s1, s2} {
-		r.session(id)
-	}
-	var got []string
-	for s := range r.View().Sessions() {
-		got = append(got, s.ID)
-		if s.ID == s2 {
-			break
-		}
-	}
-	expect.Slice(t, got, []string{s1, s2}, "listed")
-}
-
 func TestViewOfTheSameStateIsShared(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
@@ -77,51 +59,6 @@ func TestViewOfTheSameStateIsShared(t *testing.T) {
 	expect.That(t, first.shown == second.shown, "without a change the tables were copied")
 	expect.That(t, first.Lease() != second.Lease() && second.Lease() == r.now,
 		"the lease clock went from %d to %d, want %d", first.Lease(), second.Lease(), r.now)
-}
-
-func TestViewHasTheIndexOfWhatIsRead(t *testing.T) {
-	r := newRig(t)
-	check := func(what string, got, want Index) {
-		t.Helper()
-		expect.Equal(t, got, want, "%s has index", what)
-	}
-	list := func(prefix string) Index {
-		_, index, _ := r.View().List(prefix)
-		_, keys, _ := r.View().Keys(prefix, "/")
-		check("the list of the keys under "+prefix, keys, index)
-		return index
-	}
-	get := func(key string) Index {
-		_, index := r.View().Get(key)
-		return index
-	}
-	check("an absent key at the beginning", get("a"), 1)
-	check("all keys at the beginning", list(""), 1)
-	check("the sessions at the beginning", r.View().SessionIndex(), 1)
-
-	for _, key := range []string{"a/1", "a/2", "b"} {
-		r.yes(set(key, "1")) // 100, 101, 102
-	}
-	r.session(s1) // 103
-	check("a key", get("a/1"), 100)
-	check("an absent key", get("c"), 102)
-	check("a prefix", list("a/"), 101)
-	check("a prefix without keys", list("c"), 102)
-	check("all keys", list(""), 102)
-	check("the sessions", r.View().SessionIndex(), 103)
-
-	r.yes(del("a/2")) // 104
-	check("a prefix after its newest key went", list("a/"), 104)
-	check("a longer prefix", list("a/1"), 100)
-	check("a prefix of what went alone", list("a/2"), 104)
-	check("an absent key", get("a/2"), 104)
-	check("another key", get("b"), 102)
-
-	r.yes(set("b", "2")) // 105
-	r.Advance(r.now + deletionsFor)
-	check("a prefix after the deletion was forgotten", list("a/"), 104)
-	check("a prefix of what went alone", list("a/2"), 105)
-	check("an absent key", get("a/2"), 105)
 }
 
 func TestDeletionRecordsAreDroppedAfterADay(t *testing.T) {
@@ -150,48 +87,6 @@ func TestDeletionRecordsAreDroppedOldestFirst(t *testing.T) {
 	f := r.Freeze()
 	expect.That(t, len(f.Deletions) == deletionsLimit && f.Pruned == 101 && f.Deletions[0].Index == tree && !slices.ContainsFunc(f.Deletions, func(d Deletion) bool { return d.Key == "first" }),
 		"%d records, first key %q, the newest that was dropped is %d; want %d, and the oldest one dropped", len(f.Deletions), f.Deletions[0].Key, f.Pruned, deletionsLimit)
-}
-
-// The index of a read grows when what it finds changes, and never goes back.
-func TestViewIndexesDoNotGoBack(t *testing.T) {
-	prefixes := []string{"", "a", "a/", "a/b", "b"}
-	rapid.Check(t, func(t *rapid.T) {
-		l := newLife()
-		seen := make(map[string]Index)
-		found := make(map[string]string)
-		// ask records what a read found, and its index.
-		ask := func(read, result string, index Index) {
-			need.That(t, index >= max(seen[read], 1), "%s: the index went from %d to %d", read, seen[read], index)
-			if before, ok := found[read]; ok && result != before && index == seen[read] {
-				t.Fatalf("%s: what is found changed from %s to %s at index %d", read, before, result, index)
-			}
-			seen[read], found[read] = index, result
-		}
-		for range steps(t, "steps") {
-			drawStep.Draw(t, "step").perform(l)
-			v := l.state.View()
-			for _, prefix := range prefixes {
-				pairs, index, _ := v.List(prefix)
-				var all []string
-				for _, e := range pairs {
-					all = append(all, fmt.Sprintf("%+v", *e))
-				}
-				ask("list "+prefix, strings.Join(all, ", "), index)
-				_, keys, _ := v.Keys(prefix, "/")
-				ask("keys "+prefix, "", keys)
-				if prefix == "" {
-					continue
-				}
-				e, index := v.Get(prefix)
-				ask("get "+prefix, fmt.Sprintf("%+v", e), index)
-			}
-			var sessions []string
-			for s := range v.Sessions() {
-				sessions = append(sessions, s.ID)
-			}
-			ask("sessions", strings.Join(sessions, ","), v.SessionIndex())
-		}
-	})
 }
 
 // weigh counts what is in a state by a walk.
