@@ -56,8 +56,7 @@ func TestAnItemNeedsTheLevelOfItsOperation(t *testing.T) {
 		"note, once":  {Item{KV: kv.Once{Key: "k", Op: note.KV}}, 3},
 		"write, once": {Item{KV: kv.Once{Key: "k", Op: kv.KeyOp{Verb: kv.Set, Key: "a"}}}, 1},
 	} {
-		got := Need(tc.item)
-		expect.That(t, got == tc.want, "%s: needs level %d, want %d", name, got, tc.want)
+		expect.Equal(t, Need(tc.item), tc.want, "%s: needs level", name)
 	}
 }
 

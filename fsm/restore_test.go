@@ -51,7 +51,7 @@ type history struct {
 
 func TestNoIndexAndNoTokenGoesBackThroughRestoresAndRecoveries(t *testing.T) {
 	histories := 0
-	for histories < 1000 && !t.Failed() {
+	for histories < 300 && !t.Failed() {
 		rapid.Check(t, func(t *rapid.T) {
 			histories++
 			h := &history{twins: newTwins(), lowest: map[string]registry.Index{}}

@@ -53,8 +53,7 @@ func TestEveryOperationHasWhatTheFormatsAndMetricsNeed(t *testing.T) {
 			b := itemBytes(op.item)
 			_, got, err := ParseBatch(AppendBatch(nil, codec.Newest, BatchID{}, []Item{op.item}))
 			expect.That(t, err == nil && reflect.DeepEqual(got[0], op.item), "got %+v, %v, want %+v", got, err, op.item)
-			size := Size(op.item)
-			expect.That(t, size == len(b), "its size is said to be %d, and it takes %d", size, len(b))
+			expect.Equal(t, Size(op.item), len(b), "its size is said to be")
 			expect.That(t, op.level >= 1 && op.level <= codec.Newest, "level %d is none of 1 to %d", op.level, codec.Newest)
 			expect.That(t, regexp.MustCompile(`^[a-z_]+$`).MatchString(op.name) && !names[op.table+op.name],
 				"%q is no name for a metric, or another one's", op.name)

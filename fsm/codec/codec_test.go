@@ -173,8 +173,7 @@ func TestAReaderDoesNotCallANewerLevelCorrupt(t *testing.T) {
 func TestAFieldIsThereFromItsLevelOn(t *testing.T) {
 	for level, want := range map[byte]bool{1: false, 2: true, 3: true} {
 		c := Writer(nil, level)
-		got := c.Since(2, false)
-		expect.That(t, got == want, "level %d: a field since level 2 is there: %v, want %v", level, got, want)
+		expect.Equal(t, c.Since(2, false), want, "level %d: a field since level 2 is there:", level)
 	}
 }
 

@@ -49,8 +49,7 @@ func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, l := range tc.looks {
-				got := tc.rise.Observe(start.Add(l.at), before, l.nodes)
-				expect.That(t, got == l.want, "after %v: %v, want %v", l.at, got, l.want)
+				expect.Equal(t, tc.rise.Observe(start.Add(l.at), before, l.nodes), l.want, "after %v:", l.at)
 			}
 		})
 	}
