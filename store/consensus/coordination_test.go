@@ -57,73 +57,46 @@ func acquire(key, session string) kv.KeyOp {
 	return kv.KeyOp{Verb: kv.Acquire, Key: key, Session: session}
 }
 
-func TestAKeyWrittenOnAnyNodeIsReadOnAllNodes(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for i := range 30 {
-		writer, key := c.nodes[i%3], fmt.Sprintf("k%d", i)
-		written := writer.coordinate(t, set(key, key))
-		need.That(t, written.OK && written.Index != 0, "set %s on %s: %+v", key, writer.cfg.Node, written)
-		for _, reader := range c.nodes {
-			e, index := reader.keys(t).Get(key)
-			expect.That(t, e != nil && string(e.Value) == key && e.ModifyIndex == written.Index && index == written.Index,
-				"%s written on %s is %+v at %d on %s, want index %d", key, writer.cfg.Node, e, index, reader.cfg.Node, written.Index)
-		}
-	}
-}
-
-func TestLockHasOneHolderWhicheverNodesAreAsked(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for i, n := range c.nodes {
-		n.createSession(t, sessionID(i), time.Hour, 0)
-	}
-	won := c.nodes[1].coordinate(t, acquire("lock", sessionID(1)))
-	need.That(t, won.OK && won.Fence == won.Index && won.Fence != 0, "acquire: %+v, want it done with its own index as token", won)
-	for i, n := range c.nodes {
-		got := n.coordinate(t, acquire("lock", sessionID(i)))
-		expect.That(t, got.OK == (i == 1), "%s: acquire for session %d: %+v", n.cfg.Node, i, got)
-	}
-	if got := c.nodes[2].coordinate(t, kv.KeyOp{Verb: kv.Release, Key: "lock", Session: sessionID(1)}); !got.OK {
-		t.Errorf("release on another node: %+v", got)
-	}
-}
-
 func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for _, n := range c.nodes { // one of them leads, the others forward
-		key := "of-" + n.cfg.Node
-		write := set(key, "v")
-		done := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &write}, {Key: &kv.KeyOp{Verb: kv.Get, Key: key}}, {Catalog: &registry.CatalogOp{}}}})
-		expect.That(t, done.OK && len(done.Pairs) == 2 && len(done.Found) == 1 && done.Found[0].Pairs == 2 && done.Found[0].Node != nil && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
-		failed := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &kv.KeyOp{Verb: kv.CheckNotExists, Key: key}}}})
-		expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
-			"%s: transaction that fails: %+v", n.cfg.Node, failed)
-		res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
-		expect.That(t, err == nil && res[0].Refusal != "", "%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
-	}
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		for _, n := range c.nodes { // one of them leads, the others forward
+			key := "of-" + n.cfg.Node
+			write := set(key, "v")
+			done := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &write}, {Key: &kv.KeyOp{Verb: kv.Get, Key: key}}, {Catalog: &registry.CatalogOp{}}}})
+			expect.That(t, done.OK && len(done.Pairs) == 2 && len(done.Found) == 1 && done.Found[0].Pairs == 2 && done.Found[0].Node != nil && string(done.Pairs[1].Value) == "v", "%s: transaction: %+v", n.cfg.Node, done)
+			failed := n.coordinate(t, kv.Txn{Ops: []kv.TxnOp{{Key: &kv.KeyOp{Verb: kv.CheckNotExists, Key: key}}}})
+			expect.That(t, !failed.OK && len(failed.Errors) == 1 && failed.Errors[0].What == fmt.Sprintf("key %q exists", key),
+				"%s: transaction that fails: %+v", n.cfg.Node, failed)
+			res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
+			expect.That(t, err == nil && res[0].Refusal != "", "%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
+		}
+	})
 }
 
 func TestResultsOfCoordinationAreInOrderHoweverManyBatchesTheyNeed(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	value := bytes.Repeat([]byte("x"), 100<<10)
-	var ops []kv.Op
-	for i := range 8 {
-		ops = append(ops, kv.KeyOp{Verb: kv.CAS, Key: "k", Value: value}, kv.KeyOp{Verb: kv.Delete, Key: fmt.Sprint(i)})
-	}
-	res, err := c.nodes[0].Coordination().Apply(t.Context(), ops...)
-	need.That(t, err == nil && len(res) == len(ops), "%d results, %v", len(res), err)
-	for i, r := range res {
-		if want := i%2 == 1 || i == 0; r.OK != want { // the key is absent for the first CAS only
-			t.Errorf("operation %d: %+v, want OK %v", i, r, want)
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		value := bytes.Repeat([]byte("x"), 100<<10)
+		var ops []kv.Op
+		for i := range 8 {
+			ops = append(ops, kv.KeyOp{Verb: kv.CAS, Key: "k", Value: value}, kv.KeyOp{Verb: kv.Delete, Key: fmt.Sprint(i)})
 		}
-	}
+		res, err := c.nodes[0].Coordination().Apply(t.Context(), ops...)
+		need.That(t, err == nil && len(res) == len(ops), "%d results, %v", len(res), err)
+		for i, r := range res {
+			if want := i%2 == 1 || i == 0; r.OK != want { // the key is absent for the first CAS only
+				t.Errorf("operation %d: %+v, want OK %v", i, r, want)
+			}
+		}
+	})
 }
 
 func TestOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, store.MaxOpBytes)})
-	expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
-	got := c.nodes[0].keys(t).Len()
-	expect.That(t, got == 0, "%d keys were written", got)
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, store.MaxOpBytes)})
+		expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
+		got := c.nodes[0].keys(t).Len()
+		expect.That(t, got == 0, "%d keys were written", got)
+	})
 }
 
 func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
@@ -140,260 +113,185 @@ func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
 	}
 }
 
-func TestAMinorityRefusesCoordinationAndServesStaleReadsOfKeys(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	c.nodes[0].coordinate(t, set("a", "1"))
-	last := c.leader()
-	for _, n := range c.nodes {
-		n.keys(t) // so that every node has it
-	}
-	for i, n := range c.nodes {
-		if i != last {
-			need.OK(t, n.halt())
+func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
+		c.nodes[0].coordinate(t, set("a", "1"))
+		alone := c.nodes[c.leader()]
+		for _, n := range c.nodes {
+			n.keys(t) // so that every node has it
 		}
-	}
-	alone := c.nodes[last]
-	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
-	expect.ErrorIs(t, expect.Err(alone.Coordination().Apply(context.Background(), set("a", "2"))), registry.ErrNoLeader, "write: got")
-	expect.ErrorIs(t, expect.Err(alone.Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)})), registry.ErrNoLeader,
-		"renewal: got")
-	expect.ErrorIs(t, expect.Err(alone.Coordination().View(context.Background(), registry.Linearizable)), registry.ErrNoLeader, "linearizable read: got")
-	v := need.Got(alone.Coordination().View(context.Background(), registry.Stale))(t)
-	e, _ := v.Get("a")
-	expect.That(t, e != nil && string(e.Value) == "1", "stale read: %+v", e)
+		for _, n := range c.nodes {
+			if n != alone {
+				need.OK(t, n.halt())
+			}
+		}
+		eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
+		ctx, keys := t.Context(), alone.Coordination()
+		for what, err := range map[string]error{
+			"a write":                         expect.Err(alone.Apply(ctx, registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")})),
+			"a renewal":                       expect.Err(alone.Apply(ctx, registry.FromClient, registry.Renew{Key: registry.NewKey("A", "i")})),
+			"a renewal of an unknown lease":   expect.Err(alone.Apply(ctx, registry.FromClient, registry.Renew{Key: registry.NewKey("A", "none")})),
+			"a linearizable read":             expect.Err(alone.View(ctx, registry.Linearizable)),
+			"a write of a key":                expect.Err(keys.Apply(ctx, set("a", "2"))),
+			"a renewal of an unknown session": expect.Err(keys.Apply(ctx, kv.RenewSession{ID: sessionID(1)})),
+			"a linearizable read of keys":     expect.Err(keys.View(ctx, registry.Linearizable)),
+		} {
+			expect.ErrorIs(t, err, registry.ErrNoLeader, "%s: got", what)
+		}
+		e, _ := need.Got(keys.View(ctx, registry.Stale))(t).Get("a")
+		expect.That(t, e != nil && string(e.Value) == "1" && alone.read(t, registry.Stale).Len() == 1, "stale reads: %+v and %d instances", e, alone.read(t, registry.Stale).Len())
+	})
 }
 
 func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	const watchers = 10_000
-	reader := c.nodes[(c.leader()+1)%3]
-	waits := make([]*kv.Wait, watchers)
-	for i := range waits {
-		waits[i] = reader.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: fmt.Sprintf("k%d", i)})
-		defer waits[i].Leave()
-	}
-	under := reader.Coordination().Watch(kv.Topic{Kind: kv.PrefixTopic, Name: "k7777"})
-	defer under.Leave()
-	woken, leave := reader.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
-	defer leave()
-	c.nodes[c.leader()].coordinate(t, set("k7777", "v"))
-	for _, w := range []*kv.Wait{waits[7777], under} {
-		select {
-		case <-w.Woken():
-		case <-time.After(limit):
-			t.Fatal("the watcher of the key was not woken")
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		const watchers = 10_000
+		reader := c.nodes[(c.leader()+1)%3]
+		waits := make([]*kv.Wait, watchers)
+		for i := range waits {
+			waits[i] = reader.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: fmt.Sprintf("k%d", i)})
+			defer waits[i].Leave()
 		}
-	}
-	// A woken watcher finds the new state, also without asking for it.
-	v, _ := reader.Coordination().View(context.Background(), registry.Stale)
-	e, _ := v.Get("k7777")
-	expect.That(t, e != nil, "the watcher was woken before the key could be read")
-	for i, w := range waits {
+		under := reader.Coordination().Watch(kv.Topic{Kind: kv.PrefixTopic, Name: "k7777"})
+		defer under.Leave()
+		woken, leave := reader.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
+		defer leave()
+		c.nodes[c.leader()].coordinate(t, set("k7777", "v"))
+		for _, w := range []*kv.Wait{waits[7777], under} {
+			select {
+			case <-w.Woken():
+			case <-time.After(limit):
+				t.Fatal("the watcher of the key was not woken")
+			}
+		}
+		// A woken watcher finds the new state, also without asking for it.
+		v, _ := reader.Coordination().View(context.Background(), registry.Stale)
+		e, _ := v.Get("k7777")
+		expect.That(t, e != nil, "the watcher was woken before the key could be read")
+		for i, w := range waits {
+			select {
+			case <-w.Woken():
+				expect.That(t, i == 7777, "the watcher of k%d was woken", i)
+			default:
+			}
+		}
 		select {
-		case <-w.Woken():
-			expect.That(t, i == 7777, "the watcher of k%d was woken", i)
+		case <-woken:
+			t.Error("a watcher of the catalog was woken")
 		default:
 		}
-	}
-	select {
-	case <-woken:
-		t.Error("a watcher of the catalog was woken")
-	default:
-	}
-}
-
-func TestWatcherOfTheCatalogIsWokenByAnotherNodesWrite(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	at := c.leader()
-	woken, leave := c.nodes[(at+1)%3].Coordination().WatchCatalog(registry.Topic{Kind: registry.ServiceTopic, Name: "A"})
-	defer leave()
-	c.nodes[at].apply(t, registry.Register{Instance: instance("A", "i", 90)})
-	select {
-	case <-woken:
-	case <-time.After(limit):
-		t.Fatal("not woken")
-	}
+	})
 }
 
 func TestAKeyWriteLeavesTheRegistrysIndexAlone(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
-	first := n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
-	key := n.coordinate(t, set("k", "v"))
-	got := n.read(t, registry.Linearizable).Index()
-	expect.That(t, got == first.Index, "the registry is at %d after a key was written, want %d", got, first.Index)
-	second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)})
-	expect.That(t, second.Index > key.Index && key.Index > first.Index, "indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
-}
-
-func TestSessionsAndLocksSurviveTheRestartOfAllNodes(t *testing.T) {
-	for _, snapshot := range []bool{false, true} {
-		t.Run(fmt.Sprintf("from a snapshot %v", snapshot), func(t *testing.T) {
-			c := startCluster(t, 3, nil)
-			c.nodes[0].createSession(t, sessionID(1), time.Hour, time.Hour)
-			c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
-			held := c.nodes[1].coordinate(t, acquire("held", sessionID(1)))
-			c.nodes[1].coordinate(t, acquire("delayed", sessionID(1)))
-			c.nodes[2].createSession(t, sessionID(3), time.Hour, time.Hour)
-			c.nodes[2].coordinate(t, acquire("lost", sessionID(3)))
-			c.nodes[2].coordinate(t, kv.DestroySession{ID: sessionID(3)}) // leaves a lock-delay
-			if !snapshot {
-				for _, n := range c.nodes {
-					n.unsaved.Store(false) // then a node that stops saves none
-				}
-			}
-			c.stopAll()
-			for i, n := range c.nodes {
-				c.nodes[i] = c.start(n.cfg)
-			}
-			c.elect()
-			for i, n := range c.nodes {
-				c.waitReady(i)
-				v := n.keys(t)
-				s, _ := v.Session(sessionID(1))
-				expect.That(t, s != nil && s.TTL == time.Hour.Milliseconds(), "%s: session %+v", n.cfg.Node, s)
-				e, _ := v.Get("held")
-				expect.That(t, e != nil && e.Session == sessionID(1) && e.Fence == held.Fence, "%s: key %+v, want it held with token %d", n.cfg.Node, e, held.Fence)
-				for _, key := range []string{"held", "lost"} {
-					got := n.coordinate(t, acquire(key, sessionID(2)))
-					expect.That(t, !got.OK, "%s: %q was acquired by another session", n.cfg.Node, key)
-				}
-			}
-		})
-	}
-}
-
-func TestALeaderChangeNeitherEndsASessionNorALockDelay(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	c.nodes[0].createSession(t, sessionID(1), 3*time.Second, time.Hour)
-	c.nodes[0].createSession(t, sessionID(2), 3*time.Second, time.Hour)
-	c.nodes[0].createSession(t, sessionID(3), time.Hour, 0)
-	c.nodes[0].coordinate(t, acquire("kept", sessionID(1)))
-	c.nodes[0].coordinate(t, acquire("lost", sessionID(2)))
-	stop, beats := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(beats)
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-			res, err := c.nodes[i%3].Coordination().Apply(context.Background(), kv.RenewSession{ID: sessionID(1)})
-			expect.That(t, err != nil || res[0].OK, "renewal of the live session: %+v", res)
-		}
-	}()
-	for range 3 {
-		c.moveLeadership()
-	}
-	eventually(t, "the silent session is gone", func() bool {
-		s, _ := c.nodes[0].keys(t).Session(sessionID(2))
-		return s == nil
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		first := n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
+		key := n.coordinate(t, set("k", "v"))
+		expect.Equal(t, n.read(t, registry.Linearizable).Index(), first.Index, "the registry is at")
+		second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)})
+		expect.That(t, second.Index > key.Index && key.Index > first.Index, "indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
 	})
-	close(stop)
-	<-beats
-	for _, n := range c.nodes {
-		v := n.keys(t)
-		e, _ := v.Get("kept")
-		expect.That(t, e.Session == sessionID(1), "%s: the lock of the live session is %+v", n.cfg.Node, e)
-		if e, _ := v.Get("lost"); e.Session != "" || v.Delayed("lost") == 0 {
-			t.Errorf("%s: the lock of the dead session is %+v, delayed until %d", n.cfg.Node, e, v.Delayed("lost"))
-		}
-	}
-	got := c.nodes[c.moveLeadership()].coordinate(t, acquire("lost", sessionID(3)))
-	expect.That(t, !got.OK, "acquired within the lock-delay: %+v", got)
 }
 
 func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
-	c := startCluster(t, 3, nil)                                            // nothing else writes: the clock goes on by ticks
-	c.nodes[0].createSession(t, sessionID(1), 3*time.Second, 3*time.Second) // the clock runs 2 s without one
-	c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
-	c.nodes[0].coordinate(t, acquire("lock", sessionID(1)))
-	c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(1)})
-	c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(2), Wait: time.Hour.Milliseconds()})
-	follower := c.nodes[(c.leader()+1)%3]
-	eventually(t, "the next in the queue has the lock", func() bool {
-		p, _ := follower.keys(t).Permits(kv.Lock, "ours")
-		return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == sessionID(2)
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, 3, nil)                                            // nothing else writes: the clock goes on by ticks
+		c.nodes[0].createSession(t, sessionID(1), 3*time.Second, 3*time.Second) // the clock runs 2 s without one
+		c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
+		c.nodes[0].coordinate(t, acquire("lock", sessionID(1)))
+		c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(1)})
+		c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(2), Wait: time.Hour.Milliseconds()})
+		follower := c.nodes[(c.leader()+1)%3]
+		eventually(t, "the next in the queue has the lock", func() bool {
+			p, _ := follower.keys(t).Permits(kv.Lock, "ours")
+			return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == sessionID(2)
+		})
+		eventually(t, "the key is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
+		leader := c.nodes[c.leader()]
+		eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.Expired) == 1 })
 	})
-	eventually(t, "the key is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
-	leader := c.nodes[c.leader()]
-	eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.Expired) == 1 })
 }
 
 func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
-	c := startCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true })
-	leader := c.nodes[c.leader()]
-	leader.createSession(t, sessionID(1), time.Hour, 0)
-	before := testutil.ToFloat64(leader.metrics.commit.Entries)
-	for i := range 20 {
-		c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
-		c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
-	}
-	got := testutil.ToFloat64(leader.metrics.commit.Entries) - before
-	expect.That(t, got >= 40, "%v entries for 40 operations", got)
+	inCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true }, func(t *testing.T, c *testCluster) {
+		leader := c.nodes[c.leader()]
+		leader.createSession(t, sessionID(1), time.Hour, 0)
+		before := testutil.ToFloat64(leader.metrics.commit.Entries)
+		for i := range 20 {
+			c.nodes[i%3].coordinate(t, set("k", fmt.Sprint(i)))
+			c.nodes[i%3].coordinate(t, kv.RenewSession{ID: sessionID(1)})
+		}
+		got := testutil.ToFloat64(leader.metrics.commit.Entries) - before
+		expect.That(t, got >= 40, "%v entries for 40 operations", got)
+	})
 }
 
 func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
-	send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
-		t.Helper()
-		id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
-		reply := n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), false)
-		return need.Got(fsm.ParseResults(reply.Results))(t)
-	}
-	first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-	again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-	expect.That(t, first.KV[0].OK && again.KV[0].OK && first.KV[0].Index == again.KV[0].Index, "first %+v, then %+v, want the same", first.KV, again.KV)
-	got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-	expect.That(t, !got.KV[0].OK, "a second CAS on an absent key: %+v", got.KV)
-	got = send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"})
-	expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
-	e, _ := n.keys(t).Get("k")
-	expect.That(t, e != nil, "a refused batch had an effect")
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
+			t.Helper()
+			id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
+			reply := n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), false)
+			return need.Got(fsm.ParseResults(reply.Results))(t)
+		}
+		first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+		again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+		expect.That(t, first.KV[0].OK && again.KV[0].OK && first.KV[0].Index == again.KV[0].Index, "first %+v, then %+v, want the same", first.KV, again.KV)
+		got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"})
+		expect.That(t, !got.KV[0].OK, "a second CAS on an absent key: %+v", got.KV)
+		got = send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"})
+		expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
+		e, _ := n.keys(t).Get("k")
+		expect.That(t, e != nil, "a refused batch had an effect")
+	})
 }
 
 func TestRaftAddressesAreThoseOfTheVoters(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	at := c.leader()
-	for _, n := range c.nodes {
-		eventually(t, n.cfg.Node+" knows the leader", func() bool {
-			leader, _ := n.Coordination().RaftAddresses()
-			return leader == c.nodes[at].cfg.ClusterAddr
-		})
-		_, all := n.Coordination().RaftAddresses()
-		want := []string{c.nodes[0].cfg.ClusterAddr, c.nodes[1].cfg.ClusterAddr, c.nodes[2].cfg.ClusterAddr}
-		slices.Sort(want)
-		expect.Slice(t, all, want, "%s: voters at", n.cfg.Node)
-	}
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		at := c.leader()
+		for _, n := range c.nodes {
+			eventually(t, n.cfg.Node+" knows the leader", func() bool {
+				leader, _ := n.Coordination().RaftAddresses()
+				return leader == c.nodes[at].cfg.ClusterAddr
+			})
+			_, all := n.Coordination().RaftAddresses()
+			want := []string{c.nodes[0].cfg.ClusterAddr, c.nodes[1].cfg.ClusterAddr, c.nodes[2].cfg.ClusterAddr}
+			slices.Sort(want)
+			expect.Slice(t, all, want, "%s: voters at", n.cfg.Node)
+		}
+	})
 }
 
 func TestRestoreWakesTheWatchersOfKeys(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
-	n.coordinate(t, set("other", "v"))
-	wait := n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"})
-	defer wait.Leave()
-	var saved bytes.Buffer
-	need.Got(n.machine.Snapshot().WriteTo(&saved))(t)
-	need.OK(t, (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)))
-	select {
-	case <-wait.Woken():
-	case <-time.After(limit):
-		t.Fatal("not woken")
-	}
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		n.coordinate(t, set("other", "v"))
+		wait := n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"})
+		defer wait.Leave()
+		var saved bytes.Buffer
+		need.Got(n.machine.Snapshot().WriteTo(&saved))(t)
+		need.OK(t, (&stateMachine{s: n.Raft}).Restore(io.NopCloser(&saved)))
+		select {
+		case <-wait.Woken():
+		case <-time.After(limit):
+			t.Fatal("not woken")
+		}
+	})
 }
 
 func TestGaugesCountSessionsKeysLocksAndWatchers(t *testing.T) {
-	metrics := prometheus.NewRegistry()
-	c := startCluster(t, 1, func(cfg *store.Config) { cfg.Metrics = metrics })
-	n := c.nodes[0]
-	n.createSession(t, sessionID(1), time.Hour, 0)
-	n.coordinate(t, set("k", "v"))
-	n.coordinate(t, kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(1), Limit: 3})
-	defer n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"}).Leave()
-	want := `
+	inBubble(t, func(t *testing.T) {
+		metrics := prometheus.NewRegistry()
+		c := startCluster(t, 1, func(cfg *store.Config) { cfg.Metrics = metrics })
+		n := c.nodes[0]
+		n.createSession(t, sessionID(1), time.Hour, 0)
+		n.coordinate(t, set("k", "v"))
+		n.coordinate(t, kv.AcquirePermit{Kind: kv.Semaphore, Name: "s", Session: sessionID(1), Limit: 3})
+		defer n.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: "k"}).Leave()
+		want := `
 # HELP rollcall_coordination_keys Keys in this node's state.
 # TYPE rollcall_coordination_keys gauge
 rollcall_coordination_keys 1
@@ -412,8 +310,9 @@ rollcall_coordination_sessions 1
 # TYPE rollcall_coordination_watchers gauge
 rollcall_coordination_watchers 1
 `
-	if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "rollcall_coordination_keys", "rollcall_coordination_permits",
-		"rollcall_coordination_sessions", "rollcall_coordination_watchers"); err != nil {
-		t.Error(err)
-	}
+		if err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "rollcall_coordination_keys", "rollcall_coordination_permits",
+			"rollcall_coordination_sessions", "rollcall_coordination_watchers"); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -21,7 +20,7 @@ import (
 // cluster.join; expect is the same for all.
 func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, dir: t.TempDir(), tune: func(cfg *store.Config) { timeouts(cfg, quick) }}
+	c := &testCluster{t: t, dir: t.TempDir()}
 	addresses := make([]string, n)
 	for i := range addresses {
 		addresses[i] = freeAddr(t)
@@ -83,8 +82,10 @@ func TestOneClusterIsFoundedThoughALinkIsBroken(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%d nodes without the link %d-%d", n, a+1, b+1), func(t *testing.T) {
-					c := startApart(t, n, n/2+1, without(a, b))
-					c.mustFoundOne(t)
+					inBubble(t, func(t *testing.T) {
+						c := startApart(t, n, n/2+1, without(a, b))
+						c.mustFoundOne(t)
+					})
 				})
 			}
 		}
@@ -92,11 +93,13 @@ func TestOneClusterIsFoundedThoughALinkIsBroken(t *testing.T) {
 }
 
 func TestMoreNodesThanAreExpectedFoundOneCluster(t *testing.T) {
-	c := startApart(t, 4, 3, allSeen)
-	c.mustFoundOne(t)
-	for i := range c.nodes {
-		c.waitReady(i)
-	}
+	inBubble(t, func(t *testing.T) {
+		c := startApart(t, 4, 3, allSeen)
+		c.mustFoundOne(t)
+		for i := range c.nodes {
+			c.waitReady(i)
+		}
+	})
 }
 
 func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
@@ -109,13 +112,15 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 		{"one, as by default, that sees no other", 2, 1, "cluster.bootstrap-expect 1 is not more than half of the 2 nodes in cluster.join"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := startApart(t, tt.n, tt.expect, allSeen)
-			for _, n := range c.nodes[1:] {
-				need.OK(t, n.halt())
-			}
-			err := c.nodes[0].members.Search(context.Background())
-			expect.ErrorSays(t, err, tt.want, "got")
-			expect.Equal(t, c.nodes[0].identity.Cluster(), "", "the node founded cluster")
+			inBubble(t, func(t *testing.T) {
+				c := startApart(t, tt.n, tt.expect, allSeen)
+				for _, n := range c.nodes[1:] {
+					need.OK(t, n.halt())
+				}
+				err := c.nodes[0].members.Search(context.Background())
+				expect.ErrorSays(t, err, tt.want, "got")
+				expect.Equal(t, c.nodes[0].identity.Cluster(), "", "the node founded cluster")
+			})
 		})
 	}
 }
@@ -133,115 +138,124 @@ func lonely(t *testing.T) (*testCluster, *testNode) {
 }
 
 func TestFoundingPromiseOutlivesARestart(t *testing.T) {
-	c, n := lonely(t)
-	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
-	newer, older := disk.Ballot{Round: 7, ServerID: "n2.aa"}, disk.Ballot{Round: 6, ServerID: "n9.aa"}
-	if r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: newer}); !r.OK {
-		t.Fatalf("promise: %+v", r)
-	}
-	if r := n.step(t, membership.FoundArgs{Step: membership.FoundAccept, Ballot: newer, Founders: founders}); !r.OK {
-		t.Fatalf("accept: %+v", r)
-	}
-	need.OK(t, n.halt())
-	n = c.start(n.cfg)
-	c.nodes[0] = n
-	for _, step := range []uint8{membership.FoundPromise, membership.FoundAccept} {
-		r := n.step(t, membership.FoundArgs{Step: step, Ballot: older, Founders: founders[:1]})
-		expect.That(t, !r.OK && r.Founding.Promised == newer, "step %d of an older proposal: %+v, want a refusal that names %v", step, r, newer)
-	}
-	r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: disk.Ballot{Round: 8, ServerID: "n3.aa"}})
-	expect.That(t, r.OK && r.Founding.Accepted == newer && slices.Equal(r.Founding.Founders, founders),
-		"a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
+	inBubble(t, func(t *testing.T) {
+		c, n := lonely(t)
+		founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
+		newer, older := disk.Ballot{Round: 7, ServerID: "n2.aa"}, disk.Ballot{Round: 6, ServerID: "n9.aa"}
+		if r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: newer}); !r.OK {
+			t.Fatalf("promise: %+v", r)
+		}
+		if r := n.step(t, membership.FoundArgs{Step: membership.FoundAccept, Ballot: newer, Founders: founders}); !r.OK {
+			t.Fatalf("accept: %+v", r)
+		}
+		need.OK(t, n.halt())
+		n = c.start(n.cfg)
+		c.nodes[0] = n
+		for _, step := range []uint8{membership.FoundPromise, membership.FoundAccept} {
+			r := n.step(t, membership.FoundArgs{Step: step, Ballot: older, Founders: founders[:1]})
+			expect.That(t, !r.OK && r.Founding.Promised == newer, "step %d of an older proposal: %+v, want a refusal that names %v", step, r, newer)
+		}
+		r := n.step(t, membership.FoundArgs{Step: membership.FoundPromise, Ballot: disk.Ballot{Round: 8, ServerID: "n3.aa"}})
+		expect.That(t, r.OK && r.Founding.Accepted == newer && slices.Equal(r.Founding.Founders, founders),
+			"a newer proposal is told %+v, want the list that was accepted at %v", r, newer)
+	})
 }
 
 // TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers: it is the only one that knows of the cluster, which
 // cannot begin without the others.
 func TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers(t *testing.T) {
-	_, n := lonely(t)
-	founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
-	if err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
-		{ID: raft.ServerID(founders[0].ID), Address: raft.ServerAddress(founders[0].Addr)},
-		{ID: raft.ServerID(founders[1].ID), Address: raft.ServerAddress(founders[1].Addr)},
-	}}).Error(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the node is in a cluster", func() bool { return n.identity.Cluster() != "" })
-	st := n.members.State()
-	if st.Cluster != disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}) || !slices.Equal(st.Founders, founders) {
-		t.Errorf("the node tells of cluster %s of %v, want %s of %v", st.Cluster, st.Founders, disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}), founders)
-	}
+	inBubble(t, func(t *testing.T) {
+		_, n := lonely(t)
+		founders := []disk.Founder{disk.Founder{ID: n.serverID(), Addr: n.net.Addr().String()}, {ID: "n2.aa", Addr: "127.0.0.1:1"}}
+		if err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
+			{ID: raft.ServerID(founders[0].ID), Address: raft.ServerAddress(founders[0].Addr)},
+			{ID: raft.ServerID(founders[1].ID), Address: raft.ServerAddress(founders[1].Addr)},
+		}}).Error(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the node is in a cluster", func() bool { return n.identity.Cluster() != "" })
+		st := n.members.State()
+		if st.Cluster != disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}) || !slices.Equal(st.Founders, founders) {
+			t.Errorf("the node tells of cluster %s of %v, want %s of %v", st.Cluster, st.Founders, disk.ClusterIDOf([]string{founders[0].ID, founders[1].ID}), founders)
+		}
+	})
 }
 
 // TestStateOfANodeIsSeenWhileItsDiskIsSlow: the others would take a node without a reply for absent.
 func TestStateOfANodeIsSeenWhileItsDiskIsSlow(t *testing.T) {
-	_, n := lonely(t)
-	release := make(chan struct{})
-	writing := make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		done <- n.identity.Change(func(*disk.Identity) bool {
-			close(writing)
-			<-release
-			return false
-		})
-	}()
-	<-writing
-	seen := make(chan membership.NodeState, 1)
-	go func() { seen <- n.members.State() }()
-	select {
-	case st := <-seen:
-		expect.That(t, st.ServerID == n.serverID(), "got %+v", st)
-	case <-time.After(limit):
-		t.Error("the node does not say how it is while it writes its identity")
-	}
-	close(release)
-	need.OK(t, <-done)
+	inBubble(t, func(t *testing.T) {
+		_, n := lonely(t)
+		release := make(chan struct{})
+		writing := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- n.identity.Change(func(*disk.Identity) bool {
+				close(writing)
+				<-release
+				return false
+			})
+		}()
+		<-writing
+		seen := make(chan membership.NodeState, 1)
+		go func() { seen <- n.members.State() }()
+		select {
+		case st := <-seen:
+			expect.That(t, st.ServerID == n.serverID(), "got %+v", st)
+		case <-time.After(limit):
+			t.Error("the node does not say how it is while it writes its identity")
+		}
+		close(release)
+		need.OK(t, <-done)
+	})
 }
 
 // TestJoinListThatGrowsChangesNothingForNodesWithData: three nodes found a cluster; then all lists name five,
 // of which cluster.bootstrap-expect is no longer more than half. A node of the longer list joins.
 func TestJoinListThatGrowsChangesNothingForNodesWithData(t *testing.T) {
-	c := startApart(t, 3, 2, allSeen)
-	c.mustFoundOne(t)
-	for i := range c.nodes {
-		c.waitReady(i)
-	}
-	id := c.clusters()
-	c.stopAll()
-	longer := slices.Clone(c.nodes[0].cfg.Join)
-	for len(longer) < 5 {
-		longer = append(longer, freeAddr(t))
-	}
-	for i, n := range c.nodes {
-		n.cfg.Join = longer
-		c.nodes[i] = c.start(n.cfg)
-	}
-	c.nodes = append(c.nodes, c.open(3, longer, 2))
-	for i := range c.nodes {
-		c.waitReady(i)
-	}
-	got := c.clusters()
-	expect.That(t, slices.Equal(got, id), "the nodes are in %v, want all in %v", got, id)
+	inBubble(t, func(t *testing.T) {
+		c := startApart(t, 3, 2, allSeen)
+		c.mustFoundOne(t)
+		for i := range c.nodes {
+			c.waitReady(i)
+		}
+		id := c.clusters()
+		c.stopAll()
+		longer := slices.Clone(c.nodes[0].cfg.Join)
+		for len(longer) < 5 {
+			longer = append(longer, freeAddr(t))
+		}
+		for i, n := range c.nodes {
+			n.cfg.Join = longer
+			c.nodes[i] = c.start(n.cfg)
+		}
+		c.nodes = append(c.nodes, c.open(3, longer, 2))
+		for i := range c.nodes {
+			c.waitReady(i)
+		}
+		got := c.clusters()
+		expect.That(t, slices.Equal(got, id), "the nodes are in %v, want all in %v", got, id)
+	})
 }
 
 // TestNodesOfAnotherClusterAreNoticedByTheLeaderToo: at an address of cluster.join a node of another cluster
 // comes up.
 func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
-	c := &testCluster{t: t, dir: t.TempDir()}
-	addresses := []string{freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)}
-	for i := range 3 {
-		c.nodes = append(c.nodes, c.open(i, addresses, 3))
-	}
-	t.Cleanup(c.stopAll)
-	c.elect()
-	leader := c.nodes[c.leader()]
-	eventually(t, "the leader knows that it leads", func() bool { return leader.leadership.Leader() != nil })
-	alone := c.config(3, addresses, 1)
-	alone.Join = nil
-	c.nodes = append(c.nodes, c.start(alone))
-	c.waitReady(3)
-	want := []membership.ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].identity.Cluster()}}
-	eventually(t, "the leader shows the other cluster", func() bool {
-		return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
+	inBubble(t, func(t *testing.T) {
+		c := &testCluster{t: t, dir: t.TempDir()}
+		addresses := []string{freeAddr(t), freeAddr(t), freeAddr(t), freeAddr(t)}
+		for i := range 3 {
+			c.nodes = append(c.nodes, c.open(i, addresses, 3))
+		}
+		t.Cleanup(c.stopAll)
+		leader := c.nodes[c.leader()]
+		eventually(t, "the leader knows that it leads", func() bool { return leader.leadership.Leader() != nil })
+		alone := c.config(3, addresses, 1)
+		alone.Join = nil
+		c.nodes = append(c.nodes, c.start(alone))
+		c.waitReady(3)
+		want := []membership.ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].identity.Cluster()}}
+		eventually(t, "the leader shows the other cluster", func() bool {
+			return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
+		})
 	})
 }

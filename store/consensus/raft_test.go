@@ -6,30 +6,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
-	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
+	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/expiry"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -38,10 +34,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/raft.(*deferError).Error"))
 }
 
-// limit is how long a test waits for what normally takes well under a second, or a few.
-const limit = time.Minute
+// limit is how long a test waits, of its virtual time, for what takes seconds.
+const limit = 2 * time.Minute
 
-// testCluster is a cluster of nodes in this process, on loopback.
+// testCluster is a cluster of nodes in this process.
 type testCluster struct {
 	t     testing.TB
 	dir   string
@@ -56,18 +52,10 @@ type testNode struct {
 	done chan error
 }
 
-// freeAddr is an address of 127.0.0.1 on which no process listens, and which no other test gets meanwhile.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	port := need.Got(localcluster.ClaimPort())(t)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-}
-
 // startCluster starts n nodes that found a cluster, and waits until all are ready.
 func startCluster(t testing.TB, n int, tune func(*store.Config)) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, dir: t.TempDir(), tune: tune}
-	// The first start of each node learns its port; the others need to know it.
 	var join []string
 	for range n {
 		join = append(join, freeAddr(t))
@@ -76,11 +64,16 @@ func startCluster(t testing.TB, n int, tune func(*store.Config)) *testCluster {
 		c.nodes = append(c.nodes, c.open(i, join, n))
 	}
 	t.Cleanup(c.stopAll)
-	c.elect()
 	for i := range c.nodes {
 		c.waitReady(i)
 	}
 	return c
+}
+
+// inCluster runs a test in virtual time with a cluster of n nodes.
+func inCluster(t *testing.T, n int, tune func(*store.Config), do func(t *testing.T, c *testCluster)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) { do(t, startCluster(t, n, tune)) })
 }
 
 func (c *testCluster) open(i int, join []string, expect int) *testNode {
@@ -88,29 +81,13 @@ func (c *testCluster) open(i int, join []string, expect int) *testNode {
 	return c.start(c.config(i, join, expect))
 }
 
-// steady is how long a leader of a test keeps its leadership while a busy machine gives the others nothing. A cluster
-// that is to elect another one without being asked to has quick instead.
-const (
-	steady = 3 * time.Second
-	quick  = 500 * time.Millisecond
-)
-
-// timeouts gives a node Raft's timeouts.
-func timeouts(cfg *store.Config, d time.Duration) {
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaseTimeout = d, d, d
-}
-
 // config is that of node i of the nodes at some addresses.
 func (c *testCluster) config(i int, join []string, expect int) store.Config {
 	cfg := store.Config{
 		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
 		ClusterAddr: join[i], Join: join, BootstrapExpect: expect,
-		EvictionInterval: 100 * time.Millisecond,
-		Log:              slog.New(slog.NewTextHandler(outputOf(c.t), nil)).With("on", fmt.Sprintf("n%d", i+1)),
-	}
-	timeouts(&cfg, steady)
-	if expect == 1 { // alone it loses no leadership
-		timeouts(&cfg, quick)
+		EvictionInterval: 100 * time.Millisecond, World: &world.World{Network: around},
+		Log: slog.New(slog.NewTextHandler(outputOf(c.t), nil)).With("on", fmt.Sprintf("n%d", i+1)),
 	}
 	if c.tune != nil {
 		c.tune(&cfg)
@@ -181,34 +158,6 @@ func (c *testCluster) stopAll() {
 	all.Wait()
 }
 
-// elect has nodes stand for election, one after the other, until one leads: by itself a steady cluster takes seconds.
-func (c *testCluster) elect() {
-	c.t.Helper()
-	var asked time.Time
-	next := 0
-	eventually(c.t, "a leader is elected", func() bool {
-		for _, n := range c.nodes {
-			if n.leadership.Leader() != nil {
-				return true
-			}
-		}
-		if !slices.Contains(c.clusters(), "") && time.Since(asked) > time.Second {
-			c.nodes[next%len(c.nodes)].stand()
-			asked, next = time.Now(), next+1
-		}
-		return false
-	})
-}
-
-// stand makes a node a candidate, as a leader does that hands its leadership over.
-func (n *testNode) stand() {
-	now := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-	select {
-	case n.transport.MainLoop() <- raft.RPC{Command: now, RespChan: make(chan raft.RPCResponse, 1)}:
-	case <-n.closing.Done():
-	}
-}
-
 func (c *testCluster) waitReady(i int) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("node %d is ready", i+1), func() bool { return c.nodes[i].Health().Ready })
@@ -231,15 +180,10 @@ func (c *testCluster) leader() int {
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	eventuallyWithin(t, limit, what, cond)
-}
-
-func eventuallyWithin(t testing.TB, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
 	end := time.Now().Add(limit)
 	for !cond() {
 		need.That(t, !time.Now().After(end), "waited %v until %s", limit, what)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -266,235 +210,116 @@ func (n *testNode) read(t *testing.T, read registry.Consistency) *registry.View 
 	return v
 }
 
-func TestWriteOnAnyNodeIsSeenByLinearizableReadsOnAllNodes(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for i := range 30 {
-		writer := c.nodes[i%3]
-		id := fmt.Sprintf("i%d", i)
-		got := writer.apply(t, registry.Register{Instance: instance("ORDERS", id, 90)})
-		need.That(t, got.Outcome == registry.Done, "register %s: %+v", id, got)
-		for _, reader := range c.nodes {
-			_, ok := reader.read(t, registry.Linearizable).Lease(registry.NewKey("orders", id))
-			expect.That(t, ok, "%s registered on %s is missing on %s", id, writer.cfg.Node, reader.cfg.Node)
-		}
-	}
-}
-
-func TestRenewalOfAnUnknownLeaseIsNotFoundOnEveryNode(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for _, n := range c.nodes {
-		expect.Equal(t, n.apply(t, registry.Renew{Key: registry.NewKey("a", "absent")}).Outcome, registry.NotFound, "%s: got", n.cfg.Node)
-	}
-}
-
-func TestStateSurvivesTheRestartOfAllNodes(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	for i := range 20 {
-		c.nodes[i%3].apply(t, registry.Register{Instance: instance("A", fmt.Sprintf("i%d", i), 90)})
-	}
-	c.nodes[0].apply(t, registry.Cancel{Key: registry.NewKey("A", "i7")})
-	c.stopAll()
-	for i, n := range c.nodes {
-		c.nodes[i] = c.start(n.cfg)
-	}
-	c.elect()
-	for i := range c.nodes {
-		c.waitReady(i)
-		got := c.nodes[i].read(t, registry.Linearizable).Len()
-		expect.That(t, got == 19, "%s has %d instances after the restart, want 19", c.nodes[i].cfg.Node, got)
-	}
-}
-
-func TestWriteDuringALeaderChangeSucceedsOrSaysThatItIsUnknown(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	var writers sync.WaitGroup
-	var mu sync.Mutex
-	acknowledged := map[string]bool{}
-	ctx, cancel := context.WithCancel(context.Background())
-	for w := range 6 {
-		writers.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				id := fmt.Sprintf("w%d-%d", w, i)
-				_, err := c.nodes[w%3].Apply(context.Background(), registry.FromClient, registry.Register{Instance: instance("A", id, 600)})
-				if err != nil && !errors.Is(err, registry.ErrNoLeader) && !errors.Is(err, registry.ErrUnknownOutcome) && !errors.Is(err, registry.ErrClosed) {
-					t.Errorf("write %s: %v", id, err)
-				}
-				if err == nil {
-					mu.Lock()
-					acknowledged[id] = true
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	for range 3 {
-		c.moveLeadership()
-	}
-	cancel()
-	writers.Wait()
-	need.That(t, len(acknowledged) != 0, "no write was acknowledged")
-	for _, n := range c.nodes {
-		v := n.read(t, registry.Linearizable)
-		for id := range acknowledged {
-			_, ok := v.Lease(registry.NewKey("A", id))
-			expect.That(t, ok, "%s was acknowledged and is missing on %s", id, n.cfg.Node)
-		}
-	}
-	t.Logf("%d writes acknowledged", len(acknowledged))
-}
-
-func TestDeadInstanceGoesAfterItsDurationAndALiveOneStays(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "dead", 3)})
-	c.nodes[1].apply(t, registry.Register{Instance: instance("A", "alive", 3)})
-	ctx, cancel := context.WithCancel(context.Background())
-	var beats sync.WaitGroup
-	beats.Go(func() {
-		for ctx.Err() == nil {
-			expect.Equal(t, c.nodes[2].apply(t, registry.Renew{Key: registry.NewKey("A", "alive")}).Outcome, registry.Done, "renewal of the live instance:")
-			wait.Pause(ctx, nil, 100*time.Millisecond)
-		}
-	})
-	defer beats.Wait()
-	defer cancel()
-	for _, n := range c.nodes {
-		eventually(t, "the dead instance is gone on "+n.cfg.Node, func() bool {
-			v := n.read(t, registry.Linearizable)
-			_, ok := v.Lease(registry.NewKey("A", "alive"))
-			need.That(t, ok, "the live instance is missing on %s", n.cfg.Node)
-			_, there := v.Lease(registry.NewKey("A", "dead"))
-			return !there
-		})
-	}
-}
-
-func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
-	last := c.leader()
-	for _, n := range c.nodes {
-		n.read(t, registry.Linearizable) // so that every node has applied the registration
-	}
-	for i, n := range c.nodes {
-		if i != last {
-			need.OK(t, n.halt())
-		}
-	}
-	alone := c.nodes[last]
-	eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
-	expect.ErrorIs(t, expect.Err(alone.Apply(context.Background(), registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")})), registry.ErrNoLeader,
-		"write: got")
-	expect.ErrorIs(t, expect.Err(alone.View(context.Background(), registry.Linearizable)), registry.ErrNoLeader, "linearizable read: got")
-	got := alone.read(t, registry.Stale).Len()
-	expect.That(t, got == 1, "stale read has %d instances, want 1", got)
-}
-
 // As after a start with a long log, Raft takes nothing for longer than an entry waits for its place.
 func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	need.OK(t, c.nodes[0].halt())
-	cfg := c.nodes[0].cfg
-	cfg.Test.SyncDelay = time.Second * 11 / 10
-	c.nodes[0] = c.start(cfg)
-	c.waitReady(0)
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		need.OK(t, c.nodes[0].halt())
+		cfg := c.nodes[0].cfg
+		cfg.Test.SyncDelay = time.Second * 11 / 10
+		c.nodes[0] = c.start(cfg)
+		c.waitReady(0)
+	})
 }
 
 // few is how many entries a cluster may write for itself while it is asked for something a hundred times.
 const few = 20
 
 func TestRenewalsOfUnknownLeasesLeaveTheLogAlone(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
-	ctx := context.Background()
-	before := n.raft.LastIndex()
-	for i := range 100 {
-		key := registry.NewKey("A", fmt.Sprintf("i%d", i))
-		for _, origin := range []registry.Origin{registry.FromClient, registry.FromEureka} {
-			results, err := n.Apply(ctx, origin, registry.Renew{Key: key, LastDirty: 1}, registry.Renew{Key: key, Overridden: registry.Down})
-			need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.NotFound,
-				"renewals from %v: %+v, %v, want NotFound", origin, results, err)
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		ctx := context.Background()
+		before := n.raft.LastIndex()
+		for i := range 100 {
+			key := registry.NewKey("A", fmt.Sprintf("i%d", i))
+			for _, origin := range []registry.Origin{registry.FromClient, registry.FromEureka} {
+				results, err := n.Apply(ctx, origin, registry.Renew{Key: key, LastDirty: 1}, registry.Renew{Key: key, Overridden: registry.Down})
+				need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.NotFound,
+					"renewals from %v: %+v, %v, want NotFound", origin, results, err)
+			}
+			results, err := n.Coordination().Apply(ctx, kv.RenewSession{ID: fmt.Sprintf("s%d", i)})
+			need.That(t, err == nil && !results[0].OK, "renewal of a session: %+v, %v, want none", results, err)
 		}
-		results, err := n.Coordination().Apply(ctx, kv.RenewSession{ID: fmt.Sprintf("s%d", i)})
-		need.That(t, err == nil && !results[0].OK, "renewal of a session: %+v, %v, want none", results, err)
-	}
-	grown := n.raft.LastIndex() - before
-	expect.That(t, grown <= few, "the log grew by %d entries", grown)
+		grown := n.raft.LastIndex() - before
+		expect.That(t, grown <= few, "the log grew by %d entries", grown)
+	})
 }
 
 func TestRenewalsOfClientsMayWaitForAPartOfTheTimeOfTheirConnection(t *testing.T) {
-	c := startCluster(t, 1, func(cfg *store.Config) { cfg.RenewalWait = 50 * time.Millisecond })
-	n := c.nodes[0]
-	n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
-	renew := func(ctx context.Context, origin registry.Origin) time.Duration {
-		came := time.Now()
-		results, err := n.Apply(ctx, origin, registry.Renew{Key: registry.NewKey("A", "i")})
-		need.That(t, err == nil && results[0].Outcome == registry.Done, "renew: %+v, %v", results, err)
-		return time.Since(came)
-	}
-	ctx := registry.OnLine(t.Context())
-	renew(ctx, registry.FromEureka)
-	expect.That(t, registry.LineOf(ctx).MayWait(time.Now()), "what another server sent waited as a client's renewal")
+	inCluster(t, 1, func(cfg *store.Config) { cfg.RenewalWait = 50 * time.Millisecond }, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
+		renew := func(ctx context.Context, origin registry.Origin) time.Duration {
+			came := time.Now()
+			results, err := n.Apply(ctx, origin, registry.Renew{Key: registry.NewKey("A", "i")})
+			need.That(t, err == nil && results[0].Outcome == registry.Done, "renew: %+v, %v", results, err)
+			return time.Since(came)
+		}
+		ctx := registry.OnLine(t.Context())
+		renew(ctx, registry.FromEureka)
+		expect.That(t, registry.LineOf(ctx).MayWait(time.Now()), "what another server sent waited as a client's renewal")
 
-	ctx = registry.OnLine(t.Context())
-	came := time.Now()
-	took := renew(ctx, registry.FromClient)
-	expect.Equal(t, registry.LineOf(ctx).MayWait(came), false, "right after one that may have waited, another may wait:")
-	expect.Equal(t, registry.LineOf(ctx).MayWait(time.Now().Add(10*took)), true, "after ten times as long, another may wait:")
+		ctx = registry.OnLine(t.Context())
+		came := time.Now()
+		took := renew(ctx, registry.FromClient)
+		expect.Equal(t, registry.LineOf(ctx).MayWait(came), false, "right after one that may have waited, another may wait:")
+		expect.Equal(t, registry.LineOf(ctx).MayWait(time.Now().Add(10*took)), true, "after ten times as long, another may wait:")
+	})
 }
 
 // A node that is behind must not take what it does not know for what is not there.
 func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	ctx := context.Background()
-	for i := range 30 {
-		id := fmt.Sprintf("i%d", i)
-		by, at := c.nodes[i%3], c.nodes[(i+1)%3]
-		by.apply(t, registry.Register{Instance: instance("A", id, 90)})
-		absent := registry.Renew{Key: registry.NewKey("A", "absent")}
-		results, err := at.Apply(ctx, registry.FromClient, absent, registry.Renew{Key: registry.NewKey("A", id)})
-		need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.Done,
-			"%s: %+v, %v, want NotFound and Done", id, results, err)
-		created, err := by.Coordination().Apply(ctx, kv.CreateSession{ID: id})
-		need.That(t, err == nil && created[0].OK, "session %s: %+v, %v", id, created, err)
-		if renewed, err := at.Coordination().Apply(ctx, kv.RenewSession{ID: id}); err != nil || !renewed[0].OK {
-			t.Fatalf("session %s: %+v, %v, want it renewed", id, renewed, err)
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		ctx := context.Background()
+		for i := range 30 {
+			id := fmt.Sprintf("i%d", i)
+			by, at := c.nodes[i%3], c.nodes[(i+1)%3]
+			by.apply(t, registry.Register{Instance: instance("A", id, 90)})
+			absent := registry.Renew{Key: registry.NewKey("A", "absent")}
+			results, err := at.Apply(ctx, registry.FromClient, absent, registry.Renew{Key: registry.NewKey("A", id)})
+			need.That(t, err == nil && results[0].Outcome == registry.NotFound && results[1].Outcome == registry.Done,
+				"%s: %+v, %v, want NotFound and Done", id, results, err)
+			created, err := by.Coordination().Apply(ctx, kv.CreateSession{ID: id})
+			need.That(t, err == nil && created[0].OK, "session %s: %+v, %v", id, created, err)
+			if renewed, err := at.Coordination().Apply(ctx, kv.RenewSession{ID: id}); err != nil || !renewed[0].OK {
+				t.Fatalf("session %s: %+v, %v, want it renewed", id, renewed, err)
+			}
 		}
-	}
+	})
 }
 
 // Another Rollcall server's renewal names a life, and is compared with the cancel where the log is applied.
 func TestARenewalAfterACancelIsCommittedIfItNamesALife(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	n := c.nodes[0]
-	key := registry.NewKey("A", "i0")
-	n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
-	n.apply(t, registry.Cancel{Key: key})
-	expect.That(t, !n.machine.Ignores(registry.Renew{Key: key, Life: 9}), "a renewal of another Rollcall server would not be committed")
-	expect.That(t, n.machine.Ignores(registry.Renew{Key: key}), "a renewal of a client or a Eureka server would be committed")
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		key := registry.NewKey("A", "i0")
+		n.apply(t, registry.Register{Instance: instance("A", "i0", 90)})
+		n.apply(t, registry.Cancel{Key: key})
+		expect.That(t, !n.machine.Ignores(registry.Renew{Key: key, Life: 9}), "a renewal of another Rollcall server would not be committed")
+		expect.That(t, n.machine.Ignores(registry.Renew{Key: key}), "a renewal of a client or a Eureka server would be committed")
+	})
 }
 
 func TestDamagedSnapshotIsNamed(t *testing.T) {
-	c := startCluster(t, 1, func(cfg *store.Config) { cfg.TrailingLogs = 1 })
-	n := c.nodes[0]
-	for i := range 10 {
-		n.apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})
-	}
-	if err := n.halt(); err != nil { // which saves a snapshot
-		t.Fatal(err)
-	}
-	dirs, err := filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*"))
-	need.That(t, err == nil && len(dirs) == 1, "snapshots %q, %v, want one", dirs, err)
-	state, meta := filepath.Join(dirs[0], "state.bin"), filepath.Join(dirs[0], "meta.json")
-	for _, tt := range []struct {
-		name, file, names string
-		change            func([]byte) []byte
-	}{
-		{"a flipped bit", state, dirs[0], func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
-		{"cut short", state, dirs[0], func(b []byte) []byte { return b[:len(b)/2] }},
-		{"no description", meta, meta, nil},
-		{"a description that is cut short", meta, meta, func(b []byte) []byte { return b[:len(b)/2] }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	inCluster(t, 1, func(cfg *store.Config) { cfg.TrailingLogs = 1 }, func(t *testing.T, c *testCluster) {
+		n := c.nodes[0]
+		for i := range 10 {
+			n.apply(t, registry.Register{Instance: instance("A", fmt.Sprint(i), 90)})
+		}
+		if err := n.halt(); err != nil { // which saves a snapshot
+			t.Fatal(err)
+		}
+		dirs, err := filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*"))
+		need.That(t, err == nil && len(dirs) == 1, "snapshots %q, %v, want one", dirs, err)
+		state, meta := filepath.Join(dirs[0], "state.bin"), filepath.Join(dirs[0], "meta.json")
+		for _, tt := range []struct {
+			name, file, names string
+			change            func([]byte) []byte
+		}{
+			{"a flipped bit", state, dirs[0], func(b []byte) []byte { b[len(b)/2] ^= 4; return b }},
+			{"cut short", state, dirs[0], func(b []byte) []byte { return b[:len(b)/2] }},
+			{"no description", meta, meta, nil},
+			{"a description that is cut short", meta, meta, func(b []byte) []byte { return b[:len(b)/2] }},
+		} {
 			whole, err := os.ReadFile(tt.file)
 			need.OK(t, err)
 			if tt.change == nil {
@@ -508,10 +333,10 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 				s.close()
 			}
 			expect.That(t, errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), tt.names) && strings.Contains(err.Error(), "empty data directory"),
-				"got %v, want an error that names %s and says what to do", err, tt.names)
+				"%s: got %v, want an error that names %s and says what to do", tt.name, err, tt.names)
 			need.OK(t, os.WriteFile(tt.file, whole, 0o600))
-		})
-	}
+		}
+	})
 }
 
 // TestASnapshotThatMayNotBeReadIsNotCalledDamaged: an operator who reads that throws good data away.
@@ -550,54 +375,61 @@ func receive(t *testing.T, done <-chan awaited) awaited {
 	}
 }
 
-func TestChangesWakeReadersOnEveryNode(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	var waiting, elsewhere []<-chan awaited
-	for _, n := range c.nodes {
-		waiting = append(waiting, n.await(t, "ORDERS"))
-		elsewhere = append(elsewhere, n.await(t, "BILLING"))
-	}
-	want := c.nodes[0].apply(t, registry.Register{Instance: instance("ORDERS", "o1", 90)})
-	for i, done := range waiting {
-		got := receive(t, done)
-		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == want.Index && got.changes.View.Index() >= want.Index,
-			"%s: %+v, want the change %d", c.nodes[i].cfg.Node, got, want.Index)
-	}
-	want = c.nodes[1].apply(t, registry.Register{Instance: instance("BILLING", "b1", 90)})
-	for i, done := range elsewhere {
-		got := receive(t, done)
-		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == want.Index,
-			"%s: %+v, want only the change %d: the other application is none of its business", c.nodes[i].cfg.Node, got, want.Index)
-	}
-}
-
 func TestChangesEndWithErrClosedWhenTheNodeStops(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	done := c.nodes[0].await(t, "")
-	need.OK(t, c.nodes[0].halt())
-	got := receive(t, done)
-	expect.That(t, errors.Is(got.err, registry.ErrClosed), "got %+v, want ErrClosed", got)
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		done := c.nodes[0].await(t, "")
+		need.OK(t, c.nodes[0].halt())
+		got := receive(t, done)
+		expect.That(t, errors.Is(got.err, registry.ErrClosed), "got %+v, want ErrClosed", got)
+	})
 }
 
 func TestChangesEndWithTheErrorOfTheirContext(t *testing.T) {
-	c := startCluster(t, 1, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{})
-	expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
+	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{})
+		expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
+	})
 }
 
-func TestHealthSaysThatExpiryIsSuspendedWhileTheLeadershipIsYoung(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	n := c.nodes[c.leader()]
-	expect.That(t, !n.Health().Suspended, "suspended although there is no lease that could end")
-	n.apply(t, registry.Register{Instance: instance("A", "i", 60)}) // its grace: 6 s
-	clock := n.Health().Clock
-	eventually(t, "the clock runs", func() bool { return n.Health().Clock > clock })
-	next := c.nodes[c.moveLeadership()]
-	expect.That(t, next.Health().Suspended, "%s leads since now and does not say that expiry is suspended", next.cfg.Node)
-	got := next.Health().Clock
-	expect.That(t, got >= clock-expiry.MaxLead.Milliseconds(),
-		"the clock of %s shows %d ms, that of %s showed %d ms before", next.cfg.Node, got, n.cfg.Node, clock)
-	eventually(t, "the grace is over", func() bool { return !next.Health().Suspended })
+func TestAgeOfANodeThatDoesNotKnowTheLogsEndIsThatOfItsNewestEntry(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 600)})
+		c.stopAll()
+		alone := c.start(c.nodes[0].cfg)
+		c.nodes[0] = alone
+		asked := time.Now()
+		age, newest := alone.Health().Age, time.UnixMilli(alone.read(t, registry.Stale).Stamp().Wall)
+		if age < asked.Sub(newest) {
+			t.Errorf("age %v, but its newest entry is of %v ago", age, asked.Sub(newest))
+		}
+	})
+}
+
+func TestAgeOfANodeThatHasAppliedNothingIsGreat(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := &testCluster{t: t, dir: t.TempDir()}
+		t.Cleanup(c.stopAll)
+		c.nodes = append(c.nodes, c.open(0, []string{freeAddr(t), freeAddr(t), freeAddr(t)}, 3))
+		age := c.nodes[0].Health().Age
+		expect.That(t, age > 24*time.Hour, "the age of a state without an entry is %v, want that it is not known", age)
+	})
+}
+
+// What fails at once would else be asked for as often as the processor allows, of the leader too.
+func TestRetryPausesBetweenItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		const most = 2 * int(time.Second/store.RetryPause)
+		tries := 0
+		done := retry(ctx, &leadership.State{}, func(context.Context) error {
+			if tries++; tries > most {
+				stop() // time stands still in a bubble that is busy
+			}
+			return errors.New("refused")
+		})
+		expect.That(t, !done && tries >= 2 && tries <= most, "it tried %d times in a second (done: %v), want at most %d", tries, done, most)
+	})
 }

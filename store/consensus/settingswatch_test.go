@@ -86,42 +86,43 @@ func containsAll(line string, words []string) bool {
 }
 
 func TestSettingsOfTheLeaderHoldAndTheOthersSaySo(t *testing.T) {
-	var log sharedLog
-	c := startCluster(t, 3, func(cfg *store.Config) {
-		cfg.Log = slog.New(slog.NewTextHandler(&log, nil)).With("on", cfg.Node)
-		if cfg.Node == "n1" {
-			cfg.Settings = registry.DefaultSettings()
-			cfg.Settings.Population = 3
+	inBubble(t, func(t *testing.T) {
+		var log sharedLog
+		c := startCluster(t, 3, func(cfg *store.Config) {
+			cfg.Log = slog.New(slog.NewTextHandler(&log, nil)).With("on", cfg.Node)
+			if cfg.Node == "n1" {
+				cfg.Settings = registry.DefaultSettings()
+				cfg.Settings.Population = 3
+			}
+		})
+		warnings := func(node string) int {
+			return log.count("level=WARN", "on="+node+" ", "self-preservation.min-instances is")
+		}
+		leadBy := func(i int) {
+			eventually(t, c.nodes[i].cfg.Node+" leads", func() bool {
+				if at := c.leader(); at != i {
+					to := c.nodes[i]
+					future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(to.serverID()), raft.ServerAddress(to.net.Addr().String()))
+					if err := raftio.Wait(context.Background(), future, limit); err != nil {
+						t.Logf("transfer: %v", err)
+					}
+				}
+				return c.nodes[i].Health().Leads
+			})
+		}
+		leadBy(0)
+		for _, n := range c.nodes {
+			eventually(t, n.cfg.Node+" has the settings of n1", func() bool {
+				return n.read(t, registry.Stale).Settings().Population == 3
+			})
+		}
+		eventually(t, "the others say so", func() bool { return warnings("n2") > 0 && warnings("n3") > 0 })
+		before := [...]int{warnings("n1"), warnings("n2"), warnings("n3")}
+		leadBy(1)
+		eventually(t, "n1 says so", func() bool { return warnings("n1") == before[0]+1 })
+		expect.Equal(t, c.nodes[0].read(t, registry.Linearizable).Settings(), registry.DefaultSettings(), "settings under n2:")
+		if warnings("n2") != before[1] || warnings("n3") != before[2] {
+			t.Errorf("n2 and n3 warned of their own settings:\n%s", log.b.String())
 		}
 	})
-	warnings := func(node string) int {
-		return log.count("level=WARN", "on="+node+" ", "self-preservation.min-instances is")
-	}
-	leadBy := func(i int) {
-		eventually(t, c.nodes[i].cfg.Node+" leads", func() bool {
-			if at := c.leader(); at != i {
-				to := c.nodes[i]
-				future := c.nodes[at].raft.LeadershipTransferToServer(raft.ServerID(to.serverID()), raft.ServerAddress(to.net.Addr().String()))
-				if err := raftio.Wait(context.Background(), future, limit); err != nil {
-					t.Logf("transfer: %v", err)
-				}
-			}
-			return c.nodes[i].Health().Leads
-		})
-	}
-	leadBy(0)
-	for _, n := range c.nodes {
-		eventually(t, n.cfg.Node+" has the settings of n1", func() bool {
-			return n.read(t, registry.Stale).Settings().Population == 3
-		})
-	}
-	eventually(t, "the others say so", func() bool { return warnings("n2") > 0 && warnings("n3") > 0 })
-	before := [...]int{warnings("n1"), warnings("n2"), warnings("n3")}
-	leadBy(1)
-	eventually(t, "n1 says so", func() bool { return warnings("n1") == before[0]+1 })
-	got := c.nodes[0].read(t, registry.Linearizable).Settings()
-	expect.That(t, got == registry.DefaultSettings(), "settings under n2: %+v, want its own", got)
-	if warnings("n2") != before[1] || warnings("n3") != before[2] {
-		t.Errorf("n2 and n3 warned of their own settings:\n%s", log.b.String())
-	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -40,7 +41,7 @@ func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 // openPort opens the node-to-node port of a node that is not there: it shakes hands, and serves no call.
 func openPort(t *testing.T, h port.Hello) *port.Port {
 	t.Helper()
-	p := need.Got(port.Listen(nil, "127.0.0.1:0", "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
+	p := need.Got(port.Listen(&world.World{Network: around}, freeAddr(t), "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
 	p.Self = func() port.Hello { return h }
 	p.ServeNode = func(c net.Conn, _ port.Hello) { io.Copy(io.Discard, c) }
 	p.Go(p.Serve)
@@ -81,25 +82,29 @@ func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 
 // A leader that hangs does not send the rest, and its connection stays open.
 func TestStopDoesNotWaitForTheRestOfASnapshot(t *testing.T) {
-	n := startCluster(t, 1, nil).nodes[0]
-	refused := hangingLeader(t, n)
-	n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
-	expect.OK(t, expect.Err(n.ends(t)))
-	refused()
+	inBubble(t, func(t *testing.T) {
+		n := startCluster(t, 1, nil).nodes[0]
+		refused := hangingLeader(t, n)
+		n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
+		expect.OK(t, expect.Err(n.ends(t)))
+		refused()
+	})
 }
 
 func TestSnapshotOfALeaderThatHangsIsNotWaitedFor(t *testing.T) {
-	c := &testCluster{t: t, dir: t.TempDir()}
-	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-	c.nodes = append(c.nodes, n)
-	n.transport.Patience = time.Second
-	n.run()
-	t.Cleanup(c.stopAll)
-	c.waitReady(0)
-	term := n.raft.CurrentTerm()
-	refused := hangingLeader(t, n)
-	eventually(t, "the node leads again", func() bool { return n.raft.State() == raft.Leader && n.raft.CurrentTerm() > term })
-	refused()
+	inBubble(t, func(t *testing.T) {
+		c := &testCluster{t: t, dir: t.TempDir()}
+		n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+		c.nodes = append(c.nodes, n)
+		n.transport.Patience = time.Second
+		n.run()
+		t.Cleanup(c.stopAll)
+		c.waitReady(0)
+		term := n.raft.CurrentTerm()
+		refused := hangingLeader(t, n)
+		eventually(t, "the node leads again", func() bool { return n.raft.State() == raft.Leader && n.raft.CurrentTerm() > term })
+		refused()
+	})
 }
 
 func TestStopDoesNotWaitForANodeThatDoesNotReply(t *testing.T) {
@@ -112,8 +117,7 @@ func TestStopDoesNotWaitForANodeThatDoesNotReply(t *testing.T) {
 			return peer.Addr().String(), func() { readByte(t, accepted(t, peer)) }
 		}},
 		{"it does not say who it is", func(t *testing.T) (string, func()) {
-			l := need.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-			t.Cleanup(func() { l.Close() })
+			l := listen(t)
 			return l.Addr().String(), func() {
 				conn := need.Got(l.Accept())(t)
 				t.Cleanup(func() { conn.Close() })
@@ -123,20 +127,22 @@ func TestStopDoesNotWaitForANodeThatDoesNotReply(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			address, asked := tt.hangs(t)
-			c := &testCluster{t: t, dir: t.TempDir()}
-			n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-			need.OK(t, n.identity.Adopt("c", 0, nil))
-			err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
-				{ID: raft.ServerID(n.serverID()), Address: raft.ServerAddress(n.net.Addr().String())},
-				{ID: "n2.bb", Address: raft.ServerAddress(address)},
-			}}).Error()
-			need.OK(t, err)
-			n.run()
-			asked() // for its vote
-			took, err := n.ends(t)
-			expect.OK(t, err)
-			expect.That(t, took <= port.RaftTimeout/2, "it stopped after %v, as if it waited for the answer", took)
+			inBubble(t, func(t *testing.T) {
+				address, asked := tt.hangs(t)
+				c := &testCluster{t: t, dir: t.TempDir()}
+				n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+				need.OK(t, n.identity.Adopt("c", 0, nil))
+				err := n.raft.BootstrapCluster(raft.Configuration{Servers: []raft.Server{
+					{ID: raft.ServerID(n.serverID()), Address: raft.ServerAddress(n.net.Addr().String())},
+					{ID: "n2.bb", Address: raft.ServerAddress(address)},
+				}}).Error()
+				need.OK(t, err)
+				n.run()
+				asked() // for its vote
+				took, err := n.ends(t)
+				expect.OK(t, err)
+				expect.That(t, took <= port.RaftTimeout/2, "it stopped after %v, as if it waited for the answer", took)
+			})
 		})
 	}
 }
@@ -155,32 +161,36 @@ func readByte(t *testing.T, conn net.Conn) {
 
 // A failure may keep the node from closing, as a damaged entry does: its reader waits then.
 func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
-	c := &testCluster{t: t, dir: t.TempDir()}
-	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-	kept := make(chan struct{})
-	n.net.Go(func() { <-kept }) // which keeps it
-	n.run()
-	failed := errors.New("failed, as planned")
-	go func() {
-		<-n.closing.Done()
-		n.fail(failed)
-	}()
-	_, err := n.ends(t)
-	expect.ErrorIs(t, err, failed, "Run returned")
-	close(kept)
-	eventually(t, "the log is closed", func() bool {
-		_, err := n.disk.LastIndex()
-		return err != nil
+	inBubble(t, func(t *testing.T) {
+		c := &testCluster{t: t, dir: t.TempDir()}
+		n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+		kept := make(chan struct{})
+		n.net.Go(func() { <-kept }) // which keeps it
+		n.run()
+		failed := errors.New("failed, as planned")
+		go func() {
+			<-n.closing.Done()
+			n.fail(failed)
+		}()
+		_, err := n.ends(t)
+		expect.ErrorIs(t, err, failed, "Run returned")
+		close(kept)
+		eventually(t, "the log is closed", func() bool {
+			_, err := n.disk.LastIndex()
+			return err != nil
+		})
 	})
 }
 
 func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
-	n := startCluster(t, 1, nil).nodes[0]
-	n.endSaving()
-	err := n.raft.Snapshot().Error()
-	expect.ErrorSays(t, err, context.Canceled.Error(), "the snapshot ended with")
-	left := need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*")))(t)
-	expect.That(t, len(left) == 0, "it leaves %v", left)
+	inBubble(t, func(t *testing.T) {
+		n := startCluster(t, 1, nil).nodes[0]
+		n.endSaving()
+		err := n.raft.Snapshot().Error()
+		expect.ErrorSays(t, err, context.Canceled.Error(), "the snapshot ended with")
+		left := need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*")))(t)
+		expect.That(t, len(left) == 0, "it leaves %v", left)
+	})
 }
 
 // slowStore makes sinks whose Close and Cancel take until synced is closed, as those of a slow disk do.
@@ -210,19 +220,21 @@ func (s slowSink) end(name string, end func() error) error {
 }
 
 func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
-	c := &testCluster{t: t, dir: t.TempDir()}
-	n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
-	slow := slowStore{n.snapshots.SnapshotStore, make(chan string, 9), make(chan struct{})}
-	defer close(slow.synced)
-	n.snapshots.SnapshotStore = slow
-	c.nodes = append(c.nodes, n)
-	n.run()
-	c.waitReady(0)
-	took, err := n.ends(t)
-	expect.OK(t, err)
-	expect.Equal(t, len(slow.called), 1, "calls of the sink")
-	expect.Equal(t, <-slow.called, "Close", "the sync was")
-	expect.That(t, took >= snapshotLimit, "it stopped after %v: the snapshot had no time", took)
+	inBubble(t, func(t *testing.T) {
+		c := &testCluster{t: t, dir: t.TempDir()}
+		n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
+		slow := slowStore{n.snapshots.SnapshotStore, make(chan string, 9), make(chan struct{})}
+		defer close(slow.synced)
+		n.snapshots.SnapshotStore = slow
+		c.nodes = append(c.nodes, n)
+		n.run()
+		c.waitReady(0)
+		took, err := n.ends(t)
+		expect.OK(t, err)
+		expect.Equal(t, len(slow.called), 1, "calls of the sink")
+		expect.Equal(t, <-slow.called, "Close", "the sync was")
+		expect.That(t, took >= snapshotLimit, "it stopped after %v: the snapshot had no time", took)
+	})
 }
 
 func TestSinkThatHasNoMoreTimeSyncsNothing(t *testing.T) {
@@ -240,27 +252,29 @@ func TestSinkThatHasNoMoreTimeSyncsNothing(t *testing.T) {
 }
 
 func TestLoopWatchHasRepliesOfTheMainLoopThatLeads(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	n := c.nodes[c.leader()]
-	before := n.loop.Turns()
-	eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Turns() > before+3 })
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		n := c.nodes[c.leader()]
+		before := n.loop.Turns()
+		eventually(t, "the main loop of "+n.cfg.Node+" answers", func() bool { return n.loop.Turns() > before+3 })
+	})
 }
 
 // TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
 func TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess(t *testing.T) {
-	c := startCluster(t, 3, nil)
-	leader := c.leader()
-	at := (leader + 1) % 3
-	broken := c.nodes[at]
-	// The next term is below what the disk holds, so that its write fails, and no other one.
-	need.OK(t, broken.disk.SetUint64([]byte("CurrentTerm"), 1<<32))
-	need.OK(t, c.nodes[leader].halt())
-	var err error
-	select {
-	case err = <-broken.done:
-	case <-time.After(limit):
-		t.Fatalf("the node still runs after %v", limit)
-	}
-	expect.That(t, err != nil && strings.Contains(err.Error(), "store the term"), "the node ended with %v, want a sentence about the term", err)
-	c.nodes = slices.Delete(c.nodes, at, at+1)
+	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
+		leader := c.leader()
+		at := (leader + 1) % 3
+		broken := c.nodes[at]
+		// The next term is below what the disk holds, so that its write fails, and no other one.
+		need.OK(t, broken.disk.SetUint64([]byte("CurrentTerm"), 1<<32))
+		need.OK(t, c.nodes[leader].halt())
+		var err error
+		select {
+		case err = <-broken.done:
+		case <-time.After(limit):
+			t.Fatalf("the node still runs after %v", limit)
+		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), "store the term"), "the node ended with %v, want a sentence about the term", err)
+		c.nodes = slices.Delete(c.nodes, at, at+1)
+	})
 }

@@ -55,8 +55,7 @@ func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		}
 		c.mu.Lock()
 		for _, k := range c.calls {
-			got := k.arrived.Sub(began)
-			expect.That(t, got == GatherFor, "counted as arrived %v after the first came, want when they were queued", got)
+			expect.Equal(t, k.arrived.Sub(began), GatherFor, "counted as arrived")
 		}
 		c.mu.Unlock()
 		cancel()
@@ -178,8 +177,7 @@ func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 	now = now.Add(time.Minute)
 	expect.Equal(t, p.grace(now), wakeGrace, "the first after a pause:")
 	p.beat(now)
-	got := p.grace(now.Add(wakeGrace / 4))
-	expect.That(t, got == wakeGrace*3/4, "after the beat: %v, want what is left, %v", got, wakeGrace*3/4)
+	expect.Equal(t, p.grace(now.Add(wakeGrace/4)), wakeGrace*3/4, "after the beat:")
 	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
 }
 

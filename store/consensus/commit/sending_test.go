@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -239,3 +240,6 @@ func TestCommitterSendsRenewalsToALeaderThatKnowsNoWait(t *testing.T) {
 	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommitLater, b)))
 	expect.Equal(t, leader.connections.Load(), 1, "connections:")
 }
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

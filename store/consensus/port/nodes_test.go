@@ -107,8 +107,7 @@ func TestAttemptLimitGrowsWhereNodesAreFarFromEachOther(t *testing.T) {
 				p.lines[to].shortest.Store(int64(trip))
 			}
 			expect.Equal(t, p.AttemptLimit(), tt.attempt, "attempts get")
-			got := p.Stretch(850 * time.Millisecond).Truncate(time.Millisecond)
-			expect.That(t, got == tt.write, "850 ms become %v, want %v", got, tt.write)
+			expect.Equal(t, p.Stretch(850*time.Millisecond).Truncate(time.Millisecond), tt.write, "850 ms become")
 		})
 	}
 }

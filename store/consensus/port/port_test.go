@@ -1,6 +1,8 @@
 package port
 
 import (
+	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,9 +17,13 @@ import (
 	"net/rpc"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -263,3 +269,121 @@ func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 	c.Close()
 	<-ended
 }
+
+func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		boot, before uint64
+		known        uint64
+		want         string // part of the error; empty: it is not outdated
+	}{
+		{"nothing is known", 5, 4, 0, ""},
+		{"the same start", 5, 4, 5, ""},
+		{"the next start", 5, 4, 4, ""},
+		{"the next but one, of which nothing is known", 5, 4, 3, ""},
+		{"a newer start is known", 5, 4, 6, "started again since"},
+		{"a start is known between its own and the one before", 9, 4, 6, "older copy"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := Hello{ServerID: "n1.aa", Boot: tt.boot, Before: tt.before}.Outdated(tt.known)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A later version may say more, and is understood all the same.
+func TestHelloOfALaterVersionIsRead(t *testing.T) {
+	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3, Before: 2, Known: 1, Recovered: 4, Skipped: []uint64{7, 9}}
+	var b bytes.Buffer
+	need.OK(t, writeHello(&b, want))
+	longer := append(b.Bytes(), "more"...)
+	longer[2] += 4 // its length
+	r := bytes.NewReader(append(longer, "next"...))
+	got, err := readHello(r)
+	expect.That(t, err == nil && reflect.DeepEqual(got, want) && r.Len() == 4, "got %+v, %v, and %d bytes are left, want %+v and those of what follows", got, err, r.Len(), want)
+}
+
+// A program of 0.1.0 says nothing of skipped entries, and nodes that skip none say no more than it did.
+func TestHelloOfANodeThatSkipsNothingIsThatOfTheFirstVersion(t *testing.T) {
+	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3}
+	var b bytes.Buffer
+	need.OK(t, writeHello(&b, want))
+	expect.Equal(t, b.Len(), 3+1+len("c")+1+len("n1.aa")+4*8, "bytes")
+	got, err := readHello(&b)
+	expect.That(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v, want %+v", got, err, want)
+}
+
+func TestHelloThatBreaksOffInItsSkippedEntriesIsRefused(t *testing.T) {
+	var b bytes.Buffer
+	need.OK(t, writeHello(&b, Hello{Cluster: "c", ServerID: "n1.aa", Skipped: []uint64{7, 9}}))
+	for cut := 1; cut < 2+2*8; cut++ {
+		short := bytes.Clone(b.Bytes()[:b.Len()-cut])
+		short[2] -= byte(cut)
+		got, err := readHello(bytes.NewReader(short))
+		expect.That(t, err != nil, "%d bytes short: %+v, want an error", cut, got)
+	}
+}
+
+// sleepy is served by net/rpc.
+type sleepy struct{}
+
+// Wait replies after a time.
+func (sleepy) Wait(d time.Duration, reply *bool) error {
+	time.Sleep(d)
+	*reply = true
+	return nil
+}
+
+// TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged: each call is longer than the time in which the connections
+// end, and both nodes go over to another authority while calls run.
+func TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged(t *testing.T) {
+	old, next := newAuthority(t), newAuthority(t)
+	files := old.issue(t, "n1")
+	theirs := old.issue(t, "n2")
+	client, server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, files), testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, theirs)
+	client.Life = 200 * time.Millisecond // the other node's, of an hour, leaves the time to the calls
+	calls := rpc.NewServer()
+	need.OK(t, calls.RegisterName("Node", sleepy{}))
+	accepted := make(chan net.Conn, 100)
+	server.ServeNode = func(c net.Conn, _ Hello) {
+		accepted <- c
+		calls.ServeConn(c)
+	}
+	nodes := NewNodes(client, nil)
+	t.Cleanup(nodes.Close)
+	call := func(d time.Duration) error {
+		_, err := Invoke[bool](context.Background(), nodes, server.Addr().String(), "Node.Wait", d)
+		return err
+	}
+	need.OK(t, call(0))
+	pooled, err := client.Dial(raft.ServerAddress(server.Addr().String()), limit)
+	need.OK(t, err)
+	first := <-accepted
+	ended := make(chan error, 1)
+	go func() { ended <- call(time.Second) }()
+
+	replaceFiles(t, files.CA, old.file, next.file)
+	replaceFiles(t, theirs.CA, old.file, next.file)
+	need.That(t, len(client.ReloadCertificates()) == 1 && len(server.ReloadCertificates()) == 1, "the authorities did not change")
+	eventually(t, "a call on another connection", func() bool {
+		need.OK(t, call(0))
+		return len(accepted) > 0 && <-accepted != first
+	})
+	expect.OKf(t, <-ended, "the call that was under way")
+	eventually(t, "the end of Raft's connection", func() bool { return pooled.SetDeadline(time.Time{}) != nil })
+}
+
+// replaceFiles writes into a file what others hold.
+func replaceFiles(t *testing.T, file string, with ...string) {
+	t.Helper()
+	var all []byte
+	for _, other := range with {
+		all = append(all, need.Got(os.ReadFile(other))(t)...)
+	}
+	need.OK(t, os.WriteFile(file, all, 0o600))
+}
+
+// TestMain fails if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

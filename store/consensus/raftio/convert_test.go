@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,8 +34,7 @@ func TestConvertedLogHasTheSameEntriesAndVote(t *testing.T) {
 			entries, err := convert(dir, to, smallSegments)
 			need.That(t, err == nil && entries == 111, "to %s: %d entries, %v, want 111", to, entries, err)
 			need.OK(t, diskIn(t, dir, to).Close())
-			got := need.Got(logOnDisk(dir))(t)
-			expect.That(t, got == want, "%s has %s, want %s", to, got, want)
+			expect.Equal(t, need.Got(logOnDisk(dir))(t), want, "%s has", to)
 			expect.That(t, (len(segmentsIn(t, dir)) > 0) == (to == store.LogWAL), "to %s: there are the segments %v", to, segmentsIn(t, dir))
 			_, err = convert(dir, to, smallSegments)
 			need.ErrorSays(t, err, fmt.Sprintf("convert the log: data directory %s has its log in %q already", dir, to), "converted twice")
@@ -185,21 +185,23 @@ func workOn(dir string) {
 
 // A node that is started at the end of a conversion must not go on with the file that the conversion has replaced.
 func TestLogThatIsReplacedWhileItIsOpenedIsRefused(t *testing.T) {
-	dir, other := writtenLog(t, store.LogBolt), writtenLog(t, store.LogBolt)
-	converting := need.Got(openBolt(logPath(dir)))(t)
-	opened := make(chan error, 1)
-	go func() {
-		d, err := openDisk(dir, "", smallSegments, nil, func(error) {})
-		if err == nil {
-			d.Close()
-		}
-		opened <- err
-	}()
-	<-time.After(time.Second) // it waits for the lock, for 2 s
-	need.OK(t, os.Rename(logPath(other), logPath(dir)))
-	need.OK(t, converting.Close())
-	err := <-opened
-	expect.That(t, err != nil && strings.Contains(err.Error(), "was replaced while it was opened"), "got %v, want that the file was replaced", err)
+	synctest.Test(t, func(t *testing.T) {
+		dir, other := writtenLog(t, store.LogBolt), writtenLog(t, store.LogBolt)
+		converting := need.Got(openBolt(logPath(dir)))(t)
+		opened := make(chan error, 1)
+		go func() {
+			d, err := openDisk(dir, "", smallSegments, nil, func(error) {})
+			if err == nil {
+				d.Close()
+			}
+			opened <- err
+		}()
+		time.Sleep(time.Second) // it waits for the lock, for 2 s
+		need.OK(t, os.Rename(logPath(other), logPath(dir)))
+		need.OK(t, converting.Close())
+		err := <-opened
+		expect.That(t, err != nil && strings.Contains(err.Error(), "was replaced while it was opened"), "got %v, want that the file was replaced", err)
+	})
 }
 
 // What a conversion leaves that was cut off is removed.
@@ -211,8 +213,7 @@ func TestWhatAConversionLeavesIsRemoved(t *testing.T) {
 	for _, path := range left {
 		need.OK(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
-	got := need.Got(logOnDisk(dir))(t)
-	expect.That(t, got == want, "the log has %s, want %s", got, want)
+	expect.Equal(t, need.Got(logOnDisk(dir))(t), want, "the log has")
 	for _, path := range append(left, walDir(dir)) {
 		_, err := os.Stat(path)
 		expect.That(t, os.IsNotExist(err), "%s is there: %v", path, err)

@@ -52,8 +52,7 @@ func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
 				time.Sleep(time.Minute)
 				cancel()
 				synctest.Wait()
-				got := errors.Is(reason, errLoopStands)
-				expect.That(t, got == tt.givesUp, "the node gives up: %v (%v), want %v", got, reason, tt.givesUp)
+				expect.Equal(t, errors.Is(reason, errLoopStands), tt.givesUp, "the node gives up:")
 			})
 		})
 	}
