@@ -193,6 +193,5 @@ func TestSavedFileIsForItsOwnerAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.snap")
 	_, _, err := backup.SaveFile(path, func(w io.Writer) error { _, err := w.Write(written(t)); return err })
 	need.OK(t, err)
-	mode := need.Got(os.Stat(path))(t).Mode().Perm()
-	expect.That(t, mode == 0o600, "mode %o, want 600", mode)
+	expect.Equal(t, need.Got(os.Stat(path))(t).Mode().Perm(), 0o600, "mode")
 }

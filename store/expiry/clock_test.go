@@ -77,8 +77,7 @@ func TestLeaseClockCountsWhatItLoses(t *testing.T) {
 func TestLeaseClockGlanceShowsTheNewBaseAtOnce(t *testing.T) {
 	var c Clock
 	c.Start(7000, time.Now())
-	got := c.Glance()
-	expect.That(t, got == 7000, "got %d ms, want the base of the leadership, 7000 ms", got)
+	expect.Equal(t, c.Glance(), 7000, "got")
 }
 
 func TestLeaseClockCountsStalls(t *testing.T) {

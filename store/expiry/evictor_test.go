@@ -1,10 +1,10 @@
 package expiry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -147,80 +147,6 @@ func hold(d time.Duration) registry.SelfPreservation {
 	return registry.SelfPreservation{To: registry.PreservationHeld, For: d.Milliseconds(), By: registry.Act{Author: "ann", Reason: "moving racks"}}
 }
 
-func release() registry.SelfPreservation {
-	return registry.SelfPreservation{To: registry.PreservationReleased, By: registry.Act{Author: "bob", Reason: "they are dead"}}
-}
-
-func TestSelfPreservationHoldsWhatFellSilentAtOnceUntilReleased(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		keys := g.registerMany(20, 1, 3)
-		g.pass(10 * time.Second)
-		g.wantState(registry.PreservationOff)
-		g.silence(keys[:12]...)
-		g.pass(2500 * time.Millisecond)
-		g.wantState(registry.PreservationOn)
-		expired := g.evictor.Expired
-		g.evictor.Expired = func(int64, int) []registry.EvictItem {
-			t.Error("looked for expired leases while evictions are withheld")
-			return nil
-		}
-		g.pass(30 * time.Second)
-		g.evictor.Expired = expired
-		g.wantNoneEvicted()
-		g.wantState(registry.PreservationOn)
-		for _, m := range []struct {
-			name, label string
-			want        float64
-		}{
-			{"state", "on", 1}, {"state", "off", 0}, {"condition", "", 1}, {"withheld", "", 12}, {"threshold", "", 0.85},
-			{"leases", "all", 20}, {"leases", "counted", 20}, {"leases", "fresh", 8}, {"leases", "expired", 12},
-			{"upstream_renewals_last_minute", "", 0}, {"renewals_sliding", "", float64(g.machine.View().Expectation().Sliding)},
-		} {
-			expect.Equal(t, g.metric("rollcall_self_preservation_"+m.name, m.label), m.want, "metric %s %s: got", m.name, m.label)
-		}
-
-		g.apply(release())
-		var evictions []int
-		for range 6 {
-			before := len(g.evictedAt)
-			g.pass(time.Second)
-			evictions = append(evictions, len(g.evictedAt)-before)
-		}
-		expect.Slice(t, evictions, []int{3, 3, 3, 2, 1, 0}, "evicted per second after the release:")
-		for _, k := range keys[12:] {
-			_, gone := g.evictedAt[k]
-			expect.That(t, !gone, "%v renewed all the time and is gone", k)
-		}
-		g.wantState(registry.PreservationOff) // too few are left
-		g.wantLoggedTransitions([]string{
-			"level=WARN state=on", "level=INFO state=released author=bob", "level=INFO state=off",
-		})
-	})
-}
-
-// wantLoggedTransitions fails the test unless the log has exactly these transitions, and the metrics
-// count them. Each is given as the attributes that its line must have.
-func (g *evictionRig) wantLoggedTransitions(want []string) {
-	g.t.Helper()
-	if got := g.logged("self-preservation"); got != len(want) {
-		g.t.Errorf("%d transitions logged, want %d:\n%s", got, len(want), g.log)
-	}
-	counted := 0.
-	for _, state := range []string{"on", "released", "off", "held"} {
-		n := 0
-		for _, w := range want {
-			if fields := append(strings.Fields(w), "counted=", "fresh="); slices.Contains(fields, "state="+state) {
-				n++
-				expect.That(g.t, g.logged(fields...) != 0, "no line with %v in\n%s", fields, g.log)
-			}
-		}
-		if n > 0 {
-			counted += g.metric("rollcall_self_preservation_transitions_total", state)
-		}
-	}
-	expect.That(g.t, int(counted) == len(want), "%v transitions counted, want %d", counted, len(want))
-}
-
 func TestEvictorEvictsNothingInAStateThatCouldNotBeLeft(t *testing.T) {
 	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
 		keys := g.registerMany(20, 1, 3)
@@ -236,26 +162,10 @@ func TestEvictorEvictsNothingInAStateThatCouldNotBeLeft(t *testing.T) {
 		g.pass(30 * time.Second)
 		g.wantState(registry.PreservationOff)
 		g.wantNoneEvicted()
-		got := g.logged("level=WARN", "not committed", "no majority")
-		expect.That(t, got == 1, "the failure was logged %d times, want once:\n%s", got, g.log)
+		expect.Equal(t, g.logged("level=WARN", "not committed", "no majority"), 1, "the failure was logged")
 		committed = nil
 		g.pass(2 * time.Second)
 		g.wantState(registry.PreservationOn)
-	})
-}
-
-func TestSelfPreservationEndsByItselfWhenTheSilentReturn(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		keys := g.registerMany(20, 1, 3)
-		g.pass(10 * time.Second)
-		g.silence(keys[:12]...)
-		g.pass(time.Minute)
-		g.wantState(registry.PreservationOn)
-		g.resume(time.Second, keys[:12]...)
-		g.pass(3 * time.Second)
-		g.wantState(registry.PreservationOff)
-		g.wantNoneEvicted()
-		g.wantLoggedTransitions([]string{"level=WARN state=on", "level=INFO state=off"})
 	})
 }
 
@@ -280,23 +190,6 @@ func TestSelfPreservationIsBoundInTime(t *testing.T) {
 	})
 }
 
-func TestHoldOfAnOperatorEndsAtItsTime(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		keys := g.registerMany(3, 1, 3) // too few for self-preservation by itself
-		g.pass(10 * time.Second)
-		g.apply(hold(30 * time.Second))
-		g.silence(keys[0])
-		g.pass(29 * time.Second)
-		g.wantState(registry.PreservationHeld)
-		g.wantNoneEvicted()
-		g.pass(3 * time.Second)
-		g.wantState(registry.PreservationOff)
-		_, gone := g.evictedAt[keys[0]]
-		expect.That(t, gone && len(g.evictedAt) == 1, "gone are %v, want %v", g.evictedAt, keys[0])
-		g.wantLoggedTransitions([]string{"level=WARN state=held author=ann", "level=INFO state=off"})
-	})
-}
-
 func TestEvictorKeepsLeasesRenewedRightAfterAPauseOfTheProcess(t *testing.T) {
 	for _, frozen := range []time.Duration{600 * time.Millisecond, 4 * time.Second, time.Hour} {
 		t.Run(frozen.String(), func(t *testing.T) {
@@ -316,24 +209,6 @@ func TestEvictorKeepsLeasesRenewedRightAfterAPauseOfTheProcess(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestEvictorChargesNoLeaseForTimeWithoutALeader(t *testing.T) {
-	inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
-		keys := g.registerMany(20, 1, 3)
-		dead, slow := g.register("dead", 1, 3, 0), g.register("slow", 10, 30, 0)
-		g.pass(2 * time.Second)
-		g.lose()
-		g.pass(10 * time.Minute)
-		g.lead()
-		established := time.Since(g.begun)
-		g.pass(2 * time.Second) // clients that were refused come back within an interval
-		g.resume(time.Second, keys...)
-		g.pass(40 * time.Second)
-		g.wantGone(dead, established+3*time.Second)
-		g.wantGone(slow, established+28*time.Second) // what it had left, and more than its grace
-		expect.That(t, len(g.evictedAt) == 2, "gone are %v, want the two dead ones", g.evictedAt)
-	})
 }
 
 func TestEvictorLosesOneRoundByAPanic(t *testing.T) {
@@ -545,5 +420,71 @@ func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
 		g.apply(registry.Quarantine{Key: g.register("i", 1, 3, 0), For: 60_000})
 		v := g.machine.View()
 		expect.That(t, allInGrace(v, 0, 3000) && !allInGrace(v, 0, 3001), "want it suspended for three seconds")
+	})
+}
+
+// stock are the settings with every compatibility switch on.
+func stock() registry.Settings {
+	s := registry.DefaultSettings()
+	s.Expectation, s.DoubledLease = true, true
+	return s
+}
+
+func TestStockFirstRoundComesOneIntervalAfterOpening(t *testing.T) {
+	settings := stock()
+	settings.SelfPreservation = false
+	inBubble(t, settings, true, func(g *evictionRig) {
+		dead := g.register("dead", 1, 3, 0)
+		g.pass(30 * time.Second)
+		g.wantNoneEvicted()
+		g.lose()
+		g.lead()
+		reopened := time.Since(g.begun)
+		g.pass(61 * time.Second)
+		g.wantGone(dead, reopened+time.Minute-ClockInterval)
+	})
+}
+
+func TestStockTimerCompensatesForLateRuns(t *testing.T) {
+	var timer upstreamTimer
+	for _, run := range []struct{ at, want int64 }{{0, 0}, {60_000, 0}, {120_010, 10}, {179_900, 0}} {
+		expect.Equal(t, timer.run(run.at), run.want, "run at %d ms: compensation", run.at)
+	}
+}
+
+func TestStockCompensationIsGrantedToEveryLease(t *testing.T) {
+	settings := stock()
+	settings.SelfPreservation = false
+	inBubble(t, settings, true, func(g *evictionRig) {
+		g.register("alive", 30, 90, 30*time.Second)
+		g.pass(70 * time.Second) // the first run is at 60 s
+		keys := g.registerMany(10, 30, 55)
+		g.silence(keys...) // they end at 125 s
+		g.pass(49 * time.Second)
+		confirm := g.evictor.Confirm
+		g.evictor.Confirm = func(context.Context) bool { return false } // the run of 120 s cannot take place
+		time.Sleep(time.Second)                                         // a stall
+		g.pass(10 * time.Second)
+		g.evictor.Confirm = confirm
+		g.pass(45 * time.Second)
+		g.wantNoneEvicted() // the run at about 130 s granted 10 s
+		g.pass(30 * time.Second)
+		expect.That(t, len(g.evictedAt) != 0, "no lease went with the run that came in time")
+	})
+}
+
+func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
+	inBubble(t, stock(), true, func(g *evictionRig) {
+		keys := g.registerMany(100, 30, 90)
+		g.pass(10 * time.Minute)
+		g.wantState(registry.PreservationOff)
+		g.silence(keys[:20]...)
+		g.pass(2 * time.Hour)
+		g.wantNoneEvicted()
+		g.wantState(registry.PreservationOn)
+		got := g.machine.View().Expectation()
+		want := (registry.Expectation{Clients: 100, Threshold: 170, Renewals: 160})
+		expect.That(t, got.Clients == want.Clients && got.Threshold == want.Threshold && got.Renewals == want.Renewals && !got.Allows,
+			"expectation %+v, want %+v: it still waits for those that are gone", got, want)
 	})
 }

@@ -293,10 +293,6 @@ func (g *evictionRig) logged(words ...string) int {
 
 func sessionIDOf(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", n) }
 
-func acquisition(key, session string) kv.KeyOp {
-	return kv.KeyOp{Verb: kv.Acquire, Key: key, Session: session}
-}
-
 func instanceOf(app, id string, duration int32) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, App: app, HostName: id + ".example", IPAddr: "10.0.0.1", Status: registry.Up,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -329,41 +330,55 @@ func (g *localRig) writes() uint64 {
 	return 0
 }
 
+// busyBubble is localBubble of a node whose callers wait for the disk, which is busy until free is called.
+func busyBubble(t *testing.T, do func(t *testing.T, g *localRig, free func())) {
+	t.Helper()
+	var busy chan struct{}
+	localBubble(t, func(c *store.Config) {
+		c.Sync, c.SyncInterval = store.SyncAlways, time.Hour
+		c.Test.Write = func(_ string, write func() error) error {
+			if busy != nil {
+				<-busy
+			}
+			return write()
+		}
+	}, func(t *testing.T, g *localRig) {
+		busy = make(chan struct{})
+		do(t, g, func() { close(busy) })
+	})
+}
+
 func TestFlushIsSharedByAllCallersThatWait(t *testing.T) {
-	g := startLocal(t, func(c *store.Config) { c.Sync, c.SyncInterval = store.SyncAlways, time.Hour })
-	eventually(t, "ready", func() bool { return g.Health().Ready })
-	busy, err := g.disk.bolt.Begin(true) // the disk takes its time
-	need.OK(t, err)
-	const callers = 50
-	before := g.writes()
-	done := make(chan error, callers)
-	for i := range callers {
-		go func() {
-			_, err := g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)})
-			done <- err
-		}()
-	}
-	eventually(t, "all are performed", func() bool { return g.now().Total() == callers })
-	expect.That(t, len(done) == 0, "%d were answered before anything was written", len(done))
-	need.OK(t, busy.Rollback())
-	for range callers {
-		expect.OK(t, <-done)
-	}
-	got := g.writes() - before
-	expect.That(t, got <= 2, "%d writes for %d callers, want the one under way and the next", got, callers)
+	busyBubble(t, func(t *testing.T, g *localRig, free func()) {
+		const callers = 50
+		before := g.writes()
+		done := make(chan error, callers)
+		for i := range callers {
+			go func() {
+				done <- expect.Err(g.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance("A", fmt.Sprint("i", i), 90)}))
+			}()
+		}
+		synctest.Wait()
+		expect.Equal(t, g.now().Total(), callers, "performed are")
+		expect.Equal(t, len(done), 0, "answered before anything was written are")
+		free()
+		for range callers {
+			expect.OK(t, <-done)
+		}
+		got := g.writes() - before
+		expect.That(t, got <= 2, "%d writes for %d callers, want the one under way and the next", got, callers)
+	})
 }
 
 func TestFlushWithoutItsCallerIsUnknown(t *testing.T) {
-	g := startLocal(t, func(c *store.Config) { c.Sync = store.SyncAlways })
-	eventually(t, "ready", func() bool { return g.Health().Ready })
-	busy, err := g.disk.bolt.Begin(true)
-	need.OK(t, err)
-	defer busy.Rollback()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = g.Apply(ctx, registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
-	expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && errors.Is(err, context.Canceled),
-		"got %v, want ErrUnknownOutcome and the context's error", err)
+	busyBubble(t, func(t *testing.T, g *localRig, free func()) {
+		defer free()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := g.Apply(ctx, registry.FromClient, registry.Register{Instance: instance("A", "i0", 90)})
+		expect.That(t, errors.Is(err, registry.ErrUnknownOutcome) && errors.Is(err, context.Canceled),
+			"got %v, want ErrUnknownOutcome and the context's error", err)
+	})
 }
 
 func TestFlushThatIsNotMadeIsUnknown(t *testing.T) {
@@ -652,15 +667,6 @@ func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 // errBroken is the error of a disk.
 var errBroken = errors.New("broken")
 
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	end := time.Now().Add(limit)
-	for !cond() {
-		need.That(t, !time.Now().After(end), "waited %v until %s", limit, what)
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 func instance(app, id string, duration int32) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, App: app, HostName: id + ".example", IPAddr: "10.0.0.1", Status: registry.Up,
@@ -750,3 +756,5 @@ func TestCounterOfChangesThatPanicsEndsNothing(t *testing.T) {
 		expect.That(t, g.has("i1"), "what could not be counted was not kept")
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
