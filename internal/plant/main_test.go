@@ -24,7 +24,7 @@ func TestMistakesOfAFault(t *testing.T) {
 	t.Chdir(t.TempDir())
 	need.OK(t, os.WriteFile("a.go", []byte("package a\n\nvar x = 1 + 1 + 1\n"), 0o600))
 	for text, says := range map[string]string{
-		"by: seeds\n": "want a line by: and places",
+		"by: seeds\n":                                      "want a line by: and places",
 		"file: a.go\n<<<<\nvar\n====\n>>>>\n":              "want a line by: and places",
 		"by: seeds\nfile: a.go\n<<<<\n+ 1\n====\n>>>>\n":   "stands 2 times in a.go",
 		"by: seeds\nfile: a.go\n<<<<\nnone\n====\n>>>>\n":  "stands 0 times in a.go",
