@@ -11,13 +11,21 @@ type disk struct {
 	slow time.Duration
 	hung chan struct{} // closed when the disk goes on; nil: it does not hang
 	fail error         // of the next write
+	trap *trap         // the next write runs into it; nil: there is none
+}
+
+// trap holds a write up, before it is made or before its caller knows that it was.
+type trap struct {
+	after   bool
+	reached chan struct{} // closed by the write
+	sprung  chan struct{} // closed when the write may go on
 }
 
 // write is store.TestConfig.Write.
 func (d *disk) write(_ string, write func() error) error {
 	d.mu.Lock()
-	slow, hung, fail := d.slow, d.hung, d.fail
-	d.fail = nil
+	slow, hung, fail, trap := d.slow, d.hung, d.fail, d.trap
+	d.fail, d.trap = nil, nil
 	d.mu.Unlock()
 	time.Sleep(slow)
 	if hung != nil {
@@ -26,7 +34,42 @@ func (d *disk) write(_ string, write func() error) error {
 	if fail != nil {
 		return fail
 	}
-	return write()
+	if trap == nil {
+		return write()
+	}
+	hold := func() {
+		close(trap.reached)
+		<-trap.sprung
+	}
+	if !trap.after {
+		hold()
+		return write()
+	}
+	err := write()
+	hold()
+	return err
+}
+
+// trapped is how long a write is waited for.
+const trapped = 5 * time.Second
+
+// killInWrite kills a node inside its next durable write, before the disk has it or after, or once it has waited in vain for one.
+func (w *World) killInWrite(n *Node, after bool) {
+	t := &trap{after, make(chan struct{}), make(chan struct{})}
+	n.disk.mu.Lock()
+	n.disk.trap = t
+	n.disk.mu.Unlock()
+	select {
+	case <-t.reached:
+	case <-time.After(trapped):
+	}
+	if n.alive() {
+		w.kill(n.Name, false)
+	}
+	n.disk.mu.Lock()
+	n.disk.trap = nil
+	n.disk.mu.Unlock()
+	close(t.sprung)
 }
 
 // mend ends all faults.

@@ -1,68 +1,42 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
 var errNoSpace = syscall.ENOSPC
 
-// outcome is what a client knows of a write.
-type outcome int
-
-const (
-	done    outcome = iota // it was acknowledged
-	refused                // it has no effect, now or later
-	unknown
-)
-
-func (o outcome) String() string { return [...]string{"done", "refused", "unknown"}[o] }
-
-// outcomeOf reads a reply as docs/reference/protocol says: 503 and 507 refuse, what is left decides nothing.
-func outcomeOf(r Reply) outcome {
-	switch {
-	case r.Status/100 == 2:
-		return done
-	case r.Status == http.StatusServiceUnavailable, r.Status == http.StatusInsufficientStorage:
-		return refused
-	}
-	return unknown
-}
-
-// load is what clients do beside the faults of a schedule, and what the cluster answers for in the end.
+// load is what clients do beside the faults of a schedule. What they learn is judged at once, or in the end.
 type load struct {
-	w    *World
-	r    *rand.Rand
-	kept []*Instance // renewed on time
-	dead []*Instance // not renewed
-	ends []func()    // of all that writes, and is stopped before the end is judged
+	w     *World
+	d     *drawn
+	kept  []*Instance // renewed on time
+	tasks []func()    // end what works until it is nearly calm
+	ends  []func()    // end what works until the end
 
 	mu      sync.Mutex
-	counts  map[string]map[outcome]int // of writes, by kind
-	written map[string]outcome         // registrations by id; each is tried once
-	added   map[outcome]int            // increments of the counter
-	holds   []hold                     // of the lock, by when they began
+	r       *rand.Rand
+	counts  map[string]map[Outcome]int // of calls, by kind
+	dead    []*Instance                // not renewed; the time of their registration does not change
+	written map[string]written         // registrations by id; each is tried once
+	holds   []*hold                    // of the lock, by when they began
+	reads   reads
 }
 
-// hold is a time in which a client may rely on a lock.
-type hold struct {
-	asked, from, to time.Time // when it asked for the lock, got it, and can no longer rely on it
-	session         string
-	token           uint64
+// written is the registration of an instance that stays.
+type written struct {
+	node    string
+	at      time.Time // of the response
+	outcome Outcome
 }
-
-// deadBy is when an instance that is not renewed must be gone, though leaders changed before: its lease, a grace of the same
-// length, and what a change of leader may add.
-const deadBy = time.Minute
 
 // longLease outlasts the run; shortLease is for instances that come and go.
 const (
@@ -70,270 +44,141 @@ const (
 	shortLease = 12 * time.Second
 )
 
-// startLoad has clients work until the scenario ends.
-func (w *World) startLoad(seed uint64) *load {
-	l := &load{w: w, r: rand.New(rand.NewPCG(seed, 58)), counts: map[string]map[outcome]int{}, written: map[string]outcome{}, added: map[outcome]int{}}
+// newLoad prepares clients that draw by a seed.
+func newLoad(w *World, d *drawn, seed uint64) *load {
+	return &load{w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)), counts: map[string]map[Outcome]int{}, written: map[string]written{},
+		reads: reads{newest: map[string]uint64{}, stale: map[string]uint64{}}}
+}
+
+// start has clients work.
+func (l *load) start() {
+	cp := l.w.Mode() == config.CP
 	for k := range 3 {
-		l.kept = append(l.kept, w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, w.cluster.mode() == config.CP))
-	}
-	for k := range 2 {
-		i := w.newInstance(fmt.Sprintf("DEAD/i%d", k), shortLease)
-		l.dead = append(l.dead, i)
-		w.beside(time.Duration(20+20*k)*time.Second, func() {
-			if w.send(i, "POST", "/eureka/apps/DEAD", i.document()).Status == http.StatusNoContent {
-				i.renewed = time.Now()
-			}
-		})
+		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, false))
 	}
 	number := 0
-	l.beside(400*time.Millisecond, func() {
+	l.task(8*time.Second, func() {
 		number++
-		i := w.newInstance(fmt.Sprintf("ONCE/i%d", number), longLease)
-		o := outcomeOf(w.call(l.node(), 3*time.Second, "POST", "/eureka/apps/ONCE", i.document()))
-		l.count("register", o)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.written[i.ID] = o
+		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease))
 	})
-	if w.cluster.mode() == config.CP {
-		l.beside(300*time.Millisecond, l.increment)
-		for range 2 {
-			l.beside(500*time.Millisecond, l.contender())
-		}
+	last := 0
+	l.task(700*time.Millisecond, func() {
+		last++
+		l.register(l.w.newInstance(fmt.Sprintf("ONCE/i%d", last), longLease))
+	})
+	if !cp {
+		return
 	}
-	return l
+	l.task(700*time.Millisecond, l.look)
+	l.startHistories()
+	l.startReads()
+	if l.d.permits.l != nil {
+		l.task(900*time.Millisecond, l.d.permits.trespass)
+	}
 }
 
-func (l *load) beside(every time.Duration, do func()) { l.ends = append(l.ends, l.w.beside(every, do)) }
+// task works until it is nearly calm.
+func (l *load) task(every time.Duration, do func()) { l.tasks = append(l.tasks, l.w.beside(every, do)) }
 
-// node draws one.
-func (l *load) node() string {
+// endTasks ends what works until it is nearly calm.
+func (l *load) endTasks() {
+	for _, end := range l.tasks {
+		end()
+	}
+}
+
+// node draws one of the first datacenter.
+func (l *load) node() string { return l.w.nodes[l.draw(l.w.cluster.Nodes)].Name }
+
+func (l *load) draw(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.w.nodes[l.r.IntN(len(l.w.nodes))].Name
+	return l.r.IntN(n)
 }
 
-func (l *load) count(kind string, o outcome) {
+func (l *load) count(kind string, o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.counts[kind] == nil {
-		l.counts[kind] = map[outcome]int{}
+		l.counts[kind] = map[Outcome]int{}
 	}
 	l.counts[kind][o]++
 }
 
-// pair is a key as Consul's API shows it.
-type pair struct {
-	Value       []byte
-	ModifyIndex uint64
+// Bounds of responses, by docs/understand/consistency.md and docs/reference/protocol/coordination.md.
+const (
+	refusedWithin = time.Second     // that nothing was done: store.NoLeaderWait, and the way
+	certainWithin = 4 * time.Second // that nobody knows: store.ResultWait, and the way
+	leaderWithin  = 7 * time.Second // Consul's API waits so long for a leader, and then makes its last try
+	unknownTakes  = time.Second     // after the response a write of unknown outcome takes effect no more
+	callPatience  = 2 * (leaderWithin + certainWithin)
+
+	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // of a call between nodes (package port)
+)
+
+// ask makes a call whose response must come within its bounds.
+func (l *load) ask(kind, node, method, path, body string, headers ...string) Reply {
+	asked := time.Now()
+	r := l.w.call(node, callPatience, method, path, body, headers...)
+	trip := 2 * l.d.latency()
+	late := func(bound time.Duration) { // which grows where nodes are far from each other, see port.Nodes.Stretch
+		bound = bound*min(maxAttempt, quickAttempt+3*trip)/quickAttempt + 2*trip + 10*time.Millisecond
+		if r.Took > bound && l.d.stayed(node, asked) {
+			l.w.Errorf("I10 prompt: %s %s at %s at %v: %v after %v, want %v at most", method, path, node, asked.Sub(began), r, r.Took, bound)
+		}
+	}
+	consul := strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/")
+	switch {
+	case r.Status == 0 && r.Took >= callPatience:
+		if l.d.stayed(node, asked) {
+			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), callPatience)
+		}
+	case r.Status == http.StatusServiceUnavailable:
+		late(refusedWithin)
+	case consul:
+		late(leaderWithin + certainWithin)
+	case r.Status == http.StatusGatewayTimeout:
+		late(certainWithin)
+	}
+	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
+		l.w.Errorf("I13 allowed: %s refuses the operator's %s %s at %v: %v", node, method, path, asked.Sub(began), r)
+	}
+	return r
 }
 
-// counter reads the value and the index of the counter; both are 0 before the first write.
-func (l *load) counter(node string) (value int, index uint64, ok bool) {
-	r := l.w.call(node, 3*time.Second, "GET", "/v1/kv/counter", "")
-	if r.Status == http.StatusNotFound {
-		return 0, 0, true
-	}
-	var pairs []pair
-	if !r.decode(&pairs) || len(pairs) != 1 {
-		return 0, 0, false
-	}
-	_, err := fmt.Sscan(string(pairs[0].Value), &value)
-	return value, pairs[0].ModifyIndex, err == nil
+// register registers an instance that stays, once.
+func (l *load) register(i *Instance) {
+	node := l.node()
+	o := l.ask("register", node, "POST", "/eureka/apps/"+i.App, i.document()).Outcome()
+	l.count("register", o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written[i.ID] = written{node, time.Now(), o}
 }
 
-// increment adds 1 to the counter by compare-and-set.
-func (l *load) increment() {
-	value, index, ok := l.counter(l.node())
-	if !ok {
+// die registers an instance that nobody renews.
+func (l *load) die(i *Instance) {
+	if l.w.send(i, "POST", "/eureka/apps/"+i.App, i.document()).Status != http.StatusNoContent {
 		return
 	}
-	r := l.w.call(l.node(), 3*time.Second, "PUT", fmt.Sprintf("/v1/kv/counter?cas=%d", index), fmt.Sprint(value+1))
-	o := unknown
-	switch {
-	case r.Status == http.StatusOK && r.Body[0] == 't':
-		o = done
-	case r.Status == http.StatusOK: // another write came first
-		o = refused
-	case r.Status == http.StatusInternalServerError && r.Body == "No cluster leader":
-		o = refused
-	}
-	l.count("cas", o)
+	i.renewed = time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.added[o]++
+	l.dead = append(l.dead, i)
 }
 
-// sessionTTL is the TTL of the sessions that contend for the lock.
-const sessionTTL = 10 * time.Second
-
-// contender returns what one client of the lock does each time: it takes the lock, holds it for a while, and releases it.
-func (l *load) contender() func() {
-	var session string
-	var renewed time.Time // when the last renewal that was acknowledged was sent
-	var held *hold
-	var left int // turns for which it holds the lock on
-	return func() {
-		now := time.Now()
-		if session == "" || now.Sub(renewed) >= sessionTTL {
-			session, held = "", nil
-			var s api.Session
-			r := l.w.call(l.node(), 3*time.Second, "POST", "/v1/rollcall/sessions", `{"ttl":"10s","lock_delay":"1s"}`)
-			if l.count("session", outcomeOf(r)); json.Unmarshal([]byte(r.Body), &s) == nil && r.Status/100 == 2 {
-				session, renewed = s.ID, now
-			}
-			return
-		}
-		if r := l.w.call(l.node(), 3*time.Second, "PUT", "/v1/rollcall/sessions/"+session+"/renew", ""); r.Status == http.StatusOK {
-			renewed = now
-			if held != nil {
-				l.extend(held, renewed)
-			}
-		} else if r.Status == http.StatusNotFound {
-			session, held = "", nil
-			return
-		}
-		if left--; held == nil {
-			held, left = l.acquire(session, renewed), 6
-		} else if left <= 0 {
-			l.end(held)
-			l.count("release", outcomeOf(l.w.call(l.node(), 3*time.Second, "DELETE", "/v1/rollcall/locks/one?session="+session, "")))
-			held = nil
-		}
-	}
-}
-
-// acquire tries to take the lock, and returns it as held, or nil.
-func (l *load) acquire(session string, renewed time.Time) *hold {
-	h := hold{asked: time.Now(), session: session}
-	var a api.Acquired
-	r := l.w.call(l.node(), 3*time.Second, "PUT", "/v1/rollcall/locks/one?session="+session, "")
-	l.count("acquire", outcomeOf(r))
-	if !r.decode(&a) || !a.Acquired {
-		return nil
-	}
-	h.from, h.to, h.token = time.Now(), renewed.Add(sessionTTL), a.Fence
+// look reads one of the instances that must be there: the kept, and those that have just been registered.
+func (l *load) look() {
+	all := l.kept
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, other := range l.holds {
-		if other.session != session && !other.from.After(h.asked) && other.to.After(h.from) {
-			l.w.Errorf("I5 exclusive: session %s got the lock between %v and %v, while session %s held it until %v", session, h.asked.Sub(began), h.from.Sub(began), other.session, other.to.Sub(began))
-		}
-		if other.from.Before(h.asked) && (other.token > h.token || other.token == h.token && other.session != session) {
-			l.w.Errorf("I5 exclusive: the acquisition at %v has token %d, the one before it, at %v, had %d", h.from.Sub(began), h.token, other.from.Sub(began), other.token)
-		}
+	if n := len(l.dead); n > 0 && time.Since(l.dead[n-1].renewed) < shortLease {
+		all = append(all[:len(all):len(all)], l.dead[n-1])
 	}
-	l.holds = append(l.holds, h)
-	return &h
-}
-
-func (l *load) extend(h *hold, renewed time.Time) { l.change(h, renewed.Add(sessionTTL)) }
-
-// end says that the holder no longer relies on the lock.
-func (l *load) end(h *hold) { l.change(h, time.Now()) }
-
-func (l *load) change(h *hold, to time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.IndexFunc(l.holds, func(other hold) bool { return other.from.Equal(h.from) && other.session == h.session }); i >= 0 {
-		l.holds[i].to = to
-	}
-}
-
-// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
-const lastWrites = 2 * time.Second
-
-// judge expects of every node, once it is calm, what the cluster has promised.
-func (l *load) judge() {
-	for _, end := range l.ends {
-		end()
-	}
-	time.Sleep(lastWrites)
-	for _, i := range l.kept {
-		if missing := i.gone(); len(missing) > 0 {
-			l.w.Errorf("I3 alive: %s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(missing), missing[0])
-		}
-	}
-	lists := map[string]map[string]bool{}
-	for _, n := range l.w.nodes {
-		lists[n.Name] = l.list(n.Name)
-	}
-	for node, list := range lists {
-		if list == nil {
-			continue
-		}
-		for _, i := range l.kept {
-			if !list[i.App+"/"+i.ID] {
-				l.w.Errorf("I7 converged: %s does not list %s/%s, which is renewed on time", node, i.App, i.ID)
-			}
-		}
-		for _, i := range l.dead {
-			if age := time.Since(i.renewed); list[i.App+"/"+i.ID] && age > deadBy {
-				l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, age, i.Lease)
-			}
-		}
-		if l.w.cluster.mode() == config.AP {
-			continue
-		}
-		for id, o := range l.written {
-			switch there := list["ONCE/"+id]; {
-			case o == done && !there:
-				l.w.Errorf("I1 durable: %s does not list ONCE/%s, whose registration was acknowledged", node, id)
-			case o == refused && there:
-				l.w.Errorf("I6 honest: %s lists ONCE/%s, whose registration was refused", node, id)
-			}
-		}
-	}
-	l.sameLists(lists)
-	if l.w.cluster.mode() == config.CP {
-		l.judgeCounter()
-		l.judgeReplicas()
-	}
-}
-
-// list returns the instances that a node lists, as APP/id; nil: it does not answer.
-func (l *load) list(node string) map[string]bool {
-	r := l.w.call(node, 10*time.Second, "GET", "/v1/rollcall/apps", "")
-	var all []api.Instance
-	if !r.decode(&all) {
-		l.w.Errorf("I2 available: %s does not list its instances a minute after the last fault: %v", node, r)
-		return nil
-	}
-	list := map[string]bool{}
-	for _, i := range all {
-		list[i.App+"/"+i.ID] = true
-	}
-	return list
-}
-
-func (l *load) sameLists(lists map[string]map[string]bool) {
-	first := l.w.nodes[0].Name
-	for node, list := range lists {
-		for name := range list {
-			if lists[first] != nil && !lists[first][name] && name[:4] != "DEAD" {
-				l.w.Errorf("I7 converged: %s lists %s, and %s does not", node, name, first)
-			}
-		}
-		for name := range lists[first] {
-			if list != nil && !list[name] && name[:4] != "DEAD" {
-				l.w.Errorf("I7 converged: %s lists %s, and %s does not", first, name, node)
-			}
-		}
-	}
-}
-
-// judgeCounter expects every acknowledged increment in the counter, and no refused one.
-func (l *load) judgeCounter() {
-	value, _, ok := l.counter(l.w.nodes[0].Name)
-	if least, most := l.added[done], l.added[done]+l.added[unknown]; !ok || value < least || value > most {
-		l.w.Errorf("I2 linearizable: the counter is %d (read: %t); %d increments were acknowledged and %d are unknown", value, ok, least, most-least)
-	}
-}
-
-// judgeReplicas expects equal digests.
-func (l *load) judgeReplicas() {
-	var v api.Verification
-	if r := l.w.call(l.w.nodes[0].Name, 10*time.Second, "GET", "/v1/rollcall/verify", ""); !r.decode(&v) || v.Verdict != "equal" {
-		l.w.Errorf("I8 equal: %v", r)
+	l.mu.Unlock()
+	i, node := all[l.draw(len(all))], l.node()
+	r := l.ask("look", node, "GET", i.path(), "")
+	l.count("look", r.Outcome())
+	if r.Status == http.StatusNotFound && (i.App == "LIVE" || time.Since(i.renewed) < i.Lease) {
+		i.recordMissing("%s says at %v: %v", node, time.Since(began), r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -16,7 +17,21 @@ import (
 // Link is what happens to bytes on their way from one host to another, in this direction.
 type Link struct {
 	Latency time.Duration
-	Cut     bool // bytes wait until the link is whole again; nothing is reset
+	Jitter  time.Duration // bytes take up to so much longer
+	Lossy   bool          // one packet of five is lost, and sent again after a pause that doubles
+	Cut     bool          // bytes wait until the link is whole again; nothing is reset
+}
+
+// takes returns how long bytes are on their way.
+func (l Link) takes() time.Duration {
+	took := l.Latency
+	if l.Jitter > 0 {
+		took += rand.N(l.Jitter)
+	}
+	for again := resend; l.Lossy && again < time.Minute && rand.IntN(5) == 0; again *= 2 {
+		took += again
+	}
+	return took
 }
 
 // network joins hosts. A connection keeps the order of its bytes, and holds back a writer whose reader is window bytes behind. No
@@ -108,6 +123,17 @@ func (n *network) boot(ip string) {
 	defer n.mu.Unlock()
 	delete(n.down, ip)
 	n.resetDead()
+}
+
+// reset resets the connections between two hosts.
+func (n *network) reset(a, b string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.streams {
+		if s.from.ip == a && s.to.ip == b || s.from.ip == b && s.to.ip == a {
+			s.fail(syscall.ECONNRESET)
+		}
+	}
 }
 
 // resetDead resets the connections of dead processes. The caller holds mu.
@@ -213,7 +239,7 @@ func (h host) pass(ctx context.Context, from, to string) error {
 	defer context.AfterFunc(ctx, wake)()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := time.Now().Add(h.link(from, to).Latency)
+	at := time.Now().Add(h.link(from, to).takes())
 	for {
 		switch l := h.link(from, to); {
 		case ctx.Err() != nil:
@@ -443,7 +469,7 @@ func (s *stream) write(b []byte) (n int, err error) {
 
 // push sends bytes on their way. The caller holds mu.
 func (s *stream) push(b []byte) {
-	at := time.Now().Add(s.link(s.from.ip, s.to.ip).Latency)
+	at := time.Now().Add(s.link(s.from.ip, s.to.ip).takes())
 	if at.Before(s.last) {
 		at = s.last
 	}

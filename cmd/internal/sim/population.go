@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -36,7 +38,10 @@ func (r Reply) Outcome() Outcome {
 		return Done
 	case r.Status == http.StatusNotFound:
 		return NotFound
-	case r.Status == http.StatusServiceUnavailable:
+	case r.Status == 0 && strings.HasSuffix(r.Body, syscall.ECONNREFUSED.Error()),
+		r.Status == http.StatusServiceUnavailable, r.Status == http.StatusInsufficientStorage,
+		r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden,
+		r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "No cluster leader"):
 		return Refused
 	}
 	return Unknown

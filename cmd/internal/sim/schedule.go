@@ -5,12 +5,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -30,7 +31,16 @@ var settings = map[string]func(*config.Config){
 	},
 	"skew":   func(c *config.Config) { c.Store.World = hourApart }, // an hour from the first node's wall clock to the last one's
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
+	// Every call needs a token.
+	"auth": func(c *config.Config) { c.Auth.Mode = "on" },
+	// The cluster is founded at the oldest level of the formats, as one of the last release is.
+	"oldlevel": func(c *config.Config) {
+		c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
+	},
 }
+
+// needConsensus are the settings that mode ap has not.
+var needConsensus = []string{"auth", "oldlevel", "snapshots", "wal"}
 
 // Step is something that happens to the cluster.
 type Step struct {
@@ -51,7 +61,7 @@ var acts = map[string]struct {
 	"kill":     {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.kill(n[0].Name, false) }) }},
 	"poweroff": {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.kill(n[0].Name, true) }) }},
 	"stop":     {1, 0, func(_ *World, n []*Node, _ time.Duration) { ifRuns(n[0], n[0].leave) }},
-	"start":    {1, 0, func(_ *World, n []*Node, _ time.Duration) { n[0].comeBack() }},
+	"start":    {1, 0, func(w *World, n []*Node, _ time.Duration) { w.drawn.start(n[0]) }},
 	"cut":      {2, 0, func(w *World, n []*Node, _ time.Duration) { w.Cut(n[0].Name, n[1].Name) }},
 	"cutoneway": {2, 0, func(w *World, n []*Node, _ time.Duration) {
 		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Cut = true })
@@ -65,9 +75,29 @@ var acts = map[string]struct {
 	"hangdisk": {1, 1, func(w *World, n []*Node, d time.Duration) {
 		time.AfterFunc(d, w.HangDisk(n[0].Name))
 	}},
-	"faildisk":  {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, errNoSpace) }},
 	"stepclock": {1, 1, func(w *World, n []*Node, d time.Duration) { w.StepClock(n[0].Name, d) }},
+	"faildisk":  {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, errNoSpace) }},
 	"transfer":  {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.transfer() }},
+
+	"jitter": {2, 1, func(w *World, n []*Node, d time.Duration) {
+		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Jitter = d })
+	}},
+	"lose": {2, 0, func(w *World, n []*Node, _ time.Duration) {
+		w.SetLink(n[0].Name, n[1].Name, func(l *Link) { l.Lossy = true })
+	}},
+	"reset":      {2, 0, func(w *World, n []*Node, _ time.Duration) { w.network.reset(n[0].ip, n[1].ip) }},
+	"cutdc":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.cutAllDatacenters() }},
+	"eio":        {1, 0, func(w *World, n []*Node, _ time.Duration) { w.FailDisk(n[0].Name, syscall.EIO) }},
+	"killbefore": {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.killInWrite(n[0], false) }) }},
+	"killafter":  {1, 0, func(w *World, n []*Node, _ time.Duration) { ifRuns(n[0], func() { w.killInWrite(n[0], true) }) }},
+	"remove":     {1, 0, func(w *World, n []*Node, _ time.Duration) { w.drawn.remove(n[0]) }},
+	"save":       {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.save() }},
+	"restore":    {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.restore() }},
+	"raise":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.raise() }},
+	"reload":     {1, 0, func(w *World, n []*Node, _ time.Duration) { w.drawn.reload(n[0]) }},
+	"grant":      {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.grant() }},
+	"narrow":     {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.narrow() }},
+	"revoke":     {0, 0, func(w *World, _ []*Node, _ time.Duration) { w.drawn.permits.revoke() }},
 }
 
 func ifRuns(n *Node, do func()) {
@@ -135,6 +165,9 @@ func (s *Schedule) parseCluster(line string) error {
 		if settings[word] == nil {
 			return fmt.Errorf("%q: there is no setting %q; there are %s", line, word, strings.Join(slices.Sorted(maps.Keys(settings)), ", "))
 		}
+		if s.Mode == config.AP && slices.Contains(needConsensus, word) {
+			return fmt.Errorf("%q: setting %q is for mode cp", line, word)
+		}
 	}
 	var err error
 	if s.Latency, err = time.ParseDuration(latency); err != nil {
@@ -194,105 +227,4 @@ func (w *World) perform(e Step) {
 		span, _ = time.ParseDuration(e.Args[act.nodes]) // it was read before, or generated
 	}
 	act.do(w, nodes, span)
-}
-
-// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing does after them: nodes without
-// consensus compare what they have once a minute, a tenth earlier or later (docs/understand/replication.md).
-const (
-	faultsLast = 2 * time.Minute
-	calmLasts  = 75 * time.Second
-)
-
-// drawing is a schedule that is being drawn.
-type drawing struct {
-	Schedule
-	r     *rand.Rand
-	names []string
-	at    time.Duration
-}
-
-// Generate draws a schedule. The same seed gives the same schedule as long as Generate stays the same.
-func Generate(seed uint64) Schedule {
-	d := &drawing{r: rand.New(rand.NewPCG(seed, 57))}
-	nodes, latency := []int{3, 3, 3, 3, 5, 1}[d.r.IntN(6)], time.Duration(1+d.r.IntN(20))*time.Millisecond
-	d.Cluster = Cluster{Mode: config.CP, Nodes: nodes, Datacenters: 1, Latency: latency}
-	if d.r.IntN(4) == 0 {
-		d.Mode, d.Nodes = config.AP, 2+d.r.IntN(3)
-	}
-	for _, word := range map[string][]string{config.CP: {"wal", "snapshots"}, config.AP: {"always"}}[d.Mode] {
-		if d.r.IntN(2) == 0 {
-			d.Settings = append(d.Settings, word)
-		}
-	}
-	d.names = d.Cluster.names()
-	for d.later(); d.at < faultsLast; d.later() {
-		d.fault()
-		if d.r.IntN(3) == 0 {
-			d.later()
-			d.add("heal")
-		}
-	}
-	return d.Schedule
-}
-
-// add lets something happen now.
-func (d *drawing) add(do string, args ...string) {
-	d.Steps = append(d.Steps, Step{d.at, do, args})
-}
-
-// later lets time pass.
-func (d *drawing) later() { d.at += time.Duration(d.r.IntN(10_000)) * time.Millisecond }
-
-// pair draws two nodes, which are the same where there is only one.
-func (d *drawing) pair() []string {
-	a := d.r.IntN(len(d.names))
-	return []string{d.names[a], d.names[(a+1+d.r.IntN(max(len(d.names)-1, 1)))%len(d.names)]}
-}
-
-func (d *drawing) span(least, most time.Duration) string {
-	return (least + time.Duration(d.r.Int64N(int64(most-least)))).Round(time.Millisecond).String()
-}
-
-// fault draws what happens next.
-func (d *drawing) fault() {
-	n := d.names[d.r.IntN(len(d.names))]
-	away := func(act string) { // for a while
-		d.add(act, n)
-		d.later()
-		d.add("start", n)
-	}
-	switch d.r.IntN(13) {
-	case 0, 1:
-		away([]string{"kill", "kill", "poweroff"}[d.r.IntN(3)])
-	case 2:
-		away("stop")
-	case 3:
-		d.add("kill", n) // and stays away for long
-	case 4:
-		d.add("start", n)
-	case 5:
-		d.add("cut", d.pair()...)
-	case 6:
-		d.add("cutoneway", d.pair()...)
-	case 7:
-		d.add("isolate", n)
-	case 8:
-		d.add("delay", append(d.pair(), d.span(time.Millisecond, 400*time.Millisecond))...)
-	case 9:
-		d.add("heal")
-	case 10:
-		d.add("slowdisk", n, d.span(0, 2*time.Second))
-		d.later()
-		d.add("slowdisk", n, "0s")
-	case 11:
-		if d.r.IntN(3) == 0 {
-			d.add("faildisk", n)
-		} else {
-			d.add("hangdisk", n, d.span(100*time.Millisecond, 8*time.Second))
-		}
-		d.later()
-		d.add("start", n)
-	case 12:
-		d.add("transfer")
-	}
 }

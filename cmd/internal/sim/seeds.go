@@ -20,7 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -69,28 +68,35 @@ func (t Tally) String() string {
 // RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
-	s.Configure = func(c *config.Config) {
-		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // it would keep the dead
-		c.HTTPD.Limits.PerAddress = 0                                            // all clients have one address
-		for _, word := range s.Settings {
-			settings[word](c)
-		}
-	}
-	tally := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}
+	d := &drawn{schedule: s, away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}}
+	s.Configure = d.configure(s)
+	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
+	defer close(check.ask)
 	Run(t, s.Cluster, func(w *World) {
-		start := time.Now()
-		l := w.startLoad(seed)
+		w.drawn, d.w = d, w
+		l := newLoad(w, d, seed)
+		d.load = l
+		if slices.Contains(s.Settings, "auth") {
+			d.permits.begin(l)
+		}
+		d.began = time.Now()
+		goroutines := runtime.NumGoroutine()
+		l.start()
 		for _, e := range s.Steps {
-			time.Sleep(time.Until(start.Add(e.At)))
+			time.Sleep(time.Until(d.began.Add(e.At)))
+			d.note(e)
 			w.perform(e)
 			tally.Faults[e.Do]++
 		}
 		w.repair()
-		time.Sleep(calmLasts)
-		l.judge()
+		calm := time.Now()
+		time.Sleep(untilTasksEnd)
+		l.endTasks()
+		time.Sleep(time.Until(calm.Add(calmLasts - steadyFor)))
+		l.judgeSteady()
+		l.judge(calm, check)
+		l.judgeGoroutines(goroutines)
 		tally.Virtual = time.Since(began)
-		l.mu.Lock()
-		defer l.mu.Unlock()
 		for kind, outcomes := range l.counts {
 			tally.Writes[kind] = map[string]int{}
 			for o, n := range outcomes {
@@ -101,14 +107,24 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	return tally
 }
 
+// untilTasksEnd is how long clients work on when all faults have ended.
+const untilTasksEnd = 15 * time.Second
+
 // repair ends all faults.
 func (w *World) repair() {
+	w.drawn.beside.Wait()
 	w.Heal()
 	for _, n := range w.nodes {
 		n.disk.mend()
-		n.comeBack()
+		w.drawn.start(n)
 	}
 	for _, n := range w.nodes {
+		w.Await(ReadyWithin, n.Name+" is a member again or none", func() bool {
+			if w.drawn.inLimbo(n) {
+				w.drawn.start(n)
+			}
+			return !w.drawn.inLimbo(n)
+		})
 		n.broken.Store(false)
 	}
 }

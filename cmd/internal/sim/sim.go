@@ -22,8 +22,12 @@
 //	client.go   clients, and what they hold the cluster to
 //	population.go, coordination.go, streams.go  many instances, sessions with keys and locks, watches
 //	replication.go, upkeep.go                   lists and peers of all nodes, directories, logs and metrics
-//	schedule.go what happens to a cluster, as text, and drawn at random
-//	load.go     what clients do in a drawn run, and the invariants that hold
+//	schedule.go what happens to a cluster, as text
+//	drawn.go    schedules that are drawn at random
+//	drawnacts.go, drawnaccess.go  what happens to members, snapshots, settings and permissions
+//	load.go     what clients do in a drawn run: instances
+//	drawnhistory.go, drawnlocks.go, drawnreads.go  keys, locks, reads and probes, and what every response must be
+//	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
 package sim
 
@@ -87,6 +91,7 @@ type World struct {
 	clients *http.Client
 	skewed  *sync.Once // by the setting of a schedule
 	ends    []func()   // what runs beside the scenario, and ends with it
+	drawn   *drawn     // of the run of a schedule; nil: it is a scenario
 }
 
 // began is when a run begins: a bubble's clock begins in 2000, before the first hour that the formats know (ADR 26).

@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// operation is what a client did to one key or instance.
+type operation struct {
+	do     string // put, cas, delete, cancel, read, back (a key's restore), return (an instance's)
+	value  int    // that is written; no two writes have the same
+	expect int    // of a cas: the value that it replaces
+	values []int  // of a restore: what it may bring back
+}
+
+// result is what the client was told.
+type result struct {
+	outcome Outcome // of a cas of another value: NotFound
+	value   int     // that was read; 0: there is none
+}
+
+// registerModel is a key, or an instance with a number, as a register; 0 while it is not there. An operation of unknown
+// outcome takes effect within its bound, or never.
+var registerModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{0} },
+	Step: func(state, input, output any) []any {
+		op, r, now := input.(operation), output.(result), state.(int)
+		becomes := func(is bool, values ...int) (states []any) {
+			if r.outcome == Unknown {
+				is, values = true, append(values, now)
+			}
+			if is {
+				for _, v := range values {
+					states = append(states, v)
+				}
+			}
+			return states
+		}
+		switch op.do {
+		case "put":
+			return becomes(true, op.value)
+		case "cas":
+			if now != op.expect {
+				return becomes(r.outcome == NotFound, now)
+			}
+			return becomes(r.outcome == Done, op.value)
+		case "delete":
+			return becomes(true, 0)
+		case "cancel":
+			return becomes((now != 0) == (r.outcome == Done), 0)
+		case "back":
+			return becomes(true, append([]int{0}, op.values...)...)
+		case "return":
+			if now != 0 {
+				return becomes(true, now)
+			}
+			return becomes(true, append([]int{0}, op.values...)...)
+		default:
+			return becomes(r.value == now, now)
+		}
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
+}
+
+// history is the operations of one key.
+type history struct {
+	name       string
+	instance   bool
+	operations []porcupine.Operation
+	next       int // value to write
+	floor      uint64
+}
+
+// perKey is how many operations a history has at most: the checker decides those within a moment.
+const perKey = 200
+
+// histories are the histories of a run: each kind goes on with another key when one is full.
+type histories struct {
+	l *load
+
+	mu  sync.Mutex
+	all []*history
+	now map[string]*history // by kind
+}
+
+// startHistories has clients work on keys and on instances.
+func (l *load) startHistories() {
+	h := &histories{l: l, now: map[string]*history{}}
+	l.d.histories = h
+	for client := range 2 {
+		l.task(800*time.Millisecond, func() { h.step(client, "key") })
+		l.task(900*time.Millisecond, func() { h.step(client, "instance") })
+	}
+	l.startLocks()
+}
+
+// current returns the history that has room, and a value to write.
+func (h *histories) current(kind string) (*history, int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now[kind]
+	if now == nil || len(now.operations) >= perKey-20 { // which leaves room for reads in the end, and for restores
+		now = &history{name: fmt.Sprintf("%s-%d", kind, len(h.all)), instance: kind == "instance"}
+		h.all = append(h.all, now)
+		h.now[kind] = now
+	}
+	now.next++
+	return now, now.next
+}
+
+// step makes one operation.
+func (h *histories) step(client int, kind string) {
+	on, value := h.current(kind)
+	if on.instance {
+		do := []string{"put", "put", "read", "read", "cancel"}[h.l.draw(5)]
+		h.add(client, on, operation{do: do, value: value}, func() result { return h.l.onInstance(on, do, value) })
+		return
+	}
+	do := []string{"put", "cas", "cas", "read", "read", "delete"}[h.l.draw(6)]
+	if do != "cas" {
+		h.add(client, on, operation{do: do, value: value}, func() result { return h.l.onKey(on, do, value, 0) })
+		return
+	}
+	var index uint64
+	read := operation{do: "read"}
+	seen := h.add(client, on, read, func() result {
+		var r result
+		r, index = h.l.readKey(on)
+		return r
+	})
+	if seen.outcome == Done || seen.outcome == NotFound {
+		h.add(client, on, operation{do: do, value: value, expect: seen.value}, func() result { return h.l.onKey(on, do, value, index) })
+	}
+}
+
+// add makes an operation and keeps it, unless it certainly changed and returned nothing.
+func (h *histories) add(client int, on *history, op operation, do func() result) result {
+	asked := time.Since(began)
+	r := do()
+	returned := time.Since(began)
+	h.l.count(op.do, r.outcome)
+	if r.outcome == Unknown {
+		returned += unknownTakes
+	}
+	read := op.do == "read"
+	if r.outcome == Refused || read && r.outcome == Unknown {
+		return r
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	on.operations = append(on.operations, porcupine.Operation{ClientId: client, Input: op, Output: r, Call: int64(asked), Return: int64(returned)})
+	return r
+}
+
+// onInstance registers, cancels or reads an instance.
+func (l *load) onInstance(on *history, do string, value int) result {
+	path := "/eureka/apps/LINEAR/" + on.name
+	switch do {
+	case "put":
+		return result{outcome: l.write("POST", "/eureka/apps/LINEAR", Registration("LINEAR", on.name, longLease, map[string]string{"n": strconv.Itoa(value)})).Outcome()}
+	case "cancel":
+		return result{outcome: l.write("DELETE", path, "").Outcome()}
+	}
+	r := l.ask("read", l.node(), "GET", path, "")
+	if r.Status != http.StatusOK {
+		return result{outcome: r.Outcome()}
+	}
+	n, err := NumberOf(r)
+	if err != nil {
+		n = -1 // never registered
+	}
+	return result{outcome: Done, value: n}
+}
+
+// write makes a call that writes. One without a response may take as long as a node may.
+func (l *load) write(method, path, body string) Reply {
+	r := l.ask("write", l.node(), method, path, body)
+	if r.Status == 0 {
+		time.Sleep(certainWithin)
+	}
+	return r
+}
+
+// onKey writes, deletes or reads a key.
+func (l *load) onKey(on *history, do string, value int, index uint64) result {
+	path := "/v1/kv/h/" + on.name
+	switch do {
+	case "put":
+		return result{outcome: l.write("PUT", path, strconv.Itoa(value)).Outcome()}
+	case "delete":
+		return result{outcome: l.write("DELETE", path, "").Outcome()}
+	case "cas":
+		r := l.write("PUT", fmt.Sprintf("%s?cas=%d", path, index), strconv.Itoa(value))
+		if r.Status == http.StatusOK && r.Body == "false" {
+			return result{outcome: NotFound}
+		}
+		return result{outcome: r.Outcome()}
+	}
+	r, _ := l.readKey(on)
+	return r
+}
+
+// readKey reads a key, and its index: 0 where it is not there.
+func (l *load) readKey(on *history) (result, uint64) {
+	path := "/v1/kv/h/" + on.name
+	var pairs []Pair
+	floor := l.reads.newestOf(path)
+	node := l.node()
+	r := l.ask("read", node, "GET", path, "")
+	if r.Status == http.StatusOK || r.Status == http.StatusNotFound {
+		l.reads.linearizable(l, node, path, floor, r)
+	}
+	if !r.decode(&pairs) || len(pairs) != 1 {
+		return result{outcome: r.Outcome()}, 0
+	}
+	n, err := strconv.Atoi(string(pairs[0].Value))
+	if err != nil {
+		n = -1 // never written
+	}
+	return result{outcome: Done, value: n}, pairs[0].ModifyIndex
+}
+
+// finish reads every key once more, and adds the restores.
+func (h *histories) finish() {
+	for _, on := range h.all {
+		h.add(0, on, operation{do: "read"}, func() result {
+			if on.instance {
+				return h.l.onInstance(on, "read", 0)
+			}
+			return h.l.onKey(on, "read", 0, 0)
+		})
+	}
+	for _, r := range h.l.d.restores {
+		if r.outcome == Refused {
+			continue
+		}
+		for _, on := range h.all {
+			h.restored(on, r)
+		}
+	}
+}
+
+// restored adds a restore to a history: it may bring back whatever had been written when its snapshot was saved.
+func (h *histories) restored(on *history, r restoring) {
+	do, values := map[bool]string{false: "back", true: "return"}[on.instance], []int(nil)
+	for _, op := range on.operations {
+		if in := op.Input.(operation); (in.do == "put" || in.do == "cas") && op.Call <= int64(r.saved.Sub(began)) {
+			values = append(values, in.value)
+		}
+	}
+	on.operations = append(on.operations, porcupine.Operation{
+		ClientId: 9, Input: operation{do: do, values: values}, Output: result{outcome: r.outcome},
+		Call: int64(r.from.Sub(began)), Return: int64(r.to.Sub(began) + unknownTakes),
+	})
+	if on.instance {
+		return
+	}
+	for i, op := range on.operations { // a key that is back has another index: a cas that refuses says nothing any more
+		if op.Input.(operation).do == "cas" && op.Output.(result).outcome == NotFound && op.Return >= int64(r.from.Sub(began)) {
+			on.operations[i].Output = result{outcome: Unknown}
+		}
+	}
+}
+
+// settle gives operations of unknown outcome their ends: they take effect before every write that was sent a second after the
+// response and was acknowledged, or never (ADR 22). Reads may be answered before that.
+func settle(operations []porcupine.Operation, unknown func(porcupine.Operation) bool, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
+	settled := slices.Clone(operations)
+	for i, op := range operations {
+		if !unknown(op) {
+			continue
+		}
+		settled[i].Return = math.MaxInt64
+		for _, later := range operations {
+			if acknowledged(later) && later.Call >= op.Return {
+				settled[i].Return = min(settled[i].Return, later.Return)
+			}
+		}
+	}
+	return settled
+}
+
+// judge expects an order of each key's operations that explains what clients were told.
+func (h *histories) judge(check checker) {
+	h.finish()
+	for _, on := range h.all {
+		if len(on.operations) > perKey {
+			h.l.w.Errorf("I2 linearizable: %s has %d operations, more than the checker is known to decide", on.name, len(on.operations))
+		}
+		operations := settle(on.operations, func(op porcupine.Operation) bool {
+			return op.Output.(result).outcome == Unknown
+		}, func(op porcupine.Operation) bool {
+			return op.Output.(result).outcome == Done && op.Input.(operation).do != "read"
+		})
+		if result := check.run(registerModel.ToModel(), operations); result != porcupine.Ok {
+			h.l.w.Errorf("I2 linearizable: no order explains the operations on %s (%s):\n%s", on.name, result, describe(operations))
+		}
+	}
+}
+
+// describe shows operations by when they were asked for.
+func describe(operations []porcupine.Operation) (text string) {
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	for _, op := range operations {
+		text += fmt.Sprintf("%v to %v: %+v = %+v\n", time.Duration(op.Call), time.Duration(op.Return), op.Input, op.Output)
+	}
+	return text
+}
+
+// checker checks histories outside the bubble, where a limit of time means something.
+type checker struct {
+	ask     chan func() porcupine.CheckResult
+	results chan porcupine.CheckResult
+}
+
+func newChecker() checker {
+	c := checker{make(chan func() porcupine.CheckResult), make(chan porcupine.CheckResult)}
+	go func() {
+		for check := range c.ask {
+			c.results <- check()
+		}
+	}()
+	return c
+}
+
+// decides is within what the checker must have decided, less than the watchdog waits for virtual time.
+const decides = 15 * time.Second
+
+func (c checker) run(model porcupine.Model, operations []porcupine.Operation) porcupine.CheckResult {
+	c.ask <- func() porcupine.CheckResult { return porcupine.CheckOperationsTimeout(model, operations, decides) }
+	return <-c.results
+}

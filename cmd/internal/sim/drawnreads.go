@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// restartsKeepIndexes: a node that has started anew answers no stale read before it has what it had (finding B1, which is being
+// repaired). Until then an index may go back for a reader of a node that was started anew.
+const restartsKeepIndexes = false
+
+// reads is what readers have seen.
+type reads struct {
+	mu     sync.Mutex
+	newest map[string]uint64 // index of linearizable reads, by path
+	stale  map[string]uint64 // index of stale reads, by node and its start
+	acked  []time.Time       // when the writes of the fresh key were acknowledged: 1, 2 and so on; zero: they were not
+}
+
+func (r *reads) newestOf(path string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest[path]
+}
+
+// consulIndex returns the index of a response.
+func consulIndex(r Reply) uint64 {
+	index, _ := strconv.ParseUint(r.Header.Get("X-Consul-Index"), 10, 64)
+	return index
+}
+
+// linearizable compares the index of a linearizable read with that of an earlier one, at whichever node.
+func (r *reads) linearizable(l *load, node, path string, floor uint64, reply Reply) {
+	index := consulIndex(reply)
+	if index < floor {
+		l.w.Errorf("I9 monotone: %s at %s has index %d at %v, an earlier read had %d", path, node, index, time.Since(began), floor)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest[path] = max(r.newest[path], index)
+}
+
+// startReads has clients read what may be old, and ask nodes whether they take writes.
+func (l *load) startReads() {
+	l.task(1500*time.Millisecond, l.readStale)
+	l.task(1100*time.Millisecond, l.writeFresh)
+	l.task(1300*time.Millisecond, l.readFresh)
+	l.task(3*time.Second, l.probe)
+}
+
+// readStale reads what a node has: its index never goes back.
+func (l *load) readStale() {
+	node := l.node()
+	reader := node + l.d.life(node)
+	floor := l.reads.staleOf(reader)
+	r := l.ask("stale", node, "GET", "/v1/kv/h/?keys&stale", "")
+	l.count("stale", r.Outcome())
+	if r.Outcome() != Done && r.Outcome() != NotFound || reader != node+l.d.life(node) {
+		return
+	}
+	index := consulIndex(r)
+	if index < floor {
+		l.w.Errorf("I9 monotone: a stale read at %s has index %d at %v, an earlier one had %d", node, index, time.Since(began), floor)
+	}
+	l.reads.mu.Lock()
+	defer l.reads.mu.Unlock()
+	l.reads.stale[reader] = max(l.reads.stale[reader], index)
+}
+
+func (r *reads) staleOf(reader string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stale[reader]
+}
+
+// life tells the processes of a node apart.
+func (d *drawn) life(node string) string {
+	if restartsKeepIndexes {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.away[node].String()
+}
+
+const freshPath = "/v1/kv/fresh"
+
+// writeFresh writes the next number to a key.
+func (l *load) writeFresh() {
+	l.reads.mu.Lock()
+	l.reads.acked = append(l.reads.acked, time.Time{})
+	n := len(l.reads.acked)
+	l.reads.mu.Unlock()
+	o := l.write("PUT", freshPath, strconv.Itoa(n)).Outcome()
+	l.count("fresh", o)
+	if o != Done {
+		return
+	}
+	l.reads.mu.Lock()
+	defer l.reads.mu.Unlock()
+	l.reads.acked[n-1] = time.Now()
+}
+
+// maxStale is how old the fresh key's value may be for its readers.
+const maxStale = 2 * time.Second
+
+// readFresh reads a key whose value must not be older than that, unless a restore has brought an older one back since.
+func (l *load) readFresh() {
+	node, asked := l.node(), time.Now()
+	r := l.ask("max_stale", node, "GET", fmt.Sprintf("%s?raw&max_stale=%v", freshPath, maxStale), "")
+	l.count("max_stale", r.Outcome())
+	value, err := 0, error(nil)
+	switch r.Status {
+	case http.StatusOK:
+		value, err = strconv.Atoi(r.Body)
+	case http.StatusNotFound:
+	default:
+		return
+	}
+	least, at := 0, time.Time{}
+	l.reads.mu.Lock()
+	for i, acked := range l.reads.acked {
+		if !acked.IsZero() && acked.Before(asked.Add(-maxStale)) {
+			least, at = i+1, acked
+		}
+	}
+	l.reads.mu.Unlock()
+	if (err != nil || value < least) && !l.d.restored(at.Add(-callPatience), time.Now()) {
+		l.w.Errorf("I9 monotone: %s answers %q to a read with max_stale=%v at %v; %d was acknowledged at %v", node, r, maxStale, asked.Sub(began), least, at.Sub(began))
+	}
+}
+
+// probe asks a node whether it takes writes, before and after one, again as long as it is wrong.
+func (l *load) probe() {
+	node, first := l.node(), time.Now()
+	for l.wrong(node) {
+		if wrong := time.Since(first); wrong > wrongFor {
+			l.w.Errorf("I11 true: /readyz?writes at %s has disagreed with every write since %v, for %v", node, first.Sub(began), wrong)
+			return
+		}
+	}
+}
+
+// Two probes beside a write that took no longer than atOnce cannot both be wrong, and none can be for longer than a node takes to
+// notice that it has lost its leader or its majority (docs/run/node-died.md).
+const (
+	atOnce   = 100 * time.Millisecond
+	wrongFor = 3 * time.Second
+)
+
+// wrong reports whether a node says neither before nor after a write what became of that.
+func (l *load) wrong(node string) bool {
+	i := l.w.newInstance("PROBE/p", longLease)
+	ready := func() Reply { return l.w.call(node, certainWithin, "GET", "/readyz?writes", "") }
+	before, asked := ready(), time.Now()
+	r := l.ask("probe", node, "POST", "/eureka/apps/PROBE", i.document())
+	after, o := ready(), r.Outcome()
+	l.count("probe", o)
+	if o == Unknown || before.Status == 0 || after.Status == 0 || r.Status == 0 {
+		return false
+	}
+	says := o == Done
+	is := says != (before.Status == http.StatusOK) && says != (after.Status == http.StatusOK)
+	if is && r.Took <= atOnce {
+		l.w.Errorf("I11 true: %s answers a write at %v by %v after %v, and /readyz?writes by %v before and %v after it", node, asked.Sub(began), r, r.Took, before, after)
+	}
+	return is
+}

@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
+const lastWrites = 2 * time.Second
+
+// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound: its lease, a grace of
+// the same length, the time without a leader, 1.2 s for each change of leader and 2.2 s are less than a minute after the last fault.
+func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
+	from := i.renewed
+	if calm.After(from) {
+		from = calm
+	}
+	for _, r := range l.d.restores { // which bring instances back, for one lease
+		if r.to.After(from) {
+			from = r.to
+		}
+	}
+	return from.Add(time.Minute)
+}
+
+// lost is how long before the end of a process a change in mode ap may have been acknowledged without being on the disk, by
+// data.sync: interval, while the disk is slow or hangs.
+const lost = time.Second + 10*time.Second
+
+// mayLose reports whether what a node acknowledged may be gone, because its process ended soon after.
+func (l *load) mayLose(w written) bool {
+	switch {
+	case l.w.Mode() == config.CP, slices.Contains(l.d.schedule.Settings, "always"):
+		return false
+	}
+	return slices.ContainsFunc(l.d.schedule.Steps, func(s Step) bool {
+		until := l.d.began.Add(s.At).Sub(w.at)
+		return s.Do != "start" && len(s.Args) > 0 && s.Args[0] == w.node && acts[s.Do].nodes == 1 && until > -lost && until < 2*lost
+	})
+}
+
+// judge expects of every node, once it is calm, what the cluster has promised.
+func (l *load) judge(calm time.Time, check checker) {
+	time.Sleep(lastWrites)
+	for _, i := range append(slices.Clone(l.kept), l.dead...) {
+		if missing := i.gone(); len(missing) > 0 {
+			l.w.Errorf("I3 alive: %s/%s was renewed on time, and was gone %d times, first: %s", i.App, i.ID, len(missing), missing[0])
+		}
+	}
+	lists := map[string]map[string]bool{}
+	for _, n := range l.w.nodes {
+		if list := l.list(n.Name); list != nil {
+			lists[n.Name] = list
+			l.judgeList(n.Name, list, calm)
+		}
+	}
+	l.sameLists(lists)
+	l.d.permits.judge(lists)
+	l.judgePeers()
+	if l.w.Mode() == config.CP {
+		l.d.histories.judge(check)
+		l.d.locks.judge(l, check)
+		l.judgeReplicas()
+		l.judgeLevel()
+	}
+}
+
+// judgeList judges what a node lists.
+func (l *load) judgeList(node string, list map[string]bool, calm time.Time) {
+	for _, i := range l.kept {
+		if !list[i.App+"/"+i.ID] {
+			l.w.Errorf("I7 converged: %s does not list %s/%s, which is renewed on time", node, i.App, i.ID)
+		}
+	}
+	for _, i := range l.dead {
+		if bound := l.goneBy(i, calm); list[i.App+"/"+i.ID] && time.Now().After(bound) {
+			l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, time.Since(i.renewed), i.Lease)
+		}
+	}
+	for id, w := range l.written {
+		switch there := list["ONCE/"+id]; {
+		case w.outcome == Done && !there && !l.mayLose(w):
+			l.w.Errorf("I1 durable: %s does not list ONCE/%s, whose registration %s acknowledged at %v", node, id, w.node, w.at.Sub(began))
+		case w.outcome == Refused && there:
+			l.w.Errorf("I6 honest: %s lists ONCE/%s, whose registration %s refused at %v", node, id, w.node, w.at.Sub(began))
+		}
+	}
+}
+
+// list returns the instances that a node lists, as APP/id; nil: it does not answer.
+func (l *load) list(node string) map[string]bool {
+	r := l.w.call(node, 10*time.Second, "GET", "/v1/rollcall/apps", "")
+	var all []api.Instance
+	if !r.decode(&all) {
+		l.w.Errorf("I12 bounded: %s does not list its instances a minute after the last fault: %v", node, r)
+		return nil
+	}
+	list := map[string]bool{}
+	for _, i := range all {
+		list[i.App+"/"+i.ID] = true
+	}
+	return list
+}
+
+func (l *load) sameLists(lists map[string]map[string]bool) {
+	first := l.w.nodes[0].Name
+	differ := func(a, b string) {
+		for name := range lists[a] {
+			if lists[b] != nil && !lists[b][name] && !strings.HasPrefix(name, "DEAD/") {
+				l.w.Errorf("I7 converged: %s lists %s, and %s does not", a, name, b)
+			}
+		}
+	}
+	for node := range lists {
+		differ(node, first)
+		differ(first, node)
+	}
+}
+
+// judgeSteady expects of what every node lists that it does not change in the last seconds.
+func (l *load) judgeSteady() {
+	before := map[string]map[string]bool{}
+	for _, n := range l.w.nodes {
+		before[n.Name] = l.list(n.Name)
+	}
+	time.Sleep(steadyFor)
+	for _, n := range l.w.nodes {
+		after := l.list(n.Name)
+		for name := range before[n.Name] {
+			if after != nil && !after[name] && !strings.HasPrefix(name, "DEAD/") {
+				l.w.Errorf("I7 converged: %s listed %s a minute after the last fault, and no longer %v later", n.Name, name, steadyFor)
+			}
+		}
+	}
+}
+
+// steadyFor is how long what nodes list is watched.
+const steadyFor = 10 * time.Second
+
+// queued is how many changes may be on their way to a peer at a moment when only renewals come.
+const queued = 20
+
+// judgePeers expects queues to be empty again.
+func (l *load) judgePeers() {
+	for _, n := range l.w.nodes {
+		var all api.Peers
+		if r := l.w.call(n.Name, 10*time.Second, "GET", "/v1/rollcall/peers", ""); r.Status == http.StatusOK && r.decode(&all) {
+			for _, p := range all.Peers {
+				if p.Pending+p.InFlight > queued {
+					l.w.Errorf("I12 bounded: %s has %d changes queued and %d under way for %s", n.Name, p.Pending, p.InFlight, p.Name)
+				}
+			}
+		}
+	}
+}
+
+// judgeReplicas expects equal digests in each datacenter.
+func (l *load) judgeReplicas() {
+	for dc := range max(l.w.cluster.Datacenters, 1) {
+		var v api.Verification
+		if r := l.w.call(l.w.Datacenter(dc + 1)[0], 10*time.Second, "GET", "/v1/rollcall/verify", ""); !r.decode(&v) || v.Verdict != "equal" {
+			l.w.Errorf("I8 equal: %v", r)
+		}
+	}
+}
+
+// judgeLevel expects the level that an operator had written.
+func (l *load) judgeLevel() {
+	if l.counts["raise"][Done] == 0 {
+		return
+	}
+	var u api.Upgrade
+	if r := l.w.call(l.w.nodes[0].Name, 10*time.Second, "GET", "/v1/rollcall/upgrade", ""); !r.decode(&u) || u.Level != codec.Newest {
+		l.w.Errorf("I1 durable: the level was raised, and is %v", r)
+	}
+}
+
+// judgeGoroutines expects as many as there were before the first fault, or few more.
+func (l *load) judgeGoroutines(before int) {
+	l.w.clients.CloseIdleConnections()
+	time.Sleep(time.Second)
+	if now := runtime.NumGoroutine(); now > before*3/2+50 {
+		l.w.Errorf("I12 bounded: %d goroutines, before the first fault there were %d", now, before)
+	}
+}
