@@ -41,15 +41,6 @@ func (w *World) Put(node, key, query, value string) bool {
 	return r.Body == "true"
 }
 
-// Pair is a key as Consul's API shows it.
-type Pair struct {
-	Key         string
-	Value       []byte
-	Session     string
-	LockIndex   uint64
-	ModifyIndex uint64
-}
-
 // Get reads a key at a node; nil: the key does not exist.
 func (w *World) Get(node, key string) *Pair {
 	w.Helper()

@@ -1,11 +1,8 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -76,11 +73,7 @@ type history struct {
 	instance   bool
 	operations []porcupine.Operation
 	next       int // value to write
-	floor      uint64
 }
-
-// perKey is how many operations a history has at most: the checker decides those within a moment.
-const perKey = 200
 
 // histories are the histories of a run: each kind goes on with another key when one is full.
 type histories struct {
@@ -99,7 +92,6 @@ func (l *load) startHistories() {
 		l.task(800*time.Millisecond, func() { h.step(client, "key") })
 		l.task(900*time.Millisecond, func() { h.step(client, "instance") })
 	}
-	l.startLocks()
 }
 
 // current returns the history that has room, and a value to write.
@@ -178,15 +170,6 @@ func (l *load) onInstance(on *history, do string, value int) result {
 		n = -1 // never registered
 	}
 	return result{outcome: Done, value: n}
-}
-
-// write makes a call that writes. One without a response may take as long as a node may.
-func (l *load) write(method, path, body string) Reply {
-	r := l.ask("write", l.node(), method, path, body)
-	if r.Status == 0 {
-		time.Sleep(certainWithin)
-	}
-	return r
 }
 
 // onKey writes, deletes or reads a key.
@@ -270,24 +253,6 @@ func (h *histories) restored(on *history, r restoring) {
 	}
 }
 
-// settle gives operations of unknown outcome their ends: they take effect before every write that was sent a second after the
-// response and was acknowledged, or never (ADR 22). Reads may be answered before that.
-func settle(operations []porcupine.Operation, unknown func(porcupine.Operation) bool, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
-	settled := slices.Clone(operations)
-	for i, op := range operations {
-		if !unknown(op) {
-			continue
-		}
-		settled[i].Return = math.MaxInt64
-		for _, later := range operations {
-			if acknowledged(later) && later.Call >= op.Return {
-				settled[i].Return = min(settled[i].Return, later.Return)
-			}
-		}
-	}
-	return settled
-}
-
 // judge expects an order of each key's operations that explains what clients were told.
 func (h *histories) judge(check checker) {
 	h.finish()
@@ -304,37 +269,4 @@ func (h *histories) judge(check checker) {
 			h.l.w.Errorf("I2 linearizable: no order explains the operations on %s (%s):\n%s", on.name, result, describe(operations))
 		}
 	}
-}
-
-// describe shows operations by when they were asked for.
-func describe(operations []porcupine.Operation) (text string) {
-	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	for _, op := range operations {
-		text += fmt.Sprintf("%v to %v: %+v = %+v\n", time.Duration(op.Call), time.Duration(op.Return), op.Input, op.Output)
-	}
-	return text
-}
-
-// checker checks histories outside the bubble, where a limit of time means something.
-type checker struct {
-	ask     chan func() porcupine.CheckResult
-	results chan porcupine.CheckResult
-}
-
-func newChecker() checker {
-	c := checker{make(chan func() porcupine.CheckResult), make(chan porcupine.CheckResult)}
-	go func() {
-		for check := range c.ask {
-			c.results <- check()
-		}
-	}()
-	return c
-}
-
-// decides is within what the checker must have decided, less than the watchdog waits for virtual time.
-const decides = 15 * time.Second
-
-func (c checker) run(model porcupine.Model, operations []porcupine.Operation) porcupine.CheckResult {
-	c.ask <- func() porcupine.CheckResult { return porcupine.CheckOperationsTimeout(model, operations, decides) }
-	return <-c.results
 }

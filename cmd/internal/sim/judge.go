@@ -36,14 +36,10 @@ const lost = time.Second + 10*time.Second
 
 // mayLose reports whether what a node acknowledged may be gone, because its process ended soon after.
 func (l *load) mayLose(w written) bool {
-	switch {
-	case l.w.Mode() == config.CP, slices.Contains(l.d.schedule.Settings, "always"):
+	if l.w.Mode() == config.CP || l.d.always {
 		return false
 	}
-	return slices.ContainsFunc(l.d.schedule.Steps, func(s Step) bool {
-		until := l.d.began.Add(s.At).Sub(w.at)
-		return s.Do != "start" && len(s.Args) > 0 && s.Args[0] == w.node && acts[s.Do].nodes == 1 && until > -lost && until < 2*lost
-	})
+	return slices.ContainsFunc(l.d.ended[w.node], func(at time.Time) bool { return at.After(w.at.Add(-lost)) && at.Before(w.at.Add(2*lost)) })
 }
 
 // judge expects of every node, once it is calm, what the cluster has promised.

@@ -1,66 +1,17 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// Outcome is what a client knows, after a call, about the operation that it asked for.
-type Outcome int
-
-// The outcomes of a call. Only Unknown leaves open whether the operation took effect.
-const (
-	Done Outcome = iota
-	NotFound
-	Refused
-	Unknown
-)
-
-// String names the outcome.
-func (o Outcome) String() string { return [...]string{"done", "not found", "refused", "unknown"}[o] }
-
-// Outcome returns what a reply to a write means. A call without a reply may have arrived.
-func (r Reply) Outcome() Outcome {
-	switch {
-	case r.Status/100 == 2:
-		return Done
-	case r.Status == http.StatusNotFound:
-		return NotFound
-	case r.Status == 0 && strings.HasSuffix(r.Body, syscall.ECONNREFUSED.Error()),
-		r.Status == http.StatusServiceUnavailable, r.Status == http.StatusInsufficientStorage,
-		r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden,
-		r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "No cluster leader"):
-		return Refused
-	}
-	return Unknown
-}
-
-// Registration returns the document of a registration, as a Java client sends it.
-func Registration(app, id string, lease time.Duration, metadata map[string]string) string {
-	seconds := lease / time.Second
-	text, err := json.Marshal(map[string]any{"instance": map[string]any{
-		"instanceId": id, "app": app, "hostName": "h", "ipAddr": "10.1.1.1", "status": "UP", "vipAddress": app,
-		"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
-		"leaseInfo":      map[string]any{"durationInSecs": seconds, "renewalIntervalInSecs": max(seconds/3, 1)},
-		"metadata":       metadata,
-	}})
-	if err != nil {
-		panic(err) // strings and numbers can be encoded
-	}
-	return string(text)
-}
 
 // Renewed returns when the last renewal of an instance, or its registration, was acknowledged.
 func (i *Instance) Renewed() time.Time { return i.renewed }
@@ -76,41 +27,6 @@ func (w *World) Answer(node, path string, headers ...string) Reply {
 	}
 	w.Fatalf("%s does not answer %s: %v", node, path, r)
 	return r
-}
-
-// Listed is an instance in a list.
-type Listed struct {
-	ID       string            `json:"instanceId"`
-	Status   string            `json:"status"`
-	Metadata map[string]string `json:"metadata"`
-}
-
-// ListOf decodes a list of applications: instances by id.
-func ListOf(r Reply) (map[string]Listed, error) {
-	var doc struct {
-		Applications struct {
-			Application []struct{ Instance []Listed }
-		}
-	}
-	if err := json.Unmarshal([]byte(r.Body), &doc); err != nil {
-		return nil, fmt.Errorf("%v: %w", r, err)
-	}
-	all := map[string]Listed{}
-	for _, app := range doc.Applications.Application {
-		for _, i := range app.Instance {
-			all[i.ID] = i
-		}
-	}
-	return all, nil
-}
-
-// NumberOf decodes the number n in the metadata of an instance.
-func NumberOf(r Reply) (int, error) {
-	var doc struct{ Instance Listed }
-	if err := json.Unmarshal([]byte(r.Body), &doc); err != nil {
-		return 0, fmt.Errorf("%v: %w", r, err)
-	}
-	return strconv.Atoi(doc.Instance.Metadata["n"])
 }
 
 // List returns what a node lists: instances by id.

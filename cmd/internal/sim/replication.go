@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -164,9 +162,6 @@ func (w *World) CancelAt(node, name string) {
 	w.Do(http.StatusOK, node, "DELETE", "/eureka/apps/"+name)
 }
 
-// Mode returns the mode of the nodes.
-func (w *World) Mode() string { return cmp.Or(w.cluster.Mode, config.CP) }
-
 // Address is where a node serves HTTP, by which its datacenter's other nodes name it as their peer.
 func (w *World) Address(node string) string {
 	w.Helper()
@@ -191,26 +186,6 @@ func (w *World) NoDifference(node string) {
 			w.Errorf("%s and its peer %s differ: %+v", node, p.Name, d)
 		}
 	}
-}
-
-// CutDatacenters cuts the links between the nodes of two datacenters.
-func (w *World) CutDatacenters(a, b int) {
-	w.Helper()
-	for _, x := range w.Datacenter(a) {
-		for _, y := range w.Datacenter(b) {
-			w.Cut(x, y)
-		}
-	}
-}
-
-// Datacenter returns the names of the nodes of a datacenter; the first is 1.
-func (w *World) Datacenter(dc int) (names []string) {
-	for _, n := range w.nodes {
-		if n.dc == dc {
-			names = append(names, n.Name)
-		}
-	}
-	return names
 }
 
 // Listen listens at an address whose host is not a node's, until the scenario ends.

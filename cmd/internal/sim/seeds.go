@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,10 +66,32 @@ func (t Tally) String() string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), ","), ",\n", "\n")
 }
 
+// Less returns which figures are below four fifths of those that were kept of other runs, in proportion to the number of runs. What
+// chance does to small numbers, twice their root, is allowed as well.
+func (t Tally) Less(kept Tally) (less []string) {
+	compare := func(name string, got, want float64) {
+		want *= float64(t.Runs) / float64(kept.Runs)
+		if least := 0.8*want - 2*math.Sqrt(want); got < least {
+			less = append(less, fmt.Sprintf("%s: %.0f, want %.0f at least", name, got, least))
+		}
+	}
+	compare("virtual minutes", t.Virtual.Minutes(), kept.Virtual.Minutes())
+	for act, n := range kept.Faults {
+		compare("fault "+act, float64(t.Faults[act]), float64(n))
+	}
+	for kind, outcomes := range kept.Writes {
+		for o, n := range outcomes {
+			compare(kind+" "+o, float64(t.Writes[kind][o]), float64(n))
+		}
+	}
+	slices.Sort(less)
+	return less
+}
+
 // RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
-	d := &drawn{schedule: s, away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}}
+	d := &drawn{always: slices.Contains(s.Settings, "always"), away: map[string]time.Time{}, ended: map[string][]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}}
 	s.Configure = d.configure(s)
 	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
 	defer close(check.ask)

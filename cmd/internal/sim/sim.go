@@ -22,11 +22,10 @@
 //	client.go   clients, and what they hold the cluster to
 //	population.go, coordination.go, streams.go  many instances, sessions with keys and locks, watches
 //	replication.go, upkeep.go                   lists and peers of all nodes, directories, logs and metrics
-//	schedule.go what happens to a cluster, as text
-//	drawn.go    schedules that are drawn at random
-//	drawnacts.go, drawnaccess.go  what happens to members, snapshots, settings and permissions
-//	load.go     what clients do in a drawn run: instances
-//	drawnhistory.go, drawnlocks.go, drawnreads.go  keys, locks, reads and probes, and what every response must be
+//	schedule.go what happens to a cluster, as text, and drawn at random
+//	load.go     what clients and operators do in a drawn run, and what every response must be
+//	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, old state and permissions
+//	drawncheck.go  histories as the checker wants them
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
 package sim
@@ -211,6 +210,9 @@ func (w *World) Node(name string) *Node {
 	return nil
 }
 
+// Mode returns the mode of the nodes.
+func (w *World) Mode() string { return cmp.Or(w.cluster.Mode, config.CP) }
+
 // Names returns the names of all nodes.
 func (w *World) Names() (names []string) {
 	for _, n := range w.nodes {
@@ -285,6 +287,26 @@ func (w *World) Cut(a, b string) {
 	}
 	w.SetLink(a, b, func(l *Link) { l.Cut = true })
 	w.SetLink(b, a, func(l *Link) { l.Cut = true })
+}
+
+// CutDatacenters cuts the links between the nodes of two datacenters.
+func (w *World) CutDatacenters(a, b int) {
+	w.Helper()
+	for _, x := range w.Datacenter(a) {
+		for _, y := range w.Datacenter(b) {
+			w.Cut(x, y)
+		}
+	}
+}
+
+// Datacenter returns the names of the nodes of a datacenter; the first is 1.
+func (w *World) Datacenter(dc int) (names []string) {
+	for _, n := range w.nodes {
+		if n.dc == dc {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // SetLink changes the link from one node to another, in this direction.

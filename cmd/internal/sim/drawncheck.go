@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// perKey is how many operations a history has at most: the checker decides those within a moment.
+const perKey = 200
+
+// settle gives operations of unknown outcome their ends: they take effect before every write that was sent a second after the
+// response and was acknowledged, or never (ADR 22). Reads may be answered before that.
+func settle(operations []porcupine.Operation, unknown func(porcupine.Operation) bool, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
+	settled := slices.Clone(operations)
+	for i, op := range operations {
+		if !unknown(op) {
+			continue
+		}
+		settled[i].Return = math.MaxInt64
+		for _, later := range operations {
+			if acknowledged(later) && later.Call >= op.Return {
+				settled[i].Return = min(settled[i].Return, later.Return)
+			}
+		}
+	}
+	return settled
+}
+
+// describe shows operations by when they were asked for.
+func describe(operations []porcupine.Operation) (text string) {
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	for _, op := range operations {
+		text += fmt.Sprintf("%v to %v: %+v = %+v\n", time.Duration(op.Call), time.Duration(op.Return), op.Input, op.Output)
+	}
+	return text
+}
+
+// checker checks histories outside the bubble, where a limit of time means something.
+type checker struct {
+	ask     chan func() porcupine.CheckResult
+	results chan porcupine.CheckResult
+}
+
+func newChecker() checker {
+	c := checker{make(chan func() porcupine.CheckResult), make(chan porcupine.CheckResult)}
+	go func() {
+		for check := range c.ask {
+			c.results <- check()
+		}
+	}()
+	return c
+}
+
+// decides is within what the checker must have decided, less than the watchdog waits for virtual time.
+const decides = 15 * time.Second
+
+func (c checker) run(model porcupine.Model, operations []porcupine.Operation) porcupine.CheckResult {
+	c.ask <- func() porcupine.CheckResult { return porcupine.CheckOperationsTimeout(model, operations, decides) }
+	return <-c.results
+}
