@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
 var errNoSpace = syscall.ENOSPC
@@ -34,6 +35,8 @@ type load struct {
 	written map[string]written         // registrations by id; each is tried once
 	holds   []*hold                    // of the lock, by when they began
 	reads   reads
+
+	refusing map[string]time.Time // since when a node has refused all writes
 }
 
 // written is the registration of an instance that stays.
@@ -51,7 +54,7 @@ const (
 
 // newLoad prepares clients that draw by a seed.
 func newLoad(w *World, d *drawn, seed uint64) *load {
-	return &load{w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)), counts: map[string]map[Outcome]int{}, written: map[string]written{},
+	return &load{w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)), counts: map[string]map[Outcome]int{}, written: map[string]written{}, refusing: map[string]time.Time{},
 		reads: reads{newest: map[string]uint64{}, stale: map[string]uint64{}}}
 }
 
@@ -116,9 +119,11 @@ const (
 	refusedWithin = time.Second     // that nothing was done: store.NoLeaderWait, and the way
 	certainWithin = 4 * time.Second // that nobody knows: store.ResultWait, and the way
 	leaderWithin  = 7 * time.Second // Consul's API waits so long for a leader, and then makes its last try
+	noticed       = 3 * time.Second // since when a node without a leader refuses that early (docs/run/node-died.md)
 	unknownTakes  = time.Second     // after the response a write of unknown outcome takes effect no more
 	callPatience  = 2 * (leaderWithin + certainWithin)
 
+	sweep                    = expiry.ClockInterval                    // how often a node looks for calls that have waited too long
 	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // of a call between nodes (package port)
 )
 
@@ -128,7 +133,7 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	r := l.w.call(node, callPatience, method, path, body, headers...)
 	trip := 2 * l.d.latency()
 	late := func(bound time.Duration) { // which grows where nodes are far from each other, see port.Nodes.Stretch
-		bound = bound*min(maxAttempt, quickAttempt+3*trip)/quickAttempt + 2*trip + 10*time.Millisecond
+		bound = bound*min(maxAttempt, quickAttempt+3*trip)/quickAttempt + 2*trip + sweep
 		if r.Took > bound && l.d.stayed(node, asked) {
 			l.w.Errorf("I10 prompt: %s %s at %s at %v: %v after %v, want %v at most", method, path, node, asked.Sub(began), r, r.Took, bound)
 		}
@@ -140,16 +145,41 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), callPatience)
 		}
 	case r.Status == http.StatusServiceUnavailable:
-		late(refusedWithin)
+		late(l.refusal(node, asked))
 	case consul:
 		late(leaderWithin + certainWithin)
 	case r.Status == http.StatusGatewayTimeout:
 		late(certainWithin)
 	}
+	if r.Status/100 == 2 && method != "GET" {
+		l.accepted(node)
+	}
 	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
 		l.w.Errorf("I13 allowed: %s refuses the operator's %s %s at %v: %v", node, method, path, asked.Sub(began), r)
 	}
 	return r
+}
+
+// refusal is within what a node refuses a call: a second once it has noticed that it reaches no leader, which those show that it
+// has refused before, and otherwise no later than a response of unknown outcome.
+func (l *load) refusal(node string, asked time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since, refuses := l.refusing[node]
+	if !refuses {
+		l.refusing[node] = time.Now()
+	}
+	if refuses && asked.Sub(since) > noticed {
+		return refusedWithin
+	}
+	return certainWithin
+}
+
+// accepted notes that a node has found a leader.
+func (l *load) accepted(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.refusing, node)
 }
 
 // write makes a call that writes. One without a response may take as long as a node may.
@@ -249,7 +279,7 @@ type drawn struct {
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	slow     bool                   // a link was slow once, and the nodes may have measured that
-	weak     bool                   // a link is slow, or goes one way alone
+	weak     bool                   // a link is slow, or goes one way alone, or a disk is slow
 	limbo    map[string]bool        // nodes that may be members or not: they start again once they are none
 }
 
@@ -284,7 +314,7 @@ func (d *drawn) note(e Step) {
 		d.ended[e.Args[0]] = append(d.ended[e.Args[0]], time.Now())
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
-	case "cutoneway":
+	case "cutoneway", "slowdisk": // a leader with a slow disk takes some of the writes
 		d.weak = true
 	case "heal":
 		d.weak = false
