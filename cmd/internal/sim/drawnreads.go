@@ -101,20 +101,17 @@ func (l *load) readFresh() {
 	}
 }
 
-// probe asks a node whether it takes writes, before and after one, again as long as it is wrong.
+// probe asks a node whether it takes writes, before and after one, again as long as it is wrong. A node whose
+// link or whose leader's disk is slow refuses some writes and takes others: of that the answers say nothing.
 func (l *load) probe() {
 	node, first := l.node(), time.Now()
-	for l.wrong(node) && (followersKnowTheirWay || !l.d.isWeak()) {
+	for l.wrong(node) && !l.d.isWeak() {
 		if wrong := time.Since(first); wrong > wrongFor {
 			l.w.Errorf("I11 true: /readyz?writes at %s has disagreed with every write since %v, for %v", node, first.Sub(began), wrong)
 			return
 		}
 	}
 }
-
-// followersKnowTheirWay: a follower that hears its leader, and does not reach it or only after long, says that it takes no writes.
-// It does not say so yet.
-const followersKnowTheirWay = false
 
 // Two probes beside a write that took no longer than atOnce cannot both be wrong, and none can be for longer than a node takes to
 // notice that it has lost its leader or its majority (docs/run/node-died.md).
@@ -136,7 +133,7 @@ func (l *load) wrong(node string) bool {
 	}
 	says := o == Done
 	is := says != (before.Status == http.StatusOK) && says != (after.Status == http.StatusOK)
-	if is && r.Took <= atOnce && (followersKnowTheirWay || !l.d.isWeak()) {
+	if is && r.Took <= atOnce && !l.d.isWeak() {
 		l.w.Errorf("I11 true: %s answers a write at %v by %v after %v, and /readyz?writes by %v before and %v after it", node, asked.Sub(began), r, r.Took, before, after)
 	}
 	return is

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
@@ -116,15 +117,15 @@ func (l *load) count(kind string, o Outcome) {
 
 // Bounds of responses, by docs/understand/consistency.md and docs/reference/protocol/coordination.md.
 const (
-	refusedWithin = time.Second     // that nothing was done: store.NoLeaderWait, and the way
-	certainWithin = 4 * time.Second // that nobody knows: store.ResultWait, and the way
-	leaderWithin  = 7 * time.Second // Consul's API waits so long for a leader, and then makes its last try
-	noticed       = 3 * time.Second // since when a node without a leader refuses that early (docs/run/node-died.md)
-	unknownTakes  = time.Second     // after the response a write of unknown outcome takes effect no more
-	callPatience  = 2 * (leaderWithin + certainWithin)
-
-	sweep                    = expiry.ClockInterval                    // how often a node looks for calls that have waited too long
 	quickAttempt, maxAttempt = 300 * time.Millisecond, 2 * time.Second // of a call between nodes (package port)
+
+	refusedWithin = store.NoLeaderWait + quickAttempt // that nothing was done: a last try may begin when the time is up
+	certainWithin = refusedWithin + store.ResultWait  // that nobody knows: it was sent in the last try
+	leaderWithin  = 7 * time.Second                   // Consul's API waits so long for a leader, and then makes its last try
+	noticed       = 3 * time.Second                   // since when a node without a leader refuses that early (docs/run/node-died.md)
+	unknownTakes  = time.Second                       // after the response a write of unknown outcome takes effect no more
+	sweep         = expiry.ClockInterval              // how often a node looks for calls that have waited too long
+	callPatience  = 2 * (leaderWithin + certainWithin)
 )
 
 // ask makes a call whose response must come within its bounds.
@@ -133,7 +134,8 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	r := l.w.call(node, callPatience, method, path, body, headers...)
 	trip := 2 * l.d.latency()
 	late := func(bound time.Duration) { // which grows where nodes are far from each other, see port.Nodes.Stretch
-		bound = bound*min(maxAttempt, quickAttempt+3*trip)/quickAttempt + 2*trip + sweep
+		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
+		bound = time.Duration(float64(bound)*stretch) + 2*trip + sweep
 		if r.Took > bound && l.d.stayed(node, asked) {
 			l.w.Errorf("I10 prompt: %s %s at %s at %v: %v after %v, want %v at most", method, path, node, asked.Sub(began), r, r.Took, bound)
 		}
@@ -279,7 +281,7 @@ type drawn struct {
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	slow     bool                   // a link was slow once, and the nodes may have measured that
-	weak     bool                   // a link is slow, or goes one way alone, or a disk is slow
+	weak     bool                   // a link or a disk is slow
 	limbo    map[string]bool        // nodes that may be members or not: they start again once they are none
 }
 
@@ -314,7 +316,7 @@ func (d *drawn) note(e Step) {
 		d.ended[e.Args[0]] = append(d.ended[e.Args[0]], time.Now())
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
-	case "cutoneway", "slowdisk": // a leader with a slow disk takes some of the writes
+	case "slowdisk": // a leader with a slow disk takes some of the writes
 		d.weak = true
 	case "heal":
 		d.weak = false
@@ -333,7 +335,7 @@ func (d *drawn) latency() time.Duration {
 	return d.w.cluster.latency()
 }
 
-// isWeak reports whether a link is slow, or goes one way alone.
+// isWeak reports whether a link or a disk is slow.
 func (d *drawn) isWeak() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
