@@ -243,9 +243,8 @@ func (r Reply) Outcome() Outcome {
 		return Done
 	case r.Status == http.StatusNotFound:
 		return NotFound
-	case r.Status == 0 && strings.HasSuffix(r.Body, syscall.ECONNREFUSED.Error()),
+	case r.Status == 0 && strings.HasSuffix(r.Body, syscall.ECONNREFUSED.Error()), r.Status/100 == 4,
 		r.Status == http.StatusServiceUnavailable, r.Status == http.StatusInsufficientStorage,
-		r.Status == http.StatusUnauthorized, r.Status == http.StatusForbidden,
 		r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "No cluster leader"):
 		return Refused
 	}

@@ -53,7 +53,8 @@ func (d *disk) write(_ string, write func() error) error {
 // trapped is how long a write is waited for.
 const trapped = 5 * time.Second
 
-// killInWrite kills a node inside its next durable write, before the disk has it or after, or once it has waited in vain for one.
+// killInWrite kills a node inside its next durable write, before the disk has it or after, or once it has waited in vain
+// for one.
 func (w *World) killInWrite(n *Node, after bool) {
 	t := &trap{after, make(chan struct{}), make(chan struct{})}
 	n.disk.mu.Lock()

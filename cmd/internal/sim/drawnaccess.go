@@ -147,6 +147,8 @@ func (p *permits) trespass() {
 		p.l.count("trespass", r.Outcome())
 		return r
 	}
+	// A node that hears no leader goes on with what it knows, and so admits a write that it may send to one later.
+	hears := p.l.d.hears(node, asked)
 	refuse := func(why string, r Reply, path string) {
 		if r.Status/100 == 2 || r.Status == http.StatusNotFound || strings.Contains(r.Body, hidden) {
 			p.l.w.Errorf("I13 allowed: %s answers %s of a caller without the right (%s) at %v: %v", node, path, why, asked.Sub(began), r)
@@ -168,12 +170,15 @@ func (p *permits) trespass() {
 		refuse("never granted", do(secret, f.method, f.path, f.body), f.path)
 	case turn == len(forbidden) && revoked != "":
 		r := do(revoked, "PUT", "/v1/kv/mine/x", "revoked")
-		if asked.Sub(at) > inForce {
+		if hears && asked.Sub(at) > inForce {
 			refuse("the token was revoked at "+at.Sub(began).String(), r, "/v1/kv/mine/x")
 		}
 	default:
 		r := do(secret, "PUT", "/v1/kv/mine/x", "granted")
-		if secret == "" || !denied.IsZero() && asked.Sub(denied) > inForce {
+		p.mu.Lock()
+		still := p.denied.Equal(denied) // else it was given back meanwhile
+		p.mu.Unlock()
+		if secret == "" || hears && still && !denied.IsZero() && asked.Sub(denied) > inForce {
 			refuse("the right was taken away at "+fmt.Sprint(denied.Sub(began)), r, "/v1/kv/mine/x")
 		}
 	}

@@ -129,7 +129,8 @@ func (h *histories) step(client int, kind string) {
 		return r
 	})
 	if seen.outcome == Done || seen.outcome == NotFound {
-		h.add(client, on, operation{do: do, value: value, expect: seen.value}, func() result { return h.l.onKey(on, do, value, index) })
+		op := operation{do: do, value: value, expect: seen.value}
+		h.add(client, on, op, func() result { return h.l.onKey(on, do, value, index) })
 	}
 }
 
@@ -148,7 +149,9 @@ func (h *histories) add(client int, on *history, op operation, do func() result)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	on.operations = append(on.operations, porcupine.Operation{ClientId: client, Input: op, Output: r, Call: int64(asked), Return: int64(returned)})
+	on.operations = append(on.operations, porcupine.Operation{
+		ClientId: client, Input: op, Output: r, Call: int64(asked), Return: int64(returned),
+	})
 	return r
 }
 
@@ -157,7 +160,8 @@ func (l *load) onInstance(on *history, do string, value int) result {
 	path := "/eureka/apps/LINEAR/" + on.name
 	switch do {
 	case "put":
-		return result{outcome: l.write("POST", "/eureka/apps/LINEAR", Registration("LINEAR", on.name, longLease, map[string]string{"n": strconv.Itoa(value)})).Outcome()}
+		document := Registration("LINEAR", on.name, longLease, map[string]string{"n": strconv.Itoa(value)})
+		return result{outcome: l.write("POST", "/eureka/apps/LINEAR", document).Outcome()}
 	case "cancel":
 		return result{outcome: l.write("DELETE", path, "").Outcome()}
 	}

@@ -15,7 +15,7 @@ import (
 // sessionTTL is the TTL of the sessions that contend for locks.
 const sessionTTL = 10 * time.Second
 
-// laggingNodesKnowSessions: a node that lags no longer says 404 of a living session (finding B5, which is being repaired).
+// laggingNodesKnowSessions: a node that lags says no 404 of a session that lives. While it does, an acquisition's says nothing.
 const laggingNodesKnowSessions = false
 
 // hold is a time in which a client may rely on a lock.
@@ -167,7 +167,9 @@ func (c *contender) record(lock string, call lockCall, reply lockReply, asked ti
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	all := c.l.d.locks.operations
-	all[lock] = append(all[lock], porcupine.Operation{ClientId: c.client, Input: call, Output: reply, Call: int64(asked.Sub(began)), Return: int64(returned)})
+	all[lock] = append(all[lock], porcupine.Operation{
+		ClientId: c.client, Input: call, Output: reply, Call: int64(asked.Sub(began)), Return: int64(returned),
+	})
 }
 
 // acquire tries to take the lock.
@@ -175,12 +177,13 @@ func (c *contender) acquire() {
 	h := &hold{asked: time.Now(), session: c.session, lock: c.l.lock()}
 	var a api.Acquired
 	r := c.ask("acquire", "PUT", "/v1/rollcall/locks/"+h.lock+"?session="+c.session, "")
-	c.record(h.lock, lockCall{do: "acquire", session: c.session}, lockReply{r.Outcome(), r.decode(&a) && a.Acquired, a.Fence}, h.asked)
+	yes := r.decode(&a) && a.Acquired
+	c.record(h.lock, lockCall{do: "acquire", session: c.session}, lockReply{r.Outcome(), yes, a.Fence}, h.asked)
 	if r.Status == http.StatusNotFound && laggingNodesKnowSessions {
 		c.lost("an acquisition", r)
 		return
 	}
-	if !a.Acquired {
+	if !yes {
 		return
 	}
 	h.from, h.to, h.token = time.Now(), c.renewed.Add(sessionTTL), a.Fence

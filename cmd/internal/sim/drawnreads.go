@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// restartsKeepIndexes: a node that has started anew answers no stale read before it has what it had (finding B1, which is being
-// repaired). Until then an index may go back for a reader of a node that was started anew.
+// restartsKeepIndexes: a node that was started anew answers no stale read before it has what it had. While it does, an
+// index may go back for its readers.
 const restartsKeepIndexes = false
 
 // startReads has clients read what may be old, and ask nodes whether they take writes.
@@ -97,7 +97,8 @@ func (l *load) readFresh() {
 	}
 	l.reads.mu.Unlock()
 	if (err != nil || value < least) && !l.d.restored(at.Add(-callPatience), time.Now()) {
-		l.w.Errorf("I9 monotone: %s answers %q to a read with max_stale=%v at %v; %d was acknowledged at %v", node, r, maxStale, asked.Sub(began), least, at.Sub(began))
+		l.w.Errorf("I9 monotone: %s answers %q to a read with max_stale=%v at %v; %d was acknowledged at %v",
+			node, r, maxStale, asked.Sub(began), least, at.Sub(began))
 	}
 }
 
@@ -113,14 +114,15 @@ func (l *load) probe() {
 	}
 }
 
-// Two probes beside a write that took no longer than atOnce cannot both be wrong, and none can be for longer than a node takes to
-// notice that it has lost its leader or its majority (docs/run/node-died.md).
+// Two probes beside a write that took no longer than atOnce cannot both be wrong, and none can be for longer than a node
+// takes to notice that it has lost its leader or its majority, and to refuse a write (docs/run/node-died.md).
 const (
 	atOnce   = 100 * time.Millisecond
 	wrongFor = 3 * time.Second
 )
 
-// wrong reports whether a node says neither before nor after a write what became of that.
+// wrong reports whether a node says neither before nor after a write what became of that. One that has just started takes writes
+// before it is ready, and one that ends takes them for a while.
 func (l *load) wrong(node string) bool {
 	i := l.w.newInstance("PROBE/p", longLease)
 	ready := func() Reply { return l.w.call(node, certainWithin, "GET", "/readyz?writes", "") }
@@ -128,13 +130,14 @@ func (l *load) wrong(node string) bool {
 	r := l.ask("probe", node, "POST", "/eureka/apps/PROBE", i.document())
 	after, o := ready(), r.Outcome()
 	l.count("probe", o)
-	if o == Unknown || before.Status == 0 || after.Status == 0 || r.Status == 0 {
+	if o == Unknown || before.Status == 0 || after.Status == 0 || r.Status == 0 || !l.d.stayed(node, asked.Add(-ReadyWithin)) {
 		return false
 	}
 	says := o == Done
 	is := says != (before.Status == http.StatusOK) && says != (after.Status == http.StatusOK)
 	if is && r.Took <= atOnce && !l.d.isWeak() {
-		l.w.Errorf("I11 true: %s answers a write at %v by %v after %v, and /readyz?writes by %v before and %v after it", node, asked.Sub(began), r, r.Took, before, after)
+		l.w.Errorf("I11 true: %s answers a write at %v by %v after %v, and /readyz?writes by %v before and %v after it",
+			node, asked.Sub(began), r, r.Took, before, after)
 	}
 	return is
 }

@@ -15,8 +15,9 @@ import (
 // lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
 const lastWrites = 2 * time.Second
 
-// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound: its lease, a grace of
-// the same length, the time without a leader, 1.2 s for each change of leader and 2.2 s are less than a minute after the last fault.
+// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound: the lease, a
+// grace of the same length, the time without a leader, 1.2 s for each change of leader and 2.2 s are less than a minute
+// after the last fault.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 	from := i.renewed
 	if calm.After(from) {
@@ -39,7 +40,9 @@ func (l *load) mayLose(w written) bool {
 	if l.w.Mode() == config.CP || l.d.always {
 		return false
 	}
-	return slices.ContainsFunc(l.d.ended[w.node], func(at time.Time) bool { return at.After(w.at.Add(-lost)) && at.Before(w.at.Add(2*lost)) })
+	return slices.ContainsFunc(l.d.ended[w.node], func(at time.Time) bool {
+		return at.After(w.at.Add(-lost)) && at.Before(w.at.Add(2*lost))
+	})
 }
 
 // judge expects of every node, once it is calm, what the cluster has promised.

@@ -55,8 +55,11 @@ const (
 
 // newLoad prepares clients that draw by a seed.
 func newLoad(w *World, d *drawn, seed uint64) *load {
-	return &load{w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)), counts: map[string]map[Outcome]int{}, written: map[string]written{}, refusing: map[string]time.Time{},
-		reads: reads{newest: map[string]uint64{}, stale: map[string]uint64{}}}
+	return &load{
+		w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)),
+		counts: map[string]map[Outcome]int{}, written: map[string]written{}, refusing: map[string]time.Time{},
+		reads: reads{newest: map[string]uint64{}, stale: map[string]uint64{}},
+	}
 }
 
 // start has clients work.
@@ -70,8 +73,11 @@ func (l *load) start() {
 		number++
 		l.die(l.w.newInstance(fmt.Sprintf("DEAD/i%d", number), shortLease))
 	})
-	last := 0
-	l.task(700*time.Millisecond, func() {
+	last, every := 0, 700*time.Millisecond
+	if !cp { // where no other clients work, and what is lost is what came shortly before a kill
+		every = 150 * time.Millisecond
+	}
+	l.task(every, func() {
 		last++
 		l.register(l.w.newInstance(fmt.Sprintf("ONCE/i%d", last), longLease))
 	})
@@ -122,6 +128,7 @@ const (
 	refusedWithin = store.NoLeaderWait + quickAttempt // that nothing was done: a last try may begin when the time is up
 	certainWithin = refusedWithin + store.ResultWait  // that nobody knows: it was sent in the last try
 	leaderWithin  = 7 * time.Second                   // Consul's API waits so long for a leader, and then makes its last try
+	stepsDown     = 2 * time.Second                   // within which a leader that has lost its majority says what it has not proposed
 	noticed       = 3 * time.Second                   // since when a node without a leader refuses that early (docs/run/node-died.md)
 	unknownTakes  = time.Second                       // after the response a write of unknown outcome takes effect no more
 	sweep         = expiry.ClockInterval              // how often a node looks for calls that have waited too long
@@ -162,8 +169,8 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	return r
 }
 
-// refusal is within what a node refuses a call: a second once it has noticed that it reaches no leader, which those show that it
-// has refused before, and otherwise no later than a response of unknown outcome.
+// refusal is within what a node refuses a call: early once it has noticed that it reaches no leader, as those show that it
+// has refused before, and otherwise no later than it gives a response of unknown outcome.
 func (l *load) refusal(node string, asked time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +181,10 @@ func (l *load) refusal(node string, asked time.Time) time.Duration {
 	if refuses && asked.Sub(since) > noticed {
 		return refusedWithin
 	}
-	return certainWithin
+	if l.d.isWeak() {
+		return certainWithin
+	}
+	return refusedWithin + stepsDown
 }
 
 // accepted notes that a node has found a leader.
@@ -281,13 +291,15 @@ type drawn struct {
 	present  map[string]bool        // nodes of away that were started again since
 	ended    map[string][]time.Time // when processes of a node were ended, or its disk was broken
 	slow     bool                   // a link was slow once, and the nodes may have measured that
+	apart    bool                   // a link is cut
+	healed   time.Time              // when the last one was whole again
 	weak     bool                   // a link or a disk is slow
 	limbo    map[string]bool        // nodes that may be members or not: they start again once they are none
 }
 
 // restoring is one restore.
 type restoring struct {
-	saved, from, to time.Time // when its snapshot had been saved, when it was asked for and was over; to is zero while it is under way
+	saved, from, to time.Time // when its snapshot had been saved, when it began, and when it was over; zero: not yet
 	outcome         Outcome
 }
 
@@ -316,10 +328,12 @@ func (d *drawn) note(e Step) {
 		d.ended[e.Args[0]] = append(d.ended[e.Args[0]], time.Now())
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
+	case "cut", "isolate", "cutoneway":
+		d.apart = true
 	case "slowdisk": // a leader with a slow disk takes some of the writes
 		d.weak = true
 	case "heal":
-		d.weak = false
+		d.weak, d.apart, d.healed = false, false, time.Now()
 	case "start":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), true
 	}
@@ -341,6 +355,19 @@ func (d *drawn) isWeak() bool {
 	defer d.mu.Unlock()
 	return d.weak
 }
+
+// hears reports whether a node has heard its leader for longer than it takes to put a change of permissions in force.
+func (d *drawn) hears(node string, asked time.Time) bool {
+	if d.isWeak() || !d.stayed(node, asked.Add(-ReadyWithin)) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.apart && asked.Sub(d.healed) > electionsEnd
+}
+
+// electionsEnd is how long nodes that hear each other again may take to have a leader.
+const electionsEnd = 10 * time.Second
 
 // slowest is the longest latency that is drawn; beyond it nothing is promised (docs/run/three-machines.md).
 const slowest = 400 * time.Millisecond
@@ -380,7 +407,7 @@ func (d *drawn) forgetMember(n *Node) {
 			d.setLimbo(n, false)
 			return
 		case Unknown:
-			certain = r.Status == http.StatusConflict && certain
+			certain = false
 		}
 	}
 	d.setLimbo(n, !certain)
@@ -429,15 +456,12 @@ func (d *drawn) restore() {
 	snapshot, at := d.snapshot, len(d.restores)
 	d.restores = append(d.restores, restoring{saved: d.saved, from: time.Now(), outcome: Unknown})
 	d.beside.Go(func() {
-		r := d.w.call(d.load.node(), restorePatience, "PUT", "/v1/rollcall/snapshot?reason=drawn", snapshot, "Content-Type: application/octet-stream")
-		outcome := r.Outcome()
-		if r.Status/100 == 4 { // such as while another restore runs
-			outcome = Refused
-		}
-		d.load.count("restore", outcome)
+		r := d.w.call(d.load.node(), restorePatience, "PUT", "/v1/rollcall/snapshot?reason=drawn", snapshot,
+			"Content-Type: application/octet-stream")
+		d.load.count("restore", r.Outcome())
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.restores[at].to, d.restores[at].outcome = time.Now(), outcome
+		d.restores[at].to, d.restores[at].outcome = time.Now(), r.Outcome()
 	})
 }
 

@@ -39,10 +39,16 @@ func TestModelsRefuteWhatNoOneCopyDoes(t *testing.T) {
 		{"what was never written is read", register, false, []porcupine.Operation{absent, done(read, 1)}},
 		{"a cas of the value is denied", register, false, []porcupine.Operation{done(put, 0), op(cas, result{outcome: NotFound})}},
 		{"a cas of another value is done", register, false, []porcupine.Operation{op(cas, result{outcome: Done})}},
-		{"a restore brings back what was there", register, true, []porcupine.Operation{done(put, 0), done(operation{do: "delete"}, 0), done(operation{do: "back", values: []int{1}}, 0), done(read, 1)}},
-		{"a restore takes a living instance away", register, false, []porcupine.Operation{done(put, 0), done(operation{do: "return", values: []int{1}}, 0), op(read, result{NotFound, 0})}},
+		{"a restore brings back what was there", register, true, []porcupine.Operation{
+			done(put, 0), done(operation{do: "delete"}, 0), done(operation{do: "back", values: []int{1}}, 0), done(read, 1),
+		}},
+		{"a restore takes a living instance away", register, false, []porcupine.Operation{
+			done(put, 0), done(operation{do: "return", values: []int{1}}, 0), op(read, result{NotFound, 0}),
+		}},
 		{"a cancel finds nothing", register, false, []porcupine.Operation{done(put, 0), op(operation{do: "cancel"}, result{outcome: NotFound})}},
-		{"locks follow each other", lock, true, []porcupine.Operation{acquire("a", true, 5), acquire("b", false, 0), release("a", true), acquire("b", true, 6)}},
+		{"locks follow each other", lock, true, []porcupine.Operation{
+			acquire("a", true, 5), acquire("b", false, 0), release("a", true), acquire("b", true, 6),
+		}},
 		{"a free lock is refused", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", true), acquire("b", false, 0)}},
 		{"a token falls", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", true), acquire("b", true, 4)}},
 		{"a holder had nothing to release", lock, false, []porcupine.Operation{acquire("a", true, 5), release("a", false)}},

@@ -66,8 +66,8 @@ func (t Tally) String() string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), ","), ",\n", "\n")
 }
 
-// Less returns which figures are below four fifths of those that were kept of other runs, in proportion to the number of runs. What
-// chance does to small numbers, twice their root, is allowed as well.
+// Less returns which figures are below four fifths of those that were kept of other runs, in proportion to the number of
+// runs. What chance does to small numbers, twice their root, is allowed as well.
 func (t Tally) Less(kept Tally) (less []string) {
 	compare := func(name string, got, want float64) {
 		want *= float64(t.Runs) / float64(kept.Runs)
@@ -91,7 +91,10 @@ func (t Tally) Less(kept Tally) (less []string) {
 // RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
-	d := &drawn{always: slices.Contains(s.Settings, "always"), away: map[string]time.Time{}, ended: map[string][]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{}}
+	d := &drawn{
+		always: slices.Contains(s.Settings, "always"), ended: map[string][]time.Time{},
+		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{},
+	}
 	s.Configure = d.configure(s)
 	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
 	defer close(check.ask)
