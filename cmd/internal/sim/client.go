@@ -123,31 +123,29 @@ func (w *World) Register(name string, lease time.Duration) *Instance {
 // none, as stock clients do. Beside it, something reads it at every node: NeverGone says what that found.
 func (w *World) Keep(name string, lease time.Duration) *Instance {
 	w.Helper()
-	return w.keep(name, lease, true)
-}
-
-// keep is Keep, without somebody who reads unless read.
-func (w *World) keep(name string, lease time.Duration, read bool) *Instance {
-	w.Helper()
-	i := w.Register(name, lease)
-	w.beside(lease/3, func() {
-		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
-			if read {
-				i.recordMissing("a renewal after %v says %v", time.Since(i.renewed), r)
-			}
-			w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
-		}
-		i.renewed = time.Now()
-	})
-	if !read {
-		return i
-	}
+	i := w.keep(name, lease, true)
 	w.beside(250*time.Millisecond, func() {
 		for _, n := range w.nodes[:w.cluster.Nodes] {
 			if r := w.call(n.Name, time.Second, "GET", i.path(), ""); r.Status == http.StatusNotFound {
 				i.recordMissing("%s says at %v: %v", n.Name, time.Since(began), r)
 			}
 		}
+	})
+	return i
+}
+
+// keep is Keep without somebody who reads. Without consensus a node that was cut off may deny an instance: then strict is false.
+func (w *World) keep(name string, lease time.Duration, strict bool) *Instance {
+	w.Helper()
+	i := w.Register(name, lease)
+	w.beside(lease/3, func() {
+		if r := w.send(i, "PUT", i.path(), ""); r.Status == http.StatusNotFound {
+			if strict {
+				i.recordMissing("a renewal after %v says %v", time.Since(i.renewed), r)
+			}
+			w.send(i, "POST", "/eureka/apps/"+i.App, i.document())
+		}
+		i.renewed = time.Now()
 	})
 	return i
 }

@@ -89,8 +89,9 @@ func (l *load) startHistories() {
 	h := &histories{l: l, now: map[string]*history{}}
 	l.d.histories = h
 	for client := range 2 {
-		l.task(800*time.Millisecond, func() { h.step(client, "key") })
-		l.task(900*time.Millisecond, func() { h.step(client, "instance") })
+		out := time.Duration(client) * 37 * time.Millisecond // of step with the other client
+		l.task(900*time.Millisecond+out, func() { h.step(client, "key") })
+		l.task(time.Second+out, func() { h.step(client, "instance") })
 	}
 }
 
@@ -108,15 +109,32 @@ func (h *histories) current(kind string) (*history, int) {
 	return now, now.next
 }
 
-// step makes one operation.
+// step makes one operation, and often reads at once, at whichever node, what that has left.
 func (h *histories) step(client int, kind string) {
 	on, value := h.current(kind)
 	if on.instance {
-		do := []string{"put", "put", "read", "read", "cancel"}[h.l.draw(5)]
+		do := []string{"put", "put", "read", "cancel"}[h.l.draw(4)]
 		h.add(client, on, operation{do: do, value: value}, func() result { return h.l.onInstance(on, do, value) })
-		return
+	} else {
+		h.stepKey(client, on, value)
 	}
-	do := []string{"put", "cas", "cas", "read", "read", "delete"}[h.l.draw(6)]
+	if h.l.draw(2) == 0 {
+		h.add(client, on, operation{do: "read"}, func() result { return h.l.read(on) })
+	}
+}
+
+// read reads a key or an instance.
+func (l *load) read(on *history) result {
+	if on.instance {
+		return l.onInstance(on, "read", 0)
+	}
+	r, _ := l.readKey(on)
+	return r
+}
+
+// stepKey makes one operation on a key.
+func (h *histories) stepKey(client int, on *history, value int) {
+	do := []string{"put", "cas", "cas", "read", "delete"}[h.l.draw(5)]
 	if do != "cas" {
 		h.add(client, on, operation{do: do, value: value}, func() result { return h.l.onKey(on, do, value, 0) })
 		return
@@ -218,12 +236,7 @@ func (l *load) readKey(on *history) (result, uint64) {
 // finish reads every key once more, and adds the restores.
 func (h *histories) finish() {
 	for _, on := range h.all {
-		h.add(0, on, operation{do: "read"}, func() result {
-			if on.instance {
-				return h.l.onInstance(on, "read", 0)
-			}
-			return h.l.onKey(on, "read", 0, 0)
-		})
+		h.add(0, on, operation{do: "read"}, func() result { return h.l.read(on) })
 	}
 	for _, r := range h.l.d.restores {
 		if r.outcome == Refused {

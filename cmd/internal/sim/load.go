@@ -66,7 +66,7 @@ func newLoad(w *World, d *drawn, seed uint64) *load {
 func (l *load) start() {
 	cp := l.w.Mode() == config.CP
 	for k := range 3 {
-		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, false))
+		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, cp))
 	}
 	number := 0
 	l.task(8*time.Second, func() {
