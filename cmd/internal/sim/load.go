@@ -36,8 +36,6 @@ type load struct {
 	written map[string]written         // registrations by id; each is tried once
 	holds   []*hold                    // of the lock, by when they began
 	reads   reads
-
-	refusing map[string]time.Time // since when a node has refused all writes
 }
 
 // written is the registration of an instance that stays.
@@ -57,7 +55,7 @@ const (
 func newLoad(w *World, d *drawn, seed uint64) *load {
 	return &load{
 		w: w, d: d, r: rand.New(rand.NewPCG(seed, 58)),
-		counts: map[string]map[Outcome]int{}, written: map[string]written{}, refusing: map[string]time.Time{},
+		counts: map[string]map[Outcome]int{}, written: map[string]written{},
 		reads: reads{newest: map[string]uint64{}, stale: map[string]uint64{}},
 	}
 }
@@ -129,7 +127,7 @@ const (
 	certainWithin = refusedWithin + store.ResultWait  // that nobody knows: it was sent in the last try
 	leaderWithin  = 7 * time.Second                   // Consul's API waits so long for a leader, and then makes its last try
 	stepsDown     = 2 * time.Second                   // within which a leader that has lost its majority says what it has not proposed
-	noticed       = 3 * time.Second                   // since when a node without a leader refuses that early (docs/run/node-died.md)
+	noticed       = 3 * time.Second                   // within which a node notices that it has lost its leader (docs/run/node-died.md)
 	unknownTakes  = time.Second                       // after the response a write of unknown outcome takes effect no more
 	sweep         = expiry.ClockInterval              // how often a node looks for calls that have waited too long
 	callPatience  = 2 * (leaderWithin + certainWithin)
@@ -154,14 +152,11 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 			l.w.Errorf("I12 bounded: %s has not answered %s %s of %v within %v", node, method, path, asked.Sub(began), callPatience)
 		}
 	case r.Status == http.StatusServiceUnavailable:
-		late(l.refusal(node, asked))
+		late(l.refusal())
 	case consul:
 		late(leaderWithin + certainWithin)
 	case r.Status == http.StatusGatewayTimeout:
 		late(certainWithin)
-	}
-	if r.Status/100 == 2 && method != "GET" {
-		l.accepted(node)
 	}
 	if r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
 		l.w.Errorf("I13 allowed: %s refuses the operator's %s %s at %v: %v", node, method, path, asked.Sub(began), r)
@@ -169,29 +164,12 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	return r
 }
 
-// refusal is within what a node refuses a call: early once it has noticed that it reaches no leader, as those show that it
-// has refused before, and otherwise no later than it gives a response of unknown outcome.
-func (l *load) refusal(node string, asked time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	since, refuses := l.refusing[node]
-	if !refuses {
-		l.refusing[node] = time.Now()
-	}
-	if refuses && asked.Sub(since) > noticed {
-		return refusedWithin
-	}
+// refusal is within what a node refuses a call. It may have sent it to a leader that could no longer propose it.
+func (l *load) refusal() time.Duration {
 	if l.d.isWeak() {
 		return certainWithin
 	}
 	return refusedWithin + stepsDown
-}
-
-// accepted notes that a node has found a leader.
-func (l *load) accepted(node string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.refusing, node)
 }
 
 // write makes a call that writes. One without a response may take as long as a node may.

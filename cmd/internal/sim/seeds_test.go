@@ -67,7 +67,7 @@ func keptFigures() (kept sim.Tally, err error) {
 
 func TestTallyThatFellIsFound(t *testing.T) {
 	kept := need.Got(keptFigures())(t)
-	need.That(t, kept.Runs == gateSeeds && len(kept.Less(kept)) == 0, "the figures of %d runs: %q", kept.Runs, kept.Less(kept))
+	need.That(t, kept.Runs > 0 && len(kept.Less(kept)) == 0, "the figures of %d runs: %q", kept.Runs, kept.Less(kept))
 	fewer := need.Got(keptFigures())(t)
 	fewer.Virtual, fewer.Faults["kill"], fewer.Writes["register"]["done"] = 0, 0, 0
 	expect.Equal(t, len(fewer.Less(kept)), 3, "what fell in %q is", fewer.Less(kept))
