@@ -304,6 +304,7 @@ func (d *drawn) note(e Step) {
 	case "kill", "killbefore", "killafter", "poweroff", "stop", "remove", "hangdisk", "faildisk", "eio":
 		d.away[e.Args[0]], d.present[e.Args[0]] = time.Now(), false
 		d.ended[e.Args[0]] = append(d.ended[e.Args[0]], time.Now())
+		d.weak = d.weak || e.Do == "hangdisk" // a leader leads on until it gives its disk up
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
 	case "cut", "isolate", "cutoneway":
