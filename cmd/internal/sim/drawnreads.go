@@ -123,7 +123,7 @@ const atOnce = 100 * time.Millisecond
 func (l *load) wrong(node string) bool {
 	i := l.w.newInstance("PROBE/p", longLease)
 	ready := func() Reply { return l.w.call(node, certainWithin, "GET", "/readyz?writes", "") }
-	before, asked := ready(), time.Now()
+	asked, before := time.Now(), ready()
 	r := l.ask("probe", node, "POST", "/eureka/apps/PROBE", i.document())
 	after, o := ready(), r.Outcome()
 	l.count("probe", o)
