@@ -112,6 +112,7 @@ var rooms = []room{
 	{"integration", []string{"internal/unixsocket", "internal/localcluster", "client", "client/balance", "fsm/registry", "httpd/api", "internal/expect", "internal/need"}},
 	{"deploy/check", nil},
 	{"release", nil},
+	{"internal/plant", nil},
 	{"internal/setting", nil},
 	{"internal/measure", nil},
 	{"internal/certfiles", []string{"internal/privatefile"}},

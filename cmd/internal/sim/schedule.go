@@ -250,9 +250,9 @@ func Generate(seed uint64) Schedule {
 	d := &drawing{r: rand.New(rand.NewPCG(seed, 57))}
 	latency := time.Duration(1+d.r.IntN(20)) * time.Millisecond
 	d.Cluster = Cluster{Mode: config.CP, Nodes: 3, Datacenters: 1, Latency: latency}
-	words := []string{"wal", "snapshots", "oldlevel", "auth"}
+	words := []string{"wal", "snapshots", "oldlevel", "skew", "auth"}
 	if d.r.IntN(4) == 0 {
-		d.Mode, words = config.AP, []string{"always"}
+		d.Mode, words = config.AP, []string{"always", "skew"}
 	}
 	switch size := d.r.IntN(32); {
 	case size < 4:
@@ -365,7 +365,7 @@ func (d *drawing) fault() {
 // change draws what an operator does next.
 func (d *drawing) change() {
 	cp := d.Mode == config.CP
-	acts := []string{"reload", "save", "restore"}
+	acts := []string{"reload", "stepclock", "save", "restore"}
 	if cp && d.Nodes >= 3 {
 		acts = append(acts, "remove")
 	}
@@ -378,6 +378,8 @@ func (d *drawing) change() {
 	switch act := acts[d.r.IntN(len(acts))]; act {
 	case "reload":
 		d.add(act, d.node())
+	case "stepclock":
+		d.add(act, d.node(), d.span(-30*time.Minute, 30*time.Minute))
 	case "remove":
 		d.away(act, d.node())
 	case "restore":
