@@ -13,9 +13,9 @@ import (
 // perKey is how many operations a history has at most: the checker decides those within a moment.
 const perKey = 200
 
-// settle gives operations of unknown outcome their ends: they take effect before every write that was sent a second after
+// endUnknown gives operations of unknown outcome their ends: they take effect before every write that was sent a second after
 // the response and was acknowledged, or never (ADR 22). Reads may be answered before that.
-func settle(operations []porcupine.Operation, unknown, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
+func endUnknown(operations []porcupine.Operation, unknown, acknowledged func(porcupine.Operation) bool) []porcupine.Operation {
 	settled := slices.Clone(operations)
 	for i, op := range operations {
 		if !unknown(op) {

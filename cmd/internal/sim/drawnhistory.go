@@ -277,7 +277,7 @@ func (h *histories) judge(check checker) {
 		if len(on.operations) > perKey {
 			h.l.w.Errorf("I2 linearizable: %s has %d operations, more than the checker is known to decide", on.name, len(on.operations))
 		}
-		operations := settle(on.operations, func(op porcupine.Operation) bool {
+		operations := endUnknown(on.operations, func(op porcupine.Operation) bool {
 			return op.Output.(result).outcome == Unknown
 		}, func(op porcupine.Operation) bool {
 			return op.Output.(result).outcome == Done && op.Input.(operation).do != "read"

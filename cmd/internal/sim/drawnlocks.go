@@ -239,7 +239,7 @@ func (k *locks) judge(l *load, check checker) {
 					Call: int64(r.from.Sub(began)), Return: int64(r.to.Sub(began) + unknownTakes)})
 			}
 		}
-		operations = settle(operations, func(op porcupine.Operation) bool {
+		operations = endUnknown(operations, func(op porcupine.Operation) bool {
 			return op.Output.(lockReply).outcome == Unknown
 		}, func(op porcupine.Operation) bool { return op.Output.(lockReply).yes })
 		if result := check.run(lockModel.ToModel(), operations); result != porcupine.Ok {

@@ -296,8 +296,8 @@ func (d *drawn) configure(s Schedule) func(*config.Config) {
 	}
 }
 
-// note notes that a node may not answer from now on, or not until an act has started it again.
-func (d *drawn) note(e Step) {
+// mark marks that a node may not answer from now on, or not until an act has started it again.
+func (d *drawn) mark(e Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch e.Do {

@@ -110,7 +110,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		l.start()
 		for _, e := range s.Steps {
 			time.Sleep(time.Until(d.began.Add(e.At)))
-			d.note(e)
+			d.mark(e)
 			w.perform(e)
 			tally.Faults[e.Do]++
 		}
