@@ -192,5 +192,5 @@ const checkGrace = 2000
 // expiry is the last moment of a check that expects heartbeats.
 func (row CheckRow) expiry(established int64) int64 {
 	ttl := row.Check.TTL
-	return max(order.Later(row.beat.last.Load(), ttl), order.Later(established, min(ttl, ttl/2+checkGrace)))
+	return order.EndWithGrace(order.Later(row.beat.last.Load(), ttl), established, min(ttl, ttl/2+checkGrace))
 }

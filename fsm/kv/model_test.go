@@ -54,6 +54,9 @@ func newWorld(t *rapid.T) *world {
 		T: t, catalog: c, model: newModel(c), state: kv.New(c), thawed: kv.New(c), next: 2,
 		tokens: []kv.Fence{{Kind: kv.Key, Name: "a"}}, promises: newPromises(),
 	}
+	w.model.level = rapid.SampledFrom([]byte{1, 2}).Draw(t, "level")
+	w.state.SetLevel(w.model.level)
+	w.thawed.SetLevel(w.model.level)
 	w.establish()
 	for _, id := range sessionIDs {
 		w.apply(w.creation(id))
@@ -103,6 +106,7 @@ func (w *world) thaw() {
 		w.Fatalf("thaw: %v", err)
 	}
 	w.thawed = thawed
+	w.thawed.SetLevel(w.model.level)
 }
 
 // at is the moment of the next operation. Stamps of different leaders may go back a little.

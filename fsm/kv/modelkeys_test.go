@@ -19,6 +19,7 @@ type model struct {
 
 	index, keysIndex, sessionsIndex, permitsIndex kv.Index
 
+	level              byte
 	lease, established int64
 	epoch              kv.Epoch
 
@@ -196,7 +197,11 @@ func (m *model) ends(s modelSession) int64 {
 	if ttl == 0 {
 		return 0
 	}
-	return max(s.renewed+ttl, m.established+min(ttl, ttl/2+2000))
+	grace := min(ttl, ttl/2+2000)
+	if m.level < 2 {
+		return max(s.renewed+ttl, m.established+grace)
+	}
+	return max(s.renewed+ttl, min(m.established, s.renewed+ttl)+grace)
 }
 
 func (m *model) expire(at kv.At, op kv.ExpireSession) kv.Result {

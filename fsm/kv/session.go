@@ -92,10 +92,14 @@ func (b *Behavior) fields(c *codec.Codec) { codec.Enum(c, b, DeleteKeys, "behavi
 // established: clients renew every half.
 const sessionGrace = 2000 // ms
 
-// ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment.
-func (s *Session) ends(renewed, established int64) int64 {
-	grace := min(s.TTL, s.TTL/2+sessionGrace)
-	return max(order.Later(renewed, s.TTL), order.Later(established, grace))
+// ends is the last millisecond (lease clock) of a session with a TTL, last renewed at a moment. Apply goes by it, so the level says
+// whether it has one grace or, as before level 2, another one with each leadership (docs/adr/0034).
+func (s *Session) ends(renewed, established int64, level byte) int64 {
+	end, grace := order.Later(renewed, s.TTL), min(s.TTL, s.TTL/2+sessionGrace)
+	if level < 2 {
+		return max(end, order.Later(established, grace))
+	}
+	return order.EndWithGrace(end, established, grace)
 }
 
 // MaxLockDelay (ns) is the longest lock-delay.

@@ -127,7 +127,9 @@ func (s *State) addSession(session *Session, renewed int64) {
 }
 
 // sessionEnd is the last millisecond (lease clock) of a session with a TTL if it is not renewed again.
-func (s *State) sessionEnd(l *living) int64 { return l.session.ends(l.renewed.Load(), s.established) }
+func (s *State) sessionEnd(l *living) int64 {
+	return l.session.ends(l.renewed.Load(), s.established, s.level)
+}
 
 // RenewSession starts a session's TTL anew. It takes no Index. OK is false if there is no such session.
 type RenewSession struct{ ID string }

@@ -87,7 +87,10 @@ func New(catalog Catalog) *State {
 
 // SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
 // State has those of the first.
-func (s *State) SetLevel(level byte) { s.level = level }
+func (s *State) SetLevel(level byte) {
+	s.level = level
+	s.sessions.ends.Reorder(func(slot uint32) int64 { return s.sessionEnd(s.sessions.slots.sessions[slot]) })
+}
 
 // Apply performs one operation. It never fails: what cannot be done is a Result. If Result.Index is
 // not 0 it is at.Index, which the operation has taken; of a transaction that changes nodes, services or checks too it is the

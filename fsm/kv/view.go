@@ -18,6 +18,7 @@ type View struct {
 	index       Index
 	lease       int64 // lease clock, ms
 	established int64 // lease clock, ms: when grace began
+	level       byte  // of the formats
 	bytes       int
 	shown       *contents
 	// Registry is what was registered at the same moment, for the transactions that read both; nil: nothing is known of it.
@@ -26,7 +27,7 @@ type View struct {
 
 // View returns the present state for readers: a few small allocations after a change.
 func (s *State) View() *View {
-	return &View{index: s.index, lease: s.lease, established: s.established, bytes: s.bytes(), shown: s.share()}
+	return &View{index: s.index, lease: s.lease, established: s.established, level: s.level, bytes: s.bytes(), shown: s.share()}
 }
 
 // Bytes is what keys, records of deletions, sessions, locks with their queues and kept results take, about.
@@ -153,7 +154,7 @@ func (v *View) Ends(s *Session) int64 {
 	if s.TTL == 0 {
 		return 0
 	}
-	return s.ends(v.Renewed(s), v.established)
+	return s.ends(v.Renewed(s), v.established, v.level)
 }
 
 // Delayed says until when (lease clock, ms) a lock-delay keeps a key from being acquired; 0: it does not.

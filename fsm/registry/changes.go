@@ -137,7 +137,7 @@ func (v *View) NewestFirst() iter.Seq2[Change, History] {
 // what is absent was never here: this cluster was founded anew, or its clients talked to another one so far.
 // One that goes on with an older copy of its data has a new leadership, and its clients register what it lacks.
 func (v *View) TellsAbsence(now int64) bool {
-	return v.tables.pruned > 0 && now-v.graceBegan >= leadsLong
+	return v.tables.pruned > 0 && now-v.graces.began() >= leadsLong
 }
 
 // Selector selects changes. The zero Selector selects all.

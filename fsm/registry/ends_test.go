@@ -35,7 +35,7 @@ func TestLeaseExpired(t *testing.T) {
 }
 
 // A lease ends strictly after one duration since its last renewal, and not before the grace of the
-// epoch: min(duration, renewal interval + 5 s).
+// epoch, min(duration, renewal interval + 5 s), but never later than one grace after its duration.
 func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -50,7 +50,8 @@ func TestExpiredListsALeaseAfterItsLastMillisecond(t *testing.T) {
 		{"renewed later than the grace", 30, 90, []int64{50_000}, 1000, 140_000},
 		{"grace is the interval and 5 s", 30, 90, nil, 85_000, 120_000},
 		{"grace is at most the duration", 30, 10, nil, 8000, 18_000},
-		{"established after the end", 2, 10, nil, 20_000, 27_000},
+		{"established right after the end", 2, 10, nil, 11_000, 17_000},
+		{"established after the end and one grace", 2, 10, nil, 20_000, 17_000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,11 +132,13 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 						since = link.Since + int64(l.Duration)*1000
 					}
 				}
-				began := r.established
-				if !r.settings.Expectation {
-					began = max(began, r.resumed)
+				resumed := r.resumed
+				if r.settings.Expectation {
+					resumed = 0
 				}
-				ended := l.Expired(now.Lease, renewed, additional) && now.Lease > max(began+grace, since)
+				inGrace := now.Lease <= r.established+grace && !l.Expired(now.Lease, renewed, additional%30_000+grace) ||
+					now.Lease <= resumed+grace
+				ended := l.Expired(now.Lease, renewed, additional) && !inGrace && now.Lease > since
 				if ended {
 					due[l.Handle] = true
 				}

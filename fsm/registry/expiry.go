@@ -1,6 +1,10 @@
 package registry
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/seed-20419f34/rollcall/fsm/order"
+)
 
 // leaseEnd is what ends of a lease beside itself: an override or a quarantine.
 type leaseEnd struct {
@@ -38,10 +42,21 @@ const renewalGrace = 5000 // ms
 // wayOfRenewals is what a lease of another datacenter is given (ms), for its renewals come later.
 const wayOfRenewals = 30_000
 
-// localEnd is the last moment of a lease of this datacenter: one duration after its last renewal, but not
-// before min(duration, renewal interval + 5 s) after the grace of all leases began.
-func localEnd(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
-	return max(livedUntil(l, renewed, doubled), graceBegan+l.Grace())
+// graces are the moments (lease clock, ms) at which all leases were last given a grace.
+type graces struct {
+	established int64 // a leadership was
+	// Self-preservation went off because silent clients came back; 0: it never did. They come back one by one, and without
+	// the grace the last ones would be evicted as soon as enough others had renewed. Upstream gives none.
+	resumed int64
+}
+
+// began is when the last of them began.
+func (g graces) began() int64 { return max(g.established, g.resumed) }
+
+// localEnd is the last moment of a lease of this datacenter: one duration after its last renewal, and no more than
+// one grace later if leaders change meanwhile; but not before its grace after self-preservation went off.
+func localEnd(l *Lease, renewed int64, g graces, doubled bool) int64 {
+	return max(order.EndWithGrace(livedUntil(l, renewed, doubled), g.established, l.Grace()), g.resumed+l.Grace())
 }
 
 // livedUntil is when a lease has lived one duration after its last renewal. doubled gives a second duration

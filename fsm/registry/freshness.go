@@ -107,7 +107,7 @@ func (v *View) sight(l *Lease, now int64) sight {
 	s := sight{
 		counted: now-l.BeganLease > youth(l),
 		silent:  now - renewed,
-		ends:    localEnd(l, renewed, v.graceBegan, v.settings.DoubledLease) - now,
+		ends:    localEnd(l, renewed, v.graces, v.settings.DoubledLease) - now,
 	}
 	s.fresh = s.counted && s.silent <= freshFor(l)
 	return s

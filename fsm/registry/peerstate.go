@@ -245,11 +245,11 @@ func (k *otherServers) peer(name string) PeerState {
 }
 
 // endsAt is the last moment of a lease of whatever owner.
-func (k *otherServers) endsAt(l *Lease, renewed, graceBegan int64, doubled bool) int64 {
+func (k *otherServers) endsAt(l *Lease, renewed int64, g graces, doubled bool) int64 {
 	if l.Permanent {
 		return math.MaxInt64
 	}
-	end := localEnd(l, renewed, graceBegan, doubled)
+	end := localEnd(l, renewed, g, doubled)
 	if l.Local() {
 		return end
 	}

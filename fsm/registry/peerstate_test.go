@@ -179,7 +179,7 @@ func TestLeaseOfAnotherDatacenterEndsLater(t *testing.T) {
 			g.pass(100_000)
 			g.Advance(g.now)
 			g.Establish(Epoch{Term: 1, Index: 1}, "c")
-		}, 136_000},
+		}, 126_000},
 		{"two durations", fromDC2, func(g *rig) {
 			s := DefaultSettings()
 			s.DoubledLease = true

@@ -147,18 +147,15 @@ func (r *Registry) moment() catalog.Moment {
 
 // leaseEndsAt is the last millisecond of a live lease, by the lease clock.
 func (r *Registry) leaseEndsAt(l *Lease) int64 {
-	return r.servers.endsAt(l, r.renewed(l).Lease, r.graceBegan(), r.settings.DoubledLease)
+	return r.servers.endsAt(l, r.renewed(l).Lease, r.graces(), r.settings.DoubledLease)
 }
 
-// graceBegan is when (lease clock, ms) all leases were last given a grace: when the leadership was
-// established, or when self-preservation went off because silent clients came back. They come back one by
-// one, and without the grace the last ones would be evicted as soon as enough others had renewed. Upstream
-// gives no grace in the second case.
-func (r *Registry) graceBegan() int64 {
+// graces returns when all leases were last given a grace.
+func (r *Registry) graces() graces {
 	if r.settings.Expectation {
-		return r.established
+		return graces{established: r.established}
 	}
-	return max(r.established, r.resumed)
+	return graces{r.established, r.resumed}
 }
 
 // recount sets the expectation to the number of leases that end when that is due: unless self-preservation is

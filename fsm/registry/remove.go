@@ -37,9 +37,9 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 		if l == nil || l.Permanent || l.Registered != item.Registered || r.renewed(l).Lease != item.RenewedAt {
 			continue
 		}
-		// By itself: what a link, or the end of self-preservation, gives it beyond is not known to a state of
-		// version 2, which remembers the event.
-		end := localEnd(l, item.RenewedAt, r.established, r.settings.DoubledLease)
+		// What a link, the end of self-preservation or a change of leader makes of its end is not known to all versions
+		// that apply this, and they remember the event alike.
+		end := max(livedUntil(l, item.RenewedAt, r.settings.DoubledLease), r.established+l.Grace())
 		r.remove(l, Evicted, origin, Event{Kind: EventEvicted, For: r.clock.Lease - item.RenewedAt, By: r.withheld(end)})
 		res.Count++
 		res.Index = r.index

@@ -178,12 +178,15 @@ func TestCheckGetsAGraceAfterALeadershipBegan(t *testing.T) {
 	for _, tt := range []struct{ ttl, want int64 }{{3000, 3000}, {10_000, 7000}, {60_000, 32_000}} {
 		g := newRig(t)
 		g.registerInCatalog(service("web", "web-1", withTTL("a", tt.ttl)))
-		g.pass(10 * tt.ttl) // without a leader
-		g.Advance(g.now)
-		g.Establish(Epoch{Term: 1, Index: 1}, "c")
-		ops := g.Ending(g.now.Lease + tt.want)
-		expect.That(t, len(ops) == 0, "TTL %d: due after %d: %+v", tt.ttl, tt.want, ops)
-		expect.That(t, len(g.Ending(g.now.Lease+tt.want+1)) == 1, "TTL %d: not due after %d", tt.ttl, tt.want+1)
+		end := g.now.Lease + tt.ttl + tt.want
+		for term := range uint64(2) { // whoever leads next gives it no second grace
+			g.pass(tt.ttl + 1000*int64(term))
+			g.Advance(g.now)
+			g.Establish(Epoch{Term: 1 + term, Index: 1}, "c")
+			ops := g.Ending(end)
+			expect.That(t, len(ops) == 0, "TTL %d, term %d: due before its end: %+v", tt.ttl, 1+term, ops)
+			expect.That(t, len(g.Ending(end+1)) == 1, "TTL %d, term %d: not due after its end", tt.ttl, 1+term)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ type View struct {
 	tables *tables
 
 	// These decide how leases end.
-	graceBegan  int64
+	graces      graces
 	settings    Settings
 	transitions []Preservation // newest last
 	expectation ExpectationState
@@ -187,13 +187,18 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 	return rec, ok
 }
 
-// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration
-// after the last renewal, or the grace after the present leadership was established or self-preservation
-// went off. A lease of another
-// datacenter is given 30 s more, for the way of its renewals, and one whole duration after the link
-// was up again. One that is permanent has none: math.MaxInt64.
+// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration after the last
+// renewal, or a grace, see localEnd. A lease of another datacenter is given 30 s more, for the way of its renewals, and
+// one whole duration after the link was up again. One that is permanent has none: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
-	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graceBegan, v.settings.DoubledLease)
+	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graces, v.settings.DoubledLease)
+}
+
+// InGrace says whether a lease cannot end yet at a moment because a leadership was established at another (lease
+// clock, ms).
+func (v *View) InGrace(l *Lease, established, now int64) bool {
+	lived := livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease)
+	return now <= min(established, lived)+l.Grace()
 }
 
 // Removals yields the records of removals, oldest first.
@@ -215,7 +220,7 @@ func (r *Registry) View() *View {
 		stamp:       r.clock,
 		epoch:       r.cluster,
 		tables:      r.shared,
-		graceBegan:  r.graceBegan(),
+		graces:      r.graces(),
 		settings:    r.settings,
 		transitions: r.transitions,
 		expectation: r.expectation,

@@ -47,8 +47,8 @@ type EvictorEnv struct {
 // of one interval, wherever it begins, more is evicted than the share of the registry: what was evicted
 // within the last interval counts, and when the share is used up no round is held early until some of it is
 // free again. Nor is one while evictions are withheld. Overrides, quarantines and checks end
-// at their time all the same. A new leadership begins with a
-// grace that is longer than an interval, so the share holds across leaderships too.
+// at their time all the same. A new leadership holds its first round an interval after it began, so the share
+// holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type Evictor struct {
@@ -293,7 +293,7 @@ func allInGrace(v *registry.View, established, now int64) bool {
 	some := false
 	for l := range v.All() {
 		some = true
-		if now > established+l.Grace() {
+		if !v.InGrace(l, established, now) {
 			return false
 		}
 	}

@@ -394,11 +394,13 @@ func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
 		name   string
 		leases []lease
 		want   time.Duration // for so long
+		began  int64         // the leadership, after the registrations
 	}{
-		{"nothing can end", nil, -1},
-		{"ordinary lease: an interval and five seconds", []lease{{30, 90}}, 35 * time.Second},
-		{"short lease: its duration", []lease{{1, 3}}, 3 * time.Second},
-		{"the shortest of several", []lease{{30, 90}, {10, 30}, {60, 180}}, 15 * time.Second},
+		{"nothing can end", nil, -1, 3000},
+		{"one has had its grace", []lease{{30, 90}, {1, 3}}, -1, 6000},
+		{"ordinary lease: an interval and five seconds", []lease{{30, 90}}, 35 * time.Second, 3000},
+		{"short lease: its duration", []lease{{1, 3}}, 3 * time.Second, 3000},
+		{"the shortest of several", []lease{{30, 90}, {10, 30}, {60, 180}}, 15 * time.Second, 3000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -406,7 +408,7 @@ func TestExpiryIsSuspendedUntilTheShortestGraceIsOver(t *testing.T) {
 				for i, l := range tt.leases {
 					g.register(string(rune('a'+i)), l.interval, l.duration, 0)
 				}
-				v, established := g.machine.View(), int64(7000)
+				v, established := g.machine.View(), tt.began
 				end := established + tt.want.Milliseconds()
 				expect.That(t, tt.want < 0 || allInGrace(v, established, end), "not suspended %v after the leadership began", tt.want)
 				expect.That(t, !allInGrace(v, established, end+1), "still suspended more than %v after the leadership began", tt.want)
@@ -487,4 +489,52 @@ func TestStockExpectationDoesNotFollowALargeFall(t *testing.T) {
 		expect.That(t, got.Clients == want.Clients && got.Threshold == want.Threshold && got.Renewals == want.Renewals && !got.Allows,
 			"expectation %+v, want %+v: it still waits for those that are gone", got, want)
 	})
+}
+
+// endsBy is when something must have ended that nothing renews, though leaders changed: after its duration and one grace,
+// the time without a leader, 1.2 s for each change, and 2.2 s. Leaderships of less than 3 s may end nothing.
+func endsBy(life, leaderless time.Duration, changes int) time.Duration {
+	return life + leaderless + time.Duration(changes)*1200*time.Millisecond + 2200*time.Millisecond
+}
+
+func TestTheDeadEndHoweverOftenLeadersChange(t *testing.T) {
+	const gap, whileShort = 300 * time.Millisecond, 60
+	each := func(d time.Duration) []time.Duration { return slices.Repeat([]time.Duration{d}, 25) }
+	tests := []struct {
+		name        string
+		leaderships []time.Duration
+		late        time.Duration // until then leaderships may be too short to end anything
+	}{
+		{"each of 4 s", each(4 * time.Second), 0},
+		{"each of 3 s", each(3 * time.Second), 0},
+		{"of 7 s and 3 s by turns", slices.Repeat([]time.Duration{7 * time.Second, 3 * time.Second}, 10), 0},
+		{"of 1 s, then of 3 s", append(slices.Repeat([]time.Duration{time.Second}, whileShort), each(3*time.Second)...),
+			whileShort*(time.Second+gap) + 3*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, registry.DefaultSettings(), false, func(g *evictionRig) {
+				dead, live := g.register("dead", 4, 12, 0), g.register("live", 4, 12, 4*time.Second)
+				silent, renewed := g.session(1, 12*time.Second, 0, 0), g.session(2, 12*time.Second, 0, 6*time.Second)
+				changed := []time.Duration{}
+				for _, lasts := range tt.leaderships {
+					g.pass(lasts)
+					g.lose()
+					g.pass(gap)
+					g.lead()
+					changed = append(changed, time.Since(g.begun))
+				}
+				// in checks when something with such a duration and grace has ended.
+				in := func(what string, at, life time.Duration) {
+					changes := len(slices.DeleteFunc(slices.Clone(changed), func(c time.Duration) bool { return c > at }))
+					latest := max(endsBy(life, time.Duration(changes)*gap, changes), tt.late)
+					expect.That(t, at != 0 && at <= latest, "%s has ended at %v after %d changes, want at %v at the latest", what, at, changes, latest)
+				}
+				in("the lease", g.evictedAt[dead], 12*time.Second+9*time.Second)
+				in("the session", g.sessions[silent].ended, 12*time.Second+8*time.Second)
+				_, gone := g.evictedAt[live]
+				expect.That(t, !gone && g.sessions[renewed].ended == 0, "what is renewed has ended: %v", g.evictedAt)
+			})
+		})
+	}
 }
