@@ -162,6 +162,12 @@ func (l *locker) View(_ context.Context, read registry.Consistency) (*kv.View, e
 	return v, nil
 }
 
+// accessTable is who may do what, as a stale view has it.
+func (l *locker) accessTable() *access.Table {
+	v, _ := l.View(context.Background(), registry.Stale)
+	return v.Access()
+}
+
 // Watch implements kv.Service.
 func (l *locker) Watch(t kv.Topic) *kv.Wait {
 	l.joined.Add(1)

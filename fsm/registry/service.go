@@ -33,14 +33,14 @@ type Health struct {
 	Quorum bool
 	// Leads: this node is the established leader.
 	Leads bool
+	// Unheard: this node has not applied yet what the first leader that it heard since its start had applied. What
+	// its state lacks may have been there for long, and Age is the difference of two nodes' wall clocks, which keeps no bound. Without consensus there is nothing to hear.
+	Unheard bool
 	// Age is how old the state of this node can be: everything that was acknowledged so long ago is in
 	// it. It is small on a leader that is in touch with a majority, and on a follower that has applied
 	// what such a leader has. Without consensus it is the time since the node of this datacenter that
 	// was silent longest sent something (0: there is no other).
 	Age time.Duration
-	// Guessed: the node has heard of no log's end since it started, and Age is the difference of two nodes' wall clocks. No
-	// bound is kept by that.
-	Guessed bool
 	// Suspended: no lease is ended now, because leadership is too young (or there is none).
 	Suspended bool
 	// Clock is the lease clock, ms: the running one on the leader, at most 100 ms ago, elsewhere the

@@ -84,7 +84,7 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 		return errTooManyChecks // and no need to write it to the log
 	}
 	if op.Instance != nil {
-		if err := e.CheckQuota(op.Instance.Key()); err != nil {
+		if err := e.CheckQuota(ctx, op.Instance.Key()); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ func cached(e endpoint) endpoint {
 		_, wanted := c.Lookup("cached")
 		if wanted {
 			health := c.Service.Health()
-			c.fromCache = health.Ready && !health.Guessed && health.Age <= c.maxAge()
+			c.fromCache = health.Ready && !health.Unheard && health.Age <= c.maxAge()
 			if !c.fromCache {
 				c.W.Header().Set("X-Cache", "MISS")
 			}
@@ -135,7 +135,7 @@ func (c call) consulFreshness() registry.Consistency {
 			c.Refuse("Invalid max_stale value \"%s\"", text)
 		}
 		health := c.Service.Health()
-		stale = !health.Guessed && health.Age <= limit
+		stale = !health.Unheard && health.Age <= limit
 	}
 	if stale || c.fromCache {
 		return registry.Stale

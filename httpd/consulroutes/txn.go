@@ -47,7 +47,7 @@ func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
 		}
 		given := *op.Catalog.Register
 		if given.Instance != nil {
-			if err := e.CheckQuota(given.Instance.Key()); err != nil {
+			if err := e.CheckQuota(ctx, given.Instance.Key()); err != nil {
 				return err
 			}
 		}

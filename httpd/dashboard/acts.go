@@ -249,7 +249,7 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 		key := keyIn(f)
 		l, there := v.Find(key)
 		if !there {
-			return []string{fmt.Sprintf("%s is not registered any more.", key)}, ""
+			return []string{fmt.Sprintf("As far as this node knows, %s is not registered any more.", key)}, ""
 		}
 		up, all := 0, 0
 		for other := range web.LeasesOf(v, key.App) {
@@ -336,7 +336,7 @@ func endsSession(c call, _ *registry.View, f url.Values) ([]string, string) {
 	}
 	s, _ := v.Session(f.Get("session"))
 	if s == nil {
-		return []string{"The session has ended already."}, ""
+		return []string{"As far as this node knows, the session has ended already."}, ""
 	}
 	shown := show.Session(v, c.CoordinationClock(v), s)
 	return []string{fmt.Sprintf("It holds %s. Each is free for others after its lock-delay of %s.", cmp.Or(shownHolds(shown.Holds), "nothing"), shown.LockDelay)}, ""

@@ -135,10 +135,10 @@ func (c call) mayOperate() bool {
 // view is the state that a page shows: what this node has, or, after an act, at least what the act did.
 func (c call) view() (*registry.View, error) {
 	if c.Given("index") {
-		v, err := c.NewestOrStale(c.R.Context())
+		v, err := c.ViewAfterWrite(c.R.Context())
 		return v.View, err
 	}
-	v, err := c.ViewAt(c.R.Context(), registry.Stale)
+	v, err := c.ViewAt(web.EvenUnheard(c.R.Context()), registry.Stale)
 	return v.View, err
 }
 

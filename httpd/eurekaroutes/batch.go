@@ -37,8 +37,9 @@ func (e *Eureka) applyBatch(ctx context.Context, origin registry.Origin, items [
 	responses := make([]eureka.ItemResult, len(items))
 	var ops []registry.Op
 	var itemOf []int // the item of each operation
+	quota := e.Quota(ctx)
 	for i := range items {
-		if responses[i].Status = e.refuseItem(&items[i]); responses[i].Status == 0 {
+		if responses[i].Status = e.refuseItem(quota, &items[i]); responses[i].Status == 0 {
 			ops, itemOf = append(ops, opOf(&items[i])), append(itemOf, i)
 		}
 	}
@@ -69,7 +70,7 @@ func (e *Eureka) countBatch(origin registry.Origin, ops []registry.Op, outcome f
 const maxItemBytes = 512 << 10
 
 // refuseItem is the status of an item that is not to be applied, 0 for all others.
-func (e *Eureka) refuseItem(item *eureka.Item) int {
+func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) int {
 	if status := item.Refusal(); status != 0 {
 		return status
 	}
@@ -79,7 +80,7 @@ func (e *Eureka) refuseItem(item *eureka.Item) int {
 	if len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)) > maxItemBytes {
 		return http.StatusRequestEntityTooLarge
 	}
-	if err := e.CheckQuota(item.Lease.Instance.Key()); err != nil {
+	if err := quota(item.Lease.Instance.Key()); err != nil {
 		return web.RefusalOf(err).Status
 	}
 	return 0
@@ -124,7 +125,7 @@ func (e *Eureka) addConflicts(ctx context.Context, items []eureka.Item, response
 		}
 		if v.View == nil {
 			var err error
-			if v, err = e.ViewAfterWrite(ctx); err != nil {
+			if v, err = e.Newest(ctx); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ var errNotReadable = &web.Refusal{Status: http.StatusForbidden}
 // loaded is an endpoint that does not show a registry which is still being loaded.
 func loaded(e endpoint) endpoint {
 	return func(c call) (any, error) {
-		if !c.gate.isOpen() {
+		if !c.gate.isOpen() && !web.KnowsUnheard(c.R.Context()) {
 			return nil, errNotReadable
 		}
 		return e(c)

@@ -101,7 +101,7 @@ func newReadOnly(w *world.World, s registry.Service, built func(kind string, f e
 // its response must be passes it by.
 func cached(e entity, fresh endpoint) endpoint {
 	return func(c call) (any, error) {
-		if c.readOnly == nil {
+		if c.readOnly == nil || c.Service.Health().Unheard {
 			return fresh(c)
 		}
 		if _, asked := c.Consistency(); asked || c.Err != nil {

@@ -62,7 +62,7 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 
 // renewConflict sends a replicator, whose copy is older, the newer one to take over.
 func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
-	v, err := e.ViewAfterWrite(r.Context())
+	v, err := e.Newest(r.Context())
 	if err != nil {
 		return 0, err
 	}

@@ -41,7 +41,7 @@ func (c call) register() (any, error) {
 		return eureka.DecodeRegistration(body, f, c.Segment("app"))
 	})
 	if c.Err == nil {
-		c.Err = c.CheckQuota(instance.Key())
+		c.Err = c.CheckQuota(c.R.Context(), instance.Key())
 	}
 	if c.Err != nil {
 		return nil, c.Err

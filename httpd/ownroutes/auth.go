@@ -34,7 +34,7 @@ func (c call) table() (*access.Table, error) {
 	if c.Coordination == nil {
 		return nil, errByFile
 	}
-	return c.AccessTable(), nil
+	return c.AccessTable(), c.Known(c.R.Context())
 }
 
 // changeAccess performs a change.
@@ -94,19 +94,24 @@ func shownRole(r *access.Role) api.Role {
 
 // getRole is GET /v1/rollcall/auth/roles/{name}.
 func (c call) getRole() (any, error) {
-	t, err := c.table()
+	r, err := c.role()
 	if err != nil {
 		return nil, err
-	}
-	r := t.Role(c.Segment("name"))
-	if r == nil {
-		return nil, noRole(c.Segment("name"))
 	}
 	return shownRole(r), nil
 }
 
-func noRole(name string) error {
-	return &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no role %q", name)}
+// role is the one that a path names.
+func (c call) role() (*access.Role, error) {
+	if _, err := c.table(); err != nil {
+		return nil, err
+	}
+	name := c.Segment("name")
+	r, err := web.Find(c.R.Context(), c.Node, func() *access.Role { return c.AccessTable().Role(name) })
+	if err == nil && r == nil {
+		err = &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no role %q", name)}
+	}
+	return r, err
 }
 
 // putRole is PUT /v1/rollcall/auth/roles/{name}.
@@ -136,13 +141,9 @@ func (c call) putRole() (any, error) {
 
 // deleteRole is DELETE /v1/rollcall/auth/roles/{name}.
 func (c call) deleteRole() (any, error) {
-	t, err := c.table()
+	r, err := c.role()
 	if err != nil {
 		return nil, err
-	}
-	r := t.Role(c.Segment("name"))
-	if r == nil {
-		return nil, noRole(c.Segment("name"))
 	}
 	if err := c.changeAccess(access.Change{DropRoles: []string{r.Name}}); err != nil {
 		return nil, err
@@ -244,12 +245,14 @@ func (c call) created(k *access.Token, secret string, op access.Change) (any, er
 
 // token is the one that a path names.
 func (c call) token() (*access.Token, error) {
-	t, err := c.table()
-	if err != nil {
+	if _, err := c.table(); err != nil {
 		return nil, err
 	}
 	accessor := c.Segment("accessor")
-	h := t.Holder(accessor)
+	h, err := web.Find(c.R.Context(), c.Node, func() *access.Holder { return c.AccessTable().Holder(accessor) })
+	if err != nil {
+		return nil, err
+	}
 	if h == nil {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no token with the accessor %q", accessor)}
 	}
@@ -293,9 +296,13 @@ func (c call) revokeToken() (any, error) {
 
 // testPolicy is GET /v1/rollcall/auth/test: whether a token may do something, in the words of a rule.
 func (c call) testPolicy() (any, error) {
-	h := c.Holder(c.Text("accessor"))
+	accessor := c.Text("accessor")
+	h, err := web.Find(c.R.Context(), c.Node, func() *access.Holder { return c.Holder(accessor) })
+	if err != nil {
+		return nil, err
+	}
 	if h == nil {
-		c.Refuse("accessor: there is no token %q", c.Text("accessor"))
+		c.Refuse("accessor: there is no token %q", accessor)
 	}
 	need, err := access.ParseNeed(c.Text("need"))
 	if err != nil {

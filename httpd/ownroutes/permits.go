@@ -167,7 +167,7 @@ func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 		case <-ctx.Done():
 		}
 		wait.Leave()
-		token, queued := a.heldOrQueued()
+		token, queued := a.heldOrQueued(ctx)
 		switch {
 		case token != 0:
 			return kv.Result{OK: true, Fence: token}, nil
@@ -195,13 +195,25 @@ func (a *acquisition) requestPermit(ctx context.Context) (kv.Result, error) {
 	return result, err
 }
 
-// heldOrQueued is what the session has, as far as this node has applied: the token of its acquisition, or (0)
-// perhaps a place in the queue.
-func (a *acquisition) heldOrQueued() (token kv.Index, queued bool) {
-	v, err := a.Coordination.View(context.Background(), registry.Stale)
-	if err != nil {
-		return 0, true // a stale view never fails
+// heldOrQueued is what the session has: the token of its acquisition, or (0) perhaps a place in the queue. That it has
+// neither only a view says that is new enough; what cannot be known is not denied.
+func (a *acquisition) heldOrQueued(ctx context.Context) (token kv.Index, queued bool) {
+	ctx, cancel := context.WithDeadline(ctx, a.until)
+	defer cancel()
+	for _, read := range []registry.Consistency{registry.Stale, registry.Linearizable} {
+		v, err := a.Coordination.View(ctx, read)
+		if err != nil {
+			return 0, true
+		}
+		if token, queued = a.holdsIn(v); token != 0 || queued {
+			break
+		}
 	}
+	return token, queued
+}
+
+// holdsIn is what the session has in a view.
+func (a *acquisition) holdsIn(v *kv.View) (token kv.Index, queued bool) {
 	what := kv.Fence{Kind: a.kind, Name: a.op.Name}
 	_, what.Index = v.Holds(what, a.op.Session)
 	if holds, _ := v.Holds(what, a.op.Session); holds {
@@ -222,15 +234,6 @@ func (a *acquisition) leaveQueue() (kv.Result, error) {
 		err = errors.Join(registry.ErrUnknownOutcome, err)
 	}
 	return result, err
-}
-
-// newestView shows the holders of the permits; without a leader, as far as this node knows.
-func (a *acquisition) newestView(ctx context.Context) (*kv.View, error) {
-	v, err := a.Coordination.View(ctx, registry.Linearizable)
-	if err != nil {
-		return a.Coordination.View(ctx, registry.Stale)
-	}
-	return v, nil
 }
 
 // acquisition reads what is asked for.
@@ -274,11 +277,14 @@ func (a *acquisition) outcome(result kv.Result) (any, error) {
 		web.LabelFence(a.W.Header(), result.Fence)
 		return api.Acquired{Acquired: true, Fence: uint64(result.Fence), Limit: int(a.op.Limit), Place: a.place}, nil
 	}
-	v, err := a.newestView(a.R.Context())
-	if err != nil {
-		return nil, err
+	v, unproven := a.Coordination.View(a.R.Context(), registry.Linearizable)
+	if unproven != nil { // the holders as far as this node knows; it cannot say that the session has ended
+		var err error
+		if v, err = a.Coordination.View(a.R.Context(), registry.Stale); err != nil {
+			return nil, err
+		}
 	}
-	if s, _ := v.Session(a.op.Session); s == nil {
+	if s, _ := v.Session(a.op.Session); s == nil && unproven == nil {
 		return nil, noSession(a.op.Session)
 	}
 	acquired := api.Acquired{Limit: int(a.op.Limit), Place: a.place}

@@ -61,7 +61,10 @@ func (c call) saveSnapshot() (any, error) {
 	}
 	read := registry.Linearizable
 	if stale || c.WithoutConsensus {
-		read = registry.Stale
+		read, err = registry.Stale, c.Known(c.R.Context())
+	}
+	if err != nil {
+		return nil, err
 	}
 	saved, err := s.Save(c.R.Context(), read)
 	if err != nil {

@@ -73,6 +73,9 @@ func (c *Call) Serve(rt Route[*Call]) error {
 	if err := c.authorize(rt.Needs); err != nil {
 		return err
 	}
+	if err := c.admitUnheard(); err != nil {
+		return err
+	}
 	document, err := rt.Do(c)
 	if err != nil {
 		return err

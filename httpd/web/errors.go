@@ -200,6 +200,8 @@ func jsonText(f Refusal, err error) string {
 		return unknownText
 	case errors.Is(err, registry.ErrClosed):
 		return "this node is shutting down; ask another one"
+	case errors.Is(err, errUnheard):
+		return errUnheard.Error() + ": what it lacks may be there; try again, or read by admin.sock with unheard=true"
 	case errors.Is(err, registry.ErrNoLeader):
 		return "no leader could be reached; try again, or read with consistency=stale"
 	}

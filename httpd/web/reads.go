@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -58,9 +59,70 @@ type viewer[V any] func(ctx context.Context, read registry.Consistency) (V, erro
 
 // ViewWithAge is a view of one half of the state. Its age was read before, so that no view is older than that.
 func ViewWithAge[V any](ctx context.Context, n *Node, view viewer[V], read registry.Consistency) (v V, age time.Duration, err error) {
-	age = n.Service.Health().Age
+	health := n.Service.Health()
+	if read == registry.Stale && health.Unheard {
+		if err := n.Known(ctx); err != nil {
+			return v, 0, err
+		}
+		health = n.Service.Health()
+	}
 	v, err = view(ctx, read)
-	return v, age, readError(err)
+	return v, health.Age, readError(err)
+}
+
+// errUnheard is the cause of a refusal of a stale read.
+var errUnheard = errors.New("this node has started, and has not caught up with a leader yet")
+
+// Known makes sure that this node has heard a leader since its start: before, what it has may lack everything. It waits as a
+// linearizable read does.
+func (n *Node) Known(ctx context.Context) error {
+	if KnowsUnheard(ctx) || !n.Service.Health().Unheard {
+		return nil
+	}
+	if _, err := n.Service.View(ctx, registry.Linearizable); err != nil {
+		return errors.Join(errUnheard, readError(err))
+	}
+	return nil
+}
+
+// Find finds something in this node's state. That it is not there only a state says that has everything acknowledged
+// before, which costs a round trip in this case alone; without consensus, nobody can.
+func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
+	if found := find(); found != nil {
+		return found, nil
+	}
+	if _, err := n.Newest(ctx); err != nil {
+		return nil, err
+	}
+	return find(), nil
+}
+
+type unheardKey struct{}
+
+// EvenUnheard is the context of reads for people who look at a node that has heard no leader.
+func EvenUnheard(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unheardKey{}, true)
+}
+
+// KnowsUnheard says whether a context is of such a read.
+func KnowsUnheard(ctx context.Context) bool { return ctx.Value(unheardKey{}) != nil }
+
+// unheardHeader marks a response to a read with unheard, of a node that has heard no leader.
+const unheardHeader = "X-Rollcall-Unheard"
+
+// admitUnheard obeys the parameter unheard, which is for who reaches the socket in the data directory.
+func (c *Call) admitUnheard() error {
+	if !strings.Contains(c.Raw, "unheard") || !c.Present("unheard") {
+		return c.Err
+	}
+	if c.R.Context().Value(administratorKey{}) == nil {
+		return BadRequest("unheard goes with requests by admin.sock in the data directory: it shows what a node has that has heard no leader")
+	}
+	if c.node.Service.Health().Unheard {
+		c.W.Header().Set(unheardHeader, "true")
+	}
+	c.R = c.R.WithContext(EvenUnheard(c.R.Context()))
+	return nil
 }
 
 // Label says in the response's header how fresh it is. index is that of the document sent, which may
@@ -146,7 +208,7 @@ func LeasesOf(v *registry.View, app string) iter.Seq[*registry.Lease] {
 
 // ViewAfterWrite shows at least what was just written; without a quorum, what this node has.
 func (n *Node) ViewAfterWrite(ctx context.Context) (FreshView, error) {
-	return n.NewestOrStale(ctx)
+	return n.NewestOrStale(EvenUnheard(ctx))
 }
 
 // readError is the error of a View with its outcome: a read that took too long found no leader.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -217,13 +218,26 @@ func (n *Node) LabelWrite(header http.Header, result registry.Result) {
 	}
 }
 
-// CheckQuota refuses instances that are new where there are too many. It reads this node's copy,
-// so it may be late by the registrations under way.
-func (n *Node) CheckQuota(key registry.Key) error {
-	v := StaleView(n.Service)
-	if v == nil {
-		return nil
+// CheckQuota refuses an instance that is new where there are too many.
+func (n *Node) CheckQuota(ctx context.Context, key registry.Key) error { return n.Quota(ctx)(key) }
+
+// Quota is CheckQuota for the instances of one call. It may be late by the registrations under way. A state that may lack
+// an instance refuses nothing: then the newest decides, which is read once.
+func (n *Node) Quota(ctx context.Context) func(registry.Key) error {
+	newest := sync.OnceValues(func() (FreshView, error) { return n.Newest(ctx) })
+	return func(key registry.Key) error {
+		if v := StaleView(n.Service); v == nil || n.quotaIn(v, key) == nil {
+			return nil
+		}
+		v, err := newest()
+		if err != nil {
+			return err
+		}
+		return n.quotaIn(v.View, key)
 	}
+}
+
+func (n *Node) quotaIn(v *registry.View, key registry.Key) error {
 	if _, exists := v.Find(key); exists {
 		return nil
 	}

@@ -57,7 +57,8 @@ func (s *Raft) Leader() string { return s.leadership.Name() }
 // them says so until it loses its leadership.
 func (s *Raft) Health() registry.Health {
 	h := registry.Health{Ready: s.ready.Load(), Suspended: s.suspended()}
-	h.Age, h.Guessed = s.reader.Age(time.Now()) // on the leader too: it may have been paused, and another lead by now
+	h.Unheard = !s.reader.Heard()
+	h.Age = s.reader.Age(time.Now()) // on the leader too: it may have been paused, and another lead by now
 	if s.leadership.Own() != nil {
 		h.Quorum, h.Leads, h.Clock = true, true, s.clock.Glance() // every fetch comes here
 		return h

@@ -37,7 +37,8 @@ func (s limitedService) Apply(ctx context.Context, origin registry.Origin, ops .
 		if !adds {
 			continue
 		}
-		if err := s.quota.checkCatalog(ctx, op); err != nil {
+		check := func(read registry.Consistency) error { return s.quota.checkCatalog(ctx, op, read) }
+		if err := sure(check); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +71,8 @@ func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Resu
 		if err := s.disk.check(addsKeys(op) || len(registrations(op)) > 0); err != nil {
 			return nil, err
 		}
-		if err := s.quota.checkCoordination(ctx, op); err != nil {
+		check := func(read registry.Consistency) error { return s.quota.checkCoordination(ctx, op, read) }
+		if err := sure(check); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -17,23 +18,35 @@ type Quota struct {
 	Nodes      int   `key:"limits.nodes" default:"100000" min:"1" help:"most nodes in the catalog; a new one above it gets 507"`
 }
 
-// quota holds a node to the limits. It reads this node's copy of the state: operations that are under way meanwhile may
-// go beyond them.
+// quota holds a node to the limits. It reads a copy of the state: operations that are under way meanwhile may go beyond
+// them.
 type quota struct {
 	limits       *atomic.Pointer[Quota]
 	service      registry.Service
 	coordination httpd.Coordination // nil: there is none
 }
 
+// sure makes a check by this node's copy of the state. If that refuses, it may lack what is there already: then the newest
+// state decides, which costs a round trip in this case alone.
+func sure(check func(registry.Consistency) error) error {
+	err := check(registry.Stale)
+	if errors.Is(err, registry.ErrFull) {
+		if newest := check(registry.Linearizable); !errors.Is(newest, registry.ErrNotOffered) {
+			return newest
+		}
+	}
+	return err
+}
+
 // checkBytes refuses an operation that adds when keys, sessions, locks and nodes take too many bytes already.
-func (q quota) checkBytes(ctx context.Context) error {
-	catalog, err := q.service.View(ctx, registry.Stale)
+func (q quota) checkBytes(ctx context.Context, read registry.Consistency) error {
+	catalog, err := q.service.View(ctx, read)
 	if err != nil {
 		return err
 	}
 	bytes := int64(catalog.CatalogBytes())
 	if q.coordination != nil {
-		keys, err := q.coordination.View(ctx, registry.Stale)
+		keys, err := q.coordination.View(ctx, read)
 		if err != nil {
 			return err
 		}
@@ -48,12 +61,12 @@ func (q quota) checkBytes(ctx context.Context) error {
 
 // checkCatalog refuses a registration that would add a node beyond their limit, or make one larger beyond the limit of
 // bytes.
-func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
+func (q quota) checkCatalog(ctx context.Context, op registry.Op, read registry.Consistency) error {
 	catalog, ok := op.(registry.RegisterCatalog)
 	if !ok {
 		return nil
 	}
-	v, err := q.service.View(ctx, registry.Stale)
+	v, err := q.service.View(ctx, read)
 	if err != nil {
 		return err
 	}
@@ -65,21 +78,21 @@ func (q quota) checkCatalog(ctx context.Context, op registry.Op) error {
 	if v.CatalogGrowth(catalog) <= 0 {
 		return nil
 	}
-	return q.checkBytes(ctx)
+	return q.checkBytes(ctx, read)
 }
 
 // checkCoordination refuses an operation that adds beyond the limits of bytes, of sessions or of nodes.
-func (q quota) checkCoordination(ctx context.Context, op kv.Op) error {
+func (q quota) checkCoordination(ctx context.Context, op kv.Op, read registry.Consistency) error {
 	for _, given := range registrations(op) {
-		if err := q.checkCatalog(ctx, given); err != nil {
+		if err := q.checkCatalog(ctx, given, read); err != nil {
 			return err
 		}
 	}
-	v, err := q.coordination.View(ctx, registry.Stale)
+	v, err := q.coordination.View(ctx, read)
 	if err != nil || !growsCoordination(v, op) {
 		return err
 	}
-	if err := q.checkBytes(ctx); err != nil {
+	if err := q.checkBytes(ctx, read); err != nil {
 		return err
 	}
 	if once, ok := op.(kv.Once); ok {

@@ -22,10 +22,18 @@ const (
 
 // Age is how old this node's state can be: the time since it had everything that was acknowledged. A
 // node that has not heard of the log's end since it started has only the stamp of its newest entry to
-// go by, and guesses: that is of another node's wall clock.
-func (r *Reader) Age(now time.Time) (age time.Duration, guessed bool) {
+// go by, which is of another node's wall clock: see Heard.
+func (r *Reader) Age(now time.Time) time.Duration {
 	r.want()
 	return r.age(now)
+}
+
+// Heard says whether this node has ever applied what a leader named as its own since this node started.
+func (r *Reader) Heard() bool {
+	if !r.heard.Load() && !r.fresh.newest(r.cfg.Machine.Index()).IsZero() {
+		r.heard.Store(true)
+	}
+	return r.heard.Load()
 }
 
 // want has the age proven soon, and often for a while.
@@ -35,13 +43,13 @@ func (r *Reader) want() {
 	}
 }
 
-func (r *Reader) age(now time.Time) (age time.Duration, guessed bool) {
+func (r *Reader) age(now time.Time) time.Duration {
 	since := r.fresh.newest(r.cfg.Machine.Index())
 	if since.IsZero() {
 		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
-		return max(elapsed(r.cfg.Opened, now), r.cfg.World.Wall(now).Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall))), true
+		return max(elapsed(r.cfg.Opened, now), r.cfg.World.Wall(now).Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall)))
 	}
-	return elapsed(since, now), false
+	return elapsed(since, now)
 }
 
 // stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
@@ -49,7 +57,7 @@ func (r *Reader) age(now time.Time) (age time.Duration, guessed bool) {
 func (r *Reader) stayFresh(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.pauseProofs(ctx)
-		if age, _ := r.age(time.Now()); age > freshInterval/2 {
+		if r.age(time.Now()) > freshInterval/2 {
 			r.prove(ctx) // a failure needs no words: the age grows
 		}
 	}
@@ -153,7 +161,7 @@ func (r *Reader) Fresh(question FreshQuestion) FreshReply {
 	if question.Asked {
 		r.want()
 	}
-	reply.Age, _ = r.age(time.Now())
+	reply.Age = r.age(time.Now())
 	reply.Index = r.cfg.Machine.Index()
 	reply.DiskFull = r.cfg.DiskFull != nil && r.cfg.DiskFull()
 	return reply

@@ -43,6 +43,7 @@ type Reader struct {
 	unproven *shared[uint64] // rounds of reads in mode "leader"
 	applied  wait.Broadcast  // fires when an entry was applied
 	fresh    freshness
+	heard    atomic.Bool    // see Heard
 	asked    atomic.Bool    // for the age, since the last proof
 	wanted   wait.Broadcast // fires when asked becomes true
 	asking   sync.Map       // addresses that a question for the term is open at
