@@ -125,13 +125,17 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 		acquire = acquire.With("wait", d.String())
 	}
 	acquire.Body, acquire.Raw = append([]byte{}, p.Value...), true
-	acquire.Patience = d + k.client.cluster.Timeout()
+	acquire.Patience = d + max(leaveWait, k.client.cluster.Timeout())
 	got, a, err := transport.AskWhole[api.Acquired](ctx, k.client.cluster, acquire, "")
 	if a.Status == http.StatusConflict {
 		err = fmt.Errorf("%w: %w", ErrLimit, err)
 	}
 	return got, err
 }
+
+// leaveWait is how long after the wait a server responds at the latest: it takes the session out of the queue first, for up
+// to 10 s.
+const leaveWait = 12 * time.Second
 
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {
 	release := ofPermit(http.MethodDelete, q.permit.kind, q.permit.Name).With("session", q.keeper.session)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
@@ -30,6 +31,9 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, stale bool) erro
 	}
 	var errs []error
 	for _, s := range servers {
+		if q.Query.Del("unheard"); stale && strings.HasPrefix(s.URL, transport.SocketScheme) {
+			q.Query.Set("unheard", "true") // who reaches it may look at a node that has heard no leader
+		}
 		body, final, err := c.cluster.OpenStream(ctx, s, q)
 		if err != nil {
 			if errs = append(errs, err); final {

@@ -55,6 +55,8 @@ var (
 	// ErrUnknownOutcome: no node can say whether the operation took effect. It must be reported
 	// neither as success nor as failure.
 	ErrUnknownOutcome = errors.New("outcome unknown")
+	// ErrGivenUp: nothing was done, because the caller's context ended before anything was proposed.
+	ErrGivenUp = errors.New("given up")
 	// ErrTooLarge: an operation is larger than a log entry may be. Nothing was done.
 	ErrTooLarge = errors.New("operation too large")
 	// ErrUnreadable: the leader runs another build and does not know the operation. Nothing was done.

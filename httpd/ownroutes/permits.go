@@ -98,7 +98,8 @@ func onPermits(kind kv.Kind, do func(permitsOf) (any, error)) endpoint {
 	return web.WithCoordination(func(c call) (any, error) { return do(permitsOf{c, kind}) })
 }
 
-// leaveWait bounds how long this node tries to take a client that went away out of a queue.
+// leaveWait bounds how long after its wait this node tries to take a session out of a queue, also for a client that went
+// away.
 const leaveWait = 10 * time.Second
 
 // acquisition is a request for a permit under way. A session that repeats it keeps its permit or its place in the
@@ -153,6 +154,8 @@ const maxLimit = 1_000_000
 func (a *acquisition) waitInQueue(ctx context.Context) (kv.Result, error) {
 	over := time.NewTimer(time.Until(a.until))
 	defer over.Stop()
+	ctx, cancel := context.WithDeadline(ctx, a.until.Add(leaveWait))
+	defer cancel()
 	mine := kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(a.kind, a.op.Name, a.op.Session)}
 	for {
 		wait := a.Coordination.Watch(mine) // before it asks, so that no grant is missed
@@ -227,7 +230,11 @@ func (a *acquisition) holdsIn(v *kv.View) (token kv.Index, queued bool) {
 // stays the session's: the client may have asked again elsewhere, and got the response that it has it.
 func (a *acquisition) leaveQueue() (kv.Result, error) {
 	ctx := access.As(context.WithoutCancel(a.R.Context()), access.Sender{})
-	ctx, cancel := context.WithTimeout(ctx, leaveWait)
+	until := a.until
+	if a.R.Context().Err() != nil {
+		until = time.Now()
+	}
+	ctx, cancel := context.WithDeadline(ctx, until.Add(leaveWait))
 	defer cancel()
 	result, err := a.CoordinateAwaitingLeader(ctx, leaveQueueOp(a.kind, a.op.Name, a.op.Session, false))
 	if err != nil {

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -72,6 +73,9 @@ func Bind[C any, R ~struct {
 func (c *Call) Serve(rt Route[*Call]) error {
 	if err := c.authorize(rt.Needs); err != nil {
 		return err
+	}
+	if rt.Form == ConsulForm && c.R.Header.Get("Prefer") == "wait=0" {
+		c.R = c.R.WithContext(context.WithValue(c.R.Context(), soonKey{}, true))
 	}
 	if err := c.admitUnheard(); err != nil {
 		return err

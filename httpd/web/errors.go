@@ -18,6 +18,7 @@ type Refusal struct {
 	MediaType string // of Text; "": plain text
 	Allow     string // the methods of the route, with 405
 	unknown   bool   // whether the write happened is not known
+	certain   bool   // it did not happen, with 500, which may mean anything else
 	Retry     bool   // the same request may succeed soon
 	Index     string // where to go on after everything was fetched, with 410; in JSON only
 	Cause     error  // for the log
@@ -69,7 +70,7 @@ func RefusalOf(err error) Refusal {
 		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: eureka.ErrTooManyItems.Error()}
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return Refusal{Status: http.StatusGatewayTimeout, unknown: true}
-	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed):
+	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrClosed), errors.Is(err, registry.ErrGivenUp):
 		return Refusal{Status: http.StatusServiceUnavailable, Retry: true}
 	case errors.Is(err, registry.ErrTooLarge):
 		return Refusal{Status: http.StatusRequestEntityTooLarge}
@@ -78,7 +79,7 @@ func RefusalOf(err error) Refusal {
 	case errors.Is(err, registry.ErrUnreadable):
 		return Refusal{Status: http.StatusNotImplemented, Text: unreadable}
 	case errors.Is(err, registry.ErrPanicked):
-		return Refusal{Status: http.StatusInternalServerError, Text: panicked}
+		return Refusal{Status: http.StatusInternalServerError, Text: panicked, certain: true}
 	case errors.Is(err, registry.ErrFull):
 		return Refusal{Status: http.StatusInsufficientStorage, Text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):
@@ -153,8 +154,11 @@ func (n *Node) Fail(w http.ResponseWriter, form Form, err error) {
 }
 
 func (f Refusal) headers(header http.Header) {
-	if f.unknown {
+	switch {
+	case f.unknown:
 		header.Set("X-Rollcall-Outcome", "unknown")
+	case f.certain:
+		header.Set("X-Rollcall-Outcome", "refused")
 	}
 	if f.Retry {
 		header.Set("Retry-After", "1")
@@ -222,7 +226,7 @@ func consulFailure(err error) Refusal {
 		f.Text = unknownText
 	case errors.Is(err, registry.ErrClosed):
 		f = Refusal{Status: http.StatusInternalServerError, Text: "this node is shutting down; ask another one"}
-	case errors.Is(err, registry.ErrNoLeader):
+	case errors.Is(err, registry.ErrNoLeader), errors.Is(err, registry.ErrGivenUp):
 		f = Refusal{Status: http.StatusInternalServerError, Text: "No cluster leader"}
 	case f.Status != http.StatusInternalServerError: // of which nothing is fields
 		f.Text = http.StatusText(f.Status)
@@ -230,8 +234,12 @@ func consulFailure(err error) Refusal {
 	return f
 }
 
-// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect.
+// WriteError is the error of an Apply with its outcome: a wait that ended says nothing about the effect, unless it ended
+// before anything was proposed.
 func WriteError(err error) error {
+	if errors.Is(err, registry.ErrGivenUp) {
+		return err
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.Join(registry.ErrUnknownOutcome, err)
 	}

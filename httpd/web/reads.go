@@ -234,10 +234,16 @@ const (
 	leaderPause = 50 * time.Millisecond
 )
 
+// soonKey marks the context of a caller that asks another server rather than wait for a leader (Prefer: wait=0, RFC 7240).
+type soonKey struct{}
+
 // UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
 // nothing, so it can be repeated.
 func UntilLeader[T any](ctx context.Context, try func(context.Context) (T, error)) (T, error) {
 	end := time.Now().Add(leaderWait)
+	if ctx.Value(soonKey{}) != nil {
+		end = time.Now()
+	}
 	for {
 		got, err := try(ctx)
 		if !errors.Is(err, registry.ErrNoLeader) || errors.Is(err, registry.ErrUnknownOutcome) || time.Until(end) < leaderPause {

@@ -99,7 +99,7 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 	case <-s.started:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 	}
 }
 

@@ -93,6 +93,9 @@ func (q *Call) request(ctx context.Context, s *Server) (*http.Request, error) {
 	if q.Body != nil {
 		req.Header.Set("Content-Type", q.contentType())
 	}
+	if q.consul {
+		req.Header.Set("Prefer", "wait=0") // another server may have a leader sooner
+	}
 	if q.once != "" {
 		req.Header.Set("Idempotency-Key", q.once)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -22,6 +23,7 @@ type Refusal struct {
 	Status     int           // of HTTP
 	Message    string        // what the response says about it; may be empty
 	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
+	certain    bool          // the server says that nothing was done
 	denied     bool          // it is for want of permission, as Rollcall says (RFC 6750, insufficient_scope)
 
 	public error // what Config.Refused made of it, for users of the client
@@ -45,13 +47,13 @@ type conclusive struct{ error }
 // Unwrap returns what was wrong.
 func (c conclusive) Unwrap() error { return c.error }
 
-// mayHaveWritten says whether a write may have taken effect although this came back. A 503 says that
-// nothing was done, a server that is not Rollcall cannot have done it, and without a connection nothing was
-// sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
+// mayHaveWritten says whether a write may have taken effect although this came back. A 503 or 507 says that nothing was
+// done (docs/reference/outcomes.md), a server that is not Rollcall cannot have done it, and without a connection nothing
+// was sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
 // (com.netflix.eureka.StatusFilter).
 func (q *Call) mayHaveWritten(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
-		return !q.unavailable(refused)
+		return !refused.certain && refused.Status != http.StatusInsufficientStorage && !q.unavailable(refused)
 	}
 	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
 		return false

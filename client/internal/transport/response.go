@@ -31,6 +31,7 @@ func (a Response) Refusal() *Refusal {
 		return nil
 	}
 	r := &Refusal{Server: a.Server, Status: a.Status, Message: a.message(), RetryAfter: seconds(a.Header.Get("Retry-After"))}
+	r.certain = a.Header.Get(outcomeHeader) == "refused"
 	r.denied = strings.Contains(a.Header.Get("WWW-Authenticate"), "insufficient_scope")
 	r.public = a.refused(*r)
 	return r
@@ -75,7 +76,7 @@ func readBounded(from io.Reader, longest int64) ([]byte, error) {
 	return text, err
 }
 
-// outcomeHeader says of a 504 that a write may have taken effect.
+// outcomeHeader says of a 504 that a write may have taken effect, and of a 500 that it did not.
 const outcomeHeader = "X-Rollcall-Outcome"
 
 // insufficient is nil for a response that ends the call, be it a refusal, and otherwise says why another server may do

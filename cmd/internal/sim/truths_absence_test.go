@@ -29,7 +29,9 @@ func truthNoSession(w *sim.World, r sim.Reply, when string) {
 // is behind or cut off, and so may not know the session.
 func TestTruthLockIsNotRefusedForASessionThatLives(t *testing.T) {
 	const wait = time.Second
-	path := func(session string) string { return fmt.Sprintf("/v1/rollcall/locks/l?session=%s&wait=%v", session, wait) }
+	path := func(session string) string {
+		return fmt.Sprintf("/v1/rollcall/locks/l?session=%s&wait=%v", session, wait)
+	}
 	t.Run("behind", func(t *testing.T) {
 		sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 			leader := w.Leader()

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,23 @@ type batch struct {
 	sent   time.Time     // when it was first sent; zero: it certainly never was
 
 	mayWait bool // for company, at the leader
+}
+
+// release lets callers of a batch that was never sent give up, until regain.
+func (b *batch) release() {
+	for _, k := range b.calls {
+		k.state.Store(queued)
+	}
+}
+
+// regain leaves out the calls that were given up since release, and says whether any is left.
+func (b *batch) regain() bool {
+	b.calls = slices.DeleteFunc(b.calls, func(k *call) bool { return !k.state.CompareAndSwap(queued, sealed) })
+	b.items = b.items[:0]
+	for _, k := range b.calls {
+		b.items = append(b.items, k.items...)
+	}
+	return len(b.calls) > 0
 }
 
 // deadline is when the callers of a batch get an error: that it failed, or that its outcome is unknown.
@@ -125,7 +143,7 @@ func (r *Results) cut(n int) Results {
 // States of a call. The goroutine that moves it out of queued decides what becomes of it.
 const (
 	queued int32 = iota
-	sealed       // it is part of a batch
+	sealed       // it is part of a batch that may be sent, see batch.release
 	abandoned
 )
 

@@ -161,7 +161,7 @@ func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int, pace
 	if grace := c.pulse.grace(time.Now()); grace > 0 {
 		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
-			return Results{}, ctx.Err()
+			return Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 		}
 	}
 	k := &call{items: items, size: size, pace: pace, arrived: time.Now(), done: make(chan struct{})}
@@ -179,7 +179,7 @@ func (c *Committer) await(ctx context.Context, k *call) (Results, error) {
 		return k.results, k.err
 	case <-ctx.Done():
 		if k.state.CompareAndSwap(queued, abandoned) {
-			return Results{}, ctx.Err()
+			return Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 		}
 		return Results{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
 	}

@@ -38,7 +38,14 @@ func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 		if b.sent.IsZero() && !errors.Is(err, port.ErrNotSent) {
 			b.sent = started
 		}
+		if b.sent.IsZero() {
+			b.release()
+		}
 		wait.Pause(ctx, changed, store.RetryPause)
+		if b.sent.IsZero() && !b.regain() {
+			c.closeNumber(b)
+			return
+		}
 	}
 }
 

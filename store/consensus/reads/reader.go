@@ -108,7 +108,7 @@ func (r *Reader) CatchUp(ctx context.Context, read registry.Consistency) error {
 		return nil
 	}
 	if outer.Err() != nil {
-		return outer.Err()
+		return fmt.Errorf("%w: %w", registry.ErrGivenUp, outer.Err())
 	}
 	return fmt.Errorf("%v read: %w", read, registry.ErrNoLeader)
 }
