@@ -57,8 +57,8 @@ func Later(now, ms int64) int64 {
 	return now + ms
 }
 
-// EndWithGrace is the last moment (lease clock, ms) of what ends at one unless a leadership was established lately: then it has
-// a grace of so many ms, and no more than one however often leaders change.
+// EndWithGrace is the last moment (lease clock, ms) of what ends at one unless a leadership was established lately: then it
+// has a grace of so many ms, and no more than one however often leaders change (docs/adr/0034).
 func EndWithGrace(end, established, grace int64) int64 {
 	return max(end, min(Later(established, grace), Later(end, grace)))
 }

@@ -48,6 +48,7 @@ type graces struct {
 	// Self-preservation went off because silent clients came back; 0: it never did. They come back one by one, and without
 	// the grace the last ones would be evicted as soon as enough others had renewed. Upstream gives none.
 	resumed int64
+	each    bool // each epoch gives a whole grace, see Registry.GraceEachEpoch
 }
 
 // began is when the last of them began.
@@ -56,7 +57,11 @@ func (g graces) began() int64 { return max(g.established, g.resumed) }
 // localEnd is the last moment of a lease of this datacenter: one duration after its last renewal, and no more than
 // one grace later if leaders change meanwhile; but not before its grace after self-preservation went off.
 func localEnd(l *Lease, renewed int64, g graces, doubled bool) int64 {
-	return max(order.EndWithGrace(livedUntil(l, renewed, doubled), g.established, l.Grace()), g.resumed+l.Grace())
+	lived, grace := livedUntil(l, renewed, doubled), l.Grace()
+	if g.each {
+		return max(lived, g.began()+grace)
+	}
+	return max(order.EndWithGrace(lived, g.established, grace), g.resumed+grace)
 }
 
 // livedUntil is when a lease has lived one duration after its last renewal. doubled gives a second duration

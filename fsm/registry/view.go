@@ -197,8 +197,10 @@ func (v *View) Ends(l *Lease) int64 {
 // InGrace says whether a lease cannot end yet at a moment because a leadership was established at another (lease
 // clock, ms).
 func (v *View) InGrace(l *Lease, established, now int64) bool {
-	lived := livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease)
-	return now <= min(established, lived)+l.Grace()
+	if !v.graces.each {
+		established = min(established, livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease))
+	}
+	return now <= established+l.Grace()
 }
 
 // Removals yields the records of removals, oldest first.

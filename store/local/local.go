@@ -118,6 +118,7 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) admitOperations() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.registry.GraceEachEpoch()
 	s.clock.Start(s.registry.Clock().Lease, time.Now())
 	s.serving = true
 	close(s.started)
