@@ -61,7 +61,7 @@ func readersIn(t *testing.T, path string, found map[string]bool) {
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			if readsStale(n) {
-				found[strings.TrimPrefix(path, "../cmd/internal/")+" "+f.Name.Name] = true
+				found[filepath.Join("httpd", path)+" "+f.Name.Name] = true
 			}
 			return true
 		})

@@ -14,28 +14,28 @@ const maxLead = 60 * 60 * 1000
 
 // Registry is the mutable state. It belongs to one goroutine at a time.
 type Registry struct {
-	index          Index // of the last change that readers see; never goes back
-	reserved       Index // the last one that Take gave out; 0: none
-	clock          Stamp
-	epoch          Epoch
-	established    int64 // lease clock when the epoch was established, ms
-	resumed        int64 // when self-preservation last went off by itself, lease clock, ms; follows from transitions
-	graceEachEpoch bool  // see GraceEachEpoch; no part of the state
-	cluster        string
-	handles        handles
-	expiry         order.Ends               // of the leases, by slot
-	ends           order.Schedule[leaseEnd] // one for each override and quarantine that ends, see eachEnd
-	records        map[Key]Index            // of the record of removal of each key, one for each in tables.removed
-	recordBytes    int                      // of these records, see Removal.weight
-	amended        map[Index]struct{}       // records that Amended has to return
-	settings       Settings
-	transitions    []Preservation // of self-preservation, newest last: the present one
-	expectation    ExpectationState
-	servers        *otherServers // what is known of other servers
-	tables         tables
-	catalog        *catalog.Catalog
-	shared         *tables     // the copy of tables that views get; nil if they changed since it was made
-	undo           *order.Undo // of the attempt that is under way, see Attempt; nil: none is
+	index       Index // of the last change that readers see; never goes back
+	reserved    Index // the last one that Take gave out; 0: none
+	clock       Stamp
+	epoch       Epoch
+	established int64 // lease clock when the epoch was established, ms
+	resumed     int64 // when self-preservation last went off by itself, lease clock, ms; follows from transitions
+	eachGrace   bool  // see GraceEachEpoch; no part of the state
+	cluster     string
+	handles     handles
+	expiry      order.Ends               // of the leases, by slot
+	ends        order.Schedule[leaseEnd] // one for each override and quarantine that ends, see eachEnd
+	records     map[Key]Index            // of the record of removal of each key, one for each in tables.removed
+	recordBytes int                      // of these records, see Removal.weight
+	amended     map[Index]struct{}       // records that Amended has to return
+	settings    Settings
+	transitions []Preservation // of self-preservation, newest last: the present one
+	expectation ExpectationState
+	servers     *otherServers // what is known of other servers
+	tables      tables
+	catalog     *catalog.Catalog
+	shared      *tables     // the copy of tables that views get; nil if they changed since it was made
+	undo        *order.Undo // of the attempt that is under way, see Attempt; nil: none is
 
 	withoutConsensus bool // see WithoutConsensus
 	level            byte // see SetLevel
@@ -153,7 +153,7 @@ func (r *Registry) leaseEndsAt(l *Lease) int64 {
 
 // graces returns when all leases were last given a grace.
 func (r *Registry) graces() graces {
-	g := graces{established: r.established, each: r.graceEachEpoch}
+	g := graces{established: r.established, each: r.eachGrace}
 	if !r.settings.Expectation {
 		g.resumed = r.resumed
 	}
@@ -162,7 +162,7 @@ func (r *Registry) graces() graces {
 
 // GraceEachEpoch has every epoch give all leases a whole grace. Without consensus an epoch is a run of the node, whose
 // renewals on disk may be older than its lease clock, which runs while the node loads, too.
-func (r *Registry) GraceEachEpoch() { r.graceEachEpoch = true }
+func (r *Registry) GraceEachEpoch() { r.eachGrace = true }
 
 // recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
 // on and the number has fallen below the threshold's share, so that such a fall is never followed.

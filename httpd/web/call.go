@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/gorilla/mux"
 
@@ -85,6 +86,37 @@ func (c *Call) Serve(rt Route[*Call]) error {
 		return err
 	}
 	return c.send(rt.Form, document)
+}
+
+// soonKey marks the context of a caller that asks another server rather than wait for a leader (Prefer: wait=0, RFC 7240).
+type soonKey struct{}
+
+type unheardKey struct{}
+
+// EvenUnheard is the context of reads for people who look at a node that has heard no leader.
+func EvenUnheard(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unheardKey{}, true)
+}
+
+// KnowsUnheard says whether a context is of such a read.
+func KnowsUnheard(ctx context.Context) bool { return ctx.Value(unheardKey{}) != nil }
+
+// unheardHeader marks a response to a read with unheard, of a node that has heard no leader.
+const unheardHeader = "X-Rollcall-Unheard"
+
+// admitUnheard obeys the parameter unheard, which is for who reaches the socket in the data directory.
+func (c *Call) admitUnheard() error {
+	if !strings.Contains(c.Raw, "unheard") || !c.Present("unheard") {
+		return c.Err
+	}
+	if c.R.Context().Value(administratorKey{}) == nil {
+		return BadRequest("unheard goes with requests by admin.sock in the data directory: it shows what a node has that has heard no leader")
+	}
+	if c.node.Service.Health().Unheard {
+		c.W.Header().Set(unheardHeader, "true")
+	}
+	c.R = c.R.WithContext(EvenUnheard(c.R.Context()))
+	return nil
 }
 
 // Caller is a *Call, or a package's own type of call, which embeds one.

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -95,34 +94,6 @@ func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
 		return nil, err
 	}
 	return find(), nil
-}
-
-type unheardKey struct{}
-
-// EvenUnheard is the context of reads for people who look at a node that has heard no leader.
-func EvenUnheard(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unheardKey{}, true)
-}
-
-// KnowsUnheard says whether a context is of such a read.
-func KnowsUnheard(ctx context.Context) bool { return ctx.Value(unheardKey{}) != nil }
-
-// unheardHeader marks a response to a read with unheard, of a node that has heard no leader.
-const unheardHeader = "X-Rollcall-Unheard"
-
-// admitUnheard obeys the parameter unheard, which is for who reaches the socket in the data directory.
-func (c *Call) admitUnheard() error {
-	if !strings.Contains(c.Raw, "unheard") || !c.Present("unheard") {
-		return c.Err
-	}
-	if c.R.Context().Value(administratorKey{}) == nil {
-		return BadRequest("unheard goes with requests by admin.sock in the data directory: it shows what a node has that has heard no leader")
-	}
-	if c.node.Service.Health().Unheard {
-		c.W.Header().Set(unheardHeader, "true")
-	}
-	c.R = c.R.WithContext(EvenUnheard(c.R.Context()))
-	return nil
 }
 
 // Label says in the response's header how fresh it is. index is that of the document sent, which may
@@ -233,9 +204,6 @@ const (
 	leaderWait  = 7 * time.Second
 	leaderPause = 50 * time.Millisecond
 )
-
-// soonKey marks the context of a caller that asks another server rather than wait for a leader (Prefer: wait=0, RFC 7240).
-type soonKey struct{}
 
 // UntilLeader tries until there is a leader, for up to leaderWait. A try that failed for want of a leader did
 // nothing, so it can be repeated.
