@@ -89,6 +89,7 @@ func TestTruthFullRegistryRefuses(t *testing.T) {
 	full := func(c *config.Config) { c.HTTPD.Limits.InstancesTotal = 1 }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: full}, func(w *sim.World) {
 		w.Register("ORDERS/first", time.Hour)
+		w.Wait(time.Second) // every node knows of it
 		cl := truthClient(w, w.Names()...)
 		defer cl.Close(w.Context())
 		err := cl.Register(w.Context(), &registry.Instance{App: "ORDERS", InstanceID: "second", HostName: "h", IPAddr: "10.1.1.1", Status: registry.Up,
