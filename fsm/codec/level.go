@@ -4,7 +4,7 @@ package codec
 type release struct{ version, brings string }
 
 // broughtBy2 is the same in programs that stand for later versions.
-const broughtBy2 = "bounds on what one operation sets in motion"
+const broughtBy2 = "bounds on what one operation sets in motion, one grace for sessions"
 
 // VersionOf is the first version of Rollcall that reads a level.
 func VersionOf(level byte) string {

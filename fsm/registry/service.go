@@ -34,7 +34,8 @@ type Health struct {
 	// Leads: this node is the established leader.
 	Leads bool
 	// Unheard: this node has not applied yet what the first leader that it heard since its start had applied. What
-	// its state lacks may have been there for long, and Age is the difference of two nodes' wall clocks, which keeps no bound. Without consensus there is nothing to hear.
+	// its state lacks may have been there for long, and Age is the difference of two nodes' wall clocks, which keeps no
+	// bound. Without consensus there is nothing to hear.
 	Unheard bool
 	// Age is how old the state of this node can be: everything that was acknowledged so long ago is in
 	// it. It is small on a leader that is in touch with a majority, and on a follower that has applied

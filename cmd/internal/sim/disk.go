@@ -7,11 +7,12 @@ import (
 
 // disk is what happens to the durable writes of a node. The writes themselves go to real files.
 type disk struct {
-	mu   sync.Mutex
-	slow time.Duration
-	hung chan struct{} // closed when the disk goes on; nil: it does not hang
-	fail error         // of the next write
-	trap *trap         // the next write runs into it; nil: there is none
+	mu    sync.Mutex
+	slow  time.Duration
+	hung  chan struct{} // closed when the disk goes on; nil: it does not hang
+	hangs []func()      // end each hang that there was
+	fail  error         // of the next write
+	trap  *trap         // the next write runs into it; nil: there is none
 }
 
 // trap holds a write up, before it is made or before its caller knows that it was.
@@ -76,11 +77,11 @@ func (w *World) killInWrite(n *Node, after bool) {
 // mend ends all faults.
 func (d *disk) mend() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.slow, d.fail = 0, nil
-	if d.hung != nil {
-		close(d.hung)
-		d.hung = nil
+	hangs := d.hangs
+	d.mu.Unlock()
+	for _, release := range hangs {
+		release()
 	}
 }
 
@@ -116,11 +117,12 @@ func (w *World) HangDisk(node string) (release func()) {
 	release = sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.hung == hung {
-			close(hung)
+		close(hung)
+		if d.hung == hung { // else it hangs anew, for the writes that come now
 			d.hung = nil
 		}
 	})
+	d.hangs = append(d.hangs, release)
 	w.ends = append(w.ends, release)
 	return release
 }

@@ -15,9 +15,6 @@ import (
 // sessionTTL is the TTL of the sessions that contend for locks.
 const sessionTTL = 10 * time.Second
 
-// laggingNodesKnowSessions: a node that lags says no 404 of a session that lives. While it does, an acquisition's says nothing.
-const laggingNodesKnowSessions = false
-
 // hold is a time in which a client may rely on a lock.
 type hold struct {
 	asked, from, to time.Time // when it asked for the lock, got it, and can no longer rely on it
@@ -179,7 +176,7 @@ func (c *contender) acquire() {
 	r := c.ask("acquire", "PUT", "/v1/rollcall/locks/"+h.lock+"?session="+c.session, "")
 	yes := r.decode(&a) && a.Acquired
 	c.record(h.lock, lockCall{do: "acquire", session: c.session}, lockReply{r.Outcome(), yes, a.Fence}, h.asked)
-	if r.Status == http.StatusNotFound && laggingNodesKnowSessions {
+	if r.Status == http.StatusNotFound {
 		c.lost("an acquisition", r)
 		return
 	}

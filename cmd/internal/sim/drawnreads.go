@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// restartsKeepIndexes: a node that was started anew answers no stale read before it has what it had. While it does, an
-// index may go back for its readers.
-const restartsKeepIndexes = false
-
 // startReads has clients read what may be old, and ask nodes whether they take writes.
 func (l *load) startReads() {
 	l.task(1500*time.Millisecond, l.readStale)
@@ -19,14 +15,13 @@ func (l *load) startReads() {
 	l.task(3*time.Second, l.probe)
 }
 
-// readStale reads what a node has: its index never goes back.
+// readStale reads what a node has: its index never goes back, also not when the node was started anew.
 func (l *load) readStale() {
 	node := l.node()
-	reader := node + l.d.life(node)
-	floor := l.reads.staleOf(reader)
+	floor := l.reads.staleOf(node)
 	r := l.ask("stale", node, "GET", "/v1/kv/h/?keys&stale", "")
 	l.count("stale", r.Outcome())
-	if r.Outcome() != Done && r.Outcome() != NotFound || reader != node+l.d.life(node) {
+	if r.Outcome() != Done && r.Outcome() != NotFound {
 		return
 	}
 	index := consulIndex(r)
@@ -35,23 +30,13 @@ func (l *load) readStale() {
 	}
 	l.reads.mu.Lock()
 	defer l.reads.mu.Unlock()
-	l.reads.stale[reader] = max(l.reads.stale[reader], index)
+	l.reads.stale[node] = max(l.reads.stale[node], index)
 }
 
-func (r *reads) staleOf(reader string) uint64 {
+func (r *reads) staleOf(node string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stale[reader]
-}
-
-// life tells the processes of a node apart.
-func (d *drawn) life(node string) string {
-	if restartsKeepIndexes {
-		return ""
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.away[node].String()
+	return r.stale[node]
 }
 
 const freshPath = "/v1/kv/fresh"

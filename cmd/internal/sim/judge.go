@@ -15,9 +15,12 @@ import (
 // lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
 const lastWrites = 2 * time.Second
 
-// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound: the lease, a
-// grace of the same length, the time without a leader, 1.2 s for each change of leader and 2.2 s are less than a minute
-// after the last fault.
+// endsWithin is how much longer than its lease and a grace of the same length a dead instance is listed in one datacenter of mode
+// cp: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
+const endsWithin = 10 * time.Second
+
+// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound. Without consensus, and
+// from another datacenter, renewals and removals come later.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 	from := i.renewed
 	if calm.After(from) {
@@ -28,7 +31,29 @@ func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 			from = r.to
 		}
 	}
+	if l.w.Mode() == config.CP && l.w.cluster.Datacenters < 2 {
+		return from.Add(2*i.Lease + endsWithin)
+	}
 	return from.Add(time.Minute)
+}
+
+// judgeDead expects the last of the dead to be gone as soon as it must be.
+func (l *load) judgeDead(calm time.Time) {
+	if n := len(l.dead); n > 0 {
+		time.Sleep(time.Until(l.goneBy(l.dead[n-1], calm)))
+	}
+	for _, n := range l.w.nodes {
+		l.judgeGone(n.Name, l.list(n.Name), calm)
+	}
+}
+
+// judgeGone judges what of the dead a node lists.
+func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
+	for _, i := range l.dead {
+		if bound := l.goneBy(i, calm); list[i.App+"/"+i.ID] && time.Now().After(bound) {
+			l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, time.Since(i.renewed), i.Lease)
+		}
+	}
 }
 
 // lost is how long before the end of a process a change in mode ap may have been acknowledged without being on the disk, by
@@ -78,11 +103,7 @@ func (l *load) judgeList(node string, list map[string]bool, calm time.Time) {
 			l.w.Errorf("I7 converged: %s does not list %s/%s, which is renewed on time", node, i.App, i.ID)
 		}
 	}
-	for _, i := range l.dead {
-		if bound := l.goneBy(i, calm); list[i.App+"/"+i.ID] && time.Now().After(bound) {
-			l.w.Errorf("I4 dead: %s lists %s/%s %v after its last renewal; its lease is %v", node, i.App, i.ID, time.Since(i.renewed), i.Lease)
-		}
-	}
+	l.judgeGone(node, list, calm)
 	for id, w := range l.written {
 		switch there := list["ONCE/"+id]; {
 		case w.outcome == Done && !there && !l.mayLose(w):

@@ -185,7 +185,7 @@ func (l *load) write(method, path, body string) Reply {
 type reads struct {
 	mu     sync.Mutex
 	newest map[string]uint64 // index of linearizable reads, by path
-	stale  map[string]uint64 // index of stale reads, by node and its start
+	stale  map[string]uint64 // index of stale reads, by node
 	acked  []time.Time       // when the writes of the fresh key were acknowledged: 1, 2 and so on; zero: they were not
 }
 

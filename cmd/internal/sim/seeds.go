@@ -118,6 +118,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		calm := time.Now()
 		time.Sleep(untilTasksEnd)
 		l.endTasks()
+		l.judgeDead(calm)
 		time.Sleep(time.Until(calm.Add(calmLasts - steadyFor)))
 		l.judgeSteady()
 		l.judge(calm, check)

@@ -127,7 +127,7 @@ func (r *truthReigns) populate() {
 	}
 }
 
-// TestTruthWhatIsDeadEndsHoweverOftenLeadersChange hands leadership over 25 times. In 0.1.1 each leader gave a lease a
+// TestTruthWhatIsDeadEndsHoweverOftenLeadersChange hands leadership over 25 times. In 0.1.0 each leader gave a lease a
 // grace of its own, so that one that was dead outlived them all.
 func TestTruthWhatIsDeadEndsHoweverOftenLeadersChange(t *testing.T) {
 	for _, lasts := range []time.Duration{4 * time.Second, 3 * time.Second} {

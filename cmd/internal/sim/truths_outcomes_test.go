@@ -37,7 +37,7 @@ func truthLeaderless(w *sim.World) (node string) {
 	return node
 }
 
-// TestTruthWriteWithoutALeaderIsRefused has our own client write where there is no leader. In 0.1.1 it gave the server up
+// TestTruthWriteWithoutALeaderIsRefused has our own client write where there is no leader. In 0.1.0 it gave the server up
 // after 5 s of its 7 s, and called the outcome unknown.
 func TestTruthWriteWithoutALeaderIsRefused(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
