@@ -57,7 +57,7 @@ func cached(e endpoint) endpoint {
 		_, wanted := c.Lookup("cached")
 		if wanted {
 			health := c.Service.Health()
-			c.fromCache = health.Ready && !health.Unheard && health.Age <= c.maxAge()
+			c.fromCache = health.Ready && c.keepsAge(health) && health.Age <= c.maxAge()
 			if !c.fromCache {
 				c.W.Header().Set("X-Cache", "MISS")
 			}
@@ -68,6 +68,10 @@ func cached(e endpoint) endpoint {
 		return e(c)
 	}
 }
+
+// keepsAge says whether the age of what this node has bounds a read: not while the age is a guess, unless the read is of somebody
+// who wants to see whatever there is.
+func (c call) keepsAge(h registry.Health) bool { return !h.Unheard || web.KnowsUnheard(c.R.Context()) }
 
 // maxAge is how old a cached response may be, by the header Cache-Control.
 func (c call) maxAge() time.Duration {
@@ -135,7 +139,7 @@ func (c call) consulFreshness() registry.Consistency {
 			c.Refuse("Invalid max_stale value \"%s\"", text)
 		}
 		health := c.Service.Health()
-		stale = !health.Unheard && health.Age <= limit
+		stale = c.keepsAge(health) && health.Age <= limit
 	}
 	if stale || c.fromCache {
 		return registry.Stale
