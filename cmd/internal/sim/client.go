@@ -31,7 +31,7 @@ func (r Reply) decode(to any) bool {
 	return r.Status == http.StatusOK && json.Unmarshal([]byte(r.Body), to) == nil
 }
 
-// Call sends a request to a node, as a client that waits for 10 s.
+// Call sends a request to a node, as a client that waits for 10 s. Each header is `Name: value`.
 func (w *World) Call(node, method, path, body string, headers ...string) Reply {
 	w.Helper()
 	return w.call(node, 10*time.Second, method, path, body, headers...)

@@ -47,7 +47,7 @@ func TestWriteOfUnknownOutcomeIsDoneOncePerIdempotencyKeyForTenMinutesWithALeade
 			w.Wait(time.Until(to))
 			gets(w.Names()[1], key, "false") // performed again: the key is there
 		}
-		w.Keep("ORDERS/a", 90*time.Second) // without a lease or a session the lease clock waits for the next write
+		w.Keep("ORDERS/a", 90*time.Second) // without a lease or a session the lease clock hardly runs
 
 		// The followers get the write, and their acknowledgements do not arrive: the next leader performs it.
 		first := w.Leader()
