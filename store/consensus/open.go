@@ -161,6 +161,7 @@ func (s *Raft) openRaft() error {
 		transport.Close()
 		return raftio.ExplainLoad(dir, s.snapshots.err, err)
 	}
+	transport.SetApplied(s.raft.AppliedIndex)
 	transport.SetLeads(func(term uint64) bool { return s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term })
 	s.disk.Serve()
 	return nil

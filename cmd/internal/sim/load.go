@@ -271,7 +271,7 @@ type drawn struct {
 	slow     bool                   // a link was slow once, and the nodes may have measured that
 	apart    bool                   // a link is cut
 	healed   time.Time              // when the last one was whole again
-	weak     bool                   // a link or a disk is slow
+	weak     bool                   // a link or a disk is slow, or a link cut in one direction
 	limbo    map[string]bool        // nodes that may be members or not: they start again once they are none
 }
 
@@ -307,8 +307,10 @@ func (d *drawn) mark(e Step) {
 		d.weak = d.weak || e.Do == "hangdisk" // a leader leads on until it gives its disk up
 	case "delay", "jitter", "lose":
 		d.slow, d.weak = true, true
-	case "cut", "isolate", "cutoneway":
+	case "cut", "isolate":
 		d.apart = true
+	case "cutoneway": // a follower that hears its leader, and does not reach it, does not say so
+		d.weak, d.apart = true, true
 	case "slowdisk": // a leader with a slow disk takes some of the writes
 		d.weak = true
 	case "heal":
@@ -328,7 +330,7 @@ func (d *drawn) latency() time.Duration {
 	return d.w.cluster.latency()
 }
 
-// isWeak reports whether a link or a disk is slow.
+// isWeak reports whether a link or a disk is slow, or a link cut in one direction.
 func (d *drawn) isWeak() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -39,6 +39,7 @@ type Transport struct {
 	received  atomic.Uint64   // parts of snapshots of leaders
 	news      wait.Broadcast  // fires when there may be something to tell followers
 	leads     atomic.Pointer[func(term uint64) bool]
+	applied   atomic.Pointer[func() uint64]
 }
 
 // follower is what is known of a server by the heartbeats that it is sent.
@@ -64,6 +65,9 @@ func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, during Duri
 // after the call that they are in, which may wait long for a follower that is away. Their heartbeats would go on meanwhile, and a
 // follower that comes back would believe in a leader that is none, and let nobody be elected for a while.
 func (t *Transport) SetLeads(leads func(term uint64) bool) { t.leads.Store(&leads) }
+
+// SetApplied gives the transport a way to know up to which entry this node has applied the log.
+func (t *Transport) SetApplied(applied func() uint64) { t.applied.Store(&applied) }
 
 // over says that this node does not lead in a term any more.
 func (t *Transport) over(term uint64) bool {
@@ -92,7 +96,7 @@ func (t *Transport) PassOn() {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
 			if install, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
-				rpc.Reader = snapshotReader{rpc.Reader, t, string(install.ID)}
+				rpc.Reader = snapshotReader{rpc.Reader, t, string(install.ID), install.LastLogIndex}
 			}
 			select {
 			case t.rpcs <- rpc:
@@ -110,12 +114,21 @@ type snapshotReader struct {
 	io.Reader
 	transport *Transport
 	leader    string
+	index     uint64 // of the snapshot
 }
 
-// Read implements io.Reader.
+// errPast refuses a snapshot. Raft would install it, forget the entries behind it, and panic over the next commit.
+var errPast = errors.New("this node has applied more than the snapshot has")
+
+// Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader that was sending a snapshot to a server
+// which was removed goes on with whatever server has its address.
 func (r snapshotReader) Read(p []byte) (int, error) {
 	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
 	defer hung.Stop()
+	if applied := r.transport.applied.Load(); applied != nil && r.index <= (*applied)() {
+		_, err := io.Copy(io.Discard, r.Reader) // or the rest would be taken for the next request
+		return 0, errors.Join(errPast, err)
+	}
 	n, err := r.Reader.Read(p)
 	if n > 0 {
 		r.transport.received.Add(1)

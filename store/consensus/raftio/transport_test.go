@@ -3,6 +3,7 @@ package raftio
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -518,4 +519,18 @@ func TestTransportHoldsTheFailureOfASnapshotBackUntilTheNextHeartbeat(t *testing
 		err := tr.InstallSnapshot("f", "follower", new(raft.InstallSnapshotRequest), new(raft.InstallSnapshotResponse), strings.NewReader(""))
 		expect.That(t, err != nil && time.Since(began) == back, "failed after %v (%v), want %v", time.Since(began), err, back)
 	})
+}
+
+// TestSnapshotThatIsBehindTheStateIsNotInstalled reads snapshots of an entry that is applied and of one that is not: raft would install
+// either.
+func TestSnapshotThatIsBehindTheStateIsNotInstalled(t *testing.T) {
+	tr := &Transport{Patience: time.Hour}
+	tr.SetApplied(func() uint64 { return 262 })
+	for index, want := range map[uint64]error{208: errPast, 262: errPast, 263: nil} {
+		sent := strings.NewReader("what the leader sends")
+		got, err := io.ReadAll(snapshotReader{sent, tr, "n1", index})
+		expect.ErrorIs(t, err, want, "snapshot of entry %d", index)
+		expect.That(t, sent.Len() == 0, "snapshot of entry %d: %d bytes are left for the next request", index, sent.Len())
+		expect.Equal(t, string(got) != "", want == nil, "snapshot of entry %d is read", index)
+	}
 }
