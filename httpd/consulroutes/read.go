@@ -69,8 +69,8 @@ func cached(e endpoint) endpoint {
 	}
 }
 
-// keepsAge says whether the age of what this node has bounds a read: not while the age is a guess, unless the read is of somebody
-// who wants to see whatever there is.
+// keepsAge says whether a read may trust the age of this node's state. While the age is a guess, only a read with unheard may: its
+// caller wants to see whatever there is.
 func (c call) keepsAge(h registry.Health) bool { return !h.Unheard || web.KnowsUnheard(c.R.Context()) }
 
 // maxAge is how old a cached response may be, by the header Cache-Control.

@@ -153,7 +153,7 @@ func (s *sketch) outcome(o trial.Operation, node int, at trial.Micros) trial.Out
 	return trial.Done
 }
 
-// latency is that of every call that is done, in µs.
+// latency is how long each call that succeeds takes, in µs.
 func (s *sketch) latency(o trial.Operation, at trial.Micros) int64 {
 	switch {
 	case s.cp() && s.quiet > 0 && at >= s.quiet && at < s.quiet+second/2:

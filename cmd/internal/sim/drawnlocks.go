@@ -132,7 +132,7 @@ func (c *contender) turn() {
 	}
 }
 
-// lost forgets a session of which a node says that it has ended, which it must not say of one that was renewed on time.
+// lost forgets a session that a node calls ended. A node must not say so of a session that was renewed on time.
 func (c *contender) lost(what string, r Reply) {
 	if time.Since(c.renewed) < sessionTTL && !c.l.d.restored(c.renewed, time.Now()) {
 		c.l.w.Errorf("I3 alive: %s of session %s, %v after its last one, says %v at %v", what, c.session, time.Since(c.renewed), r, time.Since(began))

@@ -272,7 +272,7 @@ type drawn struct {
 	apart    bool                   // a link is cut
 	healed   time.Time              // when the last one was whole again
 	weak     bool                   // a link or a disk is slow, or a link cut in one direction
-	limbo    map[string]bool        // nodes that may be members or not: they start again once they are none
+	limbo    map[string]bool        // nodes that may or may not be members: they start again when they have left
 }
 
 // restoring is one restore.
@@ -406,7 +406,7 @@ func (d *drawn) inLimbo(n *Node) bool {
 	return d.limbo[n.Name]
 }
 
-// start starts a node. One of which nobody knows whether it is a member still is removed first.
+// start starts a node. If it may still be a member, it is removed first.
 func (d *drawn) start(n *Node) {
 	if d.inLimbo(n) {
 		d.forgetMember(n)

@@ -86,7 +86,7 @@ func (n *Node) alive() bool {
 // hourApart stands for the setting "skew" of a schedule in a node's settings.
 var hourApart = new(world.World)
 
-// world is that of a process at the node's machine.
+// world returns the world that a process on the node's machine sees.
 func (n *Node) world(network world.Network) *world.World {
 	return &world.World{Network: network, Ahead: func() time.Duration { return time.Duration(n.ahead.Load()) }}
 }

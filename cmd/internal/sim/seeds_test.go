@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// gateSeeds is how many seeds a gate runs: as many as two cores do in two minutes, one of which is room for a busy machine.
+// gateSeeds is how many seeds the gate runs. Two cores run them in a minute.
 const gateSeeds = 100
 
 // shortened is how many failing seeds are shortened, which takes many runs.

@@ -120,8 +120,8 @@ type snapshotReader struct {
 // errPast refuses a snapshot. Raft would install it, forget the entries behind it, and panic over the next commit.
 var errPast = errors.New("this node has applied more than the snapshot has")
 
-// Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader that was sending a snapshot to a server
-// which was removed goes on with whatever server has its address.
+// Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader keeps sending a snapshot to the address
+// of a server that was removed, where another server may listen by then.
 func (r snapshotReader) Read(p []byte) (int, error) {
 	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
 	defer hung.Stop()
