@@ -50,6 +50,7 @@ type stateDraw struct {
 	*rand.Rand
 	site   *statesSite
 	alone  bool                            // leases may end: else each site would end its own
+	level  byte                            // of an empty state; below 2 sites may disagree after the last timestamp
 	values map[string]func(*stateDraw) any // see statesValues
 }
 
@@ -152,7 +153,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		"AcquirePermit.Kind": numbers(kv.Lock, kv.Semaphore, kv.Semaphore, kv.Semaphore, kv.Key), "ReleasePermit.Kind": numbers(kv.Lock, kv.Semaphore, kv.Semaphore),
 		"LeaveQueue.Kind": numbers(kv.Lock, kv.Semaphore, kv.Semaphore), "WithAuth": numbers(false, true), "Founding": numbers(false, false, true),
 		"Part": numbers[uint64](0, 0, 0, 0, 1, 2, math.MaxUint64), "Parts": numbers[uint64](1, 1, 1, 1, 2, 0),
-		"LastDirty": numbers(statesTimes...), "Expires": numbers(statesTimes...), "Rotation.Until": numbers[int64](0, 1_800_000_000_000, 1_800_000_000_000), "Until": numbers(statesTimes...), "Secret.Until": numbers(statesTimes...), "Created": numbers(statesTimes...),
+		"LastDirty": func(d *stateDraw) any { return d.timestamp() }, "Expires": numbers(statesTimes...), "Rotation.Until": numbers[int64](0, 1_800_000_000_000, 1_800_000_000_000), "Until": numbers(statesTimes...), "Secret.Until": numbers(statesTimes...), "Created": numbers(statesTimes...),
 		"For": numbers[int64](0, 0, 1, 1000, 60_000, 500_000, 315_360_000_000, -1), "Age": numbers(append(statesSpans, registry.UnknownAge)...), "OverrideFor": numbers(statesSpans...), "QuarantineFor": numbers(statesSpans...), "Cut": numbers(statesSpans...),
 		"Wait": numbers(statesSpans...), "TTL": numbers(append(statesSpans, 10_000, 10_000, 10_000)...), "ReapAfter": numbers(statesSpans...), "LockDelay": numbers[int64](0, 60_000_000_000, 60_000_000_000, 1, 1_000_000_000, 2_000_000_000, math.MaxInt64, -1),
 		"Clock": func(d *stateDraw) any { return d.moment() }, "RenewedAt": func(d *stateDraw) any { return d.moment() }, "CriticalSince": func(d *stateDraw) any { return d.moment() },
@@ -244,19 +245,28 @@ func (d *stateDraw) moment() int64 {
 	return pick(d, []int64{0, now, now, now - 1000, now - 11_000, now + 1000, now + 3_600_000, math.MaxInt64, -1})
 }
 
+// timestamp is one that a client gives.
+func (d *stateDraw) timestamp() int64 {
+	drawn := pick(d, statesTimes)
+	if !d.alone && d.level < 2 {
+		return min(drawn, 1<<62)
+	}
+	return drawn
+}
+
 func (d *stateDraw) checkIDs() []string {
 	return pick(d, [][]string{nil, nil, nil, nil, nil, slices.Repeat([]string{"c1"}, 200), {"c1"}, {"c2"}, {"serfHealth"}, {"c1", "none"}, {}})
 }
 
 // instance is what a client says of one.
 func (d *stateDraw) instance(key registry.Key) *registry.Instance {
-	i := peertest.Instance(key.App, key.ID, max(0, pick(d, statesTimes)))
+	i := peertest.Instance(key.App, key.ID, max(0, d.timestamp()))
 	i.Status = d.draw(reflect.TypeFor[registry.Status](), "").(registry.Status)
 	i.Duration = pick(d, []int32{600, 600, 600, 600, 0, 10, math.MaxInt32, -1})
 	i.VIP = d.among("orders", "orders,other", "", statesLong)
 	i.Metadata = d.draw(reflect.TypeFor[[]registry.Pair](), "").([]registry.Pair)
 	if !d.alone {
-		i.Duration, i.LastDirty = 7200, min(i.LastDirty, 1<<62)
+		i.Duration = 7200
 	}
 	switch d.IntN(8) {
 	case 0:
@@ -345,16 +355,12 @@ func (d *stateDraw) fit(drawn any) {
 		} else if v.Handle != (registry.Handle{}) {
 			v.Key, v.Overridden, v.Life, v.Age = registry.Key{}, 0, 0, 0
 		}
-	case *registry.Remove:
-		if v.Key.ID != "i2" { // may be a service, which has no lease that ends
-			v.Kind = registry.Canceled
-		}
 	case *registry.RegisterCatalog:
 		d.fitRegistration(v, "")
 	case *registry.CatalogOp:
 		d.fitCatalogOp(v)
 	case *registry.Saved:
-		if !d.alone { // what no server sends, none accepts
+		if !d.alone { // else a file with it is refused, see Saved.Check
 			v.Life, v.Edit = v.Life%10, v.Edit%10
 			v.Owner = strings.TrimPrefix(v.Owner, registry.Here)
 			v.OverrideFor, v.QuarantineFor = min(v.OverrideFor, 500_000), min(v.QuarantineFor, 500_000)

@@ -123,7 +123,12 @@ func (m encounter) contested() (said, decided bool) {
 func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	l := *old
 	if said {
-		l.Instance = old.Instance.with(old.Instance.Status, old.Instance.Overridden, old.Instance.LastDirty+1)
+		dirty := after(old.Instance.LastDirty)
+		if r.level < 2 {
+			dirty = old.Instance.LastDirty + 1 // overflows, as in 0.1.0
+		}
+		l.Instance = old.Instance.with(old.Instance.Status, old.Instance.Overridden, dirty)
+		r.outrank(old, &l)
 	}
 	if decided {
 		l.Edit++
@@ -388,6 +393,9 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 	if key.ID == "" || key.App == "" || key.App != strings.ToUpper(key.App) { // no instance that a registry has
 		return false
 	}
+	if i := s.Instance; r.level >= 2 { // as other servers take it
+		s.Instance = withAmazonID(i.with(i.Status, i.Overridden, max(i.LastDirty, 0)))
+	}
 	if r.handles.byKey(key) != nil || s.Service != nil && !r.readmitService(s) {
 		return false
 	}
@@ -399,6 +407,9 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 		r.readmitLease(s, rec)
 	} else if l := r.handles.byKey(key); s.Life > l.Life || s.Overridden != Unknown || s.QuarantineFor > 0 {
 		next := *l
+		if r.level >= 2 { // an override hides what the checks say now
+			s.Instance = s.Instance.with(l.reported(), Unknown, s.Instance.LastDirty)
+		}
 		r.decideAs(&next, s.Replica)
 		next.Life = max(l.Life, s.Life)
 		describe(&next, l.Instance, l.reported(), s.Overridden)

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -148,6 +150,59 @@ func TestReplicaOfEqualVersionIsDecidedByTheOwnersDatacenter(t *testing.T) {
 			expect.That(t, got == tt.taken && (res.Outcome == Older) != tt.taken, "taken %t, result %+v, want taken %t", got, res, tt.taken)
 		})
 	}
+}
+
+// A client may name the last timestamp there is. What changes after it is newer on every server all the same.
+func TestChangeAfterTheLastTimestampBeginsANewLife(t *testing.T) {
+	web2 := Key{App: "WEB", ID: "web-2"}
+	for _, tt := range []struct {
+		name   string
+		key    Key
+		origin Origin
+		change Op
+		level1 int64 // timestamp that 0.1.0 gives
+	}{
+		{"another datacenter contests it", orders1, fromDC2, replicaAt(Up, math.MaxInt64, hostOf("other"), ownedBy("dc1")), math.MinInt64},
+		{"metadata", orders1, FromClient, UpdateMetadata{Key: orders1, Pairs: []Pair{{Key: "k", Value: "v"}}}, math.MaxInt64},
+		{"a check", web1, FromClient, SetCheck{Check: "a", Status: catalog.Critical}, math.MaxInt64},
+		{"a registration through Consul's API", web2, FromClient, service("web", "web-2"), math.MaxInt64},
+	} {
+		for level, want := range map[byte]Version{1: {1, tt.level1, 1}, 2: {2, math.MaxInt64, 1}} {
+			t.Run(fmt.Sprint(tt.name, ", level ", level), func(t *testing.T) {
+				g := newRig(t)
+				g.SetLevel(level)
+				g.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))
+				g.register(instance(orders1, Up, 100))
+				g.register(instance(web2, Up, 100))
+				g.client(SetOverride{Key: tt.key, Status: OutOfService, LastDirty: math.MaxInt64})
+				g.apply(tt.origin, tt.change)
+				expect.Equal(t, g.lease(tt.key).Version(), want, "version:")
+			})
+		}
+	}
+}
+
+// What a file has and other servers would not, comes back as they take it.
+func TestRestoredInstanceIsAsOtherServersTakeIt(t *testing.T) {
+	g := newRig(t)
+	g.SetLevel(2)
+	i := instance(orders1, Up, -1)
+	i.DataCenter.Name = Amazon
+	g.Readmit(Image{Instances: []Saved{{Replica: Replica{Instance: i}}}}, Act{})
+	got := g.lease(orders1).Instance
+	expect.That(t, got.DataCenter.Value("instance-id") == orders1.ID && got.LastDirty == 0, "got %+v, want the instance-id and timestamp 0", got)
+}
+
+// The file says what a service reported when it was saved; what it reports now, its checks say.
+func TestRestoredServiceReportsUnderItsOverrideWhatItsChecksSay(t *testing.T) {
+	g := newRig(t)
+	g.SetLevel(2)
+	op := service("web", "web-1", checkOf("web-1", "a", catalog.Critical))
+	op.Service.Checks, op.Instance.Status = op.Checks, Up
+	g.Readmit(Image{Instances: []Saved{{Replica{Instance: op.Instance, Overridden: OutOfService, OverrideBy: Act{Author: "ann"}}, op.Service}}}, Act{})
+	expect.Equal(t, g.lease(web1).reported(), Down, "reported:")
+	g.client(DeleteOverride{Key: web1})
+	expect.Equal(t, g.status(web1), Down, "after the override:")
 }
 
 func TestReplicaOfAnInstanceThatIsNotStored(t *testing.T) {

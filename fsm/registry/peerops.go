@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"fmt"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
@@ -79,6 +81,25 @@ type Replica struct {
 	QuarantineBy  Act
 	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.
 	Permanent bool
+}
+
+// Bounds of what another server, or a file, may say of an instance.
+const (
+	MaxCount = 1 << 31                        // lives, and edits of one: so many are never reached by counting
+	MaxSpan  = 10 * 365 * 24 * 60 * 60 * 1000 // ms; no lease clock has run for longer, and no act of an operator holds for it
+)
+
+// Check returns an error that names a number beyond its bounds, or nil.
+func (op Replica) Check() error {
+	switch {
+	case op.Life == 0 || op.Life > MaxCount || op.Edit > MaxCount:
+		return fmt.Errorf("life %d must be 1 to %d, and edit %d at most that", op.Life, MaxCount, op.Edit)
+	case op.OverrideFor < 0 || op.OverrideFor > MaxSpan:
+		return fmt.Errorf("override: %d ms are not in 0 to %d", op.OverrideFor, int64(MaxSpan))
+	case op.QuarantineFor < 0 || op.QuarantineFor > MaxSpan:
+		return fmt.Errorf("quarantine: %d ms are not in 0 to %d", op.QuarantineFor, int64(MaxSpan))
+	}
+	return nil
 }
 
 func (Replica) kind() Kind { return 12 }
@@ -178,6 +199,15 @@ func (op Remove) fields(c *codec.Codec) Remove {
 type Saved struct {
 	Replica                  // Owner "": this datacenter
 	Service *catalog.Service // what was registered through Consul's API of this datacenter; nil: nothing
+}
+
+// Check returns an error that says why the instance cannot be restored, or nil: other servers would refuse it, or take
+// themselves for its owner.
+func (s *Saved) Check() error {
+	if s.Owner == Here {
+		return fmt.Errorf("owner %q must be the name of a datacenter, or empty", s.Owner)
+	}
+	return s.Replica.Check()
 }
 
 // Fields walks a saved instance.

@@ -175,6 +175,21 @@ func TestPermanentInstanceCanceledComesBackInANewLife(t *testing.T) {
 		"lease %+v, want a second life, still in quarantine, and newer than before", l)
 }
 
+// No client renews it, so its own datacenter vouches for it.
+func TestPermanentInstanceComesBackWhereAnotherServerEvictedIt(t *testing.T) {
+	g, other := newRig(t), newRig(t)
+	g.registerInCatalog(service("web", "web-1"))
+	tell := func() { other.apply(fromDC2, g.View().ReplicaOf(g.lease(web1), g.now.Lease)) }
+	tell()
+	other.apply(fromDC2, Remove{Key: web1, Kind: Evicted, Life: 2})
+	_, before := other.View().Find(web1)
+	g.pass(60_000)
+	other.pass(60_000)
+	tell()
+	_, after := other.View().Find(web1)
+	expect.That(t, !before && after, "there before %t and after %t, want it evicted, and back", before, after)
+}
+
 func TestPermanentInstanceIsMergedAsAReplica(t *testing.T) {
 	home := newRig(t)
 	home.registerInCatalog(service("web", "web-1", checkOf("web-1", "a", catalog.Passing)))

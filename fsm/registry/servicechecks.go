@@ -135,6 +135,9 @@ func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service
 		events = append(events, Event{Kind: EventStatus})
 	}
 	r.setStatusByChecks(&l, i, dirty)
+	if len(events) > 0 {
+		r.outrank(old, &l)
+	}
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
 

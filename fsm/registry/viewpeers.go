@@ -73,8 +73,12 @@ func (v *View) RemoveOf(rec Removal, now int64) Remove {
 }
 
 // Age is how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), as it is
-// sent to other servers: UnknownAge where that is hearsay.
+// sent to other servers: UnknownAge where that is hearsay. This datacenter's permanent ones are vouched for now: no client
+// renews them, and what another server took for ended must be able to come back.
 func (v *View) Age(l *Lease, now int64) int64 {
+	if l.Permanent && l.Local() {
+		return 0
+	}
 	if v.tables.renewals.hearsay(l) {
 		return UnknownAge
 	}

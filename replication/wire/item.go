@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,10 +15,9 @@ import (
 
 // Bounds of what a message may hold, beside those of a registration.
 const (
-	MaxName  = 255                            // bytes of a datacenter's, node's or sender's name
-	maxHeard = 1000                           // datacenters that a node reports
-	maxAge   = 10 * 365 * 24 * 60 * 60 * 1000 // ms; no lease clock has run for longer, and no act of an operator holds for it
-	maxCount = 1 << 31                        // lives, and edits of one: so many are never reached by counting
+	MaxName  = 255  // bytes of a datacenter's, node's or sender's name
+	maxHeard = 1000 // datacenters that a node reports
+	maxAge   = registry.MaxSpan
 )
 
 // Item is one fact of a message: an operation that its receiver performs if it is valid. Times are spans in ms, so that
@@ -88,12 +88,12 @@ func (i *Item) Check(c Context) (registry.Op, error) {
 	case registry.Replica:
 		return c.replica(op)
 	case registry.Renew:
-		if err := checkVersioned(op.Key, op.Life, 0, op.Age, ""); err != nil {
+		if err := checkVersioned(op.Key, op.Life, op.Age, ""); err != nil {
 			return nil, err
 		}
 		return registry.Renew{Key: op.Key, Life: op.Life, LastDirty: op.LastDirty, Age: Later(op.Age, c.Late)}, nil
 	case registry.Remove:
-		if err := checkVersioned(op.Key, op.Life, 0, op.Age, op.Owner); err != nil {
+		if err := checkVersioned(op.Key, op.Life, op.Age, op.Owner); err != nil {
 			return nil, err
 		}
 		op.Age = Later(op.Age, c.Late)
@@ -106,7 +106,7 @@ func (i *Item) Check(c Context) (registry.Op, error) {
 
 func (c Context) replica(op registry.Replica) (registry.Op, error) {
 	i := op.Instance
-	if err := checkVersioned(i.Key(), op.Life, op.Edit, op.Age, op.Owner); err != nil {
+	if err := cmp.Or(checkVersioned(i.Key(), op.Life, op.Age, op.Owner), op.Check()); err != nil {
 		return nil, err
 	}
 	switch {
@@ -114,10 +114,6 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 		return nil, fmt.Errorf("lastDirty %d is negative", i.LastDirty)
 	case i.Overridden != registry.Unknown:
 		return nil, errors.New("an instance with an override, which is told beside it")
-	case op.OverrideFor < 0 || op.OverrideFor > maxAge:
-		return nil, fmt.Errorf("override: %d ms are not in 0 to %d", op.OverrideFor, int64(maxAge))
-	case op.QuarantineFor < 0 || op.QuarantineFor > maxAge:
-		return nil, fmt.Errorf("quarantine: %d ms are not in 0 to %d", op.QuarantineFor, int64(maxAge))
 	}
 	if op.Overridden == registry.Unknown {
 		op.OverrideBy, op.OverrideFor = registry.Act{}, 0
@@ -161,7 +157,7 @@ func (c Context) left(lasts int64) int64 {
 }
 
 // checkVersioned checks what all items about an instance have.
-func checkVersioned(key registry.Key, life, edit uint32, age int64, owner string) error {
+func checkVersioned(key registry.Key, life uint32, age int64, owner string) error {
 	if err := eureka.CheckApp(key.App); err != nil {
 		return err
 	}
@@ -171,8 +167,8 @@ func checkVersioned(key registry.Key, life, edit uint32, age int64, owner string
 	switch {
 	case key.App != strings.ToUpper(key.App):
 		return fmt.Errorf("app %q must be in upper case", Clip(key.App))
-	case life == 0 || life > maxCount || edit > maxCount:
-		return fmt.Errorf("life %d must be 1 to %d, and edit %d at most that", life, maxCount, edit)
+	case life == 0 || life > registry.MaxCount:
+		return fmt.Errorf("life %d must be 1 to %d", life, registry.MaxCount)
 	case !validAge(age):
 		return fmt.Errorf("an age of %d ms is not in 0 to %d", age, int64(maxAge))
 	case owner != "" && !ValidName(owner):

@@ -52,7 +52,7 @@ func someOps() []registry.Op {
 		registry.Remove{Key: registry.NewKey("orders", "orders-3"), Kind: registry.Canceled, Life: 1, LastDirty: 9},
 		registry.Remove{Key: registry.NewKey("orders", "orders-4"), Kind: registry.Evicted, Life: 1, LastDirty: 9, Owner: "Zürich 3", Age: 95_000},
 		registry.SelfPreservation{To: registry.PreservationHeld, For: 60_000, By: registry.Act{Author: "ann", Reason: "cut"}},
-		registry.Replica{Instance: &registry.Instance{InstanceID: "web-1", App: "WEB"}, Life: maxCount, Edit: maxCount, Age: maxAge, Permanent: true},
+		registry.Replica{Instance: &registry.Instance{InstanceID: "web-1", App: "WEB"}, Life: registry.MaxCount, Edit: registry.MaxCount, Age: maxAge, Permanent: true},
 	}
 }
 
@@ -204,7 +204,7 @@ func TestBadItemSpoilsNoOther(t *testing.T) {
 		{"no id", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Key.ID = "" })), "Invalid instanceId"},
 		{"lower case", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Key.App = "orders" })), "upper case"},
 		{"no life", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Life = 0 })), "life 0 must be 1 to"},
-		{"too many lives", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Life = maxCount + 1 })), "life 2147483649 must be"},
+		{"too many lives", ItemOf(codec.Newest, renew(func(r *registry.Renew) { r.Life = registry.MaxCount + 1 })), "life 2147483649 must be"},
 		{"owner with a control character", ItemOf(codec.Newest, registry.Remove{Key: good.Key, Life: 1, Owner: "\n"}), "owner"},
 		{"an unknown status", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.Status = 9 })), "status 9"},
 		{"an override in the instance", ItemOf(codec.Newest, register(func(r *registry.Replica) { r.Instance.Overridden = registry.Up })), "told beside it"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -94,6 +95,24 @@ func TestFileThatIsCutOffOrLongerIsRefusedWithThePlace(t *testing.T) {
 	}
 	_, err := backup.Read(bytes.NewReader(append(bytes.Clone(whole), 0)))
 	expect.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), "follows its end"), "one byte more: %v", err)
+}
+
+// Other servers refuse such an instance, which a program that did not look at it may have restored.
+func TestFileWithAnInstanceThatNoServerAcceptsIsRefusedByName(t *testing.T) {
+	for _, wrong := range []registry.Replica{{Life: math.MaxUint32}, {Edit: math.MaxUint32}, {Owner: registry.Here},
+		{Overridden: registry.Down, OverrideFor: math.MaxInt64}, {QuarantineFor: math.MaxInt64}} {
+		wrong.Instance = &registry.Instance{App: "ORDERS", InstanceID: "absurd"}
+		m := state(t)
+		packer := need.Got(zstd.NewWriter(nil))(t)
+		content := packer.EncodeAll((&kv.Image{Image: registry.Image{Instances: []registry.Saved{{Replica: wrong}}}}).Encode(1), nil)
+		batch := fsm.AppendBatch(nil, 1, fsm.BatchID{Node: "n1", Boot: 1, Seq: 2}, []fsm.Item{{KV: kv.StagePart{ID: "r", Content: content}}, {KV: kv.Restore{ID: "r", Parts: 1, Newest: 1}}})
+		need.Got(m.Apply(3, 1, fsm.AppendWrite(nil, 1, registry.Stamp{Lease: 2000}, 0, batch)))(t)
+		var b bytes.Buffer
+		_, _, err := backup.Write(&b, backup.Source{Registry: m.View(), KV: m.KV(), Header: backup.Header{Level: 1}})
+		need.OK(t, err)
+		_, _, err = backup.Verify(&b)
+		expect.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), "instance ORDERS/absurd: "), "%+v: %v", wrong, err)
+	}
 }
 
 // A newer level is said to be newer, whatever a newer program writes into the header, and not to be damage.

@@ -191,6 +191,11 @@ func each(from io.Reader, do func(kv.Image)) (Header, error) {
 		if i := slices.IndexFunc(m.Pairs, func(p *kv.Pair) bool { return len(p.Value) > kv.MaxValue }); i >= 0 {
 			return Header{}, damaged(start, "the value of key %q has %d bytes, and a key's has %d at most", m.Pairs[i].Key, len(m.Pairs[i].Value), kv.MaxValue)
 		}
+		for _, s := range m.Instances {
+			if err := s.Check(); err != nil {
+				return Header{}, damaged(start, "instance %s: %v", s.Instance.Key(), err)
+			}
+		}
 		found.add(countOf(&m))
 		do(m)
 	}
