@@ -25,7 +25,7 @@ type Lease struct {
 	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (It stands here
 	// because here it takes no memory.)
 	Permanent    bool
-	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see Registry.outlives
+	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see Registry.outlives and outrank
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
