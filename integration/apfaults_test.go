@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // TestWithoutConsensusNodesKilledUnderLoadLoseNothing kills one node after the other, while clients turn to the others.
@@ -71,4 +74,15 @@ func TestWithoutConsensusAPausedNodeEvictsNoInstanceThatRenewsElsewhere(t *testi
 	for _, n := range c.Nodes {
 		mustAgreeWithPeers(t, n)
 	}
+}
+
+// poll is the response to a long poll.
+type poll struct {
+	Changes []api.Change
+}
+
+// mustPoll asks a node for changes.
+func mustPoll(t *testing.T, n *Node, query string) poll {
+	t.Helper()
+	return need.Got(readUntilTaken(func() (poll, error) { return ask[poll](n, "/v1/rollcall/watch?"+query) }))(t)
 }

@@ -32,13 +32,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if base := os.Getenv(asGoHolder); base != "" {
-		if err := runGoHolder(base, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
 	if err := runMore(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
