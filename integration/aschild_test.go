@@ -1,11 +1,8 @@
 package integration
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +10,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -21,238 +17,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	own "github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
-	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// childReply is a child's reply to one line, in JSON: a result or a failure.
-type childReply interface{ failure() string }
-
-// child is this test program as another process, which performs the commands on the lines of its stdin, replies to each
-// by a line of JSON, and can be paused.
-type child[A childReply] struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	replies chan A // closed at its end
-}
-
-// startChild starts a child as what a variable of the environment makes of it. It ends with the test, and
-// with stop.
-func startChild[A childReply](t *testing.T, variable, value string) *child[A] {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), variable+"="+value)
-	cmd.Stderr = os.Stderr
-	stdin := need.Got(cmd.StdinPipe())(t)
-	stdout, err := cmd.StdoutPipe()
-	need.OK(t, err)
-	need.OK(t, cmd.Start())
-	c := &child[A]{cmd: cmd, stdin: stdin, replies: make(chan A)}
-	go func() {
-		defer close(c.replies)
-		for d := json.NewDecoder(stdout); ; {
-			var a A
-			if d.Decode(&a) != nil {
-				return
-			}
-			c.replies <- a
-		}
-	}()
-	t.Cleanup(c.stop)
-	return c
-}
-
-// stop ends the process as kill -9 does.
-func (c *child[A]) stop() {
-	_ = c.cmd.Process.Kill() // it may have ended already
-	for range c.replies {
-		// replies that no test waited for
-	}
-	_ = c.cmd.Wait()
-}
-
-func (c *child[A]) signal(s syscall.Signal) error { return c.cmd.Process.Signal(s) }
-
-// send sends a line of words; a paused child reads it when it wakes.
-func (c *child[A]) send(words ...any) error {
-	_, err := fmt.Fprintln(c.stdin, words...)
-	return err
-}
-
-// receive waits for the reply to a line.
-func (c *child[A]) receive(ctx context.Context) (a A, err error) {
-	select {
-	case a, ok := <-c.replies:
-		switch {
-		case !ok:
-			return a, errors.New("the child has ended")
-		case a.failure() != "":
-			return a, errors.New(a.failure())
-		}
-		return a, nil
-	case <-ctx.Done():
-		return a, errors.New("the child does not answer")
-	}
-}
-
-// ask is send and receive.
-func (c *child[A]) ask(ctx context.Context, words ...any) (a A, err error) {
-	if err := c.send(words...); err != nil {
-		return a, err
-	}
-	return c.receive(ctx)
-}
-
-// asHolder is set in the environment where this test program is started as the holder of a lock: its
-// value is the base URL of a node. The holder creates a session of 3 s with a lock delay of 1 s, renews
-// it every second, and performs the commands on the lines of its stdin: "acquire NAME", "write NAME" (a key, guarded by
-// the token of the acquisition), "release NAME". Each is answered by a line of JSON.
-const asHolder = "ROLLCALL_AS_HOLDER"
-
-// holderReply is the reply to one line.
-type holderReply struct {
-	Error string `json:"error,omitempty"`
-	Fence uint64 `json:"fence,omitempty"` // of the acquisition at hand
-	OK    bool   `json:"ok"`
-	// Sent is when the newest renewal that succeeded was sent (Unix nanoseconds; holder and test share a
-	// clock): the holder believes that it holds the lock for its TTL from then on.
-	Sent int64 `json:"sent,omitempty"`
-}
-
-func (reply holderReply) failure() string { return reply.Error }
-
-// Of the holder's session.
-const (
-	holderTTL   = 3 * time.Second
-	holderDelay = time.Second
-)
-
-type holder struct {
-	base    string
-	http    *http.Client
-	session string
-	fence   uint64
-	sent    atomic.Int64
-}
-
-func runHolder(base string, in io.Reader, out io.Writer) error {
-	h := &holder{base: base, http: &http.Client{Timeout: ReadyLimit}}
-	if err := h.createSession(); err != nil {
-		return err
-	}
-	go h.renew()
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var do, name string
-		if _, err := fmt.Sscan(lines.Text(), &do, &name); err != nil {
-			return err
-		}
-		reply, err := h.do(do, name)
-		if err != nil {
-			reply.Error = err.Error()
-		}
-		reply.Sent = h.sent.Load()
-		if err := json.NewEncoder(out).Encode(reply); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (h *holder) createSession() error {
-	sent := time.Now()
-	var created struct {
-		ID string `json:"id"`
-	}
-	body := fmt.Sprintf(`{"name":"holder","ttl":%q,"lock_delay":%q}`, holderTTL, holderDelay)
-	if err := h.call(http.MethodPost, "/v1/rollcall/sessions", body, &created); err != nil {
-		return err
-	}
-	h.session = created.ID
-	h.sent.Store(sent.UnixNano())
-	return nil
-}
-
-// renew renews until the session has ended.
-func (h *holder) renew() {
-	for range time.Tick(time.Second) {
-		sent := time.Now()
-		if h.call(http.MethodPut, "/v1/rollcall/sessions/"+h.session+"/renew", "", nil) == nil {
-			h.sent.Store(sent.UnixNano())
-		}
-	}
-}
-
-func (h *holder) do(do, name string) (reply holderReply, err error) {
-	lock := "/v1/rollcall/locks/" + name + "?session=" + h.session
-	switch do {
-	case "acquire":
-		var got struct {
-			Acquired bool   `json:"acquired"`
-			Fence    uint64 `json:"fence"`
-		}
-		if err = h.call(http.MethodPut, lock+"&wait=30s", "held", &got); err == nil && got.Acquired {
-			h.fence = got.Fence
-		}
-		return holderReply{Fence: got.Fence, OK: got.Acquired}, err
-	case "write":
-		err = h.call(http.MethodPut, fmt.Sprintf("/v1/kv/guarded/%s?fence=%d&fence-lock=%s", name, h.fence, name), h.session, &reply.OK)
-		reply.Fence = h.fence
-		return reply, err
-	case "release":
-		var got struct {
-			Released bool `json:"released"`
-		}
-		err = h.call(http.MethodDelete, fmt.Sprintf("%s&fence=%d", lock, h.fence), "", &got)
-		return holderReply{Fence: h.fence, OK: got.Released}, err
-	}
-	return reply, fmt.Errorf("what is %q?", do)
-}
-
-// call performs a call and decodes its response, which must be a 200. While there is no leader nothing takes effect,
-// and call tries again.
-func (h *holder) call(method, path, body string, into any) error {
-	for deadline := time.Now().Add(ReadyLimit); ; time.Sleep(retryAfter) {
-		status, err := h.callOnce(method, path, body, into)
-		if status != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
-func (h *holder) callOnce(method, path, body string, into any) (status int, err error) {
-	req, err := http.NewRequest(method, h.base+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return 0, err
-	}
-	resp, err := h.http.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
-	}
-	if err != nil || into == nil {
-		return resp.StatusCode, err
-	}
-	return resp.StatusCode, json.Unmarshal(text, into)
-}
-
-// holderProcess is a holder as a process of its own, which the test can pause.
-type holderProcess = child[holderReply]
-
-// startHolder starts a holder at a node.
-func startHolder(t *testing.T, n *Node) *holderProcess {
-	t.Helper()
-	return startChild[holderReply](t, asHolder, n.URL())
-}
 
 // asConsul is set in the environment where this test program is started in the place of consul: its value is how many
 // nodes of Rollcall stand behind an agent, and "host" after that number makes it the agent of a host; "secured" has the nodes

@@ -25,13 +25,6 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if base := os.Getenv(asHolder); base != "" {
-		if err := runHolder(base, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
 	if err := runMore(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

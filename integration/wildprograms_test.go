@@ -297,3 +297,10 @@ func TestWildVaultsStoragePassesItsTests(t *testing.T) {
 		return saw
 	})
 }
+
+// writePrivate replaces a file at once, as programs do that hand out secrets.
+func writePrivate(t *testing.T, path, text string) {
+	t.Helper()
+	need.OK(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	need.OK(t, os.Rename(path+".new", path))
+}

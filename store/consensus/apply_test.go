@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/access"
@@ -174,55 +173,6 @@ func TestHeartbeatNamesNoSender(t *testing.T) {
 		beat.Status = catalog.Critical
 		for _, op := range []registry.Op{registry.Cancel{Key: registry.NewKey("A", "i0")}, beat} {
 			expect.That(t, strings.Contains(written(named, op), by.Name), "%T lacks its sender's name", op)
-		}
-	})
-}
-
-// breaking is a Registerer that breaks the counter of changes: to use it panics.
-type breaking struct{ *prometheus.Registry }
-
-// MustRegister implements prometheus.Registerer.
-func (b breaking) MustRegister(all ...prometheus.Collector) {
-	for _, c := range all {
-		descs := make(chan *prometheus.Desc, 100)
-		c.Describe(descs)
-		if vec, ok := c.(*prometheus.CounterVec); ok && strings.Contains((<-descs).String(), "rollcall_registry_changes_total") {
-			*vec = prometheus.CounterVec{}
-			continue
-		}
-		b.Registry.MustRegister(c)
-	}
-}
-
-func (b breaking) panics(t *testing.T) (sum float64) {
-	t.Helper()
-	for _, f := range need.Got(b.Gather())(t) {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "rollcall_measuring_panics_total" {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
-// What counts changes is called with every entry. It must not be able to end a node: all nodes of the cluster would meet the same.
-func TestCounterOfChangesThatPanicsEndsNoNode(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		metrics := map[string]breaking{}
-		c := startCluster(t, 2, func(cfg *store.Config) {
-			metrics[cfg.Node] = breaking{prometheus.NewRegistry()}
-			cfg.Metrics = metrics[cfg.Node]
-		})
-		for i, n := range c.nodes {
-			n.apply(t, registry.Register{Instance: instance("ORDERS", "i1", 90)})
-			n.apply(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
-			n.apply(t, registry.Register{Instance: instance("ORDERS", fmt.Sprint("last", i), 90)})
-		}
-		for _, n := range c.nodes {
-			expect.That(t, n.read(t, registry.Linearizable).Len() == 2 && n.Health().Ready, "%s is not ready, or lacks what was registered", n.cfg.Node)
-			got := metrics[n.cfg.Node].panics(t)
-			expect.That(t, got >= 6, "%s: %v panics counted, want one for each change", n.cfg.Node, got)
 		}
 	})
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -99,51 +97,6 @@ func TestOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
 	})
 }
 
-func TestSizesOfOperationsOfCoordinationAreNotTooLow(t *testing.T) {
-	fence := &kv.Fence{Kind: kv.Semaphore, Name: strings.Repeat("permits", 30), Index: 1 << 60}
-	for _, op := range []kv.Op{
-		kv.RenewSession{ID: sessionID(1)},
-		kv.KeyOp{Verb: kv.DeleteTree},
-		kv.KeyOp{Verb: kv.Acquire, Key: "key", Value: []byte("value"), Flags: 1<<64 - 1, Index: 1<<64 - 1, Session: sessionID(1), Fence: fence},
-	} {
-		item := fsm.Item{KV: op}
-		empty := len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, nil))
-		got, want := store.SizeOf(item), len(fsm.AppendBatch(nil, codec.Newest, fsm.BatchID{}, []fsm.Item{item}))-empty
-		expect.That(t, got >= want && got <= want+64, "%+v: %d bytes, encoded it has %d", op, got, want)
-	}
-}
-
-func TestMinorityRefusesWritesAndLinearizableReadsAndServesStaleOnes(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 90)})
-		c.nodes[0].coordinate(t, set("a", "1"))
-		alone := c.nodes[c.leader()]
-		for _, n := range c.nodes {
-			n.keys(t) // so that every node has it
-		}
-		for _, n := range c.nodes {
-			if n != alone {
-				need.OK(t, n.halt())
-			}
-		}
-		eventually(t, "the loss of the majority is noticed", func() bool { return !alone.Health().Quorum })
-		ctx, keys := t.Context(), alone.Coordination()
-		for what, err := range map[string]error{
-			"a write":                         expect.Err(alone.Apply(ctx, registry.FromClient, registry.Cancel{Key: registry.NewKey("A", "i")})),
-			"a renewal":                       expect.Err(alone.Apply(ctx, registry.FromClient, registry.Renew{Key: registry.NewKey("A", "i")})),
-			"a renewal of an unknown lease":   expect.Err(alone.Apply(ctx, registry.FromClient, registry.Renew{Key: registry.NewKey("A", "none")})),
-			"a linearizable read":             expect.Err(alone.View(ctx, registry.Linearizable)),
-			"a write of a key":                expect.Err(keys.Apply(ctx, set("a", "2"))),
-			"a renewal of an unknown session": expect.Err(keys.Apply(ctx, kv.RenewSession{ID: sessionID(1)})),
-			"a linearizable read of keys":     expect.Err(keys.View(ctx, registry.Linearizable)),
-		} {
-			expect.ErrorIs(t, err, registry.ErrNoLeader, "%s: got", what)
-		}
-		e, _ := need.Got(keys.View(ctx, registry.Stale))(t).Get("a")
-		expect.That(t, e != nil && string(e.Value) == "1" && alone.read(t, registry.Stale).Len() == 1, "stale reads: %+v and %d instances", e, alone.read(t, registry.Stale).Len())
-	})
-}
-
 func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		const watchers = 10_000
@@ -184,36 +137,6 @@ func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
 	})
 }
 
-func TestAKeyWriteLeavesTheRegistrysIndexAlone(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		n := c.nodes[0]
-		first := n.apply(t, registry.Register{Instance: instance("A", "i", 90)})
-		key := n.coordinate(t, set("k", "v"))
-		expect.Equal(t, n.read(t, registry.Linearizable).Index(), first.Index, "the registry is at")
-		second := n.apply(t, registry.Register{Instance: instance("A", "j", 90)})
-		expect.That(t, second.Index > key.Index && key.Index > first.Index, "indexes %d, %d and %d do not grow", first.Index, key.Index, second.Index)
-	})
-}
-
-func TestASessionAndALockDelayEndOnAnIdleCluster(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		c := startCluster(t, 3, nil)                                            // nothing else writes: the clock goes on by ticks
-		c.nodes[0].createSession(t, sessionID(1), 3*time.Second, 3*time.Second) // the clock runs 2 s without one
-		c.nodes[0].createSession(t, sessionID(2), time.Hour, 0)
-		c.nodes[0].coordinate(t, acquire("lock", sessionID(1)))
-		c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(1)})
-		c.nodes[0].coordinate(t, kv.AcquirePermit{Kind: kv.Lock, Name: "ours", Session: sessionID(2), Wait: time.Hour.Milliseconds()})
-		follower := c.nodes[(c.leader()+1)%3]
-		eventually(t, "the next in the queue has the lock", func() bool {
-			p, _ := follower.keys(t).Permits(kv.Lock, "ours")
-			return p != nil && len(p.Holders) == 1 && p.Holders[0].Session == sessionID(2)
-		})
-		eventually(t, "the key is free", func() bool { return follower.coordinate(t, acquire("lock", sessionID(2))).OK })
-		leader := c.nodes[c.leader()]
-		eventually(t, "the leader has counted it", func() bool { return testutil.ToFloat64(leader.metrics.coordination.Expired) == 1 })
-	})
-}
-
 func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 	inCluster(t, 3, func(cfg *store.Config) { cfg.Test.NoBatching = true }, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()]
@@ -225,27 +148,6 @@ func TestWithoutBatchingEachOperationOfCoordinationHasAnEntry(t *testing.T) {
 		}
 		got := testutil.ToFloat64(leader.metrics.commit.Entries) - before
 		expect.That(t, got >= 40, "%v entries for 40 operations", got)
-	})
-}
-
-func TestBatchThatIsSentAgainHasTheResultsOfTheFirstTime(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		n := c.nodes[0]
-		send := func(seq, answered uint64, op kv.Op) fsm.BatchResult {
-			t.Helper()
-			id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Finished: answered}
-			reply := n.committer.Serve(fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{KV: op}}), false)
-			return need.Got(fsm.ParseResults(reply.Results))(t)
-		}
-		first := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-		again := send(1, 0, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-		expect.That(t, first.KV[0].OK && again.KV[0].OK && first.KV[0].Index == again.KV[0].Index, "first %+v, then %+v, want the same", first.KV, again.KV)
-		got := send(2, 1, kv.KeyOp{Verb: kv.CAS, Key: "k"})
-		expect.That(t, !got.KV[0].OK, "a second CAS on an absent key: %+v", got.KV)
-		got = send(1, 1, kv.KeyOp{Verb: kv.Delete, Key: "k"})
-		expect.That(t, got.Refused, "a batch whose answer was given: %+v, want it refused", got)
-		e, _ := n.keys(t).Get("k")
-		expect.That(t, e != nil, "a refused batch had an effect")
 	})
 }
 

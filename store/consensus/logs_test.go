@@ -101,17 +101,3 @@ func TestEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 		}
 	})
 }
-
-func TestReplicaThatDiffersIsNamedByTheLeaderWithinTwoMinutes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var log sharedLog
-		c := startCluster(t, 3, func(cfg *store.Config) {
-			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-			if cfg.Node == "n3" {
-				cfg.Test.Falsify = func(entry []byte) []byte { return bytes.ReplaceAll(entry, []byte("true"), []byte("lies")) }
-			}
-		})
-		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "true", 3600)})
-		eventually(t, "the leader names it", func() bool { return log.count("level=ERROR", "replicas differ", "nodes=\"n3: ") > 0 })
-	})
-}

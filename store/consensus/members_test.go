@@ -129,16 +129,6 @@ func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 	})
 }
 
-func TestRemovedNodeStopsWithAReason(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		gone := (c.leader() + 1) % 3
-		need.OK(t, c.nodes[(gone+1)%3].RemoveMember(context.Background(), c.nodes[gone].cfg.Node))
-		err := <-c.nodes[gone].done
-		c.nodes[gone].done <- nil // stopAll looks again
-		expect.ErrorSays(t, err, "removed from cluster", "the removed node ended with")
-	})
-}
-
 func TestRemoveOfAnUnknownNodeSaysSo(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
 		expect.ErrorIs(t, c.nodes[0].RemoveMember(context.Background(), "n9"), ErrUnknownMember, "got")

@@ -384,15 +384,6 @@ func TestChangesEndWithErrClosedWhenTheNodeStops(t *testing.T) {
 	})
 }
 
-func TestChangesEndWithTheErrorOfTheirContext(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_, err := c.nodes[0].Changes(ctx, c.nodes[0].read(t, registry.Linearizable).Index(), registry.Selector{})
-		expect.That(t, errors.Is(err, context.Canceled), "got %v, want the context's error", err)
-	})
-}
-
 func TestAgeOfANodeThatDoesNotKnowTheLogsEndIsThatOfItsNewestEntry(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		c.nodes[0].apply(t, registry.Register{Instance: instance("A", "i", 600)})

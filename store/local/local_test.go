@@ -236,40 +236,18 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 }
 
 // What changes of a removal's record takes no index, and is as true after a crash as any other answer.
-func TestRemovalsChangeIsOnDiskWithTheResult(t *testing.T) {
-	key := registry.NewKey("A", "i0")
-	for _, tt := range []struct {
-		name   string
-		remove func(*testing.T, *localRig)
-		amend  func(*localRig) error
-		right  func(registry.Removal) bool
-	}{
-		{
-			"its quarantine ends",
-			func(_ *testing.T, g *localRig) {
-				g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
-				g.apply(registry.Cancel{Key: key})
-			},
-			func(g *localRig) error {
-				_, err := g.Apply(context.Background(), registry.FromClient, registry.Quarantine{Key: key})
-				return err
-			},
-			func(rec registry.Removal) bool { return rec.Lease.Quarantine == nil },
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
-				g.register(90, "i0")
-				tt.remove(t, g)
-				rec, ok := g.now().Removal(key)
-				need.That(t, ok && !tt.right(rec), "before: %+v, %v", rec, ok)
-				need.OK(t, tt.amend(g))
-				if rec, ok := g.killed(t).Removal(key); !ok || !tt.right(rec) {
-					t.Errorf("after a kill the record is %+v, %v", rec.Lease, ok)
-				}
-			})
-		})
-	}
+func TestEndOfARemovalsQuarantineIsOnDiskWithTheResult(t *testing.T) {
+	localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
+		key := registry.NewKey("A", "i0")
+		g.register(90, "i0")
+		g.apply(registry.Quarantine{Key: key, For: time.Hour.Milliseconds()})
+		g.apply(registry.Cancel{Key: key})
+		rec, ok := g.now().Removal(key)
+		need.That(t, ok && rec.Lease.Quarantine != nil, "before: %+v, %v", rec, ok)
+		g.apply(registry.Quarantine{Key: key})
+		rec, ok = g.killed(t).Removal(key)
+		expect.That(t, ok && rec.Lease.Quarantine == nil, "after a kill the record is %+v, %v", rec.Lease, ok)
+	})
 }
 
 // killed is what a kill of the process would leave at this moment.
@@ -503,33 +481,6 @@ func TestHealthIsSuspendedUntilTheGraceIsOver(t *testing.T) {
 	})
 }
 
-func TestStoreEndsOverridesAtTheirTime(t *testing.T) {
-	localBubble(t, nil, func(t *testing.T, g *localRig) {
-		key := registry.NewKey("A", "i0")
-		g.register(90, "i0")
-		g.apply(registry.SetOverride{Key: key, Status: registry.OutOfService, For: 3000})
-		time.Sleep(4 * time.Second)
-		l, ok := g.now().Find(key)
-		expect.That(t, ok && l.Instance.Status == registry.Up, "the status is %v, want UP again", l.Instance.Status)
-	})
-}
-
-func TestViewOffersOnlyStaleReads(t *testing.T) {
-	localBubble(t, nil, func(t *testing.T, g *localRig) {
-		for _, read := range []registry.Consistency{registry.Linearizable, registry.Leader} {
-			expect.ErrorIs(t, expect.Err(g.View(t.Context(), read)), registry.ErrNotOffered, "%v read:", read)
-		}
-	})
-}
-
-func TestHealthHasTheAgeAndTheClock(t *testing.T) {
-	localBubble(t, func(c *store.Config) { c.Age = func() time.Duration { return 7 * time.Second } }, func(t *testing.T, g *localRig) {
-		time.Sleep(time.Second + expiry.ClockInterval/2)
-		h := g.Health()
-		expect.That(t, h.Age == 7*time.Second && h.Clock == 1000, "age %v and clock %d ms, want 7s and 1000 ms", h.Age, h.Clock)
-	})
-}
-
 func TestChangesWakeTheirReaders(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		type told struct {
@@ -701,59 +652,6 @@ func TestRemovalOfAnEarlierStartIsNotShownWithAnotherLeasesRenewals(t *testing.T
 		expect.Equal(t, v.LastRenewal(rec.Lease), before.Lease.RenewedAt, "last renewal of what was removed before the start")
 		why, ok := v.Why(registry.Change{Index: rec.Lease.Changed, Lease: rec.Lease, Kind: rec.Kind})
 		expect.That(t, ok && why == registry.EventCanceled, "its reason is %s, %t", why, ok)
-	})
-}
-
-// breaking is a Registerer that breaks the counter of changes: to use it panics.
-type breaking struct{ *prometheus.Registry }
-
-// MustRegister implements prometheus.Registerer.
-func (b breaking) MustRegister(all ...prometheus.Collector) {
-	for _, c := range all {
-		descs := make(chan *prometheus.Desc, 100)
-		c.Describe(descs)
-		if vec, ok := c.(*prometheus.CounterVec); ok && strings.Contains((<-descs).String(), "rollcall_registry_changes_total") {
-			*vec = prometheus.CounterVec{}
-			continue
-		}
-		b.Registry.MustRegister(c)
-	}
-}
-
-func (b breaking) panics(t *testing.T) (sum float64) {
-	t.Helper()
-	for _, f := range need.Got(b.Gather())(t) {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "rollcall_measuring_panics_total" {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
-// What counts changes is called with every change. It must not be able to end a node or to lose a result.
-func TestCounterOfChangesThatPanicsEndsNothing(t *testing.T) {
-	localBubble(t, nil, func(t *testing.T, g *localRig) {
-		broken := breaking{prometheus.NewRegistry()}
-		g.metrics = broken
-		g.restart()
-		synctest.Wait()
-		woken := make(chan error, 1)
-		go func() {
-			_, err := g.Changes(context.Background(), g.now().Index(), registry.Selector{})
-			woken <- err
-		}()
-		synctest.Wait()
-		g.register(90, "i0")
-		g.apply(registry.Cancel{Key: registry.NewKey("A", "i0")})
-		g.register(90, "i1")
-		expect.That(t, g.has("i1") && !g.has("i0") && g.Health().Ready, "the changes are not there, or the node is not ready")
-		need.OK(t, <-woken)
-		expect.Equal(t, broken.panics(t), 3, "panics counted")
-		g.metrics = nil
-		g.restart()
-		expect.That(t, g.has("i1"), "what could not be counted was not kept")
 	})
 }
 
