@@ -108,36 +108,6 @@ func TestFeedSendsNothingAgainAfterARestart(t *testing.T) {
 	})
 }
 
-func TestFeedOfAnotherNodeGoesOnInTheMiddleOfChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(9999, 10000)...)
-		f := known(t, m, "dc2")
-		f.wait = 20 * time.Millisecond
-		peer := datacenter("dc2")
-		peer.Workers, peer.Queue = 2, 1000
-		first := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
-		for i := range 50 {
-			m.Perform(t, registers(100*i, 100*i+100)...)
-			m.Perform(t, registry.Cancel{Key: ordersKey(100 * i)}, registry.SetOverride{Key: ordersKey(100*i + 1), Status: registry.OutOfService})
-			elapse(10 * time.Millisecond)
-			if i == 25 {
-				elapse(400 * time.Millisecond)
-				m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader }) // it cannot say how far it came
-				first.stop()
-				m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
-				n := len(f.knows())
-				expect.That(t, n != 0 && n < 2500, "the peer has %d instances when the first node stops, want some of 2500", n)
-				second := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
-				defer second.stop()
-			}
-		}
-		elapse(20 * time.Second)
-		wantSame(t, m, f)
-		expect.That(t, f.got().repairs == 0, "%d comparisons, want none", f.got().repairs)
-	})
-}
-
 func TestFeedReadsLaterWhatFindsNoRoom(t *testing.T) {
 	feeding(t, 1, func(peer *link.PeerConfig, f *fakePeer) {
 		f.wait = 100 * time.Millisecond
@@ -185,40 +155,6 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 		wantSame(t, m, f)
 		expect.Equal(t, m.Newest().Peer("dc2").Cursor, m.Newest().Index(), "cursor at")
 	})
-}
-
-func TestFeedHealsACutOfAnyLength(t *testing.T) {
-	for _, cut := range []time.Duration{10 * time.Second, 10 * time.Minute, time.Hour} {
-		t.Run(cut.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := registrytest.New()
-				m.Perform(t, registers(0, 100)...)
-				f := known(t, m, "dc2")
-				peer := datacenter("dc2")
-				peer.Queue, peer.BatchSize = 50, 10
-				r := replicate(t, m, map[string]*fakePeer{"dc2": f}, peer)
-				defer r.stop()
-				f.fail(batcher.TransientError)
-				m.Perform(t, registers(100, 300)...)
-				for i := range 50 {
-					m.Perform(t, registry.Cancel{Key: ordersKey(i)})
-				}
-				elapse(cut)
-				s := r.only()
-				expect.That(t, s.State == StateFailing && s.LagChanges == 250, "state %s, lag %d: want failing, 250", s.State, s.LagChanges)
-				expect.Equal(t, s.Reason, fmt.Sprintf("%v; 250 changes are waiting since %v", errRefused, cut), "reason")
-				tries := s.Pending + s.InFlight
-				expect.That(t, tries != 0 && tries <= 50 && (cut <= time.Minute || tries <= 10), "%d tasks pending and in flight, want some, at most 50, and soon no more than a batch of 10", tries)
-				f.fail(batcher.Success)
-				elapse(5 * time.Second)
-				wantSame(t, m, f)
-				if s := r.only(); s.State != StateOK || s.LagChanges != 0 {
-					t.Errorf("healed: state %s, lag %d: want ok, 0", s.State, s.LagChanges)
-				}
-				expect.That(t, f.got().repairs == 0 || cut >= time.Minute, "%d comparisons, want none: the list has everything", f.got().repairs)
-			})
-		})
-	}
 }
 
 func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
@@ -432,24 +368,6 @@ func TestRepairOfWhatAPeerRefused(t *testing.T) {
 		f.set(func(*fakePeer) { refuses = false })
 		elapse(2 * time.Minute)
 		wantSame(t, m, f)
-	})
-}
-
-func TestFeedOfASlowPeerDelaysNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		slow, fast := known(t, m, "dc2"), known(t, m, "dc3")
-		slow.wait = time.Hour
-		peer := datacenter("dc2")
-		peer.Queue, peer.BatchSize, peer.Workers = 10, 2, 1
-		r := replicate(t, m, map[string]*fakePeer{"dc2": slow, "dc3": fast}, peer, datacenter("dc3"))
-		defer r.stop()
-		for i := range 20 {
-			m.Perform(t, registers(50*i+1, 50*i+51)...)
-			elapse(600 * time.Millisecond)
-			wantSame(t, m, fast)
-		}
 	})
 }
 

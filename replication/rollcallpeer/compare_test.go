@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -377,57 +375,4 @@ func FuzzDigests(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// Two sides change while nothing, or only some of it, is sent: after one comparison by
-// each they are equal, and what was canceled last is not there.
-func TestCompareMakesAnyTwoSitesEqual(t *testing.T) {
-	for _, kind := range []struct {
-		name  string
-		sites func(testing.TB) (a, b *site)
-	}{{"datacenters", twoDatacenters}, {"nodes", twoNodes}} {
-		t.Run(kind.name, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				a, b := kind.sites(t)
-				defer a.server.Close()
-				defer b.server.Close()
-				dirty := int64(1)
-				for n := range rapid.IntRange(1, 25).Draw(rt, "steps") {
-					s := a
-					if rapid.Bool().Draw(rt, "at b") {
-						s = b
-					}
-					key := ordersID(rapid.SampledFrom([]string{"1", "2", "3"}).Draw(rt, "id"))
-					before := s.Newest().Index()
-					dirty += rapid.Int64Range(0, 1).Draw(rt, "newer")
-					switch rapid.IntRange(0, 6).Draw(rt, "what") {
-					case 0, 1:
-						i := peertest.Instance("ORDERS", key.ID, dirty)
-						i.VIP = fmt.Sprint(n)
-						s.Perform(t, registry.Register{Instance: i})
-					case 2:
-						s.Perform(t, registry.Cancel{Key: key})
-					case 3:
-						s.Perform(t, registry.SetOverride{Key: key, Status: registry.OutOfService})
-					case 4:
-						s.Perform(t, registry.DeleteOverride{Key: key, Fallback: registry.Up})
-					case 5:
-						s.Perform(t, registry.Quarantine{Key: key, For: rapid.SampledFrom([]int64{0, 600_000}).Draw(rt, "for")})
-					case 6:
-						s.Perform(t, registry.UpdateMetadata{Key: key, Pairs: []registry.Pair{{Key: "a", Value: fmt.Sprint(n)}}})
-					}
-					if rapid.Bool().Draw(rt, "told") {
-						s.deliverChanges(t, before)
-					}
-				}
-				for range 2 {
-					ageChanges(a, b)
-					a.repair(t)
-					b.repair(t)
-				}
-				equal(rt, a, b)
-				need.That(rt, !rt.Failed(), "not equal")
-			})
-		})
-	}
 }

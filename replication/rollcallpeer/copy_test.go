@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -151,58 +149,6 @@ func TestCopyWaitsForANode(t *testing.T) {
 	old.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 	need.OK(t, <-copied)
 	equal(t, old, node)
-}
-
-// TestCopyEndsWhenAllOtherNodesWaitToo starts nodes together, each with an instance of its own on its disk.
-func TestCopyEndsWhenAllOtherNodesWaitToo(t *testing.T) {
-	const long = time.Minute
-	for _, tt := range []struct {
-		name  string
-		away  bool // another node, which may know more
-		wait  time.Duration
-		waits bool
-	}{
-		{"all are there", false, long, false},
-		{"one is away", true, copyWait / 2, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var nodes []*site
-			for range 3 {
-				nodes = append(nodes, newSite())
-			}
-			for i, s := range nodes {
-				var peers []link.PeerConfig
-				for j, other := range nodes { // itself, too, as a node has it that does not know its address
-					peers = append(peers, link.PeerConfig{Name: fmt.Sprint("n", j), Kind: link.Node, URLs: []string{other.server.URL}})
-				}
-				if tt.away {
-					peers = append(peers, link.PeerConfig{Name: "away", Kind: link.Node, URLs: []string{closed()}})
-				}
-				s.become(t, "dc1", fmt.Sprint("n", i), false, peers...)
-				s.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
-				registerAll(t, s, 1, fmt.Sprint("of-", i))
-			}
-			var copies errgroup.Group
-			begun := time.Now()
-			for _, s := range nodes {
-				copies.Go(func() error {
-					err := s.Copy(context.Background(), tt.wait)
-					s.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
-					return err
-				})
-			}
-			need.OK(t, copies.Wait())
-			took := time.Since(begun)
-			expect.That(t, took < long/2 && (took >= tt.wait) == tt.waits, "they waited %v", took)
-			for i, s := range nodes {
-				s.lease(t, fmt.Sprint("of-", i))
-				if !tt.away {
-					s.lease(t, "of-0") // copied from the first by name
-				}
-				expect.Equal(t, s.Waits(), "", "a node that has started waits:")
-			}
-		})
-	}
 }
 
 // breaking serves a state that breaks so many times.

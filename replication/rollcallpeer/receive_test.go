@@ -20,67 +20,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// Everything that a client does on one side is on the other one once, and nothing comes back.
-func TestReceiveMakesNoEcho(t *testing.T) {
-	eachKind(t, func(t *testing.T, a, b *site) {
-		for _, way := range []struct{ from, to *site }{{a, b}, {b, a}} {
-			flow(t, way.from, way.to)
-		}
-		expect.Equal(t, [2]int{a.Newest().Total(), b.Newest().Total()}, [2]int{4, 4}, "instances:")
-	})
-}
-
-func flow(t *testing.T, from, to *site) {
-	t.Helper()
-	id, other := "of "+from.side.Node, "also of "+from.side.Node
-	act := registry.Act{Author: "ann", Reason: "disk"}
-	for _, step := range []struct {
-		name string
-		ops  []registry.Op
-		has  func(l *registry.Lease) bool
-	}{
-		{"register", []registry.Op{registry.Register{Instance: peertest.Instance("ORDERS", id, 1)}, registry.Register{Instance: peertest.Instance("ORDERS", other, 1)}},
-			func(l *registry.Lease) bool { return l.Instance.Status == registry.Up && l.Life == 1 }},
-		{"override", []registry.Op{registry.SetOverride{Key: ordersID(id), Status: registry.OutOfService, By: act, For: 60_000}},
-			func(l *registry.Lease) bool {
-				return l.Instance.Status == registry.OutOfService && l.Override != nil && l.Override.By == act && l.Override.Until > 0
-			}},
-		{"quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id), For: 60_000, By: act}},
-			func(l *registry.Lease) bool { return l.Quarantine != nil && l.Quarantine.By == act }},
-		{"end of the quarantine", []registry.Op{registry.Quarantine{Key: ordersID(id)}},
-			func(l *registry.Lease) bool { return l.Quarantine == nil }},
-		{"end of the override", []registry.Op{registry.DeleteOverride{Key: ordersID(id), Fallback: registry.Up}},
-			func(l *registry.Lease) bool {
-				return l.Instance.Status == registry.Up && l.Instance.Overridden == registry.Unknown
-			}},
-		{"metadata", []registry.Op{registry.UpdateMetadata{Key: ordersID(id), Pairs: []registry.Pair{{Key: "a", Value: "b"}}}},
-			func(l *registry.Lease) bool { return l.Instance.Meta("a") == "b" }},
-		{"register again", []registry.Op{registry.Cancel{Key: ordersID(id)}, registry.Register{Instance: peertest.Instance("ORDERS", id, 9)}},
-			func(l *registry.Lease) bool { return l.Life == 1 && l.Instance.LastDirty == 9 }},
-	} {
-		before := from.Newest().Index()
-		from.Perform(t, step.ops...)
-		from.deliverChanges(t, before)
-		l := to.lease(t, id)
-		need.That(t, step.has(l), "%s: got %+v of %+v", step.name, l, l.Instance)
-		want := ownerAt(from, to)
-		expect.That(t, to.lease(t, id).Owner == want, "%s: owner %q, want %q", step.name, to.lease(t, id).Owner, want)
-		equal(t, from, to)
-		echo := to.received(messagePath)
-		to.deliverChanges(t, 0)
-		expect.Equal(t, len(to.received(messagePath))-len(echo), 0, "%s: messages to itself:", step.name)
-	}
-	before := from.Newest().Index()
-	from.Perform(t, registry.Cancel{Key: ordersID(other)})
-	from.deliverChanges(t, before)
-	to.without(t, other)
-	from.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", other, 2)})
-	from.deliverChanges(t, before)
-	equal(t, from, to)
-	got := [3]int{from.accepted("register"), from.accepted("cancel"), from.accepted("heartbeat")}
-	expect.That(t, got[0] >= 8 && got[1] == 1 && got[2] == 0, "counted %v facts", got)
-}
-
 // ownerAt is whom the instances of one site belong to at the other.
 func ownerAt(from, to *site) string {
 	if from.side.Datacenter == to.side.Datacenter {
@@ -200,53 +139,6 @@ func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) 
 	if l := a.lease(t, "1"); l.Owner != "dc2" {
 		t.Errorf("owner %q, want the peer that sent it back", l.Owner)
 	}
-}
-
-// A message that is sent again changes nothing, and renews nothing.
-func TestReceiveOfAReplayChangesNothing(t *testing.T) {
-	eachKind(t, func(t *testing.T, a, b *site) {
-		tellAll := func(ops ...registry.Op) {
-			before := a.Newest().Index()
-			a.Perform(t, ops...)
-			a.deliverChanges(t, before)
-			both(a, b, 2*time.Second)
-		}
-		tellAll(registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-		tellAll(registry.SetOverride{Key: ordersID("1"), Status: registry.Down})
-		tellAll(registry.Renew{Key: ordersID("1")})
-		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-		tellAll(registry.DeleteOverride{Key: ordersID("1"), Fallback: registry.Up})
-		tellAll(registry.Cancel{Key: ordersID("2")})
-		both(a, b, 30*time.Second)
-		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-		old := b.received(messagePath)
-
-		index := b.Newest().Index()
-		renewed := b.Newest().LastRenewal(b.lease(t, "1")).Lease
-		linked, _ := b.Newest().Link("dc1")
-		both(a, b, 20*time.Second)
-		for _, r := range old {
-			need.Got(b.Receive(context.Background(), r.body))(t)
-		}
-		expect.Equal(t, b.Newest().Index(), index, "the index went from %d to", index)
-		// The last one is no older than the newest that is known, and was on its way for 20 s, which
-		// is not known here.
-		now := b.Newest().LastRenewal(b.lease(t, "1")).Lease
-		expect.That(t, now <= renewed+20_500, "renewed at %d, was %d", now, renewed)
-		a.deliver(t, link.Task{Key: ordersID("1"), Facts: link.Heartbeat})
-		renewed = b.Newest().LastRenewal(b.lease(t, "1")).Lease
-		heard, _ := b.Newest().Link("dc1")
-		both(a, b, 20*time.Second)
-		for _, r := range old {
-			need.Got(b.Receive(context.Background(), r.body))(t)
-		}
-		now = b.Newest().LastRenewal(b.lease(t, "1")).Lease
-		expect.That(t, now <= renewed+500, "renewed at %d, was %d, by messages that are late", now, renewed)
-		again, _ := b.Newest().Link("dc1")
-		expect.That(t, again == heard && heard.LastContact >= linked.LastContact, "the link went from %+v over %+v to %+v", linked, heard, again)
-		b.without(t, "2")
-		equal(t, a, b)
-	})
 }
 
 func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {

@@ -4,65 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
-
-// A sender whose clock goes back and that begins no other incarnation, as one of Rollcall would, is late for as
-// long as its clock needs to catch up, unless an operator has it forgotten.
-func TestSenderWhoseClockWentBackIsShownAndHeardAfterItIsForgotten(t *testing.T) {
-	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
-		t.Run(name, func(t *testing.T) {
-			a, b := from(t)
-			ctx := context.Background()
-			head := a.only().head()
-			send := func(clock int64, want error) {
-				t.Helper()
-				head.Clock = clock
-				need.ErrorIs(t, expect.Err(b.Receive(ctx, write(head))), want, "a message of clock %d:", clock)
-			}
-			shown := func(want api.PeerSender) {
-				t.Helper()
-				want.Sender, want.Datacenter = head.Sender, head.Datacenter
-				got := b.Senders()
-				if len(got) == 1 && got[0].HeardMS > want.HeardMS { // the test takes time, too
-					want.HeardMS = min(got[0].HeardMS, want.HeardMS+60_000)
-				}
-				expect.That(t, slices.Equal(got, []api.PeerSender{want}), "shown %+v, want %+v", got, want)
-			}
-			if got := b.Senders(); len(got) != 0 {
-				t.Errorf("before the first message: %+v", got)
-			}
-			const hours = 3_600_000
-			send(10*hours, nil)
-			shown(api.PeerSender{})
-			send(20*hours, ErrAhead)
-			shown(api.PeerSender{Refused: 1})
-			b.Pass(time.Second)
-			send(hours, nil)
-			send(hours+1, nil)
-			shown(api.PeerSender{HeardMS: 1000, LateMS: 9*hours - 1, Late: 2, Refused: 1})
-			need.OK(t, b.Forget(ctx, head.Sender, registry.Act{Author: "amy"}))
-			if got := b.Senders(); len(got) != 0 {
-				t.Errorf("forgotten: %+v", got)
-			}
-			send(hours+2, nil)
-			shown(api.PeerSender{})
-		})
-	}
-}
 
 func TestSenderThatWasNeverHeardCannotBeForgotten(t *testing.T) {
 	_, b := twoNodes(t)
@@ -123,42 +76,6 @@ func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 	expect.That(t, ok, "what was overheard of a peer is not noted")
 	links := b.Registry.Freeze().Links
 	expect.That(t, len(links) == 1, "%d links are kept, want that of the peer only", len(links))
-}
-
-// A message in another server's name says whatever it likes of its clock. The server itself is heard as before.
-func TestSenderIsHeardAfterAMessageInItsName(t *testing.T) {
-	tests := []struct {
-		name  string
-		forge func(*wire.Head)
-		want  error // nil: it is taken
-	}{
-		{"a clock of 2^63-1", func(h *wire.Head) { h.Clock = 1<<63 - 1 }, wire.ErrMalformed},
-		{"years ahead, of an incarnation of its own", func(h *wire.Head) { h.Clock, h.Incarnation = 9*365*24*3600*1000, 77 }, nil},
-		{"years ahead, of the incarnation itself", func(h *wire.Head) { h.Clock = 9 * 365 * 24 * 3600 * 1000 }, ErrAhead},
-		{"as far ahead as is believed", func(h *wire.Head) { h.Clock += 9 * 60 * 1000 }, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			a, b := twoNodes(t)
-			registerAll(t, a, 1, "before")
-			a.deliverChanges(t, 0)
-			forged := a.only().head()
-			tt.forge(&forged)
-			need.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(forged))), tt.want, "the forged message:")
-			after := a.Newest().Index()
-			a.only().send(context.Background(), codec.Newest, nil) // it may still count as late
-			for range 3 {
-				both(a, b, 20*time.Second)
-				a.Perform(t, registry.Renew{Key: ordersID("before"), LastDirty: 1})
-				a.deliver(t, link.Task{Key: ordersID("before"), Facts: link.Heartbeat})
-			}
-			b.Evict()
-			b.lease(t, "before")
-			registerAll(t, a, 1, "after")
-			a.deliverChanges(t, after)
-			b.lease(t, "after")
-		})
-	}
 }
 
 // A sender that goes on with an older copy of its data has a clock that went back.
