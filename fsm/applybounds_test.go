@@ -51,8 +51,8 @@ func limitOf(key string) int {
 // inApp is as many instances as one application may have, or fewer.
 func (n *node) inApp() int { return n.most(limitOf("limits.instances-in-app")) }
 
-// fewObjects are as many as show what an operation does to each of them.
-const fewObjects = 100
+// fewObjects are as many as show what an operation does to each of them, or to each pair of them.
+const fewObjects = 300
 
 // most is a number of objects, or fewer in tests that count what is done to each.
 func (n *node) most(count int) int {
@@ -370,8 +370,8 @@ func dependent(n *node) {
 	})
 }
 
-// applied performs the operation, and returns how long Apply took, and how many changes it made.
-func (a applying) applied(t testing.TB, few bool) (took time.Duration, changes int, r BatchResult) {
+// applied performs the operation, and returns how long Apply took, how many bytes, and how many changes it made.
+func (a applying) applied(t testing.TB, few bool) (took time.Duration, bytes uint64, changes int, r BatchResult) {
 	n := newNode(t)
 	n.few = few
 	n.establish()
@@ -379,14 +379,17 @@ func (a applying) applied(t testing.TB, few bool) (took time.Duration, changes i
 	n.id.Finished, n.id.Seq = n.id.Seq, n.id.Seq+1
 	batch := AppendBatch(nil, codec.Newest, n.id, []Item{item})
 	before := n.m.View().Index()
-	began := time.Now()
-	done := n.apply(batch)
-	took = time.Since(began)
-	return took, int(n.m.View().Index()-before) + len(done.Touched), done.Batches[0]
+	var done Applied
+	bytes = allocated(func() {
+		began := time.Now()
+		done = n.apply(batch)
+		took = time.Since(began)
+	})
+	return took, bytes, int(n.m.View().Index()-before) + len(done.Touched), done.Batches[0]
 }
 
-// Every operation has a row here and in the page of limits, and makes no more changes than the row says. Time is for the
-// benchmark: it depends on the machine.
+// Every operation has a row here and in the page of limits, makes no more changes than the row says, and takes no more memory
+// than grows with the objects that it meets. Time is for the benchmark: it depends on the machine.
 func TestEveryOperationHasABoundOfWhatItSetsInMotion(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/run/limits.md"))(t)
 	rows := map[string]bool{}
@@ -394,9 +397,11 @@ func TestEveryOperationHasABoundOfWhatItSetsInMotion(t *testing.T) {
 		rows[a.op] = true
 		t.Run(a.op+" "+a.meets, func(t *testing.T) {
 			expect.That(t, bytes.Contains(page, []byte(a.line())), "docs/run/limits.md lacks the row:\n%s", a.line())
-			_, changes, r := a.applied(t, true)
+			_, took, changes, r := a.applied(t, true)
 			bound := min(a.changes, fewObjects+2) // of what it meets here
 			expect.That(t, a.changes < 0 || changes <= bound, "made %d changes, %d are its bound: %+v", changes, bound, r)
+			const most = bytesAlone + bytesPerObject*fewObjects
+			expect.That(t, took <= most, "Apply took %d KiB of memory, at most %d KiB are right", took>>10, most>>10)
 			expect.That(t, !r.Refused && !r.Late && (len(r.KV) == 0 || r.KV[0].Refusal == "" && r.KV[0].Errors == nil), "was not done: %+v", r)
 			if a.changes > bound {
 				expect.That(t, changes >= fewObjects-1 || strings.Contains(a.meets, "keys") || strings.Contains(a.meets, "queue") || strings.Contains(a.meets, "node with"),
@@ -425,7 +430,7 @@ func BenchmarkApplyAtTheLimits(b *testing.B) {
 		b.Run(strings.NewReplacer(" ", "-", ",", "").Replace(a.op+" "+a.meets), func(b *testing.B) {
 			least := time.Hour
 			for run := 0; run < max(b.N, 3) || run < 12 && least > a.most; run++ { // others may use the machine, too
-				took, _, _ := a.applied(b, false)
+				took, _, _, _ := a.applied(b, false)
 				least = min(least, took)
 			}
 			b.ReportMetric(0, "ns/op")

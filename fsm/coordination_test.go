@@ -121,16 +121,6 @@ func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 	}
 }
 
-func TestMachineEndsSessionsOfADeregisteredNode(t *testing.T) {
-	n := newNode(t)
-	n.write(checkedService(catalog.Passing))
-	n.writeKV(kv.CreateSession{ID: "s1", Node: "db-1"}, kv.CreateSession{ID: "s2"})
-	n.write(registry.DeregisterCatalog{Node: "db-1"})
-	gone, _ := n.m.KV().Session("s1")
-	other, _ := n.m.KV().Session("s2")
-	expect.That(t, gone == nil && other != nil, "sessions %+v and %+v, want only the one of the logical node", gone, other)
-}
-
 // No operation of today loses something without a change of its own.
 func TestMachineTakesAnIndexForALossWithoutOne(t *testing.T) {
 	for _, linked := range []bool{true, false} {
@@ -220,16 +210,6 @@ func TestRestoreLetsCoordinationAskTheRestoredRegistry(t *testing.T) {
 	n.m = restored
 	r := n.writeKV(linkedSession)[0]
 	expect.That(t, r.OK, "got %+v, want a session of the node and check that the snapshot has", r)
-}
-
-func TestMachineRefusesASessionOfACriticalCheck(t *testing.T) {
-	n := newNode(t)
-	n.write(checkedService(catalog.Critical))
-	r := n.writeKV(linkedSession)[0]
-	expect.That(t, !r.OK && r.Refusal == "Check 'alive' is in critical state", "got %+v, want it refused", r)
-	n.write(registry.SetCheck{Node: "db-1", Check: "alive", Status: catalog.Warning})
-	r = n.writeKV(linkedSession)[0]
-	expect.That(t, r.OK, "got %+v of a check that warns, want a session", r)
 }
 
 func TestRestoreRefusesCoordinationBeyondTheCounter(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -173,57 +172,19 @@ func itemBytes(it Item) []byte {
 // fill gives every field a value of its own that is valid and not zero.
 func fill(t *testing.T, v reflect.Value, next *uint64) {
 	*next++
+	if last, ok := highest[v.Type()]; ok {
+		v.SetUint(uint64(last))
+		return
+	}
 	switch v.Interface().(type) {
-	case registry.Status:
-		v.SetUint(uint64(registry.OutOfService))
-		return
-	case registry.Action:
-		v.SetUint(uint64(registry.ActionDeleted))
-		return
-	case registry.OriginKind:
-		v.SetUint(uint64(registry.RemoteDC))
-		return
 	case registry.ChangeKind:
 		v.SetUint(uint64(registry.Evicted))
 		return
-	case registry.Outcome:
-		v.SetUint(uint64(registry.CheckTaken))
-		return
-	case catalog.CheckStatus:
-		v.SetUint(uint64(catalog.Critical))
-		return
-	case kv.Verb:
-		v.SetUint(uint64(kv.DeleteTree))
-		return
-	case registry.CatalogVerb:
-		v.SetUint(uint64(registry.CatalogDeleteCAS))
-		return
-	case kv.Kind:
-		v.SetUint(uint64(kv.Semaphore))
-		return
-	case kv.Excess:
-		v.SetUint(uint64(kv.Forgotten))
-		return
-	case kv.Behavior:
-		v.SetUint(uint64(kv.DeleteKeys))
-		return
-	case access.Resource:
-		v.SetUint(uint64(access.CheckTarget))
-		return
-	case access.Verbs:
-		v.SetUint(uint64(access.Probe))
-		return
-	case access.Mode:
-		v.SetUint(uint64(access.On))
+	case registry.EventKind:
+		v.SetUint(uint64(registry.EventRestored))
 		return
 	case []byte:
 		v.SetBytes(fmt.Append(nil, "x", *next))
-		return
-	case registry.PreservationState:
-		v.SetUint(uint64(registry.PreservationHeld))
-		return
-	case registry.EventKind:
-		v.SetUint(uint64(registry.EventRestored))
 		return
 	case registry.History:
 		var events []registry.Event

@@ -123,51 +123,6 @@ func TestDigestTellsTheChangedPart(t *testing.T) {
 	}
 }
 
-func TestRestoredMachineGoesOn(t *testing.T) {
-	n := newNode(t)
-	var b bytes.Buffer
-	need.Got(goldenLeases().WriteTo(&b))(t)
-	need.OK(t, n.m.Restore(&b))
-	n.id, n.index = BatchID{Node: "n1-7f3a", Boot: 2, Seq: 40, Finished: 39}, n.m.Index()
-	n.stamp = registry.Stamp{Lease: 62_000, Wall: 1_700_000_002_100}
-	if again := n.apply(n.batch()).Batches[0]; again.Results[0].Index != 5 {
-		t.Errorf("batch 40 again: got %+v, want the result that was remembered", again)
-	}
-	n.id.Seq = 41
-	l, _ := n.m.View().Lease(goldenKey)
-	for _, r := range n.write(
-		registry.Renew{Handle: l.Handle},
-		registry.SetOverride{Key: goldenKey, Status: registry.Down, For: 1000, By: goldenAct},
-		registry.Quarantine{Key: goldenKey, For: 1000, By: goldenAct},
-	) {
-		expect.That(t, r.Outcome == registry.Done, "got %+v, want it done", r)
-	}
-	due := n.m.Ending(64_000)
-	expect.That(t, len(due) == 2, "ending: %+v, want the override and the quarantine", due)
-	if due := n.m.Expired(62_000+90_000+1, 1); len(due) != 1 || due[0].RenewedAt != 62_000 {
-		t.Errorf("expired: %+v, want the lease, renewed at 62000", due)
-	}
-	written := snapshotOf(t, n.m)
-	again := NewMachine()
-	need.OK(t, again.Restore(bytes.NewReader(written)))
-	got := snapshotOf(t, again)
-	expect.That(t, bytes.Equal(got, written), "the snapshot that it writes is not restored as it is:\n%x\n%x", got, written)
-}
-
-func TestRestoredMachineRemembersBatches(t *testing.T) {
-	n := newNode(t)
-	n.id.Seq = 1
-	register := n.batch(registry.Register{Instance: instance("ORDERS", "1")})
-	first := n.apply(register)
-	restored := NewMachine()
-	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
-	n.m = restored
-	index := restored.View().Index()
-	again := n.apply(register)
-	got, want := again.Batches[0].Results[0], first.Batches[0].Results[0]
-	expect.That(t, got == want && restored.View().Index() == index, "got %+v at index %d, want %+v at %d", got, restored.View().Index(), want, index)
-}
-
 func TestSnapshotIsOfOneMoment(t *testing.T) {
 	n := lived(t)
 	want := snapshotOf(t, n.m)
