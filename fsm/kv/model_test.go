@@ -52,7 +52,7 @@ func newWorld(t *rapid.T) *world {
 	c := &catalog{checks: map[kv.CheckRef]bool{{}: false, {ID: "c"}: false, {Node: "n"}: false, {Node: "n", ID: "c"}: false}}
 	w := &world{
 		T: t, catalog: c, model: newModel(c), state: kv.New(c), thawed: kv.New(c), next: 2,
-		tokens: []kv.Fence{{Kind: kv.Key, Name: "a"}}, promises: newPromises(),
+		tokens: []kv.Fence{{Kind: kv.Key, Name: "a"}}, promises: &promises{reads: map[string]read{}},
 	}
 	w.model.level = rapid.SampledFrom([]byte{1, 2}).Draw(t, "level")
 	w.state.SetLevel(w.model.level)

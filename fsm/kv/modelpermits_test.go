@@ -234,8 +234,7 @@ func (m *model) holds(f kv.Fence, session string) (holds bool, now kv.Index) {
 	return now != 0 && now == f.Index && (session == "" || by == session), now
 }
 
-// promises are kept whatever the model says: they are checked on views alone, each against the one
-// before.
+// promises are those of readers, of which the model knows nothing: they are checked on views alone, each against the one before.
 type promises struct {
 	before  *kv.View
 	checks  int
@@ -243,9 +242,6 @@ type promises struct {
 	shown   string
 	touched []kv.Topic // since the view before
 	reads   map[string]read
-	tokens  map[kv.Fence]kv.Index  // the highest there was, by kind and name
-	kept    map[permitName][]int64 // ends of the lock-delays that there were
-	keys    map[string]int64       // the same of keys
 }
 
 // read is what was read, and its index.
@@ -254,18 +250,10 @@ type read struct {
 	index kv.Index
 }
 
-func newPromises() *promises {
-	return &promises{
-		reads: map[string]read{}, tokens: map[kv.Fence]kv.Index{}, kept: map[permitName][]int64{}, keys: map[string]int64{},
-	}
-}
-
 func (p *promises) check(t *rapid.T, v *kv.View) {
 	if p.before != nil {
 		need.That(t, v.Index() != p.before.Index() || len(p.touched) == 0, "nothing has changed, and woken are %+v", p.touched)
-		p.delay(v)
-		p.checkKeys(t, v)
-		p.checkPermits(t, v)
+		p.checkWoken(t, v)
 	}
 	p.checkReads(t, v)
 	p.before = v
@@ -295,88 +283,19 @@ func show(v *kv.View) string {
 	return text
 }
 
-// delay records the lock-delays of sessions that have ended since the view before.
-func (p *promises) delay(v *kv.View) {
-	for s := range p.before.Sessions() {
-		now, _ := v.Session(s.ID)
-		delay := min(s.LockDelay, kv.MaxLockDelay) / 1_000_000
-		if now != nil && now.CreateIndex == s.CreateIndex || delay <= 0 {
-			continue
-		}
-		for f := range p.before.Held(s.ID) {
-			until := v.Lease() + delay
-			if f.Kind == kv.Key {
-				p.keys[f.Name] = until
-				continue
-			}
-			name := permitName{f.Kind, f.Name}
-			p.kept[name] = append(p.kept[name], until)
-		}
-	}
-}
-
-func (p *promises) checkKeys(t *rapid.T, v *kv.View) {
-	for _, key := range keys {
-		e, _ := v.Get(key)
-		if e == nil || e.Session == "" {
-			continue
-		}
-		name := kv.Fence{Kind: kv.Key, Name: key}
-		if last := p.tokens[name]; e.Fence < last {
-			t.Fatalf("key %s is held by token %d, and was by %d", key, e.Fence, last)
-		} else if e.Fence > last && p.keys[key] > v.Lease() {
-			t.Fatalf("key %s was acquired at %d, before the end of its lock-delay at %d", key, v.Lease(), p.keys[key])
-		}
-		p.tokens[name] = e.Fence
-	}
-}
-
-func (p *promises) checkPermits(t *rapid.T, v *kv.View) {
+// checkWoken verifies that sessions that were in a queue before and now hold were woken.
+func (p *promises) checkWoken(t *rapid.T, v *kv.View) {
 	for _, name := range permitNames {
 		old, _ := p.before.Permits(name.kind, name.name)
 		now, _ := v.Permits(name.kind, name.name)
-		if now == nil {
-			now = &kv.Permits{Kind: name.kind, Name: name.name}
-		}
-		p.kept[name] = slices.DeleteFunc(p.kept[name], func(until int64) bool { return until <= v.Lease() })
-		n := len(now.Holders) + len(p.kept[name])
-		need.That(t, n <= int(now.Limit), "%+v: of %d permits %d are held, while lock-delays last until %v", name, now.Limit, len(now.Holders), p.kept[name])
-		p.checkTokens(t, now)
-		if old != nil {
-			p.checkOrder(t, old, now)
-		}
-	}
-}
-
-// checkTokens verifies that a session that holds now and did not before has a token that is higher than any before.
-func (p *promises) checkTokens(t *rapid.T, now *kv.Permits) {
-	name := kv.Fence{Kind: now.Kind, Name: now.Name}
-	highest := p.tokens[name]
-	for _, h := range now.Holders {
-		if held, _ := p.before.Holds(kv.Fence{Kind: now.Kind, Name: now.Name, Index: h.Fence}, h.Session); held {
+		if old == nil || now == nil {
 			continue
 		}
-		need.That(t, h.Fence > highest, "%s holds %+v by token %d, and there was %d", h.Session, name, h.Fence, highest)
-		highest = h.Fence
-	}
-	p.tokens[name] = highest
-}
-
-// checkOrder verifies that sessions that were in the queue before and now hold were woken, and were not
-// behind one that still waits.
-func (p *promises) checkOrder(t *rapid.T, old, now *kv.Permits) {
-	waits := false
-	for _, w := range old.Queue {
-		holds := slices.ContainsFunc(now.Holders, func(h kv.Holder) bool { return h.Session == w.Session })
-		still := slices.ContainsFunc(now.Queue, func(n kv.Waiter) bool { return n.Session == w.Session && n.Since == w.Since })
-		woken := slices.Contains(p.touched, kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(now.Kind, now.Name, w.Session)})
-		switch {
-		case holds && waits:
-			t.Fatalf("%s was given a permit of %s, and another was before it in %+v", w.Session, now.Name, old.Queue)
-		case holds && !woken:
-			t.Fatalf("%s was given a permit of %s, and woken were %+v", w.Session, now.Name, p.touched)
+		for _, w := range old.Queue {
+			holds := slices.ContainsFunc(now.Holders, func(h kv.Holder) bool { return h.Session == w.Session })
+			woken := slices.Contains(p.touched, kv.Topic{Kind: kv.PermitTopic, Name: kv.PermitName(name.kind, name.name, w.Session)})
+			need.That(t, !holds || woken, "%s was given a permit of %s, and woken were %+v", w.Session, name.name, p.touched)
 		}
-		waits = waits || still
 	}
 }
 

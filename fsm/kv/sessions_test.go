@@ -62,55 +62,6 @@ func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 	}
 }
 
-func TestSessionRenewalTakesNoIndexAndIsSeenByOldViews(t *testing.T) {
-	r := newRig(t)
-	s := r.session(s1, ttl(10_000))
-	view := r.View()
-	r.pass(4000)
-	res := r.yes(RenewSession{s1})
-	expect.That(t, res.Session == s && res.Index == 0, "result of the renewal %+v", res)
-	expect.Equal(t, view.Renewed(s), r.now, "renewed at")
-	expect.Equal(t, view.Ends(s), r.now+10_000, "ends at")
-	r.no(RenewSession{s2})
-}
-
-func TestSessionEndsWithItsChecksAndNode(t *testing.T) {
-	tests := []struct {
-		name string
-		lose func(r *rig) bool
-		left []string
-	}{
-		{"check of the node", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "c"}}) }, []string{s2, s3}},
-		{"check of a service", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "s"}}) }, []string{s1, s3}},
-		{"several checks at once", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"n", "s"}, {"n", "c"}, {"n", "c"}}) }, []string{s3}},
-		{"the node", func(r *rig) bool { return r.LoseNode(r.at(), "n") }, []string{s3}},
-		{"check of another node", func(r *rig) bool { return r.Lose(r.at(), []CheckRef{{"", "c"}}) }, []string{s1, s2, s3}},
-		{"node without sessions", func(r *rig) bool { return r.LoseNode(r.at(), "m") }, []string{s1, s2, s3}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t)
-			for _, id := range []string{"", "c", "s"} {
-				r.nodes[CheckRef{"n", id}] = false
-			}
-			r.session(s1, func(c *CreateSession) { c.Node, c.NodeChecks = "n", []string{"c"} })
-			r.session(s2, func(c *CreateSession) { c.Node, c.NodeChecks, c.ServiceChecks = "n", nil, []string{"s"} })
-			r.session(s3)
-			r.yes(acquire("a", s1))
-			expect.Equal(t, test.lose(r), (len(test.left) < 3), "it says that sessions ended:")
-			var left []string
-			for s := range r.View().Sessions() {
-				left = append(left, s.ID)
-			}
-			expect.Slice(t, left, test.left, "left are")
-			e := r.pair("a")
-			expect.That(t, (e.Session == s1) == slices.Contains(left, s1), "the key it held is %+v", e)
-			expect.That(t, len(left) >= 3 || r.View().SessionIndex() == r.next,
-				"the sessions' index is %d, want that of the operation, %d", r.View().SessionIndex(), r.next)
-		})
-	}
-}
-
 func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
 	tests := []struct{ ns, ms int64 }{
 		{-1, 0}, {0, 0}, {1, 1}, {1_000_000, 1}, {1_000_001, 2}, {15e9, 15_000}, {60e9, 60_000}, {61e9, 60_000},

@@ -34,21 +34,6 @@ func TestViewCutsKeysBehindTheSeparator(t *testing.T) {
 	}
 }
 
-func TestViewListsKeysInByteOrder(t *testing.T) {
-	r := newRig(t)
-	for _, key := range []string{"b", "a\xff", "a/2", "a/10", "a", "A"} {
-		r.yes(set(key, ""))
-	}
-	var got []string
-	pairs, _, _ := r.View().List("a")
-	for _, e := range pairs {
-		got = append(got, e.Key)
-	}
-	expect.Slice(t, got, []string{"a", "a/10", "a/2", "a\xff"}, "listed")
-	n := r.View().Len()
-	expect.That(t, n == 6, "%d keys, want 6", n)
-}
-
 func TestViewOfTheSameStateIsShared(t *testing.T) {
 	r := newRig(t)
 	r.yes(set("a", "1"))
