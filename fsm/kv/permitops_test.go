@@ -169,3 +169,32 @@ func TestQueueIsNotCopiedByAHandOver(t *testing.T) {
 	p, _ := r.View().Permits(Lock, "x")
 	expect.That(t, len(p.Queue) == contenders-1-2*rounds, "%d wait, want %d", len(p.Queue), contenders-1-2*rounds)
 }
+
+func TestQueuePassesOverWaitersWhoseTimeHasPassed(t *testing.T) {
+	last := "00000000-0000-0000-0000-00000000000d"
+	for _, c := range []struct {
+		name string
+		op   Op
+		pass int64
+		want string // a holds, b waits for 60 s, c for 120 s
+	}{
+		{"release in time", ReleasePermit{Kind: Lock, Name: "x", Session: s1}, 60_000, "b@108 | c |"},
+		{"release", ReleasePermit{Kind: Lock, Name: "x", Session: s1}, 60_001, "c@108 | |"},
+		{"release after all", ReleasePermit{Kind: Lock, Name: "x", Session: s1}, 120_001, "nothing"},
+		{"end of session", DestroySession{ID: s1}, 60_001, "c@108 | |"},
+		{"try", askLock(last, 0), 60_001, "a@104 | c |"},
+		{"wait", askLock(last, 1), 60_001, "a@104 | c d |"},
+		{"asking again", askLock(s2, 60_000), 60_001, "a@104 | c b |"},
+		{"leaving", LeaveQueue{Kind: Lock, Name: "x", Session: s3}, 60_001, "a@104 | |"},
+		{"holder asks again", askLock(s1, 0), 60_001, "a@104 | c |"},
+		{"wrong release", ReleasePermit{Kind: Lock, Name: "x", Session: s3}, 60_001, "a@104 | b c |"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := inLine(t)
+			r.queued(askLock(s3, 120_000), 2) // 107
+			r.pass(c.pass)
+			r.do(c.op)
+			r.has(Lock, c.want)
+		})
+	}
+}

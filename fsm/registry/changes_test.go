@@ -161,17 +161,6 @@ func TestDeltaListsByApplicationRemovedLast(t *testing.T) {
 	}
 }
 
-func TestDeltaHasNoHeartbeats(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
-	for range 10 {
-		g.pass(30_000)
-		g.client(Renew{Key: orders1, LastDirty: 100})
-	}
-	d := g.View().Delta()
-	expect.That(t, len(d.Leases) == 0, "got %v, want none", d.Leases)
-}
-
 // A client that has any full answer of the window and applies the delta has the present content.
 func TestDeltaAppliedToAnyFullListOfTheWindowGivesThePresentOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -194,17 +194,6 @@ func TestExpectationDriftsAsUpstreams(t *testing.T) {
 	})
 }
 
-// The expectation that upstream has of a single application's single instance is never met.
-func TestExpectationOfAStandaloneServerNeverAllowsEvictions(t *testing.T) {
-	s := DefaultSettings()
-	s.Expectation = true
-	g := newRig(t)
-	g.Configure(s)
-	g.register(instance(keyed(0), Up, 100))
-	g.live(1, 10*60_000)
-	expect.Equal(t, g.View().Expectation(), (Expectation{Clients: 2, Threshold: 3, Renewals: 2, Sliding: 2}), "got")
-}
-
 func TestExpectationCountsRenewalsOfTheLastCompleteMinute(t *testing.T) {
 	g := newRig(t)
 	g.now.Lease = minute

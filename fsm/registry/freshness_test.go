@@ -256,30 +256,6 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// One article prints the gate (evictions are allowed: strictly more renewals than the threshold) as
-// the trigger of self-preservation. They are complements, at equality too, and so is ours.
-func TestConditionIsTheComplementOfUpstreamsGate(t *testing.T) {
-	s := DefaultSettings()
-	s.Expectation = true
-	g := newRig(t)
-	g.Configure(s)
-	upstream := g.View()
-	ours := newRig(t).View()
-	for threshold := range uint32(20) {
-		for renewals := range uint32(20) {
-			f := Figures{Renewals: renewals, Threshold: threshold}
-			gate := threshold > 0 && renewals > threshold
-			trigger, _ := upstream.Condition(f)
-			expect.That(t, trigger != gate, "%d renewals, threshold %d: gate %t, trigger %t", renewals, threshold, gate, trigger)
-		}
-	}
-	for fresh := range uint32(101) {
-		gate := fresh > 85 // strictly more than 0.85 of 100
-		trigger, _ := ours.Condition(Figures{Counted: 100, Fresh: fresh})
-		expect.That(t, trigger != gate, "%d of 100 fresh: gate %t, trigger %t", fresh, gate, trigger)
-	}
-}
-
 // seeded draws as a proposer does, the same in every run.
 func seeded(seed uint64) func(k int) int { return rand.New(rand.NewPCG(seed, 0)).IntN }
 

@@ -107,16 +107,6 @@ func TestRegisterByAPeerOfAnOlderInstanceChangesNothingIssue802(t *testing.T) {
 	expect.That(t, res.Outcome == Done, "heartbeat after it: %+v, want Done", res)
 }
 
-func TestRegisterOfAnOlderInstanceKeepsTheStoredInANewLease(t *testing.T) {
-	g := newRig(t)
-	g.peer(Register{instance(orders1, Up, 200)})
-	g.pass(1000)
-	res := g.apply(Origin{Kind: LocalPeer}, Register{instance(orders1, Up, 100)})
-	expect.That(t, res.Outcome == KeptExisting && res.Index == 2, "got %+v, want KeptExisting in a new lease at 2", res)
-	l := g.lease(orders1)
-	expect.That(t, l.Origin == FromEureka && l.RegisteredAt == g.now.Wall, "got %+v, want the first peer's, registered now", l)
-}
-
 func TestRegisterSetsAMissingDirtyTimestamp(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -386,17 +376,12 @@ func TestRegisterDecidesTheStatusByTheRules(t *testing.T) {
 		origin   Origin
 		want     Status
 	}{
-		{"UP stays UP", Up, Unknown, Up, FromClient, Up},
 		{"a client does not take itself out", Up, Unknown, OutOfService, FromClient, Up},
 		{"a peer does", Up, Unknown, OutOfService, FromEureka, OutOfService},
 		{"a client does not bring itself back", OutOfService, Unknown, Up, FromClient, OutOfService},
 		{"a peer brings it back", OutOfService, Unknown, Up, FromEureka, Up},
-		{"DOWN to UP", Down, Unknown, Up, FromClient, Up},
-		{"STARTING to UP", Starting, Unknown, Up, FromClient, Up},
 		{"an override holds", Up, OutOfService, Up, FromClient, OutOfService},
 		{"an override holds against a peer", Up, OutOfService, Up, FromEureka, OutOfService},
-		{"DOWN wins over an override", Up, OutOfService, Down, FromClient, Down},
-		{"STARTING wins over an override", Up, OutOfService, Starting, FromClient, Starting},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -34,16 +34,6 @@ func TestClockKeepsTheLatestLeaseTimeAndTheNewestWallTime(t *testing.T) {
 	}
 }
 
-func TestClockIgnoresAStampTooFarAhead(t *testing.T) {
-	g := newRig(t)
-	g.register(instance(orders1, Up, 100))
-	old := g.now
-	g.pass(maxLead + 1)
-	g.register(instance(orders2, Up, 100))
-	l := g.lease(orders2)
-	expect.That(t, l.RenewedAt == old && l.RegisteredAt == old.Wall, "got %+v, want the time %v", l, old)
-}
-
 func TestEstablishKeepsTheFirstClusterAndTheNewestEpoch(t *testing.T) {
 	g := newRig(t)
 	expect.That(t, g.View().Epoch() == "" && g.Epoch() == (Epoch{}), "before: cluster %q, epoch %v", g.View().Epoch(), g.Epoch())

@@ -307,13 +307,6 @@ func TestSelfPreservationSwitchedOffCanBeHeld(t *testing.T) {
 	expect.That(t, ok && op.To == PreservationOff, "after the hold: %+v %t, want it off", op, ok)
 }
 
-func TestSelfPreservationStatesThatWithhold(t *testing.T) {
-	want := map[PreservationState]bool{PreservationOn: true, PreservationHeld: true}
-	for _, state := range allStates {
-		expect.Equal(t, state.Withholds(), want[state], "%s withholds:", state)
-	}
-}
-
 func TestShareString(t *testing.T) {
 	tests := map[Share]string{0: "0", 1: "0.000001", 850_000: "0.85", 100_000: "0.1", 999_999: "0.999999", Whole: "1", 1_500_000: "1.5"}
 	for share, want := range tests {
@@ -345,18 +338,6 @@ func TestShareOfIsRoundedDown(t *testing.T) {
 	for _, tt := range tests {
 		expect.Equal(t, tt.share.Of(tt.n), tt.want, "%s of %d:", tt.share, tt.n)
 	}
-}
-
-func TestSettingsAreTheDefaultsUntilConfigured(t *testing.T) {
-	g := newRig(t)
-	got := g.View().Settings()
-	expect.That(t, got == DefaultSettings(), "got %+v, want the defaults", got)
-	s := Settings{Threshold: 500_000, Population: 3, Bound: 1000, Expectation: true, ExpectedInterval: 10, ExpectationUpdate: 5000, DoubledLease: true}
-	before := g.View()
-	g.Configure(s)
-	expect.Equal(t, g.View().Settings(), s, "got")
-	got = before.Settings()
-	expect.That(t, got == DefaultSettings(), "a view from before: %+v, want the defaults", got)
 }
 
 // An entry of the log is never refused, so what no setting can mean counts as what is nearest.

@@ -204,23 +204,6 @@ func readAll(v *View) error {
 	return nil
 }
 
-// The registry belongs to one goroutine at a time; goroutines that take turns need no more than a mutex.
-func TestRegisterByManyGoroutinesInTurn(t *testing.T) {
-	g := newRig(t)
-	var mu sync.Mutex
-	var clients sync.WaitGroup
-	for i := range 64 {
-		clients.Go(func() {
-			mu.Lock()
-			defer mu.Unlock()
-			g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(i)}, Up, 100))
-		})
-	}
-	clients.Wait()
-	app, _ := g.View().App("ORDERS")
-	expect.That(t, app.Len() == 64 && g.View().HashCode() == "UP_64_", "%d instances, hash %s, want 64", app.Len(), g.View().HashCode())
-}
-
 func TestByVIPFindsAnInstanceByABoundedNumberOfParts(t *testing.T) {
 	g := newRig(t)
 	in := &Instance{InstanceID: "orders-1", App: "ORDERS", HostName: "h", Status: Up, LastDirty: 1}

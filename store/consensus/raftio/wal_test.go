@@ -109,34 +109,6 @@ func TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged(t *testing.T) {
 	expect.That(t, len(segmentsIn(t, dir)) > 3, "the log has %d segments, want several", len(segmentsIn(t, dir)))
 }
 
-// TestSegmentWithAWriteThatACrashCutOffIsMended loses each sector of the last write, and all from each on.
-func TestSegmentWithAWriteThatACrashCutOffIsMended(t *testing.T) {
-	dir := t.TempDir()
-	d := diskIn(t, dir, store.LogWAL)
-	defer d.Close()
-	need.OK(t, d.StoreLogs(numbered(1, 3, 1, 700)))
-	path := segmentsIn(t, dir)[0]
-	before := need.Got(os.ReadFile(path))(t)
-	need.OK(t, d.StoreLogs(numbered(4, 4, 2, 700)))
-	whole := need.Got(os.ReadFile(path))(t)
-	from, to := len(bytes.TrimRight(before, "\x00")), len(bytes.TrimRight(whole, "\x00"))
-	tried := 0
-	for at := from; at < to; {
-		next := min(to, (at/sector+1)*sector)
-		for _, end := range []int{next, to} {
-			after := crashed(t, dir)
-			b := bytes.Clone(whole)
-			clear(b[at:end])
-			need.OK(t, os.WriteFile(filepath.Join(walDir(after), filepath.Base(path)), b, 0o600))
-			mustHave(t, after, 1, "111")
-			tried++
-		}
-		at = next
-	}
-	expect.That(t, tried > 8, "%d cuts, want those of several sectors", tried)
-	mustHave(t, crashed(t, dir), 1, "1112222")
-}
-
 // TestSegmentIsMendedAfterACrashWhileItWasMended lets a crash have some of the zeros that the mending writes, and not others.
 func TestSegmentIsMendedAfterACrashWhileItWasMended(t *testing.T) {
 	dir := t.TempDir()
@@ -164,38 +136,6 @@ func TestSegmentIsMendedAfterACrashWhileItWasMended(t *testing.T) {
 		mended := need.Got(os.Stat(filepath.Join(walDir(after), filepath.Base(path))))(t)
 		need.Equal(t, mended.Size(), int64(len(torn)), "bytes of the mended segment:")
 	}
-}
-
-// TestSegmentIsRefusedWhenAnyBitOfAnAcknowledgedEntryDiffersAfterACrash: the last write must not be taken for one that
-// was cut off, and what stands behind a damaged one not for the end.
-func TestSegmentIsRefusedWhenAnyBitOfAnAcknowledgedEntryDiffersAfterACrash(t *testing.T) {
-	dir := t.TempDir()
-	d := diskIn(t, dir, store.LogWAL)
-	defer d.Close()
-	for i := range uint64(4) {
-		need.OK(t, d.StoreLogs(numbered(2*i+1, 2, i+1, 50)))
-	}
-	after := crashed(t, dir)
-	want := need.Got(logOnDisk(crashed(t, dir)))(t)
-	path := segmentsIn(t, after)[0]
-	whole := need.Got(os.ReadFile(path))(t)
-	log := need.Got(os.ReadFile(logPath(after)))(t)
-	end := len(bytes.TrimRight(whole, "\x00"))
-	refused := 0
-	for at := range end {
-		b := bytes.Clone(whole)
-		b[at] ^= 1 << (at % 8)
-		need.OK(t, errors.Join(os.WriteFile(path, b, 0o600), os.WriteFile(logPath(after), log, 0o600)))
-		got, err := logOnDisk(after)
-		if err != nil {
-			expect.That(t, errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), path), "byte %d: %v, want damage of %s", at, err, path)
-			refused++
-		} else if got != want {
-			t.Errorf("byte %d of %d: the log is read as something else", at, end)
-		}
-	}
-	expect.That(t, refused >= end-3, // all but the zeros of a frame, which have no meaning
-		"%d of %d flips were refused", refused, end)
 }
 
 // A node that dies between the last write to a segment, or the seal of a segment that is cut, and the new list.
