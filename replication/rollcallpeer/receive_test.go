@@ -89,19 +89,6 @@ func TestReplyReturnsWhatThePeerHasNewer(t *testing.T) {
 	})
 }
 
-// A client may change at one datacenter what belongs to another.
-func TestReceivedChangeLeavesTheOwner(t *testing.T) {
-	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)})
-	a.deliverChanges(t, 0)
-	before := b.Newest().Index()
-	b.Perform(t, registry.SetOverride{Key: ordersID("1"), Status: registry.OutOfService},
-		registry.UpdateMetadata{Key: ordersID("1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}})
-	b.deliverChanges(t, before)
-	equal(t, a, b)
-	expect.Equal(t, [2]string{a.lease(t, "1").Owner, b.lease(t, "1").Owner}, [2]string{"", "dc1"}, "owners:")
-}
-
 func TestReceiveDoesNotReviveWhatWasCanceled(t *testing.T) {
 	a, b := twoNodes(t)
 	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
@@ -121,24 +108,6 @@ func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
 	a.deliverChanges(t, 0)
 	b.without(t, "1")
 	a.lease(t, "1") // nothing came home: this side ends it by itself
-}
-
-func TestReceiveRefusesTheEvictionOfAnInstanceWhoseClientWasHeard(t *testing.T) {
-	a, b := twoDatacenters(t)
-	a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", 1)}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
-	a.deliverChanges(t, 0)
-	both(a, b, time.Minute)
-	b.Perform(t, registry.Renew{Key: ordersID("1")})
-	both(a, b, 40*time.Second)
-	before := a.Newest().Index()
-	a.Evict()
-	a.deliverChanges(t, before)
-	l := b.lease(t, "1")
-	expect.That(t, l.Owner == "", "owner %q, want the datacenter that heard the client", l.Owner)
-	b.without(t, "2")
-	if l := a.lease(t, "1"); l.Owner != "dc2" {
-		t.Errorf("owner %q, want the peer that sent it back", l.Owner)
-	}
 }
 
 func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {

@@ -35,13 +35,6 @@ func (n *testNode) coordinate(t *testing.T, op kv.Op) kv.Result {
 	return res[0]
 }
 
-func (n *testNode) keys(t *testing.T) *kv.View {
-	t.Helper()
-	v, err := n.Coordination().View(context.Background(), registry.Linearizable)
-	need.OKf(t, err, "%s: read", n.cfg.Node)
-	return v
-}
-
 func (n *testNode) createSession(t *testing.T, id string, ttl, delay time.Duration) {
 	t.Helper()
 	n.coordinate(t, kv.CreateSession{ID: id, TTL: ttl.Milliseconds(), TTLText: ttl.String(), LockDelay: delay.Nanoseconds()})
@@ -67,72 +60,6 @@ func TestResultsOfCoordinationComeFromTheLeaderWhole(t *testing.T) {
 				"%s: transaction that fails: %+v", n.cfg.Node, failed)
 			res, err := n.Coordination().Apply(t.Context(), acquire(key, sessionID(99)))
 			expect.That(t, err == nil && res[0].Refusal != "", "%s: acquire for a session that there is not: %+v, %v", n.cfg.Node, res, err)
-		}
-	})
-}
-
-func TestResultsOfCoordinationAreInOrderHoweverManyBatchesTheyNeed(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		value := bytes.Repeat([]byte("x"), 100<<10)
-		var ops []kv.Op
-		for i := range 8 {
-			ops = append(ops, kv.KeyOp{Verb: kv.CAS, Key: "k", Value: value}, kv.KeyOp{Verb: kv.Delete, Key: fmt.Sprint(i)})
-		}
-		res, err := c.nodes[0].Coordination().Apply(t.Context(), ops...)
-		need.That(t, err == nil && len(res) == len(ops), "%d results, %v", len(res), err)
-		for i, r := range res {
-			if want := i%2 == 1 || i == 0; r.OK != want { // the key is absent for the first CAS only
-				t.Errorf("operation %d: %+v, want OK %v", i, r, want)
-			}
-		}
-	})
-}
-
-func TestOperationOfCoordinationAboveTheBoundIsRefused(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		_, err := c.nodes[0].Coordination().Apply(t.Context(), set("a", "small"), kv.KeyOp{Verb: kv.Set, Key: "b", Value: make([]byte, store.MaxOpBytes)})
-		expect.ErrorIs(t, err, registry.ErrTooLarge, "got")
-		got := c.nodes[0].keys(t).Len()
-		expect.That(t, got == 0, "%d keys were written", got)
-	})
-}
-
-func TestWatcherIsWokenOnlyByAChangeOfItsKey(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
-		const watchers = 10_000
-		reader := c.nodes[(c.leader()+1)%3]
-		waits := make([]*kv.Wait, watchers)
-		for i := range waits {
-			waits[i] = reader.Coordination().Watch(kv.Topic{Kind: kv.KeyTopic, Name: fmt.Sprintf("k%d", i)})
-			defer waits[i].Leave()
-		}
-		under := reader.Coordination().Watch(kv.Topic{Kind: kv.PrefixTopic, Name: "k7777"})
-		defer under.Leave()
-		woken, leave := reader.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
-		defer leave()
-		c.nodes[c.leader()].coordinate(t, set("k7777", "v"))
-		for _, w := range []*kv.Wait{waits[7777], under} {
-			select {
-			case <-w.Woken():
-			case <-time.After(limit):
-				t.Fatal("the watcher of the key was not woken")
-			}
-		}
-		// A woken watcher finds the new state, also without asking for it.
-		v, _ := reader.Coordination().View(context.Background(), registry.Stale)
-		e, _ := v.Get("k7777")
-		expect.That(t, e != nil, "the watcher was woken before the key could be read")
-		for i, w := range waits {
-			select {
-			case <-w.Woken():
-				expect.That(t, i == 7777, "the watcher of k%d was woken", i)
-			default:
-			}
-		}
-		select {
-		case <-woken:
-			t.Error("a watcher of the catalog was woken")
-		default:
 		}
 	})
 }
