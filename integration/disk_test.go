@@ -16,17 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// mountSmallDisk runs a node with a data directory on a disk of its own, of so many MiB, in a mount
-// namespace that ends with it.
-func mountSmallDisk(t *testing.T, n *Node, mib int) {
-	t.Helper()
-	out, err := exec.Command("unshare", "-Urm", "true").CombinedOutput()
-	need.Present(t, err == nil, "unshare -Urm does not work here (%v: %s): allow unprivileged user namespaces, or run as root", err, out)
-	need.OK(t, os.MkdirAll(n.Dir, 0o700))
-	mount := fmt.Sprintf(`mount -t tmpfs -o size=%dm none "$0" && exec "$@"`, mib)
-	n.within = []string{"unshare", "-Urm", "sh", "-c", mount, n.Dir}
-}
-
 // TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn fills the disk of one node: it must end by itself,
 // with the exit code that says so, and nothing that was acknowledged may be missing afterwards.
 func TestNodeWhoseDiskIsFullStopsAndTheOthersGoOn(t *testing.T) {
@@ -132,10 +121,10 @@ func TestClusterWhoseDisksWereFullGoesOnWhenTheyAreFreed(t *testing.T) {
 func fullDisk(t *testing.T, ap bool, log string, mib int) {
 	c := NewCluster(t, Config{AP: ap, Settings: map[string]string{"data.min-free": "0", "raft.log": log}})
 	for _, n := range c.Nodes[:2] {
-		mountSmallDisk(t, n, 256)
+		newSmallDisk(t, n, 256)
 	}
 	small, others := c.Nodes[2], c.Nodes[:2]
-	mountSmallDisk(t, small, mib)
+	newSmallDisk(t, small, mib)
 	c.Start()
 	acknowledged := fillDisk(t, small, others)
 	expect.Equal(t, small.ExitCode(t, StopLimit), 3, "%s ended with exit code", small.Name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -383,17 +382,6 @@ func TestHeartbeatsAreSentOncePerRenewal(t *testing.T) {
 	})
 }
 
-func TestHeartbeatThatThePeerDoesNotKnowBringsARegister(t *testing.T) {
-	feeding(t, 3, func(_ *link.PeerConfig, f *fakePeer) {
-		delete(f.has, ordersKey(1))
-	}, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
-		synctest.Wait()
-		m.Perform(t, registry.Renew{Key: ordersKey(1)})
-		elapse(2 * time.Second)
-		wantSame(t, m, f)
-	})
-}
-
 func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 	feeding(t, 3, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
@@ -433,56 +421,6 @@ func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 		expect.That(t, len(s.Refused) == 1 && s.Refused[0].ID == "orders-1" && s.Refused[0].Times == 1 && s.Dropped["permanent"] == 1, "status %+v", s)
 		p.refused(ordersKey(1), "register", "")
 		expect.Equal(t, len(r.only().Refused), 0, "refused after it was accepted")
-	})
-}
-
-func TestFeedPassesWhatAPeerSentToNodesAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := registrytest.New()
-		m.Perform(t, registers(0, 1)...)
-		fars := map[string]*fakePeer{"n2": known(t, m, "n2"), "dc2": known(t, m, "dc2"), "dc3": known(t, m, "dc3")}
-		node := datacenter("n2")
-		node.Kind = link.Node
-		r := replicateAs(t, Config{Side: link.Side{Service: m}}, fars, node, datacenter("dc2"), datacenter("dc3"))
-		defer r.stop()
-		synctest.Wait()
-		dc2, n3 := registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}, registry.Origin{Kind: registry.LocalPeer}
-		billing := peertest.Instance("BILLING", "b-1", 1)
-		applyAs(t, m, dc2, registry.Replica{Instance: billing, Life: 1})
-		applyAs(t, m, n3, registry.Replica{Instance: peertest.Instance("USERS", "u-1", 1), Life: 1})
-		elapse(time.Second)
-		applyAs(t, m, dc2, registry.Renew{Key: billing.Key(), LastDirty: 1, Life: 1})
-		applyAs(t, m, n3, registry.Renew{Key: ordersKey(0), LastDirty: 1, Life: 1})
-		elapse(time.Second)
-		applyAs(t, m, dc2, registry.Remove{Key: billing.Key(), Kind: registry.Canceled, Life: 1, LastDirty: 1})
-		applyAs(t, m, n3, registry.Remove{Key: registry.NewKey("USERS", "u-1"), Kind: registry.Canceled, Life: 1, LastDirty: 1})
-		elapse(time.Second)
-		var got []link.Facts
-		for _, one := range fars["n2"].got().tasks {
-			expect.Equal(t, one.Key, billing.Key(), "the node got")
-			got = append(got, one.Facts)
-		}
-		want := []link.Facts{link.Registered, link.Heartbeat, link.Canceled}
-		expect.That(t, slices.Equal(got, want), "the node got %b, want %b", got, want)
-		for _, name := range []string{"dc2", "dc3"} {
-			tasks := fars[name].got().tasks
-			expect.That(t, len(tasks) == 0, "%s got %+v", name, tasks)
-		}
-	})
-}
-
-func TestRemovalIsSentWithItsAge(t *testing.T) {
-	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
-		synctest.Wait()
-		f.fail(batcher.Congestion)
-		elapse(20 * time.Second)
-		m.Perform(t, registry.Cancel{Key: ordersKey(0)})
-		elapse(20 * time.Second)
-		f.fail(batcher.Success)
-		elapse(5 * time.Second)
-		tasks := f.got().tasks
-		expect.That(t, len(tasks) == 1 && tasks[0].Remove.Age >= 40_000 && tasks[0].Remove.Age <= 45_000,
-			"got %+v, want one removal of what was renewed 40 to 45 s ago", tasks)
 	})
 }
 

@@ -155,13 +155,3 @@ func (r *rig) pair(key string) *Pair {
 	}
 	return e
 }
-
-// due performs what is due, as the leader does.
-func (r *rig) due() []Op {
-	r.t.Helper()
-	ops := r.Due(r.now, 1000)
-	for _, op := range ops {
-		r.do(op)
-	}
-	return ops
-}

@@ -72,36 +72,6 @@ func TestLockDelayIsBoundedAndOfWholeMilliseconds(t *testing.T) {
 	}
 }
 
-func TestLockDelayKeepsAKeyFromOthersWhenItsHolderEnds(t *testing.T) {
-	ends := map[string]func(r *rig){
-		"destroyed":  func(r *rig) { r.yes(DestroySession{s1}) },
-		"expired":    func(r *rig) { r.pass(30_001); r.due() },
-		"check lost": func(r *rig) { r.Lose(r.at(), []CheckRef{{"", serfHealth}}); r.next++ },
-		"node lost":  func(r *rig) { r.LoseNode(r.at(), ""); r.next++ },
-	}
-	behaviors := map[string]func(*CreateSession){"release": func(*CreateSession) {}, "delete": deleteKeys}
-	for how, end := range ends {
-		for what, behavior := range behaviors {
-			t.Run(how+" "+what, func(t *testing.T) {
-				r := newRig(t)
-				r.nodes[CheckRef{Node: "m"}] = false
-				r.session(s1, ttl(30_000), lockDelay(2000), behavior)
-				r.session(s2, func(c *CreateSession) { c.Node, c.NodeChecks = "m", nil })
-				r.yes(acquire("a", s1))
-				end(r)
-				until := r.now + 2000
-				expect.Equal(t, r.View().Delayed("a"), until, "delayed until")
-				r.no(acquire("a", s2))
-				r.now = until - 1
-				r.no(acquire("a", s2))
-				r.pass(1)
-				r.yes(acquire("a", s2))
-				expect.Equal(t, r.View().Delayed("a"), 0, "held, and delayed until")
-			})
-		}
-	}
-}
-
 func TestSessionEndsWhenItsTTLHasPassed(t *testing.T) {
 	tests := []struct {
 		name  string

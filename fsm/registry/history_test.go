@@ -256,19 +256,3 @@ func TestHistoryOfAnUnknownInstanceIsEmpty(t *testing.T) {
 	got = before.History(orders1)
 	expect.That(t, len(got) == 0, "by a view from before it went: %+v, want nothing, least of all another's", got)
 }
-
-func TestRemovalIsFoundByKey(t *testing.T) {
-	g := newRig(t)
-	for _, key := range []Key{orders1, orders2, billing1} {
-		g.register(instance(key, Up, 100))
-		g.client(Cancel{key})
-	}
-	g.register(instance(orders1, Up, 100))
-	v := g.View()
-	_, ok := v.Removal(orders1)
-	expect.That(t, !ok, "a live instance has a record of removal")
-	rec, ok := v.Removal(orders2)
-	expect.That(t, ok && rec.Lease.Key() == orders2 && rec.Kind == Canceled, "got %+v, %t, want the record of %s", rec, ok, orders2)
-	rec, ok = v.Removal(Key{App: "USERS", ID: "1"})
-	expect.That(t, !ok && rec.Lease == nil, "of an unknown instance: %+v", rec)
-}

@@ -37,22 +37,6 @@ func TestLinkKnowsWhenThePresentContactBegan(t *testing.T) {
 	}
 }
 
-func TestLinkIsSilentAfterItsCut(t *testing.T) {
-	l := Link{LastContact: 1000, Cut: 15_000}
-	for now, want := range map[int64]bool{1000: false, 16_000: false, 16_001: true} {
-		expect.Equal(t, l.Silent(now), want, "at %d: silent", now)
-	}
-	g := newRig(t)
-	if l, ok := g.View().Link("dc2"); ok || len(g.View().Senders()) > 0 {
-		t.Errorf("never heard: got %+v, %+v", l, g.View().Senders())
-	}
-	g.apply(FromEureka, Contact{DC: "eureka", Cut: 60_000})
-	g.apply(FromEureka, Contact{DC: "eureka", Cut: 90_000})
-	if l, _ := g.View().Link("eureka"); l.Cut != 90_000 {
-		t.Errorf("got %+v, want the cut of the last contact", l)
-	}
-}
-
 func TestTimingIsByTheNewestMessageOfAnIncarnation(t *testing.T) {
 	g := newRig(t)
 	g.apply(fromNode, Contact{Sender: "n2", Incarnation: 7, Clock: 5000})
