@@ -260,39 +260,6 @@ func TestEurekaBatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	expect.Equal(t, c.Newest().Index(), before, "the replay moved the registry from %d to", before)
 }
 
-// A Eureka server is a client of its peers: it registers itself, renews, and fetches what they have.
-func TestEurekaServerIsAClientOfOurs(t *testing.T) {
-	c := newCircle(t)
-	f := c.fake
-	self := peertest.ClientOf("EUREKA", "old.example:eureka:8761", 3000)
-	body := need.Got(json.Marshal(map[string]any{"instance": self}))(t)
-	if status, text, err := peertest.Ask(f.Client(), "POST", c.service+"/apps/EUREKA", body); status != 204 || len(text) != 0 || err != nil {
-		t.Fatalf("its registration was answered %d %q, %v", status, text, err)
-	}
-	if status, text, err := peertest.Ask(f.Client(), "PUT", c.service+"/apps/EUREKA/old.example:eureka:8761?status=UP&lastDirtyTimestamp=3000", nil); status != 200 || len(text) != 0 || err != nil {
-		t.Fatalf("its heartbeat was answered %d %q, %v", status, text, err)
-	}
-	for _, path := range []string{"/apps/", "/apps/delta"} {
-		status, text, err := peertest.Ask(f.Client(), "GET", c.service+path, nil)
-		var fetched struct {
-			Applications struct {
-				Version string `json:"versions__delta"`
-				Hash    string `json:"apps__hashcode"`
-				Apps    []struct {
-					Name      string                     `json:"name"`
-					Instances []*peertest.EurekaInstance `json:"instance"`
-				} `json:"application"`
-			} `json:"applications"`
-		}
-		if err == nil {
-			err = peertest.DecodeStrictly(text, &fetched)
-		}
-		need.That(t, err == nil && status == 200 && len(fetched.Applications.Apps) == 1 && len(fetched.Applications.Apps[0].Instances) == 1,
-			"GET %s was answered %d %s, %v; want the one instance", path, status, text, err)
-		expect.Equal(t, fetched.Applications.Apps[0].Instances[0].Lacks(), "", "GET %s: the instance lacks", path)
-	}
-}
-
 // A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
 // instance away. The server's next heartbeat for it gets 404, and brings it back as it is, as soon as nothing that was
 // sent before the cancel can come any more: until then it stays away, and so it does for good if its client is gone.
