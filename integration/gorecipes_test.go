@@ -1,9 +1,13 @@
 package integration
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,12 +18,127 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
+// contender acquires a lock or a permit at each call, and returns its release.
+type contender func(ctx context.Context) (release func() error, err error)
+
+// byGo contends by package client, with LockOptions.Recipe; limit 0: for a lock.
+func byGo(c *client.Client, name string, limit int) contender {
+	return func(ctx context.Context) (func() error, error) {
+		o := client.LockOptions{Name: name, TTL: 10 * time.Second, LockDelay: -1, Recipe: true}
+		acquire := func() (*client.Held, error) { return c.AcquireLock(ctx, o) }
+		if limit > 0 {
+			acquire = func() (*client.Held, error) {
+				return c.AcquireSemaphore(ctx, client.SemaphoreOptions{LockOptions: o, Limit: limit})
+			}
+		}
+		held, err := acquire()
+		if err != nil {
+			return nil, err
+		}
+		if err := held.Err(); err != nil {
+			return nil, err
+		}
+		return func() error { return held.Release(ctx) }, nil
+	}
+}
+
+// byConsul contends by Consul's official client, for a key that byGo's name stands for.
+func byConsul(c *api.Client, name string, limit int) contender {
+	return func(ctx context.Context) (func() error, error) {
+		if limit > 0 {
+			s, err := c.SemaphoreOpts(&api.SemaphoreOptions{Prefix: "semaphore/" + name, Limit: limit, SessionTTL: "10s"})
+			if err != nil {
+				return nil, err
+			}
+			return s.Release, won(s.Acquire(ctx.Done()))
+		}
+		l, err := c.LockOpts(lockOptions("lock/" + name))
+		if err != nil {
+			return nil, err
+		}
+		return l.Unlock, won(l.Lock(ctx.Done()))
+	}
+}
+
 // won returns nil if Consul's client has what it waited for.
 func won(lost <-chan struct{}, err error) error {
 	if err == nil && lost == nil {
 		err = errors.New("not acquired in time")
 	}
 	return err
+}
+
+// contenders are two of each kind at each node.
+func contenders(t *testing.T, c *Cluster, name string, limit int) []contender {
+	t.Helper()
+	var all []contender
+	for _, n := range c.Nodes {
+		all = append(all, byGo(goClient(t, client.Config{Servers: []string{n.URL()}}), name, limit), byConsul(consulClient(t, n), name, limit))
+	}
+	return all
+}
+
+// contest has contenders hold in turns, and returns how many held at the same time at most.
+func contest(t *testing.T, all []contender, turns int) (most int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*ReadyLimit)
+	defer cancel()
+	var inside, peak atomic.Int64
+	errs := make(chan error, len(all))
+	for i, acquire := range all {
+		go func() {
+			errs <- func() error {
+				for turn := range turns {
+					release, err := acquire(ctx)
+					if err != nil {
+						return fmt.Errorf("contender %d, turn %d: %w", i, turn, err)
+					}
+					raise(&peak, inside.Add(1))
+					<-time.After(20 * time.Millisecond) // the work
+					inside.Add(-1)
+					if err := release(); err != nil {
+						return fmt.Errorf("contender %d, turn %d: release: %w", i, turn, err)
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range all {
+		expect.OK(t, <-errs)
+	}
+	return peak.Load()
+}
+
+// raise makes peak at least n.
+func raise(peak *atomic.Int64, n int64) {
+	for {
+		if was := peak.Load(); was >= n || peak.CompareAndSwap(was, n) {
+			return
+		}
+	}
+}
+
+// TestLocksOfGoAndConsulsClientsExcludeEachOther: package client, with Recipe, and Consul's official client contend
+// for one lock at three nodes.
+func TestLocksOfGoAndConsulsClientsExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	most := contest(t, contenders(t, StartCluster(t, withSteadyLeader(Config{})), "shared", 0), 5)
+	expect.That(t, most == 1, "%d held the lock at a time, want 1", most)
+}
+
+// TestSemaphoreIsSharedByGoAndConsulsClients is the same for a semaphore of three.
+func TestSemaphoreIsSharedByGoAndConsulsClients(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	c := StartCluster(t, withSteadyLeader(Config{}))
+	most := contest(t, contenders(t, c, "shared", limit), 5)
+	expect.That(t, most <= limit, "%d held a permit at a time, want %d at most", most, limit)
+	pair := value[*api.KVPair, *api.QueryMeta](t)(consulClient(t, c.Nodes[0]).KV().Get("semaphore/shared/.lock", nil))
+	var list struct{ Holders map[string]bool }
+	if need.OK(t, json.Unmarshal(pair.Value, &list)); len(list.Holders) > 0 {
+		t.Errorf("when all are done the holders are %v, want none", list.Holders)
+	}
 }
 
 // TestLocksOfGoAndConsulsClientsAreShownToEachOther: each sees what the other holds, and its description.
