@@ -150,13 +150,6 @@ func TestRequestThatIsOddIsAccepted(t *testing.T) {
 	}
 }
 
-func TestRequestPathKeepsAnEscapedSlashInsideTheID(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "a/b")})
-	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a%2Fb", "")).status, 200, "the escaped slash: got")
-	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/a/b", "")).status, 404, "the bare slash: got")
-}
-
 func TestRequestByHTTP2OnClearTextIsRefused(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	expect.Equal(t, n.send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status, http.StatusBadRequest, "got")

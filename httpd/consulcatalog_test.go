@@ -639,32 +639,6 @@ func TestConsulCatalogIndexStaysAtAnUnchangedRegistration(t *testing.T) {
 	expect.Equal(t, got, "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
 }
 
-func TestConsulCatalogWaitsForTheServiceOnly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newCatalogIn(t)
-		put := func(body string) {
-			got := n.send(t, "PUT", "/v1/agent/service/register", body)
-			need.That(t, got.status == 200, "got %d %s", got.status, got.body)
-		}
-		put(`{"Name":"web","ID":"w1"}`)
-		index := n.get(t, "/v1/health/service/web").index(t)
-		begun := time.Now()
-		for i, body := range []string{`{"Name":"db"}`, `{"Name":"db","Port":1}`, `{"Name":"web","ID":"w2"}`} {
-			after(t, time.Duration(i+1)*time.Minute, func() { put(body) })
-		}
-		got := n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=9m", index))
-		took := time.Since(begun)
-		expect.That(t, took == 3*time.Minute && strings.Contains(got.body, `"w2"`) && got.index(t) > index,
-			"after %v it was answered %s, want w2 after 3 min", took, got.body)
-		begun = time.Now()
-		index = got.index(t)
-		got = n.get(t, fmt.Sprintf("/v1/health/service/web?index=%d&wait=4m", index))
-		if took := time.Since(begun); took < 4*time.Minute || took > 4*time.Minute+15*time.Second || got.index(t) != index {
-			t.Errorf("with nothing new it was answered after %v with %d, want after 4 min to 4 min 15 s with %d", took, got.index(t), index)
-		}
-	})
-}
-
 func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)

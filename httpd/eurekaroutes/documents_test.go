@@ -240,22 +240,3 @@ func TestChecksumOfPartsIsThatOfTheWhole(t *testing.T) {
 		need.That(rt, sum.crc == want && sum.size == int64(len(all)), "got %08x of %d bytes, want %08x of %d", sum.crc, sum.size, want, len(all))
 	})
 }
-
-// BenchmarkRebuildAfterOneChange10k is the time from one change among 10,000 instances until the
-// new full JSON document is ready, plain and compressed. Goal: 5 ms.
-func BenchmarkRebuildAfterOneChange10k(b *testing.B) {
-	s := filled(b, 10_000)
-	d := newTestDocuments(s)
-	plain, packed := representation{}, representation{gzip: true}
-	d.newestOf(whole, s.Newest(), plain)
-	d.newestOf(whole, s.Newest(), packed)
-	dirty := int64(1)
-	for b.Loop() {
-		dirty++
-		i := int(dirty*7919) % 10_000
-		s.Perform(b, registry.Register{Instance: sample(fmt.Sprintf("APP%04d", i/100), fmt.Sprintf("instance-%06d", i), dirty)})
-		v := s.Newest()
-		d.newestOf(whole, v, plain)
-		d.newestOf(whole, v, packed)
-	}
-}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -315,17 +314,4 @@ const mostScraped = 1 << 20
 func TestScrapeOfManyApplicationsIsBounded(t *testing.T) {
 	few, many := largeNode(t, 600, 1)(), largeNode(t, 3000, 1)()
 	expect.That(t, many < mostScraped && many < few+few/10, "%d bytes with 600 applications, %d with 3000", few, many)
-}
-
-// BenchmarkScrape is a scrape at 100,000 instances in 5,000 applications: less than 50 ms and 1 MB.
-func BenchmarkScrape(b *testing.B) {
-	scrape := largeNode(b, 5000, 20)
-	var size int
-	for b.Loop() {
-		size = scrape()
-	}
-	b.ReportMetric(float64(size), "bytes")
-	if took := b.Elapsed() / time.Duration(cmp.Or(b.N, 1)); size > mostScraped || took > 50*time.Millisecond {
-		b.Errorf("a scrape takes %v and has %d bytes, want less than 50 ms and %d bytes", took, size, mostScraped)
-	}
 }

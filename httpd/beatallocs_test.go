@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,29 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// discard is a ResponseWriter that keeps nothing, so that a benchmark measures the handler alone.
-type discard struct{ header http.Header }
-
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
-func (d *discard) WriteHeader(int)             {}
-
-// BenchmarkCachedFullFetch is a full fetch of 10,000 instances that are ready, compressed.
-func BenchmarkCachedFullFetch(b *testing.B) {
-	m := registrytest.New()
-	for i := range 10_000 {
-		m.Perform(b, registry.Register{Instance: &registry.Instance{App: fmt.Sprintf("APP%04d", i/100), InstanceID: fmt.Sprint(i), HostName: "h", Status: registry.Up}})
-	}
-	h, err := New(Config{Service: m})
-	need.OK(b, err)
-	r := httptest.NewRequest(http.MethodGet, "/eureka/apps/?consistency=stale", nil)
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("Accept-Encoding", "gzip")
-	for b.Loop() {
-		h.ServeHTTP(&discard{header: http.Header{}}, r)
-	}
-}
-
 // done is a service that renews everything at once.
 type done struct{ *registrytest.Memory }
 
@@ -50,25 +26,6 @@ var doneResults = []registry.Result{{Outcome: registry.Done}}
 // Apply implements registry.Service.
 func (*done) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
 	return doneResults, nil
-}
-
-// BenchmarkRenew is what this package adds to a heartbeat.
-func BenchmarkRenew(b *testing.B) {
-	for name, path := range map[string]string{
-		"direct": "/eureka/apps/ORDERS/host-1.example.internal:orders:8080?status=UP&lastDirtyTimestamp=1767225599500",
-		"routed": "/eureka/apps/ORDERS/host-1.example.internal:orders:8080/?status=UP&lastDirtyTimestamp=1767225599500",
-	} {
-		b.Run(name, func(b *testing.B) {
-			h, err := New(Config{Service: &done{registrytest.New()}})
-			need.OK(b, err)
-			r := httptest.NewRequest(http.MethodPut, path, nil)
-			w := &discard{header: http.Header{}}
-			b.ReportAllocs()
-			for b.Loop() {
-				h.ServeHTTP(w, r)
-			}
-		})
-	}
 }
 
 // heartbeat is what a Java client sends.
