@@ -24,9 +24,7 @@ import (
 const i1Path = "/v1/rollcall/apps/orders/i1"
 
 func TestActOverrideEndsAndTheInstanceHasItsReportedStatus(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	withInstance(t, func(t *testing.T, n *bubbled) {
 		got, err := n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
 		want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"
 		expect.That(t, err == nil && got.status == 200 && got.body == want && got.header.Get("X-Rollcall-Index") == "test-2",
@@ -41,9 +39,7 @@ func TestActOverrideEndsAndTheInstanceHasItsReportedStatus(t *testing.T) {
 }
 
 func TestActChangesTheInstance(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	withInstance(t, func(t *testing.T, n *bubbled) {
 		for i, row := range []struct {
 			name, method, path string
 			index              int
@@ -149,8 +145,7 @@ func TestActBelongsToThisServerWhateverTheHeaderSays(t *testing.T) {
 }
 
 func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		now := time.Now().UnixMilli()
 		for _, app := range []string{"A", "B"} {
 			for _, id := range []string{"1", "2", "3"} {
@@ -417,8 +412,7 @@ func (n *bubbled) preservation(t *testing.T, method, path string) preservationDo
 }
 
 func TestSelfPreservationExplainsItself(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		midnight := time.Now().UnixMilli()
 		p := n.preservation(t, "GET", "")
 		expect.That(t, p.State == "off" && p.Since == 0 && p.Until == 0 && p.Enabled && p.Threshold == 0.85 && p.Population == 10 && !p.Condition && p.Applications != nil && p.Transitions != nil && p.Clock == "running",
@@ -446,8 +440,7 @@ func TestSelfPreservationExplainsItself(t *testing.T) {
 }
 
 func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.fleet(t, 20, 8, 2*time.Minute)
 		now := time.Now().UnixMilli()
 		p := n.preservation(t, "POST", "/release?author=ops&reason=they+are+gone")
@@ -469,8 +462,7 @@ func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 }
 
 func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		refused := func(says string) {
 			t.Helper()
 			got, err := n.roundTrip(t, request("POST", "/v1/rollcall/self-preservation/release", ""))
@@ -485,8 +477,7 @@ func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
 }
 
 func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.Set(func(m *registrytest.Memory) {
 			s := registry.DefaultSettings()
 			s.SelfPreservation = false

@@ -166,8 +166,7 @@ func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
 }
 
 func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
 			conn := n.open(t)
 			need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)

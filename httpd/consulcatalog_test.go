@@ -389,7 +389,6 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 	}
 }
 
-// Instances that a client of Eureka registered, as clients of Consul see them.
 // TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
 func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n := newCatalog(t)
@@ -429,6 +428,7 @@ func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
 }
 
+// Instances that a client of Eureka registered, as clients of Consul see them.
 func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 	n := newCatalog(t)
 	up, secure := newInstance("ORDERS", "o1"), newInstance("ORDERS", "o2")

@@ -123,9 +123,7 @@ func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
 }
 
 func TestBlockingQueryThatNeedNotWaitRespondsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		c.put(t, "/v1/kv/a", "w")
 		for _, query := range []string{"", "?wait=1m", "?index=0&wait=1m", "?index=-1&wait=1m", "?index=&wait=1m", "?index=1&wait=1m"} {
 			got, took := c.start(t.Context(), "GET", "/v1/kv/a"+query).wait()
@@ -135,9 +133,7 @@ func TestBlockingQueryThatNeedNotWaitRespondsAtOnce(t *testing.T) {
 }
 
 func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		for _, row := range []struct {
 			query string
 			wait  time.Duration
@@ -209,8 +205,7 @@ func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 }
 
 func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		c.put(t, "/v1/kv/a", "")
 		var waiting []*pending
 		for range 100 {
@@ -227,8 +222,7 @@ func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
 
 // A key that is absent at the next read, too, is nothing new.
 func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		c.put(t, "/v1/kv/other", "")
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m")
 		synctest.Wait()
@@ -243,9 +237,7 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 }
 
 func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		c.Set(func(*registrytest.Memory) {
 			c.kv.after = func() { c.kv.perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
@@ -255,8 +247,7 @@ func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
 }
 
 func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		for _, row := range []struct {
 			query string
 			views int64
@@ -276,9 +267,7 @@ func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
 }
 
 func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		ask := func(method, target string) *pending { return c.start(t.Context(), method, target) }
 		c.kv.fail(registry.ErrNoLeader)
 		for _, p := range []*pending{ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/a"), ask("PUT", "/v1/session/renew/x"), ask("GET", "/v1/session/list?consistent")} {
@@ -302,9 +291,7 @@ func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
 }
 
 func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=5m")
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)
@@ -329,9 +316,7 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 
 // The state that a node had when it lost its leader is no news minutes later.
 func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)
@@ -342,9 +327,7 @@ func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 }
 
 func TestBlockingQueryTimesAreSpread(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		var waiting []*pending
 		for range 20 {
 			waiting = append(waiting, c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=10m"))
@@ -360,8 +343,7 @@ func TestBlockingQueryTimesAreSpread(t *testing.T) {
 
 // Only what was certainly not done is done again.
 func TestConsulWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		c.kv.fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
 		got, took := c.start(t.Context(), "PUT", "/v1/kv/a").wait()
 		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took == 0,
@@ -384,9 +366,7 @@ func TestBlockingQueryEndsWithItsConnection(t *testing.T) {
 }
 
 func TestBlockingQueryRespondsAtShutdownWithWhatThereIs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
 		c.handler.EndWatches()
@@ -398,9 +378,7 @@ func TestBlockingQueryRespondsAtShutdownWithWhatThereIs(t *testing.T) {
 }
 
 func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
-		c.put(t, "/v1/kv/a", "v")
+	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
 		c.kv.fail(registry.ErrNoLeader)

@@ -225,7 +225,20 @@ func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 	return c
 }
 
-// ask sends a request with these header lines and returns the response, or what there is of it when the
+// withCoordination runs a test in a bubble with a handler that has coordination.
+func withCoordination(t *testing.T, test func(t *testing.T, c *coordinated)) {
+	bubble(t, func(t *testing.T) { test(t, newCoordinated(t, httpd.Config{})) })
+}
+
+// withKey is withCoordination where the key a has the value v.
+func withKey(t *testing.T, test func(t *testing.T, c *coordinated)) {
+	withCoordination(t, func(t *testing.T, c *coordinated) {
+		c.put(t, "/v1/kv/a", "v")
+		test(t, c)
+	})
+}
+
+// sendUntil sends a request with these header lines and returns the response, or what there is of it when the
 // context ends.
 func (c *coordinated) sendUntil(ctx context.Context, method, target, body string, headers ...string) reply {
 	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
@@ -395,8 +408,7 @@ func TestPermitRequestThatIsMalformedSaysWhatIsRight(t *testing.T) {
 }
 
 func TestLockGoesToTheWaitersInTurn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		lock := "/v1/rollcall/locks/l?session="
 		holder := c.ownSession(t, "")
 		c.acquire(t, lock+holder, "")
@@ -471,8 +483,7 @@ func TestLockWaitEndsInTime(t *testing.T) {
 }
 
 func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		c.Set(func(*registrytest.Memory) {
@@ -486,8 +497,7 @@ func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
 
 // It may have asked again at another node, and have been told there that it holds.
 func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		ctx, disconnect := context.WithCancel(t.Context())
@@ -513,8 +523,7 @@ func (l *locker) index() kv.Index {
 
 // A snapshot that a node takes over may have lost a waiter's wake-up on the way.
 func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
@@ -528,8 +537,7 @@ func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 }
 
 func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
@@ -551,8 +559,7 @@ func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
 
 // Our own clients go to another node; Consul's are held.
 func TestOwnCoordinationFailsSoonWithoutALeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		session := c.ownSession(t, "")
 		c.kv.fail(registry.ErrNoLeader)
 		for _, request := range [][2]string{
@@ -586,8 +593,7 @@ func TestPermitWaitersHaveALimit(t *testing.T) {
 }
 
 func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		c.kv.pass(time.Hour) // on the clocks of the registry
 		s := c.ownSession(t, `{"name":"worker","ttl":"20s","lock_delay":"1s","behavior":"delete"}`)
 		c.put(t, "/v1/kv/k?acquire="+s, "")
@@ -621,8 +627,7 @@ func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 }
 
 func TestLockCanBeWatched(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{})
+	withCoordination(t, func(t *testing.T, c *coordinated) {
 		s := c.ownSession(t, `{"ttl":"1h"}`)
 		for _, row := range []struct {
 			name, path string

@@ -393,9 +393,7 @@ func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
 }
 
 func TestLivePageHearsOfChanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	withInstance(t, func(t *testing.T, n *bubbled) {
 		resp := need.Got(n.openRequest(t, request("GET", "/ui/live?app=ORDERS", "")))(t)
 		next := eventsOf(resp.Body)
 		expect.Equal(t, next(), "tick data: 0", "it begins with")

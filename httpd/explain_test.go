@@ -248,8 +248,7 @@ func (n *bubbled) fleet(t *testing.T, all, renewing int, d time.Duration) {
 }
 
 func TestExplainHasTheFactsAsFields(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		midnight := time.Now().UnixMilli()
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")},
 			registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 600_000, By: ops},

@@ -33,6 +33,19 @@ import (
 // bubble runs a test in virtual time.
 func bubble(t *testing.T, test func(t *testing.T)) { synctest.Test(t, test) }
 
+// withNode runs a test in a bubble with a node.
+func withNode(t *testing.T, test func(t *testing.T, n *bubbled)) {
+	bubble(t, func(t *testing.T) { test(t, newBubbled(t, httpd.Config{})) })
+}
+
+// withInstance is withNode where the instance i1 of ORDERS is registered.
+func withInstance(t *testing.T, test func(t *testing.T, n *bubbled)) {
+	withNode(t, func(t *testing.T, n *bubbled) {
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		test(t, n)
+	})
+}
+
 // inBubble runs a test of that name in a bubble.
 func inBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { bubble(t, test) })
@@ -62,8 +75,7 @@ var watchedLife = []struct {
 }
 
 func TestWatchSendsEveryChangeAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "before")})
 		s := n.watch(t, "")
 		expect.That(t, s.start.id == "test-1" && s.start.data.Index == "test-1", "it starts with %+v, want test-1", s.start)
@@ -82,8 +94,7 @@ func TestWatchSendsEveryChangeAtOnce(t *testing.T) {
 }
 
 func TestWatchTellsAnEvictionFromACancel(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.LeadAlways(t)
 		s := n.watch(t, "")
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -100,8 +111,7 @@ func TestWatchTellsAnEvictionFromACancel(t *testing.T) {
 }
 
 func TestWatchSendsTheRecordOfARemoval(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Cancel{Key: keyOf("i1")})
 		time.Sleep(10 * time.Minute)
 		n.Lead() // moves the clock: the record is reduced
@@ -113,8 +123,7 @@ func TestWatchSendsTheRecordOfARemoval(t *testing.T) {
 }
 
 func TestWatchSendsChangesWithinTheGapTogether(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		s := n.watch(t, "")
 		time.Sleep(time.Second)
 		begun := time.Now()
@@ -138,8 +147,7 @@ func TestWatchSendsChangesWithinTheGapTogether(t *testing.T) {
 
 // The server's time limits for a whole request would end it after half a minute.
 func TestWatchThatIsQuietLivesAndSaysWhereItIs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		s := n.watch(t, "?app=ORDERS")
 		begun := time.Now()
 		for i := range 240 {
@@ -155,8 +163,7 @@ func TestWatchThatIsQuietLivesAndSaysWhereItIs(t *testing.T) {
 }
 
 func TestWatchIsNotWokenByOtherApplications(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		s := n.watch(t, "?app=ORDERS")
 		for range 100 {
 			n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
@@ -202,9 +209,7 @@ func TestWatchFromALostPositionIsReset(t *testing.T) {
 }
 
 func TestWatchThatCannotBeginSaysWhy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	withInstance(t, func(t *testing.T, n *bubbled) {
 		for _, row := range []struct {
 			name, query, header string
 			status              int
@@ -281,9 +286,7 @@ func TestWatchersHaveALimit(t *testing.T) {
 }
 
 func TestWatchEndsAtShutdown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	withInstance(t, func(t *testing.T, n *bubbled) {
 		s := n.watch(t, "")
 		polled := make(chan reply, 1)
 		go func() {
@@ -319,8 +322,7 @@ func (n *bubbled) poll(t *testing.T, query string) api.Changes {
 }
 
 func TestLongPollRespondsAtOnceWithEarlierChanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("B", "2")})
 		for _, wait := range []string{"0s", "10m"} {
 			begun := time.Now()
@@ -332,8 +334,7 @@ func TestLongPollRespondsAtOnceWithEarlierChanges(t *testing.T) {
 }
 
 func TestLongPollRespondsWhenSomethingChanges(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		begun := time.Now()
 		time.AfterFunc(9*time.Minute, func() { n.Perform(t, registry.Register{Instance: newInstance("A", "1")}) })
 		p := n.poll(t, "?index=test-0&wait=10m")
@@ -343,8 +344,7 @@ func TestLongPollRespondsWhenSomethingChanges(t *testing.T) {
 }
 
 func TestLongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		begun := time.Now()
 		time.AfterFunc(time.Second, func() { n.Perform(t, registry.Register{Instance: newInstance("OTHER", "1")}) })
 		p := n.poll(t, "?index=test-0&app=A&wait=10m")
@@ -357,8 +357,7 @@ func TestLongPollEndsInTimeAndSaysWhereToGoOn(t *testing.T) {
 }
 
 func TestWatchReadsManyChangesInParts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		const many = 5000
 		for i := range many {
 			n.Perform(t, registry.Register{Instance: newInstance("A", fmt.Sprint(i))})
@@ -573,8 +572,7 @@ func TestWatchWithoutAReaderIsCutOff(t *testing.T) {
 }
 
 func TestWatchSendsALargeChangeWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	withNode(t, func(t *testing.T, n *bubbled) {
 		s := n.watch(t, "")
 		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
 			n.Perform(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})

@@ -247,9 +247,6 @@ func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 	}
 }
 
-// Three numbers of the report are computed here from its raw files alone, by other code than the report's, and looked
-// up in everything that was published.
-
 // A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
 func TestCounterexampleIsShownCallByCall(t *testing.T) {
 	call := func(client int, action trial.Action, version int64, outcome trial.Outcome, called, returned trial.Micros) trial.Call {
