@@ -51,7 +51,6 @@ func TestOnChangeGetsTheListsBeforeAndAfterEveryChange(t *testing.T) {
 		var first, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: first.each}, s)
-		synctest.Wait()
 		d.OnChange(late.each)
 		synctest.Wait()
 		s.set(orders("o1", registry.Down))
@@ -89,7 +88,6 @@ func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
 		changes := recorder{entered: make(chan struct{}), release: make(chan struct{})}
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
-		synctest.Wait()
 		stop := d.OnChange(changes.each)
 		s.set(orders("o1", registry.Up))
 		<-changes.entered
@@ -107,7 +105,6 @@ func TestOnChangeThatHangsDoesNotKeepADiscoveryFromClosing(t *testing.T) {
 		hangs := recorder{release: make(chan struct{})}
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: hangs.each}, s)
-		synctest.Wait()
 		ctx := fake.Within(t, time.Second)
 		start := time.Now()
 		if err := d.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
@@ -122,7 +119,6 @@ func TestOnChangeThatStoppedItselfIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newListServer(newListModel("e"), true)
 		d := discover(t, DiscoveryConfig{}, s)
-		synctest.Wait()
 		release := make(chan struct{})
 		var stop func()
 		stop = d.OnChange(func(_, _ *Snapshot) {
@@ -149,7 +145,6 @@ func TestDiscoveryThatIsClosedCallsNoFunctionAndStaysReadable(t *testing.T) {
 		var changes, late recorder
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{OnChange: changes.each}, s)
-		synctest.Wait()
 		for range 2 {
 			need.OK(t, d.Close(t.Context()))
 		}
@@ -186,7 +181,6 @@ func TestDiscoveryRemovesAnInstanceWhoseChangeHasNoDocument(t *testing.T) {
 		s.setFault("/v1/rollcall/watch", stream(started(2),
 			"event: change\nid: e-3\ndata: {\"index\":\"e-3\",\"action\":\"MODIFIED\",\"app\":\"ORDERS\",\"id\":\"o1\"}\n\n"))
 		d := discover(t, DiscoveryConfig{}, s)
-		synctest.Wait()
 		d.wantList(t, "after the change", "ORDERS/o2=UP")
 	})
 }
@@ -196,7 +190,6 @@ func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 		known := newListModel("e", orders("o1", registry.Up))
 		a, b := newListServer(known, true), newListServer(known, true)
 		d := discover(t, DiscoveryConfig{}, a, b)
-		synctest.Wait()
 		a.wantRequests(t, "at first", "full watch@e-1")
 		need.OK(t, d.client.SetServers([]string{"http://b"}))
 		pass(20 * time.Second) // which a mark comes within
@@ -223,7 +216,6 @@ func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 			known := newListModel("e", orders("o1", registry.Up))
 			a, b := newListServer(known, true), newListServer(known, true)
 			discover(t, DiscoveryConfig{}, a, b)
-			synctest.Wait()
 			a.wantRequests(t, "at first", "full watch@e-1")
 			for _, s := range []*listServer{a, b}[:tc.isolated] {
 				s.isolate()

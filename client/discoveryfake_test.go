@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
@@ -380,10 +381,12 @@ func changeEvent(epoch string, c listChange) string {
 	return text + "}\n\n"
 }
 
-// discover starts a Discovery at servers named a, b and so on, which ends with the test.
+// discover starts a Discovery at servers named a, b and so on, which ends with the test, and lets it do what it does at once.
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
-	return need.Got(clientOfLists(t, at...).StartDiscovery(config))(t)
+	d := need.Got(clientOfLists(t, at...).StartDiscovery(config))(t)
+	synctest.Wait()
+	return d
 }
 
 // clientOfLists is a client of servers named a, b and so on, which ends with the test.

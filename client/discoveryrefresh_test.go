@@ -118,7 +118,6 @@ func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
 				b.listModel = newListModel("f", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up))
 			}
 			d := discover(t, DiscoveryConfig{}, a, b)
-			synctest.Wait()
 			a.wantRequests(t, "at first", "full watch@e-2")
 			a.kill()
 			pass(time.Second)
@@ -137,7 +136,6 @@ func TestDiscoveryWatchesAsSoonAsAServerCanBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stock, rollcall := newListServer(newListModel("", orders("o1", registry.Up)), false), newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{}, stock, rollcall)
-		synctest.Wait()
 		stock.wantRequests(t, "at first", "full")
 		stock.kill()
 		pass(DefaultRefreshInterval)
@@ -165,7 +163,6 @@ func TestDiscoveryFetchesEverythingWhereADeltaDoesNotGiveTheServersList(t *testi
 		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("", orders("o1", registry.Up), orders("o2", registry.Up)), false)
 			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
 			s.wantRequests(t, "at first", "full")
 			s.set(orders("o3", registry.Up))
 			tc.spoil(s)
@@ -204,7 +201,6 @@ func TestDiscoveryFetchesEverythingAfterAReset(t *testing.T) {
 		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), true)
 			d := discover(t, DiscoveryConfig{Guard: Guard{Share: -1}}, s)
-			synctest.Wait()
 			s.wantRequests(t, "at first", "full watch@e-3")
 			s.kill()
 			tc.lose(s)
@@ -229,7 +225,6 @@ func TestDiscoveryFetchesFromAServerThatCannotBeWatched(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 			s.setFault("/v1/rollcall/watch", response)
 			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
 			s.set(orders("o2", registry.Up))
 			pass(DefaultRefreshInterval)
 			d.wantList(t, "after an interval", s.words(""))
@@ -285,7 +280,6 @@ func TestDiscoveryAgesWhileNoServerCanBeReached(t *testing.T) {
 		fake.InBubble(t, fmt.Sprintf("Rollcall: %v", rollcall), func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up)), rollcall)
 			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
 			s.kill()
 			pass(time.Hour)
 			expect.Equal(t, d.Age(), time.Hour, "the age of the list is")
@@ -308,7 +302,6 @@ func TestDiscoveryFetchesBackOffAndReturnToTheirInterval(t *testing.T) {
 		const interval = 10 * time.Second
 		s := newListServer(newListModel("", orders("o1", registry.Up)), false)
 		discover(t, DiscoveryConfig{Interval: interval}, s)
-		synctest.Wait()
 		s.setFault("", fake.Unreachable)
 		s.newRequests()
 		pass(time.Hour)
@@ -363,7 +356,6 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 		fake.InBubble(t, tc.name, func(t *testing.T) {
 			s := newListServer(newListModel("e", orders("o1", registry.Up), orders("o2", registry.Up), orders("o3", registry.Up)), tc.rollcall)
 			d := discover(t, DiscoveryConfig{}, s)
-			synctest.Wait()
 			s.newRequests()
 			s.restart("f")
 			s.hangUp()
@@ -442,7 +434,6 @@ func TestDiscoveryFileIsSavedOncePerIntervalAtMost(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "list")
 		s := newListServer(newListModel("e", orders("o1", registry.Up)), true)
 		d := discover(t, DiscoveryConfig{File: path}, s)
-		synctest.Wait()
 		first := "ORDERS/o1=UP"
 		s.set(orders("o2", registry.Up))
 		pass(time.Second)

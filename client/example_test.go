@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"time"
 
@@ -78,31 +77,6 @@ func ExampleClient() {
 	report, err := makeReport(lock.Context()) // ends when the lock is lost
 	check(err)
 	log.Println(self.Instance().Key(), len(instances), len(report))
-}
-
-// Three servers, of which the first is down, an authority of one's own, a token with each request, and
-// a log of what happens in the background.
-func ExampleNew() {
-	dead, server := httptest.NewServer(nil), newTLSServer("secret")
-	dead.Close()
-	defer server.Close()
-	authorities := x509.NewCertPool()
-	authorities.AddCert(server.Certificate())
-
-	c, err := client.New(client.Config{
-		Servers: []string{dead.URL, server.URL},
-		InOrder: true,
-		TLS:     &tls.Config{RootCAs: authorities},
-		Auth:    client.BearerAuth(func(context.Context) (string, error) { return "secret", nil }),
-		Timeout: 2 * time.Second, // of one try at one server
-		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	check(err)
-	defer c.Close(context.Background())
-
-	status, err := c.Status(context.Background())
-	fmt.Println(status.Mode, err)
-	// Output: cp <nil>
 }
 
 // A client of servers that want certificates and tokens.

@@ -25,19 +25,6 @@ type exampleCluster struct {
 	registry *registrytest.Memory
 }
 
-func newServer() *exampleCluster {
-	s := newExampleCluster("")
-	s.Start()
-	return s
-}
-
-// newTLSServer is newServer with TLS, for requests that bear a token.
-func newTLSServer(token string) *exampleCluster {
-	s := newExampleCluster(token)
-	s.StartTLS()
-	return s
-}
-
 // newClient is a client of a server. end closes both.
 func newClient() (c *client.Client, end func()) {
 	server := newServer()
@@ -59,18 +46,11 @@ func check(err error) {
 	}
 }
 
-func newExampleCluster(token string) *exampleCluster {
+func newServer() *exampleCluster {
 	s := &exampleCluster{registry: registrytest.New()}
 	own, err := httpd.New(httpd.Config{Service: s.registry, Cluster: s, Node: "1"})
 	check(err)
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if token != "" && r.Header.Get("Authorization") != "Bearer "+token {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		r.Header.Del("Authorization")
-		own.ServeHTTP(w, r)
-	}))
+	s.Server = httptest.NewServer(own)
 	return s
 }
 

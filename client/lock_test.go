@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
@@ -339,15 +338,6 @@ func TestElectLeavesNoLockBehindAfterAPanicOfLead(t *testing.T) {
 		}()
 		wantNobody(t, k)
 		expect.OK(t, c.Close(t.Context()))
-	})
-}
-
-func TestElectEndsWhenTheClusterRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := clientOf(t, fake.Servers{"a": fake.Always(501, `{"error":"needs consensus"}`)}, "a")
-		var status *StatusError
-		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(context.Context, *Held) error { return nil })
-		expect.That(t, errors.As(err, &status) && status.Message == "needs consensus", "got %v, want the server's words", err)
 	})
 }
 

@@ -198,23 +198,6 @@ func TestWatchNeedsRollcall(t *testing.T) {
 	}
 }
 
-func TestWatchEndsWithItsClient(t *testing.T) {
-	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,
-	} {
-		fake.InBubble(t, name, func(t *testing.T) {
-			c := clientOf(t, fake.Servers{"a": server}, "a")
-			result := make(chan error)
-			go func() {
-				result <- c.Watch(context.Background(), WatchConfig{}, func(WatchEvent) error { return nil })
-			}()
-			time.Sleep(time.Second)
-			need.OK(t, c.Close(t.Context()))
-			expect.Equal(t, <-result, ErrClosed, "got")
-		})
-	}
-}
-
 func TestWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := fake.Servers{"a": fake.Unreachable, "b": stream(started(5))}
@@ -230,20 +213,6 @@ func TestWatchAsksForOtherServersWhenNoneAnswers(t *testing.T) {
 		took := time.Since(start)
 		expect.That(t, err == errEnough && took <= 2*wait.LongestRetry, "got %v after %v, want the new server's stream", err, took)
 	})
-}
-
-func TestWatchEndsWithItsContext(t *testing.T) {
-	for name, server := range map[string]func(*http.Request) (*http.Response, error){
-		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,
-	} {
-		fake.InBubble(t, name, func(t *testing.T) {
-			ctx := fake.Within(t, 3*time.Second)
-			start := time.Now()
-			err := clientOf(t, fake.Servers{"a": server}, "a").Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
-			took := time.Since(start)
-			expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
-		})
-	}
 }
 
 func TestWatchThatFindsNoServerTriesMoreAndMoreSeldom(t *testing.T) {
@@ -344,4 +313,27 @@ func TestWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
 	a.Close()
 	b.Close()
 	fake.NoneLeft(t, before)
+}
+
+// TestWatchEndsWithItsContextAndWithItsClient, whatever it waits for.
+func TestWatchEndsWithItsContextAndWithItsClient(t *testing.T) {
+	for name, server := range map[string]func(*http.Request) (*http.Response, error){
+		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,
+	} {
+		fake.InBubble(t, name, func(t *testing.T) {
+			c := clientOf(t, fake.Servers{"a": server}, "a")
+			watch := func(ctx context.Context) error {
+				return c.Watch(ctx, WatchConfig{}, func(WatchEvent) error { return nil })
+			}
+			start := time.Now()
+			err := watch(fake.Within(t, 3*time.Second))
+			took := time.Since(start)
+			expect.That(t, err == nil && took == 3*time.Second, "got %v after %v, want nil after 3s", err, took)
+			result := make(chan error)
+			go func() { result <- watch(context.Background()) }()
+			time.Sleep(time.Second)
+			need.OK(t, c.Close(t.Context()))
+			expect.Equal(t, <-result, ErrClosed, "got")
+		})
+	}
 }

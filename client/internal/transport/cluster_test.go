@@ -86,23 +86,6 @@ func TestReadThatFailsIsNeverAnUnknownOutcome(t *testing.T) {
 	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "fetch: %v, want an error that is not an unknown outcome", err)
 }
 
-func TestServerThatRespondedIsAskedFirstNextTime(t *testing.T) {
-	j := fake.NewJournal()
-	down := true
-	flaky := func(r *http.Request) (*http.Response, error) {
-		if down {
-			return fake.Unreachable(r)
-		}
-		return fake.Respond(200, "")
-	}
-	c := clusterOf(t, fake.Servers{"a": j.Around(flaky), "b": fake.Always(200, "")}, "a", "b")
-	for range 3 {
-		need.OK(t, c.renew(t.Context()))
-		down = false
-	}
-	expect.Equal(t, len(j.Times()), 1, "how often the first server was asked, before the second one answered:")
-}
-
 func TestServerThatIsSilentCostsOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clusterOf(t, fake.Servers{"a": fake.Silent, "b": fake.Always(200, "")}, "a", "b")
