@@ -381,7 +381,8 @@ func changeEvent(epoch string, c listChange) string {
 	return text + "}\n\n"
 }
 
-// discover starts a Discovery at servers named a, b and so on, which ends with the test, and lets it do what it does at once.
+// discover starts a Discovery at servers named a, b and so on, which ends with the test, and waits until it has done what it
+// does at once.
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
 	d := need.Got(clientOfLists(t, at...).StartDiscovery(config))(t)

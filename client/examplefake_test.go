@@ -18,8 +18,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// exampleCluster is a cluster of one server with a registry in memory. The examples of locks, sessions and keys, which it has
-// not, are compiled and not run.
+// exampleCluster is a cluster of one server with a registry in memory. It has no locks, sessions and keys: the examples of
+// these are compiled and not run.
 type exampleCluster struct {
 	*httptest.Server
 	registry *registrytest.Memory

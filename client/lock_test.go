@@ -112,8 +112,10 @@ func TestLockWaitEndsWithARefusal(t *testing.T) {
 		{name: "a bad request", refuse: fake.Always(400, `{"error":"the TTL is too short"}`), says: "the TTL is too short"},
 	} {
 		fake.InBubble(t, tc.name, func(t *testing.T) {
-			_, err := clientOf(t, fake.Servers{"a": tc.refuse}, "a").AcquireLock(t.Context(), LockOptions{Name: "demo"})
-			expect.ErrorSays(t, err, tc.says, "got")
+			c := clientOf(t, fake.Servers{"a": tc.refuse}, "a")
+			expect.ErrorSays(t, expect.Err(c.AcquireLock(t.Context(), LockOptions{Name: "demo"})), tc.says, "got")
+			lead := func(context.Context, *Held) error { return nil }
+			expect.ErrorSays(t, c.Elect(t.Context(), LockOptions{Name: "demo"}, lead), tc.says, "Elect:")
 		})
 	}
 	_, err := clientOf(t, fake.Servers{"a": fake.Unreachable}, "a").AcquireLock(t.Context(), LockOptions{Name: "demo", Try: true})

@@ -20,103 +20,61 @@ import (
 func micros(d time.Duration) trial.Micros { return trial.Of(d) }
 
 func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
+	fault := func(kind scenario.Kind, text string, from, to int, nodes ...int) trial.Fault {
+		began, ended := micros(time.Duration(from)*time.Second), micros(time.Duration(to)*time.Second)
+		return trial.Fault{Kind: kind, Text: text, Nodes: append([]int{}, nodes...), From: began, To: ended}
+	}
+	of := func(count int, f trial.Fault) trial.Fault { f.Count = count; return f }
+	ready := func(second int, f trial.Fault) trial.Fault {
+		f.Ready = trial.Micros(second) * trial.Of(time.Second)
+		return f
+	}
 	for _, tt := range []struct {
-		name  string
-		text  string
-		lines []string
-		want  []trial.Fault
+		name, text, lines string
+		want              []trial.Fault
 	}{
-		{
-			name: "a killed leader is started again",
-			text: "faults: [{at: 20%, for: 30%, kind: kill, nodes: leader}]",
-			lines: []string{
-				"2s kill 1", "5s mark", "5s start 1",
-			},
-			want: []trial.Fault{{Kind: scenario.Kill, Text: "leader node2 killed (-9)", Nodes: []int{1},
-				From: micros(2 * time.Second), To: micros(5 * time.Second), Ready: micros(6 * time.Second)}},
-		},
-		{
-			name:  "a lost node is asked no more, and never comes back",
-			text:  "faults: [{at: 20%, kind: lose, nodes: follower}]",
-			lines: []string{"2s drop 2", "2s lose 2"},
-			want: []trial.Fault{{Kind: scenario.Lose, Text: "follower node3 lost with its disk", Nodes: []int{2},
-				From: micros(2 * time.Second), To: micros(2 * time.Second)}},
-		},
-		{
-			name: "all nodes are stopped at once, and started at once",
-			text: "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
-			lines: []string{
-				"3s stop 0", "3s stop 1", "3s stop 2", "4s mark", "4s start 0", "4s start 1", "4s start 2",
-			},
-			want: []trial.Fault{{Kind: scenario.Restart, Text: "all nodes stopped (SIGTERM)", Nodes: []int{0, 1, 2},
-				From: micros(3 * time.Second), To: micros(4 * time.Second), Ready: micros(5 * time.Second)}},
-		},
-		{
-			name:  "a paused follower goes on",
-			text:  "faults: [{at: 1s, for: 4s, kind: pause, nodes: follower}]",
-			lines: []string{"1s pause 2", "5s mark", "5s resume 2"},
-			want: []trial.Fault{{Kind: scenario.Pause, Text: "follower node3 paused (SIGSTOP)", Nodes: []int{2},
-				From: micros(time.Second), To: micros(5 * time.Second)}},
-		},
-		{
-			name:  "an isolated node loses its links to both others, and its clients theirs",
-			text:  "faults: [{at: 1s, for: 4s, kind: isolate, nodes: node1}]",
-			lines: []string{"1s cut 0 1", "1s cut 0 2", "1s split [0]", "5s heal", "5s join", "5s mark"},
-			want: []trial.Fault{{Kind: scenario.Isolate, Text: "node1 isolated, clients included", Nodes: []int{0},
-				From: micros(time.Second), To: micros(5 * time.Second)}},
-		},
-		{
-			name:  "where a majority is isolated, the others count as struck",
-			text:  "faults: [{at: 1s, for: 4s, kind: isolate, nodes: followers}]",
-			lines: []string{"1s cut 0 1", "1s cut 1 2", "1s split [0 2]", "5s heal", "5s join", "5s mark"},
-			want: []trial.Fault{{Kind: scenario.Isolate, Text: "followers node1 and node3 isolated, clients included", Nodes: []int{1},
-				From: micros(time.Second), To: micros(5 * time.Second)}},
-		},
-		{
-			name:  "slow disks are fast again",
-			text:  "faults: [{at: 1s, for: 4s, kind: slow-disk, nodes: 'node1, node2', delay: 5ms}]",
-			lines: []string{"1s slow 0 5ms", "1s slow 1 5ms", "5s mark", "5s slow 0 0s", "5s slow 1 0s"},
-			want: []trial.Fault{{Kind: scenario.SlowDisk, Text: "disks of node1 and node2 slower by 5ms", Nodes: []int{0, 1},
-				From: micros(time.Second), To: micros(5 * time.Second)}},
-		},
-		{
-			name:  "the dead stay dead",
-			text:  "faults: [{at: 1s, kind: die, instances: 10%}]",
-			lines: []string{"1s die 10%"},
-			want: []trial.Fault{{Kind: scenario.Die, Text: "30 instances dead", Nodes: []int{}, Count: 30,
-				From: micros(time.Second), To: micros(time.Second)}},
-		},
-		{
-			name:  "clients of silent instances restart",
-			text:  "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
-			lines: []string{"1s silence 100%", "3s mark", "3s restart clients"},
-			want: []trial.Fault{{Kind: scenario.Silence, Text: "300 instances silent until their clients have restarted", Nodes: []int{}, Count: 300,
-				From: micros(time.Second), To: micros(3 * time.Second)}},
-		},
-		{
-			name:  "flapping ends",
-			text:  "faults: [{at: 1s, for: 2s, kind: flap, instances: 30}]",
-			lines: []string{"1s flap 30", "3s end flapping", "3s mark"},
-			want: []trial.Fault{{Kind: scenario.Flap, Text: "30 instances flapping", Nodes: []int{}, Count: 30,
-				From: micros(time.Second), To: micros(3 * time.Second)}},
-		},
-		{
-			name:  "storms come and go",
-			text:  "storms: [{at: 10%, for: 2s, load: {reads: 9}}, {at: 50%, for: 10%, load: {writes: 0}}]",
-			lines: []string{"1s rates map[reads:9]", "3s rates map[]", "5s rates map[writes:0]", "6s rates map[]"},
-			want:  []trial.Fault{},
-		},
-		{
-			name: "faults are recorded in the scenario's order",
-			text: "faults:\n- {at: 6s, kind: die, instances: 1}\n- {at: 2s, for: 1s, kind: pause, nodes: node1}",
-			lines: []string{
-				"2s pause 0", "3s mark", "3s resume 0", "6s die 1",
-			},
-			want: []trial.Fault{
-				{Kind: scenario.Die, Text: "30 instances dead", Nodes: []int{}, Count: 30, From: micros(6 * time.Second), To: micros(6 * time.Second)},
-				{Kind: scenario.Pause, Text: "node1 paused (SIGSTOP)", Nodes: []int{0}, From: micros(2 * time.Second), To: micros(3 * time.Second)},
-			},
-		},
+		{"a killed leader is started again", "faults: [{at: 20%, for: 30%, kind: kill, nodes: leader}]",
+			"2s kill 1, 5s mark, 5s start 1",
+			[]trial.Fault{ready(6, fault(scenario.Kill, "leader node2 killed (-9)", 2, 5, 1))}},
+		{"a lost node is asked no more, and never comes back", "faults: [{at: 20%, kind: lose, nodes: follower}]",
+			"2s drop 2, 2s lose 2",
+			[]trial.Fault{fault(scenario.Lose, "follower node3 lost with its disk", 2, 2, 2)}},
+		{"all nodes are stopped at once, and started at once", "faults: [{at: 3s, for: 1s, kind: restart, nodes: all}]",
+			"3s stop 0, 3s stop 1, 3s stop 2, 4s mark, 4s start 0, 4s start 1, 4s start 2",
+			[]trial.Fault{ready(5, fault(scenario.Restart, "all nodes stopped (SIGTERM)", 3, 4, 0, 1, 2))}},
+		{"a paused follower goes on", "faults: [{at: 1s, for: 4s, kind: pause, nodes: follower}]",
+			"1s pause 2, 5s mark, 5s resume 2",
+			[]trial.Fault{fault(scenario.Pause, "follower node3 paused (SIGSTOP)", 1, 5, 2)}},
+		{"an isolated node loses its links to both others, and its clients theirs",
+			"faults: [{at: 1s, for: 4s, kind: isolate, nodes: node1}]",
+			"1s cut 0 1, 1s cut 0 2, 1s split [0], 5s heal, 5s join, 5s mark",
+			[]trial.Fault{fault(scenario.Isolate, "node1 isolated, clients included", 1, 5, 0)}},
+		{"where a majority is isolated, the others count as struck",
+			"faults: [{at: 1s, for: 4s, kind: isolate, nodes: followers}]",
+			"1s cut 0 1, 1s cut 1 2, 1s split [0 2], 5s heal, 5s join, 5s mark",
+			[]trial.Fault{fault(scenario.Isolate, "followers node1 and node3 isolated, clients included", 1, 5, 1)}},
+		{"slow disks are fast again", "faults: [{at: 1s, for: 4s, kind: slow-disk, nodes: 'node1, node2', delay: 5ms}]",
+			"1s slow 0 5ms, 1s slow 1 5ms, 5s mark, 5s slow 0 0s, 5s slow 1 0s",
+			[]trial.Fault{fault(scenario.SlowDisk, "disks of node1 and node2 slower by 5ms", 1, 5, 0, 1)}},
+		{"the dead stay dead", "faults: [{at: 1s, kind: die, instances: 10%}]",
+			"1s die 10%",
+			[]trial.Fault{of(30, fault(scenario.Die, "30 instances dead", 1, 1))}},
+		{"clients of silent instances restart", "faults: [{at: 1s, for: 2s, kind: silence, instances: 100%}]",
+			"1s silence 100%, 3s mark, 3s restart clients",
+			[]trial.Fault{of(300, fault(scenario.Silence, "300 instances silent until their clients have restarted", 1, 3))}},
+		{"flapping ends", "faults: [{at: 1s, for: 2s, kind: flap, instances: 30}]",
+			"1s flap 30, 3s end flapping, 3s mark",
+			[]trial.Fault{of(30, fault(scenario.Flap, "30 instances flapping", 1, 3))}},
+		{"storms come and go", "storms: [{at: 10%, for: 2s, load: {reads: 9}}, {at: 50%, for: 10%, load: {writes: 0}}]",
+			"1s rates map[reads:9], 3s rates map[], 5s rates map[writes:0], 6s rates map[]",
+			[]trial.Fault{}},
+		{"faults are recorded in the scenario's order",
+			"faults:\n- {at: 6s, kind: die, instances: 1}\n- {at: 2s, for: 1s, kind: pause, nodes: node1}",
+			"2s pause 0, 3s mark, 3s resume 0, 6s die 1",
+			[]trial.Fault{
+				of(30, fault(scenario.Die, "30 instances dead", 6, 6)),
+				fault(scenario.Pause, "node1 paused (SIGSTOP)", 2, 3, 0),
+			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,8 +84,7 @@ func TestFaultsAreInjectedAndUndoneAtTheirTimes(t *testing.T) {
 				for n := range i.faults { // see the test of kills
 					i.faults[n].Kills = nil
 				}
-				got := j.sortedLines()
-				expect.That(t, slices.Equal(got, tt.lines), "what was done:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.lines, "\n"))
+				expect.Equal(t, strings.Join(j.sortedLines(), ", "), tt.lines, "what was done:")
 				expect.Deep(t, i.faults, tt.want, "recorded")
 			})
 		})

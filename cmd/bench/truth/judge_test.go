@@ -287,57 +287,41 @@ func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
 
 func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
 	const absent = -1
+	gone := trial.Departure{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000} // by its cancel
 	for _, c := range []struct {
 		name  string
 		steps []step
 		want  []trial.Departure
 	}{
 		{"no instance departed", lives, nil},
-		{
-			"canceled",
+		{"canceled",
 			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),
-			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
-		},
-		{
-			"died",
+			[]trial.Departure{gone}},
+		{"died",
 			after(renewed(15), judging(0, 1, 16, 17), judging(1, 1, 16, 17), died(20), judging(0, absent, 45, 46), judging(1, 1, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}},
-		},
-		{
-			"its last heartbeat was acknowledged after its death",
+			[]trial.Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}}},
+		{"its last heartbeat was acknowledged after its death",
 			after(judging(0, 1, 16, 17), died(20), renewed(21), judging(0, absent, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}},
-		},
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
 		{"a node that never listed it", after(judging(0, absent, 15, 16), canceling(2, 20), canceled(2, 30), judging(0, absent, 35, 36)), nil},
-		{
-			"registered again",
+		{"registered again",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
-			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
-		},
-		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}}},
-		{
-			"registered by a call that was under way when it died",
+			[]trial.Departure{gone}},
+		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{gone}},
+		{"registered by a call that was under way when it died",
 			after(judging(0, 1, 15, 16), registering(2, 19), died(20), registered(2, 21), judging(0, absent, 45, 46)),
-			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}},
-		},
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
 		{"dead, and about to return", after(judging(0, 1, 15, 16), died(20), registering(2, 30), judging(0, absent, 45, 46)), nil},
-		{
-			"gone, registered again and dead before it was listed",
+		{"gone, registered again and dead before it was listed",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
-			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
-		},
+			[]trial.Departure{gone}},
 		{"registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
 		{"perhaps registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
-		{
-			"gone twice",
+		{"gone twice",
 			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
-			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}},
-		},
-		{
-			"died after its cancel",
-			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)),
-			[]trial.Departure{{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000}},
-		},
+			[]trial.Departure{gone, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}}},
+		{"died after its cancel",
+			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)), []trial.Departure{gone}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect.Deep(t, bookOf(c.steps...).Departures(began), c.want, "told:")

@@ -49,62 +49,37 @@ func judged(calls ...trial.Call) History {
 func TestCounterexampleIsTheShortestPrefix(t *testing.T) {
 	for _, c := range []struct {
 		name  string
+		last  int // the place of the call that cannot be explained
 		calls []trial.Call
-		last  int          // the place of the call that cannot be explained
 		want  []trial.Call // the calls of the example; nil: those up to last
 		text  string
 	}{
-		{
-			name:  "a stale read",
-			calls: []trial.Call{write(1, 0, 1), write(2, 2, 3), look(2, 4, 5), look(1, 6, 7), look(1, 8, 9), write(3, 10, 11)},
-			last:  3,
-			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.003 s by node1",
-		},
-		{
-			name:  "a read back in time, while the write is under way",
-			calls: []trial.Call{write(1, 0, 1), write(2, 2, 20), look(2, 4, 5), look(1, 6, 7)},
-			last:  3,
-			want:  []trial.Call{write(1, 0, 1), of(write(2, 2, 20), trial.Unknown), look(2, 4, 5), look(1, 6, 7)},
-			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been read before, answered at 0.005 s by node2",
-		},
-		{
-			name:  "a canceled instance",
-			calls: []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(1, 4, 5)},
-			last:  2,
-			text:  "a read returned version 1 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1",
-		},
-		{
-			name:  "an absent one",
-			calls: []trial.Call{write(1, 0, 1), look(0, 4, 5)},
-			last:  1,
-			text:  "a read found no registration of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though version 1 had been acknowledged at 0.001 s by node1",
-		},
-		{
-			name:  "a version that was not written",
-			calls: []trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(2, 4, 5)},
-			last:  2,
-			want:  []trial.Call{write(1, 0, 1), look(2, 4, 5)},
-			text:  "a read returned version 2 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, which no client had written by then",
-		},
-		{
-			name:  "a removal that found nothing",
-			calls: []trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.NotFound), look(1, 4, 5)},
-			last:  1,
-			text:  "a cancel found no registration of own-1 at node1, asked at 0.002 s and answered at 0.003 s, though version 1 had been acknowledged at 0.001 s by node1",
-		},
-		{
-			name:  "a removal that found what was removed",
-			calls: []trial.Call{write(1, 0, 1), remove(2, 2, 3), remove(3, 4, 5)},
-			last:  2,
-			text:  "a cancel (version 3) found a registration of own-1 at node1, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1",
-		},
-		{
-			name:  "looks that had not returned are left out",
-			calls: []trial.Call{write(1, 0, 1), look(1, 2, 30), write(2, 3, 4), look(1, 6, 7)},
-			last:  3,
-			want:  []trial.Call{write(1, 0, 1), write(2, 3, 4), look(1, 6, 7)},
-			text:  "a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.004 s by node1",
-		},
+		{"a stale read", 3,
+			[]trial.Call{write(1, 0, 1), write(2, 2, 3), look(2, 4, 5), look(1, 6, 7), look(1, 8, 9), write(3, 10, 11)},
+			nil,
+			"a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.003 s by node1"},
+		{"a read back in time, while the write is under way", 3,
+			[]trial.Call{write(1, 0, 1), write(2, 2, 20), look(2, 4, 5), look(1, 6, 7)},
+			[]trial.Call{write(1, 0, 1), of(write(2, 2, 20), trial.Unknown), look(2, 4, 5), look(1, 6, 7)},
+			"a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been read before, answered at 0.005 s by node2"},
+		{"a canceled instance", 2, []trial.Call{write(1, 0, 1), remove(2, 2, 3), look(1, 4, 5)}, nil,
+			"a read returned version 1 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1"},
+		{"an absent one", 1, []trial.Call{write(1, 0, 1), look(0, 4, 5)}, nil,
+			"a read found no registration of own-1 at node2, asked at 0.004 s and answered at 0.005 s, though version 1 had been acknowledged at 0.001 s by node1"},
+		{"a version that was not written", 2,
+			[]trial.Call{write(1, 0, 1), of(write(2, 2, 3), trial.Refused), look(2, 4, 5)},
+			[]trial.Call{write(1, 0, 1), look(2, 4, 5)},
+			"a read returned version 2 of own-1 at node2, asked at 0.004 s and answered at 0.005 s, which no client had written by then"},
+		{"a removal that found nothing", 1,
+			[]trial.Call{write(1, 0, 1), of(remove(2, 2, 3), trial.NotFound), look(1, 4, 5)}, nil,
+			"a cancel found no registration of own-1 at node1, asked at 0.002 s and answered at 0.003 s, though version 1 had been acknowledged at 0.001 s by node1"},
+		{"a removal that found what was removed", 2,
+			[]trial.Call{write(1, 0, 1), remove(2, 2, 3), remove(3, 4, 5)}, nil,
+			"a cancel (version 3) found a registration of own-1 at node1, asked at 0.004 s and answered at 0.005 s, though its cancel (version 2) had been acknowledged at 0.003 s by node1"},
+		{"looks that had not returned are left out", 3,
+			[]trial.Call{write(1, 0, 1), look(1, 2, 30), write(2, 3, 4), look(1, 6, 7)},
+			[]trial.Call{write(1, 0, 1), write(2, 3, 4), look(1, 6, 7)},
+			"a read returned version 1 of own-1 at node2, asked at 0.006 s and answered at 0.007 s, though version 2 had been acknowledged at 0.004 s by node1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := judged(c.calls...)

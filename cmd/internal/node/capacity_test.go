@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -19,14 +18,7 @@ func limited(t *testing.T, change func(*capacity.Quota)) (url string) {
 	t.Helper()
 	c := oneNode(t)
 	change(&c.Quota)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() {
-		expect.OK(t, stop())
-	})
-	url = "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
-	return url
+	return serving(t, c)
 }
 
 func responds(t *testing.T, method, url, body string, want int, says string) (text string) {
@@ -142,13 +134,12 @@ func request(t *testing.T, method, url, body string) (status int, text string) {
 
 func TestFullDiskRefusesWhatAddsAndNothingElse(t *testing.T) {
 	c := oneNode(t)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, c)
 	var free atomic.Int64
 	free.Store(int64(c.MinFree))
 	n.disk.Free = func(string) (int64, error) { return free.Load(), nil }
 	defer started(t, n)()
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
+	url := readyURL(t, n)
 	const instance = `{"instance":{"instanceId":"i","app":"A","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"name":"MyOwn"}}}`
 	if status, text := request(t, "POST", url+"/eureka/apps/A", instance); status != http.StatusNoContent {
 		t.Fatalf("register: %d %s", status, text)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -163,25 +162,11 @@ func TestRestoreUpToTheLimitsIsAccepted(t *testing.T) {
 	expect.OK(t, restoreLimits{stateBytes: 5, instances: 2}.check(h, 5))
 }
 
-func serving(t *testing.T, c *config.Config) string {
-	t.Helper()
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() { expect.OK(t, stop()) })
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
-	return url
-}
-
 // A dry run says what a restore then does, in mode ap too: what was canceled since stays away, and there are no keys.
 func TestDryRunWithoutConsensusSaysWhatARestoreDoes(t *testing.T) {
 	c := oneNode(t)
 	c.Mode = config.AP
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() { expect.OK(t, stop()) })
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
+	url := serving(t, c)
 	body := `{"instance":{"instanceId":"a1","hostName":"h","app":"A","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`
 	responds(t, http.MethodPost, url+"/eureka/apps/A", body, http.StatusNoContent, "")
 	saved := responds(t, http.MethodGet, url+"/v1/rollcall/snapshot", "", http.StatusOK, "ROLLBACK")
@@ -201,9 +186,7 @@ func TestBackupsKeepTheNewestOfTheNodesOwn(t *testing.T) {
 	for _, name := range append(others, "rollcall-n1-20260101T000000Z.snap.123.tmp", "rollcall-n1-20260101T000000Z.snap", "rollcall-n1-20260102T000000Z.snap", "rollcall-n1-20260103T000000Z.snap") {
 		need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, name), []byte("x"), 0o600))
 	}
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() { expect.OK(t, stop()) })
+	running(t, c)
 	var names []string
 	await(t, "the other files, the new one and the newest one before are left", func() bool {
 		names = filesIn(t, c.Backup.Dir)
@@ -228,9 +211,7 @@ func TestBackupsGoOnAfterTheClockWentBack(t *testing.T) {
 	c.Backup = config.BackupConfig{Dir: t.TempDir(), Interval: time.Hour, Keep: 1}
 	early := "rollcall-n1-" + time.Now().UTC().Add(24*365*time.Hour).Format(timeForm) + ".snap"
 	need.OK(t, os.WriteFile(filepath.Join(c.Backup.Dir, early), []byte("x"), 0o600))
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() { expect.OK(t, stop()) })
+	running(t, c)
 	await(t, "the schedule writes a snapshot, though the newest file is of next year", func() bool {
 		return slices.ContainsFunc(filesIn(t, c.Backup.Dir), func(name string) bool { return name != early })
 	})

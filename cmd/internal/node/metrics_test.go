@@ -96,7 +96,7 @@ func withEverything(t *testing.T, mode string) *config.Config {
 
 func shownBy(t *testing.T, mode string) map[string]described {
 	t.Helper()
-	n := need.Got(open(Options{Config: withEverything(t, mode), Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, withEverything(t, mode))
 	n.metrics.MustRegister(logging.NewQueue(nil).Dropped) // as Run does
 	stop := started(t, n)
 	defer func() { expect.OK(t, stop()) }()
@@ -179,7 +179,7 @@ func TestEveryLimitThatHasAShareIsShownBesideWhatIsUsed(t *testing.T) {
 	}{{config.CP, nil}, {config.AP, []string{"limits.sessions"}}} {
 		c := oneNode(t)
 		c.Mode = tc.mode
-		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+		n := opened(t, c)
 		var want []string
 		for _, s := range c.Settings() {
 			if strings.HasPrefix(s.Key, "limits.") && !slices.Contains(append(tc.also, withoutShare...), s.Key) {
@@ -276,9 +276,7 @@ func largeNode(t testing.TB, apps, each int) (scrape func() (bytes int)) {
 	t.Helper()
 	c := oneNode(t)
 	c.Mode = config.AP
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-	stop := started(t, n)
-	t.Cleanup(func() { expect.OK(t, stop()) })
+	n := running(t, c)
 	awaitSeries(t, n.metrics, "rollcall_ready")
 	ask := func(method, path, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))

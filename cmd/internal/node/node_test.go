@@ -53,6 +53,21 @@ func started(t testing.TB, n *node) (stop func() error) {
 	}
 }
 
+// opened opens a node that logs nothing.
+func opened(t testing.TB, c *config.Config) *node {
+	t.Helper()
+	return need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+}
+
+// running is a node that runs until the test ends.
+func running(t testing.TB, c *config.Config) *node {
+	t.Helper()
+	n := opened(t, c)
+	stop := started(t, n)
+	t.Cleanup(func() { expect.OK(t, stop()) })
+	return n
+}
+
 func status(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -62,9 +77,18 @@ func status(url string) int {
 	return resp.StatusCode
 }
 
-func awaitReady(t *testing.T, url string) {
+// readyURL waits until a node is ready, and returns the address of its API.
+func readyURL(t *testing.T, n *node) string {
 	t.Helper()
+	url := "http://" + n.listeners[0].Addr().String()
 	await(t, "the node is ready", func() bool { return status(url+"/readyz") == http.StatusOK })
+	return url
+}
+
+// serving runs a node until the test ends, and returns the address of its API once it is ready.
+func serving(t *testing.T, c *config.Config) (url string) {
+	t.Helper()
+	return readyURL(t, running(t, c))
 }
 
 // await polls until a condition holds. The limit is for liveness alone: most take some 100 ms.

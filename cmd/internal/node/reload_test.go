@@ -104,7 +104,7 @@ func refuses(url string) bool {
 
 func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	c := oneNode(t)
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, c)
 	file := filepath.Join(t.TempDir(), "rollcall.yaml")
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.AddFlags(flags)
@@ -114,8 +114,7 @@ func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.during(ctx, hup, n.run) }()
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
+	url := readyURL(t, n)
 	const few = "rate-limiter: {enabled: true, burst-size: 1, registry-fetch-average-rate: 1, full-fetch-average-rate: 1}"
 	for _, step := range []struct {
 		name, file string
@@ -297,7 +296,7 @@ func reloadedNode(t *testing.T, values map[string]string) (url string, reload fu
 	}
 	write(values)
 	loaded := need.Got(file.load())(t)
-	n := need.Got(open(Options{Config: loaded.Config, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, loaded.Config)
 	r := reloader{load: file.load, apply: n.apply, reread: n.reread, running: *loaded.Config, log: quiet}
 	hup := make(chan os.Signal)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -307,9 +306,7 @@ func reloadedNode(t *testing.T, values map[string]string) (url string, reload fu
 		cancel()
 		expect.OK(t, <-ended)
 	})
-	url = "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
-	return url, func(values map[string]string) {
+	return readyURL(t, n), func(values map[string]string) {
 		write(values)
 		hup <- syscall.SIGHUP
 		hup <- syscall.SIGHUP // accepted once the first one has taken effect

@@ -27,10 +27,9 @@ import (
 )
 
 func TestNodeServesUntilItIsStopped(t *testing.T) {
-	n := need.Got(open(Options{Config: oneNode(t), Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, oneNode(t))
 	stop := started(t, n)
-	url := "http://" + n.listeners[0].Addr().String()
-	awaitReady(t, url)
+	url := readyURL(t, n)
 	err := stop()
 	expect.That(t, err == nil, "run: %v, want nil after a stop", err)
 	expect.Equal(t, status(url+"/healthz"), 0, "it still responds:")
@@ -40,11 +39,10 @@ func TestNodeEndsItsWatches(t *testing.T) {
 	for _, takeover := range []bool{true, false} {
 		c := oneNode(t)
 		c.HTTP.HeartbeatTakeover = takeover
-		n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+		n := opened(t, c)
 		n.limits.drain = time.Hour // a watch that kept the node up would have the test time out
 		stop := started(t, n)
-		url := "http://" + n.listeners[0].Addr().String()
-		awaitReady(t, url)
+		url := readyURL(t, n)
 		resp := need.Got(http.Get(url + "/v1/rollcall/watch"))(t)
 		expect.OKf(t, stop(), "takeover %v: run", takeover)
 		expect.OKf(t, expect.Err(io.ReadAll(resp.Body)), "takeover %v: the watch was cut off", takeover)
@@ -192,13 +190,7 @@ func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {
 			defer service.Close()
 			c := oneNode(t)
 			c.Checks.Probes = probes
-			n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
-			stop := started(t, n)
-			defer func() {
-				expect.OK(t, stop())
-			}()
-			api := "http://" + n.listeners[0].Addr().String()
-			awaitReady(t, api)
+			api := serving(t, c)
 			checks := registerProbed(t, api, service.URL)
 			if !probes {
 				expect.That(t, !strings.Contains(text(t, api+"/metrics"), "rollcall_probe_"), "there is a prober")
@@ -313,7 +305,7 @@ func TestServiceManagerHearsOfReadinessReloadsAndTheEnd(t *testing.T) {
 func TestServiceManagerHearsNoReadyOfANodeThatWaitsForOthers(t *testing.T) {
 	m, c := newManager(t), managed(t, config.CP)
 	c.Store.BootstrapExpect, c.Store.Join = 2, []string{localcluster.Address(need.Got(localcluster.ClaimPorts(1))(t)[0])}
-	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	n := opened(t, c)
 	stop := started(t, n)
 	before := append(m.until("STATUS=not ready: "), m.until(sign)...)
 	for range 5 {
@@ -328,7 +320,7 @@ func TestServiceManagerHearsNoSignOfLifeWhileTheStoreHangs(t *testing.T) {
 	for _, mode := range config.Modes {
 		t.Run(mode, func(t *testing.T) {
 			m, c := newManager(t), managed(t, mode)
-			n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+			n := opened(t, c)
 			stop := started(t, n)
 			m.until("READY=1")
 			m.until(sign)

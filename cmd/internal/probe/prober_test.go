@@ -181,8 +181,7 @@ func after(d time.Duration) {
 func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("a", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(31 * time.Second)
 		g.wantRuns("a", 5*time.Second, 15*time.Second, 25*time.Second)
 	})
@@ -192,8 +191,7 @@ func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.respond("a", catalog.Passing, "fine", 0)
 		g.register("a", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		steps := []struct {
 			status catalog.CheckStatus
 			output string
@@ -221,8 +219,7 @@ func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("a", catalog.Probe{Interval: 1000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		for i := range 600 {
 			g.respond("a", catalog.Critical, fmt.Sprint(i), 0)
 			after(time.Second)
@@ -234,8 +231,7 @@ func TestProberSetsAnOutputThatChangesEachTimeOnceAMinute(t *testing.T) {
 
 func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 	inBubble(t, func(g *rig) {
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(time.Second)
 		g.register("late", catalog.Probe{Interval: 10_000})
 		after(10 * time.Second) // at 6.1 s: noticed after 0.1 s at most
@@ -264,8 +260,7 @@ func TestProberFollowsTheChecksOfTheRegistry(t *testing.T) {
 func TestProberProbesTheChecksOfNodes(t *testing.T) {
 	inBubble(t, func(g *rig) {
 		g.register("other", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(time.Second)
 		g.apply(registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "disk", Name: "disk", Status: catalog.Critical, Type: "http", Probe: &catalog.Probe{HTTP: "disk", Interval: 10_000}}}})
 		after(10 * time.Second)
@@ -288,8 +283,7 @@ func TestProberBoundsItsAttemptsInTimeAndNumber(t *testing.T) {
 			g.respond(id, catalog.Passing, "", time.Hour) // it hangs
 			g.registerAs("web"+id, id, catalog.Probe{Interval: 60_000, Timeout: 5000})
 		}
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(5 * time.Minute)
 		expect.That(t, g.most == atOnce, "%d attempts ran at once, want %d", g.most, atOnce)
 		for i := range services {
@@ -327,8 +321,7 @@ func TestProberRepeatsAResultThatWasNotCommitted(t *testing.T) {
 		g.respond("a", catalog.Passing, "fine", 0)
 		g.register("a", catalog.Probe{Interval: 10_000})
 		g.Fail(errors.New("no leader"))
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(20 * time.Second)
 		g.wantStatus("a", catalog.Critical, "")
 		g.Fail(nil)
@@ -342,8 +335,7 @@ func TestProberDropsTheResultOfACheckThatWasReplacedMeanwhile(t *testing.T) {
 		inBubble(t, func(g *rig) {
 			g.respond("a", catalog.Passing, "of the old one", 8*time.Second)
 			g.register("a", catalog.Probe{Interval: 10_000})
-			lose := g.lead()
-			defer lose()
+			defer g.lead()()
 			after(replaced)
 			g.respond("a", catalog.Passing, "of the new one", 0)
 			g.register("a", catalog.Probe{Interval: 20_000})
@@ -363,8 +355,7 @@ func TestProberKeepsPlacesForOtherServicesWhenTheChecksOfOneHang(t *testing.T) {
 			g.registerAs("slow", id, catalog.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
 		g.register("well", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(46 * time.Second)
 		g.wantRuns("well", 5*time.Second, 15*time.Second, 25*time.Second, 35*time.Second, 45*time.Second)
 		_, most, _ := g.counts("well")
@@ -396,8 +387,7 @@ func TestProberKeepsTurnsForOtherServicesWhenManyHang(t *testing.T) {
 			g.registerAs(id, id, catalog.Probe{Interval: 10_000, Timeout: 36_000_000_000})
 		}
 		g.register("well", catalog.Probe{Interval: 10_000})
-		lose := g.lead()
-		defer lose()
+		defer g.lead()()
 		after(2 * time.Minute)
 		_, _, runs := g.counts("well")
 		expect.That(t, runs >= 4, "probed %d times in two minutes", runs)
