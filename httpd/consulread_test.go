@@ -391,6 +391,22 @@ func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 	})
 }
 
+// The server's time limits for a whole request would cut a long wait off.
+func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := registrytest.New()
+		locker := newLocker(m)
+		n := newBubbled(t, httpd.Config{Service: m, Coordination: locker})
+		got := n.send(t, http.MethodPut, "/v1/kv/a", "v")
+		need.Equal(t, got.body, "true", "put: %d", got.status)
+		begun := time.Now()
+		got = n.send(t, http.MethodGet, "/v1/kv/a?index=1&wait=9m", "")
+		took := time.Since(begun)
+		expect.That(t, got.status == 200 && took >= 9*time.Minute && got.header.Get("X-Consul-Index") == "1",
+			"got %d %s after %v", got.status, got.body, took)
+	})
+}
+
 func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
 	last := map[string]int{}
