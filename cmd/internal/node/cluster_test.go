@@ -105,6 +105,7 @@ func TestStatusSaysInASentenceHowTheClusterIs(t *testing.T) {
 		"five well":          {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower", "follower", "follower")}, well, "Healthy: two nodes may fail."},
 		"one alone":          {api.Status{Leader: "n1", Nodes: nodesWith("leader")}, well, "Healthy: no node may fail."},
 		"a learner":          {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "learner")}, well, "Healthy: no node may fail."},
+		"a newcomer":         {api.Status{Leader: "n1", Nodes: nodesWith("learner")}, degraded, "This node does not know the members of its cluster yet: ask again in a second."},
 		"one of three down":  {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "unreachable")}, degraded, "Degraded: n3 cannot be reached; no node may fail."},
 		"one of five down":   {api.Status{Leader: "n1", Nodes: nodesWith("leader", "follower", "follower", "follower", "unreachable")}, degraded, "Degraded: n5 cannot be reached; one node may fail."},
 		"one behind":         {api.Status{Leader: "n1", Nodes: behind}, degraded, "Degraded: n3 is 10001 entries behind; no node may fail."},

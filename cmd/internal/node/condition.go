@@ -49,6 +49,8 @@ func describe(s *api.Status) {
 		if trouble != "" {
 			s.Summary += " Of these, " + trouble + "."
 		}
+	case voters == 0:
+		s.Condition, s.Summary = degraded, "This node does not know the members of its cluster yet: ask again in a second."
 	case trouble != "":
 		s.Condition, s.Summary = degraded, fmt.Sprintf("Degraded: %s; %s.", trouble, may)
 	default:

@@ -50,6 +50,7 @@ func TestMemberThatLostItsDataVotesAgainTenSecondsAfterItsRemoval(t *testing.T) 
 		w.Await(time.Minute, "the log names the remedy", func() bool { return strings.Contains(w.Log(), "rollcall members remove "+lost) })
 		w.Wait(time.Minute)
 		expect.Equal(w, w.Call(lost, "GET", "/readyz", "").Status, http.StatusServiceUnavailable, "readiness of a node that is no member:")
+		expect.Equal(w, roleOf(w, lost, lost), "learner", "the role of a node that is no member is, as it says,")
 
 		removed := time.Now()
 		need.Equal(w, w.Call(other, "DELETE", "/v1/rollcall/members/"+lost, "").Status, http.StatusOK, "the removal is answered")

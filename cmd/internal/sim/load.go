@@ -79,6 +79,9 @@ func (l *load) start() {
 		last++
 		l.register(l.w.newInstance(fmt.Sprintf("ONCE/i%d", last), longLease))
 	})
+	if l.d.permits.l != nil {
+		l.task(900*time.Millisecond, l.d.permits.trespass)
+	}
 	if !cp {
 		return
 	}
@@ -86,8 +89,8 @@ func (l *load) start() {
 	l.startHistories()
 	l.startLocks()
 	l.startReads()
-	if l.d.permits.l != nil {
-		l.task(900*time.Millisecond, l.d.permits.trespass)
+	if l.d.learners > 0 {
+		l.task(4*time.Second, l.lookAtVoters)
 	}
 }
 
@@ -252,6 +255,7 @@ func (l *load) look() {
 // drawn is what the acts of a schedule need beside its world, and what they leave for those that judge.
 type drawn struct {
 	always    bool      // data.sync is always
+	learners  int       // nodes of each datacenter that have no vote: the last ones
 	began     time.Time // when the first client began
 	w         *World
 	load      *load

@@ -38,10 +38,13 @@ var settings = map[string]func(*config.Config){
 	"oldlevel": func(c *config.Config) {
 		c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
 	},
+	// The last node, or the last two, of each datacenter have no vote.
+	"learner":  withoutVote(1),
+	"learners": withoutVote(2),
 }
 
 // needConsensus are the settings that mode ap has not.
-var needConsensus = []string{"auth", "oldlevel", "snapshots", "wal"}
+var needConsensus = []string{"learner", "learners", "oldlevel", "snapshots", "wal"}
 
 // Step is something that happens to the cluster.
 type Step struct {
@@ -174,7 +177,10 @@ func (s *Schedule) parseCluster(line string) error {
 	if s.Latency, err = time.ParseDuration(latency); err != nil {
 		return err
 	}
-	return s.Validate()
+	if err = s.Validate(); err == nil {
+		_, err = s.learners()
+	}
+	return err
 }
 
 func (s Schedule) parseStep(line string) (e Step, err error) {
@@ -269,6 +275,7 @@ func Generate(seed uint64) Schedule {
 			d.Settings = append(d.Settings, word)
 		}
 	}
+	d.moreWords(rand.New(rand.NewPCG(seed, 61)))
 	d.names = d.Cluster.names()
 	for d.later(); d.at < faultsLast; d.later() {
 		if d.r.IntN(4) == 0 {
@@ -282,6 +289,23 @@ func Generate(seed uint64) Schedule {
 		}
 	}
 	return d.Schedule
+}
+
+// moreWords draws settings by a source of their own, so that what else is drawn stays the same.
+func (d *drawing) moreWords(r *rand.Rand) {
+	if learns := r.IntN(4) == 0; learns && d.Mode == config.CP && d.Nodes >= 3 {
+		if d.Nodes == 3 && d.Datacenters == 1 {
+			d.Nodes += r.IntN(3)
+		}
+		word := "learner"
+		if d.Nodes >= 5 && r.IntN(2) == 0 {
+			word = "learners"
+		}
+		d.Settings = append(d.Settings, word)
+	}
+	if asks := r.IntN(2) == 0; asks && (d.Mode == config.AP || d.Datacenters > 1) {
+		d.Settings = append(d.Settings, "auth")
+	}
 }
 
 // add lets something happen now.

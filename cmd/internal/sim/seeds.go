@@ -95,6 +95,9 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		always: slices.Contains(s.Settings, "always"), ended: map[string][]time.Time{},
 		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{},
 	}
+	var err error
+	d.learners, err = s.learners()
+	need.OK(t, err)
 	s.Configure = d.configure(s)
 	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
 	defer close(check.ask)

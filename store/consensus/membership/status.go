@@ -62,11 +62,11 @@ func (s *Members) Status(ctx context.Context) Status {
 	return st
 }
 
-// askMembers asks all members for their states, see statesOf. A node that knows no members is the only one.
+// askMembers asks all members for their states, see statesOf. A node that knows no members is the only one, and has no vote yet.
 func (s *Members) askMembers(ctx context.Context) ([]raft.Server, map[raft.ServerID]NodeState) {
 	members, err := s.All()
 	if err != nil || len(members) == 0 {
-		members = []raft.Server{{ID: raft.ServerID(s.self), Address: raft.ServerAddress(s.cfg.Port.Addr().String())}}
+		members = []raft.Server{{Suffrage: raft.Nonvoter, ID: raft.ServerID(s.self), Address: raft.ServerAddress(s.cfg.Port.Addr().String())}}
 	}
 	return members, s.statesOf(ctx, members)
 }
