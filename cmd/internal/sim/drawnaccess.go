@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -31,11 +32,15 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // permits is a caller of few rights, whose role and token change. Its rights are to write keys under mine/, or nothing.
 type permits struct {
 	l        *load
-	stranger *World // its clients have an address of their own: bad credentials are counted by address
+	file     *permitFile // nil: roles and tokens are the cluster's
+	stranger *World      // its clients have an address of their own: bad credentials are counted by address
 
 	mu       sync.Mutex
 	accessor string
 	secret   string    // empty: it has no token
+	rules    string    // of the file, as JSON
+	lines    string    // of the file, with the token
+	changed  time.Time // when the file was
 	denied   time.Time // since when it must not write; zero: it may, or nobody knows
 	revoked  string    // a token that was revoked, and when
 	at       time.Time
@@ -45,8 +50,8 @@ type permits struct {
 const hidden = "hidden-from-strangers"
 
 const (
-	wideRules   = `{"rules":["app MINE read,register","kv mine/ read,write"]}`
-	narrowRules = `{"rules":["app MINE read"]}`
+	wideRules   = `["app MINE read,register","kv mine/ read,write"]`
+	narrowRules = `["app MINE read"]`
 	newStranger = `{"name":"stranger","app":"MINE","roles":["stranger"]}`
 )
 
@@ -54,17 +59,29 @@ const (
 func (p *permits) begin(l *load) {
 	w := l.w
 	var operator api.NewToken
-	w.Await(ReadyWithin, "the first operator is made", func() bool {
-		return w.Admin(w.nodes[0].Name, "POST", "/v1/rollcall/auth/bootstrap", "").decode(&operator)
-	})
+	if p.file != nil {
+		operator.Secret = p.file.operator
+	} else {
+		w.Await(ReadyWithin, "the first operator is made", func() bool {
+			return w.Admin(w.nodes[0].Name, "POST", "/v1/rollcall/auth/bootstrap", "").decode(&operator)
+		})
+	}
 	open := w.clients.Transport
 	w.clients = &http.Client{Transport: bearer{open, "Bearer " + operator.Secret}}
 	stranger := *w
 	stranger.clients = w.Client("127.0.9.7")
 	p.l, p.stranger = l, &stranger
+	first := w.nodes[0].Name
 	w.Await(ReadyWithin, "the operator is known everywhere, and hides something", func() bool {
-		return w.Call(w.nodes[0].Name, "PUT", "/v1/kv/secret/x", hidden).Status == http.StatusOK
+		secret := Registration("SECRET", "s", longLease, map[string]string{"hidden": hidden})
+		return w.Call(first, "POST", "/eureka/apps/SECRET", secret).Status == http.StatusNoContent
 	})
+	if w.Mode() == config.CP {
+		w.Await(ReadyWithin, "it hides a key", func() bool {
+			return w.Call(first, "PUT", "/v1/kv/secret/x", hidden).Status == http.StatusOK
+		})
+	}
+	w.Wait(lastWrites) // so that no kill loses it
 	p.grant()
 	need.That(w, p.secret != "", "the stranger has no token")
 }
@@ -87,9 +104,16 @@ func (p *permits) grant() {
 	p.mu.Lock()
 	p.denied = time.Time{}
 	p.mu.Unlock()
-	p.change("grant", "PUT", "/v1/rollcall/auth/roles/stranger", wideRules, nil)
+	if p.file != nil {
+		p.rewrite(wideRules)
+		return
+	}
+	p.change("grant", "PUT", "/v1/rollcall/auth/roles/stranger", bodyOf(wideRules), nil)
 	p.replace()
 }
+
+// bodyOf is the body that gives a role its rules.
+func bodyOf(rules string) string { return `{"rules":` + rules + `}` }
 
 // replace gives the stranger a token if it has none.
 func (p *permits) replace() {
@@ -106,7 +130,12 @@ func (p *permits) replace() {
 
 // narrow takes the right to write away.
 func (p *permits) narrow() {
-	if p.l == nil || !p.change("narrow", "PUT", "/v1/rollcall/auth/roles/stranger", narrowRules, nil) {
+	switch {
+	case p.l == nil:
+		return
+	case p.file != nil:
+		p.rewrite(narrowRules)
+	case !p.change("narrow", "PUT", "/v1/rollcall/auth/roles/stranger", bodyOf(narrowRules), nil):
 		return
 	}
 	p.mu.Lock()
@@ -119,67 +148,85 @@ func (p *permits) revoke() {
 	if p.l == nil || p.secret == "" {
 		return
 	}
-	done := p.change("revoke", "DELETE", "/v1/rollcall/auth/tokens/"+p.accessor, "", nil)
+	done := p.file != nil || p.change("revoke", "DELETE", "/v1/rollcall/auth/tokens/"+p.accessor, "", nil)
 	p.mu.Lock()
 	if done {
 		p.revoked, p.at = p.secret, time.Now()
 	}
 	p.secret = ""
 	p.mu.Unlock()
+	if p.file != nil {
+		p.rewrite(p.rules)
+		return
+	}
 	p.replace()
 }
 
 // inForce is when a change of permissions is in force at every node that hears the leader (docs/run/permissions.md).
 const inForce = time.Second
 
+// isInForce reports whether a node must have put a change of that time in force. One that hears no leader goes on with what it
+// knows of the cluster's permissions, and so admits a write that it may send to one later.
+func (p *permits) isInForce(node string, change, asked time.Time) bool {
+	if p.file == nil {
+		return p.l.d.hears(node, asked) && asked.Sub(change) > inForce
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce // no earlier change is later in force
+}
+
 // trespass tries something that the stranger may not do, or may no longer.
 func (p *permits) trespass() {
 	p.mu.Lock()
 	secret, denied, revoked, at := p.secret, p.denied, p.revoked, p.at
 	p.mu.Unlock()
-	node, asked := p.l.node(), time.Now()
-	do := func(secret, method, path, body string) Reply {
-		var headers []string
-		if secret != "" {
-			headers = append(headers, "Authorization: Bearer "+secret)
+	node, asked := p.l.anyNode(), time.Now()
+	do := func(f forgery) Reply {
+		headers := []string{"Content-Type: application/json"}
+		if f.secret != "" {
+			headers = append(headers, "Authorization: Bearer "+f.secret)
 		}
-		r := p.stranger.call(node, certainWithin, method, path, body, headers...)
+		r := p.stranger.call(node, certainWithin, f.method, f.path, f.body, headers...)
 		p.l.count("trespass", r.Outcome())
 		return r
 	}
-	// A node that hears no leader goes on with what it knows, and so admits a write that it may send to one later.
-	hears := p.l.d.hears(node, asked)
-	refuse := func(why string, r Reply, path string) {
+	refuse := func(why string, r Reply, f forgery) {
 		if r.Status/100 == 2 || r.Status == http.StatusNotFound || strings.Contains(r.Body, hidden) {
-			p.l.w.Errorf("I13 allowed: %s answers %s of a caller without the right (%s) at %v: %v", node, path, why, asked.Sub(began), r)
+			p.l.w.Errorf("I13 allowed: %s answers %s %s of a caller without the right (%s) at %v: %v", node, f.method, f.path, why, asked.Sub(began), r)
 		}
 	}
-	forbidden := []struct{ method, path, body string }{
-		{"GET", "/v1/kv/secret/x?raw&stale", ""},
-		{"GET", "/v1/kv/secret/x?raw", ""},
-		{"PUT", "/v1/kv/secret/y", "written"},
-		{"DELETE", "/eureka/apps/LIVE/i0", ""},
-		{"POST", "/eureka/apps/OTHER", p.l.w.newInstance("OTHER/o", longLease).document()},
-		{"GET", "/v1/rollcall/snapshot?stale", ""},
-		{"POST", "/v1/rollcall/replication", "x"},
-		{"POST", "/v1/rollcall/transfer", ""},
+	forbidden := append(p.forgeries(secret), []forgery{
+		{secret, "GET", "/eureka/apps/SECRET", ""},
+		{secret, "GET", "/eureka/apps", ""},
+		{secret, "DELETE", "/eureka/apps/LIVE/i0", ""},
+		{secret, "POST", "/eureka/apps/OTHER", p.l.w.newInstance("OTHER/o", longLease).document()},
+		{secret, "GET", "/v1/rollcall/snapshot?stale", ""},
+		{secret, "POST", "/v1/rollcall/transfer", ""},
+	}...)
+	may := forgery{secret, "PUT", "/v1/kv/mine/x", "granted"} // as long as it has the right
+	if p.l.w.Mode() == config.AP {
+		may = forgery{secret, "PUT", "/eureka/apps/MINE/m", ""}
+	} else {
+		forbidden = append(forbidden, forgery{secret, "GET", "/v1/kv/secret/x?raw&stale", ""},
+			forgery{secret, "GET", "/v1/kv/secret/x?raw", ""}, forgery{secret, "PUT", "/v1/kv/secret/y", "written"})
 	}
-	switch turn := rand.IntN(len(forbidden) + 3); {
+	switch turn := rand.IntN(len(forbidden) + 4); {
 	case turn < len(forbidden):
 		f := forbidden[turn]
-		refuse("never granted", do(secret, f.method, f.path, f.body), f.path)
+		refuse("never granted", do(f), f)
 	case turn == len(forbidden) && revoked != "":
-		r := do(revoked, "PUT", "/v1/kv/mine/x", "revoked")
-		if hears && asked.Sub(at) > inForce {
-			refuse("the token was revoked at "+at.Sub(began).String(), r, "/v1/kv/mine/x")
+		may.secret = revoked
+		if r := do(may); p.isInForce(node, at, asked) {
+			refuse("the token was revoked at "+at.Sub(began).String(), r, may)
 		}
 	default:
-		r := do(secret, "PUT", "/v1/kv/mine/x", "granted")
+		r := do(may)
 		p.mu.Lock()
 		still := p.denied.Equal(denied) // else it was given back meanwhile
 		p.mu.Unlock()
-		if secret == "" || hears && still && !denied.IsZero() && asked.Sub(denied) > inForce {
-			refuse("the right was taken away at "+fmt.Sprint(denied.Sub(began)), r, "/v1/kv/mine/x")
+		if secret == "" || still && !denied.IsZero() && p.isInForce(node, denied, asked) {
+			refuse("the right was taken away at "+fmt.Sprint(denied.Sub(began)), r, may)
 		}
 	}
 }
@@ -190,8 +237,10 @@ func (p *permits) judge(lists map[string]map[string]bool) {
 		return
 	}
 	for node, list := range lists {
-		if list["OTHER/o"] {
-			p.l.w.Errorf("I13 allowed: %s lists OTHER/o, which only a caller without the right has registered", node)
+		for name := range list {
+			if strings.HasPrefix(name, "OTHER/") {
+				p.l.w.Errorf("I13 allowed: %s lists %s, which only a caller without the right has registered", node, name)
+			}
 		}
 	}
 	node := p.l.w.nodes[0].Name

@@ -293,6 +293,9 @@ func (d *drawn) configure(s Schedule) func(*config.Config) {
 		for _, word := range s.Settings {
 			settings[word](c)
 		}
+		if f := d.permits.file; f != nil {
+			f.configure(c)
+		}
 		if d.reloads.Load()%2 == 1 {
 			c.Store.Test.SyncDelay, c.ShutdownDelay, c.LogLevel = 2*time.Millisecond, 50*time.Millisecond, "debug"
 			c.HTTPD.RateLimit.Enabled, c.HTTPD.RateLimit.BurstSize, c.HTTPD.RateLimit.FetchRate = true, 1e6, 1e6

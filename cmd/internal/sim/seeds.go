@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -98,6 +99,10 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	var err error
 	d.learners, err = s.learners()
 	need.OK(t, err)
+	if slices.Contains(s.Settings, "auth") && (s.Mode == config.AP || s.Datacenters > 1) {
+		d.permits.file = newPermitFile(t, s)
+		d.permits.file.write(t, wideRules, "")
+	}
 	s.Configure = d.configure(s)
 	tally, check := Tally{Runs: 1, Faults: map[string]int{}, Writes: map[string]map[string]int{}}, newChecker()
 	defer close(check.ask)
