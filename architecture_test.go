@@ -38,7 +38,7 @@ var rooms = []room{
 	{"cmd/internal/cli", nil},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "internal/measure"}},
-	{"cmd/internal/sim", []string{"cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "httpd/api", "internal/need", "internal/world", "store", "store/expiry", "client/sse", "fsm", "fsm/codec", "fsm/level"}},
+	{"cmd/internal/sim", []string{"cmd/internal/authfile", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "httpd/api", "internal/need", "internal/world", "store", "store/expiry", "client", "client/sse", "fsm", "fsm/access", "fsm/codec", "fsm/level", "fsm/registry", "replication/wire"}},
 	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit"}},
 	{"cmd/internal/authfile", []string{"internal/privatefile", "store/wait", "fsm/access"}},
 	{"cmd/internal/capacity", []string{"httpd", "store/wait", "fsm/registry", "fsm/kv"}},

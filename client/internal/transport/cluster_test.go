@@ -56,6 +56,7 @@ func TestWriteHasThreeOutcomes(t *testing.T) {
 		{name: "cut off, done elsewhere", first: fake.CutOff, second: fake.Always(200, "")},
 		{name: "cut off, no server elsewhere", first: fake.CutOff, second: fake.Unreachable, want: ErrUnknownOutcome},
 		{name: "cut off, no leader elsewhere", first: fake.CutOff, second: fake.Always(503, ""), want: ErrUnknownOutcome},
+		{name: "cut off, refused elsewhere", first: fake.CutOff, second: fake.Always(409, "full"), want: ErrUnknownOutcome},
 		{name: "cut off, gone elsewhere", first: fake.CutOff, second: fake.Always(404, "")},
 		{name: "a proxy's timeout, no server elsewhere", first: fake.Always(504, ""), second: fake.Unreachable, want: ErrUnknownOutcome},
 		{name: "a redirect, done elsewhere", first: fake.Always(302, ""), second: fake.Always(200, "")},

@@ -41,6 +41,13 @@ type unsent struct{ error }
 // Unwrap returns what was wrong.
 func (u unsent) Unwrap() error { return u.error }
 
+// possible is an error of a call that a server may have seen, whatever came afterwards: net/http sends a request again that has an
+// Idempotency-Key when its connection is lost, and then returns what is wrong with the second try.
+type possible struct{ error }
+
+// Unwrap returns what was wrong.
+func (p possible) Unwrap() error { return p.error }
+
 // conclusive is an error that no other server would change.
 type conclusive struct{ error }
 
@@ -57,6 +64,9 @@ func (q *Call) mayHaveWritten(err error) bool {
 	}
 	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
 		return false
+	}
+	if errors.As(err, new(possible)) {
+		return true
 	}
 	op, network := errors.AsType[*net.OpError](err)
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)

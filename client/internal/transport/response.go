@@ -101,12 +101,15 @@ func (q *Call) failure(a Response) error {
 	switch refusal := a.Refusal(); {
 	case refusal == nil:
 		return nil
-	case a.Status != http.StatusNotFound || q.missing == nil:
-		return refusal
-	case q.Removes && a.Repeated:
+	case a.Status == http.StatusNotFound && q.missing != nil && q.Removes && a.Repeated:
 		return nil // an earlier try did it, as far as can be known, and what it removed is not there
+	case a.Status == http.StatusNotFound && q.missing != nil:
+		return q.missing
+	case a.Repeated:
+		return fmt.Errorf("%w: an earlier try may have done it, and the last one was refused: %w", ErrUnknownOutcome, refusal)
+	default:
+		return refusal
 	}
-	return q.missing
 }
 
 // What Consul's routes say with a 500 when nothing was done, and another server may do it.

@@ -169,8 +169,11 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Respon
 		return resp, nil
 	}
 	err = s.named(withCause(err, ctx, c.life))
-	if connection.missing() {
+	switch {
+	case connection.missing():
 		err = unsent{err}
+	case connection.got.Load():
+		err = possible{err}
 	}
 	return nil, err
 }

@@ -235,3 +235,26 @@ func TestResponseThatIsTooLongIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+// net/http sends what has an Idempotency-Key again, by a new connection, when the server ends the old one without a response.
+func TestWriteWhoseServerDiesIsUnknownThoughTheNextConnectionIsRefused(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			return
+		}
+		server.Listener.Close()
+		conn, _, err := w.(http.Hijacker).Hijack()
+		need.OK(t, err)
+		conn.Close()
+	})
+	server.Start()
+	defer server.Close()
+	c := newCluster(Config{Servers: []string{server.URL}})
+	defer c.Close()
+	need.Got(c.Perform(t.Context(), Consul(http.MethodGet, "kv", "k"), ""))(t) // which leaves a connection
+	_, err := c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
+	expect.ErrorIs(t, err, ErrUnknownOutcome, "a write that the server has seen")
+	_, err = c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
+	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "a write that nobody has seen: %v, want an error that says that it was not done", err)
+}

@@ -193,7 +193,7 @@ func (p *permits) trespass() {
 	}
 	refuse := func(why string, r Reply, f forgery) {
 		if r.Status/100 == 2 || r.Status == http.StatusNotFound || strings.Contains(r.Body, hidden) {
-			p.l.w.Errorf("I13 allowed: %s answers %s %s of a caller without the right (%s) at %v: %v", node, f.method, f.path, why, asked.Sub(began), r)
+			p.l.w.Errorf("I13 allowed: %s answers %s %s of a caller without the right (%s) at %v: %.300q", node, f.method, f.path, why, asked.Sub(began), r)
 		}
 	}
 	forbidden := append(p.forgeries(secret), []forgery{

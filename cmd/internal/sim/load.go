@@ -29,6 +29,8 @@ type load struct {
 	kept  []*Instance // renewed on time
 	tasks []func()    // end what works until it is nearly calm
 
+	library *library
+
 	mu      sync.Mutex
 	r       *rand.Rand
 	counts  map[string]map[Outcome]int // of calls, by kind
@@ -63,7 +65,8 @@ func newLoad(w *World, d *drawn, seed uint64) *load {
 // start has clients work.
 func (l *load) start() {
 	cp := l.w.Mode() == config.CP
-	for k := range 3 {
+	l.startLibrary()
+	for k := range 2 {
 		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, cp))
 	}
 	number := 0
@@ -218,8 +221,13 @@ func (r *reads) linearizable(l *load, node, path string, floor uint64, reply Rep
 // register registers an instance that stays, once.
 func (l *load) register(i *Instance) {
 	node := l.node()
-	o := l.ask("register", node, "POST", "/eureka/apps/"+i.App, i.document()).Outcome()
-	l.count("register", o)
+	var o Outcome
+	if l.draw(3) == 0 {
+		o, node = l.library.register(i, 0)
+	} else {
+		o = l.ask("register", node, "POST", "/eureka/apps/"+i.App, i.document()).Outcome()
+		l.count("register", o)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.written[i.ID] = written{node, time.Now(), o}
@@ -245,6 +253,10 @@ func (l *load) look() {
 	}
 	l.mu.Unlock()
 	i, node := all[l.draw(len(all))], l.node()
+	if i.App == "LIVE" && l.draw(4) == 0 {
+		l.library.renew(i)
+		return
+	}
 	r := l.ask("look", node, "GET", i.path(), "")
 	l.count("look", r.Outcome())
 	if r.Status == http.StatusNotFound && (i.App == "LIVE" || time.Since(i.renewed) < i.Lease) {

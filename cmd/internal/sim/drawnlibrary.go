@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/need"
+)
+
+// library is a program that works through the Go client, as the command line does. What the client makes of a call must be what
+// the servers' responses mean together, and is judged like what other clients are told.
+type library struct {
+	l      *load
+	client *client.Client
+}
+
+// startLibrary has the client keep an instance registered, and contend with itself for a lock.
+func (l *load) startLibrary() {
+	w := l.w
+	settings := client.Config{HTTPClient: &http.Client{Transport: recorder{w.clients.Transport}}}
+	for _, node := range w.Datacenter(1) {
+		settings.Servers = append(settings.Servers, "http://"+w.Address(node))
+	}
+	l.library = &library{l: l, client: need.Got(client.New(settings))(w)}
+	w.ends = append(w.ends, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callPatience)
+		defer cancel()
+		_ = l.library.client.Close(ctx) // what it holds ends by itself
+	})
+	kept := &Instance{App: "LIVE", ID: "library", Lease: 3 * shortLease}
+	r, err := l.library.client.StartRegistration(client.RegistrationConfig{Instance: registration(kept, 0), Stay: true})
+	need.OK(w, err)
+	need.OK(w, r.Registered(w.Context()))
+	l.kept = append(l.kept, kept)
+	if w.Mode() == config.AP {
+		return
+	}
+	for range 2 {
+		b := &borrower{l: l}
+		l.task(2*time.Second, b.turn)
+	}
+}
+
+// registration is what the client is told of an instance; number stands in its metadata unless it is 0.
+func registration(i *Instance, number int) *registry.Instance {
+	seconds := int32(i.Lease / time.Second)
+	r := &registry.Instance{
+		InstanceID: i.ID, App: i.App, HostName: "h", IPAddr: "10.1.1.1", Status: registry.Up, VIP: i.App,
+		DataCenter: registry.DataCenter{Name: "MyOwn"}, Duration: seconds, RenewalInterval: max(seconds/3, 1),
+	}
+	if number != 0 {
+		r.Metadata = []registry.Pair{{Key: "n", Value: strconv.Itoa(number)}}
+	}
+	return r
+}
+
+// try is one request of a call, and what came back.
+type try struct {
+	node string
+	Reply
+	sent bool // it had a connection
+}
+
+// outcome is what a response means (docs/reference/outcomes.md).
+func (t try) outcome(consul bool) Outcome {
+	switch said := t.Header.Get("X-Rollcall-Outcome"); {
+	case t.Status == 0 && !t.sent, said == "refused", consul && t.Status == http.StatusInternalServerError && said == "":
+		return Refused
+	case t.Status == http.StatusNotImplemented:
+		return Refused
+	}
+	return t.Reply.Outcome()
+}
+
+// callTries are those of one call.
+type callTries struct {
+	mu  sync.Mutex
+	all []try
+}
+
+type triesKey struct{}
+
+// recorder keeps what servers answer to the calls whose contexts have tries.
+type recorder struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	of, _ := req.Context().Value(triesKey{}).(*callTries)
+	if of == nil {
+		return r.RoundTripper.RoundTrip(req)
+	}
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
+	resp, err := r.RoundTripper.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	got := try{node: req.URL.Hostname()}
+	if err == nil {
+		var text []byte
+		text, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(text))
+		got.Reply = Reply{Status: resp.StatusCode, Header: resp.Header, Body: string(text)}
+	}
+	if err != nil {
+		resp, got.Reply = nil, Reply{Body: err.Error()}
+	}
+	got.sent = sent.Load()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	of.all = append(of.all, got)
+	return resp, err
+}
+
+// call has the client make a call, and compares what it returns with what the servers said. It returns the tries, too.
+func (b *library) call(kind string, consul bool, do func(context.Context) error) (Outcome, []try) {
+	of, asked := new(callTries), time.Now()
+	err := do(context.WithValue(context.Background(), triesKey{}, of))
+	is, repeated := Refused, false
+	for _, t := range of.all {
+		is = t.outcome(consul)
+		repeated = repeated || is == Unknown
+	}
+	switch {
+	case is == NotFound && repeated && kind == "cancel":
+		is = Done // by an earlier try, as far as anybody knows
+	case is == Refused && repeated:
+		is = Unknown
+	}
+	said := outcomeOf(err)
+	b.l.count("library "+kind, said)
+	if said != is {
+		b.l.w.Errorf("I6 honest: the client calls the %s of %v %v (%v), which is %v by what the servers said: %+v", kind, asked.Sub(began), said, err, is, of.all)
+	}
+	if said == Unknown {
+		time.Sleep(certainWithin)
+	}
+	return said, of.all
+}
+
+// outcomeOf is what an error of the client means.
+func outcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Done
+	case errors.Is(err, client.ErrUnknownOutcome):
+		return Unknown
+	case errors.Is(err, client.ErrNotRegistered):
+		return NotFound
+	}
+	return Refused
+}
+
+// register registers an instance, and returns the node that answered last.
+func (b *library) register(i *Instance, number int) (Outcome, string) {
+	o, of := b.call("register", false, func(ctx context.Context) error { return b.client.Register(ctx, registration(i, number)) })
+	for _, n := range b.l.w.nodes {
+		if len(of) > 0 && n.ip == of[len(of)-1].node {
+			return o, n.Name
+		}
+	}
+	return o, ""
+}
+
+// cancel cancels an instance. That a second try finds none may mean that the first one has canceled it, or that there was none.
+func (b *library) cancel(i *Instance) Outcome {
+	o, of := b.call("cancel", false, func(ctx context.Context) error {
+		return b.client.Cancel(ctx, registry.Key{App: i.App, ID: i.ID})
+	})
+	if o == Done && of[len(of)-1].Status == http.StatusNotFound {
+		return Unknown
+	}
+	return o
+}
+
+// renew renews an instance that is renewed on time, and which therefore is there.
+func (b *library) renew(i *Instance) {
+	o, of := b.call("renew", false, func(ctx context.Context) error {
+		return b.client.Renew(ctx, registry.Key{App: i.App, ID: i.ID}, 0)
+	})
+	if o == NotFound {
+		i.recordMissing("a renewal by the client at %v: %+v", time.Since(began), of)
+	}
+}
+
+// write writes a key under conditions. One that does not hold is NotFound.
+func (b *library) write(w client.Write) Outcome {
+	var written client.Written
+	o, _ := b.call("put", true, func(ctx context.Context) (err error) {
+		written, err = b.client.KV().Write(ctx, w)
+		return err
+	})
+	if o == Done && !written.OK {
+		return NotFound
+	}
+	return o
+}
+
+// borrower holds a lock by the client for a while.
+type borrower struct {
+	l    *load
+	held *client.Held
+	hold *hold
+	left int // turns for which it holds the lock on
+}
+
+// turn acquires the lock, or holds it on, or releases it.
+func (b *borrower) turn() {
+	ctx, cancel := context.WithTimeout(context.Background(), callPatience)
+	defer cancel()
+	if b.held != nil {
+		if b.left--; b.left > 0 && b.held.Valid() {
+			return
+		}
+		b.l.until(b.hold, time.Now())
+		b.l.count("library release", outcomeOf(b.held.Release(ctx)))
+		b.held = nil
+		return
+	}
+	h := &hold{asked: time.Now(), lock: "library"}
+	held, err := b.l.library.client.AcquireLock(ctx, client.LockOptions{Name: h.lock, TTL: sessionTTL, LockDelay: time.Second, Try: true})
+	b.l.count("library acquire", outcomeOf(err))
+	if err != nil {
+		return
+	}
+	h.session, h.token, h.from = held.Session(), uint64(held.Fence().Index), time.Now()
+	h.to = h.from.Add(longLease) // until the client says that it is lost
+	context.AfterFunc(held.Context(), func() { b.l.until(h, time.Now()) })
+	b.held, b.hold, b.left = held, h, 4
+	b.l.hold(h)
+}
