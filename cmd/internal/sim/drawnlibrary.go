@@ -72,12 +72,15 @@ type try struct {
 	sent bool // it had a connection
 }
 
-// outcome is what a response means (docs/reference/outcomes.md).
+// outcome is what came back means (docs/reference/outcomes.md). A request that had a connection may have arrived, though net/http
+// has sent it again by one that was refused.
 func (t try) outcome(consul bool) Outcome {
-	switch said := t.Header.Get("X-Rollcall-Outcome"); {
-	case t.Status == 0 && !t.sent, said == "refused", consul && t.Status == http.StatusInternalServerError && said == "":
-		return Refused
-	case t.Status == http.StatusNotImplemented:
+	said := t.Header.Get("X-Rollcall-Outcome")
+	switch {
+	case t.Status == 0 && t.sent:
+		return Unknown
+	case t.Status == 0, t.Status == http.StatusNotImplemented, said == "refused",
+		consul && t.Status == http.StatusInternalServerError && said == "":
 		return Refused
 	}
 	return t.Reply.Outcome()
