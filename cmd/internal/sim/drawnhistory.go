@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/seed-20419f34/rollcall/client"
 )
 
 // operation is what a client did to one key or instance.
@@ -178,14 +176,6 @@ func (h *histories) add(client int, on *history, op operation, do func() result)
 // onInstance registers, cancels or reads an instance.
 func (l *load) onInstance(on *history, do string, value int) result {
 	path := "/eureka/apps/LINEAR/" + on.name
-	if byLibrary := do != "read" && l.draw(3) == 0; byLibrary {
-		i := &Instance{App: "LINEAR", ID: on.name, Lease: longLease}
-		if do == "cancel" {
-			return result{outcome: l.library.cancel(i)}
-		}
-		o, _ := l.library.register(i, value)
-		return result{outcome: o}
-	}
 	switch do {
 	case "put":
 		document := Registration("LINEAR", on.name, longLease, map[string]string{"n": strconv.Itoa(value)})
@@ -207,13 +197,6 @@ func (l *load) onInstance(on *history, do string, value int) result {
 // onKey writes, deletes or reads a key.
 func (l *load) onKey(on *history, do string, value int, index uint64) result {
 	path := "/v1/kv/h/" + on.name
-	if byLibrary := (do == "put" || do == "cas") && l.draw(3) == 0; byLibrary {
-		w := client.Write{Key: "h/" + on.name, Value: []byte(strconv.Itoa(value))}
-		if do == "cas" {
-			w.CAS = &index
-		}
-		return result{outcome: l.library.write(w)}
-	}
 	switch do {
 	case "put":
 		return result{outcome: l.write("PUT", path, strconv.Itoa(value)).Outcome()}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -25,7 +24,7 @@ type library struct {
 	client *client.Client
 }
 
-// startLibrary has the client keep an instance registered, and contend with itself for a lock.
+// startLibrary has the client keep an instance registered.
 func (l *load) startLibrary() {
 	w := l.w
 	settings := client.Config{HTTPClient: &http.Client{Transport: recorder{w.clients.Transport}}}
@@ -43,12 +42,14 @@ func (l *load) startLibrary() {
 	need.OK(w, err)
 	need.OK(w, r.Registered(w.Context()))
 	l.kept = append(l.kept, kept)
-	if w.Mode() == config.AP {
-		return
-	}
+}
+
+// work has the client write what others write, too, and contend with itself for a lock.
+func (b *library) work() {
+	b.l.task(2*time.Second, b.step)
 	for range 2 {
-		b := &borrower{l: l}
-		l.task(2*time.Second, b.turn)
+		one := &borrower{l: b.l}
+		b.l.task(2*time.Second, one.turn)
 	}
 }
 
@@ -135,7 +136,7 @@ func (b *library) call(kind string, consul bool, do func(context.Context) error)
 	}
 	switch {
 	case is == NotFound && repeated && kind == "cancel":
-		is = Done // by an earlier try, as far as anybody knows
+		is = Done // by an earlier try, as far as can be known
 	case is == Refused && repeated:
 		is = Unknown
 	}
@@ -206,6 +207,40 @@ func (b *library) write(w client.Write) Outcome {
 		return NotFound
 	}
 	return o
+}
+
+// step writes a key or an instance that others write, too, and reads what that has left.
+func (b *library) step() {
+	const self = 2 // the number of a client of its own
+	h, kind := b.l.d.histories, []string{"key", "instance"}[b.l.draw(2)]
+	on, value := h.current(kind)
+	i := &Instance{App: "LINEAR", ID: on.name, Lease: longLease}
+	op := operation{do: "put", value: value}
+	do := func() Outcome { return b.write(client.Write{Key: "h/" + on.name, Value: []byte(strconv.Itoa(value))}) }
+	switch {
+	case on.instance && b.l.draw(3) == 0:
+		op.do, do = "cancel", func() Outcome { return b.cancel(i) }
+	case on.instance:
+		do = func() Outcome {
+			o, _ := b.register(i, value)
+			return o
+		}
+	case b.l.draw(2) == 0:
+		var index uint64
+		seen := h.add(self, on, operation{do: "read"}, func() (r result) {
+			r, index = b.l.readKey(on)
+			return r
+		})
+		if seen.outcome != Done && seen.outcome != NotFound {
+			return
+		}
+		op.do, op.expect = "cas", seen.value
+		do = func() Outcome {
+			return b.write(client.Write{Key: "h/" + on.name, Value: []byte(strconv.Itoa(value)), CAS: &index})
+		}
+	}
+	h.add(self, on, op, func() result { return result{outcome: do()} })
+	h.add(self, on, operation{do: "read"}, func() result { return b.l.read(on) })
 }
 
 // borrower holds a lock by the client for a while.

@@ -65,10 +65,10 @@ func newLoad(w *World, d *drawn, seed uint64) *load {
 // start has clients work.
 func (l *load) start() {
 	cp := l.w.Mode() == config.CP
-	l.startLibrary()
 	for k := range 2 {
 		l.kept = append(l.kept, l.w.keep(fmt.Sprintf("LIVE/i%d", k), 3*shortLease, cp))
 	}
+	l.startLibrary()
 	number := 0
 	l.task(8*time.Second, func() {
 		number++
@@ -92,6 +92,7 @@ func (l *load) start() {
 	l.startHistories()
 	l.startLocks()
 	l.startReads()
+	l.library.work()
 	if l.d.learners > 0 {
 		l.task(4*time.Second, l.lookAtVoters)
 	}

@@ -25,7 +25,7 @@
 //	schedule.go what happens to a cluster, as text, and drawn at random
 //	load.go     what clients and operators do in a drawn run, and what every response must be
 //	drawnhistory.go, drawnlocks.go, drawnreads.go, drawnaccess.go  clients of keys, locks, old state and permissions
-//	drawnpermitfile.go, drawnlibrary.go, drawnlearners.go          permissions by a file, the Go client, nodes without a vote
+//	drawnlibrary.go, drawnlearners.go  the Go client, and nodes without a vote
 //	drawncheck.go  histories as the checker wants them
 //	judge.go    the invariants that hold in the end
 //	seeds.go    drawn runs, in child processes, and how a failing one is shortened
