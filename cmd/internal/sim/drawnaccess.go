@@ -272,7 +272,7 @@ type permitFile struct {
 const fileInForce = 5 * time.Second
 
 // newPermitFile makes the tokens of the operator and of the nodes, and writes the nodes' into files.
-func newPermitFile(t *testing.T, s Schedule) *permitFile {
+func newPermitFile(t *testing.T, c Cluster) *permitFile {
 	t.Helper()
 	f := &permitFile{dir: t.TempDir(), peers: map[string]string{}, roleOf: map[string]string{}}
 	var everything []string
@@ -281,13 +281,13 @@ func newPermitFile(t *testing.T, s Schedule) *permitFile {
 	}
 	f.addRole(t, "operator", everything)
 	f.operator, f.tokens = newFileToken(t, "operator", "operator", "")
-	for dc := range max(s.Datacenters, 1) {
+	for dc := range max(c.Datacenters, 1) {
 		role := fmt.Sprintf("dc%d", dc+1)
 		f.addRole(t, role, []string{"peer " + role + " exchange"})
 		names := []string{role} // the nodes of a datacenter with consensus send as one
-		if s.Mode == config.AP {
+		if c.Mode == config.AP {
 			names = nil
-			for place := range s.Nodes {
+			for place := range c.Nodes {
 				names = append(names, nodeName(dc+1, place+1))
 			}
 		}

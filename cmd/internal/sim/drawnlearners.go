@@ -19,16 +19,17 @@ func withoutVote(learners int) func(*config.Config) {
 	}
 }
 
-// learners returns how many nodes of each datacenter have no vote, or an error if the others cannot found a cluster.
-func (s Schedule) learners() (n int, err error) {
-	if slices.Contains(s.Settings, "learner") {
+// learnersAmong returns how many nodes of each datacenter have no vote by the words of a schedule, or an error if the others
+// cannot found a cluster.
+func learnersAmong(nodes int, words []string) (n int, err error) {
+	if slices.Contains(words, "learner") {
 		n++
 	}
-	if slices.Contains(s.Settings, "learners") {
+	if slices.Contains(words, "learners") {
 		n += 2
 	}
-	if 2*n >= s.Nodes && n > 0 {
-		return n, fmt.Errorf("%d of %d nodes without a vote: more than half must vote", n, s.Nodes)
+	if 2*n >= nodes && n > 0 {
+		return n, fmt.Errorf("%d of %d nodes without a vote: more than half must vote", n, nodes)
 	}
 	return n, nil
 }
@@ -54,6 +55,3 @@ func (l *load) lookAtVoters() {
 		}
 	}
 }
-
-// anyNode draws a node of any datacenter.
-func (l *load) anyNode() string { return l.w.nodes[l.draw(len(l.w.nodes))].Name }

@@ -111,6 +111,9 @@ func (l *load) endTasks() {
 // node draws one of the first datacenter.
 func (l *load) node() string { return l.w.nodes[l.draw(l.w.cluster.Nodes)].Name }
 
+// anyNode draws a node of any datacenter.
+func (l *load) anyNode() string { return l.w.nodes[l.draw(len(l.w.nodes))].Name }
+
 func (l *load) draw(n int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

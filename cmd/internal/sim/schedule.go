@@ -178,7 +178,7 @@ func (s *Schedule) parseCluster(line string) error {
 		return err
 	}
 	if err = s.Validate(); err == nil {
-		_, err = s.learners()
+		_, err = learnersAmong(s.Nodes, s.Settings)
 	}
 	return err
 }

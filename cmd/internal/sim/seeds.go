@@ -97,10 +97,10 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		away: map[string]time.Time{}, present: map[string]bool{}, limbo: map[string]bool{},
 	}
 	var err error
-	d.learners, err = s.learners()
+	d.learners, err = learnersAmong(s.Nodes, s.Settings)
 	need.OK(t, err)
 	if slices.Contains(s.Settings, "auth") && (s.Mode == config.AP || s.Datacenters > 1) {
-		d.permits.file = newPermitFile(t, s)
+		d.permits.file = newPermitFile(t, s.Cluster)
 		d.permits.file.write(t, wideRules, "")
 	}
 	s.Configure = d.configure(s)
