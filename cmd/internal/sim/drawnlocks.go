@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -12,12 +13,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// sessionTTL is the TTL of the sessions that contend for locks.
-const sessionTTL = 10 * time.Second
+// sessionTTL is the TTL of the sessions that contend for locks, and lockDelay their lock-delay: for so long a session that ended
+// keeps its lock from others.
+const sessionTTL, lockDelay = 10 * time.Second, 2 * time.Second
 
-// hold is a time in which a client may rely on a lock.
+// perLock is after how many operations clients go on with another lock: our own and keys of Consul's API take turns.
+const perLock = 50
+
+// hold is a time in which no other client may get a lock.
 type hold struct {
-	asked, from, to time.Time // when it asked for the lock, got it, and can no longer rely on it
+	asked, from, to time.Time // when it asked for the lock, got it, and when another one may have it
 	session         string
 	lock            string
 	token           uint64
@@ -53,7 +58,7 @@ var lockModel = porcupine.NondeterministicModel{
 			then = append(then, lockState{fence: now.fence, held: true}) // until lock delays are over
 		case c.do == "acquire" && r.outcome == Unknown:
 			then = append(then, lockState{c.session, now.fence, true})
-		case c.do == "acquire" && r.yes && (r.fence > now.fence || own && r.fence == now.fence):
+		case c.do == "acquire" && r.yes && (r.fence > now.fence || r.fence == now.fence && (own || r.fence == noToken)):
 			return []any{lockState{c.session, r.fence, true}}
 		case c.do == "acquire" && !r.yes && now.held && !own:
 			return []any{now}
@@ -109,7 +114,7 @@ func (c *contender) turn() {
 	if c.session == "" || now.Sub(c.renewed) >= sessionTTL {
 		c.session, c.held = "", nil
 		var s api.Session
-		r := c.ask("session", "POST", "/v1/rollcall/sessions", `{"ttl":"10s","lock_delay":"1s"}`)
+		r := c.ask("session", "POST", "/v1/rollcall/sessions", fmt.Sprintf(`{"ttl":%q,"lock_delay":%q}`, sessionTTL, lockDelay))
 		if r.Status/100 == 2 && json.Unmarshal([]byte(r.Body), &s) == nil {
 			c.session, c.renewed = s.ID, now
 		}
@@ -119,7 +124,7 @@ func (c *contender) turn() {
 	case http.StatusOK:
 		c.renewed = now
 		if c.held != nil {
-			c.l.until(c.held, now.Add(sessionTTL))
+			c.l.until(c.held, now.Add(sessionTTL+lockDelay))
 		}
 	case http.StatusNotFound:
 		c.lost("a renewal", r)
@@ -127,6 +132,8 @@ func (c *contender) turn() {
 	}
 	if c.left--; c.held == nil {
 		c.acquire()
+	} else if c.left <= 0 && c.l.draw(3) == 0 {
+		c.destroy()
 	} else if c.left <= 0 {
 		c.release()
 	}
@@ -145,11 +152,41 @@ func (l *load) lock() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.d.locks
-	if last := all.names[len(all.names)-1]; len(all.operations[last]) < perKey-20 {
+	if last := all.names[len(all.names)-1]; len(all.operations[last]) < perLock {
 		return last
 	}
-	all.names = append(all.names, fmt.Sprint("lock-", len(all.names)))
+	kind := []string{"lock-", keyLock}[len(all.names)%2]
+	all.names = append(all.names, fmt.Sprint(kind, len(all.names)))
 	return all.names[len(all.names)-1]
+}
+
+// keyLock begins the names of locks that are keys of Consul's API, whose acquisitions say no token: noToken stands for it.
+const keyLock, noToken = "key-", 0
+
+// change acquires or releases a lock, and keeps what was asked and said.
+func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes bool, fence uint64) {
+	asked := time.Now()
+	switch key := strings.HasPrefix(lock, keyLock); {
+	case key:
+		r = c.ask(do, "PUT", "/v1/kv/"+lock+"?"+do+"="+c.session, c.session)
+		if r.Status == http.StatusInternalServerError && strings.HasPrefix(r.Body, "invalid session") {
+			r.Status = http.StatusNotFound // as our own API says it
+		}
+		yes = r.Status == http.StatusOK && strings.TrimSpace(r.Body) == "true"
+	case do == "acquire":
+		var a api.Acquired
+		r = c.ask(do, "PUT", "/v1/rollcall/locks/"+lock+"?session="+c.session, "")
+		yes, fence = r.decode(&a) && a.Acquired, a.Fence
+		if yes && fence == noToken {
+			c.l.w.Errorf("I5 exclusive: the acquisition at %v has no token: %v", time.Since(began), r)
+		}
+	default:
+		var released api.Released
+		r = c.ask(do, "DELETE", "/v1/rollcall/locks/"+lock+"?session="+c.session, "")
+		yes = r.decode(&released) && released.Released
+	}
+	c.record(lock, lockCall{do, c.session, alive()}, lockReply{r.Outcome(), yes, fence}, asked)
+	return r, yes, fence
 }
 
 // record keeps what was asked of a lock.
@@ -172,10 +209,7 @@ func (c *contender) record(lock string, call lockCall, reply lockReply, asked ti
 // acquire tries to take the lock.
 func (c *contender) acquire() {
 	h := &hold{asked: time.Now(), session: c.session, lock: c.l.lock()}
-	var a api.Acquired
-	r := c.ask("acquire", "PUT", "/v1/rollcall/locks/"+h.lock+"?session="+c.session, "")
-	yes := r.decode(&a) && a.Acquired
-	c.record(h.lock, lockCall{do: "acquire", session: c.session}, lockReply{r.Outcome(), yes, a.Fence}, h.asked)
+	r, yes, fence := c.change("acquire", h.lock, func() bool { return false })
 	if r.Status == http.StatusNotFound {
 		c.lost("an acquisition", r)
 		return
@@ -183,21 +217,26 @@ func (c *contender) acquire() {
 	if !yes {
 		return
 	}
-	h.from, h.to, h.token = time.Now(), c.renewed.Add(sessionTTL), a.Fence
+	h.from, h.to, h.token = time.Now(), c.renewed.Add(sessionTTL+lockDelay), fence
 	c.held, c.left = h, 5
 	c.l.hold(h)
 }
 
 // release gives the lock back.
 func (c *contender) release() {
-	h, asked := c.held, time.Now()
-	c.l.until(h, asked)
+	h := c.held
+	c.l.until(h, time.Now())
 	c.held = nil
-	var released api.Released
-	r := c.ask("release", "DELETE", "/v1/rollcall/locks/"+h.lock+"?session="+c.session, "")
-	yes := r.decode(&released) && released.Released
-	alive := time.Since(c.renewed) < sessionTTL && !c.l.d.restored(h.asked, time.Now())
-	c.record(h.lock, lockCall{"release", c.session, alive}, lockReply{r.Outcome(), yes, 0}, asked)
+	c.change("release", h.lock, func() bool {
+		return time.Since(c.renewed) < sessionTTL && !c.l.d.restored(h.asked, time.Now())
+	})
+}
+
+// destroy ends the session that holds the lock, which stays kept from others for the lock-delay.
+func (c *contender) destroy() {
+	c.l.until(c.held, time.Now().Add(lockDelay))
+	c.ask("destroy", "DELETE", "/v1/rollcall/sessions/"+c.session, "")
+	c.session, c.held = "", nil
 }
 
 // hold compares a hold with the earlier ones.
@@ -209,10 +248,10 @@ func (l *load) hold(h *hold) {
 			continue
 		}
 		if other.session != h.session && !other.from.After(h.asked) && other.to.After(h.from) && !l.d.restored(other.asked, h.from) {
-			l.w.Errorf("I5 exclusive: session %s got %s between %v and %v, while session %s held it until %v",
+			l.w.Errorf("I5 exclusive: session %s got %s between %v and %v, while session %s or its lock-delay kept it until %v",
 				h.session, h.lock, h.asked.Sub(began), h.from.Sub(began), other.session, other.to.Sub(began))
 		}
-		if other.from.Before(h.asked) && (other.token > h.token || other.token == h.token && other.session != h.session) {
+		if other.from.Before(h.asked) && (other.token > h.token || other.token == h.token && h.token != noToken && other.session != h.session) {
 			l.w.Errorf("I5 exclusive: the acquisition at %v has token %d, the one before it, at %v, had %d",
 				h.from.Sub(began), h.token, other.from.Sub(began), other.token)
 		}
