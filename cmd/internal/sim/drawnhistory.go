@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -123,6 +124,35 @@ func (h *histories) step(client int, kind string) {
 	}
 }
 
+// behind writes at once through nodes whose links an act has just cut. What waits there must not come once later writes were
+// acknowledged.
+func (h *histories) behind(act string, nodes []string) {
+	if h == nil || !slices.Contains([]string{"cut", "cutoneway", "isolate"}, act) {
+		return
+	}
+	for _, node := range nodes {
+		if h.l.w.Node(node).dc != 1 {
+			continue
+		}
+		for _, kind := range []string{"key", "instance"} {
+			h.l.d.beside.Go(func() {
+				on, value := h.current(kind)
+				h.add(2, on, operation{do: "put", value: value}, func() result { return h.l.put(node, on, value) })
+			})
+		}
+	}
+}
+
+// put writes a key or registers an instance at a node.
+func (l *load) put(node string, on *history, value int) result {
+	method, path, body := "PUT", "/v1/kv/h/"+on.name, strconv.Itoa(value)
+	if on.instance {
+		method, path = "POST", "/eureka/apps/LINEAR"
+		body = Registration("LINEAR", on.name, longLease, map[string]string{"n": body})
+	}
+	return result{outcome: l.write(node, method, path, body).Outcome()}
+}
+
 // read reads a key or an instance.
 func (l *load) read(on *history) result {
 	if on.instance {
@@ -178,10 +208,9 @@ func (l *load) onInstance(on *history, do string, value int) result {
 	path := "/eureka/apps/LINEAR/" + on.name
 	switch do {
 	case "put":
-		document := Registration("LINEAR", on.name, longLease, map[string]string{"n": strconv.Itoa(value)})
-		return result{outcome: l.write("POST", "/eureka/apps/LINEAR", document).Outcome()}
+		return l.put(l.node(), on, value)
 	case "cancel":
-		return result{outcome: l.write("DELETE", path, "").Outcome()}
+		return result{outcome: l.write(l.node(), "DELETE", path, "").Outcome()}
 	}
 	r := l.ask("read", l.node(), "GET", path, "")
 	if r.Status != http.StatusOK {
@@ -199,11 +228,11 @@ func (l *load) onKey(on *history, do string, value int, index uint64) result {
 	path := "/v1/kv/h/" + on.name
 	switch do {
 	case "put":
-		return result{outcome: l.write("PUT", path, strconv.Itoa(value)).Outcome()}
+		return l.put(l.node(), on, value)
 	case "delete":
-		return result{outcome: l.write("DELETE", path, "").Outcome()}
+		return result{outcome: l.write(l.node(), "DELETE", path, "").Outcome()}
 	case "cas":
-		r := l.write("PUT", fmt.Sprintf("%s?cas=%d", path, index), strconv.Itoa(value))
+		r := l.write(l.node(), "PUT", fmt.Sprintf("%s?cas=%d", path, index), strconv.Itoa(value))
 		if r.Status == http.StatusOK && r.Body == "false" {
 			return result{outcome: NotFound}
 		}

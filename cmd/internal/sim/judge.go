@@ -214,3 +214,45 @@ func (l *load) judgeGoroutines(before int) {
 		l.w.Errorf("I12 bounded: %d goroutines, before the first fault there were %d", now, before)
 	}
 }
+
+// memory returns how many bytes of the heap are in use, without the log of all nodes and the buffers of Raft's connections: there are
+// more of them where there was more to send.
+func (w *World) memory() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // which also empties pools
+	runtime.ReadMemStats(&m)
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	w.network.mu.Lock()
+	defer w.network.mu.Unlock()
+	buffers := 0
+	for s := range w.network.streams {
+		if w.Mode() == config.CP && s.from.ip != s.to.ip && w.datacenterOf(s.from.ip) == w.datacenterOf(s.to.ip) {
+			buffers += raftBuffer
+		}
+	}
+	return int(m.HeapAlloc) - w.log.text.Cap() - buffers
+}
+
+// datacenterOf returns the datacenter of the node at an address; 0: it is a client's.
+func (w *World) datacenterOf(ip string) int {
+	for _, n := range w.nodes {
+		if n.ip == ip {
+			return n.dc
+		}
+	}
+	return 0
+}
+
+// raftBuffer is what a connection of Raft takes in one direction, and grows is by how much the heap may grow for each node: by what the
+// clients have stored, and what the log keeps of it.
+const raftBuffer, grows = 256 << 10, 4 << 20
+
+// judgeMemory expects the heap to be about as large as before the first fault.
+func (l *load) judgeMemory(before int) {
+	now := l.w.memory()
+	if bound := len(l.w.nodes) * grows; now-before > bound {
+		l.w.Errorf("I12 bounded: %d nodes have %d KiB more on the heap than before the first fault, want %d at most", len(l.w.nodes), (now-before)>>10, bound>>10)
+	}
+}

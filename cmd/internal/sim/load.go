@@ -151,8 +151,12 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	late := func(bound time.Duration) { // which grows where nodes are far from each other, see port.Nodes.Stretch
 		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
 		bound = time.Duration(float64(bound)*stretch) + 2*trip + sweep
+		invariant := "I10 prompt"
+		if o := r.Outcome(); o == Done || o == NotFound { // it refuses nothing: it did not end by its bound
+			invariant = "I12 bounded"
+		}
 		if r.Took > bound && l.d.stayed(node, asked) {
-			l.w.Errorf("I10 prompt: %s %s at %s at %v: %v after %v, want %v at most", method, path, node, asked.Sub(began), r, r.Took, bound)
+			l.w.Errorf("%s: %s %s at %s at %v: %v after %v, want %v at most", invariant, method, path, node, asked.Sub(began), r, r.Took, bound)
 		}
 	}
 	consul := strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/rollcall/")
@@ -183,8 +187,8 @@ func (l *load) refusal() time.Duration {
 }
 
 // write makes a call that writes. One without a response may take as long as a node may.
-func (l *load) write(method, path, body string) Reply {
-	r := l.ask("write", l.node(), method, path, body)
+func (l *load) write(node, method, path, body string) Reply {
+	r := l.ask("write", node, method, path, body)
 	if r.Status == 0 {
 		time.Sleep(certainWithin)
 	}
@@ -382,6 +386,16 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	defer d.mu.Unlock()
 	last, ever := d.away[node]
 	return !ever || d.present[node] && last.Before(since)
+}
+
+// settled draws a node by what draws one: rather one that has been expected to answer for long, as those judge who ask it.
+func (d *drawn) settled(draw func() string) string {
+	for range 2 * d.w.cluster.Nodes {
+		if node := draw(); d.stayed(node, time.Now().Add(-ReadyWithin)) {
+			return node
+		}
+	}
+	return draw()
 }
 
 // remove kills a node and takes it out of its cluster. Its next process begins with an empty disk, and joins.

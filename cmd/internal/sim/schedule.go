@@ -336,6 +336,26 @@ func (d *drawing) away(act, node string) {
 	d.add("start", node)
 }
 
+// healLater has links be whole again, two times of three, when what was on its way could be taken for given up.
+func (d *drawing) healLater() {
+	if d.r.IntN(3) > 0 {
+		d.at += certainWithin + unknownTakes + time.Duration(d.r.IntN(4_000))*time.Millisecond
+		d.add("heal")
+	}
+}
+
+// outage kills most nodes of the first datacenter. They start again when every call that waited for a leader must have ended.
+func (d *drawing) outage() {
+	first, most := d.r.IntN(d.Nodes), d.Nodes/2+1
+	for i := range most {
+		d.add("kill", d.names[(first+i)%d.Nodes])
+	}
+	d.at += callPatience + time.Duration(d.r.IntN(4_000))*time.Millisecond
+	for i := range most {
+		d.add("start", d.names[(first+i)%d.Nodes])
+	}
+}
+
 // fault draws what breaks next.
 func (d *drawing) fault() {
 	switch n := d.node(); d.r.IntN(17) {
@@ -344,15 +364,22 @@ func (d *drawing) fault() {
 	case 2:
 		d.away("stop", n)
 	case 3:
+		if d.r.IntN(2) == 0 {
+			d.outage()
+			break
+		}
 		d.add("kill", n) // and stays away for long
 	case 4:
 		d.add("start", n)
 	case 5:
 		d.add("cut", d.pair()...)
+		d.healLater()
 	case 6:
 		d.add("cutoneway", d.pair()...)
+		d.healLater()
 	case 7:
 		d.add("isolate", n)
+		d.healLater()
 	case 8:
 		d.add("delay", append(d.pair(), d.span(time.Millisecond, slowest))...)
 	case 9:

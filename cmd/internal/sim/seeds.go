@@ -115,11 +115,13 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		}
 		d.began = time.Now()
 		goroutines := runtime.NumGoroutine()
+		memory := w.memory()
 		l.start()
 		for _, e := range s.Steps {
 			time.Sleep(time.Until(d.began.Add(e.At)))
 			d.mark(e)
 			w.perform(e)
+			d.histories.behind(e.Do, e.Args)
 			tally.Faults[e.Do]++
 		}
 		w.repair()
@@ -131,6 +133,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		l.judgeSteady()
 		l.judge(calm, check)
 		l.judgeGoroutines(goroutines)
+		l.judgeMemory(memory)
 		tally.Virtual = time.Since(began)
 		for kind, outcomes := range l.counts {
 			tally.Writes[kind] = map[string]int{}
