@@ -102,7 +102,7 @@ func (l *load) readFresh() {
 // probe asks a node whether it takes writes, before and after one, again as long as it is wrong. A node whose
 // link or whose leader's disk is slow refuses some writes and takes others: of that the answers say nothing.
 func (l *load) probe() {
-	node, first := l.d.settled(l.node), time.Now()
+	node, first := l.d.drawSteady(l.node), time.Now()
 	for asked := first; l.wrong(node) && !l.d.isWeak(); asked = time.Now() {
 		if wrong := asked.Sub(first); wrong > noticed {
 			l.w.Errorf("I11 true: /readyz?writes at %s has disagreed with every write since %v, for %v", node, first.Sub(began), wrong)

@@ -388,8 +388,8 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
-// settled draws a node by what draws one: rather one that has been expected to answer for long, as those judge who ask it.
-func (d *drawn) settled(draw func() string) string {
+// drawSteady draws a node by what draws one: rather one that has been expected to answer for long, as those judge who ask it.
+func (d *drawn) drawSteady(draw func() string) string {
 	for range 2 * d.w.cluster.Nodes {
 		if node := draw(); d.stayed(node, time.Now().Add(-ReadyWithin)) {
 			return node
