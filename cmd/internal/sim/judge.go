@@ -247,7 +247,7 @@ func (w *World) datacenterOf(ip string) int {
 
 // raftBuffer is what a connection of Raft takes in one direction, and grows is by how much the heap may grow for each node: by what the
 // clients have stored, and what the log keeps of it.
-const raftBuffer, grows = 256 << 10, 4 << 20
+const raftBuffer, grows = 256 << 10, 6 << 20
 
 // judgeMemory expects the heap to be about as large as before the first fault.
 func (l *load) judgeMemory(before int) {
