@@ -222,7 +222,7 @@ func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result
 	l := registeredAgain(old, old.Instance, old.Override, origin)
 	l.Permanent, l.Service, l.Owner = true, s, ownerBy(origin, old.Owner)
 	r.setStatusByChecks(l, in, r.newerTimestamp(old.Instance.LastDirty))
-	r.outrank(old, l)
+	l.outrank(old, r.level)
 	res := r.restart(origin, old, l, r.clock)
 	r.recordReregistration(old, l, origin)
 	return res

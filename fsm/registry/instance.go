@@ -313,7 +313,7 @@ func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
 	return ci, cd, ci != i || cd != d
 }
 
-// after returns the next millisecond, or the same one if it is the last, which a client may name. See outrank.
+// after returns the next millisecond, or the same one if it is the last, which a client may name. See Lease.outrank.
 func after(t int64) int64 {
 	if t == math.MaxInt64 {
 		return t

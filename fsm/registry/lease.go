@@ -25,7 +25,7 @@ type Lease struct {
 	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (It stands here
 	// because here it takes no memory.)
 	Permanent    bool
-	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see Registry.outlives and outrank
+	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see Registry.outlives and Lease.outrank
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
@@ -192,6 +192,14 @@ type Version struct {
 // Version is that of the lease's instance.
 func (l *Lease) Version() Version {
 	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
+}
+
+// outrank gives l, a copy of old with the timestamp after it, the next life if that timestamp could not rise: every
+// server is to take l for newer. From level 2 of the formats on.
+func (l *Lease) outrank(old *Lease, level byte) {
+	if level >= 2 && l.Instance.LastDirty == old.Instance.LastDirty {
+		l.Life++
+	}
 }
 
 // Weight is what a lease takes, in bytes, about: in memory, and as a text in answers.

@@ -128,7 +128,7 @@ func (r *Registry) insist(old *Lease, said, decided bool) Index {
 			dirty = old.Instance.LastDirty + 1 // overflows, as in 0.1.0
 		}
 		l.Instance = old.Instance.with(old.Instance.Status, old.Instance.Overridden, dirty)
-		r.outrank(old, &l)
+		l.outrank(old, r.level)
 	}
 	if decided {
 		l.Edit++

@@ -184,14 +184,6 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	}
 }
 
-// outrank gives l, a copy of old with the timestamp after it, the next life if that timestamp could not rise: every
-// server is to take l for newer. From level 2 on.
-func (r *Registry) outrank(old, l *Lease) {
-	if r.level >= 2 && l.Instance.LastDirty == old.Instance.LastDirty {
-		l.Life++
-	}
-}
-
 // restart replaces a lease by l, a registration of the same key, last renewed at a moment.
 func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	r.keepRenewal(l.Handle.Slot)
@@ -320,7 +312,7 @@ func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
 	c.Metadata, c.LastDirty = merged, after(c.LastDirty)
 	n := *l
 	n.Instance = &c
-	r.outrank(l, &n)
+	n.outrank(l, r.level)
 	if l.Service != nil {
 		s := *l.Service
 		s.ModifyIndex = r.Next()

@@ -136,7 +136,7 @@ func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service
 	}
 	r.setStatusByChecks(&l, i, dirty)
 	if len(events) > 0 {
-		r.outrank(old, &l)
+		l.outrank(old, r.level)
 	}
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
