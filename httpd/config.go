@@ -50,6 +50,8 @@ type Config struct {
 	// EurekaSender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
 	EurekaSender func(identity, address string) string
+	// EurekaRefused is eurekaroutes.Config.Refused.
+	EurekaRefused func(key registry.Key, what, from, why string)
 	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
 	// They are shown, nothing more.
 	Node, Datacenter, Version string

@@ -67,7 +67,7 @@ func New(c Config) (*Handler, error) {
 		node: web.NewNode(c.node()), config: c, router: newRouter(), verbatim: newRouter(),
 		sites: newSites(c.Hosts),
 	}
-	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
+	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, Refused: c.EurekaRefused, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
 	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
 	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
 	var err error
@@ -75,7 +75,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	h.dashboard = dashboard.New(h.node, dashboard.Config{
-		Peers: h.own.PeerStatus, OnCut: ownroutes.OnCut, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
+		Peers: h.own.PeerStatus, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
 		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,
 	})
 	h.routes()

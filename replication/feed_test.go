@@ -406,7 +406,8 @@ func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 					if one.Tries++; one.Tries < link.MaxTries {
 						p.submit(one)
 					} else {
-						p.refused(one.Key, "register", "it panicked")
+						p.gaveUp()
+						p.refused.Note(one.Key, "register", "", "it panicked")
 					}
 				}
 				return batcher.Success
@@ -419,7 +420,7 @@ func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 		expect.Equal(t, p.cursor(), m.Newest().Index(), "cursor afterwards")
 		s := r.only()
 		expect.That(t, len(s.Refused) == 1 && s.Refused[0].ID == "orders-1" && s.Refused[0].Times == 1 && s.Dropped["permanent"] == 1, "status %+v", s)
-		p.refused(ordersKey(1), "register", "")
+		p.refused.Note(ordersKey(1), "register", "", "")
 		expect.Equal(t, len(r.only().Refused), 0, "refused after it was accepted")
 	})
 }

@@ -21,7 +21,8 @@ type peer struct {
 	link    link.Link
 	waiting *prometheus.HistogramVec
 	log     *slog.Logger
-	woken   chan struct{} // something happened that may need tasks
+	woken   chan struct{}  // something happened that may need tasks
+	refused *link.Refusals // what the peer would not have, and has accepted nothing of since
 
 	mu      sync.Mutex
 	feed    *feed          // nil: nothing is sent now
@@ -33,7 +34,6 @@ type peer struct {
 // record is what is counted and remembered of a peer since the node started.
 type record struct {
 	sent, dropped, repairs map[string]uint64
-	refused                map[registry.Key]*api.RefusedItem // that the peer would not have, and has accepted nothing of since
 	repair                 *api.PeerRepair
 	stats                  batcher.Stats // of the feeds that ended
 	success                time.Time     // of the last call; zero: none yet
@@ -87,31 +87,8 @@ func (p *peer) dropped(why string) {
 	p.record.dropped[why]++
 }
 
-// refusedKept bounds the refused items that are remembered of a peer.
-const refusedKept = 1000
-
-// refused records that an item panicked at the peer each time it was sent, or, without a why, that the peer has
-// accepted one of the same instance. Each change is logged once.
-func (p *peer) refused(key registry.Key, fact, why string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	item, known := p.record.refused[key]
-	switch now := p.config.World.Now().UnixMilli(); {
-	case why != "":
-		p.record.dropped[dropNames[batcher.Permanent]]++
-		if !known && len(p.record.refused) < refusedKept {
-			item = &api.RefusedItem{App: key.App, ID: key.ID, Since: now}
-			p.record.refused[key] = item
-			p.log.Error("the peer refuses an item, because it panics there", "app", key.App, "id", key.ID, "fact", fact, "err", why)
-		}
-		if item != nil {
-			item.What, item.Last, item.Text, item.Times = fact, now, why, item.Times+1
-		}
-	case known:
-		delete(p.record.refused, key)
-		p.log.Info("the peer accepts an instance again that it had refused", "app", key.App, "id", key.ID)
-	}
-}
+// gaveUp counts an item that the peer refused though the call succeeded.
+func (p *peer) gaveUp() { p.dropped(dropNames[batcher.Permanent]) }
 
 // repaired records a repair that found something.
 func (p *peer) repaired(reason string, d api.PeerDiff) {

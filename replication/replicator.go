@@ -62,7 +62,7 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 		return nil, err
 	}
 	c = c.withDefaults()
-	c.Incarnation = link.NewIncarnation()
+	c.Incarnation, c.Refusals = link.NewIncarnation(), link.NewRefusals(c.World, c.Log)
 	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c, waiting: newWaiting(), changed: make(chan struct{}, 1)}
 	r.newPeer = func(p link.PeerConfig) *peer { return newPeer(c, p, r.waiting, newLink) }
 	peers := make([]*peer, len(c.Peers))
@@ -73,6 +73,7 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	if c.Metrics != nil {
 		c.Metrics.MustRegister(newMetrics(r.present, r.statusOf), r.waiting)
 		c.Metrics.MustRegister(r.Metrics()...)
+		c.Metrics.MustRegister(c.Refusals.Total)
 	}
 	return r, nil
 }
@@ -239,6 +240,9 @@ func (r *Replicator) statusOf(peers []*peer) []api.Peer {
 	}
 	return statuses
 }
+
+// Refusals are the items of other servers that this node refuses.
+func (r *Replicator) Refusals() *link.Refusals { return r.config.Refusals }
 
 // Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }

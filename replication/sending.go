@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
@@ -17,16 +16,18 @@ import (
 func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, newLink func(link.Env) link.Link) *peer {
 	p := &peer{
 		PeerConfig: pc, config: c, waiting: waiting,
-		log:   c.Log.With("peer", pc.Name),
-		woken: make(chan struct{}, 1),
+		log:     c.Log.With("peer", pc.Name),
+		woken:   make(chan struct{}, 1),
+		refused: link.NewRefusals(c.World, c.Log.With("peer", pc.Name)),
 		record: record{
-			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64), refused: make(map[registry.Key]*api.RefusedItem),
+			sent: make(map[string]uint64), dropped: make(map[string]uint64), repairs: make(map[string]uint64),
 			since: time.Now(),
 		},
 	}
 	p.link = newLink(link.Env{
 		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
-		Succeeded: p.succeeded, Failed: p.failed, Refused: p.refused, Origin: p.origin(),
+		Succeeded: p.succeeded, Failed: p.failed, GaveUp: p.gaveUp, Origin: p.origin(),
+		Refused: func(key registry.Key, fact, why string) { p.refused.Note(key, fact, "", why) },
 	})
 	return p
 }

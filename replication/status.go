@@ -1,10 +1,8 @@
 package replication
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,12 +54,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		failure := *p.record.failure
 		status.LastError = &failure
 	}
-	for _, item := range p.record.refused {
-		status.Refused = append(status.Refused, *item)
-	}
-	slices.SortFunc(status.Refused, func(a, b api.RefusedItem) int {
-		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.ID, b.ID))
-	})
+	status.Refused = p.refused.List()
 	if p.record.repair != nil {
 		repair := *p.record.repair
 		status.LastRepair = &repair

@@ -121,7 +121,7 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 }
 
 // peerTables is the state of replication as up to six tables: the peers, the servers that send, their clocks, the
-// repairs, and what is refused because it panics.
+// repairs, and what is refused.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) Table() [][]string {
@@ -137,7 +137,7 @@ func (p peerTables) Table() [][]string {
 	return append(rows, p.refused()...)
 }
 
-// refused are two tables of what is refused because it panics: here, and at peers.
+// refused are two tables of what is refused: here, and at peers.
 func (p peerTables) refused() [][]string {
 	here, there := [][]string{{}, {"REFUSED HERE", "FROM", "SINCE", "LAST", "TIMES", "WHY"}}, [][]string{{}, {"REFUSED BY", "INSTANCE", "SINCE", "LAST", "TIMES", "WHY"}}
 	for _, r := range p.Refused {

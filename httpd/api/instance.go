@@ -54,7 +54,7 @@ func InstanceOf(l *registry.Lease) Instance {
 type Explanation struct {
 	App     string `json:"app"`
 	ID      string `json:"id"`
-	State   string `json:"state"`   // listed, quarantined or gone
+	State   string `json:"state"`   // listed, quarantined, gone, or refused
 	Summary string `json:"summary"` // all of it, in sentences
 	Owner
 	Life
@@ -66,8 +66,12 @@ type Explanation struct {
 	History          []HistoryEvent     `json:"history"` // oldest first
 }
 
-// Gone is the State of an Explanation of an instance that was removed.
-const Gone = "gone"
+// The States of an Explanation of an instance that is not there: it was removed, or nothing is remembered of it, but another
+// server sends it and is refused.
+const (
+	Gone    = "gone"
+	Refused = "refused"
+)
 
 // Life is the status and lease of an instance that is listed or quarantined; zero if the instance is gone.
 type Life struct {
@@ -92,7 +96,7 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 		document
 		*Life // hides the one of document, and is left out if nil
 	}{document: document(e)}
-	if e.State != Gone {
+	if e.State != Gone && e.State != Refused {
 		shown.Life = &e.Life
 	}
 	return json.Marshal(shown)

@@ -10,14 +10,14 @@ type Peers struct {
 
 	Receiver string       `json:"receiver"` // the node that was asked
 	Senders  []PeerSender `json:"senders"`  // whose clocks it knows, by datacenter and name
-	// Refused are the operations that panicked at Receiver within the last hour and were not performed since, by What;
-	// in mode cp a node stops instead.
+	// Refused are the items of other servers that Receiver refused within the last hour and has not accepted since, and the
+	// operations that panicked there; in mode cp a node stops at those instead.
 	Refused []RefusedItem `json:"refused"`
 }
 
-// RefusedItem is an operation that is refused because it panics, which is a defect.
+// RefusedItem is an operation of another server, or one that panics, which is refused.
 type RefusedItem struct {
-	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID, for other operations
+	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID, for other operations and whole batches
 	ID    string `json:"id,omitempty"`
 	What  string `json:"what"`           // to a peer: register, heartbeat, cancel or override
 	From  string `json:"from,omitempty"` // the server that sent it last; empty: a client, or this node sent it to the peer
@@ -64,7 +64,7 @@ type Peer struct {
 	Dropped    map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
 	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
 	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
-	// Refused are the instances that the peer gave up for good, and accepted nothing of since.
+	// Refused are the instances of which the peer refused an item for good within the last hour, and accepted nothing since.
 	Refused []RefusedItem `json:"refused,omitempty"`
 
 	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of this datacenter

@@ -25,8 +25,6 @@ import (
 type Config struct {
 	// Peers is the state of replication, empty if there is none. It ends within a second.
 	Peers func(context.Context) api.Peers
-	// OnCut is the policy for the leases of a datacenter while its link is cut; "": it is not known.
-	OnCut func(s api.Peers, datacenter string) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
 	// Upkeep is what the node's operators must renew in time, as of now. Nil: nothing is known of that.
@@ -282,9 +280,7 @@ var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Dow
 
 // circumstances are what an explanation needs beside the view.
 func (c call) circumstances() show.Circumstances {
-	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, OnCut: func(datacenter string) string {
-		return c.config.OnCut(c.monitor.now(c.R.Context()).peers, datacenter)
-	}}
+	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
 }
 
 // maxForm bounds the body of a form, in bytes.

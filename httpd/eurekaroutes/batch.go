@@ -2,7 +2,9 @@ package eurekaroutes
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -16,6 +18,11 @@ import (
 // drops all items of a batch after any other response.
 func (c call) batch() (any, error) {
 	origin := c.serverOf(c.R)
+	document, err := c.answerBatch(origin)
+	return document, c.note(origin, registry.Key{}, "batch", err)
+}
+
+func (c call) answerBatch(origin registry.Origin) (any, error) {
 	if err := c.Allow(access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Exchange}); err != nil {
 		return nil, err
 	}
@@ -39,9 +46,13 @@ func (e *Eureka) applyBatch(ctx context.Context, origin registry.Origin, items [
 	var itemOf []int // the item of each operation
 	quota := e.Quota(ctx)
 	for i := range items {
-		if responses[i].Status = e.refuseItem(quota, &items[i]); responses[i].Status == 0 {
-			ops, itemOf = append(ops, opOf(&items[i])), append(itemOf, i)
+		if err := e.refuseItem(quota, &items[i]); err != nil {
+			refused := web.RefusalOf(err)
+			responses[i].Status = refused.Status
+			e.config.Refused(registry.NewKey(items[i].App, items[i].ID), strings.ToLower(items[i].Action.String()), origin.DC, refused.Error())
+			continue
 		}
+		ops, itemOf = append(ops, opOf(&items[i])), append(itemOf, i)
 	}
 	if len(ops) == 0 {
 		return responses, nil
@@ -54,7 +65,10 @@ func (e *Eureka) applyBatch(ctx context.Context, origin registry.Origin, items [
 	}
 	e.countBatch(origin, ops, func(n int) string { return web.OutcomeNames[results[n].Outcome] })
 	for n, result := range results {
-		responses[itemOf[n]].Status = itemStatus(result.Outcome)
+		item := &items[itemOf[n]]
+		if responses[itemOf[n]].Status = itemStatus(result.Outcome); responses[itemOf[n]].Status == http.StatusOK {
+			e.config.Refused(registry.NewKey(item.App, item.ID), "", origin.DC, "")
+		}
 	}
 	return responses, e.addConflicts(ctx, items, responses)
 }
@@ -69,21 +83,40 @@ func (e *Eureka) countBatch(origin registry.Origin, ops []registry.Op, outcome f
 // operation, so that one too large does not spoil the others.
 const maxItemBytes = 512 << 10
 
-// refuseItem is the status of an item that is not to be applied, 0 for all others.
-func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) int {
+// refuseItem returns the refusal of an item that is not to be applied, nil for all others.
+func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) error {
 	if status := item.Refusal(); status != 0 {
-		return status
+		refused := &web.Refusal{Status: status, Text: "it lacks what its action needs"}
+		if item.Invalid != nil {
+			refused.Text = item.Invalid.Error()
+		}
+		return refused
 	}
 	if item.Action != eureka.Register {
-		return 0
+		return nil
 	}
-	if len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)) > maxItemBytes {
-		return http.StatusRequestEntityTooLarge
+	if size := len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)); size > maxItemBytes {
+		return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the instance has %d bytes; the most is %d", size, maxItemBytes)}
 	}
-	if err := quota(item.Lease.Instance.Key()); err != nil {
-		return web.RefusalOf(err).Status
+	return quota(item.Lease.Instance.Key())
+}
+
+// note records whether an item, which a server replicated by a call of its own, was refused for good, and returns err. A
+// panic is in the log and the list of the store; a call that cannot be performed now comes again.
+func (e *Eureka) note(origin registry.Origin, key registry.Key, what string, err error) error {
+	if !origin.Replicated() {
+		return err
 	}
-	return 0
+	if err == nil {
+		e.config.Refused(key, what, origin.DC, "")
+		return nil
+	}
+	switch refused := web.RefusalOf(err); refused.Status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	default:
+		e.config.Refused(key, what, origin.DC, fmt.Sprintf("%d %v", refused.Status, &refused))
+	}
+	return err
 }
 
 // opOf is the operation of an item that Refusal lets pass.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -13,6 +14,9 @@ type Config struct {
 	// Sender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
 	Sender func(identity, address string) string
+	// Refused records why an item that a server (from) replicated is refused, or with "" that one was accepted. A key without
+	// an application stands for a whole batch. Nil: nothing is recorded.
+	Refused func(key registry.Key, what, from, why string)
 	// WaitWhenEmpty is how long fetches are refused after a start that found no instance anywhere.
 	WaitWhenEmpty time.Duration
 	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old.
@@ -40,6 +44,9 @@ type route web.Route[call]
 
 // New starts nothing.
 func New(n *web.Node, c Config) *Eureka {
+	if c.Refused == nil {
+		c.Refused = func(registry.Key, string, string, string) {}
+	}
 	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	if c.ReadOnlyCache {

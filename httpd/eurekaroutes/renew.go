@@ -17,14 +17,14 @@ func (c call) renewRouted() (any, error) {
 // nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and one that fails to decode is a
 // failed heartbeat, after which the client never registers again.
 func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
+	origin := e.originOf(r)
 	op, err := e.renewOp(w, r, key)
 	if err != nil {
-		return 0, err
+		return 0, e.note(origin, key, "renew", err)
 	}
-	origin := e.originOf(r)
 	ctx, err := e.MayRenew(r, origin, key.App, s)
 	if err != nil {
-		return 0, err
+		return 0, e.note(origin, key, "renew", err)
 	}
 	results, err := e.Perform(ctx, origin, op)
 	if err != nil {

@@ -37,17 +37,19 @@ func (e *Eureka) serverOf(r *http.Request) registry.Origin {
 
 // register is POST apps/{app}. Success is 204 and nothing else: clients take 200 for a failure.
 func (c call) register() (any, error) {
+	origin, key := c.originOf(c.R), registry.NewKey(c.Segment("app"), "")
 	instance := decodedEureka(c, c.Limits().RegisterBytes, func(body []byte, f eureka.Format) (*registry.Instance, error) {
 		return eureka.DecodeRegistration(body, f, c.Segment("app"))
 	})
 	if c.Err == nil {
-		c.Err = c.CheckQuota(c.R.Context(), instance.Key())
+		key = instance.Key()
+		c.Err = c.CheckQuota(c.R.Context(), key)
 	}
 	if c.Err != nil {
-		return nil, c.Err
+		return nil, c.note(origin, key, "register", c.Err)
 	}
-	result, err := c.Apply(c.originOf(c.R), registry.Register{Instance: instance})
-	if err != nil {
+	result, err := c.Apply(origin, registry.Register{Instance: instance})
+	if c.note(origin, key, "register", err) != nil {
 		return nil, err
 	}
 	labelClamped(c.W.Header(), instance)
@@ -74,11 +76,12 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 
 // change performs an operation on an existing instance: 200, or 404 if there is none, both empty.
 func (c call) change(op registry.Op) (any, error) {
+	origin := c.originOf(c.R)
 	if c.IgnoreBody(); c.Err != nil {
-		return nil, c.Err
+		return nil, c.note(origin, c.Key(), registry.NameOf(op), c.Err)
 	}
-	result, err := c.Apply(c.originOf(c.R), op)
-	if err != nil {
+	result, err := c.Apply(origin, op)
+	if c.note(origin, c.Key(), registry.NameOf(op), err) != nil {
 		return nil, err
 	}
 	if result.Outcome == registry.NotFound {

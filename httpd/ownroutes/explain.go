@@ -3,7 +3,9 @@ package ownroutes
 import (
 	"fmt"
 	"net/http"
+	"sync"
 
+	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -13,7 +15,7 @@ func (c call) explain(v web.FreshView) (any, error) {
 	key := c.Key()
 	e, ok := show.Explain(v.View, key, show.Circumstances{
 		Health: c.Service.Health(), Alone: c.WithoutConsensus,
-		OnCut: func(datacenter string) string { return OnCut(c.PeerStatus(c.R.Context()), datacenter) },
+		Peers: sync.OnceValue(func() api.Peers { return c.PeerStatus(c.R.Context()) }),
 	})
 	if !ok {
 		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}

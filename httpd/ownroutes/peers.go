@@ -136,16 +136,6 @@ func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	return s
 }
 
-// OnCut is the policy for the leases of a peer while its link is cut; "" if it is no peer.
-func OnCut(s api.Peers, peer string) string {
-	for _, p := range s.Peers {
-		if p.Name == peer && p.Incoming != nil {
-			return p.Incoming.OnCut
-		}
-	}
-	return ""
-}
-
 // statePiece is the size in bytes of what a node that copies the state is sent at a time.
 const statePiece = 64 << 10
 

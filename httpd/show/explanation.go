@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -12,9 +13,8 @@ import (
 type Circumstances struct {
 	Health registry.Health
 	Alone  bool // the node decides by itself, without a leader
-	// OnCut is the policy for the leases of a datacenter, as Peers words it (replication.on-cut); "": it is not known.
-	// It is asked for only while the link is cut.
-	OnCut func(datacenter string) string
+	// Peers returns the state of replication; empty: there is none, or it is not known.
+	Peers func() api.Peers
 }
 
 // Explain is what v knows of an instance; ok is false if it knows nothing.
@@ -31,18 +31,37 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 	if l, live := v.Find(key); live {
 		explainLive(&e, v, at, l)
 		e.Summary = summaryOf(&e, summaryInput{
-			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: ownerLinkOf(v, at.Now, l.Owner, c.OnCut),
+			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: ownerLinkOf(v, at.Now, l.Owner, c.Peers),
 			uncounted: at.wall(at.Now) - e.LastRenewal - e.SilentMS,
 		})
-		return e, true
+	} else if rec, known := v.Removal(key); known {
+		explainGone(&e, rec, at)
+		e.Summary = removalSummary(&e, history)
 	}
-	rec, known := v.Removal(key)
-	if !known {
-		return api.Explanation{}, false
+	refused := refusedSentences(c.Peers(), key)
+	if e.State == "" && len(refused) > 0 {
+		e.State, e.Summary = api.Refused, key.String()+" is not registered here."
 	}
-	explainGone(&e, rec, at)
-	e.Summary = removalSummary(&e, history)
-	return e, true
+	e.Summary = strings.Join(append([]string{e.Summary}, refused...), " ")
+	return e, e.State != ""
+}
+
+// refusedSentences says which servers sent an instance that this node refuses, and which peers refuse it.
+func refusedSentences(p api.Peers, key registry.Key) (sentences []string) {
+	add := func(who string, r api.RefusedItem) {
+		if r.App == key.App && r.ID == key.ID {
+			sentences = append(sentences, fmt.Sprintf("%s since %s, %d times, the last time (%s) at %s: %s.", who, Time(r.Since), r.Times, r.What, Time(r.Last), r.Text))
+		}
+	}
+	for _, r := range p.Refused {
+		add(fmt.Sprintf("This node refuses what %s sends of it", cmp.Or(r.From, "a client")), r)
+	}
+	for _, peer := range p.Peers {
+		for _, r := range peer.Refused {
+			add("The peer "+peer.Name+" refuses it", r)
+		}
+	}
+	return sentences
 }
 
 // explainLive fills in what is known of a live lease.
@@ -141,7 +160,7 @@ func howLong(ms int64) string {
 }
 
 // ownerLinkOf is the link from an owner at a moment of the lease clock (ms).
-func ownerLinkOf(v *registry.View, now int64, owner string, onCut func(datacenter string) string) ownerLink {
+func ownerLinkOf(v *registry.View, now int64, owner string, peers func() api.Peers) ownerLink {
 	c := ownerLink{datacenter: owner}
 	if owner == "" {
 		return c
@@ -151,7 +170,17 @@ func ownerLinkOf(v *registry.View, now int64, owner string, onCut func(datacente
 		c.age, c.cut = max(now-link.LastContact, 0), link.Silent(now)
 	}
 	if c.cut {
-		c.policy = onCut(owner)
+		c.policy = onCut(peers(), owner)
 	}
 	return c
+}
+
+// onCut is the policy (replication.on-cut) for the leases of a peer while its link is cut; "" if it is no peer.
+func onCut(s api.Peers, peer string) string {
+	for _, p := range s.Peers {
+		if p.Name == peer && p.Incoming != nil {
+			return p.Incoming.OnCut
+		}
+	}
+	return ""
 }

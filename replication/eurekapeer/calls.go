@@ -14,6 +14,7 @@ package eurekapeer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,7 +33,7 @@ type Link struct {
 	service *url.URL // without user info and without a slash at the end
 	user    *url.Userinfo
 	client  *http.Client
-	refuses atomic.Bool // the last responses refused something: it was logged
+	behind  atomic.Bool // what the server had newer could not be taken over: it was logged
 }
 
 func New(env link.Env) link.Link {
@@ -121,5 +122,25 @@ func refusedCall(method, target string, r response) error {
 	if r.status == http.StatusServiceUnavailable {
 		result = batcher.Congestion
 	}
-	return link.Failed(result, fmt.Errorf("%s %s was answered %d %s", method, target, r.status, http.StatusText(r.status)))
+	return link.Failed(result, &statusError{method, target, r.status})
+}
+
+// statusError is a response that is not one of success.
+type statusError struct {
+	method, target string
+	status         int
+}
+
+// Error names the call and the status.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s was answered %d %s", e.method, e.target, e.status, http.StatusText(e.status))
+}
+
+// refuseAlone records the item that the server refuses by the status of a call that had nothing else. The dispatcher, which
+// tries the items of a refused batch one by one, counts it.
+func (l *Link) refuseAlone(all []part, err error) {
+	answer, ok := errors.AsType[*statusError](err)
+	if ok && (answer.status == http.StatusBadRequest || answer.status == http.StatusRequestEntityTooLarge) && all[0].task.Key == all[len(all)-1].task.Key {
+		l.env.Refused(all[0].task.Key, all[0].fact(), err.Error())
+	}
 }

@@ -81,7 +81,8 @@ func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	})
 	expect.That(t, result == batcher.Success && len(s.submitted) == 1 && s.submitted[0].Key.ID == "i2" && s.submitted[0].Facts == link.Registered,
 		"result %d, then queued %+v; want success, and the registration of i2", result, s.submitted)
-	expect.That(t, strings.Contains(s.log.String(), "Register of ORDERS/i1 was answered 500"), "log %q does not name the item that was refused", s.log)
+	expect.Slice(t, s.refused, []string{"register ORDERS/i1: Register was answered 500 Internal Server Error"}, "refused")
+	expect.Equal(t, s.gaveUp, 1, "items that were given up")
 }
 
 // The real server's decoder refuses a batch for one thing that it does not know. Our batches it reads:

@@ -37,6 +37,8 @@ type eurekaSide struct {
 	sent      []string
 	successes int
 	failures  []string
+	refused   []string // why, with the fact and the instance in front
+	gaveUp    int
 }
 
 func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
@@ -47,13 +49,20 @@ func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 		peer.Name = "old"
 	}
 	side := link.Side{Service: s.Memory, Datacenter: "dc1", Node: "n1", HTTP: "127.0.0.1:8761", Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	side.Refusals = link.NewRefusals(nil, side.Log)
 	s.link = New(link.Env{
 		Side: side, Peer: peer,
 		Submit:    func(t link.Task) { s.record(func() { s.submitted = append(s.submitted, t) }) },
 		Sent:      func(fact string) { s.record(func() { s.sent = append(s.sent, fact) }) },
 		Succeeded: func() { s.record(func() { s.successes++ }) },
 		Failed:    func(err error) { s.record(func() { s.failures = append(s.failures, err.Error()) }) },
-		Origin:    registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
+		GaveUp:    func() { s.record(func() { s.gaveUp++ }) },
+		Refused: func(key registry.Key, fact, why string) {
+			if why != "" {
+				s.record(func() { s.refused = append(s.refused, fact+" "+key.String()+": "+why) })
+			}
+		},
+		Origin: registry.Origin{Kind: registry.RemoteDC, DC: peer.Name},
 	}).(*Link)
 	t.Cleanup(s.link.client.CloseIdleConnections)
 	return s

@@ -13,13 +13,13 @@ import (
 // follow does what the results of items ask for: what the server does not know is sent as a registration,
 // and what it has newer is registered here (upstream: InstanceReplicationTask.handleFailure).
 func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResult) {
-	var refused error
 	var newer []*registry.Instance
 	for n := range all {
 		t, r := all[n], results[n]
 		switch {
 		case r.Status/100 == 2, r.Status == http.StatusNotFound && t.Action == eureka.Cancel:
 			l.env.Sent(t.fact())
+			l.env.Refused(t.task.Key, t.fact(), "")
 			continue
 		case r.Status == http.StatusNotFound && t.Action != eureka.Register:
 			if l.registerAgain(t.task) {
@@ -31,17 +31,16 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 				newer = append(newer, theirs...)
 				continue
 			}
-			refused = err
+			l.env.Refusals.Note(t.task.Key, "register", l.env.Peer.Name, err.Error())
 			continue
 		}
-		refused = fmt.Errorf("%s of %s was answered %d %s", t.Action, t.task.Key, r.Status, http.StatusText(r.Status))
+		// It is not sent again, though the call itself succeeded.
+		l.env.GaveUp()
+		l.env.Refused(t.task.Key, t.fact(), fmt.Sprintf("%s was answered %d %s", t.Action, r.Status, http.StatusText(r.Status)))
 	}
-	if err := l.registerNewer(ctx, newer); err != nil {
-		refused = err
-	}
-	// A refused item is not sent again, though the call itself succeeded. It is logged once per change of state.
-	if before := l.refuses.Swap(refused != nil); !before && refused != nil {
-		l.env.Log.Warn("a Eureka server refuses an item", "peer", l.env.Peer.Name, "err", refused)
+	err := l.registerNewer(ctx, newer)
+	if before := l.behind.Swap(err != nil); !before && err != nil {
+		l.env.Log.Warn("what a Eureka server has newer cannot be taken over", "peer", l.env.Peer.Name, "err", err)
 	}
 }
 
@@ -57,13 +56,14 @@ func (l *Link) registerAgain(t link.Task) bool {
 }
 
 // newer returns the server's instance if it is newer than the one here. A server that says so without
-// showing its own is asked for it; one whose own is not newer gets ours.
+// showing its own is asked for it; one whose own is not newer gets ours. The error says why theirs cannot be registered here.
 func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*registry.Instance, error) {
 	theirs := r.Lease
 	if theirs == nil {
 		var err error
 		if theirs, err = l.fetch(ctx, t.task.Key); err != nil {
-			return nil, err
+			l.env.Failed(err)
+			return nil, nil
 		}
 		if theirs == nil || theirs.Instance.LastDirty <= t.LastDirty {
 			l.registerAgain(t.task)

@@ -73,6 +73,7 @@ func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 		itemResult, err := l.call(ctx, all[n])
 		if err != nil {
 			l.env.Failed(err)
+			l.refuseAlone(all[n:n+1], err)
 			if link.ResultOf(err) != batcher.PermanentError {
 				return link.ResultOf(err)
 			}
@@ -123,6 +124,7 @@ func (l *Link) sendBatch(ctx context.Context, all []part) batcher.Result {
 	results, err := l.exchangeBatch(ctx, body)
 	if err != nil {
 		l.env.Failed(err)
+		l.refuseAlone(all, err)
 		return link.ResultOf(err)
 	}
 	if len(results) != len(all) {

@@ -8,6 +8,7 @@
 //	side.go this node, its datacenter and its peers
 //	call.go the HTTP client, and what errors of calls mean
 //	apply.go operations that peers sent
+//	refusals.go items that are refused, here or by a peer
 package link
 
 import (
@@ -65,8 +66,10 @@ type Env struct {
 	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
 	Succeeded func()
 	Failed    func(err error)
-	// Refused records why the peer refuses an item of an instance, or with "" that it has accepted one.
+	// Refused records why the peer refuses an item of an instance, or with "" that it has accepted one. GaveUp counts an
+	// item that was refused by a call that succeeded, and is not sent again.
 	Refused func(key registry.Key, fact, why string)
+	GaveUp  func()
 	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
 	Origin registry.Origin
 }

@@ -38,6 +38,8 @@ type Side struct {
 	Log *slog.Logger // nil: discards
 	// Incarnation is that of this sender; replication.New draws it.
 	Incarnation *Incarnation
+	// Refusals are the items of other servers that this node refuses; replication.New makes them.
+	Refusals *Refusals
 }
 
 // AuthFileHeader has the digest of the file of roles and tokens in responses to messages of peers; NoAuthFile: there is none.

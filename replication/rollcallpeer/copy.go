@@ -233,10 +233,12 @@ func (t *transfer) add(item *wire.Item) {
 		t.ops = append(t.ops, op)
 		return
 	}
-	if t.invalid++; t.invalid == 1 {
-		key, _ := registry.KeyOf(item.Op)
-		t.side.Log.Warn("left out an item of a copied state, and all like it", "from", t.from, "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
+	t.invalid++
+	if err == nil {
+		err = errors.New("an operator's act is no part of a copied state")
 	}
+	key, _ := registry.KeyOf(item.Op)
+	t.side.Refusals.Note(key, item.Name(), t.from, err.Error())
 }
 
 // flush applies the items that were added.

@@ -91,7 +91,9 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if origin.Kind == registry.LocalPeer {
 		in.ignored = ignored(&r.side, &m.Head)
 	}
-	return r.replyTo(wire.LevelOf(message), view, in), nil
+	reply = r.replyTo(wire.LevelOf(message), view, in)
+	r.noteRefused(&m, origin, in)
+	return reply, nil
 }
 
 // Compare replies to a peer's digests with what differs here. Errors: as Receive.
@@ -205,6 +207,24 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	applied, err := link.ApplyAll(ctx, r.side.Service, origin, in.ops)
 	in.applied = applied
 	return err
+}
+
+// noteRefused records the items of a message that are refused whenever they come, and those that are accepted. One that
+// panicked is in the log and the list of the store.
+func (r *Receiver) noteRefused(m *wire.Message, origin registry.Origin, in *intake) {
+	from := origin.DC
+	if origin.Kind == registry.LocalPeer {
+		from = m.Node
+	}
+	for n, result := range in.results {
+		key, ok := registry.KeyOf(m.Items[n].Op)
+		switch {
+		case result.Status == wire.Invalid:
+			r.side.Refusals.Note(key, m.Items[n].Name(), from, result.Error)
+		case ok && result.Status == wire.Done:
+			r.side.Refusals.Note(key, "", from, "")
+		}
+	}
 }
 
 // replyTo says what became of each item, at the level of the message.

@@ -23,6 +23,9 @@ func (l *Link) send(ctx context.Context, level byte, parts []part) batcher.Resul
 	}
 	if refused := firstRefused(parts, results); refused != nil {
 		l.env.Failed(refused)
+		if len(parts) == 1 && parts[0].fact != "" {
+			l.env.Refused(parts[0].task.Key, parts[0].fact, refused.Error())
+		}
 		return batcher.PermanentError
 	}
 	if err := l.applyReturned(ctx, results); err != nil {
@@ -85,6 +88,7 @@ func (l *Link) follow(t part, result wire.Result) {
 		again.Tries++
 		l.env.Submit(again)
 	case result.Status == wire.Failed && t.fact != "":
+		l.env.GaveUp()
 		l.env.Refused(t.task.Key, t.fact, wire.Clip(result.Error))
 	case result.Status == wire.Done && t.fact != "":
 		l.env.Sent(t.fact)
@@ -123,7 +127,7 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	op, err := item.Check(c)
 	if err != nil {
 		key, _ := registry.KeyOf(item.Op)
-		l.log.Warn("the peer sent back what is not valid", "app", wire.Clip(key.App), "id", wire.Clip(key.ID), "err", err)
+		l.env.Refusals.Note(key, item.Name(), l.env.Peer.Name, err.Error())
 		return nil
 	}
 	return op

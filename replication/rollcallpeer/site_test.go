@@ -143,6 +143,7 @@ func (s *site) linkTo(p link.PeerConfig) *Link {
 			})
 		},
 		Succeeded: func() {},
+		GaveUp:    func() {},
 		Failed:    func(err error) { record(func() { s.failures = append(s.failures, err) }) },
 	}).(*Link)
 }

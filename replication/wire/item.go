@@ -198,6 +198,14 @@ func Age(age int64) int64 { return min(max(age, 0), maxAge) }
 // Later is an age that has grown by the time a message is late.
 func Later(age, late int64) int64 { return min(age+late, maxAge) }
 
+// Name is what metrics call the operation, "unreadable" if there is none.
+func (i *Item) Name() string {
+	if i.Op == nil {
+		return "unreadable"
+	}
+	return registry.NameOf(i.Op)
+}
+
 // Clip shortens a text for an error.
 func Clip(text string) string {
 	const most = 64

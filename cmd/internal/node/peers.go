@@ -95,7 +95,7 @@ type reply struct {
 }
 
 // Status implements httpd.Peers. If the node that sends cannot be called, the status is what this node knows. Each node
-// adds what it has received itself.
+// adds what it has received itself, and what of that it refuses.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	body, err := p.callSender(ctx, call{Do: "status"})
 	if _, refused := errors.AsType[*httpd.PeerRefusal](err); refused {
@@ -107,7 +107,12 @@ func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	} else if s, err = documentOf[api.Peers](body); err != nil {
 		return s, err
 	}
-	s.Receiver, s.Senders, s.Refused = p.node, p.replicator.Senders(), []api.RefusedItem{} // JSON shows an empty list, not null
+	s.Receiver, s.Senders, s.Refused = p.node, p.replicator.Senders(), p.replicator.Refusals().List()
+	for i := range s.Refused {
+		if f := &s.Refused[i]; f.App != "" {
+			f.What += " of " + registry.NewKey(f.App, f.ID).String()
+		}
+	}
 	if p.refusals != nil {
 		for _, f := range p.refusals() {
 			s.Refused = append(s.Refused, api.RefusedItem{

@@ -1,0 +1,119 @@
+package link
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/world"
+)
+
+// Bounds of Refusals.
+const (
+	refusalsKept = 1000      // at most; more are neither logged nor remembered
+	refusedFor   = time.Hour // how long an item is remembered after it was refused last
+	refusedText  = 512       // bytes of a name or a reason
+)
+
+// Refusals remembers which items of replication are refused. An item is an instance, as one server sent it. The first
+// refusal and the first acceptance after it are logged. Nil remembers nothing. Safe for concurrent use.
+type Refusals struct {
+	Total prometheus.Counter // refusals, all of them
+
+	world *world.World
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	items map[refusedItem]*api.RefusedItem
+}
+
+type refusedItem struct {
+	key  registry.Key
+	from string
+}
+
+// NewRefusals returns an empty memory, which logs to log.
+func NewRefusals(w *world.World, log *slog.Logger) *Refusals {
+	return &Refusals{
+		Total: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "rollcall", Subsystem: "replication", Name: "refused_items_total",
+			Help: "Items of other servers that this node refused; rollcall peers names them.",
+		}),
+		world: w, log: log, items: make(map[refusedItem]*api.RefusedItem),
+	}
+}
+
+// Note records why an item is refused; without a why, that it was accepted. what is the operation, and from the server that
+// sent it, "" if this node did. A key without an application stands for all that the server sent.
+func (r *Refusals) Note(key registry.Key, what, from, why string) {
+	if r == nil {
+		return
+	}
+	if why != "" {
+		r.Total.Inc()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why == "" && len(r.items) == 0 {
+		return
+	}
+	key.App, key.ID, why = clip(key.App), clip(key.ID), clip(why)
+	at := refusedItem{key, from}
+	item, known := r.items[at]
+	now := r.world.Now().UnixMilli()
+	switch {
+	case why == "" && known:
+		delete(r.items, at)
+		r.log.Info("an item of replication is accepted again that was refused", "app", key.App, "id", key.ID, "from", from, "refused", item.Times)
+		return
+	case why == "":
+		return
+	case !known:
+		if r.forget(now); len(r.items) >= refusalsKept {
+			return
+		}
+		item = &api.RefusedItem{App: key.App, ID: key.ID, From: from, Since: now}
+		r.items[at] = item
+		r.log.Warn("an item of replication is refused", "app", key.App, "id", key.ID, "what", what, "from", from, "why", why)
+	}
+	item.What, item.Last, item.Text, item.Times = what, now, why, item.Times+1
+}
+
+// forget forgets what was refused last long ago. The caller holds mu.
+func (r *Refusals) forget(now int64) {
+	maps.DeleteFunc(r.items, func(_ refusedItem, item *api.RefusedItem) bool { return now-item.Last > refusedFor.Milliseconds() })
+}
+
+// List returns the items that were refused within the last hour and not accepted since, by application, id and server.
+func (r *Refusals) List() []api.RefusedItem {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(r.world.Now().UnixMilli())
+	all := make([]api.RefusedItem, 0, len(r.items))
+	for _, item := range r.items {
+		all = append(all, *item)
+	}
+	slices.SortFunc(all, func(a, b api.RefusedItem) int {
+		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.ID, b.ID), cmp.Compare(a.From, b.From))
+	})
+	return all
+}
+
+// clip shortens a text of another server to refusedText bytes.
+func clip(text string) string {
+	if len(text) > refusedText {
+		text = text[:refusedText] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
