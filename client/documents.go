@@ -64,7 +64,7 @@ type (
 	Peers       = api.Peers       // the replication of a cluster to other servers
 	Peer        = api.Peer        // one server, or one datacenter, that is replicated with
 	PeerSender  = api.PeerSender  // a server that sent to the cluster
-	RefusedItem = api.RefusedItem // what a server or a peer refuses because it panics there
+	RefusedItem = api.RefusedItem // what a server or a peer refuses
 	PeerError   = api.PeerError   // a transmission that failed
 	PeerRepair  = api.PeerRepair  // a repair that found something
 	Incoming    = api.Incoming    // what comes from another datacenter or a Eureka server

@@ -63,13 +63,23 @@ func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 	register := itemOf(eureka.Register, t, l)
 	shown := *l
 	shown.RenewedAt = v.LastRenewal(l)
-	register.Lease = &shown
-	if !t.NewLife && t.Facts&link.Overridden == 0 {
-		return []part{register}
+	if t.Above >= l.Instance.LastDirty {
+		above := *l.Instance
+		above.LastDirty = t.Above + 1
+		shown.Instance, register.LastDirty = &above, above.LastDirty
 	}
-	all := []part{register, overrideOf(l, t)}
-	if i := l.Instance; i.Overridden != registry.Unknown && i.Status != i.Overridden {
-		all = append(all, register)
+	register.Lease = &shown
+	all := []part{register}
+	if t.NewLife || t.Facts&link.Overridden != 0 {
+		all = append(all, overrideOf(l, t))
+		if i := l.Instance; i.Overridden != registry.Unknown && i.Status != i.Overridden {
+			all = append(all, register)
+		}
+	}
+	if t.Tries > 0 {
+		beat := itemOf(eureka.Heartbeat, t, l) // says whether the registration was taken: see registerAbove
+		beat.LastDirty = register.LastDirty
+		all = append(all, beat)
 	}
 	return all
 }

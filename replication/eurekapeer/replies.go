@@ -22,7 +22,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 			l.env.Refused(t.task.Key, t.fact(), "")
 			continue
 		case r.Status == http.StatusNotFound && t.Action != eureka.Register:
-			if l.registerAgain(t.task) {
+			if l.registerAbove(ctx, t) || l.registerAgain(t.task) {
 				continue
 			}
 		case r.Status == http.StatusConflict && t.Action == eureka.Heartbeat:
@@ -53,6 +53,25 @@ func (l *Link) registerAgain(t link.Task) bool {
 	t.Facts = link.Registered // it brings an override along, and a server that forgot the instance forgot its override
 	l.env.Submit(t)
 	return true
+}
+
+// registerAbove sends the server the whole instance with a timestamp above its own, if it refuses a heartbeat though the
+// instance was just registered: it keeps an older registration of status UNKNOWN, which an override that was deleted left, while
+// its timestamp is the newer one. It knows that of a change of metadata here.
+func (l *Link) registerAbove(ctx context.Context, t part) bool {
+	if t.Action != eureka.Heartbeat || t.task.Tries == 0 || t.task.Above != 0 {
+		return false
+	}
+	theirs, err := l.fetch(ctx, t.task.Key)
+	if err != nil {
+		l.env.Failed(err)
+		return false
+	}
+	if theirs == nil || theirs.Instance.Status != registry.Unknown || theirs.Instance.LastDirty <= t.LastDirty {
+		return false
+	}
+	t.task.Above = theirs.Instance.LastDirty
+	return l.registerAgain(t.task)
 }
 
 // newer returns the server's instance if it is newer than the one here. A server that says so without

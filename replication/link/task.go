@@ -32,6 +32,9 @@ type Task struct {
 	Remove registry.Remove
 	// Tries counts how often a reply made a new task of this one.
 	Tries int
+	// Above is the dirty timestamp (ms) that a Eureka server has of the instance, above which a registration is sent; 0: the
+	// registration is sent with its own.
+	Above int64
 	// Queued is when the task, or the oldest that was merged into it, was queued; AsOf is when Remove was
 	// right.
 	Queued, AsOf time.Time
@@ -62,6 +65,7 @@ func Merge(older, newer Task) Task {
 func (older Task) with(newer, merged Task) Task {
 	merged.First = Earlier(older.First, newer.First)
 	merged.Tries = max(older.Tries, newer.Tries)
+	merged.Above = max(older.Above, newer.Above)
 	merged.Queued = older.Queued
 	return merged
 }
