@@ -123,6 +123,15 @@ var registrations = []check{
 		}
 		c.wantEmpty(http.StatusNotFound, http.MethodGet, "/eureka/apps/"+c.app, "")
 	}},
+	{"AnIdWithASlashIsRegisteredWithAWarning", func(t *testing.T, c *client) {
+		for id, warned := range map[string]bool{"plain": false, "a/b": true} {
+			resp := c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, registration{app: c.app, id: id, status: "UP"}.json(), "Content-Type", "application/json")
+			expect.Equal(t, strings.Contains(resp.header.Get("X-Rollcall-Warning"), "%2F"), warned, "%s is warned of", id)
+		}
+		c.want(http.StatusNotFound, http.MethodPut, "/eureka/apps/"+c.app+"/a/b", "")
+		c.wantEmpty(http.StatusOK, http.MethodPut, "/eureka/apps/"+c.app+"/a%2Fb", "")
+		c.wantEmpty(http.StatusOK, http.MethodDelete, "/eureka/apps/"+c.app+"/a%2Fb", "")
+	}},
 	{"AnInstanceWithoutIdIsNamedByItsHost", func(t *testing.T, c *client) {
 		body := `{"instance":{"hostName":"h.example","ipAddr":"1.2.3.4","app":"` + c.app + `","dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"}}}`
 		c.wantEmpty(http.StatusNoContent, http.MethodPost, "/eureka/apps/"+c.app, body, "Content-Type", "application/json")

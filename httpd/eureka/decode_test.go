@@ -163,6 +163,9 @@ func TestRegistrationsAreReadTolerantly(t *testing.T) {
 			func(i *registry.Instance) any { return i.DataCenter.Name + i.ID() }, "Amazoni-7"},
 		{"prolog, comments and a byte order mark", "\uFEFF<?xml version=\"1.0\" encoding=\"utf-8\"?><!-- a -->\n" + withXML(`<!-- b --><vipAddress><![CDATA[<v>]]>&amp;&#x20;</vipAddress>`) + "\n<!-- c -->",
 			func(i *registry.Instance) any { return i.VIP }, "<v>& "},
+		{"XML declared as US-ASCII", `<?xml version="1.0" encoding="us-ascii"?>` + withXML(`<vipAddress>v</vipAddress>`), func(i *registry.Instance) any { return i.VIP }, "v"},
+		{"XML with a default name space", strings.Replace(withXML(`<vipAddress>v</vipAddress><metadata><x:a xmlns="urn:other">1</x:a><b xmlns="">2</b></metadata><port xmlns="">7</port><statusPageUrl>s</statusPageUrl>`), "<instance>", `<instance xmlns="urn:eureka">`, 1),
+			func(i *registry.Instance) any { return fmt.Sprint(i.VIP, i.Metadata, i.Port.Number, i.StatusPageURL) }, "v[{x:a 1} {b 2}] 7s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,6 +256,7 @@ func TestRegistrationsThatCannotBeParsedAreRefused(t *testing.T) {
 		{"XML with DOCTYPE", `<!DOCTYPE instance>` + withXML(``)},
 		{"XML with an entity of its own", `<!DOCTYPE instance [<!ENTITY e "x">]>` + withXML(`<vipAddress>&e;</vipAddress>`)},
 		{"XML with an undefined entity", withXML(`<vipAddress>&e;</vipAddress>`)},
+		{"XML with an element of another name space", `<instance xmlns="urn:a" xmlns:b="urn:b"><b:hostName>h</b:hostName><hostName>h</hostName><hostName>h</hostName></instance>`},
 		{"XML in ISO-8859-1", `<?xml version="1.0" encoding="ISO-8859-1"?>` + withXML(``)},
 		{"XML not UTF-8", withXML("<vipAddress>\xe9</vipAddress>")},
 		{"XML with 65 levels", withXML(nested(`<a>`, ``, `</a>`, 64))},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -15,15 +16,23 @@ import (
 )
 
 // xmlReader walks through an XML document. It refuses DOCTYPE (and so entities of a document's own),
-// deep nesting, and what encoding/xml refuses: undefined entities, charsets other than UTF-8.
+// deep nesting, and what encoding/xml refuses: undefined entities, charsets other than UTF-8 and its part US-ASCII.
 type xmlReader struct {
-	dec   *xml.Decoder
-	depth int
+	dec      *xml.Decoder
+	depth    int
+	defaults []string // the default name space of each element around, and of the last one
 }
 
 func newXMLReader(body []byte) *xmlReader {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF")) // allowed by XML, and sent by some platforms
-	return &xmlReader{dec: xml.NewDecoder(bytes.NewReader(body))}
+	dec := xml.NewDecoder(bytes.NewReader(body))
+	dec.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "us-ascii") {
+			return input, nil
+		}
+		return nil, fmt.Errorf("the charset is %q; it must be UTF-8", clip([]byte(charset)))
+	}
+	return &xmlReader{dec: dec}
 }
 
 // token returns the next token that matters: the start or end of an element, or text.
@@ -36,12 +45,12 @@ func (r *xmlReader) token() (xml.Token, error) {
 		if err != nil {
 			return nil, unparsable("%w", err)
 		}
-		switch token.(type) {
+		switch t := token.(type) {
 		case xml.StartElement:
 			if r.depth++; r.depth > maxDepth {
 				return nil, unparsable("XML is nested too deeply")
 			}
-			return token, nil
+			return r.withoutDefault(t), nil
 		case xml.EndElement:
 			r.depth--
 			return token, nil
@@ -51,6 +60,24 @@ func (r *xmlReader) token() (xml.Token, error) {
 			return nil, unparsable("XML has a DOCTYPE or another directive")
 		}
 	}
+}
+
+// withoutDefault is an element that was just entered. Its name loses the default name space, which was not written there.
+func (r *xmlReader) withoutDefault(e xml.StartElement) xml.StartElement {
+	space := ""
+	if r.depth > 1 {
+		space = r.defaults[r.depth-2]
+	}
+	for _, a := range e.Attr {
+		if a.Name.Space == "" && a.Name.Local == "xmlns" {
+			space = a.Value
+		}
+	}
+	r.defaults = append(r.defaults[:r.depth-1], space)
+	if e.Name.Space == space {
+		e.Name.Space = ""
+	}
+	return e
 }
 
 // document reads a whole document whose root is called name.

@@ -48,14 +48,47 @@ func (c call) register() (any, error) {
 	if c.Err != nil {
 		return nil, c.note(origin, key, "register", c.Err)
 	}
+	before := c.living(key)
 	result, err := c.Apply(origin, registry.Register{Instance: instance})
 	if c.note(origin, key, "register", err) != nil {
 		return nil, err
+	}
+	if !origin.Replicated() {
+		c.remark(before, instance)
 	}
 	labelClamped(c.W.Header(), instance)
 	c.LabelWrite(c.W.Header(), result)
 	c.W.WriteHeader(http.StatusNoContent)
 	return web.Sent, nil
+}
+
+// living is the instance of a name that has a lease now, as far as this node knows; nil: there is none.
+func (e *Eureka) living(key registry.Key) *registry.Instance {
+	v := web.StaleView(e.Service)
+	if v == nil {
+		return nil
+	}
+	if l, ok := v.Find(key); ok && (l.Permanent || e.Service.Health().Clock <= v.Ends(l)) {
+		return l.Instance
+	}
+	return nil
+}
+
+// WarningHeader says what of an accepted registration is probably a mistake.
+const WarningHeader = "X-Rollcall-Warning"
+
+// remark says what of a client's registration is probably a mistake: an address other than that of before, the instance of
+// the same id that has a lease, and an id to which a heartbeat comes only if it is escaped.
+func (c call) remark(before, instance *registry.Instance) {
+	if before != nil {
+		c.Moves.Note(before, instance)
+	}
+	if id := instance.ID(); strings.Contains(id, "/") {
+		c.W.Header().Set(WarningHeader, "the id has a slash: paths of heartbeats must have it as %2F, or they are answered 404")
+		if before == nil {
+			c.Log.Warn("an instance was registered whose id has a slash: paths of its heartbeats must have it as %2F, or they are answered 404", "app", instance.App, "id", id)
+		}
+	}
 }
 
 // labelClamped says which lease times were out of bounds, and the times that hold instead.

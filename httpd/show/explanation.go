@@ -15,6 +15,8 @@ type Circumstances struct {
 	Alone  bool // the node decides by itself, without a leader
 	// Peers returns the state of replication; empty: there is none, or it is not known.
 	Peers func() api.Peers
+	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	Moved func(registry.Key) string
 }
 
 // Explain is what v knows of an instance; ok is false if it knows nothing.
@@ -34,6 +36,9 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 			health: c.Health, settings: v.Settings(), alone: c.Alone, owner: ownerLinkOf(v, at.Now, l.Owner, c.Peers),
 			uncounted: at.wall(at.Now) - e.LastRenewal - e.SilentMS,
 		})
+		if moved := c.Moved(key); moved != "" {
+			e.Summary += " " + moved
+		}
 	} else if rec, known := v.Removal(key); known {
 		explainGone(&e, rec, at)
 		e.Summary = removalSummary(&e, history)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
@@ -391,4 +393,31 @@ func TestReplyIsBounded(t *testing.T) {
 		}
 	}
 	expect.That(t, len(text) <= wire.MaxMessage && returned != 0 && returned != len(items), "%d bytes with %d of %d instances", len(text), returned, len(items))
+}
+
+func TestItemThatIsRefusedIsNamedOnBothSides(t *testing.T) {
+	eachKind(t, func(t *testing.T, a, b *site) {
+		b.Receiver.side.Service = choosy{b.Memory, 1000, registry.ErrTooLarge}
+		b.Receiver.side.Refusals = link.NewRefusals(nil, slog.New(slog.DiscardHandler))
+		i := peertest.Instance("ORDERS", "1", 1)
+		i.HomePageURL = strings.Repeat("x", 1001)
+		a.Perform(t, registry.Register{Instance: i}, registry.Register{Instance: peertest.Instance("ORDERS", "2", 1)})
+		first, second := link.Task{Key: ordersID("1"), Facts: link.Registered}, link.Task{Key: ordersID("2"), Facts: link.Registered}
+		for _, tasks := range [][]link.Task{{first, second}, {first}} { // as the dispatcher does
+			expect.Equal(t, a.only().ProcessBatch(t.Context(), tasks), batcher.PermanentError, "result")
+		}
+		a.deliver(t, second)
+		expect.Slice(t, a.refused, []string{"register ORDERS/1", "-register ORDERS/2"}, "refused and accepted")
+		from := "dc1"
+		if a.side.Datacenter == b.side.Datacenter {
+			from = "n1"
+		}
+		all := b.side.Refusals.List()
+		expect.That(t, len(all) == 1 && all[0].ID == "1" && all[0].From == from && all[0].Times == 2 && all[0].Text == "larger than an operation may be", "refused here: %+v", all)
+
+		b.Receiver.side.Service = b.Memory
+		a.deliver(t, first)
+		expect.Equal(t, a.refused[len(a.refused)-1], "-register ORDERS/1", "said last")
+		expect.Equal(t, len(b.side.Refusals.List()), 0, "refused here after it was accepted")
+	})
 }

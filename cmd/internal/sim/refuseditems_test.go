@@ -50,6 +50,7 @@ func TestRefusedItemOfAEurekaServerIsNamedEverywhere(t *testing.T) {
 					return sim.Document[api.Explanation](w, n, "/v1/rollcall/apps/"+name+"/explain").Summary
 				}
 				w.KeepAt(n, "FULL/a", 30*time.Second)
+				w.Wait(time.Second) // the node has applied it
 				many := item("Register", "BIG", "b", `,"instanceInfo":`+replicated("BIG", "b", 300))
 				fine := item("Register", "FINE", "f", `,"instanceInfo":`+replicated("FINE", "f", 3))
 				for range 3 {
@@ -76,4 +77,36 @@ func TestRefusedItemOfAEurekaServerIsNamedEverywhere(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two programs with one id take each other's place. The registry cannot know which one is meant, so it says so.
+func TestRegistrationAtAnotherAddressThanTheLivingInstanceIsSaid(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		const n = "n2"
+		w.ReadyBy(n, time.Minute)
+		register := func(ip string) {
+			body := strings.Replace(replicated("ORDERS", "one", 1), "10.0.0.1", ip, 1)
+			body = strings.Replace(body, `"status"`, `"port":{"$":8080,"@enabled":"true"},"leaseInfo":{"durationInSecs":30},"status"`, 1)
+			w.Led(n)
+			expect.Equal(t, w.Call(n, "POST", "/eureka/apps/ORDERS", `{"instance":`+body+`}`, "Content-Type: application/json").Status, http.StatusNoContent, "registered")
+			w.Wait(5 * time.Second)
+		}
+		said := func(want int) {
+			t.Helper()
+			summary := sim.Document[api.Explanation](w, n, "/v1/rollcall/apps/ORDERS/one/explain").Summary
+			words := fmt.Sprintf("(%d such registrations at this node): if two programs run, they need two ids.", want)
+			expect.That(t, strings.HasSuffix(summary, words) == (want > 0), "explained as %q; want %d registrations at another address", summary, want)
+			expect.Equal(t, w.Metric(n, "rollcall_http_moved_registrations_total"), float64(want), "counted")
+			expect.Equal(t, strings.Count(w.Log(), "registered at another address"), min(want, 1), "lines of the log")
+		}
+		register("10.0.0.1")
+		register("10.0.0.1")
+		said(0)
+		register("10.0.0.2")
+		register("10.0.0.1")
+		said(2)
+		w.CancelAt(n, "ORDERS/one")
+		register("10.0.0.3") // it moved after it had ended
+		expect.Equal(t, w.Metric(n, "rollcall_http_moved_registrations_total"), 2, "counted after a cancel")
+	})
 }
