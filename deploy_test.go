@@ -44,6 +44,13 @@ func alerts(t *testing.T) []alert {
 
 const runbooks = "docs/runbooks"
 
+func TestNotesOfTheChartNameThePlainPortOfTheNodes(t *testing.T) {
+	notes := string(need.Got(os.ReadFile("deploy/helm/rollcall/templates/NOTES.txt"))(t))
+	_, plain, _ := strings.Cut(notes, `{{- if eq .Values.tls.source "none" }}`)
+	plain, _, _ = strings.Cut(plain, "{{- end }}")
+	expect.That(t, strings.Contains(plain, "Port 7761 between the nodes (Raft) is plain"), "without TLS the notes say %q", plain)
+}
+
 func TestAlertsHaveWordsASeverityAndPlainDurations(t *testing.T) {
 	duration := regexp.MustCompile(`^\d+[smhd]$`)
 	windows := regexp.MustCompile(`\[([^]]*)\]|\boffset (\S+?)\)?(?:\s|$)`)

@@ -1007,3 +1007,45 @@ func TestPruningNeedsNoMoreThanOverride(t *testing.T) {
 	got := g.must(t, "reader", "POST", "/v1/rollcall/prune?not-passing&service=orders", "")
 	expect.That(t, strings.Contains(got.body, "ORDERS-i"), "got %s", got.body)
 }
+
+// TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt holds where nothing is to be done, too: the answer would say how it is.
+func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
+	for id, by := range map[string]string{"ORDERS-c": "ORDERS", "ORDERS-i": "operator"} { // of Consul's API, and of Eureka's
+		g := newGuarded(t, access.On, true)
+		call := func(token, enable string) int {
+			return g.send("PUT", "/v1/agent/service/maintenance/"+id+"?enable="+enable, "", bearer(g.texts[token])).status
+		}
+		for _, step := range []struct {
+			token, enable string
+			want          int
+		}{
+			{"PAY", "false", 403}, {by, "false", 200}, // it is not on
+			{"PAY", "true", 403}, {by, "true", 200},
+			{"PAY", "true", 403}, {by, "true", 200}, // it is on
+		} {
+			expect.Equal(t, call(step.token, step.enable), step.want, "%s, enable=%s by %s", id, step.enable, step.token)
+		}
+	}
+}
+
+// TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead: the write itself is the caller's.
+func TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.must(t, "operator", "PUT", "/v1/rollcall/locks/ORDERS?session="+g.sessions["ORDERS"], "")
+	for _, fence := range []string{"fence-lock=ORDERS", "fence-key=ORDERS/k"} {
+		for token, want := range map[string]bool{"PAY": false, "ORDERS": true} {
+			got := g.send("PUT", "/v1/kv/"+token+"/k?fence=1&"+fence, "x", bearer(g.texts[token]))
+			_, shown := got.header[web.FenceHeader]
+			expect.That(t, got.body == "false\n" || got.body == "false", "%s by %s: got %d %s", fence, token, got.status, got.body)
+			expect.Equal(t, shown, want, "%s: %s is shown the token", fence, token)
+		}
+	}
+}
+
+func TestPagesOverTLSHaveBrowsersAskForNothingElse(t *testing.T) {
+	g := newGuarded(t, access.Off, true)
+	for target, want := range map[string]string{"http://n1.example/ui": "", "https://n1.example/ui": "max-age=2592000"} {
+		got := g.send("GET", target, "")
+		expect.That(t, got.status == http.StatusOK && got.header.Get("Strict-Transport-Security") == want, "%s: %d, Strict-Transport-Security %q, want %q", target, got.status, got.header.Get("Strict-Transport-Security"), want)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -59,13 +60,17 @@ const (
 	maxGrants = 8 << 10 // the rules of a role
 )
 
-// line is a record as a line of the file.
+// secretText finds the text of a token (package access) that a caller has put into a name, in capitals too, as names of
+// applications are: what stands behind its accessor is the secret.
+var secretText = regexp.MustCompile(`(?i)(rct_[a-z2-7]{16}_)[a-z2-7]+(_[a-z2-7]*)?`)
+
+// line is a record as a line of the file. It tells no token.
 func line(r api.AuditRecord) ([]byte, error) {
 	for text, most := range map[*string]int{
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
 		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText, &r.Grants: maxGrants,
 	} {
-		*text = Cut(*text, most)
+		*text = secretText.ReplaceAllString(Cut(*text, most), "${1}…")
 	}
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)

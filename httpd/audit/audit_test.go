@@ -223,6 +223,20 @@ func TestHostileNamesMakeOneLineWithinABound(t *testing.T) {
 	expect.That(t, len(read(t, l, Query{Limit: 1})) == 1, "it cannot be read back")
 }
 
+func TestNameThatHoldsATokenIsRecordedWithoutItsSecret(t *testing.T) {
+	c := Config{File: filepath.Join(t.TempDir(), "audit.log"), MaxBytes: 1 << 20, Keep: 1}
+	l := opened(t, c)
+	secret := strings.Repeat("abcdefgh234567", 4)[:52]
+	text := "rct_abcdefghijklmnop_" + secret + "_abcdefg"
+	l.Record(api.AuditRecord{Time: noon, Name: "PUT /v1/kv/" + text + "/k", Resource: "app " + strings.ToUpper(text), Says: "why " + text[:60], Accessor: "abcdefghijklmnop"})
+	l.Flush(t.Context())
+	content := string(need.Got(os.ReadFile(c.File))(t))
+	expect.That(t, !strings.Contains(strings.ToLower(content), secret[:10]), "the secret is recorded: %s", content)
+	for _, kept := range []string{`PUT /v1/kv/rct_abcdefghijklmnop_…/k"`, `app RCT_ABCDEFGHIJKLMNOP_…"`, `why rct_abcdefghijklmnop_…"`, `"abcdefghijklmnop"`} {
+		expect.That(t, strings.Contains(content, kept), "%s is not recorded: %s", kept, content)
+	}
+}
+
 func TestStandardOutputCannotBeReadBack(t *testing.T) {
 	var out bytes.Buffer
 	l, err := Open(Config{File: Standard}, &out, slog.New(slog.DiscardHandler))

@@ -274,16 +274,16 @@ var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of
 // if its service is gone.
 func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable bool, unknown error) error {
 	_, on := v.CheckOn(a.node, check.ID)
+	op := a.registering(registry.RegisterCatalog{Checks: []*catalog.Check{check}})
+	if _, known := v.Node(a.node); known { // it stays as it is: where an act comes from says nothing of its host
+		op.Agent, op.KeepNode = false, true
+	}
 	if on == enable {
-		return nil
+		return c.Allow(registry.Needs(op, v)...) // as if it had to be done
 	}
 	if !enable {
 		_, err := c.removed(registry.DeregisterCatalog{Node: a.node, Check: check.ID})
 		return err
-	}
-	op := a.registering(registry.RegisterCatalog{Checks: []*catalog.Check{check}})
-	if _, known := v.Node(a.node); known { // it stays as it is: where an act comes from says nothing of its host
-		op.Agent, op.KeepNode = false, true
 	}
 	return c.registerCatalog(c.R.Context(), op, func(*registry.View) error { return unknown })
 }
@@ -291,12 +291,12 @@ func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable b
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the
 // instance gets the status that the client reported last; where that is not known the client is made to
 // report it.
-func (e *endpoints) overrideByAgent(ctx context.Context, l *registry.Lease, enable bool, by registry.Act) error {
+func (c call) overrideByAgent(ctx context.Context, l *registry.Lease, enable bool, by registry.Act) error {
 	on := l.Instance.Overridden == registry.OutOfService
-	if on == enable {
-		return nil
-	}
 	op := registry.Op(registry.SetOverride{Key: l.Key(), Status: registry.OutOfService, By: by})
+	if on == enable {
+		return c.Allow(registry.Needs(op, web.StaleView(c.Service))...) // as if it had to be done
+	}
 	if !enable {
 		end := registry.DeleteOverride{Key: l.Key(), By: by}
 		if l.Override != nil {
@@ -304,7 +304,7 @@ func (e *endpoints) overrideByAgent(ctx context.Context, l *registry.Lease, enab
 		}
 		op = end
 	}
-	result, err := e.applyCatalog(ctx, op)
+	result, err := c.applyCatalog(ctx, op)
 	if err == nil && result.Outcome == registry.NotFound {
 		return unknownServiceID(l.Instance.ID())
 	}

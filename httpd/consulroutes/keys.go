@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"net/http"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -123,10 +124,23 @@ func (c call) writeKey(write kv.KeyOp) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if write.Fence != nil || (write.Verb == kv.Acquire && result.OK) {
+	if write.Fence != nil && c.mayReadFence(write.Fence) || (write.Verb == kv.Acquire && result.OK) {
 		web.LabelFence(c.W.Header(), result.Fence)
 	}
 	return result.OK, nil
+}
+
+// mayReadFence says whether the caller may know the token of what a fence names: who may take it learns the token anyway.
+func (c call) mayReadFence(f *kv.Fence) bool {
+	need := access.Need{Resource: access.Lock, Name: f.Name, Verb: access.Read}
+	if f.Kind == kv.Key {
+		need.Resource = access.KV
+	}
+	if c.May(need) {
+		return true
+	}
+	need.Verb = access.Write
+	return c.May(need)
 }
 
 // performOnce performs a write or a transaction, once if the call has a key for that.

@@ -205,6 +205,9 @@ func renderWith(w http.ResponseWriter, r *http.Request, status int, page g.Node)
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
+	if r.TLS != nil {
+		header.Set("Strict-Transport-Security", "max-age=2592000") // 30 days, and for this name alone
+	}
 	web.Respond(w, r, status, "text/html; charset=utf-8", html.Bytes())
 }
 
@@ -280,7 +283,7 @@ var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Dow
 
 // circumstances are what an explanation needs beside the view.
 func (c call) circumstances() show.Circumstances {
-	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
+	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.Moves.Sentence, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
 }
 
 // maxForm bounds the body of a form, in bytes.
