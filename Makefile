@@ -202,7 +202,7 @@ shape:
 # Archives, packages, an image, lists of components and licences, and checksums, in dist. docs/release.md says what is in them.
 RELEASE_VERSION ?=
 release:
-	cd release && $(GO) run . --version '$(RELEASE_VERSION)'
+	cd release && $(GO) run . --version '$(RELEASE_VERSION)' $(if $(SIGN_KEY),--sign-key '$(abspath $(SIGN_KEY))') $(if $(SIGN_PASSWORD_FILE),--sign-password-file '$(abspath $(SIGN_PASSWORD_FILE))')
 
 # That what was made is what it should be, as far as the tools for it are here: a second time the same, lintian, rpm, a chroot
 # of Debian, the image as its user, README followed from the archive. docs/release.md says what it needs.

@@ -35,9 +35,10 @@ type release struct {
 	version         string    // as git describe says it, with its v
 	number          string    // version as packages order it
 	commit          time.Time // which every file is from
-	licence         []byte    // Rollcall's own
-	shared          []file    // of all archives and packages: texts, man pages, completions, files of deploy and docs
-	licences        licences  // of the programs
+	commitID        string
+	licence         []byte   // Rollcall's own
+	shared          []file   // of all archives and packages: texts, man pages, completions, files of deploy and docs
+	licences        licences // of the programs
 	ofImage         licences
 	config          []byte // of the packages
 }
@@ -69,11 +70,13 @@ type folder struct {
 
 func newRelease(ctx context.Context, root, out, work, version string) (*release, error) {
 	r := &release{root: root, out: out, work: work, version: version}
-	seconds, err := r.run(ctx, nil, "git", "log", "-1", "--format=%ct")
+	head, err := r.run(ctx, nil, "git", "log", "-1", "--format=%ct %H")
 	if err != nil {
 		return nil, err
 	}
-	at, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), strings.TrimSpace(string(seconds))), 10, 64)
+	seconds, id, _ := strings.Cut(strings.TrimSpace(string(head)), " ")
+	r.commitID = id
+	at, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds), 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}

@@ -3,6 +3,7 @@ module github.com/seed-20419f34/rollcall/release
 go 1.26.0
 
 require (
+	aead.dev/minisign v0.3.0
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/google/go-containerregistry v0.22.0
 	github.com/google/licensecheck v0.3.1
@@ -60,7 +61,10 @@ require (
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/term v0.46.0 // indirect
 	gopkg.in/warnings.v0 v0.1.2 // indirect
 )
 
 replace github.com/seed-20419f34/rollcall => ../
+
+tool aead.dev/minisign/cmd/minisign

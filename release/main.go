@@ -1,5 +1,5 @@
 // Command release makes what a release of Rollcall consists of, from the commit that is checked out: archives, packages for
-// Debian and for distributions with RPM, a container image, licences, lists of components, and checksums. Two runs give the
+// Debian and for distributions with RPM, a container image, licences, lists of components, the provenance, checksums, and their signature. Two runs give the
 // same bytes: every time is the commit's, every list is sorted, and no name of the machine is written. docs/release.md is
 // for its users.
 //
@@ -9,6 +9,7 @@
 //	archive.go    tar.gz and zip
 //	packages.go   deb and rpm
 //	image.go      the container image
+//	sign.go       the provenance, and the signature
 //	costs.go      the table of what each dependency costs, in docs/dependencies.md
 package main
 
@@ -24,6 +25,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"aead.dev/minisign"
 )
 
 func main() {
@@ -34,12 +37,14 @@ func main() {
 	version := flag.String("version", "", "version; empty: by git describe")
 	targets := flag.String("targets", strings.Join(allTargets, ","), "platforms, as GOOS/GOARCH with commas between them")
 	costs := flag.Bool("costs", false, "write only the table of what each dependency costs")
+	key := flag.String("sign-key", "", "file of the private key of minisign that signs the release; empty: it is not signed")
+	password := flag.String("sign-password-file", "", "file of that key's password; empty: the key has none")
 	flag.Parse()
 	var err error
 	if *costs {
 		err = rewriteCosts(ctx, *root)
 	} else {
-		err = makeRelease(ctx, *root, *out, *version, strings.Split(*targets, ","))
+		err = makeRelease(ctx, *root, *out, *version, strings.Split(*targets, ","), *key, *password)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -47,8 +52,15 @@ func main() {
 	}
 }
 
-// makeRelease writes everything into the directory out.
-func makeRelease(ctx context.Context, root, out, version string, targets []string) error {
+// makeRelease writes everything into the directory out, and signs it if there is the file of a key.
+func makeRelease(ctx context.Context, root, out, version string, targets []string, keyFile, passwordFile string) error {
+	var key minisign.PrivateKey
+	if keyFile != "" {
+		var err error
+		if key, err = readKey(root, keyFile, passwordFile); err != nil {
+			return err
+		}
+	}
 	work, err := os.MkdirTemp("", "rollcall-release-")
 	if err != nil {
 		return err
@@ -83,27 +95,47 @@ func makeRelease(ctx context.Context, root, out, version string, targets []strin
 	if err := r.writeImages(built); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	return writeSums(out)
-}
-
-// writeSums lists the SHA-256 sums of all files, as sha256sum does.
-func writeSums(dir string) error {
-	entries, err := os.ReadDir(dir) // sorted
-	if err != nil {
+	if err := errors.Join(r.writeProvenance(built), writeSums(out)); err != nil || keyFile == "" {
 		return err
 	}
-	var sums strings.Builder
+	return r.sign(key)
+}
+
+const sumsFile = "SHA256SUMS"
+
+// summed is a file of a release.
+type summed struct{ name, sum string }
+
+// sumsOf are the SHA-256 sums of all files, sorted by name.
+func sumsOf(dir string) (sums []summed, err error) {
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		f, err := os.Open(filepath.Join(dir, e.Name()))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		h := sha256.New()
 		_, err = io.Copy(h, f)
 		if err := errors.Join(err, f.Close()); err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Fprintf(&sums, "%x  %s\n", h.Sum(nil), e.Name())
+		sums = append(sums, summed{e.Name(), fmt.Sprintf("%x", h.Sum(nil))})
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	return sums, nil
+}
+
+// writeSums lists the sums of all files, as sha256sum does.
+func writeSums(dir string) error {
+	sums, err := sumsOf(dir)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, f := range sums {
+		fmt.Fprintf(&text, "%s  %s\n", f.sum, f.name)
+	}
+	return os.WriteFile(filepath.Join(dir, sumsFile), []byte(text.String()), 0o644)
 }

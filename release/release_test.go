@@ -48,7 +48,7 @@ func TestWrongVersionIsFoundBeforeAnythingIsRemoved(t *testing.T) {
 		out := t.TempDir()
 		before := filepath.Join(out, "of-before")
 		need.OK(t, os.WriteFile(before, nil, 0o600))
-		err := makeRelease(t.Context(), "..", out, version, []string{"none"})
+		err := makeRelease(t.Context(), "..", out, version, []string{"none"}, "", "")
 		for _, words := range says {
 			expect.ErrorSays(t, err, words, "%s:", version)
 		}
