@@ -68,14 +68,14 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, Refused: c.EurekaRefused, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.node, ownroutes.Config{Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
+	h.own = ownroutes.New(h.node, ownroutes.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
 	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {
 		return nil, err
 	}
 	h.dashboard = dashboard.New(h.node, dashboard.Config{
-		Peers: h.own.PeerStatus, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
+		Peers: h.own.PeerStatus, Moved: h.eureka.Moved, Writes: h.metrics.writes, Upkeep: func() dashboard.Upkeep { return upkeep(c.Metrics) }, Do: h.perform,
 		Members: c.Members != nil, Acts: c.Acts, Loopback: c.Hosts != nil,
 	})
 	h.routes()

@@ -407,7 +407,7 @@ func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 						p.submit(one)
 					} else {
 						p.gaveUp()
-						p.refused.Note(one.Key, "register", "", "it panicked")
+						p.refused.Record(one.Key, "register", "", "it panicked")
 					}
 				}
 				return batcher.Success
@@ -420,7 +420,7 @@ func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 		expect.Equal(t, p.cursor(), m.Newest().Index(), "cursor afterwards")
 		s := r.only()
 		expect.That(t, len(s.Refused) == 1 && s.Refused[0].ID == "orders-1" && s.Refused[0].Times == 1 && s.Dropped["permanent"] == 1, "status %+v", s)
-		p.refused.Note(ordersKey(1), "register", "", "")
+		p.refused.Record(ordersKey(1), "register", "", "")
 		expect.Equal(t, len(r.only().Refused), 0, "refused after it was accepted")
 	})
 }

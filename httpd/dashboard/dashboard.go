@@ -25,6 +25,8 @@ import (
 type Config struct {
 	// Peers is the state of replication, empty if there is none. It ends within a second.
 	Peers func(context.Context) api.Peers
+	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	Moved func(registry.Key) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
 	// Upkeep is what the node's operators must renew in time, as of now. Nil: nothing is known of that.
@@ -283,7 +285,7 @@ var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Dow
 
 // circumstances are what an explanation needs beside the view.
 func (c call) circumstances() show.Circumstances {
-	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.Moves.Sentence, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
+	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
 }
 
 // maxForm bounds the body of a form, in bytes.

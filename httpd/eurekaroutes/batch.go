@@ -19,7 +19,7 @@ import (
 func (c call) batch() (any, error) {
 	origin := c.serverOf(c.R)
 	document, err := c.answerBatch(origin)
-	return document, c.note(origin, registry.Key{}, "batch", err)
+	return document, c.recordRefusal(origin, registry.Key{}, "batch", err)
 }
 
 func (c call) answerBatch(origin registry.Origin) (any, error) {
@@ -101,9 +101,9 @@ func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) e
 	return quota(item.Lease.Instance.Key())
 }
 
-// note records whether an item, which a server replicated by a call of its own, was refused for good, and returns err. A
+// recordRefusal records whether an item, which a server replicated by a call of its own, was refused for good, and returns err. A
 // panic is in the log and the list of the store; a call that cannot be performed now comes again.
-func (e *Eureka) note(origin registry.Origin, key registry.Key, what string, err error) error {
+func (e *Eureka) recordRefusal(origin registry.Origin, key registry.Key, what string, err error) error {
 	if !origin.Replicated() {
 		return err
 	}

@@ -30,6 +30,7 @@ type Eureka struct {
 	documents *documents
 	readOnly  *readOnly // nil: there is none
 	gate      gate
+	moves     *moves
 }
 
 // call is a call of the protocol.
@@ -47,7 +48,7 @@ func New(n *web.Node, c Config) *Eureka {
 	if c.Refused == nil {
 		c.Refused = func(registry.Key, string, string, string) {}
 	}
-	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}}
+	e := &Eureka{Node: n, config: c, documents: newDocuments(n.Service), gate: gate{service: n.Service, wait: c.WaitWhenEmpty}, moves: newMoves(n.World, n.Log, n.Metrics)}
 	e.documents.built = web.NewCounters(n.Metrics, "rollcall_http_documents_built_total", "Cached documents built, by kind and form.", "kind", "form")
 	if c.ReadOnlyCache {
 		e.readOnly = newReadOnly(n.World, n.Service, e.documents.count)

@@ -7,6 +7,7 @@
 //	renew.go     heartbeats
 //	writes.go    registrations, cancellations, and changes of status and metadata
 //	batch.go     batches of other Eureka servers
+//	moves.go     instances that were registered at another address
 //	reads.go     lists, deltas and single instances
 //	readonly.go  the read-only response cache of upstream
 //	documents.go ready documents of the whole registry, and of the delta

@@ -20,11 +20,11 @@ func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key,
 	origin := e.originOf(r)
 	op, err := e.renewOp(w, r, key)
 	if err != nil {
-		return 0, e.note(origin, key, "renew", err)
+		return 0, e.recordRefusal(origin, key, "renew", err)
 	}
 	ctx, err := e.MayRenew(r, origin, key.App, s)
 	if err != nil {
-		return 0, e.note(origin, key, "renew", err)
+		return 0, e.recordRefusal(origin, key, "renew", err)
 	}
 	results, err := e.Perform(ctx, origin, op)
 	if err != nil {

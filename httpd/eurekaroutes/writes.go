@@ -46,11 +46,11 @@ func (c call) register() (any, error) {
 		c.Err = c.CheckQuota(c.R.Context(), key)
 	}
 	if c.Err != nil {
-		return nil, c.note(origin, key, "register", c.Err)
+		return nil, c.recordRefusal(origin, key, "register", c.Err)
 	}
 	before := c.living(key)
 	result, err := c.Apply(origin, registry.Register{Instance: instance})
-	if c.note(origin, key, "register", err) != nil {
+	if c.recordRefusal(origin, key, "register", err) != nil {
 		return nil, err
 	}
 	if !origin.Replicated() {
@@ -81,7 +81,7 @@ const WarningHeader = "X-Rollcall-Warning"
 // the same id that has a lease, and an id to which a heartbeat comes only if it is escaped.
 func (c call) remark(before, instance *registry.Instance) {
 	if before != nil {
-		c.Moves.Note(before, instance)
+		c.moves.record(before, instance)
 	}
 	if id := instance.ID(); strings.Contains(id, "/") {
 		c.W.Header().Set(WarningHeader, "the id has a slash: paths of heartbeats must have it as %2F, or they are answered 404")
@@ -111,10 +111,10 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 func (c call) change(op registry.Op) (any, error) {
 	origin := c.originOf(c.R)
 	if c.IgnoreBody(); c.Err != nil {
-		return nil, c.note(origin, c.Key(), registry.NameOf(op), c.Err)
+		return nil, c.recordRefusal(origin, c.Key(), registry.NameOf(op), c.Err)
 	}
 	result, err := c.Apply(origin, op)
-	if c.note(origin, c.Key(), registry.NameOf(op), err) != nil {
+	if c.recordRefusal(origin, c.Key(), registry.NameOf(op), err) != nil {
 		return nil, err
 	}
 	if result.Outcome == registry.NotFound {

@@ -6,11 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // Config is what the routes need beside a web.Node.
 type Config struct {
+	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	Moved   func(registry.Key) string
 	Members Members // nil: the nodes cannot be changed here
 	Upgrade Upgrade // nil: the node does not say which levels it writes
 	Debug   Debug   // nil: the node makes no bundles

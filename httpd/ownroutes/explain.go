@@ -15,7 +15,7 @@ func (c call) explain(v web.FreshView) (any, error) {
 	key := c.Key()
 	e, ok := show.Explain(v.View, key, show.Circumstances{
 		Health: c.Service.Health(), Alone: c.WithoutConsensus,
-		Moved: c.Moves.Sentence,
+		Moved: c.config.Moved,
 		Peers: sync.OnceValue(func() api.Peers { return c.PeerStatus(c.R.Context()) }),
 	})
 	if !ok {

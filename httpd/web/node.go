@@ -24,7 +24,6 @@ type Node struct {
 	Started  time.Time
 	Draining atomic.Bool // every response is the last one of its connection: the node shuts down
 	Watches  *Watches
-	Moves    *Moves
 	// ErrorPage shows an error to a person; r is nil if it is not known what was asked for. Set before requests come.
 	ErrorPage func(w http.ResponseWriter, r *http.Request, status int, text string)
 
@@ -71,7 +70,7 @@ type Config struct {
 
 // NewNode starts nothing.
 func NewNode(c Config) *Node {
-	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), Moves: newMoves(c.World, c.Log, c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
+	n := &Node{Config: c, Started: time.Now(), Watches: newWatches(c.Metrics), senders: new(senders), shared: newSharedDocuments(c.Metrics)}
 	n.SetLimits(c.Limits)
 	c.Access.World = c.World
 	n.access = newControl(c.Access, c.Metrics)

@@ -31,7 +31,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 				newer = append(newer, theirs...)
 				continue
 			}
-			l.env.Refusals.Note(t.task.Key, "register", l.env.Peer.Name, err.Error())
+			l.env.Refusals.Record(t.task.Key, "register", l.env.Peer.Name, err.Error())
 			continue
 		}
 		// It is not sent again, though the call itself succeeded.

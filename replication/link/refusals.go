@@ -51,9 +51,9 @@ func NewRefusals(w *world.World, log *slog.Logger) *Refusals {
 	}
 }
 
-// Note records why an item is refused; without a why, that it was accepted. what is the operation, and from the server that
+// Record notes why an item is refused; without a why, that it was accepted. what is the operation, and from the server that
 // sent it, "" if this node did. A key without an application stands for all that the server sent.
-func (r *Refusals) Note(key registry.Key, what, from, why string) {
+func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	if r == nil {
 		return
 	}

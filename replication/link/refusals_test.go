@@ -20,17 +20,17 @@ func TestRefusalIsLoggedOncePerChangeAndCountedEachTime(t *testing.T) {
 		r := NewRefusals(nil, slog.New(slog.NewTextHandler(log, nil)))
 		big, lines := registry.NewKey("BIG", "b"), func() int { return strings.Count(log.String(), "\n") }
 		for range 3 {
-			r.Note(big, "register", "old1", "too much metadata")
+			r.Record(big, "register", "old1", "too much metadata")
 			time.Sleep(time.Minute)
 		}
-		r.Note(big, "register", "old2", "too much metadata")
-		r.Note(registry.NewKey("FINE", "f"), "register", "old1", "")
+		r.Record(big, "register", "old2", "too much metadata")
+		r.Record(registry.NewKey("FINE", "f"), "register", "old1", "")
 		expect.Equal(t, lines(), 2, "lines of two servers' refusals: %s", log)
 		expect.Equal(t, testutil.ToFloat64(r.Total), 4, "refusals counted")
 		all := r.List()
 		expect.That(t, len(all) == 2 && all[0].From == "old1" && all[0].Times == 3 && all[0].Last-all[0].Since == 120_000 && all[0].Text == "too much metadata", "refused: %+v", all)
 
-		r.Note(big, "register", "old1", "")
+		r.Record(big, "register", "old1", "")
 		expect.Equal(t, lines(), 3, "lines after it was accepted: %s", log)
 		expect.That(t, len(r.List()) == 1 && r.List()[0].From == "old2", "refused after it was accepted: %+v", r.List())
 		time.Sleep(refusedFor)
@@ -43,7 +43,7 @@ func TestRefusalIsLoggedOncePerChangeAndCountedEachTime(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	r := NewRefusals(nil, slog.New(slog.DiscardHandler))
 	for n := range refusalsKept + 10 {
-		r.Note(registry.NewKey("A", strconv.Itoa(n)), "register", "old1", strings.Repeat("ä", refusedText))
+		r.Record(registry.NewKey("A", strconv.Itoa(n)), "register", "old1", strings.Repeat("ä", refusedText))
 	}
 	all := r.List()
 	expect.Equal(t, len(all), refusalsKept, "remembered")

@@ -238,7 +238,7 @@ func (t *transfer) add(item *wire.Item) {
 		err = errors.New("an operator's act is no part of a copied state")
 	}
 	key, _ := registry.KeyOf(item.Op)
-	t.side.Refusals.Note(key, item.Name(), t.from, err.Error())
+	t.side.Refusals.Record(key, item.Name(), t.from, err.Error())
 }
 
 // flush applies the items that were added.

@@ -92,7 +92,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 		in.ignored = ignored(&r.side, &m.Head)
 	}
 	reply = r.replyTo(wire.LevelOf(message), view, in)
-	r.noteRefused(&m, origin, in)
+	r.recordRefused(&m, origin, in)
 	return reply, nil
 }
 
@@ -209,9 +209,9 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	return err
 }
 
-// noteRefused records the items of a message that are refused whenever they come, and those that are accepted. One that
+// recordRefused records the items of a message that are refused whenever they come, and those that are accepted. One that
 // panicked is in the log and the list of the store.
-func (r *Receiver) noteRefused(m *wire.Message, origin registry.Origin, in *intake) {
+func (r *Receiver) recordRefused(m *wire.Message, origin registry.Origin, in *intake) {
 	from := origin.DC
 	if origin.Kind == registry.LocalPeer {
 		from = m.Node
@@ -220,9 +220,9 @@ func (r *Receiver) noteRefused(m *wire.Message, origin registry.Origin, in *inta
 		key, ok := registry.KeyOf(m.Items[n].Op)
 		switch {
 		case result.Status == wire.Invalid:
-			r.side.Refusals.Note(key, m.Items[n].Name(), from, result.Error)
+			r.side.Refusals.Record(key, m.Items[n].Name(), from, result.Error)
 		case ok && result.Status == wire.Done:
-			r.side.Refusals.Note(key, "", from, "")
+			r.side.Refusals.Record(key, "", from, "")
 		}
 	}
 }

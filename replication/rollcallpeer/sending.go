@@ -127,7 +127,7 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	op, err := item.Check(c)
 	if err != nil {
 		key, _ := registry.KeyOf(item.Op)
-		l.env.Refusals.Note(key, item.Name(), l.env.Peer.Name, err.Error())
+		l.env.Refusals.Record(key, item.Name(), l.env.Peer.Name, err.Error())
 		return nil
 	}
 	return op

@@ -186,7 +186,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h := httpConfig(c)
 	h.Node, h.Version, h.World, h.Log, h.Metrics = name, o.Version, n.world, n.log, n.metrics
 	h.Service, h.Cluster, h.Members, h.Upgrade = e.service, e.cluster, e.members, e.upgrade
-	h.Peers, h.EurekaSender, h.EurekaRefused = e.peers, e.peers.replicator.EurekaSender, e.peers.replicator.Refusals().Note
+	h.Peers, h.EurekaSender, h.EurekaRefused = e.peers, e.peers.replicator.EurekaSender, e.peers.replicator.Refusals().Record
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level, n.world}
 	h.Snapshots = e.snapshots
 	var err error

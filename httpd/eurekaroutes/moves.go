@@ -1,4 +1,4 @@
-package web
+package eurekaroutes
 
 import (
 	"cmp"
@@ -16,16 +16,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Bounds of Moves.
+// Bounds of moves.
 const (
 	movesKept = 1000
 	movedFor  = time.Hour // how long a move is remembered
 )
 
-// Moves remembers instances that clients registered at another address while they had a lease at the one before: mostly two
+// moves remembers instances that clients registered at another address while they had a lease at the one before: mostly two
 // programs with one id, of which only the last to register is listed. The first move of an instance is logged. Safe for
 // concurrent use.
-type Moves struct {
+type moves struct {
 	world *world.World
 	log   *slog.Logger
 	total prometheus.Counter
@@ -40,16 +40,16 @@ type move struct {
 	times    int
 }
 
-func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *Moves {
-	m := &Moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
+func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *moves {
+	m := &moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_http_moved_registrations_total", Help: "Registrations at another address than that of the living instance of their id.",
 	})}
 	reg.MustRegister(m.total)
 	return m
 }
 
-// Note records a client's registration, if it has another address than before, the instance of its id that has a lease.
-func (m *Moves) Note(before, now *registry.Instance) {
+// record counts a client's registration, if it has another address than before, the instance of its id that has a lease.
+func (m *moves) record(before, now *registry.Instance) {
 	from, to := servedAt(before), servedAt(now)
 	if from == to {
 		return
@@ -70,8 +70,10 @@ func (m *Moves) Note(before, now *registry.Instance) {
 	m.of[key] = move{from, to, time.Now(), times}
 }
 
-// Sentence says how an instance moved within the last hour; "": it did not, as far as this node knows.
-func (m *Moves) Sentence(key registry.Key) string {
+// Moved says how an instance moved within the last hour; "": it did not, as far as this node knows.
+func (e *Eureka) Moved(key registry.Key) string { return e.moves.sentence(key) }
+
+func (m *moves) sentence(key registry.Key) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of, ok := m.of[key]
