@@ -1,7 +1,6 @@
 package consulroutes
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -242,7 +241,7 @@ func (c call) serviceMaintenance() (any, error) {
 	case l == nil:
 		return nil, unknownServiceID(id)
 	case l.Service == nil:
-		return web.Sent, c.overrideByAgent(c.R.Context(), l, enable, by)
+		return web.Sent, c.overrideByAgent(v, l, enable, by)
 	case l.Service.Node != a.node:
 		a = agent{node: l.Service.Node}
 	}
@@ -291,11 +290,11 @@ func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable b
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the
 // instance gets the status that the client reported last; where that is not known the client is made to
 // report it.
-func (c call) overrideByAgent(ctx context.Context, l *registry.Lease, enable bool, by registry.Act) error {
+func (c call) overrideByAgent(v *registry.View, l *registry.Lease, enable bool, by registry.Act) error {
 	on := l.Instance.Overridden == registry.OutOfService
 	op := registry.Op(registry.SetOverride{Key: l.Key(), Status: registry.OutOfService, By: by})
 	if on == enable {
-		return c.Allow(registry.Needs(op, web.StaleView(c.Service))...) // as if it had to be done
+		return c.Allow(registry.Needs(op, v)...) // as if it had to be done
 	}
 	if !enable {
 		end := registry.DeleteOverride{Key: l.Key(), By: by}
@@ -304,7 +303,7 @@ func (c call) overrideByAgent(ctx context.Context, l *registry.Lease, enable boo
 		}
 		op = end
 	}
-	result, err := c.applyCatalog(ctx, op)
+	result, err := c.applyCatalog(c.R.Context(), op)
 	if err == nil && result.Outcome == registry.NotFound {
 		return unknownServiceID(l.Instance.ID())
 	}
