@@ -36,9 +36,9 @@ type Beat struct{ plainBeat }
 // Name is the target, and the application and instance in it.
 func (b *Beat) Name() (target, app, id string) { return b.target, b.app, b.id }
 
-// Credentials are the values of the fields with credentials.
-func (b *Beat) Credentials() (authorization, token string) {
-	return string(b.authorization), string(b.token)
+// Fields are the values of the fields that say something.
+func (b *Beat) Fields() (authorization, token, accept string) {
+	return string(b.authorization), string(b.token), string(b.accept)
 }
 
 // Layers is how many connections a taken-over one is wrapped in, one within the other, for having been given

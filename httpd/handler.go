@@ -160,6 +160,7 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string, s
 			h.node.LogEnded(r, web.Ended{ID: request, Route: renewRoute, Status: status, Took: took, Err: err})
 		}
 	}()
+	eurekaroutes.PresetMediaType(w.Header(), r)
 	err = checkBounds(r, web.MaxParams)
 	if err == nil {
 		status, err = h.eureka.Renew(w, r, registry.NewKey(app, id), s)

@@ -241,9 +241,9 @@ type beatConn struct {
 	account *countedConn // nil: connections are not counted
 	last    bool         // the response under way is the last one
 
-	fields               lastFields
-	authorization, token []byte // the credential of the last heartbeat, which r has, too
-	standing             web.Standing
+	fields                       lastFields
+	authorization, token, accept []byte // of the last heartbeat; r has them, too
+	standing                     web.Standing
 }
 
 // newBeatConn is a connection on which r came last.
@@ -288,19 +288,23 @@ func (c *beatConn) heartbeat() bool {
 	return true
 }
 
-// identify gives the request the credential of a heartbeat. As long as a connection has the same one, its standing holds.
+// identify gives the request the credential of a heartbeat, and what its client accepts. As long as a connection has the same ones,
+// its standing holds.
 func (c *beatConn) identify(f *beatFields) {
-	if bytes.Equal(f.authorization, c.authorization) && bytes.Equal(f.token, c.token) {
+	if bytes.Equal(f.authorization, c.authorization) && bytes.Equal(f.token, c.token) && bytes.Equal(f.accept, c.accept) {
 		return
 	}
 	c.standing = web.Standing{}
-	c.authorization, c.token = bytes.Clone(f.authorization), bytes.Clone(f.token)
+	c.authorization, c.token, c.accept = bytes.Clone(f.authorization), bytes.Clone(f.token), bytes.Clone(f.accept)
 	clear(c.r.Header)
 	if len(c.authorization) > 0 {
 		c.r.Header["Authorization"] = []string{string(c.authorization)}
 	}
 	if len(c.token) > 0 {
 		c.r.Header["X-Consul-Token"] = []string{string(c.token)}
+	}
+	if len(c.accept) > 0 {
+		c.r.Header["Accept"] = []string{string(c.accept)}
 	}
 }
 

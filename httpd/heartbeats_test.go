@@ -213,6 +213,7 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n accept: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dTpw\r\nX_Y-1:\r\nCookie : a\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nauthorization:  Bearer x \r\nX-CONSUL-Token:y\r\n\r\n")
+	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\nACCEPT: x\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: a\r\nAuthorization:\r\nX-Consul-Token:\r\n\r\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		beat, size, ok := httpd.ParseBeat([]byte(s), []string{"/eureka/apps/", "/v2/apps/"})
@@ -227,8 +228,8 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 		path := fmt.Sprintf("%s/%s", app, id)
 		expect.That(t, r.Method == "PUT" && r.RequestURI == target && strings.HasSuffix(r.URL.Path, "/apps/"+path) && r.ContentLength == 0 && !r.Close && len(r.TransferEncoding) == 0 && len(s)-len(rest) == size,
 			"%q was read as %q of %d bytes, net/http reads %+v and leaves %d bytes", s, target, size, r, len(rest))
-		authorization, token := beat.Credentials()
-		for name, got := range map[string]string{"Authorization": authorization, "X-Consul-Token": token} {
+		authorization, token, accept := beat.Fields()
+		for name, got := range map[string]string{"Authorization": authorization, "X-Consul-Token": token, "Accept": accept} {
 			values := r.Header[name]
 			expect.That(t, len(values) == 0 && got == "" || len(values) == 1 && got == values[0] && got != "", "%q: %s was read as %q, net/http reads %q", s, name, got, values)
 		}
@@ -357,7 +358,7 @@ var readHeader = regexp.MustCompile(`r\.Header(?:\.Get\(|\.Values\(|\[)"([^"]+)"
 // A field that a handler begins to read must not be skipped where heartbeats are read by hand.
 func TestHeartbeatConnectionLeavesEveryFieldThatHandlersReadToNetHTTP(t *testing.T) {
 	elsewhere := map[string]string{
-		"Accept": "of answers with a body", "Accept-Encoding": "of answers with a body", "X-Eureka-Accept": "of answers with a body",
+		"Accept": "read by hand, too", "Accept-Encoding": "of answers with a body", "X-Eureka-Accept": "of answers with a body",
 		"Content-Type": "of bodies", "Idempotency-Key": "of sessions, keys and locks", "Last-Event-ID": "of watches",
 		"DiscoveryIdentity-Id": "of replicators, which say so by another field",
 		"Authorization":        "read by hand, too", "X-Consul-Token": "read by hand, too",

@@ -73,7 +73,7 @@ type plainBeat struct {
 }
 
 // beatFields are the header fields of a heartbeat that say something.
-type beatFields struct{ host, authorization, token []byte }
+type beatFields struct{ host, authorization, token, accept []byte }
 
 // lastFields are the header fields of the last heartbeat on a connection. On most they are the same each time, and what they
 // say is worked out once.
@@ -135,15 +135,15 @@ func plainTarget(target []byte) bool {
 
 // meaningful are the header fields that mean something for a heartbeat, to net/http or to a handler of
 // this package: requests with one of them are left to net/http. All other fields are skipped, whatever
-// they say, but for Host, Content-Length, Connection and the credentials, of which plainFields has the values.
+// they say, but for Host, Content-Length, Connection, Accept and the credentials, of which plainFields has the values.
 var meaningful = map[string]bool{
 	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
 	"origin": true, "sec-fetch-site": true,
 	"x-netflix-discovery-replication": true, "x-request-id": true,
 }
 
-// plainFields says that header fields are well formed, name one host, at most one credential of each kind, and that no other
-// one means anything.
+// plainFields says that header fields are well formed, name one host, at most one credential of each kind and one form that is
+// accepted, and that no other one means anything.
 func plainFields(fields []byte) (f beatFields, ok bool) {
 	hosts := 0
 	for len(fields) > 0 {
@@ -171,6 +171,11 @@ func plainFields(fields []byte) (f beatFields, ok bool) {
 				return f, false
 			}
 			f.token = value
+		case "accept":
+			if f.accept != nil || len(value) == 0 {
+				return f, false
+			}
+			f.accept = value
 		case "content-length":
 			if string(value) != "0" {
 				return f, false

@@ -54,9 +54,13 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 		params = web.MaxMetaParams
 	}
 	writes := slices.Contains(rt.Methods, http.MethodPut)
+	ofEureka := strings.HasPrefix(template, "{base}")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if resp, ok := w.(*web.Response); ok {
 			resp.Route = template
+		}
+		if ofEureka {
+			eurekaroutes.PresetMediaType(w.Header(), r)
 		}
 		err := web.CheckQuery(r.URL.RawQuery, params)
 		if err == nil && writes && r.Method == http.MethodGet {

@@ -58,6 +58,18 @@ func TestPyEurekaClientLifeCycle(t *testing.T) {
 	})
 }
 
+// TestWaspEurekaClientLifeCycle drives PyPI's wasp-eureka, which decodes the body of every response by its Content-Type, an
+// empty one, too.
+func TestWaspEurekaClientLifeCycle(t *testing.T) {
+	installed(t, "python/.venv/.stamp", "apt-get install -y python3-venv, then make clients")
+	t.Parallel()
+	testLifeCycle(t, func(t *testing.T) stockClient {
+		d := startDriver(t, "python", ".venv/bin/python", "wasp.py")
+		d.overrides = true
+		return d
+	})
+}
+
 // TestNetflixJavaClientLifeCycle drives the original client, com.netflix.eureka:eureka-client, which
 // follows deltas and compares their hash.
 func TestNetflixJavaClientLifeCycle(t *testing.T) { testJavaClient(t, "netflix") }

@@ -190,10 +190,12 @@ func (o observation) add(of string, p probe, r Response) {
 		return
 	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	o[of+"type"] = kind
+	if o[of+"type"] = kind; len(body) == 0 {
+		o[of+"type"], o[of+emptyType] = "", kind
+		return
+	}
 	var doc any
 	switch {
-	case len(body) == 0:
 	case json.Unmarshal(body, &doc) == nil && strings.Contains(kind, "json"):
 		o.leaves(of+"document", p, doc)
 	case kind == "application/xml":
@@ -201,6 +203,34 @@ func (o observation) add(of string, p probe, r Response) {
 	default:
 		o[of+"text"] = p.plain(string(body))
 	}
+}
+
+// emptyType is the key of the type of a response without a body. Spring's servers of today, on Jersey 3, give it none; Netflix's own and
+// Spring's of before, on Jersey 1, give it the one that is accepted, by which some clients choose how to read nothing.
+const emptyType = "type without a body"
+
+// TestResponsesWithoutABodyHaveTheTypeThatNetflixsServerGives sends every probe to a published server on Jersey 1 and to a node.
+func TestResponsesWithoutABodyHaveTheTypeThatNetflixsServerGives(t *testing.T) {
+	installed(t, "java/stacks/target/.stamp", "apt-get install -y default-jdk-headless maven, then make clients")
+	t.Parallel()
+	theirs := startLoneEurekaServer(t, "hoxton", FreeAddr(t))
+	ours := StartCluster(t, withSteadyLeader(Config{Nodes: 1})).Nodes[0]
+	compared := map[string]int{} // by status and type
+	for i, p := range probes() {
+		p = p.of(i)
+		their, our := p.observe(t, theirs), p.observe(t, ours)
+		kind, empty := their[emptyType]
+		_, alsoEmpty := our[emptyType]
+		if !empty || !alsoEmpty || their["status"] != our["status"] {
+			continue
+		}
+		expect.Equal(t, our[emptyType], kind, "%s: %s has no body, and the type", p.name, our["status"])
+		compared[our["status"]+" "+kind]++
+	}
+	for _, some := range []string{"200 application/json", "204 application/json", "404 application/json"} {
+		expect.That(t, compared[some] > 5, "responses without a body were compared only so often: %v", compared)
+	}
+	t.Logf("compared: %v", compared)
 }
 
 // leaves notes the values of a document by their paths. Of a list of applications only the probe's own is looked at.
@@ -300,7 +330,7 @@ func (o observation) unlike(other observation) string {
 		both := maps.Clone(o)
 		maps.Copy(both, other)
 		for _, key := range slices.Sorted(maps.Keys(both)) {
-			if strings.HasPrefix(key, "then ") != (of == "then ") || o[key] == other[key] {
+			if strings.HasPrefix(key, "then ") != (of == "then ") || o[key] == other[key] || strings.HasSuffix(key, emptyType) {
 				continue
 			}
 			value, there := o[key]

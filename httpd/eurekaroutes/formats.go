@@ -97,6 +97,22 @@ func mediaType(f eureka.Format) string {
 	return "application/json"
 }
 
+// Values of the header, made once: every heartbeat has one.
+var (
+	typeXML  = []string{mediaType(eureka.Format{XML: true})}
+	typeJSON = []string{mediaType(eureka.Format{})}
+)
+
+// PresetMediaType gives a response the Content-Type that its client asks for. A response without a body keeps it, as those of
+// Netflix's own server have it: some clients choose by it how to read nothing. A response with a body sets its own.
+func PresetMediaType(header http.Header, r *http.Request) {
+	if acceptsJSON(r) {
+		header["Content-Type"] = typeJSON
+	} else {
+		header["Content-Type"] = typeXML
+	}
+}
+
 func acceptsJSON(r *http.Request) bool {
 	for _, accept := range r.Header["Accept"] {
 		if strings.Contains(accept, "json") {
