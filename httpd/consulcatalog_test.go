@@ -3,6 +3,7 @@ package httpd_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -173,7 +174,7 @@ func TestConsulCatalogKeepsMetadataOfTheLogicalNode(t *testing.T) {
 
 func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"port":80,"address":"10.0.0.7","meta":{"v":"1"},`+
+	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"address":"10.0.0.7","meta":{"v":"1"},`+
 		`"enable_tag_override":true,"weights":{"passing":3,"warning":2},"tagged_addresses":{"lan":{"address":"10.0.0.8","port":81}},`+
 		`"Locality":{"Region":"eu","Zone":"a"},"Ports":[{"Name":"http","Port":80,"Default":true}],`+
 		`"check":{"ttl":"10s","deregister_critical_service_after":"1s","notes":"hm"},"unknown":{"a":[1]},"Connect":null}`)
@@ -195,6 +196,24 @@ func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 	stored, _ := n.Newest().CheckOn("", "service:w1")
 	expect.That(t, stored.TTL == 10_000 && stored.ReapAfter == 60_000,
 		"TTL is %d ms and it is reaped after %d ms, want 10 s and the minimum of 1 min", stored.TTL, stored.ReapAfter)
+}
+
+// A service with Ports alone is listed with the default one as its Port, as by Consul: clients that know no Ports read it.
+func TestConsulServicesOfSeveralPortsAreListedWithTheDefaultOne(t *testing.T) {
+	n := newCatalog(t)
+	ports := `"Ports":[{"Name":"admin","Port":9090},{"Name":"http","Port":8080,"Default":true}]`
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web",`+ports+`}`)
+	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"tls","Meta":{"secure":"true"},`+ports+`}`)
+	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"api",`+ports+`}}`)
+	for target, want := range map[string]string{
+		"/v1/agent/services": `"Port":8080,`, "/v1/agent/service/web": `"Port":8080,`, "/v1/agent/health/service/name/tls": `"Port":8080,`,
+		"/v1/catalog/service/web": `"ServicePort":8080,`, "/v1/catalog/service/tls": `"ServicePort":8080,`,
+		"/v1/catalog/node/far": `"Port":8080,`, "/v1/health/service/api": `"Port":8080,`,
+		"/v1/catalog/service/web?filter=" + url.QueryEscape("ServicePort == 8080"): `"ServicePort":8080,`,
+	} {
+		got := n.must(t, "GET", target, "").body
+		expect.That(t, strings.Contains(got, want) && strings.Contains(got, `"Port":9090`), "GET %s: got %s, want %s", target, got, want)
+	}
 }
 
 // What proxies, gateways and services of a mesh say of themselves is kept for those who read it.
@@ -373,6 +392,13 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"proxy that needs none", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy","Proxy":{"DestinationServiceName":"w"},"Connect":{"Native":true}}`, 400, "Validation failed: A Proxy cannot also be Connect Native, only typical services"},
 		{"proxy's upstream", "PUT", register, `{"Name":"x","Port":1,"Kind":"connect-proxy","Proxy":{"DestinationServiceName":"w","Upstreams":[{"DestinationName":"db"}]}}`, 400, "Validation failed: upstream local bind port or local socket path must be defined and nonzero"},
 		{"proxy's ports", "PUT", register, `{"Name":"x","Kind":"connect-proxy","Ports":[{"Port":1,"Default":true}],"Proxy":{"DestinationServiceName":"w"}}`, 400, "Validation failed: Ports cannot be set for a connect-proxy"},
+		{"port and ports", "PUT", register, `{"Name":"x","Port":1,"Ports":[{"Name":"a","Port":1,"Default":true}]}`, 400, "Validation failed: Port and Ports cannot both be specified"},
+		{"catalog: port and ports", "PUT", "/v1/catalog/register", `{"Node":"n","Address":"a","Service":{"Service":"s","Port":1,"Ports":[{"Name":"a","Port":1,"Default":true}]}}`, 400, "Validation failed: Port and Ports …"},
+		{"ports without a default one", "PUT", register, `{"Name":"x","Ports":[{"Name":"a","Port":1}]}`, 400, "Validation failed: one of the Ports must be marked as Default"},
+		{"ports with two default ones", "PUT", register, `{"Name":"x","Ports":[{"Name":"a","Port":1,"Default":true},{"Name":"b","Port":2,"Default":true}]}`, 400, "Validation failed: only one port can be marked as default"},
+		{"ports of one name", "PUT", register, `{"Name":"x","Ports":[{"Name":"a","Port":1,"Default":true},{"Name":"a","Port":2}]}`, 400, "Validation failed: Ports.Name \"a\" has to be unique"},
+		{"a port without a name", "PUT", register, `{"Name":"x","Ports":[{"Port":1,"Default":true}]}`, 400, "Validation failed: Ports.Name cannot be empty"},
+		{"a port without a number", "PUT", register, `{"Name":"x","Ports":[{"Name":"a","Default":true}]}`, 400, "Validation failed: Ports.Port must be from 1 to 65535"},
 		{"proxy's port as text", "PUT", register, `{"Name":"x","Proxy":{"LocalServicePort":"x"}}`, 400, "Request decode failed: Proxy: LocalServicePort: json: cannot unmarshal string …"},
 		{"native without a port", "PUT", register, `{"Name":"x","Connect":{"Native":true}}`, 400, "Validation failed: Port or SocketPath must be set for a Connect native service."},
 		{"gateway without a port", "PUT", register, `{"Name":"x","Kind":"mesh-gateway"}`, 400, "Validation failed: Port must be non-zero for a mesh-gateway"},

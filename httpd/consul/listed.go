@@ -53,8 +53,13 @@ func ServiceOf(l *registry.Lease, name string) Service {
 
 func fromCatalog(l *registry.Lease) Service {
 	c := l.Service
+	port := c.Port
+	if len(c.Ports) > 0 && port == 0 { // the default one of these is the instance's
+		shown, _ := l.Instance.MainPort()
+		port = int32(shown.Number)
+	}
 	return Service{
-		Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: tagsOf(c.Tags), Address: c.Address, Port: c.Port,
+		Node: c.Node, ID: c.ID, Name: c.Name, Kind: c.Kind, SocketPath: c.SocketPath, Tags: tagsOf(c.Tags), Address: c.Address, Port: port,
 		Tagged: taggedOf(c.Tagged), Meta: metaOf(l.Instance), Weights: Weights{c.WeightPassing, c.WeightWarning}, EnableTagOverride: c.TagOverride,
 		Locality: c.Locality, Ports: c.Ports, Proxy: proxyOf(c), Native: c.Native, CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}

@@ -140,6 +140,9 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	if err := s.validateMesh(); err != nil {
 		return err
 	}
+	if err := s.validatePorts(); err != nil {
+		return err
+	}
 	for tag, a := range s.tagged {
 		if a.Port < 0 || a.Port > math.MaxUint16 {
 			return malformed("Invalid port %d of tagged address %q, it must be from 0 to %d", a.Port, tag, math.MaxUint16)
@@ -156,6 +159,34 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 		}
 	}
 	return checkMeta(s.meta)
+}
+
+// validatePorts says what is wrong with Ports, by the rules and in the words of the reference's own client (api/agent.go, ServicePorts).
+func (s *serviceBody) validatePorts() error {
+	if s.port != 0 && len(s.ports) > 0 {
+		return Malformed("Validation failed: Port and Ports cannot both be specified")
+	}
+	names, defaults := map[string]bool{}, 0
+	for _, p := range s.ports {
+		switch {
+		case strings.TrimSpace(p.Name) == "":
+			return Malformed("Validation failed: Ports.Name cannot be empty")
+		case p.Port <= 0 || p.Port > math.MaxUint16:
+			return malformed("Validation failed: Ports.Port must be from 1 to %d", math.MaxUint16)
+		case names[p.Name]:
+			return malformed("Validation failed: Ports.Name %q has to be unique", p.Name)
+		}
+		if names[p.Name] = true; p.Default {
+			defaults++
+		}
+	}
+	switch {
+	case defaults > 1:
+		return Malformed("Validation failed: only one port can be marked as default")
+	case len(s.ports) > 0 && defaults == 0:
+		return Malformed("Validation failed: one of the Ports must be marked as Default")
+	}
+	return nil
 }
 
 func checkMeta(meta map[string]string) error {
@@ -191,7 +222,7 @@ func (s *serviceBody) taggedAddresses() []catalog.TaggedAddress {
 		}
 		for _, net := range []string{"lan_", "wan_"} {
 			if _, given := all[net+family]; !given {
-				all[net+family] = taggedAddress{Address: s.address, Port: s.port}
+				all[net+family] = taggedAddress{Address: s.address, Port: s.defaultPort()}
 			}
 		}
 	}
