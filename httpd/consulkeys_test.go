@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -306,6 +308,24 @@ func (c *coordinated) indexOf(t *testing.T, path string, members ...any) uint64 
 func failed(op int, what string) string {
 	text, _ := json.Marshal(what)
 	return fmt.Sprintf(`{"Results":null,"Errors":[{"OpIndex":%d,"What":%s}]}`, op, text)
+}
+
+func TestTransactionNamesNodesWithoutCase(t *testing.T) {
+	c := withFar(t, httpd.Config{})
+	got := c.txn(
+		`{"Node":{"Verb":"set","Node":{"Node":"FAR","Address":"10.9.0.2"}}}`,
+		`{"Service":{"Verb":"set","Node":"Far","Service":{"Service":"db","Ports":[{"Name":"a","Port":5432,"Default":true}]}}}`,
+		`{"Check":{"Verb":"set","Check":{"Node":"fAr","Name":"up","ServiceID":"db"}}}`,
+		`{"Check":{"Verb":"get","Check":{"Node":"faR","CheckID":"alive"}}}`,
+	)
+	need.That(t, got.status == 200 && strings.Count(got.body, `"Node":"far"`) == 3 && strings.Contains(got.body, `"Port":5432,"Ports"`), "got %d %s", got.status, got.body)
+	var nodes []*api.Node
+	need.OK(t, json.Unmarshal([]byte(c.get("/v1/catalog/nodes").body), &nodes))
+	expect.That(t, len(nodes) == 2 && nodes[0].Node == "far" && nodes[0].Address == "10.9.0.2", "the nodes are %s", c.get("/v1/catalog/nodes").body)
+	c.txn(`{"Node":{"Verb":"set","Node":{"Node":"x","ID":"7","Address":"a"}}}`).is(t, 409, failed(0, "Bad node ID: uuid string is wrong length"), "an ID that is no UUID")
+	session := c.send("PUT", "/v1/session/create", `{"Node":"FAR","NodeChecks":[]}`)
+	need.That(t, session.status == 200, "a session of a node by another spelling: %d %s", session.status, session.body)
+	expect.That(t, strings.Contains(c.get("/v1/session/node/fAR").body, `"Node":"far"`), "its sessions are %s", c.get("/v1/session/node/fAR").body)
 }
 
 func TestTransactionOnTheCatalogRespondsWithTheObjects(t *testing.T) {

@@ -1,6 +1,9 @@
 package registry
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
@@ -32,6 +35,27 @@ func (RegisterCatalog) kind() Kind { return 18 }
 func (op RegisterCatalog) On() string {
 	r := op.registration()
 	return r.On()
+}
+
+// OnNode returns the operation for its node by another spelling of the name. It shares nothing that differs with op.
+func (op RegisterCatalog) OnNode(spelled string) RegisterCatalog {
+	given := op.On()
+	node := *op.Node // only the logical one is nil, which has one spelling
+	node.Name, op.Node = spelled, &node
+	if op.Service != nil {
+		service, instance := *op.Service, *op.Instance
+		service.Node = spelled
+		if id, ofNode := strings.CutPrefix(instance.InstanceID, given+":"); ofNode {
+			instance.InstanceID = spelled + ":" + id
+		}
+		op.Service, op.Instance = &service, &instance
+	}
+	op.Checks = slices.Clone(op.Checks)
+	for i, c := range op.Checks {
+		check := *c
+		check.Node, op.Checks[i] = spelled, &check
+	}
+	return op
 }
 
 // registration is what the operation is for the catalog.

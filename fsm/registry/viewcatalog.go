@@ -3,6 +3,7 @@ package registry
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
@@ -32,6 +33,20 @@ func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 
 // Node returns a node.
 func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.Node(name) }
+
+// SpelledNode returns the name under which a node is registered, if name is it but for its case: Consul compares names of nodes
+// without case. known: there is such a node; else name comes back as it is. A name that is registered as it is costs nothing more.
+func (v *View) SpelledNode(name string) (spelled string, known bool) {
+	if _, known := v.Node(name); known || name == "" {
+		return name, true
+	}
+	for n := range v.Nodes() {
+		if strings.EqualFold(n.Name, name) {
+			return n.Name, true
+		}
+	}
+	return name, false
+}
 
 // ServiceOn returns the lease of a service of a node by its id, quarantined or not. Of the logical node
 // ("") these are also the instances that Eureka's clients registered, by their instance id, those

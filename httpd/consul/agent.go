@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -234,9 +235,9 @@ const NodeName = catalog.LogicalNode
 // ShownNode is a node's name in responses.
 func ShownNode(node string) string { return cmp.Or(node, NodeName) }
 
-// NodeOf is the inverse of ShownNode.
+// NodeOf is the inverse of ShownNode, which reads the name in any case.
 func NodeOf(shown string) string {
-	if shown == NodeName {
+	if strings.EqualFold(shown, NodeName) {
 		return ""
 	}
 	return shown

@@ -18,7 +18,9 @@ package consul
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -81,7 +83,7 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	case r.address == "" && !r.skipNodeUpdate:
 		return op, Rejected("Must provide address if SkipNodeUpdate is not set")
 	}
-	if err := checkName("node name", r.node); err != nil {
+	if err := cmp.Or(checkName("node name", r.node), r.checkID()); err != nil {
 		return op, err
 	}
 	node := NodeOf(r.node)
@@ -97,6 +99,23 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	}
 	op.Checks, err = r.checksOn(node)
 	return op, err
+}
+
+// checkID says what is wrong with the node's ID, in the words of the reference (agent/consul/catalog_endpoint.go, and go-uuid).
+func (r *registrationBody) checkID() error {
+	digits := strings.ReplaceAll(r.id, "-", "")
+	switch {
+	case r.id == "":
+		return nil
+	case len(r.id) != 36:
+		return Rejected("Bad node ID: uuid string is wrong length")
+	case len(digits) != 32 || r.id[8] != '-' || r.id[13] != '-' || r.id[18] != '-' || r.id[23] != '-':
+		return Rejected("Bad node ID: uuid is improperly formatted")
+	}
+	if _, err := hex.DecodeString(digits); err != nil {
+		return rejected("Bad node ID: %v", err)
+	}
+	return nil
 }
 
 // nodeOf is the node that is registered. The logical one depends on no registration, and registrars say of it its metadata
@@ -130,7 +149,7 @@ func (r *registrationBody) checksOn(node string) ([]*catalog.Check, error) {
 	}
 	var checks []*catalog.Check
 	for _, body := range bodies {
-		if body.node != "" && body.node != r.node {
+		if body.node != "" && !strings.EqualFold(body.node, r.node) {
 			return nil, rejected("check node %q does not match node %q", body.node, r.node)
 		}
 		check, err := body.check(node)

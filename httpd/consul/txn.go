@@ -183,6 +183,9 @@ func failureOf(err error) error {
 	if malformed, ok := errors.AsType[Malformed](err); ok {
 		return txnFailure(malformed)
 	}
+	if rejected, ok := errors.AsType[Rejected](err); ok {
+		return txnFailure(rejected)
+	}
 	return err
 }
 
@@ -228,7 +231,7 @@ func (n *txnNode) register(_ string, at Place) (op registry.RegisterCatalog, err
 		return op, malformed("node %q is of datacenter %q, and this one is %q", n.node, n.datacenter, at.Datacenter)
 	}
 	op.Node = n.nodeOf()
-	return op, checkName("node name", n.node)
+	return op, cmp.Or(checkName("node name", n.node), n.checkID())
 }
 
 // txnService is a service in an operation of a transaction.

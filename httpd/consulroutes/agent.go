@@ -103,6 +103,9 @@ func (c call) agent() agent {
 		name = source
 	}
 	a := agent{node: consul.NodeOf(name), address: source}
+	if v := web.StaleView(c.Service); v != nil {
+		a.node, _ = v.SpelledNode(a.node)
+	}
 	a.named = named && !a.isLogical()
 	if a.isLogical() {
 		a.address = c.addressOf("")

@@ -18,10 +18,13 @@ func (c call) registerCheck() (any, error) {
 		return nil, c.Err
 	}
 	c.reapByDefault(op.Checks)
-	a := c.agent()
-	return web.Sent, c.registerCatalog(c.R.Context(), a.registering(op), func(v *registry.View) error {
+	op, err := c.onSpelledNode(c.R.Context(), c.agent().registering(op))
+	if err != nil {
+		return nil, err
+	}
+	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error {
 		id := op.Checks[0].Service
-		if l, _ := v.ServiceOn(a.node, id); l != nil && l.Service == nil {
+		if l, _ := v.ServiceOn(op.On(), id); l != nil && l.Service == nil {
 			return web.BadRequest(eurekasOwn(id))
 		}
 		return &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("ServiceID %q does not exist", id)}
@@ -71,7 +74,10 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if len(output) > maxOutput {
 		output = strings.ToValidUTF8(output[:maxOutput], "") + fmt.Sprintf(" ... (captured %d of %d bytes)", maxOutput, len(output))
 	}
-	own := c.agent().node
+	own, err := c.ownNode()
+	if err != nil {
+		return nil, err
+	}
 	op := registry.SetCheck{Node: own, Check: id, Status: status, Output: output, TTL: true}
 	result, err := c.applyCatalog(c.R.Context(), op)
 	if err == nil && result.Outcome == registry.NotFound && own != "" {
@@ -140,7 +146,11 @@ func (c call) deregisterCheck() (any, error) {
 	if id == "" || id == catalog.SerfHealth { // an operation without a check would mean the node; an agent is alive
 		return nil, unknownCheckID(id)
 	}
-	found, err := c.removed(registry.DeregisterCatalog{Node: c.agent().node, Check: id})
+	own, err := c.ownNode()
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.removed(registry.DeregisterCatalog{Node: own, Check: id})
 	if err != nil || found {
 		return web.Sent, err
 	}
@@ -178,16 +188,23 @@ func (c call) registerService() (any, error) {
 	}
 	op.ReplaceChecks = replace
 	c.reapByDefault(op.Checks)
-	op = a.registering(op)
+	op, err := c.onSpelledNode(c.R.Context(), a.registering(op))
+	if err != nil {
+		return nil, err
+	}
 	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
 // deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has none of that id,
 // of the only one that another agent has.
 func (c call) deregisterByAgent() (any, error) {
-	id, own := c.Rest(), c.agent().node
+	id := c.Rest()
 	if id == "" { // nothing, and never everything: clean-up loops pass what node checks have as service id
 		return nil, unknownServiceID(id)
+	}
+	own, err := c.ownNode()
+	if err != nil {
+		return nil, err
 	}
 	found, err := c.removed(registry.DeregisterCatalog{Node: own, Service: id})
 	if err != nil || found {
@@ -262,7 +279,7 @@ func (c call) nodeMaintenance() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.Sent, c.maintain(v, a, consul.Maintenance("", by.Reason), enable, nil)
+	return web.Sent, c.maintain(v, c.agent(), consul.Maintenance("", by.Reason), enable, nil)
 }
 
 var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of all hosts, and its maintenance would take every one of them out of use; "+

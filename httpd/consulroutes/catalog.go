@@ -199,6 +199,8 @@ type listing struct {
 	value  func(*shownCatalog) any
 	// version is by what it differs from the next one, beside the logical node; nil: the registry's index.
 	version func(*shownCatalog) catalogVersion
+	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
+	topic func(*shownCatalog) registry.Topic
 }
 
 // catalogVersion is a version of a document.
@@ -220,8 +222,14 @@ func (c call) readCatalog(t registry.Topic, list listing) (any, error) {
 		t = byNode(t)
 	}
 	return c.consulRead(c.catalogSource(t, func(v *registry.View) web.Found {
-		cat := c.shownCatalog(v, metas)
-		index, absent := v.LastChange(t)
+		cat, about := c.shownCatalog(v, metas), t
+		if list.topic != nil {
+			about = list.topic(cat)
+		}
+		if metas != nil {
+			about = byNode(about)
+		}
+		index, absent := v.LastChange(about)
 		return web.Found{Index: uint64(index), Absent: absent, Document: func() (any, error) { return c.respondCatalog(cat, list) }}
 	}))
 }
@@ -279,7 +287,7 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 		return value(cat, tagged)
 	}
-	return c.readCatalog(t, listing{weight, shows, version})
+	return c.readCatalog(t, listing{weight: weight, value: shows, version: version})
 }
 
 // readConnect responds with what value makes of the services that lead a mesh's connections to the name in the path.
@@ -318,10 +326,18 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 	if name == "" {
 		return nil, web.BadRequest("Missing node name")
 	}
-	name = consul.NodeOf(name)
-	weight := func(cat *shownCatalog) int { return cat.weightOn(name) }
-	return c.readCatalog(registry.Topic{Kind: kind, Name: name}, listing{weight, func(cat *shownCatalog) any { return value(cat, name) },
-		func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }}) // an agent's node is there for itself
+	// One that is not there yet may come by another spelling.
+	t := registry.Topic{Kind: registry.AllTopic}
+	if v := web.StaleView(c.Service); v != nil {
+		if spelled, known := v.SpelledNode(consul.NodeOf(name)); known {
+			t = registry.Topic{Kind: kind, Name: spelled}
+		}
+	}
+	return c.readCatalog(t, listing{
+		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) }, value: func(cat *shownCatalog) any { return value(cat, cat.spelled(name)) },
+		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }, // an agent's node is there for itself
+		topic:   func(cat *shownCatalog) registry.Topic { return registry.Topic{Kind: kind, Name: cat.spelled(name)} },
+	})
 }
 
 // weightOn is what a node and its services take in a response.

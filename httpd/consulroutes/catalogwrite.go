@@ -34,7 +34,18 @@ func (c call) catalogRegister() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	return true, c.registerCatalog(c.R.Context(), given.Op, func(v *registry.View) error { return unknownOfCheck(v, given.Op) })
+	op, err := c.onSpelledNode(c.R.Context(), given.Op)
+	if err != nil {
+		return nil, err
+	}
+	old, err := c.renamed(op)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
+		return true, err
+	}
+	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // if it does not come to that, the next registration does it
 }
 
 // addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
@@ -46,11 +57,11 @@ func (e *endpoints) addressOf(node string) string {
 	if v == nil {
 		return ""
 	}
-	n, known := v.Node(node)
-	if !known {
-		return ""
+	spelled, _ := v.SpelledNode(node)
+	if n, known := v.Node(spelled); known {
+		return n.Address
 	}
-	return n.Address
+	return ""
 }
 
 // unknownOfCheck words what is wrong with a registration that has a check of a service that is not on
@@ -235,6 +246,9 @@ func (c call) catalogDeregister() (any, error) {
 	given := web.Decode(c.Call, c.Limits().RegisterBytes, consul.DecodeDeregistration)
 	if c.Err == nil {
 		c.Err = c.checkDatacenter(given.Datacenter)
+	}
+	if c.Err == nil {
+		given.Op.Node, c.Err = c.spelledNode(c.R.Context(), given.Op.Node)
 	}
 	if c.Err != nil {
 		return nil, c.Err

@@ -20,6 +20,9 @@ func (c call) createSession() (any, error) {
 	op := web.Decode(c.Call, c.Limits().IgnoredBytes, func(body []byte) (kv.CreateSession, error) {
 		return consul.DecodeSession(body, self)
 	})
+	if c.Err == nil && op.Node != self {
+		op.Node, c.Err = c.spelledNode(c.R.Context(), op.Node)
+	}
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -84,7 +87,7 @@ func (c call) sessionsOfNode() (any, error) {
 	}
 	node = consul.NodeOf(node)
 	return c.readSessions(func(v *kv.View) []consul.Session {
-		return showSessions(v, func(s *kv.Session) bool { return s.Node == node })
+		return showSessions(v, func(s *kv.Session) bool { return strings.EqualFold(s.Node, node) })
 	})
 }
 

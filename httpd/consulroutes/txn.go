@@ -23,7 +23,11 @@ func (c call) txn() (any, error) {
 		return nil, err
 	case len(errs) > 0:
 		return c.respondTxn(consul.Home{}, kv.Result{Errors: errs})
-	case !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes):
+	}
+	if err := c.spellNodes(c.R.Context(), txn.Ops); err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes) {
 		return c.readTxn(txn.Ops)
 	}
 	if err := c.checkRegistrations(c.R.Context(), txn); err != nil {
