@@ -464,7 +464,8 @@ func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T
 		{"a check is not mentioned", register, `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well, b critical "},
 		{"checks are replaced", register + "?replace-existing-checks", `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well"},
 		{"a check is registered again", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web"}`, "a passing well"},
-		{"a check is registered with a state", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a warning "},
+		{"a check is registered with a state", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a passing well"},
+		{"a new check is registered with a state", "/v1/agent/check/register", `{"ID":"c","Name":"c","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a passing well, c warning "},
 	} {
 		n.must(t, "PUT", row.target, row.body)
 		expect.Equal(t, n.checks(t, "web", "web"), row.checks, "%s: checks are", row.name)

@@ -216,6 +216,18 @@ func TestConsulServicesOfSeveralPortsAreListedWithTheDefaultOne(t *testing.T) {
 	}
 }
 
+// An agent is asked about itself whatever datacenter a call names, and no other cluster's services are here.
+func TestConsulAgentIgnoresDatacentersAndPeersHaveNothing(t *testing.T) {
+	n := newCatalog(t)
+	n.must(t, "PUT", "/v1/agent/service/register?dc=dc9", `{"Name":"web","Check":{"TTL":"10s"}}`)
+	n.must(t, "PUT", "/v1/agent/check/pass/service:web?dc=dc9", "")
+	expect.That(t, strings.Contains(n.must(t, "GET", "/v1/agent/checks?dc=dc9", "").body, `"Status":"passing"`), "the check does not pass")
+	for target, want := range map[string]int{"/v1/health/service/web": 1, "/v1/health/service/web?peer=": 1, "/v1/health/service/web?peer=other": 0, "/v1/health/connect/web?peer=other": 0} {
+		expect.Equal(t, len(read[[]*api.ServiceEntry](t, n, target)), want, "GET %s: services", target)
+	}
+	n.must(t, "PUT", "/v1/agent/service/deregister/web?dc=dc9", "")
+}
+
 // What proxies, gateways and services of a mesh say of themselves is kept for those who read it.
 func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 	n := newCatalog(t)
@@ -377,6 +389,8 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"catalog: deregister the cluster", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall"}`, 500, `node "rollcall" stands for the cluster itself …`},
 		{"catalog: deregister ambiguous", "PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"same"}`, 500, `service ID "same" is that of instances …`},
 		{"datacenter", "GET", "/v1/catalog/nodes?dc=dc9", "", 500, "No path to datacenter"},
+		{"agent: datacenter", "GET", "/v1/agent/services?dc=dc9", "", 200, "{…"},
+		{"agent: output", "PUT", register, `{"Name":"x","Check":{"TTL":"1s","OutputMaxSize":-1}}`, 400, "Invalid check: MaxOutputMaxSize must be positive"},
 		{"no service", "GET", "/v1/catalog/service/", "", 400, "Missing service name"},
 		{"no service", "GET", "/v1/health/service/", "", 400, "Missing service name"},
 		{"no node", "GET", "/v1/catalog/node/", "", 400, "Missing node name"},

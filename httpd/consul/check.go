@@ -36,7 +36,7 @@ type checkBody struct {
 	header                                    map[string][]string
 	skipVerify, noRedirects, tcpTLS, grpcTLS  bool
 	h2TLS                                     *bool // nil: not given, which means true
-	success, warning, critical                int32
+	success, warning, critical, outputMaxSize int32
 	other                                     string // a way of checking that is asked for and not offered
 }
 
@@ -49,6 +49,7 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 		"tcp": &c.tcp, "udp": &c.udp, "grpc": &c.grpc, "h2ping": &c.h2ping, "tlsservername": &c.serverName,
 		"tcpusetls": &c.tcpTLS, "grpcusetls": &c.grpcTLS, "h2pingusetls": &c.h2TLS, "aliasnode": &c.aliasNode, "aliasservice": &c.aliasService,
 		"successbeforepassing": &c.success, "failuresbeforewarning": &c.warning, "failuresbeforecritical": &c.critical,
+		"outputmaxsize": &c.outputMaxSize,
 	}
 	others := make([]json.RawMessage, len(notOffered))
 	for i, name := range notOffered {
@@ -120,6 +121,8 @@ func (c *checkBody) validate() error {
 		return malformed("Invalid check: TTL must be > 0 for TTL checks")
 	case c.success < 0 || c.warning < 0 || c.critical < 0:
 		return malformed("Invalid check: SuccessBeforePassing, FailuresBeforeWarning and FailuresBeforeCritical must not be negative")
+	case c.outputMaxSize < 0:
+		return malformed("Invalid check: MaxOutputMaxSize must be positive")
 	case c.warning > c.critical:
 		return malformed("Invalid check: FailuresBeforeWarning can't be higher than FailuresBeforeCritical")
 	}
@@ -205,7 +208,7 @@ func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	if err != nil {
 		return registry.RegisterCatalog{}, err
 	}
-	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: c.status == ""}, nil
+	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: true}, nil
 }
 
 // checkOwn refuses the id of the check that each agent has: another one in its place would say of the whole node that it

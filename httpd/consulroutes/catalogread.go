@@ -164,7 +164,11 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
 	filter := filterOf[consul.HealthService](c)
+	peer := c.Text("peer")
 	return func(cat *shownCatalog, services []consul.Service) any {
+		if peer != "" {
+			services = nil // nothing is imported from other clusters
+		}
 		shown := make([]consul.HealthService, 0, len(services))
 		for _, s := range services {
 			node := cat.on(s.Node)

@@ -1,6 +1,8 @@
 package consulroutes
 
 import (
+	"strings"
+
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -13,7 +15,10 @@ func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	e := &endpoints{Node: n, config: config}
 	rows := make([]route, len(table))
 	for i, rt := range table {
-		rt.Do = web.WithCoordination(inOneNamespace(inDatacenter(rt.Do)))
+		if !strings.HasPrefix(rt.Path, "/v1/agent/") { // an agent is asked about itself, whatever datacenter is named
+			rt.Do = inDatacenter(rt.Do)
+		}
+		rt.Do = web.WithCoordination(inOneNamespace(rt.Do))
 		rows[i] = rt
 	}
 	return web.Bind(rows, func(c *web.Call) call { return call{Call: c, endpoints: e} })

@@ -21,6 +21,8 @@ import (
 const (
 	// maxOutput is the longest output of a check, in bytes.
 	maxOutput = 4 << 10
+	// maxBody is how much of a response's body is read for the end of it, in bytes.
+	maxBody = 1 << 20
 	// maxHeader is the longest header of a response, in bytes.
 	maxHeader = 64 << 10
 )
@@ -189,11 +191,27 @@ func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 		return result{}, err
 	}
 	defer resp.Body.Close()
+	output := fmt.Sprintf("HTTP %s %s: %s Output: ", req.Method, req.URL.Redacted(), resp.Status)
 	// The status counts, even if the body breaks off.
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
-	output := fmt.Sprintf("HTTP %s %s: %s Output: %s", req.Method, req.URL.Redacted(), resp.Status, body)
-	return result{statusOf(resp.StatusCode), output}, nil
+	return result{statusOf(resp.StatusCode), output + lastOf(io.LimitReader(resp.Body, maxBody), max(maxOutput-len(output), 0))}, nil
 }
+
+// lastOf is the end of what r yields, at most some bytes: a failure is said there.
+func lastOf(r io.Reader, most int) string {
+	var last []byte
+	for piece := make([]byte, maxOutput); ; {
+		n, err := r.Read(piece)
+		if last = append(last, piece[:n]...); len(last) > most {
+			last = append(last[:0], last[len(last)-most:]...)
+		}
+		if err != nil {
+			return string(last)
+		}
+	}
+}
+
+// userAgent is that of Consul's agents: services know their checks by it.
+const userAgent = "Consul Health Check"
 
 func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
 	method := p.Method
@@ -204,14 +222,16 @@ func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("User-Agent", "Rollcall Health Check")
-	req.Header.Set("Accept", "text/plain, text/*, */*")
 	for _, h := range p.Header {
-		if strings.EqualFold(h.Key, "Host") {
-			req.Host = h.Value
-			continue
+		req.Header.Add(h.Key, h.Value)
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	for name, value := range map[string]string{"User-Agent": userAgent, "Accept": "text/plain, text/*, */*"} {
+		if req.Header.Get(name) == "" {
+			req.Header.Set(name, value)
 		}
-		req.Header.Set(h.Key, h.Value)
 	}
 	return req, nil
 }

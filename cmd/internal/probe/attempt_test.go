@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,18 +85,18 @@ func TestAttemptSendsTheRequestOfTheCheck(t *testing.T) {
 		seen <- r
 	})
 	got := attempt(t, &catalog.Probe{HTTP: s.URL, Method: "POST", Body: "ping", Header: []registry.Pair{
-		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "Accept", Value: "application/json"},
+		{Key: "Host", Value: "shop.example"}, {Key: "X-Token", Value: "a"}, {Key: "X-Token", Value: "b"}, {Key: "Accept", Value: "application/json"},
 	}}, lenient)
 	need.That(t, got.status == catalog.Passing, "got %+v", got)
 	r := <-seen
-	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || r.Header.Get("X-Token") != "a" || r.Header.Get("Accept") != "application/json" {
+	if b := <-body; r.Method != "POST" || b != "ping" || r.Host != "shop.example" || !slices.Equal(r.Header["X-Token"], []string{"a", "b"}) || r.UserAgent() != "Consul Health Check" || r.Header.Get("Accept") != "application/json" {
 		t.Errorf("the service was asked %s for host %s with %v and body %q", r.Method, r.Host, r.Header, b)
 	}
 }
 
 func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
 	tests := map[string]string{
-		"long":                      strings.Repeat("x", 3*maxOutput),
+		"long":                      strings.Repeat("x", 3*maxOutput) + "the end",
 		"cut within a character":    strings.Repeat("é", 3*maxOutput),
 		"not text":                  "\xff\xfe",
 		"a character cut in itself": "é"[:1],
@@ -105,6 +106,9 @@ func TestAttemptBoundsItsOutputAndKeepsItText(t *testing.T) {
 		got := attempt(t, &catalog.Probe{HTTP: s.URL}, lenient)
 		expect.That(t, len(got.output) <= maxOutput && utf8.ValidString(got.output) && got.status == catalog.Passing,
 			"%s: status %d, %d bytes of output, valid UTF-8: %v", name, got.status, len(got.output), utf8.ValidString(got.output))
+		if name == "long" {
+			expect.That(t, len(got.output) == maxOutput && strings.HasSuffix(got.output, "xthe end") && strings.HasPrefix(got.output, "HTTP GET http://"), "%s: the output is %.60s … %s", name, got.output, got.output[maxOutput-20:])
+		}
 	}
 }
 

@@ -112,12 +112,14 @@ type tally struct {
 	setAt               time.Time // when the registry's output was set last
 }
 
-// count counts a result and returns the state that follows from it. The state is decided once as many results in a row
-// as the probe asks for agree. A failure never makes a state better.
-func (t *tally) count(p *catalog.Probe, present, found catalog.CheckStatus) (status catalog.CheckStatus, decided bool) {
+// count counts a result and returns the state that follows from it. The first result of all, before which a check has no output,
+// decides at once, as by Consul's agents; then the state is decided once as many results in a row as the probe asks for agree. A
+// failure never makes a state better.
+func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckStatus) (status catalog.CheckStatus, decided bool) {
+	present, first := of.Status, of.Output == ""
 	if found != catalog.Critical {
 		t.successes, t.failures = t.successes+1, 0
-		return found, t.successes >= p.SuccessBeforePassing
+		return found, first || t.successes >= p.SuccessBeforePassing
 	}
 	t.successes, t.failures = 0, t.failures+1
 	warns := p.FailuresBeforeWarning
@@ -125,7 +127,7 @@ func (t *tally) count(p *catalog.Probe, present, found catalog.CheckStatus) (sta
 		warns = p.FailuresBeforeCritical
 	}
 	switch {
-	case present == catalog.Critical, t.failures >= p.FailuresBeforeCritical:
+	case first, present == catalog.Critical, t.failures >= p.FailuresBeforeCritical:
 		return catalog.Critical, true
 	case t.failures >= warns:
 		return catalog.Warning, true
@@ -136,7 +138,7 @@ func (t *tally) count(p *catalog.Probe, present, found catalog.CheckStatus) (sta
 // mustSet says whether the check must be set to a result that is decided. A check that passes keeps the output of its
 // first success.
 func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
-	if r.status != present.Status {
+	if r.status != present.Status || present.Output == "" && r.output != "" {
 		return true
 	}
 	return r.status != catalog.Passing && r.output != present.Output && now.Sub(t.setAt) >= outputPause

@@ -240,7 +240,7 @@ func newHealthRequest(ctx context.Context, address string, overTLS bool, service
 	}
 	req.Header.Set("Content-Type", "application/grpc")
 	req.Header.Set("TE", "trailers")
-	req.Header.Set("User-Agent", "Rollcall Health Check")
+	req.Header.Set("User-Agent", userAgent)
 	return req, nil
 }
 

@@ -172,7 +172,7 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	if !ok || !reflect.DeepEqual(present.Probe, c.probe) {
 		return // it is another check by now: the attempt says nothing about that one
 	}
-	status, decided := c.tally.count(c.probe, present.Status, found.status)
+	status, decided := c.tally.count(c.probe, present, found.status)
 	found.status = status
 	if now := time.Now(); decided && c.tally.mustSet(present, found, now) && p.setCheck(ctx, c.ref, found, epoch) {
 		c.tally.setAt = now

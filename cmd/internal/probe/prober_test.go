@@ -406,28 +406,34 @@ func TestTallyDecidesAStateByResultsInARow(t *testing.T) {
 		name    string
 		counts  counts
 		present catalog.CheckStatus
+		fresh   bool // nobody has probed it before
 		results []catalog.CheckStatus
 		want    []catalog.CheckStatus // the state after each
 	}{
-		{"without counts each result decides", counts{}, crit, []catalog.CheckStatus{pass, warn, crit, pass}, []catalog.CheckStatus{pass, warn, crit, pass}},
-		{"three to pass", counts{pass: 3}, crit, []catalog.CheckStatus{pass, pass, pass}, []catalog.CheckStatus{crit, crit, pass}},
-		{"a failure between begins anew", counts{pass: 2}, crit, []catalog.CheckStatus{pass, crit, pass, pass}, []catalog.CheckStatus{crit, crit, crit, pass}},
-		{"warnings count as successes", counts{pass: 2}, crit, []catalog.CheckStatus{warn, warn, pass}, []catalog.CheckStatus{crit, warn, pass}},
-		{"three to be critical", counts{crit: 3}, pass, []catalog.CheckStatus{crit, crit, crit}, []catalog.CheckStatus{pass, pass, crit}},
-		{"a success between begins anew", counts{crit: 2}, pass, []catalog.CheckStatus{crit, pass, crit, crit}, []catalog.CheckStatus{pass, pass, pass, crit}},
-		{"warning before critical", counts{warn: 2, crit: 4}, pass, []catalog.CheckStatus{crit, crit, crit, crit}, []catalog.CheckStatus{pass, warn, warn, crit}},
-		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, []catalog.CheckStatus{crit, crit}, []catalog.CheckStatus{crit, crit}},
+		{"without counts each result decides", counts{}, crit, false, []catalog.CheckStatus{pass, warn, crit, pass}, []catalog.CheckStatus{pass, warn, crit, pass}},
+		{"three to pass", counts{pass: 3}, crit, false, []catalog.CheckStatus{pass, pass, pass}, []catalog.CheckStatus{crit, crit, pass}},
+		{"a failure between begins anew", counts{pass: 2}, crit, false, []catalog.CheckStatus{pass, crit, pass, pass}, []catalog.CheckStatus{crit, crit, crit, pass}},
+		{"warnings count as successes", counts{pass: 2}, crit, false, []catalog.CheckStatus{warn, warn, pass}, []catalog.CheckStatus{crit, warn, pass}},
+		{"three to be critical", counts{crit: 3}, pass, false, []catalog.CheckStatus{crit, crit, crit}, []catalog.CheckStatus{pass, pass, crit}},
+		{"a success between begins anew", counts{crit: 2}, pass, false, []catalog.CheckStatus{crit, pass, crit, crit}, []catalog.CheckStatus{pass, pass, pass, crit}},
+		{"warning before critical", counts{warn: 2, crit: 4}, pass, false, []catalog.CheckStatus{crit, crit, crit, crit}, []catalog.CheckStatus{pass, warn, warn, crit}},
+		{"the first result counts at once", counts{pass: 3, crit: 3}, crit, true, []catalog.CheckStatus{pass, crit, crit, crit, pass}, []catalog.CheckStatus{pass, pass, pass, crit, crit}},
+		{"the first failure counts at once", counts{warn: 2, crit: 3}, pass, true, []catalog.CheckStatus{crit, pass, crit, warn}, []catalog.CheckStatus{crit, pass, pass, warn}},
+		{"a failure makes nothing better", counts{warn: 1, crit: 3}, crit, false, []catalog.CheckStatus{crit, crit}, []catalog.CheckStatus{crit, crit}},
 	}
 	for _, tt := range tests {
 		var tally tally
 		p := &catalog.Probe{SuccessBeforePassing: tt.counts.pass, FailuresBeforeWarning: tt.counts.warn, FailuresBeforeCritical: tt.counts.crit}
-		present := tt.present
+		present := catalog.Check{Status: tt.present, Output: "of an earlier leader"}
+		if tt.fresh {
+			present.Output = ""
+		}
 		for i, found := range tt.results {
-			if status, decided := tally.count(p, present, found); decided {
-				present = status
+			if status, decided := tally.count(p, &present, found); decided {
+				present.Status, present.Output = status, "of this one"
 			}
-			if present != tt.want[i] {
-				t.Errorf("%s: state %d after result %d of %v, want %v", tt.name, present, i+1, tt.results, tt.want)
+			if present.Status != tt.want[i] {
+				t.Errorf("%s: state %d after result %d of %v, want %v", tt.name, present.Status, i+1, tt.results, tt.want)
 				break
 			}
 		}
@@ -444,6 +450,7 @@ func TestTallySetsACheckWhenTheStateOrAFailuresOutputChanged(t *testing.T) {
 		want    bool
 	}{
 		{"another state", catalog.Check{Status: pass}, result{crit, ""}, 0, true},
+		{"passing, and the first output", catalog.Check{Status: pass}, result{pass, "b"}, 0, true},
 		{"passing with another output", catalog.Check{Status: pass, Output: "a"}, result{pass, "b"}, time.Hour, false},
 		{"critical with the same output", catalog.Check{Status: crit, Output: "a"}, result{crit, "a"}, time.Hour, false},
 		{"critical with another output", catalog.Check{Status: crit, Output: "a"}, result{crit, "b"}, time.Hour, true},
