@@ -3,9 +3,12 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -227,3 +230,69 @@ var bySource = struct {
 	c := StartCluster(t, Config{})
 	return hosts{[2]string{c.Nodes[0].URL(), c.Nodes[1].URL()}, c.Nodes[2].HTTP}
 }}
+
+// rawRequests are requests whose responses are compared: names of nodes and their IDs, and what agents say of checks. A body
+// of JSON is cut down to the fields that are named; without fields, the text counts.
+var rawRequests = []struct {
+	name, method, path, body string
+	fields                   []string
+}{
+	{"register", "PUT", "/v1/catalog/register", `{"Node":"Win-Host","Address":"10.9.0.1","Service":{"Service":"far","ID":"f1","Port":80},"Check":{"Name":"c","Status":"passing"}}`, nil},
+	{"read by another spelling", "GET", "/v1/catalog/node/win-host", "", []string{"Node", "Address", "Service", "Port"}},
+	{"services by another spelling", "GET", "/v1/catalog/node-services/WIN-HOST", "", []string{"Node", "Address", "Service", "Port"}},
+	{"checks by another spelling", "GET", "/v1/health/node/win-HOST", "", []string{"CheckID", "Status"}},
+	{"register by another spelling", "PUT", "/v1/catalog/register", `{"Node":"win-host","Address":"10.9.0.2","Service":{"Service":"far","ID":"f1","Port":81},"Check":{"Name":"c","Status":"critical","Node":"WIN-HOST"}}`, nil},
+	{"one service", "GET", "/v1/catalog/service/far", "", []string{"Address", "ServiceID", "ServicePort"}},
+	{"one check", "GET", "/v1/health/node/Win-Host", "", []string{"CheckID", "Status"}},
+	{"deregister the check by another spelling", "PUT", "/v1/catalog/deregister", `{"Node":"wIN-host","CheckID":"c"}`, nil},
+	{"no check", "GET", "/v1/health/node/Win-Host", "", []string{"CheckID", "Status"}},
+	{"deregister by another spelling", "PUT", "/v1/catalog/deregister", `{"Node":"WIN-host"}`, nil},
+	{"no node", "GET", "/v1/catalog/node/Win-Host", "", nil},
+	{"a transaction by another spelling", "PUT", "/v1/txn", `[{"Node":{"Verb":"set","Node":{"Node":"Tx","Address":"10.9.0.3"}}},{"Check":{"Verb":"set","Check":{"Node":"tX","CheckID":"d","Name":"d","Status":"passing"}}}]`, []string{"CheckID", "Status"}},
+	{"deregister what it made", "PUT", "/v1/catalog/deregister", `{"Node":"tx"}`, nil},
+
+	{"no UUID", "PUT", "/v1/catalog/register", `{"Node":"a","ID":"7","Address":"10.9.0.4"}`, nil},
+	{"no digits", "PUT", "/v1/catalog/register", `{"Node":"a","ID":"a3b1f0c2-0000-4000-8000-00000000000g","Address":"10.9.0.4"}`, nil},
+	{"no dash", "PUT", "/v1/catalog/register", `{"Node":"a","ID":"a3b1f0c200000-4000-8000-00000000000a","Address":"10.9.0.4"}`, nil},
+	{"an ID", "PUT", "/v1/catalog/register", `{"Node":"old","ID":"a3b1f0c2-0000-4000-8000-00000000000a","Address":"10.9.0.4","Service":{"Service":"left"}}`, nil},
+	{"the ID under another name", "PUT", "/v1/catalog/register", `{"Node":"new","ID":"a3b1f0c2-0000-4000-8000-00000000000a","Address":"10.9.0.4"}`, nil},
+	{"the old name", "GET", "/v1/catalog/node/old", "", nil},
+	{"the new name", "GET", "/v1/catalog/node/new", "", []string{"ID", "Node", "Address"}},
+	{"what was on it", "GET", "/v1/catalog/service/left", "", nil},
+	{"another ID under that name", "PUT", "/v1/catalog/register", `{"Node":"NEW","ID":"b3b1f0c2-0000-4000-8000-00000000000b","Address":"10.9.0.5"}`, nil},
+	{"the node with it", "GET", "/v1/catalog/node/new", "", []string{"ID", "Address"}},
+	{"deregister it", "PUT", "/v1/catalog/deregister", `{"Node":"new"}`, nil},
+
+	{"a service of another datacenter's", "PUT", "/v1/agent/service/register?dc=dc9", `{"Name":"api","Check":{"CheckID":"api","TTL":"10m"}}`, nil},
+	{"its check fails", "PUT", "/v1/agent/check/fail/api?note=broken&dc=dc9", "", nil},
+	{"the check is registered again", "PUT", "/v1/agent/check/register", `{"ID":"api","Name":"api","TTL":"20m","ServiceID":"api","Status":"passing"}`, nil},
+	{"it fails still", "GET", "/v1/agent/checks?dc=dc9", "", []string{"CheckID", "Status", "Output"}},
+	{"a bound of outputs below 0", "PUT", "/v1/agent/check/register", `{"ID":"o","Name":"o","TTL":"20m","OutputMaxSize":-1}`, nil},
+	{"services of a peer", "GET", "/v1/health/service/api?peer=other", "", nil},
+	{"deregister the service", "PUT", "/v1/agent/service/deregister/api?dc=dc9", "", nil},
+}
+
+// TestWildConsulAnswersTheSame sends the same requests to an agent of each.
+func TestWildConsulAnswersTheSame(t *testing.T) {
+	t.Parallel()
+	besideConsul(t, func(t *testing.T, h hosts) (saw []string) {
+		for _, r := range rawRequests {
+			req := need.Got(http.NewRequestWithContext(t.Context(), r.method, h.agents[0]+r.path, strings.NewReader(r.body)))(t)
+			resp := need.Got(http.DefaultClient.Do(req))(t)
+			body := need.Got(io.ReadAll(resp.Body))(t)
+			resp.Body.Close()
+			said := strings.TrimSpace(string(body))
+			if r.fields != nil {
+				var found []string
+				for _, field := range r.fields {
+					for _, m := range regexp.MustCompile(`"`+field+`": ?("[^"]*"|[0-9]+)`).FindAllStringSubmatch(said, -1) {
+						found = append(found, field+" "+m[1])
+					}
+				}
+				said = strings.Join(found, ", ")
+			}
+			saw = append(saw, fmt.Sprintf("%s: %d %s", r.name, resp.StatusCode, said))
+		}
+		return saw
+	})
+}
