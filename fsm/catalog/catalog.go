@@ -151,6 +151,8 @@ func (c *Catalog) setNode(n *Node) {
 	if old, ok := c.nodes.Set(n.Name, n); ok {
 		c.bytes -= old.Weight()
 		c.nodeChanges.Delete(old)
+	} else {
+		c.spellings.Set(spellingOf(n.Name))
 	}
 	c.nodeChanges.Set(n)
 	c.bytes += n.Weight()
@@ -170,6 +172,7 @@ func (c *Catalog) deleteNode(name string) {
 	if old, ok := c.nodes.Delete(name); ok {
 		c.bytes -= old.Weight()
 		c.nodeChanges.Delete(old)
+		c.spellings.Delete(spellingOf(name))
 	}
 }
 

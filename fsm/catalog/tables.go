@@ -15,11 +15,21 @@ import (
 type Tables struct {
 	nodes        order.Map[string, *Node]
 	nodeChanges  order.Tree[*Node]      // the same by Node.Changed
+	spellings    order.Tree[spelling]   // their names, by the lower case
 	services     order.Tree[serviceRow] // by node, then id
 	checks       order.Tree[CheckRow]   // by node, then id
 	nodesChanged order.Index            // of the last change of a node or of a check of one
 	bytes        int                    // of all nodes, see Node.Weight
 	figures      *AliasFigures
+}
+
+// spelling is the name of a node.
+type spelling struct{ lower, name string }
+
+func spellingOf(name string) spelling { return spelling{strings.ToLower(name), name} }
+
+func compareSpellings(a, b spelling) int {
+	return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))
 }
 
 // serviceRow is a service on a node, and what stands for it in the registry.
@@ -46,6 +56,7 @@ func newTables() Tables {
 	return Tables{
 		nodes:       order.NewMap[string, *Node](0),
 		nodeChanges: order.NewTree(compareNodeChanges),
+		spellings:   order.NewTree(compareSpellings),
 		services:    order.NewTree(compareServices),
 		checks:      order.NewTree(compareChecks),
 		figures:     new(AliasFigures),
@@ -68,6 +79,7 @@ func compareChecks(a, b CheckRow) int {
 func (t *Tables) copy() Tables {
 	c := *t
 	c.nodes, c.nodeChanges, c.services, c.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
+	c.spellings = t.spellings.Copy()
 	return c
 }
 
@@ -90,6 +102,22 @@ func (t *Tables) NodeCount() int { return t.nodes.Len() }
 
 // Node returns a node.
 func (t *Tables) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
+
+// SpelledNode returns the name under which a node is registered, if name is it but for its case: Consul compares names of nodes by
+// their lower case. known: there is such a node; else name comes back as it is.
+func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
+	if _, known := t.nodes.Get(name); known || name == "" {
+		return name, true
+	}
+	lower := strings.ToLower(name)
+	t.spellings.Ascend(spelling{lower: lower}, func(s spelling) bool {
+		if known = s.lower == lower; known {
+			name = s.name
+		}
+		return false
+	})
+	return name, known
+}
 
 // Bytes is what the nodes take with their checks, about. Services are not counted.
 func (t *Tables) Bytes() int { return t.bytes }

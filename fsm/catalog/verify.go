@@ -146,10 +146,16 @@ func (c *Catalog) Verify(established int64) error {
 	}
 	var err error
 	var none order.Key
-	c.nodes.Scan(func(_ string, n *Node) bool {
+	c.nodes.Scan(func(name string, n *Node) bool {
 		err = verify(n.Checks, none)
+		if _, found := c.spellings.Get(spellingOf(name)); err == nil && !found {
+			err = fmt.Errorf("node %q is not found by another spelling", name)
+		}
 		return err == nil
 	})
+	if err == nil && c.spellings.Len() != c.nodes.Len() {
+		err = fmt.Errorf("found %d spellings of %d nodes", c.spellings.Len(), c.nodes.Len())
+	}
 	c.services.Scan(func(row serviceRow) bool {
 		if err == nil {
 			err = verify(row.service.Checks, row.of)

@@ -3,7 +3,6 @@ package registry
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
@@ -34,18 +33,9 @@ func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 // Node returns a node.
 func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.Node(name) }
 
-// SpelledNode returns the name under which a node is registered, if name is it but for its case: Consul compares names of nodes
-// without case. known: there is such a node; else name comes back as it is. A name that is registered as it is costs nothing more.
+// SpelledNode is catalog.Tables' of the view.
 func (v *View) SpelledNode(name string) (spelled string, known bool) {
-	if _, known := v.Node(name); known || name == "" {
-		return name, true
-	}
-	for n := range v.Nodes() {
-		if strings.EqualFold(n.Name, name) {
-			return n.Name, true
-		}
-	}
-	return name, false
+	return v.tables.catalog.SpelledNode(name)
 }
 
 // ServiceOn returns the lease of a service of a node by its id, quarantined or not. Of the logical node
