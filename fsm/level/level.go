@@ -104,8 +104,9 @@ const steady = 30 * time.Second
 // Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
 type Rise struct {
 	Policy
-	// Fresh: this node began with nothing. Where all nodes did, there is no way back to keep open. That is decided once,
-	// when all nodes are known first.
+	// Fresh: this node began with nothing. Where all nodes did, there is no way back to keep open, and they write at once
+	// what all of them read, one level after the other. It ends where, of all nodes that are known, one did not, or reads
+	// no higher level.
 	Fresh bool
 	since time.Time // since when every node has been seen to read the next level; zero: not now
 }
@@ -118,8 +119,7 @@ func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 	}
 	lacking := Lacking(nodes, level+1)
 	if r.Fresh && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Known }) {
-		r.Fresh = false
-		if lacking == "" && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Fresh }) {
+		if r.Fresh = lacking == "" && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Fresh }); r.Fresh {
 			return true
 		}
 	}

@@ -57,6 +57,17 @@ func TestTheLevelRisesWhenAllNodesHaveReadTheNextOneForLongEnough(t *testing.T) 
 	expect.That(t, !r.Observe(start, codec.Newest, upgraded), "it rose beyond the newest level")
 }
 
+func TestNewNodesRiseAtOnceToWhatAllOfThemRead(t *testing.T) {
+	nodes := []Node{node("n1", codec.Newest), node("n2", codec.Newest)}
+	for i := range nodes {
+		nodes[i].Fresh = true
+	}
+	r := Rise{Policy: Policy{Manual, time.Hour}, Fresh: true}
+	for level := byte(codec.Oldest); level < codec.Newest; level++ {
+		expect.That(t, r.Observe(start, level, nodes), "they stay at level %d, and read %d", level, codec.Newest)
+	}
+}
+
 func TestAnOperatorIsToldWhyTheLevelCannotRise(t *testing.T) {
 	upgraded := []Node{node("n1", codec.Newest)}
 	for name, tc := range map[string]struct {
@@ -67,7 +78,7 @@ func TestAnOperatorIsToldWhyTheLevelCannotRise(t *testing.T) {
 	}{
 		"it can":          {before, upgraded, 30 * time.Second, ""},
 		"too soon":        {before, upgraded, 29 * time.Second, "for 30s"},
-		"an old node":     {before, append(upgraded[:1:1], node("n2", before)), time.Hour, "n2 runs v1"},
+		"an old node":     {before, append(upgraded[:1:1], node("n2", before)), time.Hour, fmt.Sprint("n2 runs v", before)},
 		"a silent node":   {before, append(upgraded[:1:1], Node{Name: "n3"}), time.Hour, "n3 cannot be asked"},
 		"nothing is left": {codec.Newest, upgraded, time.Hour, "nothing to finalize"},
 	} {
@@ -90,8 +101,8 @@ func TestHeaderIsReadAsItWasWritten(t *testing.T) {
 
 func TestRefusalNamesTheNodesOrTheCommand(t *testing.T) {
 	for want, nodes := range map[string][]Node{
-		"; n2 runs v1":              {node("n1", codec.Newest), node("n2", before)},
-		"rollcall upgrade finalize": {node("n1", codec.Newest)},
+		fmt.Sprint("; n2 runs v", before): {node("n1", codec.Newest), node("n2", before)},
+		"rollcall upgrade finalize":       {node("n1", codec.Newest)},
 	} {
 		got := Refusal(nodes, codec.Newest)
 		expect.That(t, strings.Contains(got, want), "got %q, want %q in it", got, want)
