@@ -87,7 +87,7 @@ func TestGoldenOperations(t *testing.T) {
 	}
 	for name, op := range goldenOps() {
 		t.Run(name, func(t *testing.T) {
-			goldens.Check(t, "op-"+name, itemBytes(Item{Origin: registry.FromClient, Op: op}))
+			goldens.Check(t, "op-"+name, itemBytesAt(codec.Oldest, Item{Origin: registry.FromClient, Op: op}))
 		})
 	}
 	for kind, origin := range origins {
@@ -390,6 +390,32 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 	}}
 	f.Kept = []kv.KeptResult{{Key: "7c0d", At: 59_000, Hash: 0xfeed, Result: goldenKVResults()[1]}}
 	return f
+}
+
+// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, and overrides that wait in records of removal.
+const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
+
+func TestGoldenLevel3(t *testing.T) {
+	drain := goldenOps()["set-override-by"].(registry.SetOverride)
+	replica := goldenOps()["replica"].(registry.Replica)
+	drain.Drain, replica.Drain = true, true
+	goldensOfLevel3.Check(t, "entry-raise", AppendRaise(nil, 2, 3))
+	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica} {
+		it := Item{Origin: registry.FromClient, Op: op}
+		goldensOfLevel3.Check(t, name, itemBytesAt(3, it))
+		expect.Equal(t, Need(it), byte(codec.Oldest), "%s is not refused below level 3, but loses the drain: it needs level", name)
+	}
+	s := goldenSnapshot()
+	s.level = 3
+	s.registry.Leases[0].Lease.Override.Drain = true
+	waits := *s.registry.Leases[0].Lease.Override
+	waits.Drain = false
+	s.registry.Removals[0].Lease.Override = &waits
+	var b bytes.Buffer
+	need.Got(s.WriteTo(&b))(t)
+	goldensOfLevel3.Check(t, "snapshot", b.Bytes())
+	read := need.Got(readSnapshot(bytes.NewReader(goldensOfLevel2.Sections(t, "snapshot")["snapshot"])))(t)
+	expect.Equal(t, read.level, byte(2), "the snapshot of level 2 is read as of level")
 }
 
 // goldensOfLevel2 has what level 2 writes otherwise than level 1: the version in front, and the results that its bounds give.

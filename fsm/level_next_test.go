@@ -52,8 +52,8 @@ func TestAnItemNeedsTheLevelOfItsOperation(t *testing.T) {
 		want byte
 	}{
 		"renew":       {Item{Op: registry.Renew{Key: registry.Key{App: "A", ID: "b"}}}, 1},
-		"note":        {note, 3},
-		"note, once":  {Item{KV: kv.Once{Key: "k", Op: note.KV}}, 3},
+		"note":        {note, 4},
+		"note, once":  {Item{KV: kv.Once{Key: "k", Op: note.KV}}, 4},
 		"write, once": {Item{KV: kv.Once{Key: "k", Op: kv.KeyOp{Verb: kv.Set, Key: "a"}}}, 1},
 	} {
 		expect.Equal(t, Need(tc.item), tc.want, "%s: needs level", name)
@@ -61,9 +61,9 @@ func TestAnItemNeedsTheLevelOfItsOperation(t *testing.T) {
 }
 
 func TestABatchOfALowerLevelHasNoOperationOfAHigherOne(t *testing.T) {
-	b := AppendBatch(nil, 3, BatchID{Node: "n1"}, []Item{note})
+	b := AppendBatch(nil, 4, BatchID{Node: "n1"}, []Item{note})
 	_, items, err := ParseBatch(b)
-	expect.That(t, err == nil && len(items) == 1, "at level 3: %v", err)
+	expect.That(t, err == nil && len(items) == 1, "at level 4: %v", err)
 	b[0] = 1
 	_, _, err = ParseBatch(b)
 	var at *ItemError

@@ -93,7 +93,7 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 					}
 				}
 			}
-			c.awaitLevel(t, 3)
+			c.awaitLevel(t, 4)
 			for _, n := range c.Nodes {
 				r := n.putNote("late")
 				expect.That(t, r.Status == 200, "%s: got %v, want 200", n.Name, r)
@@ -115,12 +115,12 @@ func mustRefuseOldVersions(t *testing.T, c *Cluster) {
 	n.runs = ""
 	n.Start(t)
 	code := n.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0 && strings.Contains(n.Output(t), "level 3 of the formats, this program reads 1 to 2: start the newer version again"),
-		"the version before on data of level 3: exit code %d", code)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "level 4 of the formats, this program reads 1 to 3: start the newer version again"),
+		"the version before on data of level 4: exit code %d", code)
 	fresh := newNode(t, t.TempDir(), "n4")
 	fresh.Settings["cluster.join"] = leader.Cluster
 	fresh.Start(t)
-	want := `the cluster writes level 3 of the formats, and node \"n4\" runs `
+	want := `the cluster writes level 4 of the formats, and node \"n4\" runs `
 	Eventually(t, ReadyLimit, "a new node of the version before is refused", func() error {
 		return unless(strings.Contains(fresh.Output(t), want), "its log lacks %s", want)
 	})
@@ -140,9 +140,9 @@ func TestUpgradeCanBeTakenBackBeforeItIsFinal(t *testing.T) {
 		l.use(c.Nodes)
 		l.awaitProgress(t)
 		if program == next {
-			Eventually(t, ReadyLimit, "level 3 waits for an operator", func() error { // a node that was just restarted may not respond at once
+			Eventually(t, ReadyLimit, "level 4 waits for an operator", func() error { // a node that was just restarted may not respond at once
 				u := c.Nodes[0].levels(t)
-				return unless(u.Level == 2 && u.Next == 3 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v", u)
+				return unless(u.Level == 3 && u.Next == 4 && u.Lacking == "" && u.Due == 0, "all nodes upgraded: got %+v", u)
 			})
 			Eventually(t, ReadyLimit, "the operation is refused with the command", func() error {
 				r := c.Nodes[1].putNote("early")
@@ -220,7 +220,7 @@ func TestUpgradeWithoutTheGateStopsTheOtherNodes(t *testing.T) {
 		for _, o := range others {
 			if !o.Running() {
 				out := o.Output(t)
-				return unless(strings.Contains(out, "level 3 of the formats, this program reads 1 to 2"), "%s ended for another reason: %.300s", o.Name, out)
+				return unless(strings.Contains(out, "level 4 of the formats, this program reads 1 to 3"), "%s ended for another reason: %.300s", o.Name, out)
 			}
 		}
 		if l := c.Leader(); l != n {
@@ -255,10 +255,10 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 	t.Parallel()
 	next := taggedProgram(t, "nextlevel")
 	c := StartCluster(t, Config{AP: true, Nodes: 2, Settings: map[string]string{"cluster.finalize": "manual"}})
-	c.awaitLevel(t, 2) // a new node rises to what all of its datacenter read
+	c.awaitLevel(t, 3) // a new node rises to what all of its datacenter read
 	l := startLoad(t, 10, 20, 4, c.Nodes)
 	c.Nodes[0].change(t, next)
-	expect.Equal(t, c.Nodes[0].levels(t).Level, 2, "beside a node of the version before it writes level")
+	expect.Equal(t, c.Nodes[0].levels(t).Level, 3, "beside a node of the version before it writes level")
 	r := c.Nodes[0].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
 	expect.That(t, r.Status == 409, "finalized beside a node of the version before: %v", r)
 	l.awaitProgress(t)
@@ -267,7 +267,7 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 		r := c.Nodes[1].Do(Request{Method: "POST", Path: "/v1/rollcall/upgrade/finalize"})
 		return unless(r.Status == 200, "%v", r)
 	})
-	c.awaitLevel(t, 3)
+	c.awaitLevel(t, 4)
 	l.awaitProgress(t)
 	l.stop()
 	mustConverge(t, c.Nodes)
@@ -277,5 +277,5 @@ func TestUpgradeWithoutConsensus(t *testing.T) {
 	n.runs = ""
 	n.Start(t)
 	code := n.ExitCode(t, ReadyLimit)
-	expect.That(t, code != 0 && strings.Contains(n.Output(t), "start the newer version again"), "the version before on a file of level 3: exit code %d", code)
+	expect.That(t, code != 0 && strings.Contains(n.Output(t), "start the newer version again"), "the version before on a file of level 4: exit code %d", code)
 }

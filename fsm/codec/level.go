@@ -3,8 +3,13 @@ package codec
 // release is the first one that reads a level.
 type release struct{ version, brings string }
 
-// broughtBy2 is the same in programs that stand for later versions.
-const broughtBy2 = "bounds on what one operation sets in motion, one grace for sessions"
+// released has, by level, the first version that reads it, and what the level brings. Programs that stand for later versions
+// have it too.
+var released = []release{
+	1: {"0.1", "everything"},
+	2: {"0.1.1", "bounds on what one operation sets in motion, one grace for sessions"},
+	3: {"0.1.2", "drains that end with a restart, overrides that outlive the lease"},
+}
 
 // VersionOf is the first version of Rollcall that reads a level.
 func VersionOf(level byte) string {

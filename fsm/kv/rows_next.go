@@ -9,9 +9,9 @@ import (
 )
 
 // nextRows are the operations that a program with the tag nextlevel has, which stands for the next version in tests.
-var nextRows = []Row{row(3, "note", Note.fields)}
+var nextRows = []Row{row(4, "note", Note.fields)}
 
-// Note writes a key, as an operation of level 3.
+// Note writes a key, as an operation of level 4.
 type Note struct {
 	Key   string
 	Value []byte

@@ -237,6 +237,9 @@ func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Res
 	if ok {
 		l.Life, stored = rec.Lease.Life+1, rec.Lease.Instance.LastDirty
 		l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
+		if l.Override = r.overrideAgain(rec); l.Override != nil {
+			l.Instance = in.with(Unknown, OutOfService, 0)
+		}
 		r.supersede(key)
 	}
 	r.setStatusByChecks(l, in, r.newerTimestamp(stored))

@@ -72,12 +72,12 @@ func TestRemovalRecordIsReducedAfterTheDeltaWindowAndPrunedAfterADay(t *testing.
 	expect.That(t, *rec.Lease == want && rec.Lease.Instance.LastDirty == 100,
 		"after 210 s: %+v dirty %d, want %+v, 100", *rec.Lease, rec.Lease.Instance.LastDirty, want)
 	// The clock may not jump by more than an hour.
-	for at := int64(0); at < maxRemovalAge; at += maxLead {
+	for at := int64(0); at < MaxRemovalAge; at += maxLead {
 		record(at)
 	}
-	need.That(t, record(maxRemovalAge-30_000) != nil, "forgotten before a day")
+	need.That(t, record(MaxRemovalAge-30_000) != nil, "forgotten before a day")
 	expect.OKf(t, expect.Err(g.View().Changes(1, 0)), "changes within the day")
-	rec = record(maxRemovalAge + 30_000)
+	rec = record(MaxRemovalAge + 30_000)
 	need.That(t, rec == nil, "after a day: %+v, want it forgotten", rec)
 	expect.ErrorIs(t, expect.Err(g.View().Changes(1, 0)), ErrTooOld, "changes after 1:")
 	expect.OKf(t, expect.Err(g.View().Changes(2, 0)), "changes after 2, the newest that was forgotten")

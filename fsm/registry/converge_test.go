@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -47,6 +48,7 @@ func newCircle(n int) *circle {
 	c := &circle{now: Stamp{Lease: 1000, Wall: startOfWall}}
 	for i := range n {
 		r := New()
+		r.SetLevel(codec.Newest)
 		r.Establish(Epoch{Term: 1, Index: 1}, fmt.Sprint(i))
 		r.Apply(c.now, 1, fromNode, Contact{Sender: fmt.Sprint((i + 1) % n), Incarnation: 1, Clock: 1})
 		c.nodes = append(c.nodes, r)
@@ -65,7 +67,7 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	case 4, 5, 6:
 		return Cancel{key}
 	case 7:
-		return SetOverride{Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
+		return SetOverride{Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by"), Drain: rapid.Bool().Draw(t, "drain")}
 	case 8:
 		return DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
 	case 9:
@@ -323,7 +325,7 @@ func sendAs(from, to *rig, fromOwner, toOwner bool) (changed bool) {
 
 // evictNow is the eviction that a node decides for itself.
 func evictNow(r *Registry, key Key) Evict {
-	l, _ := r.View().Lease(key)
+	l, _ := r.View().Find(key)
 	return Evict{Epoch: r.Epoch(), Items: []EvictItem{{l.Handle, l.Registered, r.renewed(l).Lease}}}
 }
 

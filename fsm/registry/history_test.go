@@ -155,7 +155,7 @@ func TestHistoryContinuesInTheNextLife(t *testing.T) {
 	}{
 		{"at once", 0, []string{"registered UP", "canceled UP", "registered DOWN"}},
 		{"after the record was reduced", 300_000, []string{"registered UP", "canceled UP", "registered DOWN"}},
-		{"not after it was forgotten", maxRemovalAge + 60_000, []string{"registered DOWN"}},
+		{"not after it was forgotten", MaxRemovalAge + 60_000, []string{"registered DOWN"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestHistoryContinuesInTheNextLife(t *testing.T) {
 				g.pass(min(left, maxLead/2))
 				g.Advance(g.now)
 			}
-			if tt.pass < maxRemovalAge {
+			if tt.pass < MaxRemovalAge {
 				wantHistory(t, g.View(), orders1, tt.want[:2]...)
 			}
 			g.register(instance(orders1, Down, 200))

@@ -104,7 +104,9 @@ type Override struct {
 	At       Stamp
 	Until    int64  // lease clock, ms, at which it ends; 0: never
 	Reported Status // what the client reported last; the instance gets it back when the override ends
-	Set      Index  // of the SetOverride
+	Set      Index  // of the SetOverride, or of the registration that brought it back
+	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer.
+	Drain bool
 }
 
 func (o *Override) fields(c *codec.Codec) {
@@ -113,6 +115,16 @@ func (o *Override) fields(c *codec.Codec) {
 	c.Int64(&o.Until)
 	o.Reported.fields(c)
 	codec.Uint(c, &o.Set)
+	if c.Since(3, false) { // below level 3 a drain is an override as any other
+		c.Bool(&o.Drain)
+	}
+}
+
+// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain. It waits in
+// the record of the removal. Before level 3 of the formats none did.
+func (l *Lease) Outlasts() bool {
+	o := l.Override
+	return o != nil && l.Instance.Overridden == OutOfService && !o.Drain && o.By != (Act{})
 }
 
 // Quarantined says why and until when an instance is hidden. Immutable.
@@ -209,6 +221,27 @@ func (l *Lease) Weight() int {
 		bytes += l.Service.Weight()
 	}
 	return bytes
+}
+
+func (o *Override) clone() *Override {
+	c := *o
+	c.By = c.By.Clone()
+	return &c
+}
+
+// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
+func hiding(o *Override, reported, override Status, now Stamp, set Index) *Override {
+	switch {
+	case override == Unknown || o == nil && reported == Unknown:
+		return nil
+	case o == nil:
+		return &Override{At: now, Reported: reported, Set: set}
+	case o.Reported == reported:
+		return o
+	}
+	c := *o
+	c.Reported = reported
+	return &c
 }
 
 // quarantineAgain is the quarantine of an instance that comes back: that of its record of removal, if its time

@@ -47,7 +47,8 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	return op
 }
 
-// Cancel removes an instance and its override.
+// Cancel removes an instance. What operators decided of it goes too, but for a quarantine and an override that outlasts
+// it (Lease.Outlasts), which wait in the record of the removal.
 type Cancel struct{ Key Key }
 
 func (Cancel) kind() Kind { return 3 }
@@ -65,6 +66,7 @@ type SetOverride struct {
 	LastDirty int64
 	For       int64 // ms of lease clock after which the leader ends it; 0: never
 	By        Act
+	Drain     bool // see Override
 }
 
 func (SetOverride) kind() Kind { return 4 }
@@ -75,11 +77,14 @@ func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	c.Int64(&op.LastDirty)
 	c.Int64(&op.For)
 	op.By.Fields(c)
+	if c.Since(3, false) {
+		c.Bool(&op.Drain)
+	}
 	return op
 }
 
 // DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which
-// makes its next heartbeat a 404 and so the client register again).
+// makes its next heartbeat a 404 and so the client register again). It ends one that waits in a record of removal, too.
 type DeleteOverride struct {
 	Key       Key
 	Fallback  Status

@@ -230,7 +230,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	describe(l, op.Instance, op.Instance.Status, op.Overridden)
 	outcome := Done
 	if ok {
-		outcome = r.restoreQuarantine(l, rec)
+		outcome = r.restoreActs(l, rec, &op)
 		r.supersede(key)
 	}
 	res := r.enter(origin, l, r.ago(op.Age), rec.History)
@@ -267,20 +267,37 @@ func (v *View) Outdates(rec Removal, op Replica) bool {
 	return rec.outdates(op, v.stamp.Lease-op.Age)
 }
 
-// restoreQuarantine has an instance come back in the quarantine that its record of removal keeps, if operators
-// have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
-// edits says so, or the sender would keep its own.
-func (r *Registry) restoreQuarantine(l *Lease, rec Removal) Outcome {
-	q := quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
+// restoreActs has an instance come back with the override and the quarantine that wait in its record of removal, if
+// operators have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
+// edits says so, or the sender would keep its own. op gets the override, too, for the history.
+func (r *Registry) restoreActs(l *Lease, rec Removal, op *Replica) Outcome {
+	o, q := r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 	known, next := uint32(0), uint32(1)
 	if l.Life == rec.Lease.Life {
 		known, next = rec.Lease.Edit, max(1, rec.editAfter())
 	}
-	if q == nil || l.Quarantine != nil || l.Edit > known {
+	hides, overrides := q != nil && l.Quarantine == nil, o != nil && l.Instance.Overridden == Unknown
+	if !hides && !overrides || l.Edit > known {
 		return Done
 	}
-	l.Quarantine, l.Edit = q, next
+	l.Edit = next
+	if hides {
+		l.Quarantine = q
+	}
+	if overrides {
+		r.overrideAs(l, o)
+		if op.OverrideBy = o.By; o.Until != 0 {
+			op.OverrideFor = rest(o.Until, r.clock.Lease)
+		}
+	}
 	return Older
+}
+
+// overrideAs gives a lease without an override one that has waited.
+func (r *Registry) overrideAs(l *Lease, o *Override) {
+	reported := l.Instance.Status
+	l.Override = hiding(o, reported, OutOfService, r.clock, o.Set)
+	describe(l, l.Instance, reported, OutOfService)
 }
 
 // decideAs gives a lease what operators decided of it elsewhere.
@@ -288,7 +305,7 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 	set := r.Next()
 	l.Edit, l.Override, l.Quarantine = op.Edit, nil, nil
 	if op.Overridden != Unknown && (op.Instance.Status != Unknown || op.OverrideBy != (Act{}) || op.OverrideFor > 0) {
-		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set}
+		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set, Drain: op.Drain && r.outlasting()}
 		if op.OverrideFor > 0 {
 			l.Override.Until = order.Later(r.clock.Lease, op.OverrideFor)
 		}
@@ -406,13 +423,18 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 	if s.Service == nil {
 		r.readmitLease(s, rec)
 	} else if l := r.handles.byKey(key); s.Life > l.Life || s.Overridden != Unknown || s.QuarantineFor > 0 {
-		next := *l
+		next, override := *l, s.Overridden
 		if r.level >= 2 { // an override hides what the checks say now
 			s.Instance = s.Instance.with(l.reported(), Unknown, s.Instance.LastDirty)
 		}
 		r.decideAs(&next, s.Replica)
-		next.Life = max(l.Life, s.Life)
-		describe(&next, l.Instance, l.reported(), s.Overridden)
+		if next.Life = max(l.Life, s.Life); r.outlasting() { // or what has waited in the record of its removal is lost
+			next.Quarantine = cmp.Or(next.Quarantine, l.Quarantine)
+			if override == Unknown {
+				next.Override, override = l.Override, l.Instance.Overridden
+			}
+		}
+		describe(&next, l.Instance, l.reported(), override)
 		r.exchange(l, &next, ActionAdded, FromClient, decisions(l, &next, s.Replica)...)
 	}
 	r.recordEvent(r.handles.byKey(key), FromClient, Event{Kind: EventRestored, By: by})
@@ -430,6 +452,9 @@ func (r *Registry) readmitLease(s Saved, rec Removal) {
 	describe(l, s.Instance, s.Instance.Status, s.Overridden)
 	if rec.Lease != nil {
 		l.Quarantine = cmp.Or(l.Quarantine, quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next()))
+		if o := r.overrideAgain(rec); o != nil && l.Instance.Overridden == Unknown {
+			r.overrideAs(l, o)
+		}
 		r.supersede(s.Instance.Key())
 	}
 	r.enter(origin, l, r.clock, rec.History)

@@ -66,7 +66,7 @@ type Result struct {
 	Outcome Outcome
 	Index   Index  // of the (last) change; 0 if there was none
 	Handle  Handle // Register: the lease's handle
-	Count   int    // Evict: how many leases went
+	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: acts that waited in a record and ended
 }
 
 // Fields walks a result. Its first byte is the outcome, and which of the other fields follow because they are not

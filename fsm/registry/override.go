@@ -2,21 +2,6 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/order"
 
-// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
-func hiding(o *Override, reported, override Status, now Stamp, set Index) *Override {
-	switch {
-	case override == Unknown || o == nil && reported == Unknown:
-		return nil
-	case o == nil:
-		return &Override{At: now, Reported: reported, Set: set}
-	case o.Reported == reported:
-		return o
-	}
-	c := *o
-	c.Reported = reported
-	return &c
-}
-
 func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	return r.setOverride(origin, op)
 }
@@ -49,31 +34,20 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	if op.Status == Unknown {
 		return nil
 	}
-	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next()}
+	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next(), Drain: op.Drain && r.outlasting()}
 	if op.For > 0 {
 		o.Until = order.Later(r.clock.Lease, op.For)
 	}
 	return o
 }
 
-// sameDecision whether two details, either of which may be nil, mean the same act and the same end. The same
+// sameDecision reports whether two details, either of which may be nil, mean the same act and the same end. The same
 // act later, for the same time, ends later.
 func sameDecision(o *Override, details *Override) bool {
 	if o == nil {
 		o = &Override{}
 	}
-	return details == nil || o.By == details.By && o.Until == details.Until
-}
-
-// reportedBy returns the details after a registration: o itself if the client reports what it did
-// before. A registration that brings an override has its status, which is not the client's own.
-func reportedBy(o *Override, in *Instance) *Override {
-	if o == nil || in.Status == o.Reported || in.Overridden != Unknown && in.Status == in.Overridden {
-		return o
-	}
-	c := *o
-	c.Reported = in.Status
-	return &c
+	return details == nil || o.By == details.By && o.Until == details.Until && o.Drain == details.Drain
 }
 
 func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
@@ -85,7 +59,7 @@ func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	l := r.handles.byKey(op.Key)
 	if l == nil {
-		return Result{Outcome: NotFound}
+		return r.endWaitingOverride(origin, op)
 	}
 	r.renewLease(l, origin)
 	if l.Instance.Overridden == Unknown {
@@ -96,6 +70,19 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	}
 	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
+}
+
+// endWaitingOverride ends the override with which a removed instance would come back. No list changes, so it takes no
+// Index; Count says that there was one.
+func (r *Registry) endWaitingOverride(origin Origin, op DeleteOverride) Result {
+	rec, ok := r.record(op.Key)
+	if !ok || r.overrideAgain(rec) == nil {
+		return Result{Outcome: NotFound}
+	}
+	l := *rec.Lease
+	l.Override, l.Instance = nil, l.Instance.with(l.Instance.Status, Unknown, l.Instance.LastDirty)
+	r.amendWith(rec, l, origin, Event{Kind: EventOverrideEnded, By: op.By})
+	return Result{Count: 1}
 }
 
 func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {

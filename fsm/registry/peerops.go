@@ -76,6 +76,7 @@ type Replica struct {
 	Overridden  Status
 	OverrideBy  Act
 	OverrideFor int64
+	Drain       bool // see Override
 	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
 	QuarantineFor int64
 	QuarantineBy  Act
@@ -116,6 +117,9 @@ func (op Replica) fields(c *codec.Codec) Replica {
 	c.Int64(&op.QuarantineFor)
 	op.QuarantineBy.Fields(c)
 	c.Bool(&op.Permanent)
+	if c.Since(3, false) {
+		c.Bool(&op.Drain)
+	}
 	return op
 }
 

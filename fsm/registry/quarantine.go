@@ -60,19 +60,20 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 }
 
 // endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it
-// registers again. No list changes, so it takes no Index.
+// registers again. No list changes, so it takes no Index; from level 3 on Count says that there was one.
 func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	rec, ok := r.record(op.Key)
 	if !ok {
 		return Result{Outcome: NotFound}
 	}
 	if rec.Lease.Quarantine == nil {
+		if r.outlasting() {
+			return Result{Outcome: NotFound}
+		}
 		return Result{}
 	}
 	l := *rec.Lease
 	l.Quarantine = nil
-	rec.Lease = &l
-	rec.History.newest = rec.History.newest.with(r.event(&l, origin, Event{Kind: EventQuarantineEnded, By: op.By}))
-	r.amend(rec)
-	return Result{}
+	r.amendWith(rec, l, origin, Event{Kind: EventQuarantineEnded, By: op.By})
+	return Result{Count: int(one(r.outlasting()))}
 }

@@ -161,7 +161,7 @@ func TestQuarantineThatNeverEndsEndsWithTheClock(t *testing.T) {
 	g := newRig(t)
 	g.register(instance(orders1, Up, 100))
 	g.client(Quarantine{Key: orders1, For: 1<<63 - 1})
-	got := g.Ending(g.now.Lease + maxRemovalAge)
+	got := g.Ending(g.now.Lease + MaxRemovalAge)
 	expect.That(t, len(got) == 0, "%v is to end", got)
 }
 

@@ -55,7 +55,7 @@ var (
 	drawOrigin = rapid.SampledFrom([]Origin{FromClient, FromClient, FromClient, FromEureka, {Kind: LocalPeer}, {Kind: RemoteDC, DC: "dc2"}})
 	drawStatus = rapid.SampledFrom([]Status{Up, Up, Up, Down, Starting, OutOfService, Unknown})
 	drawDirty  = rapid.SampledFrom([]int64{0, 100, 101, 102, 103, startOfWall, startOfWall + 60_000})
-	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, maxRemovalAge / 2})
+	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, MaxRemovalAge / 2})
 	drawKey    = rapid.Custom(func(t *rapid.T) Key {
 		return Key{App: rapid.SampledFrom([]string{"BILLING", "ORDERS"}).Draw(t, "app"), ID: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "id")}
 
@@ -103,7 +103,7 @@ var (
 			Overridden:  rapid.SampledFrom([]Status{Unknown, Unknown, OutOfService, Down}).Draw(t, "override"),
 			OverrideBy:  drawAct.Draw(t, "override by"),
 			OverrideFor: drawFor.Draw(t, "override for"), QuarantineFor: drawFor.Draw(t, "quarantine for"),
-			QuarantineBy: drawAct.Draw(t, "quarantine by"),
+			QuarantineBy: drawAct.Draw(t, "quarantine by"), Drain: rapid.Bool().Draw(t, "drain"),
 		}
 	})
 	drawPeerOp = rapid.Custom(func(t *rapid.T) Op {
@@ -131,10 +131,10 @@ var (
 		case 8:
 			s.op = SetOverride{
 				Key: key, Status: drawStatus.Draw(t, "override"), LastDirty: dirty,
-				For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by"),
+				For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by"), Drain: rapid.Bool().Draw(t, "drain"),
 			}
 		case 9:
-			s.op = DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty}
+			s.op = DeleteOverride{Key: key, Fallback: drawStatus.Draw(t, "fallback"), LastDirty: dirty, By: drawAct.Draw(t, "by")}
 		case 10:
 			s.op = UpdateMetadata{Key: key, Pairs: []Pair{{Key: "k", Value: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "v")}}}
 		case 11:

@@ -5,11 +5,14 @@ import (
 	"slices"
 )
 
+// MaxRemovalAge is how long (ms of lease clock) the record of a removal is kept at most, and with it the operators' acts that
+// wait for the instance to come back.
+const MaxRemovalAge = 24 * 60 * 60 * 1000
+
 // Bounds of the records of removals.
 const (
-	maxRemovalAge = 24 * 60 * 60 * 1000 // ms of lease clock, looked at once per delta step
-	maxRemovals   = 100_000
-	maxRemoved    = 256 << 20 // bytes of all records, see Removal.weight
+	maxRemovals = 100_000
+	maxRemoved  = 256 << 20 // bytes of all records, see Removal.weight
 )
 
 // record returns the record of a key's removal; ok is false if there is none, or no longer.
@@ -19,6 +22,18 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 		return Removal{}, false
 	}
 	return r.tables.removed.Get(at)
+}
+
+// overrideAgain is the override of an instance that comes back: that of its record of removal, if it outlasts the lease
+// and its time has not passed.
+func (r *Registry) overrideAgain(rec Removal) *Override {
+	o := rec.waiting(r.level, r.clock.Lease)
+	if o == nil {
+		return nil
+	}
+	c := *o
+	c.Set = r.Next()
+	return &c
 }
 
 // addRecord enters the record of a removal, and forgets the oldest if there are too many.
@@ -46,6 +61,13 @@ func (r *Registry) amend(rec Removal) {
 	if r.withoutConsensus {
 		r.amended[rec.Lease.Changed] = struct{}{}
 	}
+}
+
+// amendWith is amend with l in the place of the record's lease, because of an event.
+func (r *Registry) amendWith(rec Removal, l Lease, origin Origin, e Event) {
+	rec.Lease = &l
+	rec.History.newest = rec.History.newest.with(r.event(&l, origin, e))
+	r.amend(rec)
 }
 
 // AmendedRecords returns, by Index ascending, the records of removals that changed without an Index since it was last
@@ -81,7 +103,7 @@ func (r *Registry) sweep() {
 	r.reduce()
 	for {
 		_, oldest, ok := r.tables.removed.Min()
-		if !ok || oldest.Lease.ChangedLease >= r.clock.Lease-maxRemovalAge {
+		if !ok || oldest.Lease.ChangedLease >= r.clock.Lease-MaxRemovalAge {
 			return
 		}
 		r.prune()
@@ -110,7 +132,7 @@ func (r *Registry) reduce() {
 		return rec.Full
 	})
 	for _, rec := range old {
-		r.setRecord(rec.reduced()) // with the new strings in the map, too
+		r.setRecord(rec.reduced(r.outlasting() && rec.Lease.Outlasts())) // with the new strings in the map, too
 	}
 }
 

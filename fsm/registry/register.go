@@ -34,7 +34,12 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 		r.continueLife(l, rec, newer, origin)
 		r.supersede(key)
 	}
-	l.Instance = in.with(decide(in.Status, in.Overridden, Unknown, origin.Replicated()), in.Overridden, dirty)
+	override := in.Overridden
+	if l.Override != nil {
+		override = OutOfService
+		l.Override = reportedBy(l.Override, in)
+	}
+	l.Instance = in.with(decide(in.Status, override, Unknown, origin.Replicated()), override, dirty)
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
@@ -65,10 +70,13 @@ func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin
 	switch {
 	case newer:
 		l.Edit = rec.editAfter()
+		if ends := rec.Lease.Override; rec.Kind == Evicted && ends != nil && ends.Drain && origin.Kind == Client {
+			l.Edit++ // or the drain would come back from nodes that did not evict it
+		}
 	case !origin.Replicated() || rec.Kind == Canceled:
 		l.Life++
 	}
-	l.Quarantine = quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
+	l.Override, l.Quarantine = r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 }
 
 // enter makes l, a new lease, that of its key, last renewed at a moment; before is what is remembered
@@ -101,7 +109,9 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		res.Outcome = KeptExisting
 		return res
 	}
-	l := registeredAgain(old, decided(in, stored, origin, dirty), reportedBy(old.Override, in), origin)
+	ends := r.endsDrain(origin, old, dirty)
+	before, override := withoutDrain(old, ends)
+	l := registeredAgain(old, decided(in, before, origin, dirty), reportedBy(override, in), origin)
 	if origin.Replicated() && l.Instance.Equal(stored) {
 		r.heartbeat(old, origin)
 		r.storeOverrideDetails(old, l.Override)
@@ -115,7 +125,18 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	}
 	res := r.restart(origin, old, l, r.clock)
 	r.recordReregistration(old, l, origin)
+	if ends {
+		r.recordEvent(l, origin, endedDrain)
+	}
 	return res
+}
+
+// withoutDrain returns the stored instance and its override as a registration finds them that may end a drain.
+func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
+	if !ends {
+		return old.Instance, old.Override
+	}
+	return old.Instance.with(Unknown, Unknown, old.Instance.LastDirty), nil
 }
 
 // registerOver registers an instance in the place of one without a lease: as a whole, with a lease, and
@@ -128,17 +149,44 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 			return Result{Outcome: registeredBefore(known), Handle: old.Handle}
 		}
 	}
-	override := cmp.Or(stored.Overridden, in.Overridden)
+	ends := r.endsDrain(origin, old, dirty)
+	before, details := withoutDrain(old, ends)
+	override := cmp.Or(before.Overridden, in.Overridden)
 	instance := in.with(decide(in.Status, override, Unknown, true), override, dirty)
-	l := registeredAgain(old, instance, reportedBy(old.Override, in), origin)
+	l := registeredAgain(old, instance, reportedBy(details, in), origin)
 	l.Permanent, l.Service, l.Owner = false, nil, ownerBy(origin, old.Owner)
 	if r.outlives(origin, old, l) {
 		l.Life, l.Edit = old.Life+1, 0
+	} else if ends {
+		l.Edit++
 	}
 	res := r.restart(origin, old, l, r.clock)
 	r.recordEvent(l, origin, Event{Kind: EventReregistered})
+	if ends {
+		r.recordEvent(l, origin, endedDrain)
+	}
 	return res
 }
+
+// reportedBy returns the details after a registration: o itself if the client reports what it did
+// before. A registration that brings an override has its status, which is not the client's own.
+func reportedBy(o *Override, in *Instance) *Override {
+	if o == nil || in.Status == o.Reported || in.Overridden != Unknown && in.Status == in.Overridden {
+		return o
+	}
+	c := *o
+	c.Reported = in.Status
+	return &c
+}
+
+// endsDrain reports whether a registration with a timestamp of dirty ends the drain of l, a live lease: its client has
+// started again. The same registration once more, as after a 404, does not.
+func (r *Registry) endsDrain(origin Origin, l *Lease, dirty int64) bool {
+	return origin.Kind == Client && l.Override != nil && l.Override.Drain && dirty > l.Instance.LastDirty
+}
+
+// endedDrain is the event of a drain that its instance's restart has ended.
+var endedDrain = Event{Kind: EventOverrideEnded, By: Act{Reason: "its client has started again"}}
 
 // registeredBefore is the outcome of a registration that changes nothing: it is known, or it is older.
 func registeredBefore(known bool) Outcome {

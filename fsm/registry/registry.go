@@ -71,6 +71,11 @@ func (r *Registry) SetLevel(level byte) { r.level = level }
 // bounded reports whether the bounds hold that level 2 brought.
 func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 
+// outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
+const outlasting = 3
+
+func (r *Registry) outlasting() bool { return r.level >= outlasting }
+
 // Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
 func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result {

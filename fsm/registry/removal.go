@@ -7,10 +7,10 @@ import (
 )
 
 // reduced returns the record without what only the delta needs. Strings are copied, because they must
-// not keep alive the memory that the instance came in.
-func (m Removal) reduced() Removal {
+// not keep alive the memory that the instance came in. waits reports whether an override waits in it.
+func (m Removal) reduced(waits bool) Removal {
 	l := m.Lease
-	return Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
+	reduced := Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
 		Instance: &Instance{
 			InstanceID: strings.Clone(l.Instance.ID()),
 			App:        strings.Clone(l.Instance.App),
@@ -26,6 +26,10 @@ func (m Removal) reduced() Removal {
 		Edit:         l.Edit,
 		Quarantine:   l.Quarantine.clone(),
 	}}
+	if waits {
+		reduced.Lease.Instance.Overridden, reduced.Lease.Override = l.Instance.Overridden, l.Override.clone()
+	}
+	return reduced
 }
 
 // weight is what a record of a removal takes, in bytes, about.
@@ -33,6 +37,9 @@ func (m Removal) weight() int {
 	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Origin.Principal) + len(m.Lease.Owner)
 	if q := m.Lease.Quarantine; q != nil {
 		bytes += q.By.weight()
+	}
+	if o := m.Lease.Override; o != nil && !m.Full {
+		bytes += o.By.weight()
 	}
 	p := m.History.newest
 	for range p.length() {
@@ -55,7 +62,7 @@ const (
 // as it was when it went; of one that was only removed elsewhere (Registered is 0), the delta shows
 // nothing. Afterwards it is reduced: of the instance its id, application and
 // lastDirtyTimestamp are left, of the lease EvictedAt, Action, Life, Edit, Changed, ChangedLease, Origin,
-// Owner and Quarantine.
+// Owner, Quarantine, and an override that outlasts it.
 // A record is dropped when its key is registered again, else kept for 24 h of lease clock; there are
 // at most 100,000, of 256 MiB together, about.
 type Removal struct {
@@ -71,6 +78,15 @@ func (r *Removal) Fields(c *codec.Codec) {
 	c.Bool(&r.Full)
 	codec.Ptr(c, &r.Lease).Fields(c)
 	r.History.fields(c)
+}
+
+// waiting is the override that an instance gets if it comes back, see Lease.Outlasts; nil: none.
+func (m Removal) waiting(level byte, now int64) *Override {
+	o := m.Lease.Override
+	if level < outlasting || !m.Lease.Outlasts() || o.Until != 0 && o.Until <= now {
+		return nil
+	}
+	return o
 }
 
 // renewed is the last renewal (lease clock, ms) of what was removed, or the removal where that is not

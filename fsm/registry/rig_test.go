@@ -3,6 +3,7 @@ package registry
 import (
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
@@ -22,7 +23,9 @@ var (
 )
 
 func newRig(t testing.TB) *rig {
-	return &rig{Registry: New(), t: t, now: Stamp{Lease: 1000, Wall: startOfWall}}
+	g := &rig{Registry: New(), t: t, now: Stamp{Lease: 1000, Wall: startOfWall}}
+	g.SetLevel(codec.Newest)
+	return g
 }
 
 // pass lets both clocks go on.

@@ -14,6 +14,7 @@ type View struct {
 	index  Index
 	stamp  Stamp
 	epoch  string
+	level  byte // of the formats
 	tables *tables
 
 	// These decide how leases end.
@@ -210,6 +211,10 @@ func (v *View) Removals() iter.Seq[Removal] {
 	}
 }
 
+// WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:
+// none.
+func (v *View) WaitingOverride(rec Removal, now int64) *Override { return rec.waiting(v.level, now) }
+
 // View returns the present state for readers. It costs a handful of small allocations after a
 // change, and one after anything else.
 func (r *Registry) View() *View {
@@ -218,6 +223,7 @@ func (r *Registry) View() *View {
 		r.shared.catalog = r.catalog.Share()
 	}
 	return &View{
+		level:       r.level,
 		index:       r.index,
 		stamp:       r.clock,
 		epoch:       r.cluster,

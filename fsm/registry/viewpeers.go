@@ -45,7 +45,7 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 		Age: v.Age(l, now), Overridden: i.Overridden, Permanent: l.Permanent,
 	}
 	if o := l.Override; o != nil {
-		op.OverrideBy = o.By
+		op.OverrideBy, op.Drain = o.By, o.Drain
 		if o.Until > 0 {
 			op.OverrideFor = rest(o.Until, now)
 		}

@@ -272,7 +272,7 @@ func (g *rig) registerUpTo(index Index) {
 
 // pruneRemovals lets a day pass.
 func (g *rig) pruneRemovals() {
-	for at := g.now.Lease; g.now.Lease < at+maxRemovalAge+deltaStep; {
+	for at := g.now.Lease; g.now.Lease < at+MaxRemovalAge+deltaStep; {
 		g.pass(maxLead)
 		g.Advance(g.now)
 	}

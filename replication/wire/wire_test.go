@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // goldens has the files by level.
-var goldens = map[byte]golden.File{1: "testdata/level-1.txtar", 2: "testdata/level-2.txtar"}
+var goldens = map[byte]golden.File{1: "testdata/level-1.txtar", 2: "testdata/level-2.txtar", 3: "testdata/level-3.txtar"}
 
 // aReplica is one with every field filled in.
 func aReplica() registry.Replica {
@@ -31,7 +32,7 @@ func aReplica() registry.Replica {
 			VIP: "orders,shop", SecureVIP: "orders-secure", ASG: "orders-v1", LastDirty: 1_700_000_000_123,
 		},
 		Life: 2, Edit: 3, Owner: "dc3", Age: 4500,
-		Overridden: registry.OutOfService, OverrideBy: registry.Act{Author: "ann", Reason: "new disk"}, OverrideFor: 60_000,
+		Overridden: registry.OutOfService, OverrideBy: registry.Act{Author: "ann", Reason: "new disk"}, OverrideFor: 60_000, Drain: true,
 		QuarantineFor: 30_000, QuarantineBy: registry.Act{Author: "bob"},
 	}
 }
@@ -156,7 +157,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"JSON", []byte(`{"version":1}`), "newer version"},
 		{"cut off", good[:len(good)/2], "corrupt"},
 		{"something after it", append(bytes.Clone(good), 0), "1 bytes too many"},
-		{"a newer version", newer, "written by a newer version: level 3 of the formats, this program reads 1 to 2"},
+		{"a newer version", newer, fmt.Sprintf("written by a newer version: level %d of the formats, this program reads 1 to %d", codec.Newest+1, codec.Newest)},
 		{"no datacenter", headed(func(h *Head) { h.Datacenter = "" }), "datacenter, node and sender"},
 		{"no node", headed(func(h *Head) { h.Node = "" }), "datacenter, node and sender"},
 		{"no sender", headed(func(h *Head) { h.Sender = "\a" }), "datacenter, node and sender"},
