@@ -19,17 +19,19 @@ import (
 // drainPoll is the time between two questions to the cluster's nodes.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service for good, whichever process keeps it registered (a service that wants to
-// end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
+// Drain takes an instance out of service until it starts again, whichever process keeps it registered (a service that wants
+// to end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
 // waits until every node of the cluster has applied that, and then for the time that polling clients
 // need to fetch it (settle; stock clients fetch every 30 s). by is as of Override.
 //
 // A node that cannot be reached keeps it waiting until ctx ends; the error then names it. The
-// override stays in any case.
+// override stays in any case, until EndOverride, or until the instance's own client registers it after a removal or with a
+// newer lastDirtyTimestamp. At a cluster below level 3 of the formats only EndOverride and a removal end it.
 func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Duration, by registry.Act) error {
-	index, err := c.Override(ctx, key, registry.OutOfService, by, 0)
+	q := ownInstance(http.MethodPut, key, "override").With("value", registry.OutOfService.String(), "drain", "true")
+	index, err := c.act(ctx, "drain", key, signed(q, by, 0))
 	if err != nil {
-		return fmt.Errorf("drain: %w", err)
+		return err
 	}
 	err = awaitAll(ctx, func(ctx context.Context) error { return c.behind(ctx, key, index) })
 	if err != nil {

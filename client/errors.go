@@ -12,6 +12,8 @@ import (
 var (
 	// ErrNotRegistered: the cluster has no such instance. Register it (again).
 	ErrNotRegistered = errors.New("not registered")
+	// ErrNoAct: the instance has no override, or no quarantine, that could be ended.
+	ErrNoAct = errors.New("there is none")
 	// ErrUnknownMember: the cluster has no node of that name. Status lists its nodes.
 	ErrUnknownMember = errors.New("the cluster has no such node")
 	// ErrUnknownPeer: the cluster replicates with no server of that name. Peers lists them.

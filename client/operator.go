@@ -15,17 +15,18 @@ import (
 
 // Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
 // reports win), for a time or, with 0, until EndOverride; then it has the status that it reported
-// last. by is the author and the reason: an author of at most 128 bytes and a reason of at most 512.
+// last. OUT_OF_SERVICE outlives a removal of the instance, for 24 h at most (from level 3 of the formats on).
+// by is the author and the reason: an author of at most 128 bytes and a reason of at most 512.
 // It returns the index of the change. ErrNotRegistered: the cluster has no such instance.
 func (c *Client) Override(ctx context.Context, key registry.Key, status registry.Status, by registry.Act, d time.Duration) (index string, err error) {
 	return c.act(ctx, "override", key, signed(ownInstance(http.MethodPut, key, "override").With("value", status.String()), by, d))
 }
 
-// EndOverride ends an override; where there is none it does nothing. The instance is UNKNOWN until it
+// EndOverride ends an override. The instance is UNKNOWN until it
 // registers again, which its next heartbeat makes it do. It returns the index of the change.
-// ErrNotRegistered: the cluster has no such instance.
+// ErrNoAct: there is no override. ErrNotRegistered: the cluster has no such instance, and no override waits for it.
 func (c *Client) EndOverride(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
-	return c.act(ctx, "end the override of", key, signed(ownInstance(http.MethodDelete, key, "override"), by, 0))
+	return c.endAct(ctx, "override", key, by)
 }
 
 // Quarantine hides an instance from every list for a time (1 s to 168 h), while its heartbeats are
@@ -35,10 +36,19 @@ func (c *Client) Quarantine(ctx context.Context, key registry.Key, by registry.A
 	return c.act(ctx, "quarantine", key, signed(ownInstance(http.MethodPut, key, "quarantine"), by, d))
 }
 
-// EndQuarantine lists an instance again. It returns the index of the change. ErrNotRegistered: the
-// cluster has no such instance.
+// EndQuarantine lists an instance again. It returns the index of the change. ErrNoAct: it is in no quarantine.
+// ErrNotRegistered: the cluster has no such instance.
 func (c *Client) EndQuarantine(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
-	return c.act(ctx, "end the quarantine of", key, signed(ownInstance(http.MethodDelete, key, "quarantine"), by, 0))
+	return c.endAct(ctx, "quarantine", key, by)
+}
+
+// endAct ends an operator's act on one instance.
+func (c *Client) endAct(ctx context.Context, what string, key registry.Key, by registry.Act) (index string, err error) {
+	acted, err := transport.Ask[api.Acted](ctx, c.cluster, signed(ownInstance(http.MethodDelete, key, what), by, 0), "end the "+what+" of %s", key)
+	if err == nil && acted.Nothing {
+		err = fmt.Errorf("end the %s of %s: %w", what, key, ErrNoAct)
+	}
+	return acted.Index, err
 }
 
 // act performs an operator's act on one instance.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -66,6 +67,64 @@ func TestActChangesTheInstance(t *testing.T) {
 	})
 }
 
+func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
+	for _, level := range []byte{codec.Oldest, codec.Newest} {
+		n := newNode(t, httpd.Config{}, nil)
+		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for _, act := range []struct{ name, set string }{{"override", "?value=OUT_OF_SERVICE"}, {"quarantine", "?for=1h"}} {
+			path := i1Path + "/" + act.name
+			for i, row := range []struct {
+				method, query string
+				removed       bool
+				status        int
+				says          string // without the index
+			}{
+				{"DELETE", "", false, 200, `"nothing":true`},
+				{"PUT", act.set, false, 200, `"index"`},
+				{"DELETE", "", false, 200, `"index"`},
+				{"PUT", act.set, false, 200, `"index"`},
+				{"DELETE", "", true, 200, `"index"`},
+				{"DELETE", "", true, 404, "is not registered"},
+			} {
+				if level == codec.Oldest && row.removed { // what waits is told from what does not by the rules of level 3
+					break
+				}
+				if row.removed && row.status == 200 {
+					n.Perform(t, registry.Cancel{Key: keyOf("i1")})
+				}
+				got := n.send(t, request(row.method, path+row.query, ""))
+				expect.That(t, got.status == row.status && strings.Contains(got.body, row.says) && strings.Contains(got.body, "nothing") == (i == 0),
+					"level %d, %s, step %d: got %d %s, want %d %s", level, act.name, i, got.status, got.body, row.status, row.says)
+			}
+			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		}
+	}
+}
+
+func TestActDrainIsExplained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newBubbled(t, httpd.Config{})
+		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
+		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		for _, row := range []struct {
+			query string
+			drain bool
+			says  string
+		}{
+			{"&drain=true", true, "by ops, until its client starts again"},
+			{"", false, "OUT_OF_SERVICE is forced since"},
+		} {
+			need.OK(t, expect.Err(n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&author=ops"+row.query, ""))))
+			e := n.explain(t, "i1")
+			expect.That(t, e.Override != nil && e.Override.Drain == row.drain && strings.Contains(e.Summary, row.says), "%q: %+v", row.query, e)
+		}
+		n.Perform(t, registry.Cancel{Key: keyOf("i1")})
+		e := n.explain(t, "i1")
+		expect.That(t, e.Override != nil && strings.Contains(e.Summary, "it is OUT_OF_SERVICE, by ops"), "an override that waits: %+v", e)
+	})
+}
+
 func TestActWithoutAnAuthorNamesTheCaller(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
@@ -88,6 +147,8 @@ func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
 		{name: "a wrong fallback", method: "DELETE", path: i1Path + "/override?value=x", status: 400, says: "value must be"},
 		{name: "too short", method: "PUT", path: i1Path + "/override?value=UP&for=999ms", status: 400, says: "1s to 168h"},
 		{name: "too long", method: "PUT", path: i1Path + "/override?value=UP&for=168h1s", status: 400, says: "1s to 168h"},
+		{name: "a drain to another status", method: "PUT", path: i1Path + "/override?value=DOWN&drain=true", status: 400, says: "drain is for OUT_OF_SERVICE"},
+		{name: "a drain for a time", method: "PUT", path: i1Path + "/override?value=OUT_OF_SERVICE&drain=true&for=1m", status: 400, says: "without for"},
 		{name: "negative", method: "PUT", path: i1Path + "/quarantine?for=-1s", status: 400, says: "1s to 168h"},
 		{name: "a quarantine without end", method: "PUT", path: i1Path + "/quarantine", status: 400, says: "1s to 168h"},
 		{name: "a hold without end", method: "POST", path: preservation + "/hold", status: 400, says: "1s to 168h"},

@@ -277,6 +277,8 @@ func TestCommandsSayWhyTheyAreRefused(t *testing.T) {
 		{name: "no rule", args: []string{"role", "put", "r"}, code: cli.ExitUsage, says: "requires at least 2 arg"},
 		{name: "two addresses", args: []string{"auth", "status", "--data-dir=d"}, code: cli.ExitUsage, says: "--addr or --data-dir"},
 		{name: "a negative grace", args: []string{"token", "rotate", "a", "--grace=-1s"}, code: cli.ExitUsage, says: "is negative"},
+		{name: "no override to end", args: []string{"override", "a/b", "--delete"}, status: 200, body: `{"nothing":true}`, code: cli.ExitError, says: "end the override of A/b: there is none"},
+		{name: "no quarantine to end", args: []string{"quarantine", "a/b", "--end"}, status: 200, body: `{"nothing":true}`, code: cli.ExitError, says: "end the quarantine of A/b: there is none"},
 		{name: "peers, none are configured", args: []string{"peers"}, status: 501, body: `{"error":"this node replicates nothing"}`, code: cli.ExitError, says: "this node replicates nothing"},
 		{name: "peers, unknown", args: []string{"peers", "pause", "dc9"}, status: 404, body: `{"error":"no such peer: \"dc9\""}`, code: cli.ExitError, says: `pause peer "dc9": no such peer`},
 		{name: "peers, an unknown sender", args: []string{"peers", "forget", "n9"}, status: 404, body: `{"error":"no such sender: nothing was heard of \"n9\""}`, code: cli.ExitError, says: `forget sender "n9": no such sender`},
@@ -291,6 +293,15 @@ func TestCommandsSayWhyTheyAreRefused(t *testing.T) {
 	}
 	_, stderr, code := rollcall(t, "auth", "bootstrap")
 	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "give --data-dir"), "bootstrap without an address: exit %d, said %q", code, stderr)
+}
+
+func TestOverrideWithoutAnEndSaysHowLongItLasts(t *testing.T) {
+	s := newFakeServer(t, 200, "{}")
+	for flag, says := range map[string]bool{"": true, "--for=1m": false} {
+		args := append([]string{"override", "a/b", "OUT_OF_SERVICE", "--addr", s.URL}, strings.Fields(flag)...)
+		_, stderr, code := rollcall(t, args...)
+		expect.That(t, code == cli.ExitOK && strings.Contains(stderr, "remembered for 24h") == says, "%q: exit %d, said %q", flag, code, stderr)
+	}
 }
 
 func TestVersionIsPrinted(t *testing.T) {
@@ -339,7 +350,7 @@ func TestDrainReturnsWhenEveryNodeHasAppliedIt(t *testing.T) {
 	defer s.Close()
 	stdout, stderr, code := rollcall(t, "drain", "orders/orders-1", "--settle=0s", "--author=me", "--addr", s.URL)
 	expect.That(t, code == cli.ExitOK && stdout == "drained  ORDERS/orders-1  OUT_OF_SERVICE\n", "exit %d, printed %q and %q", code, stdout, stderr)
-	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
+	want := []string{"PUT /v1/rollcall/apps/ORDERS/orders-1/override?author=me&drain=true&value=OUT_OF_SERVICE", "GET /v1/rollcall/status"}
 	expect.That(t, strings.Join(requests, "\n") == strings.Join(want, "\n"), "sent %q, want %q", requests, want)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,7 @@ func newDrainCommand() *cobra.Command {
 		Short: "Take an instance out of service, and return when it may be stopped",
 		Long: "Overrides an instance's status with OUT_OF_SERVICE. It waits until every node of the cluster has\n" +
 			"applied the override, and then until polling clients have fetched it. Afterwards no client calls the\n" +
-			"instance any more. The override stays until it is deleted.",
+			"instance any more. It stays so until its client starts it again, or the override is deleted.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
@@ -124,14 +125,18 @@ type overrideOptions struct {
 	operator
 	remove bool
 	length time.Duration
+	hints  io.Writer // for what is no result
 }
 
 func newOverrideCommand() *cobra.Command {
 	var c connection
 	var o overrideOptions
-	cmd := c.command(&cobra.Command{
+	var cmd *cobra.Command
+	cmd = c.command(&cobra.Command{
 		Use:   "override APP/ID STATUS | override APP/ID --delete",
 		Short: "Force an instance's status, in place of the reported one, or end that",
+		Long: "Forces an instance's status, in place of the reported one. OUT_OF_SERVICE outlives the lease: an instance that\n" +
+			"is canceled or evicted and registers within 24 h is OUT_OF_SERVICE again. Use drain for a restart.",
 		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
 			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
 			"  rollcall override ORDERS/orders-1 --delete",
@@ -139,6 +144,7 @@ func newOverrideCommand() *cobra.Command {
 		if err := o.check(args); err != nil {
 			return nil, cli.Usage(err)
 		}
+		o.hints = cmd.ErrOrStderr()
 		return o.override(ctx, cl, args)
 	})
 	o.addFlags(cmd)
@@ -177,6 +183,9 @@ func (o *overrideOptions) override(ctx context.Context, cl *client.Client, args 
 	}
 	result.Done, result.Status = "overridden", status.String()
 	_, err = cl.Override(ctx, key, status, o.act(), o.length)
+	if err == nil && status == registry.OutOfService && o.length == 0 {
+		fmt.Fprintf(o.hints, "%s stays OUT_OF_SERVICE until --delete, also when it is started again: --for ends it at a time; removed, it is remembered for 24h\n", key)
+	}
 	return result, err
 }
 

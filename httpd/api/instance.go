@@ -114,6 +114,7 @@ type Bounded struct {
 // Forced is an override. Of one that came with the instance only the status is known.
 type Forced struct {
 	Status string `json:"status"`
+	Drain  bool   `json:"drain,omitempty"` // it ends when the instance's client has started again
 	Bounded
 }
 
@@ -146,6 +147,8 @@ type Acted struct {
 	App   string `json:"app"`
 	ID    string `json:"id"`
 	Index string `json:"index"` // every node that has applied this index shows the act's effect
+	// Nothing: the act was to end what was not there.
+	Nothing bool `json:"nothing,omitempty"`
 }
 
 // Pruned is an instance that was removed because it was not passing, or would be (POST /v1/rollcall/prune).

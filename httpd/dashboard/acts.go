@@ -51,9 +51,9 @@ func operates(url.Values) []access.Need {
 // acts are all that pages can do.
 var acts = []act{
 	{
-		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("it is called no more"),
+		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("it is called no more, until its client starts again"),
 		call: func(f url.Values) request {
-			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE")}
+			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE", "drain", "true")}
 		},
 		command: func(f url.Values) command { return command{"drain", []string{keyText(f)}, said(f), ""} },
 	},
@@ -281,8 +281,11 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 // forces is the effect of an override.
 func forces(c call, v *registry.View, f url.Values) ([]string, string) {
 	effect, last := leaves("clients see the status that is chosen, until the override ends; what follows is of any status but UP")(c, v, f)
-	if f.Get("status") == registry.Up.String() {
+	switch f.Get("status") {
+	case registry.Up.String():
 		return effect[:1], ""
+	case registry.OutOfService.String():
+		effect = append(effect, "If the instance is removed meanwhile, it comes back OUT_OF_SERVICE for 24 h more at most.")
 	}
 	return effect, last
 }

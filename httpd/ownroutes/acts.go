@@ -11,9 +11,13 @@ import (
 )
 
 // override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and,
-// if asked for, an end.
+// if asked for, an end: at a time, or (drain) when the instance's client starts again.
 func (c call) override() (any, error) {
-	return c.act(registry.SetOverride{Key: c.Key(), Status: c.StatusValue(true), For: c.length(false), By: c.By()})
+	op := registry.SetOverride{Key: c.Key(), Status: c.StatusValue(true), For: c.length(false), By: c.By(), Drain: c.Flag("drain")}
+	if op.Drain && (op.Status != registry.OutOfService || op.For > 0) {
+		c.Refuse("drain is for OUT_OF_SERVICE, and without for")
+	}
+	return c.act(op)
 }
 
 // endOverride is DELETE /v1/rollcall/apps/{app}/{id}/override.
@@ -54,7 +58,18 @@ func (c call) act(op registry.Op) (any, error) {
 		done.index = v.Index()
 	}
 	c.W.Header().Set("X-Rollcall-Index", done.String())
-	return api.Acted{App: key.App, ID: key.ID, Index: done.String()}, nil
+	_, live := v.Find(key)
+	nothing := endsAct(op) && live && result.Index == 0 && result.Count == 0
+	return api.Acted{App: key.App, ID: key.ID, Index: done.String(), Nothing: nothing}, nil
+}
+
+// endsAct reports whether an operation is to end an act that may not be there.
+func endsAct(op registry.Op) bool {
+	if q, ok := op.(registry.Quarantine); ok {
+		return q.For == 0
+	}
+	_, ok := op.(registry.DeleteOverride)
+	return ok
 }
 
 // Bounds of how long an act may hold.

@@ -12,7 +12,7 @@ var nextRoutes = []documented{
 	{route{web.ByOperation, web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
 }
 
-// putNote is PUT /v1/rollcall/notes/{key}?value=, which needs level 2.
+// putNote is PUT /v1/rollcall/notes/{key}?value=, which needs level 4.
 func (c call) putNote() (any, error) {
 	result, err := c.Coordinate(c.R.Context(), kv.Note{Key: c.Segment("key"), Value: []byte(c.Text("value"))})
 	if err != nil {

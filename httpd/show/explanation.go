@@ -40,7 +40,7 @@ func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explana
 			e.Summary += " " + moved
 		}
 	} else if rec, known := v.Removal(key); known {
-		explainGone(&e, rec, at)
+		explainGone(&e, v, rec, at)
 		e.Summary = removalSummary(&e, history)
 	}
 	refused := refusedSentences(c.Peers(), key)
@@ -90,11 +90,14 @@ func explainLive(e *api.Explanation, v *registry.View, at Clock, l *registry.Lea
 }
 
 // explainGone fills in what is known of a removed lease.
-func explainGone(e *api.Explanation, rec registry.Removal, at Clock) {
+func explainGone(e *api.Explanation, v *registry.View, rec registry.Removal, at Clock) {
 	e.State = api.Gone
 	e.Removed = &api.Removed{At: rec.Lease.EvictedAt, Kind: "canceled"}
 	if rec.Kind == registry.Evicted {
 		e.Removed.Kind = "evicted"
+	}
+	if v.WaitingOverride(rec, at.Now) != nil {
+		e.Override = overrideOf(rec.Lease, at)
 	}
 	if q := rec.Lease.Quarantine; q != nil && q.Until > at.Now {
 		e.Quarantine = Quarantine(q, at)
@@ -159,7 +162,7 @@ func eventText(e registry.Event) string {
 // howLong is the length (ms) of an override or quarantine.
 func howLong(ms int64) string {
 	if ms == 0 {
-		return "without end"
+		return "until that is ended"
 	}
 	return "for " + Span(ms)
 }

@@ -15,6 +15,7 @@ func overrideOf(l *registry.Lease, at Clock) *api.Forced {
 	}
 	shown := &api.Forced{Status: l.Instance.Overridden.String()}
 	if o := l.Override; o != nil {
+		shown.Drain = o.Drain
 		shown.Bounded = api.Bounded{Author: o.By.Author, Reason: o.By.Reason, Says: o.By.Says, Since: o.At.Wall}
 		if o.Until != 0 {
 			shown.Until = at.wall(o.Until)

@@ -54,7 +54,10 @@ func overrideSentence(e *api.Explanation) string {
 	if o.Since != 0 {
 		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, Time(o.Since), By(o.Bounded))
 	}
-	if o.Until != 0 {
+	switch {
+	case o.Drain:
+		text += ", until its client starts again"
+	case o.Until != 0:
 		text += ", until " + Time(o.Until)
 	}
 	if e.Reported != "" {
@@ -143,6 +146,13 @@ func removalSummary(e *api.Explanation, history []registry.Event) string {
 	}
 	if n := len(history); n > 0 {
 		text += removalCause(history[n-1])
+	}
+	if o := e.Override; o != nil {
+		until := e.Removed.At + registry.MaxRemovalAge
+		if o.Until != 0 {
+			until = min(until, o.Until)
+		}
+		text += fmt.Sprintf(". If it registers before %s it is %s, by %s", Time(until), o.Status, By(o.Bounded))
 	}
 	if q := e.Quarantine; q != nil {
 		text += fmt.Sprintf(". If it registers before %s it is in quarantine, by %s", Time(q.Until), By(*q))

@@ -277,6 +277,9 @@ func setBy(op registry.Op) string {
 	}
 	switch op := op.(type) {
 	case registry.SetOverride:
+		if op.Drain {
+			return op.Status.String() + " until it starts again"
+		}
 		return forTime(op.Status.String(), op.For)
 	case registry.DeleteOverride:
 		return "ended"
