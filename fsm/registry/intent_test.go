@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// acts are what operators decide of an instance, as docs/adr/0035 compares them.
+// intents are what operators decide of an instance, as docs/adr/0035 compares them.
 var intents = map[string]Op{
 	"drain":      SetOverride{Key: orders1, Status: OutOfService, By: keeper, Drain: true},
 	"override":   SetOverride{Key: orders1, Status: OutOfService, By: keeper},
@@ -65,12 +65,6 @@ func (s *sites) exchange() {
 			}
 		}
 	}
-}
-
-// both lets time pass at both sites.
-func (s *sites) both(ms int64) {
-	s.here.pass(ms)
-	s.there.now = s.here.now
 }
 
 // TestIntentOfOperatorsOverTheLivesOfAnInstance walks the table of ADR 35: what becomes of the act of an operator. "by itself"
