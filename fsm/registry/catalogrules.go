@@ -26,6 +26,10 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
+	// Nodes that resolve a name before they propose it cannot know of a registration by another spelling that is on its way.
+	if spelled, known := r.catalog.SpelledNode(op.On()); known && spelled != op.On() && r.spellsNodes() {
+		op = op.OnNode(spelled)
+	}
 	given := op.registration()
 	given.Bounded = r.bounded()
 	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(given), origin: origin, instance: op.Instance}, r.index

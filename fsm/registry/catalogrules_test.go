@@ -726,3 +726,30 @@ func TestAgentsRegistrationNeedsItsApplicationAlone(t *testing.T) {
 	op.Checks = append(op.Checks, checkOf("", "b", catalog.Passing))
 	expect.Slice(t, Needs(op, v), append(registering("web"), nodeNeed(access.Write)), "needs of one with a check of the node:")
 }
+
+// Two nodes that propose the first registrations of a node by different spellings know nothing of each other.
+func TestNodesOfOneNameAreOneNodeFromLevelThreeOn(t *testing.T) {
+	for level, want := range map[byte]string{2: "[Win-Host win-HOST win-host]", 3: "[Win-Host]"} {
+		g := newRig(t)
+		g.SetLevel(level)
+		g.registerInCatalog(serviceOn("Win-Host", "web", "w1", checkOf("w1", "up", catalog.Passing), checkOf("", "disk", catalog.Passing)))
+		second := serviceOn("win-host", "web", "w1", checkOf("w1", "up", catalog.Critical), checkOf("", "disk", catalog.Warning))
+		for _, c := range second.Checks {
+			c.Node = "win-host"
+		}
+		g.registerInCatalog(second)
+		res := g.PerformInTxn(CatalogOp{Verb: CatalogSet, Node: "win-HOST", Register: &RegisterCatalog{Node: &catalog.Node{Name: "win-HOST", Address: "10.0.0.3"}}})
+		need.That(t, res.What == "" && res.Found != nil && res.Found.Node.Address == "10.0.0.3", "level %d: the transaction: %+v", level, res)
+		var names []string
+		for n := range g.View().Nodes() {
+			names = append(names, n.Name)
+		}
+		expect.Equal(t, fmt.Sprint(names), want, "level %d: the nodes are", level)
+		if level == 3 {
+			expect.That(t, g.check("Win-Host", "up").Status == catalog.Critical && g.check("Win-Host", "disk").Status == catalog.Warning, "the checks are those of the first registration")
+			wantKeys(t, "all services", keysOf(g.View().Leases()), Key{App: "WEB", ID: "Win-Host:w1"})
+		}
+		expect.OK(t, g.catalog.Verify(0))
+		need.That(t, second.On() == "win-host" && second.Checks[0].Node == "win-host" && second.Instance.InstanceID == "win-host:w1", "the operation was changed: %+v", second)
+	}
+}

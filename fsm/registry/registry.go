@@ -68,6 +68,9 @@ func NewAt(index Index) *Registry {
 // Registry has those of the first.
 func (r *Registry) SetLevel(level byte) { r.level = level }
 
+// spellsNodes reports whether operations know nodes by their names in any case, which level 3 brought.
+func (r *Registry) spellsNodes() bool { return r.level >= 3 && !r.readmitting }
+
 // bounded reports whether the bounds hold that level 2 brought.
 func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 

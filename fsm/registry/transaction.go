@@ -62,6 +62,9 @@ const MaxSteps = catalog.MaxSteps
 // Source: agent/consul/state/txn.go of hashicorp/consul.
 func (r *Registry) PerformInTxn(op CatalogOp) CatalogResult {
 	before, steps := r.index, r.catalog.Steps()
+	if r.spellsNodes() {
+		op.Node, _ = r.catalog.SpelledNode(op.Node)
+	}
 	if what := r.performInTxn(op); what != "" {
 		return CatalogResult{What: what}
 	}
