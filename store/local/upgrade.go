@@ -37,20 +37,20 @@ func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 	return nil
 }
 
-// riseRound raises the level if it is time, or when another node of the datacenter, at which an operator said so, writes
-// the next one.
+// riseRound raises the level, as often as it is time, or when another node of the datacenter, at which an operator said so,
+// writes the next one.
 func (s *Store) riseRound(now time.Time) {
-	if s.level() == level.Newest {
-		return
-	}
-	nodes, from := s.nodes(), s.level()
-	s.levels.mu.Lock()
-	due := s.levels.rise.Observe(s.cfg.World.Wall(now), from, nodes)
-	s.levels.mu.Unlock()
-	for _, n := range nodes {
-		due = due || n.Known && n.Writes > from && level.Lacking(nodes, from+1) == ""
-	}
-	if due {
+	for s.level() != level.Newest {
+		nodes, from := s.nodes(), s.level()
+		s.levels.mu.Lock()
+		due := s.levels.rise.Observe(s.cfg.World.Wall(now), from, nodes)
+		s.levels.mu.Unlock()
+		for _, n := range nodes {
+			due = due || n.Known && n.Writes > from && level.Lacking(nodes, from+1) == ""
+		}
+		if !due {
+			return
+		}
 		s.raise(from)
 	}
 }
