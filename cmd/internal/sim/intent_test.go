@@ -53,6 +53,9 @@ func TestIntentDrainEndsWithARestartAndAnOverrideOutlivesTheLease(t *testing.T) 
 				w.Await(2*time.Minute, "it is evicted", func() bool { return statusAt(w, asked, "A/"+name+"-evicted") == "" })
 				w.Heal()
 				w.Wait(toldAll)
+				if mode == "cp" {
+					w.Led(asked)
+				}
 				gone := explain(w, asked, "A/"+name+"-evicted")
 				expect.That(w, strings.Contains(gone.Summary, "it is OUT_OF_SERVICE, by ann") == (name == "overridden"), "of %s it says %q", name, gone.Summary)
 			}
@@ -63,6 +66,9 @@ func TestIntentDrainEndsWithARestartAndAnOverrideOutlivesTheLease(t *testing.T) 
 			}
 			w.Start(asked)
 			w.ReadyBy(asked, time.Minute)
+			if mode == "cp" {
+				w.Led(others[0])
+			}
 			for name, want := range map[string]string{"drained": "UP", "overridden": "OUT_OF_SERVICE"} {
 				for _, of := range []string{"-canceled", "-restarted", "-evicted"} {
 					w.RegisterAt(others[0], "A/"+name+of, 5*time.Minute)
