@@ -121,10 +121,11 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				}
 				renewed := v.LastRenewal(l).Lease
 				grace := min(int64(l.Duration)*1000, int64(l.Interval)*1000+5000)
-				additional := int64(0)
+				doubled := int64(0)
 				if r.settings.DoubledLease && renewed > l.StartedLease {
-					additional = int64(l.Duration) * 1000
+					doubled = int64(l.Duration) * 1000
 				}
+				additional := doubled
 				since := int64(math.MinInt64) // the link was heard
 				if l.Owner != "" {
 					additional += 30_000
@@ -136,7 +137,7 @@ func TestExpiredIsWhatAWalkFinds(t *testing.T) {
 				if r.settings.Expectation {
 					resumed = 0
 				}
-				inGrace := now.Lease <= r.established+grace && !l.Expired(now.Lease, renewed, additional%30_000+grace) ||
+				inGrace := now.Lease <= r.established+grace && !l.Expired(now.Lease, renewed, doubled+grace) ||
 					now.Lease <= resumed+grace
 				ended := l.Expired(now.Lease, renewed, additional) && !inGrace && now.Lease > since
 				if ended {
