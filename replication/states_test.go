@@ -306,7 +306,7 @@ func (p *statesPair) do(s *stateSequence, step *stateStep) error {
 			return p.exchange()
 		}
 	case "restart":
-		return at.restart(at.freeze())
+		return at.startOver()
 	case "lead":
 		if at.consensus {
 			settings := registry.DefaultSettings()

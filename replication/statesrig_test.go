@@ -59,6 +59,7 @@ type stateEntry struct {
 	refused   []bool     // which of items were
 	results   []registry.Result
 	raised    byte // mode ap
+	doubts    bool // mode ap: all renewals before are doubted
 }
 
 // tokensSeen has by name of what is held the tokens that were given, and to whom.
@@ -327,6 +328,17 @@ func (s *statesSite) restart(f frozenSite) (err error) {
 		s.counter.Skip(s.view())
 	}
 	return err
+}
+
+// startOver ends the site's process and starts it again. Without consensus it doubts all renewals then: its lease clock stood
+// still for an unknown time.
+func (s *statesSite) startOver() error {
+	if err := s.restart(s.freeze()); err != nil || s.consensus {
+		return err
+	}
+	s.registry.Doubt()
+	s.history = append(s.history, stateEntry{now: s.now, doubts: true})
+	return nil
 }
 
 // thawAP reads the records of the local disk.
@@ -778,6 +790,9 @@ func (s *statesSite) again(check func(at, item int, r registry.Result) error, pe
 	for at, h := range s.history {
 		if h.raised != 0 {
 			r.SetLevel(h.raised)
+		}
+		if h.doubts {
+			r.Doubt()
 		}
 		r.Advance(h.now)
 		for i, it := range h.items {
