@@ -36,10 +36,12 @@ func newBubbled(t *testing.T, config httpd.Config) *bubbled {
 func newBubbledTLS(t *testing.T, config httpd.Config, secure *tls.Config) *bubbled {
 	t.Helper()
 	n := &bubbled{Memory: registrytest.New(), pipes: &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}}
-	if m, ok := config.Service.(*registrytest.Memory); ok {
-		n.Memory = m
+	switch s := config.Service.(type) {
+	case nil:
+		config.Service = n.Memory
+	case *registrytest.Memory:
+		n.Memory = s
 	}
-	config.Service = n.Memory
 	n.handler = need.Got(httpd.New(config))(t)
 	n.server = httpd.NewServer("", n.handler, nil)
 	n.server.TLSConfig = secure

@@ -284,14 +284,18 @@ func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      30 * time.Second,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       web.WithLife,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100}, // spoken over TLS only
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// HTTP/2 is spoken over TLS only. There WriteTimeout resets a stream, which is a write, too: where the client reads
+		// nothing, it ends neither the stream nor the connection.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: writeTimeout},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
+
+const writeTimeout = 30 * time.Second
 
 // net/http adds 4096 bytes of slack of its own to the limit that it is given.
 const maxHeaderBytes = 16<<10 - 4096

@@ -88,6 +88,11 @@ func DropBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.ContentLength > limit {
 		return errBodyTooLarge
 	}
+	return dropRest(w, r, limit)
+}
+
+// dropRest is DropBody of what has not been read yet.
+func dropRest(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return bodyError(err)
 	}

@@ -196,6 +196,9 @@ func (c *Call) IgnoreBody() {
 	}
 }
 
+// ignoreRest is IgnoreBody of what has not been read yet.
+func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
+
 // Segment is a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
 func (c *Call) Segment(name string) string { return unescaped(mux.Vars(c.R)[name]) }
 

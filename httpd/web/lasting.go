@@ -69,8 +69,12 @@ type heldCall struct {
 }
 
 // Hold takes one of the places of watchers. ctx is the request's. It ends at shutdown too, and when the caller may not make
-// the call any more, see EndedBy; done gives the place back.
+// the call any more, see EndedBy; done gives the place back. What is left of the body is dropped: it would stay in memory as
+// long as the call waits, over HTTP/2 up to 1 MiB for each connection, which no limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
+	if err := c.ignoreRest(); err != nil {
+		return nil, nil, err
+	}
 	ctx, end, release, err := c.node.Watches.admit(c.R)
 	h := &c.node.held
 	if a := c.node.access; err != nil || a.Table == nil && a.File == nil {
