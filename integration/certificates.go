@@ -129,6 +129,22 @@ func (c *certifiedClient) use(other *certifiedClient) {
 	}
 }
 
+// overHTTP2 is a client of the same certificates that speaks HTTP/2.
+func (c *certifiedClient) overHTTP2(t testing.TB) *certifiedClient {
+	t.Helper()
+	transport := c.now.Load().Clone()
+	transport.ForceAttemptHTTP2 = true
+	return newCertifiedClient(t, transport)
+}
+
+func newCertifiedClient(t testing.TB, transport *http.Transport) *certifiedClient {
+	t.Cleanup(transport.CloseIdleConnections)
+	c := new(certifiedClient)
+	c.Client = &http.Client{Transport: c}
+	c.now.Store(transport)
+	return c
+}
+
 // newClientOf shows a certificate of an authority and trusts several.
 func newClientOf(t testing.TB, of *Certificates, trusted ...*Certificates) *certifiedClient {
 	t.Helper()
@@ -138,10 +154,5 @@ func newClientOf(t testing.TB, of *Certificates, trusted ...*Certificates) *cert
 	for _, a := range trusted {
 		roots.AddCert(a.cert)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}
-	t.Cleanup(transport.CloseIdleConnections)
-	c := new(certifiedClient)
-	c.Client = &http.Client{Transport: c}
-	c.now.Store(transport)
-	return c
+	return newCertifiedClient(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}})
 }

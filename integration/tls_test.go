@@ -2,12 +2,17 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -88,6 +93,50 @@ func (f certificateFolder) settings() map[string]string {
 	return s
 }
 
+// callInTurn registers an instance, renews its lease and reads, again and again.
+func callInTurn(ctx context.Context, n *Node, calls *Gaps) {
+	for pause(ctx, 20*time.Millisecond) {
+		r := n.Register(Instance{App: "ROLLED", ID: n.Datacenter + n.Name, Duration: 600})
+		calls.add(unless(r.Status/100 == 2, "register at %s: %v", n.Name, r))
+		for range 5 { // heartbeats in a row, for which a node takes a connection over
+			r = n.Renew("ROLLED", n.Datacenter+n.Name)
+			calls.add(unless(r.Status == 200, "renew at %s: %v", n.Name, r))
+		}
+		r = n.Get("/eureka/apps/ROLLED")
+		calls.add(unless(r.Status/100 == 2, "list at %s: %v", n.Name, r))
+	}
+}
+
+// watchInTurn reads one stream of changes after the other, and counts those that the node has ended in good order.
+func watchInTurn(ctx context.Context, url string, client *http.Client, calls *Gaps, ended *atomic.Int64) {
+	for pause(ctx, 20*time.Millisecond) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/rollcall/watch", nil)
+		if err == nil {
+			var response *http.Response
+			if response, err = client.Do(r); err == nil {
+				_, err = io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				err = errors.Join(err, unless(response.StatusCode == 200 && response.ProtoMajor == 2, "watch: %s %s", response.Proto, response.Status))
+			}
+		}
+		if ctx.Err() == nil {
+			calls.add(err)
+			ended.Add(1)
+		}
+	}
+}
+
+// mustShow wants a listener to show a certificate of an authority to those who connect now.
+func mustShow(t *testing.T, address string, of *Certificates, client *certifiedClient) {
+	t.Helper()
+	c := client.now.Load().TLSClientConfig.Clone()
+	c.RootCAs = x509.NewCertPool()
+	c.RootCAs.AddCert(of.cert)
+	conn, err := tls.Dial("tcp", address, c)
+	need.OKf(t, err, "%s shows no certificate of the authority", address)
+	conn.Close()
+}
+
 // TestCertificatesAreExchangedWhileCallsRun goes over to another authority: first all trust both, then all have certificates of
 // the new one, then the old one is forgotten. Meanwhile two datacenters, one of each mode, serve calls and replicate; the old
 // connections have all ended after each step.
@@ -108,21 +157,20 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 	cp, ap := withSteadyLeader(Config{TLS: old, Of: of("dc1")}), Config{AP: true, Nodes: 2, TLS: old, Of: of("dc2")}
 	old.PresentTo(t)
 	d := StartUnlikeDatacenters(t, cp, ap)
-	for _, n := range d.Nodes() {
-		n.Client = both.Client
-	}
+	second := both.overHTTP2(t)
 	var calls Gaps
+	var watches atomic.Int64 // that have ended in good order
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
 	for _, n := range d.Nodes() {
+		n.Client = both.Client
+		callers.Go(func() { callInTurn(ctx, n, &calls) })
 		callers.Go(func() {
-			for pause(ctx, 20*time.Millisecond) {
-				r := n.Register(Instance{App: "ROLLED", ID: n.Datacenter + n.Name, Duration: 600})
-				calls.add(unless(r.Status/100 == 2, "register at %s: %v", n.Name, r))
-				r = n.Get("/eureka/apps/ROLLED")
-				calls.add(unless(r.Status/100 == 2, "list at %s: %v", n.Name, r))
-			}
+			other := *n
+			other.Client = second.Client
+			callInTurn(ctx, &other, &calls)
 		})
+		callers.Go(func() { watchInTurn(ctx, n.URL(), second.Client, &calls, &watches) })
 	}
 	step := func(of *Certificates, client *certifiedClient, trusted ...*Certificates) {
 		t.Helper()
@@ -134,7 +182,14 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 		}
 		Pass(t, 10*time.Second) // in which every node looks at its files
 		both.use(client)
+		second.use(client.overHTTP2(t))
 		Pass(t, 10*time.Second) // in which every connection ends, see test.connection-life
+		for _, n := range d.Nodes() {
+			mustShow(t, n.HTTP, of, client)
+			if n.Datacenter == dcName(0) { // mode ap has no such port
+				mustShow(t, n.Cluster, of, client)
+			}
+		}
 	}
 	step(old, both, old, next)
 	step(next, newClientOf(t, next, old, next), old, next)
@@ -154,6 +209,7 @@ func TestCertificatesAreExchangedWhileCallsRun(t *testing.T) {
 	good, bad := calls.counts()
 	t.Logf("calls: %v", &calls)
 	expect.That(t, bad == 0 && good > 1000, "calls: %v, want many, and none bad", &calls)
+	expect.That(t, watches.Load() >= int64(3*len(d.Nodes())), "%d watches ended in good order, want one at each node in each step", watches.Load())
 	for _, n := range d.Nodes() {
 		stranger := *n
 		stranger.Client = newClientOf(t, old, old, next).Client
