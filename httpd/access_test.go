@@ -1028,6 +1028,33 @@ func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
 	}
 }
 
+// TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem: the answer would say whether they are there, and critical.
+func TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.must(t, "operator", "PUT", "/v1/catalog/register", `{"Node":"web-8","Address":"10.0.0.8","Check":{"CheckID":"alive","Name":"alive","Status":"critical"}}`)
+	g.must(t, "ORDERS", "PUT", "/v1/agent/check/register", `{"ID":"of-orders","Name":"c","ServiceID":"ORDERS-c","TTL":"1m","Status":"passing"}`)
+	for _, c := range []struct {
+		body                  string
+		pay, orders, operator int
+	}{
+		{`{}`, 200, 200, 200},
+		{`{"Node":"rollcall","NodeChecks":["serfHealth"]}`, 200, 200, 200},
+		{`{"Node":"web-8"}`, 403, 403, 500}, // it has no serfHealth
+		{`{"Node":"WEB-8","NodeChecks":[]}`, 403, 403, 200},
+		{`{"Node":"nowhere"}`, 403, 403, 500},
+		{`{"Node":"web-8","NodeChecks":["alive"]}`, 403, 403, 500},
+		{`{"ServiceChecks":[{"ID":"of-orders"}]}`, 403, 200, 200},
+		{`{"Checks":["of-orders"]}`, 403, 200, 200},
+		{`{"ServiceChecks":[{"ID":"nothing"}]}`, 403, 403, 500},
+		{`{"Node":"rollcall","NodeChecks":["nothing"]}`, 403, 403, 500},
+	} {
+		for token, want := range map[string]int{"PAY": c.pay, "ORDERS": c.orders, "operator": c.operator} {
+			got := g.send("PUT", "/v1/session/create", c.body, bearer(g.texts[token]))
+			expect.Equal(t, got.status, want, "%s by %s: %s", c.body, token, got.body)
+		}
+	}
+}
+
 // TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead: the write itself is the caller's.
 func TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead(t *testing.T) {
 	g := newGuarded(t, access.On, true)

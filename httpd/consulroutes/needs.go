@@ -1,13 +1,46 @@
 package consulroutes
 
 import (
+	"slices"
+
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // keyNeeds is to read a key, or all below one.
 func keyNeeds(c *web.Call) []access.Need {
 	return []access.Need{{Resource: access.KV, Name: c.Rest(), Below: c.Given("recurse") || c.Given("keys"), Verb: access.Read}}
+}
+
+// sessionNeeds is to read what the answer to a new session tells: whether a node other than the agent's is there, and how its
+// checks are. A check that is not there is answered only to who may read nodes, or the answer would say so; it is looked for in
+// the newest view, for it may have been registered a moment ago.
+func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need, err error) {
+	readNode := access.Need{Resource: access.Node, Verb: access.Read}
+	if op.Node != "" && op.Node != self {
+		all = append(all, readNode)
+	}
+	ids := slices.DeleteFunc(slices.Concat(op.NodeChecks, op.ServiceChecks), func(id string) bool {
+		return id == catalog.SerfHealth // which says no more than that its node is there
+	})
+	if len(ids) == 0 {
+		return all, nil
+	}
+	v, err := c.newestForConsul(c.R.Context())
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		check := registry.CatalogOp{Verb: registry.CatalogGet, Node: op.Node, Check: id}.Needs(v)
+		if len(check) == 0 {
+			check = []access.Need{readNode}
+		}
+		all = append(all, check...)
+	}
+	return all, nil
 }
 
 // nodeNeeds is to read nodes with what is on them.

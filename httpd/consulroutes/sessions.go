@@ -26,6 +26,13 @@ func (c call) createSession() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
+	needs, err := c.sessionNeeds(op, self)
+	if err == nil {
+		err = c.Allow(needs...)
+	}
+	if err != nil {
+		return nil, err
+	}
 	op.ID = web.NewUUID()
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
 	if result.Refusal == kv.NoNode && op.Node == self { // nothing is on the agent, so the checks can be the logical node's only
