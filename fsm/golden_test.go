@@ -299,10 +299,10 @@ func goldenKVOps() map[string]kv.Op {
 
 func TestGoldenOperationsOfCoordination(t *testing.T) {
 	for name, op := range goldenCatalogOps() {
-		goldens.Check(t, "op-"+name, itemBytes(Item{Op: op}))
+		goldens.Check(t, "op-"+name, itemBytesAt(codec.Oldest, Item{Op: op}))
 	}
 	for name, op := range goldenKVOps() {
-		goldens.Check(t, "kv-"+name, itemBytes(Item{KV: op}))
+		goldens.Check(t, "kv-"+name, itemBytesAt(codec.Oldest, Item{KV: op}))
 	}
 	goldens.Check(t, "batch-coordination", AppendBatch(nil, codec.Oldest, BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42},
 		[]Item{{Op: goldenOps()["renew-handle"]}, {KV: goldenKVOps()["acquire"]}, {Op: goldenCatalogOps()["set-check"]}}))
@@ -392,7 +392,8 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 	return f
 }
 
-// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, and overrides that wait in records of removal.
+// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal, and what
+// alias checks may follow.
 const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
 
 func TestGoldenLevel3(t *testing.T) {
@@ -400,10 +401,13 @@ func TestGoldenLevel3(t *testing.T) {
 	replica := goldenOps()["replica"].(registry.Replica)
 	drain.Drain, replica.Drain = true, true
 	goldensOfLevel3.Check(t, "entry-raise", AppendRaise(nil, 2, 3))
-	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica} {
+	alias := goldenCheck("alias")
+	alias.Alias.By, alias.Alias.Reads = "c1a7", "ORDERS"
+	follows := registry.RegisterCatalog{Checks: []*catalog.Check{alias}}
+	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica, "op-alias": follows} {
 		it := Item{Origin: registry.FromClient, Op: op}
 		goldensOfLevel3.Check(t, name, itemBytesAt(3, it))
-		expect.Equal(t, Need(it), byte(codec.Oldest), "%s is not refused below level 3, but loses the drain: it needs level", name)
+		expect.Equal(t, Need(it), byte(codec.Oldest), "%s is not refused below level 3, but loses what came with it: it needs level", name)
 	}
 	s := goldenSnapshot()
 	s.level = 3

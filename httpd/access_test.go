@@ -14,9 +14,11 @@ import (
 	"testing"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -154,12 +156,17 @@ var accessRows = []accessRow{
 	{route: "PUT /v1/agent/check/fail/{id}", may: changes, call: "/v1/agent/check/fail/{app}-t"},
 	{route: "PUT /v1/agent/check/update/{id}", may: changes, call: "/v1/agent/check/update/{app}-t", body: `{"Status":"passing"}`},
 	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"{app}-x","Name":"x","ServiceID":"{app}-c","TTL":"10m"}`},
-	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"{app}-y","Name":"y","TTL":"10m"}`}, // of the node
+	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"{app}-y","Name":"y","TTL":"10m"}`},                             // of the node
+	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-c"}`}, // which shows the other
+	{route: "PUT /v1/agent/check/register", may: changes, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasService":"{app}-i"}`}, // an instance of Eureka
+	{route: "PUT /v1/agent/check/register", may: operators, body: `{"ID":"x","Name":"x","ServiceID":"ORDERS-c","AliasNode":"web-8"}`},
 	{route: "GET /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
 	{route: "PUT /v1/agent/check/deregister/{id}", may: changes, call: "/v1/agent/check/deregister/{app}-t"},
 	{route: "PUT /v1/agent/service/register", may: changes, body: consulService},
 	{route: "PUT /v1/agent/service/register", may: changes, call: "/agent/web-7/v1/agent/service/register", body: `{"Name":"{svc}","ID":"{app}-7","Port":80}`},
 	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"{app}-c","Port":80}`}, // in place of the other's
+	{route: "PUT /v1/agent/service/register", may: changes, body: `{"Name":"orders","ID":"ORDERS-8","Port":80,"Check":{"AliasService":"{app}-c"}}`},
+	{route: "PUT /v1/agent/service/register", may: changes, call: "/agent/web-7/v1/agent/service/register", body: `{"Name":"orders","ID":"ORDERS-7","Port":80,"Check":{"AliasNode":"rollcall","AliasService":"{app}-c"}}`},
 	{route: "PUT /v1/agent/service/deregister/{id}", may: changes, call: "/v1/agent/service/deregister/{app}-c"},
 	{route: "PUT /v1/agent/service/maintenance/{id}", may: changes, call: "/v1/agent/service/maintenance/{app}-c?enable=true"},
 	{route: "PUT /v1/agent/service/maintenance/{id}", may: operators, call: "/v1/agent/service/maintenance/{app}-i?enable=true"}, // an override
@@ -313,6 +320,7 @@ func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(
 	t.Helper()
 	g := &guarded{memory: registrytest.New(), texts: map[string]string{}, sessions: map[string]string{}, table: new(access.Table)}
 	g.peers = &judgedPeers{peers{state: func(w io.Writer) error { return nil }}}
+	g.memory.Registry.SetLevel(codec.Newest)
 	config := httpd.Config{
 		Service: g.memory, Peers: g.peers, Agents: httpd.OneAgent,
 		EurekaSender: func(identity, _ string) string { return identity },
@@ -1074,5 +1082,39 @@ func TestPagesOverTLSHaveBrowsersAskForNothingElse(t *testing.T) {
 	for target, want := range map[string]string{"http://n1.example/ui": "", "https://n1.example/ui": "max-age=2592000"} {
 		got := g.send("GET", target, "")
 		expect.That(t, got.status == http.StatusOK && got.header.Get("Strict-Transport-Security") == want, "%s: %d, Strict-Transport-Security %q, want %q", target, got.status, got.header.Get("Strict-Transport-Security"), want)
+	}
+}
+
+// A check that follows what its token may not read is refused in Consul's words, and nothing changes; below level 3, and in mode
+// log-only, it is counted.
+func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
+	const body = `{"Name":"x","ServiceID":"ORDERS-c","AliasService":"PAY-c"}`
+	for _, tt := range []struct {
+		mode   access.Mode
+		level  byte
+		status int
+	}{{access.On, 3, 403}, {access.On, 2, 200}, {access.LogOnly, 3, 200}, {access.LogOnly, 2, 200}} {
+		metrics := prometheus.NewRegistry()
+		g := newGuarded(t, tt.mode, true, func(c *httpd.Config) { c.Metrics = metrics })
+		g.memory.Registry.SetLevel(tt.level)
+		g.must(t, "ORDERS", "PUT", "/v1/kv/ORDERS/l", "x") // by which the level is in the view
+		g.must(t, "ORDERS", "POST", "/eureka/apps/ORDERS", strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"))
+		counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
+		got := g.send("PUT", "/v1/agent/check/register", body, bearer(g.texts["ORDERS"]))
+		expect.Equal(t, got.status, tt.status, "mode %s, level %d: it gets", tt.mode, tt.level)
+		v := g.memory.Registry.View()
+		c, there := v.CheckOn("", "x")
+		expect.Equal(t, there, tt.status == 200, "mode %s, level %d: it is registered:", tt.mode, tt.level)
+		expect.Equal(t, sumOf(t, metrics, "rollcall_auth_would_deny_total")-counted > 0, tt.status == 200, "mode %s, level %d: it is counted:", tt.mode, tt.level)
+		if there {
+			want := catalog.Alias{Service: "PAY-c"}
+			if tt.level == 3 {
+				want.By, want.Reads = g.accessor, "PAY"
+			}
+			expect.Equal(t, *c.Alias, want, "mode %s, level %d: it follows", tt.mode, tt.level)
+			continue
+		}
+		want := fmt.Sprintf(`Permission denied: token with AccessorID '%s' lacks permission 'app:read' on "PAY"`, g.accessor)
+		expect.Equal(t, got.body, want, "the refusal says")
 	}
 }

@@ -143,7 +143,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		"CatalogOp.Check": texts("", "", "c1", "c2", "serfHealth"), "CatalogOp.Service": texts("", "s1", "s2", "i1", "node1:s2"),
 		"Check.ID": texts("c1", "c1", "c2", "_node_maintenance"), "Notes": texts(""), "Output": texts("", "slow", statesLong), "Check.Type": texts("ttl", "alias", "http"),
 		"Kind": texts(""), "SocketPath": texts(""), "Tags": func(d *stateDraw) any { return pick(d, [][]string{nil, {"v1"}, {"v1", "v2"}}) },
-		"DC": texts("dc9", "dc9", "dc2", ""), "Sender": texts("of x", "of y", ""), "Principal": texts("", "ann"), "Peer": texts("dc9", "dc2"), "Owner": texts("", "", registry.Here, "dc9"),
+		"DC": texts("dc9", "dc9", "dc2", ""), "Sender": texts("of x", "of y", ""), "Principal": texts("", "ann"), "Reads": texts("", "ORDERS", "WEB", "node1"), "Peer": texts("dc9", "dc2"), "Owner": texts("", "", registry.Here, "dc9"),
 		"Checks": func(d *stateDraw) any { return d.checkIDs() }, "NodeChecks": func(d *stateDraw) any { return d.checkIDs() }, "ServiceChecks": func(d *stateDraw) any { return d.checkIDs() },
 		"Accessor": texts(append(statesTokens, statesTokens[0], statesTokens[0], "none")...), "DropRoles": texts2("r1", "r1", "r1", "r2", "none"), "Revoke": texts2(statesTokens[0], statesTokens[0], statesTokens[1], statesTokens[1], statesTokens[2], "none"), "Bootstrap": numbers(false, false, false, false, false, true), "Revoked": texts2(statesTokens[2]),
 		"Role.Name": texts("r1", "r1", "r1", "r2", "r2", "operator", "operator", "operator", "operator", "no name"), "Token.Name": texts("ann", "ann", "ann", "bob", "bob", "bob", "bob", "nobody", ""), "Token.Roles": texts2("r1", "operator", "operator", "operator"), "App": texts("", "", "", "ORDERS", "ORDERS", "{"), "By": texts("", "ann"),

@@ -16,6 +16,8 @@ type Need struct {
 	Name  string
 	Below bool
 	Verb  Verbs
+	// Counted: for want of it nothing is refused yet, in no mode; it is counted as in mode log-only.
+	Counted bool
 }
 
 // String is a need as messages and the audit have it.

@@ -15,12 +15,21 @@ type Alias struct {
 	Named   bool   // Node is given; else it is the check's own
 	Node    string // "": the logical node
 	Service string // id; "": the node alone
+	// By is the accessor of the token that registered the check; "": none was asked for, and it follows whatever is there.
+	By string
+	// Reads is what the token may read, as the leader or the node that took the registration has judged: the application of
+	// the service, or the node. The check follows nothing else, but its own application and node. "": nothing else.
+	Reads string
 }
 
 func (a *Alias) fields(c *codec.Codec) {
 	c.Bool(&a.Named)
 	c.String(&a.Node)
 	c.String(&a.Service)
+	if c.Since(3, false) { // below level 3 everybody's checks follow everything
+		c.String(&a.By)
+		c.String(&a.Reads)
+	}
 }
 
 func (a *Alias) equal(o *Alias) bool { return a == o || a != nil && o != nil && *a == *o }
@@ -28,12 +37,35 @@ func (a *Alias) equal(o *Alias) bool { return a == o || a != nil && o != nil && 
 // Target is what alias checks follow: a service on a node, or (Service "") the node.
 type Target struct{ Node, Service string }
 
-// target is what an alias check follows.
-func (c *Check) target() Target {
-	if c.Alias.Named {
-		return Target{c.Alias.Node, c.Alias.Service}
+// notFound says that a target is not there.
+func (t Target) notFound() string {
+	if t.Service == "" {
+		return fmt.Sprintf("Node %s could not be found", t.Node)
 	}
-	return Target{c.Node, c.Alias.Service}
+	return fmt.Sprintf("Service %s could not be found on node %s", t.Service, cmp.Or(t.Node, LogicalNode))
+}
+
+// Target returns what a check on a node follows.
+func (a *Alias) Target(node string) Target {
+	if a.Named {
+		node = a.Node
+	}
+	return Target{node, a.Service}
+}
+
+func (c *Check) target() Target { return c.Alias.Target(c.Node) }
+
+// sameTarget reports whether an alias check names the same target as another check.
+func (c *Check) sameTarget(o *Check) bool {
+	return o.Alias != nil && *c.Alias == Alias{o.Alias.Named, o.Alias.Node, o.Alias.Service, c.Alias.By, c.Alias.Reads}
+}
+
+// Reading returns a copy of an alias check whose token may read what is named, see Alias.Reads.
+func (c *Check) Reading(name string, at Moment) *Check {
+	now, alias := *c, *c.Alias
+	alias.Reads = strings.Clone(name)
+	now.Alias, now.ModifyIndex = &alias, at.Next
+	return &now
 }
 
 // owner is the service, or the node, that has a check.
@@ -42,10 +74,9 @@ func (c *Check) owner() Target { return Target{c.Node, c.Service} }
 // aliases are the alias checks of a catalog. They follow at the end of the operation that changed something, because
 // their services and nodes can be targets, too: sessions end with them, and no reader sees a state between.
 type aliases struct {
-	byTarget order.Tree[aliasRow]
-	touched  []Target // whose checks may have changed since Follow
-	entered  []*Check // alias checks that were registered or set since then
-	steps    int      // see Steps
+	touched []Target // whose checks may have changed since Follow
+	entered []*Check // alias checks that were registered or set since then
+	steps   int      // see Steps
 }
 
 // aliasRow is an alias check by its target.
@@ -54,29 +85,27 @@ type aliasRow struct {
 	check *Check
 }
 
-func newAliases() aliases { return aliases{byTarget: order.NewBoxedTree(compareAliases)} }
-
 func compareAliases(a, b aliasRow) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Service, b.Service), compareCheckRefs(a.check.ref(), b.check.ref()))
 }
 
-func (a *aliases) addAlias(c *Check) {
-	if c.Alias != nil {
-		a.byTarget.Set(aliasRow{c.target(), c})
-		a.entered = append(a.entered, c)
+func (c *Catalog) addAlias(check *Check) {
+	if check.Alias != nil {
+		c.byTarget.Set(aliasRow{check.target(), check})
+		c.entered = append(c.entered, check)
 	}
 }
 
-func (a *aliases) deleteAlias(c *Check) {
-	if c.Alias != nil {
-		a.byTarget.Delete(aliasRow{c.target(), c})
+func (c *Catalog) deleteAlias(check *Check) {
+	if check.Alias != nil {
+		c.byTarget.Delete(aliasRow{check.target(), check})
 	}
 }
 
 // Touch notes that a service, or a node, or a check of it changed. It costs nothing where there are no alias checks.
-func (a *aliases) Touch(t Target) {
-	if a.byTarget.Len() > 0 {
-		a.touched = append(a.touched, t)
+func (c *Catalog) Touch(t Target) {
+	if c.byTarget.Len() > 0 {
+		c.touched = append(c.touched, t)
 	}
 }
 
@@ -110,14 +139,14 @@ const (
 const maxAliasOutput = 4 << 10
 
 // Follow returns the states of the alias checks that follow what changed, where they are others than the checks have,
-// in the order in which the checks were found. elsewhere says of a service that is no row here whether the registry has it,
-// and of any service why it is not in use beyond its checks ("": it is).
+// in the order in which the checks were found. elsewhere says of a service of which application it is ("": it is not there),
+// and why it is not in use beyond its checks ("": it is).
 //
 // The states are the best ones in which each alias check has the worst status of its target. Aliases of each other so
 // recover with what they follow, and an alias of its own service does not count itself. All that are to follow begin as
 // passing and only get worse, each at most twice, so the work ends, and is linear in them.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
-func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (changed []Followed) {
+func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
 	f.find()
 	c.steps += stepsToFollow * len(f.all)
@@ -136,7 +165,7 @@ func (c *Catalog) Follow(elsewhere func(Target) (known bool, why string)) (chang
 // following is a Follow under way.
 type following struct {
 	*Catalog
-	elsewhere func(Target) (known bool, why string)
+	elsewhere func(Target) (app, why string)
 	all       []*Check // that are to follow
 	states    map[*Check]*Followed
 	worsts    map[worstKey]Followed // of targets without alias checks, whose own states stay meanwhile
@@ -214,18 +243,34 @@ func (f *following) worsen(checks []*Check) (worse []Target) {
 // of is the state of an alias check's target.
 func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	t := alias.target()
+	name, why := f.known(t)
+	if !f.readable(alias, name) { // in one text, which does not tell whether it is there
+		return Critical, t.notFound() + ", or the token that registered this check may not read it"
+	}
 	status, output = f.worst(alias, t)
-	known, why := f.known(t)
 	switch {
 	case status == Critical:
 	case why != "":
 		return Critical, "Aliased service failing: " + why
-	case !known && t.Service == "":
-		return Critical, fmt.Sprintf("Node %s could not be found", t.Node)
-	case !known:
-		return Critical, fmt.Sprintf("Service %s could not be found on node %s", t.Service, cmp.Or(t.Node, LogicalNode))
+	case name == "":
+		return Critical, t.notFound()
 	}
 	return status, output
+}
+
+// readable reports whether the token that registered an alias check may read what it follows, which known names.
+func (f *following) readable(alias *Check, name string) bool {
+	t, own := alias.target(), alias.owner()
+	switch {
+	case alias.Alias.By == "":
+		return true
+	case name == "" || name == alias.Alias.Reads:
+		return name != ""
+	case t.Service == "" || own.Service == "":
+		return t == Target{Node: own.Node}
+	}
+	app, _ := f.known(own)
+	return name == app
 }
 
 // worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
@@ -304,11 +349,14 @@ func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	return c.Status, c.Output
 }
 
-// known says whether a target is there, and why it is out of use beyond its checks; "": it is not.
-func (f *following) known(t Target) (known bool, why string) {
+// known returns the application of a target, or the name of a node ("": it is not there), and why it is out of use beyond its
+// checks ("": it is not).
+func (f *following) known(t Target) (name, why string) {
 	if t.Service != "" {
 		return f.elsewhere(t)
 	}
-	_, ok := f.Node(t.Node)
-	return ok || t.Node == "", ""
+	if _, ok := f.Node(t.Node); ok || t.Node == "" {
+		return cmp.Or(t.Node, LogicalNode), ""
+	}
+	return "", ""
 }

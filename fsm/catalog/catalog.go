@@ -26,7 +26,7 @@ type Moment struct {
 
 // New returns an empty catalog.
 func New() *Catalog {
-	return &Catalog{Tables: newTables(), ends: order.NewSchedule(compareCheckRefs), aliases: newAliases()}
+	return &Catalog{Tables: newTables(), ends: order.NewSchedule(compareCheckRefs)}
 }
 
 // Share returns a copy of the tables for views: the same one until something changes, for most changes of a registry
@@ -46,8 +46,8 @@ func (c *Catalog) Record(u *order.Undo) {
 	if u == nil {
 		return
 	}
-	tables, ends, shared, byTarget := c.Tables.copy(), c.ends.Copy(), c.shared, c.byTarget.Copy()
-	u.Add(func() { c.Tables, c.ends, c.shared, c.byTarget = tables, ends, shared, byTarget })
+	tables, ends, shared := c.Tables.copy(), c.ends.Copy(), c.shared
+	u.Add(func() { c.Tables, c.ends, c.shared = tables, ends, shared })
 }
 
 // keepBeat has the heartbeats of a check taken back with all else.

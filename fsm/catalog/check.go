@@ -238,7 +238,7 @@ func (c *Check) Weight() int {
 		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + len(p.GRPC) + len(p.UDP) + len(p.H2PING) + len(p.ServerName) + weightOf(p.Header)
 	}
 	if a := c.Alias; a != nil {
-		bytes += len(a.Node) + len(a.Service)
+		bytes += len(a.Node) + len(a.Service) + len(a.By) + len(a.Reads)
 	}
 	return bytes
 }

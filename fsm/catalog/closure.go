@@ -82,7 +82,7 @@ func (r *Registering) closures() (c *closures, above []Target) {
 	c = &closures{Catalog: r.catalog, fresh: map[Target][]*Check{}, covered: map[Target]bool{}, visits: MaxSteps}
 	for _, check := range r.Checks {
 		row, known := r.catalog.Check(r.node, check.ID)
-		if check.Alias == nil || known && row.Check.Service == check.Service && check.Alias.equal(row.Check.Alias) {
+		if check.Alias == nil || known && row.Check.Service == check.Service && check.sameTarget(row.Check) {
 			continue
 		}
 		if above == nil {

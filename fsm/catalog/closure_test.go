@@ -85,7 +85,7 @@ func TestOverfollowedIsByTheDefinition(t *testing.T) {
 			}
 			for i := range rapid.IntRange(0, 3).Draw(t, "checks") {
 				at := drawTarget.Draw(t, "target")
-				r.Checks = append(r.Checks, &Check{ID: fmt.Sprint(owner, i), Service: owner.Service, Alias: &Alias{true, at.Node, at.Service}})
+				r.Checks = append(r.Checks, &Check{ID: fmt.Sprint(owner, i), Service: owner.Service, Alias: &Alias{Named: true, Node: at.Node, Service: at.Service}})
 			}
 			before := g.checks[owner]
 			got := g.Registering(r).overfollowed(most)
@@ -165,7 +165,7 @@ func (g *graph) reaches(root Target, targets []Target) bool {
 func TestANodesFollowersCountForWhatItFollows(t *testing.T) {
 	g := newGraph()
 	alias := func(id string, owner, at Target) *Check {
-		return &Check{ID: id, Node: owner.Node, Service: owner.Service, Alias: &Alias{true, at.Node, at.Service}}
+		return &Check{ID: id, Node: owner.Node, Service: owner.Service, Alias: &Alias{Named: true, Node: at.Node, Service: at.Service}}
 	}
 	b, a, n := Target{"", "b"}, Target{"n", "a"}, Target{Node: "n"}
 	g.enter(b, []*Check{alias("1", b, n)})

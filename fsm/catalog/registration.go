@@ -24,6 +24,8 @@ type Registration struct {
 	Readdress bool
 	// Bounded: alias checks beyond MaxFollowers are refused, and not only counted.
 	Bounded bool
+	// Judged: alias checks follow only what their tokens may read.
+	Judged bool
 }
 
 // On is the name of the node; "": the logical one.
@@ -339,13 +341,19 @@ func (r *Registering) complete(given *Check, at Moment) *Check {
 	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
 	check.TTL, check.ReapAfter = max(check.TTL, 0), max(check.ReapAfter, 0)
 	row, known := r.catalog.Check(r.node, check.ID)
-	if check.Alias != nil {
+	if a := check.Alias; a != nil {
+		if !r.Judged {
+			check.Alias = &Alias{Named: a.Named, Node: a.Node, Service: a.Service}
+		}
 		check.Status, check.Output = Passing, "" // until the end of the operation, see Follow
 	}
 	if known {
 		check.CreateIndex = row.Check.CreateIndex
 		if r.KeepStatus || check.Alias != nil {
 			check.Status, check.Output = row.Check.Status, row.Check.Output
+		}
+		if a := check.Alias; a != nil && a.By != "" && a.Reads == "" && check.sameTarget(row.Check) && a.By == row.Check.Alias.By {
+			check.Alias = row.Check.Alias // the node that took the registration did not know the target yet
 		}
 		if check.equal(row.Check) {
 			return row.Check

@@ -18,6 +18,7 @@ type Tables struct {
 	spellings    order.Tree[spelling]   // their names, by the lower case
 	services     order.Tree[serviceRow] // by node, then id
 	checks       order.Tree[CheckRow]   // by node, then id
+	byTarget     order.Tree[aliasRow]   // the alias checks among them
 	nodesChanged order.Index            // of the last change of a node or of a check of one
 	bytes        int                    // of all nodes, see Node.Weight
 	figures      *AliasFigures
@@ -59,6 +60,7 @@ func newTables() Tables {
 		spellings:   order.NewTree(compareSpellings),
 		services:    order.NewTree(compareServices),
 		checks:      order.NewTree(compareChecks),
+		byTarget:    order.NewBoxedTree(compareAliases),
 		figures:     new(AliasFigures),
 	}
 }
@@ -79,7 +81,7 @@ func compareChecks(a, b CheckRow) int {
 func (t *Tables) copy() Tables {
 	c := *t
 	c.nodes, c.nodeChanges, c.services, c.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
-	c.spellings = t.spellings.Copy()
+	c.spellings, c.byTarget = t.spellings.Copy(), t.byTarget.Copy()
 	return c
 }
 
@@ -128,6 +130,13 @@ func (t *Tables) Changed() order.Index { return t.nodesChanged }
 // Check finds a check of a node or of a service on it.
 func (t *Tables) Check(node, id string) (CheckRow, bool) {
 	return t.checks.Get(CheckRow{Check: &Check{Node: node, ID: id}})
+}
+
+// Aliases yields the alias checks, by what they follow.
+func (t *Tables) Aliases() iter.Seq[*Check] {
+	return func(yield func(*Check) bool) {
+		t.byTarget.Scan(func(row aliasRow) bool { return yield(row.check) })
+	}
 }
 
 // Service finds a service on a node, and what stands for it.

@@ -155,3 +155,106 @@ func TestAliasesChangeNothingWhereTheirTargetsStayAsTheyAre(t *testing.T) {
 	app, _ := g.View().App("PROXY")
 	expect.That(t, app.Changed <= index, "another service changed the alias")
 }
+
+// An alias check follows what its token may read, as the leader has judged, and services of its own application. It tells nothing
+// of anything else, not even whether it is there.
+func TestAliasFollowsOnlyWhatItsTokenMayRead(t *testing.T) {
+	const hidden = " could not be found on node rollcall, or the token that registered this check may not read it"
+	judged := func(id, reads string) SetCheck {
+		return SetCheck{Check: id, Output: reads, Epoch: Epoch{Term: 1, Index: 1}}
+	}
+	following := func(by, reads, followed string) Op {
+		c := aliasOf("proxy", "p", followed)
+		c.Alias.By, c.Alias.Reads = by, reads
+		return service("proxy", "proxy", c)
+	}
+	node := func(of, reads string) Op {
+		op := following("t", reads, "").(RegisterCatalog)
+		op.Checks[0].Alias.Named, op.Checks[0].Alias.Node = of != "", of
+		return op
+	}
+	const follows, unread = `Aliased check "a" failing: secret`, "Service web-1" + hidden
+	for _, tt := range []struct {
+		name   string
+		ops    []Op
+		status catalog.CheckStatus
+		output string
+	}{
+		{"nobody was asked for a token", []Op{following("", "", "web-1")}, catalog.Warning, follows},
+		{"it may not be read", []Op{following("t", "", "web-1")}, catalog.Critical, unread},
+		{"it may be read", []Op{following("t", "WEB", "web-1")}, catalog.Warning, follows},
+		{"another may be read", []Op{following("t", "DB", "web-1")}, catalog.Critical, unread},
+		{"its own application", []Op{following("t", "", "proxy-2")}, catalog.Passing, "No checks found."},
+		{"it is not there", []Op{following("t", "", "none")}, catalog.Critical, "Service none" + hidden},
+		{"it was there", []Op{following("t", "WEB", "web-1"), DeregisterCatalog{Service: "web-1"}}, catalog.Critical, unread},
+		{"another application took its place", []Op{following("t", "WEB", "web-1"), service("db", "web-1", checkOf("web-1", "a", catalog.Passing))}, catalog.Critical, unread},
+		{"its own service was given another name", []Op{following("t", "", "proxy-2"), service("proxy-b", "proxy")}, catalog.Critical, "Service proxy-2" + hidden},
+		{"the right was taken away", []Op{following("t", "WEB", "web-1"), judged("p", "")}, catalog.Critical, unread},
+		{"and given back", []Op{following("t", "WEB", "web-1"), judged("p", ""), judged("p", "WEB")}, catalog.Warning, follows},
+		{"registered again where the service is not known yet", []Op{following("t", "WEB", "web-1"), following("t", "", "web-1")}, catalog.Warning, follows},
+		{"registered again by another token", []Op{following("t", "WEB", "web-1"), following("u", "", "web-1")}, catalog.Critical, unread},
+		{"registered again for another service", []Op{following("t", "DB", "db"), following("t", "", "web-1")}, catalog.Critical, unread},
+		{"its node", []Op{node("", "")}, catalog.Passing, "No checks found."},
+		{"another node", []Op{node("far", "")}, catalog.Critical, "Node far could not be found, or the token that registered this check may not read it"},
+		{"another node that may be read", []Op{node("far", "far")}, catalog.Warning, `Aliased check "disk" failing: `},
+		{"a node as an application is named", []Op{following("t", "far", "web-1")}, catalog.Critical, unread},
+		{"a service of Eureka", []Op{DeregisterCatalog{Service: "web-1"}, Register{instance(web1, Down, 1)}, following("t", "", "web-1")}, catalog.Critical, unread},
+		{"a service of Eureka that may be read", []Op{DeregisterCatalog{Service: "web-1"}, Register{instance(web1, Down, 1)}, following("t", "WEB", "web-1")},
+			catalog.Critical, "Aliased service failing: The status is DOWN"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			secret := checkOf("web-1", "a", catalog.Warning)
+			secret.Output = "secret"
+			g := withProxy(t, secret)
+			g.client(service("proxy", "proxy-2"))
+			g.client(serviceOn("far", "db", "db", checkOf("", "disk", catalog.Warning)))
+			for _, op := range tt.ops {
+				need.That(t, g.client(op).Outcome == Done, "%+v is not done", op)
+			}
+			g.expectAlias("", "p", tt.status, tt.output, "afterwards")
+			need.OK(t, check(g.Registry))
+			before := g.View().Index()
+			g.client(judged("p", g.check("", "p").Alias.Reads))
+			expect.Equal(t, g.View().Index(), before, "index after it was judged as before:")
+		})
+	}
+}
+
+// Who registers an alias check must be allowed to read what that follows, unless its readers see it anyway. Below level 3 that is
+// counted alone.
+func TestAliasNeedsToReadWhatItFollows(t *testing.T) {
+	g := withProxy(t)
+	g.client(service("proxy", "proxy-2"))
+	g.client(serviceOn("far", "db", "db"))
+	g.client(Register{instance(Key{App: "EUREKA", ID: "e"}, Up, 1)})
+	for _, tt := range []struct {
+		name, owner string // the service of the check; "": the node
+		alias       catalog.Alias
+		want        string // beside what each registration needs
+	}{
+		{"another application", "proxy", catalog.Alias{Service: "web-1"}, "app WEB read"},
+		{"its own", "proxy", catalog.Alias{Service: "proxy-2"}, ""},
+		{"another that was judged, too", "proxy", catalog.Alias{Service: "web-1", Reads: "DB"}, "app WEB read, app DB read"},
+		{"the same that was judged", "proxy", catalog.Alias{Service: "web-1", Reads: "WEB"}, "app WEB read"},
+		{"a service of Eureka", "proxy", catalog.Alias{Service: "e"}, "app EUREKA read"},
+		{"what is not there", "proxy", catalog.Alias{Service: "none"}, ""},
+		{"of another node", "proxy", catalog.Alias{Service: "db", Named: true, Node: "far"}, "app DB read"},
+		{"another node", "proxy", catalog.Alias{Named: true, Node: "far"}, "node read"},
+		{"its node", "proxy", catalog.Alias{Named: true}, ""},
+		{"a check of the node", "", catalog.Alias{Service: "proxy"}, "app PROXY read"},
+	} {
+		for _, level := range []byte{2, 3} {
+			g.SetLevel(level)
+			g.client(Cancel{Key{App: "NONE", ID: "none"}})
+			plain, alias := RegisterCatalog{Checks: []*catalog.Check{checkOf(tt.owner, "x", catalog.Passing)}}, aliasOf(tt.owner, "x", "")
+			alias.Alias = &tt.alias
+			v := g.Registry.View()
+			var got []string
+			for _, n := range Needs(RegisterCatalog{Checks: []*catalog.Check{alias}}, v)[len(Needs(plain, v)):] {
+				got = append(got, n.String())
+				expect.Equal(t, n.Counted, level < 3, "%s, level %d: it is counted alone:", tt.name, level)
+			}
+			expect.Equal(t, strings.Join(got, ", "), tt.want, "%s, level %d: it needs", tt.name, level)
+		}
+	}
+}

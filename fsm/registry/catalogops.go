@@ -106,14 +106,14 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew. It takes no Index if nothing
-// changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and starts its TTL anew. Of an alias check, a leader's Output is the Reads that its
+// token has now, see catalog.Alias. It takes no Index if nothing changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
 type SetCheck struct {
 	Node, Check string
 	Status      catalog.CheckStatus
 	Output      string
 	TTL         bool  // only if the check has one
-	Epoch       Epoch // of the leader that ran the probe; zero: a client reported it
+	Epoch       Epoch // of the leader that ran the probe, or judged the alias; zero: a client reported it
 }
 
 func (SetCheck) kind() Kind { return 20 }

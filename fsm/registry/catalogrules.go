@@ -31,7 +31,7 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		op = op.OnNode(spelled)
 	}
 	given := op.registration()
-	given.Bounded = r.bounded()
+	given.Bounded, given.Judged = r.bounded(), r.level >= following
 	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(given), origin: origin, instance: op.Instance}, r.index
 	if r.bounded() && c.readdressed() && r.catalog.Crowded(c.On(), MaxRemoved) {
 		return Result{Outcome: TooMany}

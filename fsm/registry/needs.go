@@ -1,9 +1,11 @@
 package registry
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
 // Needs is what a client must be allowed to do so that it may send an operation. v tells whose services and checks are that an
@@ -107,8 +109,43 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 			all = append(all, serviceNeeds(v, node, c.Service, false)...)
 		}
 		all = append(all, catalogNeeds(v, node, "", c.ID, false)...) // of which it takes the place
+		all = append(all, op.followNeeds(v, c)...)
 	}
 	return all
+}
+
+// followNeeds is about what an alias check shows of others: of its own application and node it shows what its readers see anyway.
+func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.Need) {
+	if c.Alias == nil {
+		return nil
+	}
+	own := ""
+	if s := op.Service; s != nil && s.ID == c.Service {
+		own = strings.ToUpper(s.Name)
+	} else if l, _ := v.ServiceOn(op.On(), c.Service); l != nil && c.Service != "" {
+		own = l.Key().App
+	}
+	names := []string{v.Followed(op.On(), c.Alias), c.Alias.Reads}
+	for _, name := range slices.Compact(names) {
+		if name == "" || name == own && c.Alias.Service != "" || c.Alias.Target(op.On()) == (catalog.Target{Node: op.On()}) {
+			continue
+		}
+		n := ToFollow(c.Alias, name)
+		n.Counted = v.level < following
+		all = append(all, n)
+	}
+	return all
+}
+
+// following is the level from which on alias checks follow only what their tokens may read.
+const following = 3
+
+// ToFollow is what a token needs so that its alias check may follow what has a name, see View.Followed.
+func ToFollow(a *catalog.Alias, name string) access.Need {
+	if a.Service == "" {
+		return nodeNeed(access.Read)
+	}
+	return appNeed(name, access.Read)
 }
 
 // Needs is what a client must be allowed to do so that a transaction of its may have the operation. To remove what is not

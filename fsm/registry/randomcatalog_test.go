@@ -21,7 +21,11 @@ var (
 		if rapid.IntRange(0, 2).Draw(t, "no alias") > 0 {
 			return nil
 		}
-		a := &catalog.Alias{Named: rapid.Bool().Draw(t, "named"), Service: rapid.SampledFrom([]string{"", "1", "2", "3"}).Draw(t, "aliased")}
+		a := &catalog.Alias{Named: rapid.Bool().Draw(t, "named"), Service: rapid.SampledFrom([]string{"", "1", "2", "3"}).Draw(t, "aliased"),
+			By: rapid.SampledFrom([]string{"", "t"}).Draw(t, "by")}
+		if a.By != "" {
+			a.Reads = rapid.SampledFrom([]string{"", "A", "far"}).Draw(t, "reads")
+		}
 		if a.Named {
 			a.Node = drawNode.Draw(t, "aliased node")
 		}
@@ -160,6 +164,9 @@ func worstFollowed(r *Registry, v *View, c *catalog.Check, seen map[*catalog.Che
 	if c.Alias.Named {
 		node = c.Alias.Node
 	}
+	if !readable(v, c, node) {
+		return catalog.Critical
+	}
 	var checks []*catalog.Check
 	n, ok := v.Node(node)
 	if ok {
@@ -190,6 +197,17 @@ func worstFollowed(r *Registry, v *View, c *catalog.Check, seen map[*catalog.Che
 		}
 	}
 	return worst
+}
+
+// readable says whether an alias check may follow what it names on a node.
+func readable(v *View, c *catalog.Check, node string) bool {
+	name, l := v.Followed(c.Node, c.Alias), (*Lease)(nil)
+	if c.Service != "" {
+		l, _ = v.ServiceOn(c.Node, c.Service)
+	}
+	ownApp := c.Alias.Service != "" && l != nil && l.Key().App == name
+	ownNode := c.Alias.Service == "" && c.Node == node
+	return c.Alias.By == "" || name != "" && (name == c.Alias.Reads || ownApp || ownNode)
 }
 
 func checkService(r *Registry, v *View, l *Lease, names map[string]string) error {

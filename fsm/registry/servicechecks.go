@@ -37,6 +37,12 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	case op.TTL && row.Check.TTL == 0:
 		return Result{Outcome: NoTTL}
 	}
+	if a := row.Check.Alias; a != nil && op.Epoch != (Epoch{}) && r.level >= following {
+		if op.Output == a.Reads {
+			return Result{}
+		}
+		return r.exchangeCheck(origin, row, row.Check.Reading(op.Output, r.moment()))
+	}
 	row.Beat(r.clock.Lease)
 	if row.Check.Status == op.Status && (op.Status == catalog.Passing || row.Check.Output == op.Output) {
 		return Result{}
@@ -256,9 +262,9 @@ func (r *Registry) touchService(l *Lease) {
 	}
 }
 
-// beyondChecks says of a service whether it is there, and what keeps it out of use beside its checks and those of its node:
-// an operator's decision, or what an instance of Eureka says of itself; "": nothing does.
-func (r *Registry) beyondChecks(t catalog.Target) (known bool, why string) {
+// beyondChecks says of a service of which application it is ("": it is not there), and what keeps it out of use beside its checks
+// and those of its node: an operator's decision, or what an instance of Eureka says of itself; "": nothing does.
+func (r *Registry) beyondChecks(t catalog.Target) (app, why string) {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(t.Node, t.Service); ok {
 		l = r.handles.byKey(key)
@@ -266,10 +272,11 @@ func (r *Registry) beyondChecks(t catalog.Target) (known bool, why string) {
 		l, _ = r.tables.otherwise(t.Service)
 	}
 	if l == nil {
-		return false, ""
+		return "", ""
 	}
+	app = l.Key().App
 	if l.Instance.Status == Up || l.Service != nil && l.Instance.Overridden == Unknown {
-		return true, ""
+		return app, ""
 	}
-	return true, "The status is " + l.Instance.Status.String()
+	return app, "The status is " + l.Instance.Status.String()
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -18,6 +19,24 @@ func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
 
 // NodeCount is the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
+
+// Aliases yields the alias checks, by what they follow.
+func (v *View) Aliases() iter.Seq[*catalog.Check] { return v.tables.catalog.Aliases() }
+
+// Followed returns what an alias of a check on a node follows, as catalog.Alias.Reads names it; "": it is not there.
+func (v *View) Followed(node string, a *catalog.Alias) string {
+	t := a.Target(node)
+	if t.Service != "" {
+		if l, _ := v.ServiceOn(t.Node, t.Service); l != nil {
+			return l.Key().App
+		}
+		return ""
+	}
+	if _, there := v.Node(t.Node); !there && t.Node != "" {
+		return ""
+	}
+	return cmp.Or(t.Node, catalog.LogicalNode)
+}
 
 // AliasFigures returns the figures of alias checks, which are live.
 func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }

@@ -132,11 +132,15 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
-// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others whose they are.
+// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others, and in alias checks,
+// whose they are.
 // A check of a service that this node does not know is judged by the node that runs the check, and so are names.
 func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog) error {
 	by := web.PrincipalOf(ctx)
 	for _, c := range op.Checks {
+		if v := web.StaleView(e.Service); c.Alias != nil && by != nil && by.Accessor != "" && v != nil {
+			c.Alias.By, c.Alias.Reads = by.Accessor, v.Followed(op.On(), c.Alias)
+		}
 		if c.Probe == nil {
 			continue
 		}

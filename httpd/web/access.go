@@ -453,7 +453,7 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 		if p != nil {
 			who = p.Name
 		}
-		if mode == access.LogOnly && need.Resource != access.Auth {
+		if (mode == access.LogOnly || need.Counted) && need.Resource != access.Auth {
 			a.wouldDeny.WithLabelValues(who, labelOf(need), need.Verb.String()).Inc()
 			n.recordDenial(ctx, need, api.AuditWouldDeny)
 			continue

@@ -132,7 +132,8 @@ func (s setup) self() api.NodeStatus {
 	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
 }
 
-// lead does beside the store what only a leader does: it sends to the peers, looks at the other nodes and runs probes.
+// lead does beside the store what only a leader does: it sends to the peers, looks at the other nodes, judges alias checks and
+// runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -142,18 +143,21 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	watch := &clusterWatch{status: cluster{raft}.Status, panics: measure.NewPanics(s.log, s.metrics)}
 	s.metrics.MustRegister(watch)
 	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
+	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: raft.Access}
+	if s.auth != nil {
+		rules.File = s.auth.Table
+	}
+	all.Go(func() {
+		raft.WhileLeading(ctx, func(ctx context.Context, epoch registry.Epoch) { judgeAliases(ctx, epoch, raft, rules.Allows) })
+	})
 	if s.Checks.Probes {
-		prober := s.prober(raft)
+		prober := s.prober(raft, rules)
 		all.Go(func() { raft.WhileLeading(ctx, prober.Run) })
 	}
 }
 
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
-func (s setup) prober(raft *consensus.Raft) *probe.Prober {
-	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: raft.Access}
-	if s.auth != nil {
-		rules.File = s.auth.Table
-	}
+func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,
 		Watch: func() (<-chan struct{}, func()) {

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -116,5 +117,50 @@ func TestRevokedTokenIsRefusedEverywhereWithinASecond(t *testing.T) {
 		for _, name := range waits {
 			expect.That(w, ended[name].Sub(answered) <= revokedWithin && !ended[name].IsZero(), "%s ended %v after the revocation was answered", name, ended[name].Sub(answered))
 		}
+	})
+}
+
+// A role that may read what an alias check follows is narrowed and widened: the check tells nothing of it any more, and again. So
+// it does when a service of another application takes the place of what it follows.
+func TestAliasFollowsWhatItsTokenMayReadNow(t *testing.T) {
+	on := func(c *config.Config) { c.Auth.Mode = "on" }
+	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
+		operator := "Authorization: Bearer " + documentOf[api.NewToken](w, w.Admin("n1", "POST", "/v1/rollcall/auth/bootstrap", "")).Secret
+		do := func(method, path, body, as string) sim.Reply {
+			w.Helper()
+			r := w.Call("n1", method, path, body, as)
+			need.That(w, r.Status/100 == 2, "%s %s: %v", method, path, r)
+			return r
+		}
+		role := func(rules string) { do("PUT", "/v1/rollcall/auth/roles/service", rules, operator) }
+		const wide, narrow = `{"rules":["app ORDERS read,register","app PAY read"]}`, `{"rules":["app ORDERS read,register"]}`
+		role(wide)
+		as := "Authorization: Bearer " + documentOf[api.NewToken](w, do("POST", "/v1/rollcall/auth/tokens", `{"name":"orders","roles":["service"]}`, operator)).Secret
+		do("PUT", "/v1/agent/service/register", `{"Name":"pay","ID":"pay-1","Check":{"CheckID":"p","TTL":"1h"}}`, operator)
+		do("PUT", "/v1/agent/check/warn/p?note=secret", "", operator)
+		do("PUT", "/v1/agent/service/register", `{"Name":"orders","ID":"orders-1","Check":{"Name":"follows","AliasService":"pay-1"}}`, as)
+		const secret, hidden = `failing: secret`, "or the token that registered this check may not read it"
+		says := func(output, when string) {
+			w.Helper()
+			for _, n := range w.Names() {
+				r := w.Call(n, "GET", "/v1/health/checks/orders", "", as)
+				expect.That(w, strings.Contains(r.Body, output) && (output == secret || !strings.Contains(r.Body, "secret")), "%s, %s: %v, want %q", when, n, r, output)
+			}
+		}
+		w.Wait(revokedWithin)
+		says(secret, "registered")
+		role(narrow)
+		w.Wait(revokedWithin)
+		says(hidden, "the role is narrowed")
+		do("POST", "/v1/rollcall/transfer", "", operator)
+		w.Wait(5 * time.Second)
+		role(wide)
+		w.Wait(revokedWithin)
+		says(secret, "the role is widened")
+		do("PUT", "/v1/agent/service/register", `{"Name":"bills","ID":"pay-1","Check":{"CheckID":"p","TTL":"1h"}}`, operator)
+		says(hidden, "another application took its place")
+		role(`{"rules":["app ORDERS read,register","app BILLS read"]}`)
+		w.Wait(revokedWithin)
+		says(secret, "which may be read")
 	})
 }
