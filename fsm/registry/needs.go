@@ -137,9 +137,6 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 	return all
 }
 
-// following is the level from which on alias checks follow only what their tokens may read.
-const following = 3
-
 // ToFollow is what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {
 	if a.Service == "" {

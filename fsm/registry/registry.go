@@ -74,6 +74,9 @@ func (r *Registry) spellsNodes() bool { return r.level >= 3 && !r.readmitting }
 // bounded reports whether the bounds hold that level 2 brought.
 func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 
+// following is the level from which on alias checks follow only what their tokens may read.
+const following = 3
+
 // outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
 const outlasting = 3
 
