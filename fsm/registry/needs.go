@@ -131,11 +131,14 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 			continue
 		}
 		n := ToFollow(c.Alias, name)
-		n.Counted = v.level < following
+		n.Counted = v.CountsReading()
 		all = append(all, n)
 	}
 	return all
 }
+
+// CountsReading reports whether the rights to read that level 3 asks of alias checks and sessions are only counted so far.
+func (v *View) CountsReading() bool { return v.level < following }
 
 // ToFollow is what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {

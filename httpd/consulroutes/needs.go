@@ -19,19 +19,20 @@ func keyNeeds(c *web.Call) []access.Need {
 // checks are. A check that is not there is answered only to who may read nodes, or the answer would say so; it is looked for in
 // the newest view, for it may have been registered a moment ago.
 func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need, err error) {
-	readNode := access.Need{Resource: access.Node, Verb: access.Read}
-	if op.Node != "" && op.Node != self {
-		all = append(all, readNode)
-	}
 	ids := slices.DeleteFunc(slices.Concat(op.NodeChecks, op.ServiceChecks), func(id string) bool {
 		return id == catalog.SerfHealth // which says no more than that its node is there
 	})
-	if len(ids) == 0 {
-		return all, nil
+	elsewhere := op.Node != "" && op.Node != self
+	if len(ids) == 0 && !elsewhere {
+		return nil, nil
 	}
 	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return nil, err
+	}
+	readNode := access.Need{Resource: access.Node, Verb: access.Read}
+	if elsewhere {
+		all = append(all, readNode)
 	}
 	for _, id := range ids {
 		check := registry.CatalogOp{Verb: registry.CatalogGet, Node: op.Node, Check: id}.Needs(v)
@@ -39,6 +40,9 @@ func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need,
 			check = []access.Need{readNode}
 		}
 		all = append(all, check...)
+	}
+	for i := range all {
+		all[i].Counted = v.CountsReading()
 	}
 	return all, nil
 }
