@@ -148,12 +148,18 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 // untilTasksEnd is how long clients work on when all faults have ended.
 const untilTasksEnd = 15 * time.Second
 
+// untilBrokenEnd is how long a node takes at most to end once it has noticed that its disk hangs. Until then it runs.
+const untilBrokenEnd = 2 * time.Second
+
 // repair ends all faults.
 func (w *World) repair() {
 	w.drawn.beside.Wait()
 	w.Heal()
 	for _, n := range w.nodes {
 		n.disk.mend()
+	}
+	time.Sleep(untilBrokenEnd)
+	for _, n := range w.nodes {
 		w.drawn.start(n)
 	}
 	for _, n := range w.nodes {
