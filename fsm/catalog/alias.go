@@ -15,7 +15,7 @@ type Alias struct {
 	Named   bool   // Node is given; else it is the check's own
 	Node    string // "": the logical node
 	Service string // id; "": the node alone
-	// By is the accessor of the token that registered the check; "": none was asked for, and it follows whatever is there.
+	// By is the accessor of the token that registered the check. It is "" if no token was asked for: the check follows anything.
 	By string
 	// Reads is what the token may read, as the leader or the node that took the registration has judged: the application of
 	// the service, or the node. The check follows nothing else, but its own application and node. "": nothing else.
@@ -139,7 +139,7 @@ const (
 const maxAliasOutput = 4 << 10
 
 // Follow returns the states of the alias checks that follow what changed, where they are others than the checks have,
-// in the order in which the checks were found. elsewhere says of a service of which application it is ("": it is not there),
+// in the order in which the checks were found. elsewhere returns the application of a service ("" if it is not there),
 // and why it is not in use beyond its checks ("": it is).
 //
 // The states are the best ones in which each alias check has the worst status of its target. Aliases of each other so

@@ -105,7 +105,7 @@ func (t *Tables) NodeCount() int { return t.nodes.Len() }
 // Node returns a node.
 func (t *Tables) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
 
-// SpelledNode returns the name under which a node is registered, if name is it but for its case: Consul compares names of nodes by
+// SpelledNode returns the name under which a node is registered, whatever the case of name: Consul compares names of nodes by
 // their lower case. known: there is such a node; else name comes back as it is.
 func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
 	if _, known := t.nodes.Get(name); known || name == "" {

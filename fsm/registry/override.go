@@ -41,7 +41,7 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	return o
 }
 
-// sameDecision reports whether two details, either of which may be nil, mean the same act and the same end. The same
+// sameDecision reports whether o and details, which may be nil, mean the same act and the same end. The same
 // act later, for the same time, ends later.
 func sameDecision(o *Override, details *Override) bool {
 	if o == nil {

@@ -24,7 +24,7 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	return r.tables.removed.Get(at)
 }
 
-// overrideAgain is the override of an instance that comes back: that of its record of removal, if it outlasts the lease
+// overrideAgain returns the override that waits in the record of an instance that comes back, if it outlasts the lease
 // and its time has not passed.
 func (r *Registry) overrideAgain(rec Removal) *Override {
 	o := rec.waiting(r.level, r.clock.Lease)

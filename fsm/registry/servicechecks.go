@@ -262,7 +262,7 @@ func (r *Registry) touchService(l *Lease) {
 	}
 }
 
-// beyondChecks says of a service of which application it is ("": it is not there), and what keeps it out of use beside its checks
+// beyondChecks returns the application of a service ("" if it is not there), and what keeps it out of use beside its checks
 // and those of its node: an operator's decision, or what an instance of Eureka says of itself; "": nothing does.
 func (r *Registry) beyondChecks(t catalog.Target) (app, why string) {
 	var l *Lease

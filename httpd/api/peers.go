@@ -64,7 +64,7 @@ type Peer struct {
 	Dropped    map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
 	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
 	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
-	// Refused are the instances of which the peer refused an item for good within the last hour, and accepted nothing since.
+	// Refused lists the instances whose items the peer has refused for good within the last hour, and not accepted since.
 	Refused []RefusedItem `json:"refused,omitempty"`
 
 	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of this datacenter

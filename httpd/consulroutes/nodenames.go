@@ -72,7 +72,7 @@ func (e *endpoints) spellNodes(ctx context.Context, ops []kv.TxnOp) (err error) 
 }
 
 // renamed is the node, by the registry's name, that a registration gives another name by its ID; "": none. Consul removes that one with
-// all that is on it. Errors: the new name is that of a living node with another ID.
+// all that is on it. Errors: a living node with another ID has the new name.
 // Source: agent/consul/state/catalog.go (ensureNodeTxn) of hashicorp/consul.
 func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 	given := op.Node

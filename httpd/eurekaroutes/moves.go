@@ -23,7 +23,7 @@ const (
 )
 
 // moves remembers instances that clients registered at another address while they had a lease at the one before: mostly two
-// programs with one id, of which only the last to register is listed. The first move of an instance is logged. Safe for
+// programs with one id: only the last to register is listed. The first move of an instance is logged. Safe for
 // concurrent use.
 type moves struct {
 	world *world.World
@@ -42,7 +42,7 @@ type move struct {
 
 func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *moves {
 	m := &moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_moved_registrations_total", Help: "Registrations at another address than that of the living instance of their id.",
+		Name: "rollcall_http_moved_registrations_total", Help: "Registrations at another address than the living instance of their id has.",
 	})}
 	reg.MustRegister(m.total)
 	return m

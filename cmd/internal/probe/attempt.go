@@ -210,7 +210,7 @@ func lastOf(r io.Reader, most int) string {
 	}
 }
 
-// userAgent is that of Consul's agents: services know their checks by it.
+// userAgent is what Consul's agents send: services recognize their checks by it.
 const userAgent = "Consul Health Check"
 
 func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {

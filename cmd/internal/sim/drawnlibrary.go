@@ -87,7 +87,7 @@ func (t try) outcome(consul bool) Outcome {
 	return t.Reply.Outcome()
 }
 
-// callTries are those of one call.
+// callTries records the tries of one call.
 type callTries struct {
 	mu  sync.Mutex
 	all []try
