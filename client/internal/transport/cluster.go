@@ -179,7 +179,7 @@ func (t *tour) visit(ctx context.Context, servers []*Server) (Response, bool) {
 	for _, s := range servers {
 		a, err := t.cluster.try(ctx, s, t.call)
 		if err == nil {
-			a.Repeated = t.possible
+			a.Repeated = a.Repeated || t.possible
 			return a, true
 		}
 		t.possible = t.possible || t.call.Write && t.call.mayHaveWritten(err)

@@ -24,6 +24,7 @@ type Refusal struct {
 	Message    string        // what the response says about it; may be empty
 	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
 	certain    bool          // the server says that nothing was done
+	repeated   bool          // net/http had sent the request before, so the refusal says nothing of that
 	denied     bool          // it is for want of permission, as Rollcall says (RFC 6750, insufficient_scope)
 
 	public error // what Config.Refused made of it, for users of the client
@@ -60,7 +61,7 @@ func (c conclusive) Unwrap() error { return c.error }
 // (com.netflix.eureka.StatusFilter).
 func (q *Call) mayHaveWritten(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
-		return !refused.certain && refused.Status != http.StatusInsufficientStorage && !q.unavailable(refused)
+		return refused.repeated || !refused.certain && refused.Status != http.StatusInsufficientStorage && !q.unavailable(refused)
 	}
 	if errors.As(err, new(unsent)) || errors.Is(err, ErrNeedsRollcall) {
 		return false

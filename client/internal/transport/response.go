@@ -19,7 +19,7 @@ type Response struct {
 	Header http.Header
 	Body   []byte
 	Sent   time.Time // when the try began that brought it
-	// Repeated: an earlier try of the same call, at another server, may have taken effect.
+	// Repeated: an earlier try of the same call may have taken effect, at another server, or by a connection that was lost.
 	Repeated bool
 
 	refused func(Refusal) error // as Config.Refused
@@ -31,6 +31,7 @@ func (a Response) Refusal() *Refusal {
 		return nil
 	}
 	r := &Refusal{Server: a.Server, Status: a.Status, Message: a.message(), RetryAfter: seconds(a.Header.Get("Retry-After"))}
+	r.repeated = a.Repeated
 	r.certain = a.Header.Get(outcomeHeader) == "refused"
 	r.denied = strings.Contains(a.Header.Get("WWW-Authenticate"), "insufficient_scope")
 	r.public = a.refused(*r)
@@ -120,8 +121,8 @@ const (
 
 // unavailable says that a server is: it has done nothing.
 func (q *Call) unavailable(refused *Refusal) bool {
-	if q.consul && refused.Status == http.StatusInternalServerError {
-		return refused.Message == noLeader || refused.Message == shuttingDown
+	if q.consul && refused.Status == http.StatusInternalServerError { // with Retry-After it is a 503 of another name
+		return refused.RetryAfter > 0 || refused.Message == noLeader || refused.Message == shuttingDown
 	}
 	return refused.Status == http.StatusServiceUnavailable
 }

@@ -60,13 +60,16 @@ func (q *Call) interrupted(ctx context.Context, timeout time.Duration) bool {
 func (c *Cluster) exchange(ctx context.Context, s *Server, q *Call) (Response, error) {
 	ctx, patience := withPatience(ctx, cmp.Or(q.Patience, c.config.Timeout), c.config.Timeout)
 	defer patience.stop()
-	resp, done, err := c.roundTrip(ctx, s, q)
+	connection := &connection{}
+	resp, done, err := c.roundTrip(ctx, s, q, connection)
 	if err != nil {
 		return Response{}, err
 	}
 	defer done()
 	defer resp.Body.Close()
-	return c.read(s, resp, patience.reader(resp.Body))
+	a, err := c.read(s, resp, patience.reader(resp.Body))
+	a.Repeated = q.once != "" && connection.got.Load() > 1
+	return a, err
 }
 
 // read reads a response, its body by way of body.
@@ -83,7 +86,7 @@ func (c *Cluster) read(s *Server, resp *http.Response, body io.Reader) (Response
 // as soon as the response begins. final says that the error is a refusal, which other servers would repeat.
 func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.ReadCloser, final bool, err error) {
 	began := time.Now()
-	resp, done, err := c.roundTrip(ctx, s, q)
+	resp, done, err := c.roundTrip(ctx, s, q, &connection{})
 	status := 0
 	if err == nil {
 		status = resp.StatusCode
@@ -141,12 +144,12 @@ func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCl
 
 // roundTrip sends a request to one server, and returns its response when that begins. done must be called when the response
 // was read. ctx and the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it.
-func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call) (resp *http.Response, done context.CancelFunc, err error) {
+func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call, connection *connection) (resp *http.Response, done context.CancelFunc, err error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.URL, ErrClosed)}
 	}
 	ctx, done = wait.Either(ctx, c.life)
-	resp, err = c.request(ctx, s, q)
+	resp, err = c.request(ctx, s, q, connection)
 	if err != nil {
 		done()
 		return nil, nil, err
@@ -155,8 +158,7 @@ func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call) (resp *http
 	return resp, done, nil
 }
 
-func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Response, error) {
-	connection := &connection{}
+func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *connection) (*http.Response, error) {
 	req, err := q.request(httptrace.WithClientTrace(ctx, connection.trace()), s)
 	if err != nil {
 		return nil, conclusive{unsent{err}}
@@ -172,7 +174,7 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call) (*http.Respon
 	switch {
 	case connection.missing():
 		err = unsent{err}
-	case connection.got.Load():
+	case connection.got.Load() > 0:
 		err = possible{err}
 	}
 	return nil, err
@@ -187,18 +189,18 @@ func (s *Server) named(err error) error {
 	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
 }
 
-// connection observes whether a request had one: without, nothing was sent. A transport that says
-// nothing leaves it open.
-type connection struct{ wanted, got atomic.Bool }
+// connection counts the connections that a request had. Without one, nothing was sent. With two, net/http has sent the request
+// again. A transport that says nothing leaves it open.
+type connection struct{ wanted, got atomic.Int32 }
 
 func (c *connection) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn: func(string) { c.wanted.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { c.got.Store(true) },
+		GetConn: func(string) { c.wanted.Add(1) },
+		GotConn: func(httptrace.GotConnInfo) { c.got.Add(1) },
 	}
 }
 
-func (c *connection) missing() bool { return c.wanted.Load() && !c.got.Load() }
+func (c *connection) missing() bool { return c.wanted.Load() > 0 && c.got.Load() == 0 }
 
 // cutBody is a body whose error says why reading it was cut off.
 type cutBody struct {

@@ -237,24 +237,44 @@ func TestResponseThatIsTooLongIsNotRead(t *testing.T) {
 }
 
 // net/http sends what has an Idempotency-Key again, by a new connection, when the server ends the old one without a response.
-func TestWriteWhoseServerDiesIsUnknownThoughTheNextConnectionIsRefused(t *testing.T) {
-	server := httptest.NewUnstartedServer(nil)
-	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			return
-		}
-		server.Listener.Close()
-		conn, _, err := w.(http.Hijacker).Hijack()
-		need.OK(t, err)
-		conn.Close()
-	})
-	server.Start()
-	defer server.Close()
-	c := newCluster(Config{Servers: []string{server.URL}})
-	defer c.Close()
-	need.Got(c.Perform(t.Context(), Consul(http.MethodGet, "kv", "k"), ""))(t) // which leaves a connection
-	_, err := c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
-	expect.ErrorIs(t, err, ErrUnknownOutcome, "a write that the server has seen")
-	_, err = c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
-	expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "a write that nobody has seen: %v, want an error that says that it was not done", err)
+// Whatever a restarted server says to the second one, the first may have been done.
+func TestWriteWhoseServerDiesIsUnknownWhateverBecomesOfTheNextConnection(t *testing.T) {
+	for name, status := range map[string]int{"refused": 0, "no leader": 500, "not ready": 503, "a conflict": 409} {
+		t.Run(name, func(t *testing.T) {
+			server, writes := httptest.NewUnstartedServer(nil), 0
+			server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					return
+				}
+				if writes++; writes > 1 {
+					http.Error(w, noLeader, status)
+					return
+				}
+				if status == 0 {
+					server.Listener.Close()
+				}
+				conn, _, err := w.(http.Hijacker).Hijack()
+				need.OK(t, err)
+				conn.Close()
+			})
+			server.Start()
+			defer server.Close()
+			c := newCluster(Config{Servers: []string{server.URL}})
+			defer c.Close()
+			need.Got(c.Perform(t.Context(), Consul(http.MethodGet, "kv", "k"), ""))(t) // which leaves a connection
+			_, err := c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
+			expect.ErrorIs(t, err, ErrUnknownOutcome, "a write that the server has seen")
+			_, err = c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), "")
+			expect.That(t, err != nil && !errors.Is(err, ErrUnknownOutcome), "a write that was certainly not done: %v", err)
+		})
+	}
+}
+
+// TestNodeThatKnowsNobodySendsTheCallOn has another server asked where Consul's form turns a 503 into a 500.
+func TestNodeThatKnowsNobodySendsTheCallOn(t *testing.T) {
+	c := clusterOf(t, fake.Servers{
+		"a": fake.Always(500, "this node has heard no leader since it started", "Retry-After", "1"), "b": fake.Always(200, "true"),
+	}, "a", "b")
+	a := need.Got(c.Perform(t.Context(), Consul(http.MethodPut, "kv", "k"), ""))(t)
+	expect.That(t, a.Server == "http://b" && !a.Repeated, "%+v, want the answer of the other server", a)
 }

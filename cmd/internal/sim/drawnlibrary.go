@@ -70,7 +70,8 @@ func registration(i *Instance, number int) *registry.Instance {
 type try struct {
 	node string
 	Reply
-	sent bool // it had a connection
+	sent   bool // it had a connection
+	resent bool // net/http has sent it again, by another one: what came back says nothing of the first
 }
 
 // outcome is what came back means (docs/reference/outcomes.md). A request that had a connection may have arrived, though net/http
@@ -104,8 +105,8 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if of == nil {
 		return r.RoundTripper.RoundTrip(req)
 	}
-	var sent atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
+	var sent atomic.Int32
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Add(1) }}
 	resp, err := r.RoundTripper.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	got := try{node: req.URL.Hostname()}
 	if err == nil {
@@ -118,7 +119,7 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		resp, got.Reply = nil, Reply{Body: err.Error()}
 	}
-	got.sent = sent.Load()
+	got.sent, got.resent = sent.Load() > 0, sent.Load() > 1 && req.Header.Get("Idempotency-Key") != ""
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	of.all = append(of.all, got)
@@ -132,7 +133,7 @@ func (b *library) call(kind string, consul bool, do func(context.Context) error)
 	is, repeated := Refused, false
 	for _, t := range of.all {
 		is = t.outcome(consul)
-		repeated = repeated || is == Unknown
+		repeated = repeated || t.resent || is == Unknown
 	}
 	switch {
 	case is == NotFound && repeated && kind == "cancel":
