@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
+	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,6 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -152,4 +157,26 @@ func TestLockCommandRunsOneAtATime(t *testing.T) {
 	heir.mustEndWell(t, ReadyLimit, "the command that waits for the lock of a paused holder")
 	asleep.Signal(t, syscall.SIGCONT)
 	expect.That(t, asleep.ExitCode(t, ReadyLimit) != 0, "a command whose lock was lost ended with 0")
+}
+
+func TestActOfAPageIsThatOfItsCommand(t *testing.T) {
+	t.Parallel()
+	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
+	for _, id := range []string{"by-the-page", "by-the-command", "up"} {
+		need.Equal(t, n.Register(Instance{App: "ORDERS", ID: id, Duration: 300}).Outcome(), Done, "a registration is")
+	}
+	form := url.Values{"app": {"ORDERS"}, "id": {"by-the-page"}, "reason": {"kernel update"}, "author": {"ann"}}
+	done := n.Do(Request{Method: http.MethodPost, Path: "/ui/acts/drain", Body: []byte(form.Encode()), ContentType: "application/x-www-form-urlencoded"})
+	need.That(t, done.Outcome() == Done || done.Status == http.StatusSeeOther, "the page says %+v", done)
+	form.Set("id", "by-the-command")
+	page := string(n.Get("/ui/acts/drain?" + form.Encode()).Body)
+	shown := regexp.MustCompile(`(?s)<pre id="command"[^>]*>rollcall (.*?)</pre>`).FindStringSubmatch(page)
+	need.That(t, shown != nil, "the page has no command: %s", page)
+	out, err := exec.Command("sh", "-c", Binary(t)+" "+html.UnescapeString(shown[1])+" --settle 0s").CombinedOutput()
+	need.That(t, err == nil, "%s: %v: %s", shown[1], err, out)
+	one, two := need.Got(n.Explain("ORDERS", "by-the-page"))(t), need.Got(n.Explain("ORDERS", "by-the-command"))(t)
+	need.That(t, one.Override != nil && two.Override != nil, "by the page %+v, by the command %+v", one, two)
+	expect.That(t, one.Status == registry.OutOfService.String() && two.Status == one.Status && two.Override.Drain && one.Override.Drain &&
+		one.Override.Author == "ann" && two.Override.Author == "ann" && one.Override.Reason == two.Override.Reason,
+		"by the page %+v, by the command %+v", one.Override, two.Override)
 }
