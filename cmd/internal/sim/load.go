@@ -448,9 +448,13 @@ func (d *drawn) start(n *Node) {
 	if d.inLimbo(n) {
 		d.forgetMember(n)
 	}
-	if !d.inLimbo(n) {
-		n.comeBack()
+	if d.inLimbo(n) {
+		return
 	}
+	if !n.alive() {
+		d.mark(Step{Do: "start", Args: []string{n.Name}})
+	}
+	n.comeBack()
 }
 
 // save keeps a snapshot.
