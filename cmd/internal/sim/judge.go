@@ -60,9 +60,10 @@ func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
 // data.sync: interval, while the disk is slow or hangs.
 const lost = time.Second + 10*time.Second
 
-// mayLose reports whether what a node acknowledged may be gone, because its process ended soon after.
+// mayLose reports whether what a node wrote may be gone, because its process ended soon after. With data.sync: always that is
+// only what the node has not acknowledged.
 func (l *load) mayLose(w written) bool {
-	if l.w.Mode() == config.CP || l.d.always {
+	if l.w.Mode() == config.CP || l.d.always && w.outcome != Unknown {
 		return false
 	}
 	return slices.ContainsFunc(l.d.ended[w.node], func(at time.Time) bool {
