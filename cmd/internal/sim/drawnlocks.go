@@ -232,9 +232,12 @@ func (c *contender) release() {
 	})
 }
 
-// destroy ends the session that holds the lock, which stays kept from others for the lock-delay.
+// destroy ends the session that holds the lock, which stays kept from others for the lock-delay, unless the session has ended
+// before: a renewal of unknown outcome may have taken longer than the TTL.
 func (c *contender) destroy() {
-	c.l.until(c.held, time.Now().Add(lockDelay))
+	if to := time.Now().Add(lockDelay); to.Before(c.held.to) {
+		c.l.until(c.held, to)
+	}
 	c.ask("destroy", "DELETE", "/v1/rollcall/sessions/"+c.session, "")
 	c.session, c.held = "", nil
 }
