@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -36,14 +37,16 @@ type sites struct {
 	level       byte
 }
 
-func newSites(t *testing.T, level byte, fromHere, fromThere Origin, act Op) *sites {
+func newSites(t *testing.T, level byte, fromHere, fromThere Origin, acts ...Op) *sites {
 	s := &sites{newRig(t), newRig(t), fromHere, fromThere, level}
 	for _, g := range []*rig{s.here, s.there} {
 		g.SetLevel(level)
 		g.apply(fromNode, Contact{Sender: "other"})
 	}
 	s.here.register(instance(orders1, Up, 100))
-	s.here.client(act)
+	for _, act := range acts {
+		s.here.client(act)
+	}
 	s.exchange()
 	return s
 }
@@ -121,16 +124,21 @@ func TestIntentOfOperatorsOverTheLivesOfAnInstance(t *testing.T) {
 		}, want{gone, stays, eureka, "UP"}},
 		{"restart at a Eureka peer", fromNode, fromNode, func(s *sites) { s.here.peer(Register{instance(orders1, Up, 101)}) }, want{stays, stays, stays, stays}},
 	} {
-		for act, op := range intents {
+		timed := intents["override"].(SetOverride)
+		timed.For = 24 * 60 * 60 * 1000
+		for act, ops := range map[string][]Op{
+			"drain": {intents["drain"]}, "override": {intents["override"]}, "by itself": {intents["by itself"]}, "quarantine": {intents["quarantine"]},
+			"override, drained": {intents["override"], intents["drain"]}, "override for a time, drained": {timed, intents["drain"]},
+		} {
 			for level, wants := range map[byte]string{
-				codec.Newest:   map[string]string{"drain": row.want.drain, "override": row.want.override, "by itself": row.want.itself, "quarantine": "hidden"}[act],
+				codec.Newest:   cmp.Or(map[string]string{"drain": row.want.drain, "by itself": row.want.itself, "quarantine": "hidden"}[act], row.want.override),
 				outlasting - 1: map[string]string{"quarantine": "hidden"}[act],
 			} {
 				if wants == "" {
 					wants = row.want.before
 				}
 				for mode, alone := range map[string]bool{"cp": false, "ap": true} {
-					s := newSites(t, level, row.fromHere, row.fromThere, op)
+					s := newSites(t, level, row.fromHere, row.fromThere, ops...)
 					s.here.withoutConsensus, s.there.withoutConsensus = alone, alone
 					row.happens(s)
 					s.exchange()
@@ -177,6 +185,35 @@ func TestIntentWaitsForADayAtMost(t *testing.T) {
 			}
 			need.OK(t, check(r))
 		}
+	}
+}
+
+// A drain of what an operator keeps out of service for a time ends when that time has passed and its client has started again.
+func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
+	const hour = 60 * 60 * 1000
+	ends := func(g *rig) {
+		g.pass(hour)
+		for _, op := range g.Ending(g.now.Lease) {
+			g.client(op)
+		}
+	}
+	restarts := func(g *rig) { g.register(instance(orders1, Up, g.find(orders1).Instance.LastDirty+1)) }
+	for name, tc := range map[string]struct {
+		first, then func(*rig)
+	}{"its time passes first": {ends, restarts}, "the restart comes first": {restarts, ends}} {
+		g := newRig(t)
+		g.register(instance(orders1, Up, 100))
+		timed := intents["override"].(SetOverride)
+		timed.For = hour
+		g.client(timed)
+		g.client(intents["drain"])
+		edit := g.find(orders1).Edit
+		tc.first(g)
+		l := g.find(orders1)
+		expect.That(t, g.shownAs() == "OUT_OF_SERVICE" && l.Edit == edit+1 && l.Override.By == keeper, "%s: %s, %+v, want it out of service, by a newer edit", name, g.shownAs(), l)
+		tc.then(g)
+		expect.Equal(t, g.shownAs(), "UP", "%s: and then the other", name)
+		need.OK(t, check(g.Registry))
 	}
 }
 

@@ -105,7 +105,8 @@ type Override struct {
 	Until    int64  // lease clock, ms, at which it ends; 0: never
 	Reported Status // what the client reported last; the instance gets it back when the override ends
 	Set      Index  // of the SetOverride, or of the registration that brought it back
-	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer.
+	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer. With an Until
+	// it ends when both have come: an operator keeps it out of service for that time, also through a restart.
 	Drain bool
 }
 
@@ -120,11 +121,11 @@ func (o *Override) fields(c *codec.Codec) {
 	}
 }
 
-// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain. It waits in
-// the record of the removal. Before level 3 of the formats none did.
+// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain alone. It waits
+// in the record of the removal. Before level 3 of the formats none did.
 func (l *Lease) Outlasts() bool {
 	o := l.Override
-	return o != nil && l.Instance.Overridden == OutOfService && !o.Drain && o.By != (Act{})
+	return o != nil && l.Instance.Overridden == OutOfService && (!o.Drain || o.Until != 0) && o.By != (Act{})
 }
 
 // Quarantined says why and until when an instance is hidden. Immutable.

@@ -29,10 +29,16 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 	return r.exchange(old, &l, ActionModified, origin, Event{Kind: EventOverridden, For: op.For, By: op.By})
 }
 
-// override is what is to be known of an override; nothing of one to UNKNOWN, which is none.
+// override is what is to be known of an override; nothing of one to UNKNOWN, which is none. A drain shortens none that is to
+// outlive the lease: services that drain whenever they stop would end what an operator has decided.
 func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	if op.Status == Unknown {
 		return nil
+	}
+	if op.Drain && r.outlasting() && l.Outlasts() {
+		o := *l.Override
+		o.Drain = o.Until != 0
+		return &o
 	}
 	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next(), Drain: op.Drain && r.outlasting()}
 	if op.For > 0 {
@@ -98,6 +104,11 @@ func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Resul
 	l := r.handles.byHandle(op.Handle)
 	if l == nil || l.Override == nil || l.Override.Set != op.Set {
 		return Result{Outcome: NotFound}
+	}
+	if l.Override.Drain { // which goes on alone
+		n, o := *l, *l.Override
+		o.Until, n.Override, n.Edit = 0, &o, l.Edit+1
+		return r.exchange(l, &n, ActionModified, origin)
 	}
 	instance := l.Instance.with(l.Override.Reported, Unknown, l.Instance.LastDirty)
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded})

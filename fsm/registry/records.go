@@ -32,7 +32,7 @@ func (r *Registry) overrideAgain(rec Removal) *Override {
 		return nil
 	}
 	c := *o
-	c.Set = r.Next()
+	c.Set, c.Drain = r.Next(), false
 	return &c
 }
 

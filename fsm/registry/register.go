@@ -120,12 +120,12 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	l.Owner = ownerBy(origin, old.Owner)
 	if r.outlives(origin, old, l) {
 		l.Life, l.Edit = old.Life+1, 0
-	} else if l.Instance.Overridden != stored.Overridden {
+	} else if ends || l.Instance.Overridden != stored.Overridden {
 		l.Edit++
 	}
 	res := r.restart(origin, old, l, r.clock)
 	r.recordReregistration(old, l, origin)
-	if ends {
+	if ends && l.Instance.Overridden == Unknown {
 		r.recordEvent(l, origin, endedDrain)
 	}
 	return res
@@ -135,6 +135,10 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 	if !ends {
 		return old.Instance, old.Override
+	}
+	if o := *old.Override; o.Until != 0 {
+		o.Drain = false
+		return old.Instance, &o
 	}
 	return old.Instance.with(Unknown, Unknown, old.Instance.LastDirty), nil
 }
@@ -162,7 +166,7 @@ func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty i
 	}
 	res := r.restart(origin, old, l, r.clock)
 	r.recordEvent(l, origin, Event{Kind: EventReregistered})
-	if ends {
+	if ends && l.Instance.Overridden == Unknown {
 		r.recordEvent(l, origin, endedDrain)
 	}
 	return res

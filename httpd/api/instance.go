@@ -114,7 +114,7 @@ type Bounded struct {
 // Forced is an override. Of one that came with the instance only the status is known.
 type Forced struct {
 	Status string `json:"status"`
-	Drain  bool   `json:"drain,omitempty"` // it ends when the instance's client has started again
+	Drain  bool   `json:"drain,omitempty"` // it ends when the instance's client has started again, and not before Until
 	Bounded
 }
 

@@ -54,11 +54,11 @@ func overrideSentence(e *api.Explanation) string {
 	if o.Since != 0 {
 		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, Time(o.Since), By(o.Bounded))
 	}
-	switch {
-	case o.Drain:
-		text += ", until its client starts again"
-	case o.Until != 0:
+	if o.Until != 0 {
 		text += ", until " + Time(o.Until)
+	}
+	if o.Drain {
+		text += ", until its client starts again"
 	}
 	if e.Reported != "" {
 		text += "; the instance itself reports " + e.Reported
