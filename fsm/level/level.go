@@ -179,6 +179,15 @@ func Lacking(nodes []Node, level byte) string {
 	return strings.Join(words, ", ")
 }
 
+// Written returns the level that a cluster writes, as a node that writes own knows it: the entry that raises the level may be
+// one that others have applied already.
+func Written(own byte, nodes []Node) byte {
+	for _, n := range nodes {
+		own = max(own, n.Writes)
+	}
+	return own
+}
+
 // Refusal is why an operation that needs a level is not done by nodes that write a lower one.
 func Refusal(nodes []Node, level byte) string {
 	if lacking := Lacking(nodes, level); lacking != "" {

@@ -108,3 +108,18 @@ func TestRefusalNamesTheNodesOrTheCommand(t *testing.T) {
 		expect.That(t, strings.Contains(got, want), "got %q, want %q in it", got, want)
 	}
 }
+
+func TestAClusterWritesWhatItsNewestNodeDoes(t *testing.T) {
+	raised := node("n2", codec.Newest)
+	raised.Writes = codec.Newest
+	for name, tc := range map[string]struct {
+		nodes []Node
+		want  byte
+	}{
+		"none has applied the entry":  {[]Node{node("n1", codec.Newest)}, before},
+		"another one has":             {[]Node{node("n1", codec.Newest), raised}, codec.Newest},
+		"a node that cannot be asked": {[]Node{{Name: "n2"}}, before},
+	} {
+		expect.Equal(t, Written(before, tc.nodes), tc.want, "%s: the cluster writes", name)
+	}
+}

@@ -135,8 +135,8 @@ type Upgrade struct {
 // Upgrade asks all nodes what they read.
 func (s *Members) Upgrade(ctx context.Context) Upgrade {
 	nodes := s.Readers(ctx)
-	rise := level.Rise{Policy: s.cfg.Node.Upgrade}
-	return Upgrade{Level: s.cfg.Machine.Level(), Nodes: nodes, Due: rise.Due(s.cfg.Machine.Level(), nodes)}
+	rise, written := level.Rise{Policy: s.cfg.Node.Upgrade}, level.Written(s.cfg.Machine.Level(), nodes)
+	return Upgrade{Level: written, Nodes: nodes, Due: rise.Due(written, nodes)}
 }
 
 // Finalize has the cluster write the next level, at any node. Errors: level.NotYet and registry.ErrNoLeader (nothing was
