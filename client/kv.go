@@ -134,7 +134,11 @@ func (k KV) Write(ctx context.Context, w Write) (Written, error) {
 	if err != nil {
 		return Written{}, err
 	}
-	return Written{OK: isTrue(a), Fence: fenceOf(a)}, nil
+	ok, err := isTrue(a)
+	if err != nil {
+		return Written{}, fmt.Errorf("write key %q: %w", w.Key, err)
+	}
+	return Written{OK: ok, Fence: fenceOf(a)}, nil
 }
 
 func (w Write) query() url.Values {
@@ -178,11 +182,27 @@ func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, err
 	q := ofKey(http.MethodDelete, key)
 	q.Query = query
 	a, err := k.client.cluster.Perform(ctx, q, "delete key %q", key)
-	return err == nil && isTrue(a), err
+	if err != nil {
+		return false, err
+	}
+	ok, err := isTrue(a)
+	if err != nil {
+		return false, fmt.Errorf("delete key %q: %w", key, err)
+	}
+	return ok, nil
 }
 
-// isTrue says whether a response of Consul's routes is true.
-func isTrue(a transport.Response) bool { return strings.TrimSpace(string(a.Body)) == "true" }
+// isTrue says whether a response of Consul's routes to a write is true. One that is neither true nor false, as of a proxy, does
+// not say that nothing was written.
+func isTrue(a transport.Response) (bool, error) {
+	switch strings.TrimSpace(string(a.Body)) {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: %s answered %d, and neither true nor false", ErrUnknownOutcome, a.Server, a.Status)
+}
 
 // fenceOf is the token that comes with a response; 0: none.
 func fenceOf(a transport.Response) uint64 {

@@ -138,6 +138,7 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 		{name: "no leader", first: fake.Always(500, "No cluster leader")},
 		{name: "a node that shuts down", first: fake.Always(500, "this node is shutting down; ask another one")},
 		{name: "an unknown outcome", first: fake.Always(504, "", "X-Rollcall-Outcome", "unknown"), says: "outcome unknown", unknown: true},
+		{name: "a page of a proxy", first: fake.Always(200, "<html>"), says: "outcome unknown", unknown: true},
 		{name: "no consensus", first: fake.Always(501, "needs consensus"), says: "needs consensus"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -152,7 +153,9 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	err := clientOf(t, fake.Servers{"a": fake.Always(500, "No cluster leader")}, "a").KV().Put(t.Context(), "a", nil)
+	gone, err := clientOf(t, fake.Servers{"a": fake.Always(200, "")}, "a").KV().DeleteCAS(t.Context(), "a", 1)
+	expect.That(t, !gone && errors.Is(err, ErrUnknownOutcome), "a response that says nothing: %v, %v, want an unknown outcome", gone, err)
+	err = clientOf(t, fake.Servers{"a": fake.Always(500, "No cluster leader")}, "a").KV().Put(t.Context(), "a", nil)
 	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
