@@ -114,6 +114,9 @@ func TestActDrainIsExplained(t *testing.T) {
 		}{
 			{"&drain=true", true, "by ops, until its client starts again"},
 			{"", false, "OUT_OF_SERVICE is forced since"},
+			{"&for=1h", false, "by ops, until 2"},
+			{"&drain=true", true, "by ops, until its client starts again, but at least until 2"},
+			{"", false, "OUT_OF_SERVICE is forced since"},
 		} {
 			need.OK(t, expect.Err(n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&author=ops"+row.query, ""))))
 			e := n.explain(t, "i1")

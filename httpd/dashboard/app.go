@@ -173,7 +173,7 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) 
 	}
 	if o := shown.Override; o != nil {
 		rows = append(rows, fact{"Forced", g.Group{status(o.Status, o.Status), g.If(o.Since != 0, g.Group{text(" by " + show.By(o.Bounded) + " since "), moment(o.Since)}),
-			g.If(o.Until != 0, g.Group{text(" until "), moment(o.Until)}), g.If(o.Drain, text(" until its client starts again"))}})
+			g.If(o.Until != 0, g.Group{text(" until "), moment(o.Until)}), g.If(o.Drain && o.Until != 0, text(" and")), g.If(o.Drain, text(" until its client starts again"))}})
 	}
 	if q := l.Quarantine; q != nil {
 		by := show.Quarantine(q, at)

@@ -54,11 +54,13 @@ func overrideSentence(e *api.Explanation) string {
 	if o.Since != 0 {
 		text = fmt.Sprintf("%s is forced since %s, by %s", o.Status, Time(o.Since), By(o.Bounded))
 	}
-	if o.Until != 0 {
-		text += ", until " + Time(o.Until)
-	}
-	if o.Drain {
+	switch {
+	case o.Drain && o.Until != 0:
+		text += ", until its client starts again, but at least until " + Time(o.Until)
+	case o.Drain:
 		text += ", until its client starts again"
+	case o.Until != 0:
+		text += ", until " + Time(o.Until)
 	}
 	if e.Reported != "" {
 		text += "; the instance itself reports " + e.Reported
