@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -128,6 +129,9 @@ func TestPartsOfATaskAreItemsThatAEurekaServerKnows(t *testing.T) {
 		{"renewed under an override", []registry.Op{override}, link.Task{Facts: link.Heartbeat}, []string{"Heartbeat OUT_OF_SERVICE OUT_OF_SERVICE 1000"}},
 		{"canceled", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Canceled}, []string{"Cancel   0"}},
 		{"removed, and its cancel is another task", []registry.Op{registry.Cancel{Key: key("ORDERS", "i1")}}, link.Task{Facts: link.Registered}, nil},
+		{"registered above the server's timestamp", nil, link.Task{Facts: link.Registered, Tries: 1, Above: 4000}, []string{"Register UP  4001", "Heartbeat UP  4001"}},
+		{"registered above the last timestamp", nil, link.Task{Facts: link.Registered, Tries: 1, Above: math.MaxInt64},
+			[]string{"Register UP  9223372036854775807", "Heartbeat UP  9223372036854775807"}},
 		{"registered in quarantine", []registry.Op{hide}, link.Task{Facts: link.Registered | link.Overridden}, []string{"Cancel   0"}},
 		{"renewed in quarantine", []registry.Op{hide}, link.Task{Facts: link.Heartbeat}, nil},
 	} {

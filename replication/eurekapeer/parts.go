@@ -65,7 +65,7 @@ func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 	shown.RenewedAt = v.LastRenewal(l)
 	if t.Above >= l.Instance.LastDirty {
 		above := *l.Instance
-		above.LastDirty = t.Above + 1
+		above.LastDirty = max(t.Above, t.Above+1) // the last timestamp itself: a server keeps only what is newer
 		shown.Instance, register.LastDirty = &above, above.LastDirty
 	}
 	register.Lease = &shown
