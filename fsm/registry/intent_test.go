@@ -197,10 +197,14 @@ func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
 			g.client(op)
 		}
 	}
+	comesBack := func(g *rig) {
+		canceled(g)
+		g.register(instance(orders1, Up, 101))
+	}
 	restarts := func(g *rig) { g.register(instance(orders1, Up, g.find(orders1).Instance.LastDirty+1)) }
 	for name, tc := range map[string]struct {
 		first, then func(*rig)
-	}{"its time passes first": {ends, restarts}, "the restart comes first": {restarts, ends}} {
+	}{"its time passes first": {ends, restarts}, "the restart comes first": {restarts, ends}, "it is canceled first": {comesBack, ends}} {
 		g := newRig(t)
 		g.register(instance(orders1, Up, 100))
 		timed := intents["override"].(SetOverride)
