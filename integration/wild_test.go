@@ -268,6 +268,10 @@ var rawRequests = []struct {
 	{"the check is registered again", "PUT", "/v1/agent/check/register", `{"ID":"api","Name":"api","TTL":"20m","ServiceID":"api","Status":"passing"}`, nil},
 	{"it fails still", "GET", "/v1/agent/checks?dc=dc9", "", []string{"CheckID", "Status", "Output"}},
 	{"a bound of outputs below 0", "PUT", "/v1/agent/check/register", `{"ID":"o","Name":"o","TTL":"20m","OutputMaxSize":-1}`, nil},
+	{"a large bound of outputs", "PUT", "/v1/agent/check/register", `{"ID":"o","Name":"o","TTL":"20m","OutputMaxSize":99999999999}`, nil},
+	{"a check of no service", "PUT", "/v1/agent/check/register", `{"Name":"x","TTL":"20m","ServiceID":"none"}`, nil},
+	{"no UUID in a transaction", "PUT", "/v1/txn", `[{"Node":{"Verb":"set","Node":{"Node":"a","ID":"7","Address":"10.9.0.6"}}}]`, []string{"What"}},
+	{"a session on no node", "PUT", "/v1/session/create", `{"Node":"nosuch"}`, nil},
 	{"services of a peer", "GET", "/v1/health/service/api?peer=other", "", nil},
 	{"deregister the service", "PUT", "/v1/agent/service/deregister/api?dc=dc9", "", nil},
 }

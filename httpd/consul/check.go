@@ -36,7 +36,8 @@ type checkBody struct {
 	header                                    map[string][]string
 	skipVerify, noRedirects, tcpTLS, grpcTLS  bool
 	h2TLS                                     *bool // nil: not given, which means true
-	success, warning, critical, outputMaxSize int32
+	success, warning, critical                int32
+	outputMaxSize                             int64
 	other                                     string // a way of checking that is asked for and not offered
 }
 
