@@ -16,17 +16,18 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// drainPoll is the time between two questions to the cluster's nodes.
+// drainPoll is how often the nodes of a cluster are asked whether they show a drain.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service until it starts again, whichever process keeps it registered (a service that wants
-// to end calls Registration.Drain): it overrides its status with OUT_OF_SERVICE,
-// waits until every node of the cluster has applied that, and then for the time that polling clients
-// need to fetch it (settle; stock clients fetch every 30 s). by is as of Override.
+// Drain takes an instance out of service until it starts again, whichever process keeps it registered. (A
+// service that wants to stop calls Registration.Drain.) It overrides the status with OUT_OF_SERVICE, waits
+// until every node of the cluster has applied that, and then for the time that polling clients need to fetch
+// it (settle; stock clients fetch every 30 s). by is as for Override.
 //
-// A node that cannot be reached keeps it waiting until ctx ends; the error then names it. The
-// override stays in any case, until EndOverride, or until the instance's own client registers it after a removal or with a
-// newer lastDirtyTimestamp. At a cluster below level 3 of the formats only EndOverride and a removal end it.
+// It waits for a node that cannot be reached until ctx ends; the error then names the node. The override stays
+// in any case. It ends with EndOverride, or when the instance's own client registers it after a removal or
+// with a newer lastDirtyTimestamp. In a cluster below level 3 of the formats only EndOverride and a removal
+// end it.
 func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Duration, by registry.Act) error {
 	q := ownInstance(http.MethodPut, key, "override").With("value", registry.OutOfService.String(), "drain", "true")
 	index, err := c.act(ctx, "drain", key, signed(q, by, 0))
@@ -40,7 +41,7 @@ func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Durati
 	return awaitFetches(ctx, key, settle)
 }
 
-// awaitAll waits until ask names no server that does not show yet that an instance is out of service.
+// awaitAll calls ask until it names no server that still shows an instance in service.
 func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 	var late error
 	for {
@@ -49,7 +50,7 @@ func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 			return behind
 		}
 		if late == nil || ctx.Err() == nil {
-			late = behind // not that the question itself was cut off
+			late = behind // else the error may only say that ctx cut the question off
 		}
 		if !wait.For(ctx, drainPoll) {
 			return fmt.Errorf("%w: %w", late, context.Cause(ctx))
@@ -57,7 +58,7 @@ func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-// awaitFetches waits for the time that clients need to fetch that an instance is out of service.
+// awaitFetches waits until clients have had time to fetch that an instance is out of service.
 func awaitFetches(ctx context.Context, key registry.Key, settle time.Duration) error {
 	if !wait.For(ctx, settle) {
 		return fmt.Errorf("drain %s: it is OUT_OF_SERVICE everywhere, but clients may not have fetched it yet: %w", key, context.Cause(ctx))
@@ -65,7 +66,7 @@ func awaitFetches(ctx context.Context, key registry.Key, settle time.Duration) e
 	return nil
 }
 
-// behind names the nodes that have not applied the change of an index yet; nil if all have.
+// behind returns an error that names the nodes that have not yet applied the change at an index, or nil.
 func (c *Client) behind(ctx context.Context, key registry.Key, index string) error {
 	status, err := c.Status(ctx)
 	if err != nil {
@@ -87,13 +88,13 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	return lagging(late, len(status.Nodes))
 }
 
-// lateNode names a node that is waited for, and says why.
+// lateNode names a node that is waited for, and why.
 func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
 
-// drained is nil if a node knows of an instance's override, or does not show the instance at all. The
-// status itself says less: an instance that reports DOWN stays so.
+// drained returns nil if a node shows an override of an instance, or does not show the instance at all. The
+// status alone does not tell: an instance that reports DOWN stays so.
 func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) error {
 	i, err := c.shownAt(ctx, n, key)
 	if err == nil && i != nil && i.Overridden != registry.OutOfService.String() {
@@ -102,7 +103,7 @@ func (c *Client) drained(ctx context.Context, n NodeStatus, key registry.Key) er
 	return err
 }
 
-// shownAt returns an instance as a node itself shows it; nil: the node does not list it.
+// shownAt returns an instance as a node itself shows it, or nil if the node does not list it.
 func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*Instance, error) {
 	if n.HTTP == "" { // the node that was asked could not reach it
 		return nil, errors.New("it is " + n.Role)
@@ -120,7 +121,7 @@ func (c *Client) shownAt(ctx context.Context, n NodeStatus, key registry.Key) (*
 	return nil, nil
 }
 
-// reached says whether a node at one index has applied the change of another. Indexes of two epochs
+// reached reports whether a node at one index has applied the change at another. Indexes of different epochs
 // cannot be compared.
 func reached(node, want string) bool {
 	epoch, at, ok := parseIndex(node)
@@ -138,15 +139,15 @@ func parseIndex(text string) (epoch string, index uint64, ok bool) {
 	return text[:i], index, err == nil
 }
 
-// Drain takes the instance out of service before its end: it reports OUT_OF_SERVICE, waits until every
-// server shows that, and then for the time that clients need to fetch it (settle; stock clients fetch
-// every 30 s, watching ones know at once). Heartbeats go on, and Health is not asked any more. It does
-// not cancel: Deregister or Client.Close does, afterwards.
+// Drain takes the instance out of service before it stops: it reports OUT_OF_SERVICE, waits until every server
+// shows that, and then for the time that clients need to fetch it (settle; stock clients fetch every 30 s,
+// watching ones know at once). Heartbeats go on, and Health is no longer asked. Drain does not cancel: call
+// Deregister or Client.Close afterwards.
 //
-// Every node of a Rollcall cluster is asked; of stock Eureka servers those that the client was given. A
-// server that does not answer keeps it waiting until ctx ends; the error then names it. The instance
-// stays OUT_OF_SERVICE in any case. A server that does not list it, or shows a status that an operator
-// forced upon it, is not waited for: it shows nothing that a report could change.
+// It asks every node of a Rollcall cluster, and of stock Eureka servers those that the client was given. It
+// waits for a server that does not answer until ctx ends; the error then names the server. The instance stays
+// OUT_OF_SERVICE in any case. A server that does not list it, or shows a status that an operator forced upon
+// it, is not waited for: no report could change what it shows.
 func (r *Registration) Drain(ctx context.Context, settle time.Duration) error {
 	ctx, cancel := wait.Either(ctx, r.state.startDraining(r.life))
 	defer cancel()
@@ -160,7 +161,7 @@ func (r *Registration) Drain(ctx context.Context, settle time.Duration) error {
 	return awaitFetches(ctx, r.key, settle)
 }
 
-// sendDrained registers the instance as it is now, without a token, and tries again until ctx ends.
+// sendDrained registers the instance as it is now, without taking a token, and tries again until ctx ends.
 func (r *Registration) sendDrained(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		err := r.register(ctx, whyChanged, r.state.changed)
@@ -173,7 +174,7 @@ func (r *Registration) sendDrained(ctx context.Context) error {
 	}
 }
 
-// showing is an error that names the servers that still show an instance in service; nil if none does.
+// showing returns an error that names the servers that still show an instance in service, or nil.
 func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	status, err := c.Status(ctx)
 	if errors.Is(err, ErrNeedsRollcall) {
@@ -191,7 +192,7 @@ func (c *Client) showing(ctx context.Context, key registry.Key) error {
 	return lagging(late, len(status.Nodes))
 }
 
-// shownDrained is nil if a node of Rollcall itself does not show an instance in service.
+// shownDrained returns nil if a Rollcall node does not show an instance in service.
 func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Key) error {
 	i, err := c.shownAt(ctx, n, key)
 	if err != nil || i == nil {
@@ -200,7 +201,7 @@ func (c *Client) shownDrained(ctx context.Context, n NodeStatus, key registry.Ke
 	return inService(i.Status, i.Overridden)
 }
 
-// showingEureka is showing for stock Eureka servers, which cannot be asked for each other.
+// showingEureka is showing for stock Eureka servers, which do not know of each other.
 func (c *Client) showingEureka(ctx context.Context, key registry.Key) error {
 	servers := c.cluster.Known()
 	var late []string
@@ -231,7 +232,7 @@ func (c *Client) shownDrainedEureka(ctx context.Context, s *transport.Server, ke
 	return inService(lease.Instance.Status.String(), forced)
 }
 
-// inService is an error if a status is not OUT_OF_SERVICE, unless an operator forced another one ("": none).
+// inService returns an error if a status is not OUT_OF_SERVICE, unless an operator has forced another one.
 func inService(status, forced string) error {
 	if status == registry.OutOfService.String() || forced != "" && forced != registry.OutOfService.String() {
 		return nil
@@ -239,7 +240,7 @@ func inService(status, forced string) error {
 	return fmt.Errorf("shows it as %s", status)
 }
 
-// lagging joins the reports of late servers; nil if there are none.
+// lagging joins the reports of late servers, or returns nil if there are none.
 func lagging(late []string, servers int) error {
 	switch {
 	case len(late) > 0:

@@ -12,7 +12,7 @@ import (
 var (
 	// ErrNotRegistered: the cluster has no such instance. Register it (again).
 	ErrNotRegistered = errors.New("not registered")
-	// ErrNoAct: the instance has no override, or no quarantine, that could be ended.
+	// ErrNoAct: the instance has no override or quarantine to end.
 	ErrNoAct = errors.New("there is none")
 	// ErrUnknownMember: the cluster has no node of that name. Status lists its nodes.
 	ErrUnknownMember = errors.New("the cluster has no such node")
@@ -24,11 +24,11 @@ var (
 	ErrUnknownRole = errors.New("no such role")
 	// ErrUnknownToken: the cluster has no token with that accessor (any more). Tokens lists them.
 	ErrUnknownToken = errors.New("no such token")
-	// ErrUnauthenticated: the server wants to know who calls, or does not know the credential (any more). It is
-	// what a StatusError of 401 is.
+	// ErrUnauthenticated: the server wants to know who calls, or does not know the credential (any more). A
+	// StatusError of 401 is one.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrDenied: the caller may not do this. It is what a StatusError of 403 is; the server says which
-	// permission is lacking. (Consul's routes, which KV calls, say it of an unknown credential, too.)
+	// ErrDenied: the caller may not do this. A StatusError of 403 is one; the server names the missing
+	// permission. (Consul's routes, which KV calls, also answer 403 to an unknown credential.)
 	ErrDenied = errors.New("denied")
 	// ErrNoKey: there is no such key.
 	ErrNoKey = errors.New("no such key")
@@ -38,11 +38,11 @@ var (
 	ErrNotAcquired = errors.New("not acquired")
 	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until it is not in use.
 	ErrLimit = errors.New("the semaphore has another limit")
-	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or
-	// choose another name.
+	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or choose
+	// another name.
 	ErrKeyConflict = errors.New("the key is in use for something else")
-	// ErrLost: a lock, permit or session is not held any more, because the session ended, or because it
-	// was not renewed in time and may end at any moment.
+	// ErrLost: a lock, permit or session is no longer held: the session has ended, or was not renewed in time
+	// and may end at any moment.
 	ErrLost = errors.New("lost")
 	// ErrReleased: a lock or permit was given back by Release, a session ended by Close.
 	ErrReleased = errors.New("released")
@@ -50,14 +50,14 @@ var (
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrClosed: the Client, or the part of it that was asked, was closed.
 	ErrClosed = transport.ErrClosed
-	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which
-	// has registration and discovery only.
+	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which has
+	// registration and discovery only.
 	ErrNeedsRollcall = transport.ErrNeedsRollcall
 	// ErrUnknownOutcome: it is not known whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = transport.ErrUnknownOutcome
 )
 
-// StatusError is an answer that is neither what was asked for nor one of the errors above.
+// StatusError is an answer that is neither a success nor one of the errors above.
 type StatusError struct {
 	Server  string // base URL of the server that answered
 	Status  int    // of HTTP
@@ -73,17 +73,17 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Is says that an answer of 401 is ErrUnauthenticated, and one of 403 ErrDenied.
+// Is makes an answer of 401 match ErrUnauthenticated, and one of 403 ErrDenied.
 func (e *StatusError) Is(target error) bool {
 	return target == ErrUnauthenticated && e.Status == http.StatusUnauthorized || target == ErrDenied && e.Status == http.StatusForbidden
 }
 
-// statusError is the error for users of a refusal.
+// statusError turns a refusal into the error that users see.
 func statusError(r transport.Refusal) error {
 	return &StatusError{Server: r.Server, Status: r.Status, Message: r.Message}
 }
 
-// refused says that trying again would bring the same response.
+// refused reports whether another try would get the same response.
 func refused(err error) bool {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNeedsRollcall) {
 		return true
@@ -92,16 +92,16 @@ func refused(err error) bool {
 	return ok && status.Status >= 400 && status.Status < 500 && status.Status != http.StatusTooManyRequests
 }
 
-// offersNone says that the cluster has no coordination at all.
+// offersNone reports whether the cluster has no coordination at all.
 func offersNone(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && status.Status == http.StatusNotImplemented
 }
 
-// noSession says that an operation failed because its session has ended.
+// noSession reports whether an operation failed because its session has ended.
 func noSession(err error) bool { return errors.Is(err, ErrNoSession) }
 
-// hopeless says that another try to acquire would fare no better.
+// hopeless reports whether another try to acquire would fare no better.
 func hopeless(err error) bool {
 	return refused(err) || offersNone(err) || errors.Is(err, ErrLimit) || errors.Is(err, ErrKeyConflict)
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Override forces an instance's status, whatever its heartbeats say (DOWN and STARTING that it
-// reports win), for a time or, with 0, until EndOverride; then it has the status that it reported
-// last. OUT_OF_SERVICE outlives a removal of the instance, for 24 h at most (from level 3 of the formats on).
-// by is the author and the reason: an author of at most 128 bytes and a reason of at most 512.
-// It returns the index of the change. ErrNotRegistered: the cluster has no such instance.
+// Override forces an instance's status, whatever it reports (except DOWN and STARTING, which win), for a time
+// or, with 0, until EndOverride. Then the instance has the status that it reported last. OUT_OF_SERVICE
+// outlives a removal of the instance by up to 24 h (from level 3 of the formats on). by names the author (at
+// most 128 bytes) and the reason (at most 512). It returns the index of the change. ErrNotRegistered: the
+// cluster has no such instance.
 func (c *Client) Override(ctx context.Context, key registry.Key, status registry.Status, by registry.Act, d time.Duration) (index string, err error) {
 	return c.act(ctx, "override", key, signed(ownInstance(http.MethodPut, key, "override").With("value", status.String()), by, d))
 }
 
-// EndOverride ends an override. The instance is UNKNOWN until it
-// registers again, which its next heartbeat makes it do. It returns the index of the change.
-// ErrNoAct: there is no override. ErrNotRegistered: the cluster has no such instance, and no override waits for it.
+// EndOverride ends an override. The instance is UNKNOWN until its next heartbeat, which makes it register
+// again. It returns the index of the change. ErrNoAct: there is no override. ErrNotRegistered: the cluster has
+// no such instance, nor an override that waits for it.
 func (c *Client) EndOverride(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
 	return c.endAct(ctx, "override", key, by)
 }
 
-// Quarantine hides an instance from every list for a time (1 s to 168 h), while its heartbeats are
-// accepted. It survives a cancel and registration. by is as of Override. It returns the index of the
-// change. ErrNotRegistered: the cluster has no such instance.
+// Quarantine hides an instance from every list for a time (1 s to 168 h), while its heartbeats are accepted.
+// It outlives a cancel and a registration. by is as for Override. It returns the index of the change.
+// ErrNotRegistered: the cluster has no such instance.
 func (c *Client) Quarantine(ctx context.Context, key registry.Key, by registry.Act, d time.Duration) (index string, err error) {
 	return c.act(ctx, "quarantine", key, signed(ownInstance(http.MethodPut, key, "quarantine"), by, d))
 }
 
-// EndQuarantine lists an instance again. It returns the index of the change. ErrNoAct: it is in no quarantine.
-// ErrNotRegistered: the cluster has no such instance.
+// EndQuarantine lists an instance again. It returns the index of the change. ErrNoAct: it is not in
+// quarantine. ErrNotRegistered: the cluster has no such instance.
 func (c *Client) EndQuarantine(ctx context.Context, key registry.Key, by registry.Act) (index string, err error) {
 	return c.endAct(ctx, "quarantine", key, by)
 }
@@ -57,7 +57,7 @@ func (c *Client) act(ctx context.Context, operation string, key registry.Key, q 
 	return acted.Index, err
 }
 
-// signed adds author, reason and time to a call; what is not given is left out.
+// signed adds author, reason and time to a call, where given.
 func signed(q *transport.Call, act registry.Act, d time.Duration) *transport.Call {
 	q = q.With("author", act.Author, "reason", act.Reason)
 	if d != 0 {
@@ -66,21 +66,20 @@ func signed(q *transport.Call, act registry.Act, d time.Duration) *transport.Cal
 	return q
 }
 
-// ownInstance is a call about one instance, of Rollcall's own API.
+// ownInstance makes a call of Rollcall's own API about one instance.
 func ownInstance(method string, key registry.Key, resource string) *transport.Call {
 	return transport.Own(method, "apps", key.App, key.ID, resource).Or(ErrNotRegistered)
 }
 
-// Explain says what is known of an instance, also after it is gone. ErrNotRegistered: nothing is
-// remembered of it.
+// Explain returns what is known of an instance, even after it is gone. ErrNotRegistered: nothing is remembered of it.
 func (c *Client) Explain(ctx context.Context, key registry.Key) (Explanation, error) {
 	unknown := fmt.Errorf("%w, and nothing is remembered of it", ErrNotRegistered)
 	return transport.Ask[Explanation](ctx, c.cluster, c.cluster.Reading(ownInstance(http.MethodGet, key, "explain").Or(unknown)), "explain %s", key)
 }
 
-// List returns the listed instances of one application, in any case, or with "" of all, sorted by
-// application and id. Unlike Apps and Instances it says whose they are and when they were last
-// renewed, and is not kept waiting by a rate limit.
+// List returns the listed instances of one application, in any case, or with "" of all, sorted by application
+// and id. Unlike Apps and Instances it tells who owns them and when they were last renewed, and waits for no
+// rate limit.
 func (c *Client) List(ctx context.Context, app string) ([]Instance, error) {
 	return transport.Ask[[]Instance](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "apps").With("app", app)), "list the instances")
 }
@@ -93,8 +92,9 @@ func (c *Client) Quarantined(ctx context.Context, app string) ([]Instance, error
 	return slices.DeleteFunc(all, func(i Instance) bool { return i.QuarantinedUntil == 0 }), err
 }
 
-// RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
-// its name is free for a node with an empty one. by is as of Override. ErrUnknownMember: there is none of that name.
+// RemoveMember takes a node out of the cluster for good: its data directory is useless from then on, and a
+// node with an empty one may take its name. by is as for Override. ErrUnknownMember: the cluster has no node
+// of that name.
 func (c *Client) RemoveMember(ctx context.Context, name string, by registry.Act) error {
 	q := signed(transport.Own(http.MethodDelete, "members", name), by, 0).Or(ErrUnknownMember)
 	q.Removes = true
@@ -102,8 +102,8 @@ func (c *Client) RemoveMember(ctx context.Context, name string, by registry.Act)
 	return err
 }
 
-// TransferLeadership hands leadership over to a node, or, with "", to the voter that is furthest, and returns its name.
-// ErrUnknownMember: there is none of that name.
+// TransferLeadership hands leadership over to a node, or, with "", to the voter whose log is furthest, and
+// returns its name. ErrUnknownMember: the cluster has no node of that name.
 func (c *Client) TransferLeadership(ctx context.Context, name string) (to string, err error) {
 	q := transport.Own(http.MethodPost, "transfer").With("to", name).Or(ErrUnknownMember)
 	q.Write = true
@@ -111,33 +111,33 @@ func (c *Client) TransferLeadership(ctx context.Context, name string) (to string
 	return done.Leader, err
 }
 
-// Upgrade is which levels of the formats the nodes of the cluster read, and which they write.
+// Upgrade returns which levels of the formats the nodes of the cluster read, and which they write.
 func (c *Client) Upgrade(ctx context.Context) (Upgrade, error) {
 	return transport.Ask[Upgrade](ctx, c.cluster, transport.Own(http.MethodGet, "upgrade"), "read the levels of the cluster")
 }
 
-// FinalizeUpgrade has the cluster write the next level, which ends the way back to the version before. It is
-// refused, in words, while not all nodes read that level, and where there is none.
+// FinalizeUpgrade has the cluster write the next level, which ends the way back to the version before. The
+// server refuses it, and says why, while some node does not read that level, and when there is no next level.
 func (c *Client) FinalizeUpgrade(ctx context.Context) (Upgrade, error) {
 	q := transport.Own(http.MethodPost, "upgrade", "finalize")
 	q.Write = true
 	return transport.Ask[Upgrade](ctx, c.cluster, q, "finalize the upgrade")
 }
 
-// DebugBundle is what a server can say about itself, for somebody who is to see what is wrong with it: a gzipped tar file.
+// DebugBundle returns what a server can tell about itself, for whoever is to find a fault: a gzipped tar file.
 func (c *Client) DebugBundle(ctx context.Context) ([]byte, error) {
 	a, err := c.cluster.Perform(ctx, transport.Own(http.MethodGet, "debug", "bundle"), "make a bundle")
 	return a.Body, err
 }
 
-// PruneOptions say what Prune removes.
+// PruneOptions select what Prune removes.
 type PruneOptions struct {
 	Service string // of one service only; "": of all
 	DryRun  bool   // remove nothing, say what would be removed
 }
 
-// Prune removes the instances that are not passing, which are those whose status is not UP, and returns
-// them. Those in quarantine stay: an operator decided what becomes of them.
+// Prune removes the instances whose status is not UP, and returns them. Those in quarantine stay: an operator
+// decided about them.
 func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	q := transport.Own(http.MethodPost, "prune").With("service", o.Service)
 	q.Query.Set("not-passing", "")
@@ -147,8 +147,8 @@ func (c *Client) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	return transport.Ask[[]Pruned](ctx, c.cluster, q, "prune")
 }
 
-// Settings returns what the present leader brought (GET /v1/rollcall/settings), which may differ from
-// a node's own configuration.
+// Settings returns the settings that the present leader brought (GET /v1/rollcall/settings). A node's own
+// configuration may differ.
 func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	return transport.Ask[Settings](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "settings")), "read the cluster's settings")
 }
@@ -158,8 +158,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return transport.Ask[Status](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "status")), "")
 }
 
-// Overview asks one node how its cluster is, with the counts of at most limit applications, those in trouble first, whose names have
-// part in them ("": of all).
+// Overview asks one node how its cluster is. It counts the instances of at most limit applications whose names
+// contain part ("": any), those in trouble first.
 func (c *Client) Overview(ctx context.Context, part string, limit int) (Overview, error) {
 	call := transport.Own(http.MethodGet, "overview").With("limit", strconv.Itoa(limit))
 	if part != "" {
@@ -168,8 +168,8 @@ func (c *Client) Overview(ctx context.Context, part string, limit int) (Overview
 	return transport.Ask[Overview](ctx, c.cluster, c.cluster.Reading(call), "")
 }
 
-// Verify asks one node to compare the states of all nodes, by what each has made of its own in the last minute. A StatusError of 501:
-// the cluster is without consensus.
+// Verify asks one node to compare the digests that all nodes made of their states within the last minute. A
+// StatusError of 501: the cluster is without consensus.
 func (c *Client) Verify(ctx context.Context) (Verification, error) {
 	return transport.Ask[Verification](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "verify")), "")
 }
@@ -184,8 +184,8 @@ func (c *Client) SelfPreservation(ctx context.Context) (SelfPreservation, error)
 	return transport.Ask[SelfPreservation](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "self-preservation")), "")
 }
 
-// ReleaseSelfPreservation lets evictions go on although too few leases are fresh, until that was not
-// so once. A StatusError of 409: it is off or released already.
+// ReleaseSelfPreservation lets evictions go on although too few leases are fresh, until enough have been fresh
+// once. A StatusError of 409: self-preservation is off, or released already.
 func (c *Client) ReleaseSelfPreservation(ctx context.Context, by registry.Act) (SelfPreservation, error) {
 	return c.preserve(ctx, "release", by, 0)
 }
@@ -199,7 +199,7 @@ func (c *Client) HoldSelfPreservation(ctx context.Context, by registry.Act, d ti
 func (c *Client) preserve(ctx context.Context, act string, by registry.Act, d time.Duration) (SelfPreservation, error) {
 	p, a, err := transport.AskWhole[SelfPreservation](ctx, c.cluster, signed(transport.Own(http.MethodPost, "self-preservation", act), by, d), "%s self-preservation", act)
 	if a.Status == http.StatusConflict && a.Repeated {
-		return c.SelfPreservation(ctx) // an earlier try did it, as far as can be known
+		return c.SelfPreservation(ctx) // an earlier try has probably done it
 	}
 	return p, err
 }
@@ -207,20 +207,20 @@ func (c *Client) preserve(ctx context.Context, act string, by registry.Act, d ti
 // comparePatience bounds one try of a comparison with a peer; a server gives it 2 minutes.
 const comparePatience = 3 * time.Minute
 
-// Peers says how replication to other servers is. A server that replicates nothing refuses with a
+// Peers returns the state of replication to other servers. A server that replicates nothing refuses with a
 // StatusError of 501.
 func (c *Client) Peers(ctx context.Context) (Peers, error) {
 	return transport.Ask[Peers](ctx, c.cluster, c.cluster.Reading(transport.Own(http.MethodGet, "peers")), "read the peers")
 }
 
-// PeerDiff compares with a peer and changes nothing. ErrUnknownPeer: there is none of that name.
+// PeerDiff compares with a peer and changes nothing. ErrUnknownPeer: the cluster has no peer of that name.
 func (c *Client) PeerDiff(ctx context.Context, name string) (PeerDiff, error) {
 	return c.compare(ctx, "compare with", name, ofPeer(http.MethodGet, name, "diff"))
 }
 
-// RepairPeer compares with a peer and has the difference sent; a Eureka server, which cannot be
-// compared with, is sent everything. It returns when what differs is queued. ErrUnknownPeer: there is
-// none of that name.
+// RepairPeer compares with a peer and sends it the difference; a Eureka server, which cannot be compared with,
+// gets everything. It returns once the difference is queued. ErrUnknownPeer: the cluster has no peer of that
+// name.
 func (c *Client) RepairPeer(ctx context.Context, name string) (PeerDiff, error) {
 	return c.compare(ctx, "repair", name, ofPeer(http.MethodPost, name, "repair"))
 }
@@ -230,29 +230,29 @@ func (c *Client) compare(ctx context.Context, operation, name string, q *transpo
 	return transport.Ask[PeerDiff](ctx, c.cluster, q, operation+" peer %q", name)
 }
 
-// PausePeer stops the sending to a peer until ResumePeer, whichever node sends. by is as of Override.
-// ErrUnknownPeer: there is none of that name.
+// PausePeer stops sending to a peer until ResumePeer, whichever node sends. by is as for Override.
+// ErrUnknownPeer: the cluster has no peer of that name.
 func (c *Client) PausePeer(ctx context.Context, name string, by registry.Act) error {
 	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, name, "pause"), by, 0), "pause peer %q", name)
 	return err
 }
 
-// ResumePeer lets the sending to a peer go on, from where it was paused. by is as of Override.
-// ErrUnknownPeer: there is none of that name.
+// ResumePeer goes on sending to a peer, from where it was paused. by is as for Override. ErrUnknownPeer: the
+// cluster has no peer of that name.
 func (c *Client) ResumePeer(ctx context.Context, name string, by registry.Act) error {
 	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, name, "resume"), by, 0), "resume peer %q", name)
 	return err
 }
 
-// ForgetSender has what is known of a sender's clock forgotten, so that its next message counts as its first: by
-// the whole cluster, or, without consensus, by the server that answers. by is as of Override.
-// ErrUnknownSender: none of that name was heard.
+// ForgetSender makes the whole cluster, or without consensus the server that answers, forget what it knows of
+// a sender's clock, so that the sender's next message counts as its first. by is as for Override.
+// ErrUnknownSender: no sender of that name was heard.
 func (c *Client) ForgetSender(ctx context.Context, sender string, by registry.Act) error {
 	_, err := c.cluster.Perform(ctx, signed(ofPeer(http.MethodPost, sender, "forget").Or(ErrUnknownSender), by, 0), "forget sender %q", sender)
 	return err
 }
 
-// ofPeer is a call about one peer.
+// ofPeer makes a call about one peer.
 func ofPeer(method, name, resource string) *transport.Call {
 	return transport.Own(method, "peers", name, resource).Or(ErrUnknownPeer)
 }

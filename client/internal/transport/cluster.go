@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client/internal/wait"
 )
 
-// Config is what a Cluster needs; it is as client.Config, whose Validate must have accepted it, with its defaults.
+// Config holds the settings of client.Config with their defaults, already checked by client.Config.Validate.
 type Config struct {
 	Servers        []string
 	Source         Source // nil: the servers stay as they are
@@ -25,11 +25,11 @@ type Config struct {
 	TLS            *tls.Config
 	HTTPClient     *http.Client // nil: one with connections of its own
 	Log            *slog.Logger
-	// Refused makes the error for users of a refusal.
+	// Refused turns a refusal into the error that users see.
 	Refused func(Refusal) error
 }
 
-// Cluster is the servers of one cluster, and sends calls to them. Safe for concurrent use.
+// Cluster sends calls to the servers of one cluster. It is safe for concurrent use.
 type Cluster struct {
 	config  Config
 	servers *serverList
@@ -67,25 +67,25 @@ func (c *Cluster) Timeout() time.Duration { return c.config.Timeout }
 // Reading makes a call a read at Config.Consistency.
 func (c *Cluster) Reading(q *Call) *Call { return q.With("consistency", c.config.Consistency) }
 
-// Replace replaces the servers. The error joins every mistake; nothing has changed then.
+// Replace replaces the servers. The error joins every mistake; then nothing has changed.
 func (c *Cluster) Replace(urls []string) error {
 	_, err := c.servers.replace(urls)
 	return err
 }
 
-// Known returns the servers that are known now, the best first, without asking Config.Source.
+// Known returns the servers known now, the best first, without asking Config.Source.
 func (c *Cluster) Known() []*Server { return c.servers.order() }
 
-// Sibling is the server at another address (host:port) of the cluster.
+// Sibling returns the server at another address (host:port) of the cluster.
 func (c *Cluster) Sibling(address string) *Server { return c.servers.sibling(address) }
 
-// Responded says that a server did, where that is known before the end of a try.
+// Responded notes that a server has responded, where that is known before a try ends.
 func (c *Cluster) Responded(s *Server) { c.servers.responded(s) }
 
-// Quarantined is how many servers are asked last because they did not respond.
+// Quarantined returns how many servers are asked last because they did not respond.
 func (c *Cluster) Quarantined() int { return c.servers.quarantined() }
 
-// Candidates are the servers to ask, the best first; there is at least one.
+// Candidates returns the servers to ask, the best first. There is at least one.
 func (c *Cluster) Candidates(ctx context.Context) ([]*Server, error) {
 	if c.lookup == nil {
 		return c.servers.order(), nil
@@ -102,7 +102,7 @@ func (c *Cluster) Candidates(ctx context.Context) ([]*Server, error) {
 	return c.servers.order(), nil
 }
 
-// newcomers are servers that the source gives now that those asked did not respond.
+// newcomers returns the servers that the source names now that those asked did not respond.
 func (c *Cluster) newcomers(ctx context.Context, asked []*Server) []*Server {
 	if c.lookup == nil {
 		return nil
@@ -115,8 +115,8 @@ func (c *Cluster) newcomers(ctx context.Context, asked []*Server) []*Server {
 	return slices.DeleteFunc(c.servers.order(), func(s *Server) bool { return slices.ContainsFunc(asked, s.same) })
 }
 
-// ToWatch are the servers to watch, the best first, after so many failures in a row; there is at least one.
-// As for a call, the source is asked for others when all may have failed.
+// ToWatch returns the servers to watch, the best first, after a number of failures in a row. There is at least
+// one. As for a call, the source is asked for others when all may have failed.
 func (c *Cluster) ToWatch(ctx context.Context, failures int) ([]*Server, error) {
 	servers, err := c.Candidates(ctx)
 	if err != nil {
@@ -128,13 +128,13 @@ func (c *Cluster) ToWatch(ctx context.Context, failures int) ([]*Server, error) 
 	return servers, nil
 }
 
-// Has says whether a server is one of the cluster's still.
+// Has reports whether a server still belongs to the cluster.
 func (c *Cluster) Has(ctx context.Context, s *Server) bool {
 	servers, err := c.Candidates(ctx)
 	return err != nil || slices.ContainsFunc(servers, s.same)
 }
 
-// ServerOf is the server of a response; nil: it is not one of the cluster's any more.
+// ServerOf returns the server that sent a response, or nil if it no longer belongs to the cluster.
 func (c *Cluster) ServerOf(a Response) *Server {
 	for _, s := range c.servers.order() {
 		if s.URL == a.Server {
@@ -144,8 +144,8 @@ func (c *Cluster) ServerOf(a Response) *Server {
 	return nil
 }
 
-// do sends a call to the best server, and to the others while none responds. An unknown outcome ends
-// it, because a server has spent its time on it already.
+// do sends a call to the best server, and to the others while none responds. An unknown outcome ends it,
+// because a server has already spent its time on it.
 func (c *Cluster) do(ctx context.Context, q *Call) (Response, error) {
 	if c.life.Err() != nil {
 		return Response{}, ErrClosed
@@ -200,8 +200,8 @@ func (t *tour) failure() error {
 	return err
 }
 
-// unlessAllForeign hides from errors.Is what ErrNeedsRollcall says of a server, unless all
-// servers are like that: otherwise one that is Rollcall may respond the next time.
+// unlessAllForeign hides ErrNeedsRollcall from errors.Is, unless all servers are foreign: otherwise one that
+// is Rollcall may respond the next time.
 func unlessAllForeign(errs []error) []error {
 	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
 	if !slices.ContainsFunc(errs, func(err error) bool { return !foreign(err) }) {

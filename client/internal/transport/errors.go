@@ -10,55 +10,55 @@ import (
 	"time"
 )
 
-// Errors that users of the client compare. Package client declares them under the same names, and says there what to do.
+// Errors that users of the client compare. Package client declares them under the same names, and says what to do.
 var (
 	ErrClosed         = errors.New("closed")
 	ErrNeedsRollcall  = errors.New("the server is not Rollcall, and only Rollcall offers this")
 	ErrUnknownOutcome = errors.New("outcome unknown")
 )
 
-// Refusal is a response that is no success, as an error.
+// Refusal is the error of a response that is not a success.
 type Refusal struct {
 	Server     string        // base URL of the server that responded
 	Status     int           // of HTTP
 	Message    string        // what the response says about it; may be empty
 	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
 	certain    bool          // the server says that nothing was done
-	repeated   bool          // net/http had sent the request before, so the refusal says nothing of that
-	denied     bool          // it is for want of permission, as Rollcall says (RFC 6750, insufficient_scope)
+	repeated   bool          // net/http had already sent the request once; the refusal does not cover that try
+	denied     bool          // the caller lacks a permission, as Rollcall says (RFC 6750, insufficient_scope)
 
 	public error // what Config.Refused made of it, for users of the client
 }
 
-// Error is that of the error for users.
+// Error returns the text that users see.
 func (r *Refusal) Error() string { return r.public.Error() }
 
-// Unwrap returns the error for users.
+// Unwrap returns the error that users see.
 func (r *Refusal) Unwrap() error { return r.public }
 
-// unsent is an error of a call that no server has seen.
+// unsent wraps the error of a call that no server has seen.
 type unsent struct{ error }
 
 // Unwrap returns what was wrong.
 func (u unsent) Unwrap() error { return u.error }
 
-// possible is an error of a call that a server may have seen, whatever came afterwards: net/http sends a request again that has an
-// Idempotency-Key when its connection is lost, and then returns what is wrong with the second try.
+// possible wraps the error of a call that a server may have seen, whatever came afterwards: net/http repeats a
+// request with an Idempotency-Key when its connection is lost, and then returns the error of the second try.
 type possible struct{ error }
 
 // Unwrap returns what was wrong.
 func (p possible) Unwrap() error { return p.error }
 
-// conclusive is an error that no other server would change.
+// conclusive wraps an error that no other server would change.
 type conclusive struct{ error }
 
 // Unwrap returns what was wrong.
 func (c conclusive) Unwrap() error { return c.error }
 
-// mayHaveWritten says whether a write may have taken effect although this came back. A 503 or 507 says that nothing was
-// done (docs/reference/outcomes.md), a server that is not Rollcall cannot have done it, and without a connection nothing
-// was sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
-// (com.netflix.eureka.StatusFilter).
+// mayHaveWritten reports whether a write may have taken effect although err came back. A 503 or 507 says that
+// nothing was done (docs/reference/outcomes.md), a server that is not Rollcall cannot have done it, and
+// without a connection nothing was sent. A redirect says nothing: stock servers that are not UP respond with
+// 307 and do what was asked (com.netflix.eureka.StatusFilter).
 func (q *Call) mayHaveWritten(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		return refused.repeated || !refused.certain && refused.Status != http.StatusInsufficientStorage && !q.unavailable(refused)
@@ -74,8 +74,8 @@ func (q *Call) mayHaveWritten(err error) bool {
 	return !untrusted && !(network && op.Op == "dial")
 }
 
-// withCause replaces an error of a call that was cut off by the reason for that: the cause of the first of the
-// contexts that has ended. (A client's life ends before its connections do, and its calls a bit later.)
+// withCause replaces the error of a call that was cut off by the cause of the first context that has ended. (A
+// client's life ends before its connections do, and its calls a bit later.)
 func withCause(err error, of ...context.Context) error {
 	for _, ctx := range of {
 		cause := context.Cause(ctx)

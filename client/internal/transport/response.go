@@ -12,20 +12,20 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Response is what a server said, if its status is below 500 or there is no use in asking another one.
+// Response holds what a server said with a status below 500, or with one that no other server would better.
 type Response struct {
 	Server string // base URL
 	Status int
 	Header http.Header
 	Body   []byte
 	Sent   time.Time // when the try began that brought it
-	// Repeated: an earlier try of the same call may have taken effect, at another server, or by a connection that was lost.
+	// Repeated: an earlier try may have taken effect, at another server or over a connection that was lost.
 	Repeated bool
 
 	refused func(Refusal) error // as Config.Refused
 }
 
-// Refusal is the response as an error, nil if it is a success.
+// Refusal returns the response as an error, or nil if it is a success.
 func (a Response) Refusal() *Refusal {
 	if a.Status < 300 {
 		return nil
@@ -38,7 +38,7 @@ func (a Response) Refusal() *Refusal {
 	return r
 }
 
-// seconds reads Retry-After; 0: there is none, or it is a date.
+// seconds reads Retry-After; a missing one or a date counts as 0.
 func seconds(text string) time.Duration {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
@@ -47,7 +47,7 @@ func seconds(text string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// message is what the server says: the error of Rollcall's own API, or the beginning of a text.
+// message returns what the server says: the error of Rollcall's own API, or the beginning of a text.
 func (a Response) message() string {
 	var doc api.Error
 	if err := json.Unmarshal(a.Body, &doc); err == nil && doc.Error != "" {
@@ -77,11 +77,11 @@ func readBounded(from io.Reader, longest int64) ([]byte, error) {
 	return text, err
 }
 
-// outcomeHeader says of a 504 that a write may have taken effect, and of a 500 that it did not.
+// outcomeHeader tells of a 504 that a write may have taken effect, and of a 500 that it did not.
 const outcomeHeader = "X-Rollcall-Outcome"
 
-// insufficient is nil for a response that ends the call, be it a refusal, and otherwise says why another server may do
-// better.
+// insufficient returns nil for a response that ends the call, a refusal included, and otherwise why another
+// server may do better.
 func (q *Call) insufficient(a Response) error {
 	refused := a.Refusal()
 	switch {
@@ -97,13 +97,13 @@ func (q *Call) insufficient(a Response) error {
 	return nil
 }
 
-// failure turns a response that is no success into an error.
+// failure turns a response that is not a success into an error.
 func (q *Call) failure(a Response) error {
 	switch refusal := a.Refusal(); {
 	case refusal == nil:
 		return nil
 	case a.Status == http.StatusNotFound && q.missing != nil && q.Removes && a.Repeated:
-		return nil // an earlier try did it, as far as can be known, and what it removed is not there
+		return nil // an earlier try has probably removed it; either way it is gone
 	case a.Status == http.StatusNotFound && q.missing != nil:
 		return q.missing
 	case a.Repeated:
@@ -113,21 +113,21 @@ func (q *Call) failure(a Response) error {
 	}
 }
 
-// What Consul's routes say with a 500 when nothing was done, and another server may do it.
+// Texts of Consul's routes with a 500 when nothing was done and another server may do it.
 const (
 	noLeader     = "No cluster leader"
 	shuttingDown = "this node is shutting down; ask another one"
 )
 
-// unavailable says that a server is: it has done nothing.
+// unavailable reports whether a server was unavailable, so that it has done nothing.
 func (q *Call) unavailable(refused *Refusal) bool {
-	if q.consul && refused.Status == http.StatusInternalServerError { // with Retry-After it is a 503 of another name
+	if q.consul && refused.Status == http.StatusInternalServerError { // Consul's routes say 503 so, with Retry-After
 		return refused.RetryAfter > 0 || refused.Message == noLeader || refused.Message == shuttingDown
 	}
 	return refused.Status == http.StatusServiceUnavailable
 }
 
-// elsewhere says whether another server may do better.
+// elsewhere reports whether another server may do better.
 func (q *Call) elsewhere(refused *Refusal) bool {
 	switch status := refused.Status; {
 	case status == http.StatusNotImplemented:
@@ -140,16 +140,16 @@ func (q *Call) elsewhere(refused *Refusal) bool {
 	return q.gated(refused)
 }
 
-// gated says that a stock Eureka server keeps its lists back, because it has not copied those of its peers
-// yet (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). A delta is refused
-// like that where the whole list is to be fetched, so that one is no reason to ask another server.
+// gated reports whether a stock Eureka server keeps its lists back because it has not yet copied those of its
+// peers (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). It refuses a delta the
+// same way where the whole list is to be fetched, so a refused delta is no reason to ask another server.
 func (q *Call) gated(refused *Refusal) bool {
 	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && !refused.denied && q.operation() != "delta"
 }
 
-// foreign says that a response to a call of Rollcall's own API, or of Consul's, is of a server that does not
-// know that API: it has no such path, or no such method of it. Many responses of Rollcall have the same
-// statuses, and name the thing that does not exist.
+// foreign reports whether a response to a call of Rollcall's own API, or of Consul's, comes from a server that
+// does not know that API: it has no such path or method. Many responses of Rollcall have the same statuses,
+// but name the thing that does not exist.
 func (q *Call) foreign(a Response) bool {
 	if q.eureka || a.Status != http.StatusNotFound && a.Status != http.StatusMethodNotAllowed {
 		return false
@@ -157,7 +157,7 @@ func (q *Call) foreign(a Response) bool {
 	return a.Header.Get("X-Consul-Index") == "" && !ownError(a.Body)
 }
 
-// ownError says whether a body is an error in the form of Rollcall's own API: an object with an error and
+// ownError reports whether a body is an error in the form of Rollcall's own API: an object with an error and
 // nothing else. Spring's errors have an error too, beside timestamp, status and path; Netflix's server
 // responds with HTML, as proxies do.
 func ownError(body []byte) bool {

@@ -49,14 +49,14 @@ func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err err
 	}
 }
 
-// interrupted says that a try ended for a reason that says nothing of the server: its caller gave it up, or
-// had time for less than the server was to wait. (A caller that never has much time must get away from a
-// silent server all the same.)
+// interrupted reports whether a try ended for a reason that says nothing of the server: its caller gave up, or
+// had less time than the server was to have. (A caller that never has much time must still get away from a
+// silent server.)
 func (q *Call) interrupted(ctx context.Context, timeout time.Duration) bool {
 	return errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && q.Patience > timeout
 }
 
-// exchange makes a request and reads the response, whatever it is.
+// exchange makes a request and reads the response, whatever its status.
 func (c *Cluster) exchange(ctx context.Context, s *Server, q *Call) (Response, error) {
 	ctx, patience := withPatience(ctx, cmp.Or(q.Patience, c.config.Timeout), c.config.Timeout)
 	defer patience.stop()
@@ -72,7 +72,7 @@ func (c *Cluster) exchange(ctx context.Context, s *Server, q *Call) (Response, e
 	return a, err
 }
 
-// read reads a response, its body by way of body.
+// read reads a response, with body in place of its own body.
 func (c *Cluster) read(s *Server, resp *http.Response, body io.Reader) (Response, error) {
 	text, err := readBounded(body, longestResponse)
 	if err != nil {
@@ -81,9 +81,10 @@ func (c *Cluster) read(s *Server, resp *http.Response, body io.Reader) (Response
 	return Response{Server: s.URL, Status: resp.StatusCode, Header: resp.Header, Body: text, refused: c.config.Refused}, nil
 }
 
-// OpenStream asks one server for a stream of the type that the call accepts, and returns its body when that begins. ctx and
-// the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it. The try counts in the metrics
-// as soon as the response begins. final says that the error is a refusal, which other servers would repeat.
+// OpenStream asks one server for a stream of the type that the call accepts, and returns its body when that
+// begins. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read. The try counts in
+// the metrics as soon as the response begins. final reports that the error is a refusal, which other servers
+// would repeat.
 func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.ReadCloser, final bool, err error) {
 	began := time.Now()
 	resp, done, err := c.roundTrip(ctx, s, q, &connection{})
@@ -103,7 +104,7 @@ func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.R
 	return c.noStream(s, q, resp)
 }
 
-// streamBody is the body of a stream, whose end is the end of its request.
+// streamBody is the body of a stream; closing it ends its request.
 type streamBody struct {
 	io.ReadCloser
 	done context.CancelFunc
@@ -115,18 +116,18 @@ func (b streamBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// accepts says whether a response is of the type that a call accepts: a proxy may have a page for every path that it does
-// not know.
+// accepts reports whether a response has the type that a call accepts. A proxy may have a page for every path
+// that it does not know.
 func (q *Call) accepts(resp *http.Response) bool {
 	given := resp.Header.Get("Content-Type")
 	kind, _, _ := mime.ParseMediaType(given)
 	return given == "" || kind == q.Accept
 }
 
-// longestRefusal bounds what is read of a response that is no stream.
+// longestRefusal bounds what is read of a response that is not a stream.
 const longestRefusal = 1 << 20
 
-// noStream is the error of a response that is no stream.
+// noStream turns a response that is not a stream into an error.
 func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCloser, final bool, err error) {
 	a, err := c.read(s, resp, io.LimitReader(resp.Body, longestRefusal))
 	if err != nil {
@@ -142,8 +143,8 @@ func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCl
 	return nil, refused.Status != http.StatusTooManyRequests, refused
 }
 
-// roundTrip sends a request to one server, and returns its response when that begins. done must be called when the response
-// was read. ctx and the end of the client (ErrClosed) cut it off, also while it is read; nothing else bounds it.
+// roundTrip sends a request to one server, and returns its response when that begins. Call done when the
+// response has been read. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read.
 func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call, connection *connection) (resp *http.Response, done context.CancelFunc, err error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.URL, ErrClosed)}
@@ -180,7 +181,7 @@ func (c *Cluster) request(ctx context.Context, s *Server, q *Call, connection *c
 	return nil, err
 }
 
-// named is an error of net/http that names the server as people do.
+// named returns an error of net/http with the server's name as users gave it.
 func (s *Server) named(err error) error {
 	of, ok := errors.AsType[*url.Error](err)
 	if s.socket == "" || !ok {
@@ -189,8 +190,8 @@ func (s *Server) named(err error) error {
 	return &url.Error{Op: of.Op, URL: strings.Replace(of.URL, s.own(), s.URL+":", 1), Err: of.Err}
 }
 
-// connection counts the connections that a request had. Without one, nothing was sent. With two, net/http has sent the request
-// again. A transport that says nothing leaves it open.
+// connection counts the connections that a request asked for and got. Without one, nothing was sent; with two,
+// net/http has sent the request again. A transport that traces nothing leaves both at 0.
 type connection struct{ wanted, got atomic.Int32 }
 
 func (c *connection) trace() *httptrace.ClientTrace {
@@ -202,7 +203,7 @@ func (c *connection) trace() *httptrace.ClientTrace {
 
 func (c *connection) missing() bool { return c.wanted.Load() > 0 && c.got.Load() == 0 }
 
-// cutBody is a body whose error says why reading it was cut off.
+// cutBody is a body whose error says why reading was cut off.
 type cutBody struct {
 	io.ReadCloser
 	ctx, life context.Context
