@@ -300,7 +300,7 @@ func TestOverrideWithoutAnEndSaysHowLongItLasts(t *testing.T) {
 	for flag, says := range map[string]bool{"": true, "--for=1m": false} {
 		args := append([]string{"override", "a/b", "OUT_OF_SERVICE", "--addr", s.URL}, strings.Fields(flag)...)
 		_, stderr, code := rollcall(t, args...)
-		expect.That(t, code == cli.ExitOK && strings.Contains(stderr, "remembered for 24h") == says, "%q: exit %d, said %q", flag, code, stderr)
+		expect.That(t, code == cli.ExitOK && strings.Contains(stderr, "until --delete") == says, "%q: exit %d, said %q", flag, code, stderr)
 	}
 }
 

@@ -25,7 +25,7 @@ func newCancelCommand() *cobra.Command {
 	})
 }
 
-// done is what was done to one instance.
+// done says what was done to one instance.
 type done struct {
 	Done   string `json:"done"`
 	App    string `json:"app"`
@@ -92,7 +92,7 @@ func newDrainCommand() *cobra.Command {
 		Short: "Take an instance out of service, and return when it may be stopped",
 		Long: "Overrides an instance's status with OUT_OF_SERVICE. It waits until every node of the cluster has\n" +
 			"applied the override, and then until polling clients have fetched it. Afterwards no client calls the\n" +
-			"instance any more. It stays so until its client starts it again, or the override is deleted.",
+			"instance any more. The override ends when the instance is started again, or when you delete it.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
@@ -125,7 +125,7 @@ type overrideOptions struct {
 	operator
 	remove bool
 	length time.Duration
-	hints  io.Writer // for what is no result
+	hints  io.Writer // standard error
 }
 
 func newOverrideCommand() *cobra.Command {
@@ -136,7 +136,7 @@ func newOverrideCommand() *cobra.Command {
 		Use:   "override APP/ID STATUS | override APP/ID --delete",
 		Short: "Force an instance's status, in place of the reported one, or end that",
 		Long: "Forces an instance's status, in place of the reported one. OUT_OF_SERVICE outlives the lease: an instance that\n" +
-			"is canceled or evicted and registers within 24 h is OUT_OF_SERVICE again. Use drain for a restart.",
+			"is canceled or evicted and registers again within 24 h is OUT_OF_SERVICE again. To restart an instance, use drain.",
 		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
 			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
 			"  rollcall override ORDERS/orders-1 --delete",
@@ -184,7 +184,7 @@ func (o *overrideOptions) override(ctx context.Context, cl *client.Client, args 
 	result.Done, result.Status = "overridden", status.String()
 	_, err = cl.Override(ctx, key, status, o.act(), o.length)
 	if err == nil && status == registry.OutOfService && o.length == 0 {
-		fmt.Fprintf(o.hints, "%s stays OUT_OF_SERVICE until --delete, also when it is started again: --for ends it at a time; removed, it is remembered for 24h\n", key)
+		fmt.Fprintf(o.hints, "%s stays OUT_OF_SERVICE until --delete, even if it is restarted within 24h; use --for to set an end\n", key)
 	}
 	return result, err
 }
@@ -201,7 +201,7 @@ func newExplainCommand() *cobra.Command {
 	})
 }
 
-// explanation is what the cluster knows of an instance, as text: the summary, then the history.
+// explanation shows what the cluster knows of an instance as text: the summary, then the history.
 type explanation struct{ client.Explanation }
 
 func (e explanation) Table() [][]string {
@@ -212,7 +212,7 @@ func (e explanation) Table() [][]string {
 	return rows
 }
 
-// saidBy is an author, and whom the author named.
+// saidBy shows the author, and the one whom the author named.
 func saidBy(author, says string) string {
 	if says == "" {
 		return author
@@ -234,18 +234,18 @@ func newPruneCommand() *cobra.Command {
 			"  rollcall prune --not-passing --service orders",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		if !notPassing {
-			return nil, cli.Usage(errors.New("--not-passing: is required: it says which instances are removed"))
+			return nil, cli.Usage(errors.New("--not-passing is required: it says which instances to remove"))
 		}
 		found, err := cl.Prune(ctx, o)
 		return append(prunedList{}, found...), err
 	})
-	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "those whose status is not UP, which a check that does not pass keeps them from (required)")
+	cmd.Flags().BoolVar(&notPassing, "not-passing", false, "remove those whose status is not UP, such as services with a warning or critical check (required)")
 	cmd.Flags().StringVar(&o.Service, "service", "", "of this service only (default: of all)")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "remove nothing, show what would be removed")
 	return cmd
 }
 
-// prunedList is the instances that were removed, an empty list rather than null.
+// prunedList lists the instances that were removed; as JSON it is an empty list rather than null.
 type prunedList []client.Pruned
 
 func (l prunedList) Table() [][]string {

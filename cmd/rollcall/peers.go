@@ -110,7 +110,7 @@ func newPeersForgetCommand() *cobra.Command {
 	}, "forgotten", (*client.Client).ForgetSender)
 }
 
-// newPeersActCommand completes a command that acts on a peer; did is the word for it afterwards.
+// newPeersActCommand completes a command that acts on a peer; did is what it prints afterwards.
 func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client, context.Context, string, registry.Act) error) *cobra.Command {
 	var c connection
 	var o operator
@@ -120,8 +120,8 @@ func newPeersActCommand(cmd *cobra.Command, did string, act func(*client.Client,
 	})
 }
 
-// peerTables is the state of replication as up to six tables: the peers, the servers that send, their clocks, the
-// repairs, and what is refused.
+// peerTables shows the state of replication as up to six tables: the peers, the servers that send, their
+// clocks, the repairs, and what is refused.
 type peerTables struct{ client.Peers }
 
 func (p peerTables) Table() [][]string {
@@ -137,7 +137,7 @@ func (p peerTables) Table() [][]string {
 	return append(rows, p.refused()...)
 }
 
-// refused are two tables of what is refused: here, and at peers.
+// refused returns two tables of what is refused: here, and at peers.
 func (p peerTables) refused() [][]string {
 	here, there := [][]string{{}, {"REFUSED HERE", "FROM", "SINCE", "LAST", "TIMES", "WHY"}}, [][]string{{}, {"REFUSED BY", "INSTANCE", "SINCE", "LAST", "TIMES", "WHY"}}
 	for _, r := range p.Refused {
@@ -151,7 +151,7 @@ func (p peerTables) refused() [][]string {
 	return append(unlessEmpty(here), unlessEmpty(there)...)
 }
 
-// incoming is a table of the datacenters and Eureka servers that send, if there are any.
+// incoming returns a table of the datacenters and Eureka servers that send, if there are any.
 func (p peerTables) incoming() [][]string {
 	rows := [][]string{{}, {"FROM", "INSTANCES", "LAST HEARD", "LINK", "ON CUT", "KEPT"}}
 	for _, peer := range p.Peers.Peers {
@@ -171,7 +171,7 @@ func (p peerTables) incoming() [][]string {
 	return unlessEmpty(rows)
 }
 
-// senders is a table of the servers whose clocks are known, and of their messages that came late or were refused.
+// senders returns a table of the servers whose clocks are known, and of their messages that came late or were refused.
 func (p peerTables) senders() [][]string {
 	rows := [][]string{{}, {"SENDER", "DATACENTER", "HEARD", "LATE BY", "LATE", "REFUSED"}}
 	for _, s := range p.Senders {
@@ -182,7 +182,7 @@ func (p peerTables) senders() [][]string {
 	return unlessEmpty(rows)
 }
 
-// repairs is a table of the last repair of each peer, if there was one.
+// repairs returns a table of the last repair of each peer, if there was one.
 func (p peerTables) repairs() [][]string {
 	rows := [][]string{{}, {"REPAIRED", "TIME", "WHY", "SENT", "REMOVED"}}
 	for _, peer := range p.Peers.Peers {
@@ -193,7 +193,7 @@ func (p peerTables) repairs() [][]string {
 	return unlessEmpty(rows)
 }
 
-// peerDiff is a comparison as two tables: the numbers, and the instances.
+// peerDiff shows a comparison as two tables: the numbers, and the instances.
 type peerDiff struct{ client.PeerDiff }
 
 func (d peerDiff) Table() [][]string {
@@ -208,7 +208,7 @@ func (d peerDiff) Table() [][]string {
 	return append(rows, unlessEmpty(items)...)
 }
 
-// actedOnPeer is what was done to a peer.
+// actedOnPeer says what was done to a peer.
 type actedOnPeer struct {
 	Done string `json:"done"`
 	Peer string `json:"peer"`

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// aliasPause is how often alias checks are judged. A right that is taken away is gone within a second, see
-	// docs/run/permissions.md; the rest of it is for the entry of the log.
+	// aliasPause is how often alias checks are judged. A right that is taken away must be gone within a second
+	// (docs/run/permissions.md), and the log entry takes time, too.
 	aliasPause = 500 * time.Millisecond
-	// aliasesAtOnce bounds what one entry sets in motion: others may follow each of them.
+	// aliasesAtOnce bounds what one entry sets in motion: other checks may follow each of them.
 	aliasesAtOnce = 10
 )
 
-// judgeAliases has the alias checks that were registered with a token follow what that may read now, until ctx ends: roles
-// change, tokens end, and what a check names is replaced. allows judges the token of an accessor.
+// judgeAliases lets each alias check that was registered with a token follow only what the token may read now,
+// until ctx ends: roles change, tokens end, and the service or node that a check names is replaced. allows
+// judges the token with an accessor.
 func judgeAliases(ctx context.Context, epoch registry.Epoch, of registry.Service, allows func(accessor string, n access.Need) bool) {
 	every := time.NewTicker(aliasPause)
 	defer every.Stop()
@@ -34,13 +35,13 @@ func judgeAliases(ctx context.Context, epoch registry.Epoch, of registry.Service
 		}
 		for ops := range slices.Chunk(judgedAliases(v, epoch, allows), aliasesAtOnce) {
 			if _, err := of.Apply(ctx, registry.FromClient, ops...); err != nil {
-				break // the next round comes to the same
+				break // the next round tries again
 			}
 		}
 	}
 }
 
-// judgedAliases returns what is to change of the alias checks in a view.
+// judgedAliases returns the operations that bring the alias checks of a view up to date.
 func judgedAliases(v *registry.View, epoch registry.Epoch, allows func(accessor string, n access.Need) bool) (ops []registry.Op) {
 	for check := range v.Aliases() {
 		a := check.Alias

@@ -15,10 +15,10 @@ const (
 	leaderless = "leaderless"
 )
 
-// behindBy is how many entries a node may be behind and count as well: that many are written while it is asked.
+// behindBy is how many entries a node may be behind and still count as well: that many are written while it is asked.
 const behindBy = 10_000
 
-// describe says in what condition a cluster is, in a word and in sentences.
+// describe sets the condition of a cluster, in a word and in sentences.
 func describe(s *api.Status) {
 	var troubles []string
 	leads := "" // by its own account
@@ -58,7 +58,7 @@ func describe(s *api.Status) {
 	}
 }
 
-// votersOf counts the voters, and those of them with which nothing is wrong.
+// votersOf counts the voters, and those that are well.
 func votersOf(nodes []api.NodeStatus) (voters, healthy int) {
 	for _, n := range nodes {
 		if n.Voter {
@@ -71,13 +71,14 @@ func votersOf(nodes []api.NodeStatus) (voters, healthy int) {
 	return voters, healthy
 }
 
-// tolerance is how many more voters may fail before there is no majority; below 0 there is none.
+// tolerance returns how many more voters may fail while a majority remains; a negative number means that there
+// is no majority now.
 func tolerance(voters, healthy int) int { return healthy - (voters/2 + 1) }
 
 // unreachable is the role of a node that does not respond.
 const unreachable = "unreachable"
 
-// troubleOf is what is wrong with a node, in words; "": nothing.
+// troubleOf says what is wrong with a node, or returns "".
 func troubleOf(n api.NodeStatus) string {
 	switch {
 	case n.Role == unreachable:
@@ -92,7 +93,7 @@ func troubleOf(n api.NodeStatus) string {
 	return ""
 }
 
-// sharedZone warns of a zone in which a majority of the voters stands; "": there is none.
+// sharedZone warns of a zone that has a majority of the voters, or returns "".
 func sharedZone(nodes []api.NodeStatus, voters int) string {
 	counts := map[string]int{}
 	for _, n := range nodes {

@@ -29,7 +29,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// engine is what orders a node's operations and replicates them, in either mode. Nothing runs before run.
+// engine orders a node's operations and replicates them, in either mode. Nothing runs before run.
 type engine struct {
 	service registry.Service
 	run     func(context.Context) error // until ctx ends (nil), or the node must not go on
@@ -39,26 +39,26 @@ type engine struct {
 	peers   *peers
 	// snapshots saves and restores snapshots for people.
 	snapshots *snapshots
-	// coordination is sessions, keys and locks; nil: they need consensus, which this node is without.
+	// coordination offers sessions, keys and locks; nil in mode ap, because they need consensus.
 	coordination httpd.Coordination
-	// access is who may do what in the cluster, and clusterID its id; nil in mode ap.
+	// access returns who may do what in the cluster, and clusterID its id; nil in mode ap.
 	access    func() *access.Table
 	clusterID func() string
 	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
 	setSyncDelay func(time.Duration)
 	// setJoin replaces cluster.join; it does nothing in mode ap.
 	setJoin func([]string)
-	// leaderDiskFull says that another node leads and its disk is nearly full; nil in mode ap.
+	// leaderDiskFull reports whether another node leads and its disk is nearly full; nil in mode ap.
 	leaderDiskFull func(context.Context) bool
-	// reloadCertificates reads the files of the store's again, see consensus.Raft; nil in mode ap.
+	// reloadCertificates reads the store's certificate files again, see consensus.Raft; nil in mode ap.
 	reloadCertificates func() (changed []string)
-	// alive returns true once the loop of the store that waits for the disk has replied; false when ctx has ended.
+	// alive returns true once the store's loop that waits for the disk has replied, false when ctx has ended.
 	alive func(context.Context) bool
 	// handOver gives leadership away; nil in mode ap.
 	handOver func()
 }
 
-// setup is what both engines are made of.
+// setup holds what both engines are made of.
 type setup struct {
 	*config.Config
 	name      string
@@ -72,7 +72,7 @@ type setup struct {
 	auth      *authfile.Source // nil: there is no auth.file
 }
 
-// authDigest is the digest of auth.file.
+// authDigest returns the digest of auth.file.
 func (s setup) authDigest() string {
 	if s.auth == nil {
 		return link.NoAuthFile
@@ -80,7 +80,7 @@ func (s setup) authDigest() string {
 	return s.auth.Digest()
 }
 
-// openEngine opens the data directory in the mode that the settings name. Only what is made here depends on the mode.
+// openEngine opens the data directory in the mode that the settings name. Nothing else depends on the mode.
 func (s setup) openEngine() (*engine, error) {
 	if s.Mode == config.AP {
 		return s.openLocal()
@@ -127,13 +127,13 @@ func (s setup) openRaft() (*engine, error) {
 	}, nil
 }
 
-// self is this node as status shows it.
+// self returns this node as status shows it.
 func (s setup) self() api.NodeStatus {
 	return api.NodeStatus{ID: s.name, HTTP: s.http, Version: s.version, Zone: s.NodeZone}
 }
 
-// lead does beside the store what only a leader does: it sends to the peers, looks at the other nodes, judges alias checks and
-// runs probes.
+// lead does what only a leader does beside the store: it sends to the peers, watches the other nodes, judges
+// alias checks and runs probes.
 func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -156,7 +156,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
-// prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
+// prober makes the Prober that runs the checks of services and nodes.
 func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,
@@ -172,8 +172,8 @@ func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Pro
 	})
 }
 
-// openLocal makes the engine of a node without consensus. Once it has copied what the others have, it sends to all
-// peers.
+// openLocal makes the engine of a node without consensus. It sends to all peers once it has copied what the
+// others have.
 func (s setup) openLocal() (*engine, error) {
 	p := &peers{world: s.world, datacenter: s.Datacenter, node: s.name}
 	c := s.storeConfig()
@@ -222,8 +222,8 @@ func (s setup) openLocal() (*engine, error) {
 	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node, s.world}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}, alive: node.Alive}, nil
 }
 
-// storeConfig is the settings of the store, those included that other settings decide, and what the store needs beside
-// them.
+// storeConfig returns the settings of the store, including those that other settings decide, and what the
+// store needs beside them.
 func (s setup) storeConfig() store.Config {
 	c := s.Store
 	c.Node, c.Datacenter, c.HTTPAdvertise, c.Version = s.name, s.Datacenter, s.http, s.version
@@ -284,8 +284,8 @@ func abandon(run func(context.Context) error) error {
 	return run(ctx)
 }
 
-// runWith runs the store, and beside it what works with the store. The latter ends first, because its last operations
-// need the store.
+// runWith runs the store, and beside it what works with the store. The latter ends first, because its last
+// operations need the store.
 func runWith(ctx context.Context, run func(context.Context) error, beside ...func(context.Context)) error {
 	inner, stop := context.WithCancel(ctx)
 	outer, stopStore := context.WithCancel(context.WithoutCancel(ctx))
@@ -317,8 +317,8 @@ func runWith(ctx context.Context, run func(context.Context) error, beside ...fun
 // besideLimit bounds the wait for what works with a store that has failed.
 const besideLimit = 2 * time.Second
 
-// actingService is a registry that passes operators' acts on self-preservation on to the other nodes of the datacenter:
-// without consensus each node has a self-preservation of its own.
+// actingService passes operators' acts on self-preservation on to the other nodes of the datacenter: without
+// consensus each node has a self-preservation of its own.
 type actingService struct {
 	registry.Service
 	replicator *replication.Replicator

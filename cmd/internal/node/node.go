@@ -45,7 +45,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Options are what a node is run with. All fields are required.
+// Options say how a node is run. All fields are required.
 type Options struct {
 	Config  *config.Config
 	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
@@ -53,15 +53,15 @@ type Options struct {
 	Log     *slog.Logger
 	Level   *logging.Level       // of Log
 	Metrics prometheus.Collector // of the process, shown beside the node's
-	// Settings writes the settings as they were read, without secrets, and LogTail is the last lines of the log: both for
-	// bundles.
+	// Settings writes the settings as they were read, without secrets, and LogTail the last lines of the log:
+	// both for bundles.
 	Settings func(io.Writer) error
 	LogTail  func() []byte
 	World    *world.World     // nil: the machine's
 	Hangups  <-chan os.Signal // SIGHUP arrives there; nil: never
 }
 
-// node is the parts of one server, opened and wired. Nothing runs before run.
+// node holds the parts of one server, opened and wired. Nothing runs before run.
 type node struct {
 	world       *world.World
 	log         *slog.Logger
@@ -84,8 +84,8 @@ type node struct {
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
 
-// open opens and wires the parts of a node. It binds the ports first: a port that is taken fails the start before the
-// data directory is touched.
+// open opens and wires the parts of a node. It binds the ports first, so that a port that is taken fails the
+// start before the data directory is touched.
 func open(o Options) (_ *node, err error) {
 	c := o.Config
 	name, err := c.Name()
@@ -234,7 +234,7 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	return n.openAdmin(c.Store.DataDir, handler)
 }
 
-// accessConfig is where roles and tokens come from. Changes of auth.file go into the audit.
+// accessConfig says where roles and tokens come from. Changes of auth.file go into the audit.
 func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.AccessConfig {
 	a := httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
 	a.Lacks = func(mode access.Mode) (warnings []string) {
@@ -250,7 +250,7 @@ func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.Acce
 	return a
 }
 
-// openAudit opens the audit, by default in the data directory, which this node has for itself.
+// openAudit opens the audit, by default in the data directory, which belongs to this node alone.
 func openAudit(c *config.Config, log *slog.Logger) (*audit.Log, error) {
 	a := c.Audit
 	if a.File != audit.Standard && !filepath.IsAbs(a.File) {
@@ -275,7 +275,7 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// httpConfig is the settings of the HTTP API, those included that other settings decide.
+// httpConfig returns the settings of the HTTP API, including those that other settings decide.
 func httpConfig(c *config.Config) httpd.Config {
 	h := c.HTTPD
 	h.Datacenter, h.Hosts, h.Host = c.Datacenter, c.HTTP.Served(), c.Host()

@@ -22,22 +22,22 @@ import (
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
-// peers is a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other nodes call it
-// for what only the sending node knows.
+// peers serves a node's replicator as httpd.Peers. In mode cp only the leader sends to the peers; the other
+// nodes ask it for what only the sending node knows.
 type peers struct {
 	world            *world.World
 	datacenter, node string
 	replicator       *replication.Replicator
 	files            *certfiles.Source // of the certificates that peers are shown, and of those that they must have; nil: none
-	// configured are the peers that settings name, this node not among them.
+	// configured returns the peers that settings name, without this node.
 	configured func(*config.Config) []link.PeerConfig
 	// call sends a call to the node that sends to the peers, and returns its reply.
 	call func(ctx context.Context, call []byte) ([]byte, error)
-	// authFile is the digest of auth.file; link.NoAuthFile: there is none.
+	// authFile returns the digest of auth.file, or link.NoAuthFile.
 	authFile func() string
 	// refusals returns the operations that panicked here; nil in mode cp, where the node stops.
 	refusals func() []local.Refusal
-	// sender is the node that sends to the peers; "": every node, or it is not known.
+	// sender returns the node that sends to the peers; "": every node sends, or it is not known.
 	sender func() string
 }
 
@@ -81,21 +81,21 @@ func (p *peers) State(ctx context.Context, datacenter string, w io.Writer) error
 // Cut implements httpd.Peers.
 func (p *peers) Cut(server string) time.Duration { return p.replicator.Cut(server) }
 
-// call is what a node asks of the node that sends.
+// call asks the node that sends for something.
 type call struct {
 	Do   string `json:"do"` // status, diff or repair
 	Peer string `json:"peer,omitempty"`
 }
 
-// reply is the reply to a call. Errors travel as the status that they have in HTTP.
+// reply answers a call. Errors travel as the status that they have in HTTP.
 type reply struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 	Status int             `json:"status,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }
 
-// Status implements httpd.Peers. If the node that sends cannot be called, the status is what this node knows. Each node
-// adds what it has received itself, and what of that it refuses.
+// Status implements httpd.Peers. If the node that sends cannot be asked, it returns what this node knows. Each
+// node adds what it has itself received and refused.
 func (p *peers) Status(ctx context.Context) (api.Peers, error) {
 	body, err := p.callSender(ctx, call{Do: "status"})
 	if _, refused := errors.AsType[*httpd.PeerRefusal](err); refused {
@@ -207,7 +207,7 @@ func (p *peers) perform(ctx context.Context, c call) (json.RawMessage, error) {
 	return json.Marshal(p.status())
 }
 
-// status is how far this node is with what it sends.
+// status returns how far this node is with what it sends.
 func (p *peers) status() api.Peers {
 	return api.Peers{Datacenter: p.datacenter, Node: p.node, Sender: p.sender(), Peers: p.replicator.Status()}
 }
@@ -219,7 +219,8 @@ func marshalled(d api.PeerDiff, err error) (json.RawMessage, error) {
 	return json.Marshal(d)
 }
 
-// peerRefusal is an error of replication in the terms of HTTP. Errors of registry.Service stay as they are.
+// peerRefusal turns an error of replication into a refusal with an HTTP status. Errors of registry.Service
+// stay as they are.
 func peerRefusal(err error) error {
 	statuses := []struct {
 		of     error

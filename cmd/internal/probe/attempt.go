@@ -21,7 +21,7 @@ import (
 const (
 	// maxOutput is the longest output of a check, in bytes.
 	maxOutput = 4 << 10
-	// maxBody is how much of a response's body is read for the end of it, in bytes.
+	// maxBody bounds how much of a response's body is read to find its end, in bytes.
 	maxBody = 1 << 20
 	// maxHeader is the longest header of a response, in bytes.
 	maxHeader = 64 << 10
@@ -45,8 +45,8 @@ func newCaller(w *world.World, rules Rules, mayProbe func(token string, to netip
 	return &caller{rules, mayProbe, w, filter{loopback: rules.AllowLoopback}.control}
 }
 
-// client makes a client without a proxy, which would resolve names by itself, and without connections
-// that are kept: a service that takes no new ones is not well.
+// client makes a client without a proxy, which would resolve names by itself, and without kept connections: a
+// service that takes no new ones is not well.
 func (c *caller) client(p *catalog.Probe) *http.Client {
 	redirects := sameHost
 	if p.NoRedirects {
@@ -67,7 +67,7 @@ func tlsConfig(p *catalog.Probe, protocols ...string) *tls.Config {
 // maxRedirects is net/http's own limit.
 const maxRedirects = 10
 
-// sameHost follows redirects on the host that the check names; another one was not registered.
+// sameHost follows redirects on the host that the check names; no other host was registered.
 func sameHost(req *http.Request, via []*http.Request) error {
 	if !strings.EqualFold(req.URL.Hostname(), via[0].URL.Hostname()) {
 		return errors.New("a redirect to another host is not followed")
@@ -78,7 +78,7 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// noRedirects makes a redirect the response that counts.
+// noRedirects counts a redirect as the response.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // attempt probes once, at an address that the service registered or the rules allow. ctx bounds it.
@@ -95,7 +95,7 @@ func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) re
 	return r
 }
 
-// probe makes an attempt in the way of the check. An error is one before any response.
+// probe makes an attempt as the check says. The error is one before any response.
 func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 	kind, address := target(p)
 	switch kind {
@@ -111,7 +111,8 @@ func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 	return c.tcp(ctx, p, address)
 }
 
-// reach resolves the names under which the service registered, if the check does not use one of them.
+// reach says which addresses a check may use. It resolves the names under which the service registered, if the
+// check does not use one of them.
 func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reach {
 	host, _, _ := address(p)
 	r := reach{rules: c.rules, token: func(to netip.AddrPort) bool { return c.mayProbe(p.By, to) }, location: loc, named: loc.is(host)}
@@ -140,7 +141,7 @@ func (c *caller) tcp(ctx context.Context, p *catalog.Probe, address string) (res
 	return result{catalog.Passing, kind + " connect " + address + ": Success"}, nil
 }
 
-// dial connects, and shakes hands by TLS if the check says so, for one of some protocols above it.
+// dial connects, and shakes hands by TLS if the check says so, offering protocols by ALPN.
 func (c *caller) dial(ctx context.Context, p *catalog.Probe, address string, protocols ...string) (net.Conn, error) {
 	conn, err := c.open(ctx, "tcp", address)
 	if err != nil || !p.UseTLS {
@@ -154,8 +155,8 @@ func (c *caller) open(ctx context.Context, network, address string) (net.Conn, e
 	return c.world.DialControlled(ctx, network, address, c.control)
 }
 
-// udpPatience is how long a response to a datagram is waited for. One that comes later would change nothing, because
-// silence passes, and an attempt keeps its place meanwhile.
+// udpPatience bounds the wait for a response to a datagram. A later one would change nothing, because silence
+// passes, and an attempt keeps its place meanwhile.
 const udpPatience = time.Second
 
 // udp sends an empty datagram. It passes unless the machine refuses it: many services do not respond to what they do
@@ -196,7 +197,7 @@ func (c *caller) http(ctx context.Context, p *catalog.Probe) (result, error) {
 	return result{statusOf(resp.StatusCode), output + lastOf(io.LimitReader(resp.Body, maxBody), max(maxOutput-len(output), 0))}, nil
 }
 
-// lastOf is the end of what r yields, at most some bytes: a failure is said there.
+// lastOf returns the last bytes, most at most, of what r yields: that is where services say what failed.
 func lastOf(r io.Reader, most int) string {
 	var last []byte
 	for piece := make([]byte, maxOutput); ; {
@@ -210,7 +211,7 @@ func lastOf(r io.Reader, most int) string {
 	}
 }
 
-// userAgent is what Consul's agents send: services recognize their checks by it.
+// userAgent is the one that Consul's agents send: services recognize their checks by it.
 const userAgent = "Consul Health Check"
 
 func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
@@ -236,7 +237,7 @@ func newRequest(ctx context.Context, p *catalog.Probe) (*http.Request, error) {
 	return req, nil
 }
 
-// statusOf is the state of a check after a response with an HTTP status.
+// statusOf returns the state of a check after a response with an HTTP status.
 func statusOf(code int) catalog.CheckStatus {
 	switch {
 	case code >= 200 && code <= 299:
@@ -247,8 +248,8 @@ func statusOf(code int) catalog.CheckStatus {
 	return catalog.Critical
 }
 
-// describe is an error without the local port, which is another one each time: an output that stays the same
-// needs no entry of the log.
+// describe returns an error's text without the local port, which differs each time: an output that stays the
+// same needs no entry of the log.
 func describe(err error) string {
 	var op *net.OpError
 	if !errors.As(err, &op) {

@@ -12,13 +12,13 @@ import (
 // ref names a check.
 type ref struct{ node, id string }
 
-// subject is what a check is about: an instance, or (no key) a node.
+// subject is what a check is about: an instance, or, without a key, a node.
 type subject struct {
 	key  registry.Key
 	node string
 }
 
-// service names the service, or the node, in whose share of the places an attempt counts.
+// service names the service, or the node, whose share of the places an attempt takes.
 func (s subject) service() string {
 	if s.key == (registry.Key{}) {
 		return "node " + s.node
@@ -26,8 +26,8 @@ func (s subject) service() string {
 	return "service " + s.key.App
 }
 
-// check is a check that is probed. It waits in the schedule, is queued for a place of its service, or has an attempt
-// under way, to which its tally belongs meanwhile.
+// check is a check that is probed. It waits in the schedule, is queued for a place of its service, or has an
+// attempt under way, which then owns its tally.
 type check struct {
 	ref
 	subject   subject
@@ -42,22 +42,22 @@ type check struct {
 	tally     tally
 }
 
-// interval is the time from one attempt to the next.
+// interval returns the time from one attempt to the next.
 func (c *check) interval() time.Duration {
 	return max(time.Duration(c.probe.Interval)*time.Millisecond, minInterval)
 }
 
-// timeout is the longest time of an attempt: the check's, but no longer than the interval and maxTimeout.
+// timeout returns the longest time of an attempt: the check's own, but at most the interval and maxTimeout.
 func (c *check) timeout() time.Duration {
 	timeout := defaultTimeout
 	if c.probe.Timeout > 0 {
-		// Compared in ms: what a client may ask for does not fit into a Duration.
+		// Compared in ms, because what a client may ask for does not fit into a Duration.
 		timeout = time.Duration(min(c.probe.Timeout, maxTimeout.Milliseconds())) * time.Millisecond
 	}
 	return min(timeout, c.interval(), maxTimeout)
 }
 
-// schedule is the checks that wait until they are due, the first of them on top.
+// schedule holds the checks that wait until they are due, the first of them on top.
 type schedule []*check
 
 // add inserts a check.
@@ -102,8 +102,8 @@ func (s *schedule) Pop() any {
 	return c
 }
 
-// outputPause is the shortest time between two outputs that are set while the state stays the same. Bodies hold times
-// and counters, and each output that is set is an entry of the log, which wakes readers.
+// outputPause is the shortest time between two outputs that are set while the state stays the same. Bodies
+// hold times and counters, and each output that is set is an entry of the log, which wakes readers.
 const outputPause = time.Minute
 
 // tally counts a check's results in a row.
@@ -112,9 +112,9 @@ type tally struct {
 	setAt               time.Time // when the registry's output was set last
 }
 
-// count counts a result and returns the state that follows from it. The first result of all, before which a check has no output,
-// decides at once, as by Consul's agents; then the state is decided once as many results in a row as the probe asks for agree. A
-// failure never makes a state better.
+// count counts a result and returns the state that follows from it. The very first result, before which a
+// check has no output, decides at once, as in Consul's agents. After it a state is decided once as many
+// results in a row agree as the probe asks for. A failure never improves a state.
 func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckStatus) (status catalog.CheckStatus, decided bool) {
 	present, first := of.Status, of.Output == ""
 	if found != catalog.Critical {
@@ -135,8 +135,8 @@ func (t *tally) count(p *catalog.Probe, of *catalog.Check, found catalog.CheckSt
 	return present, false
 }
 
-// mustSet says whether the check must be set to a result that is decided. A check that passes keeps the output of its
-// first success.
+// mustSet reports whether the check must be set to a decided result. A check that passes keeps the output of
+// its first success.
 func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
 	if r.status != present.Status || present.Output == "" && r.output != "" {
 		return true
@@ -145,16 +145,17 @@ func (t *tally) mustSet(present *catalog.Check, r result, now time.Time) bool {
 }
 
 const (
-	// atOnce is how many attempts run at a time. An attempt at a service that hangs keeps its place until its time-out.
+	// atOnce is how many attempts run at a time. An attempt at a service that hangs keeps its place until its
+	// time-out.
 	atOnce = 100
-	// perService is how many of them may be at one service (or node), so that a service whose checks all hang leaves
-	// places to the others.
+	// perService is how many of them may be at one service (or node), so that a service whose checks all hang
+	// leaves places to the others.
 	perService = 10
 	// minInterval is the shortest interval, as in Consul's agent.
 	minInterval = time.Second
-	// defaultTimeout is the time-out of a probe that has none.
+	// defaultTimeout is the time-out of a probe that gives none.
 	defaultTimeout = 10 * time.Second
-	// maxTimeout is the longest time-out: an attempt keeps its place for so long.
+	// maxTimeout is the longest time-out, because an attempt keeps its place for as long.
 	maxTimeout = 30 * time.Second
 	// refreshPause is the shortest time between two reads of the registry, which may change thousands of times a second.
 	refreshPause = 100 * time.Millisecond

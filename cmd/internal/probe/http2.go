@@ -25,8 +25,8 @@ import (
 // protocol is HTTP/2, as TLS negotiates it.
 const protocol = "h2"
 
-// connect opens an HTTP/2 connection: over TLS as the other side agrees to, as gRPC demands; else without asking whether it
-// speaks HTTP/2 (RFC 9113, 3.3).
+// connect opens an HTTP/2 connection: over TLS with ALPN, as gRPC demands, else without asking whether the
+// other side speaks HTTP/2 (RFC 9113, 3.3).
 func (c *caller) connect(ctx context.Context, p *catalog.Probe, address string) (*http.ClientConn, error) {
 	conn, err := c.dial(ctx, p, address, protocol)
 	if err != nil {
@@ -50,7 +50,8 @@ func scheme(overTLS bool) string {
 	return "http"
 }
 
-// ping passes if an HTTP/2 connection answers a PING frame. Texts are Consul's (agent/checks/check.go, CheckH2PING).
+// ping passes if an HTTP/2 connection answers a PING frame. The texts are Consul's (agent/checks/check.go,
+// CheckH2PING).
 func (c *caller) ping(ctx context.Context, p *catalog.Probe, address string) (result, error) {
 	conn, err := c.dial(ctx, p, address, protocol)
 	if err != nil {
@@ -64,8 +65,9 @@ func (c *caller) ping(ctx context.Context, p *catalog.Probe, address string) (re
 	return result{catalog.Passing, "HTTP2 ping was successful"}, nil
 }
 
-// A frame of HTTP/2 is nine bytes, of which three are the length of what follows, one the type, one the flags and four the
-// stream, and what follows (RFC 9113, 4.1). net/http's connections send no PING that a caller can wait for.
+// An HTTP/2 frame begins with nine bytes: three with the length of its content, one with the type, one with
+// the flags and four with the stream (RFC 9113, 4.1). net/http's connections send no PING that a caller can
+// wait for.
 const (
 	frameHeader  = 9
 	maxFrame     = 1 << 14 // that a peer may send before it was told that it may send larger ones
@@ -80,7 +82,7 @@ const (
 	pingBody    = "rollcall"
 )
 
-// errNoHTTP2 is of a peer that sends what no server of HTTP/2 does.
+// errNoHTTP2 is the error for a peer that sends what no HTTP/2 server does.
 var errNoHTTP2 = errors.New("the other side does not speak HTTP/2")
 
 // pingOver opens HTTP/2 on a connection, sends a PING and waits for its acknowledgment.
@@ -113,9 +115,10 @@ func pingOver(conn io.ReadWriter) error {
 	}
 }
 
-// grpc asks the health service of a gRPC server (https://github.com/grpc/grpc/blob/master/doc/health-checking.md) about
-// the service that the check names, or about the server. Only SERVING passes. Texts are those of Consul
-// (agent/checks/grpc.go), and of grpc-go, whose errors Consul shows.
+// grpc asks the health service of a gRPC server
+// (https://github.com/grpc/grpc/blob/master/doc/health-checking.md) about the service that the check names, or
+// about the server. Only SERVING passes. The texts are those of Consul (agent/checks/grpc.go) and of grpc-go,
+// whose errors Consul shows.
 func (c *caller) grpc(ctx context.Context, p *catalog.Probe, address string) (result, error) {
 	_, service, _ := strings.Cut(p.GRPC, "/")
 	status, err := c.health(ctx, p, address, service)
@@ -142,7 +145,7 @@ func (e rpcError) Error() string {
 // grpcCode is a status of gRPC (https://grpc.io/docs/guides/status-codes/).
 type grpcCode uint32
 
-// The codes that are given here.
+// The codes that are returned here.
 const (
 	codeUnknown          grpcCode = 2
 	codeDeadlineExceeded grpcCode = 4
@@ -158,7 +161,7 @@ var codeWords = [...]string{
 	"FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated",
 }
 
-// String is the code's word.
+// String returns the code's word.
 func (c grpcCode) String() string {
 	if int64(c) < int64(len(codeWords)) {
 		return codeWords[c]
@@ -173,7 +176,7 @@ const serving servingStatus = 1
 
 var servingWords = [...]string{"UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"}
 
-// String is the status's word.
+// String returns the status's word.
 func (s servingStatus) String() string {
 	if s >= 0 && int(s) < len(servingWords) {
 		return servingWords[s]
@@ -181,7 +184,7 @@ func (s servingStatus) String() string {
 	return fmt.Sprint(int32(s))
 }
 
-// health is one call of grpc.health.v1.Health/Check.
+// health makes one call of grpc.health.v1.Health/Check.
 func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service string) (servingStatus, error) {
 	conn, err := c.connect(ctx, p, address)
 	if err != nil {
@@ -213,11 +216,11 @@ func (c *caller) health(ctx context.Context, p *catalog.Probe, address, service 
 	return decodeHealth(message)
 }
 
-// noHTTP2 is said of a connection that ends before the response begins. Which error the library returns for it depends on
-// which of its goroutines sees the end first, and each other output is an entry of the log.
+// noHTTP2 is the text for a connection that ends before the response begins. The library's own error depends
+// on which of its goroutines sees the end first, and each different output is an entry of the log.
 const noHTTP2 = `connection error: desc = "error reading server preface: the other side does not speak HTTP/2, or ended the connection"`
 
-// unavailable is the error of a call that got no response.
+// unavailable returns the error of a call that got no response.
 func unavailable(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return rpcError{codeDeadlineExceeded, ctx.Err().Error()}
@@ -225,8 +228,7 @@ func unavailable(ctx context.Context, what string) error {
 	return rpcError{codeUnavailable, what}
 }
 
-// newHealthRequest makes the request of a call, as
-// https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md has it.
+// newHealthRequest makes the request of a call as in https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
 func newHealthRequest(ctx context.Context, address string, overTLS bool, service string) (*http.Request, error) {
 	var message []byte
 	if service != "" {
@@ -244,7 +246,7 @@ func newHealthRequest(ctx context.Context, address string, overTLS bool, service
 	return req, nil
 }
 
-// refusedByHTTP is the error of a response that is none of gRPC's; nil: it is one.
+// refusedByHTTP returns the error of a response that is not gRPC's, or nil.
 func refusedByHTTP(resp *http.Response) error {
 	if kind := resp.Header.Get("Content-Type"); resp.StatusCode == http.StatusOK && !strings.HasPrefix(kind, "application/grpc") {
 		return rpcError{codeUnknown, fmt.Sprintf("unexpected HTTP status code received from server: 200 (OK); transport: received unexpected content-type %q", kind)}
@@ -267,7 +269,7 @@ func refusedByHTTP(resp *http.Response) error {
 	return rpcError{code, fmt.Sprintf("unexpected HTTP status code received from server: %d (%s)", resp.StatusCode, http.StatusText(resp.StatusCode))}
 }
 
-// refusedByGRPC is the error that the server returned, in the trailer or, without a message, in the header; nil: none.
+// refusedByGRPC returns the error that the server sent in the trailer or, without a message, in the header, or nil.
 func refusedByGRPC(resp *http.Response) error {
 	from := resp.Trailer
 	if resp.Header.Get("Grpc-Status") != "" {

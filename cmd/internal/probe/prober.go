@@ -48,8 +48,8 @@ type Config struct {
 	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
 	Watch func() (woken <-chan struct{}, leave func())
 	Rules Rules
-	// MayProbe says whether a token, by its accessor ("": none was asked for), allows a check to look at an address that is
-	// not its service's own. Nil: all do.
+	// MayProbe reports whether the token with an accessor ("": none was asked for) allows a check to look at
+	// an address that is not its service's own. Nil: all do.
 	MayProbe func(token string, to netip.AddrPort) bool
 	Log      *slog.Logger          // nil: discards
 	Metrics  prometheus.Registerer // nil: none
@@ -60,7 +60,7 @@ type Prober struct {
 	cfg     Config
 	metrics *metrics
 	attempt func(context.Context, *catalog.Probe, location) result
-	draw    func(time.Duration) time.Duration // at random, below its argument
+	draw    func(time.Duration) time.Duration // returns a random duration below its argument
 	failing atomic.Bool                       // the last result was not committed, and that was logged
 }
 
@@ -179,7 +179,7 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	}
 }
 
-// setCheck sets a check, and says whether that was committed. If not, the next attempt comes to the same result.
+// setCheck sets a check, and reports whether that was committed. If not, the next attempt comes to the same result.
 func (p *Prober) setCheck(ctx context.Context, c ref, r result, epoch registry.Epoch) bool {
 	_, err := p.cfg.Registry.Apply(ctx, registry.FromClient, registry.SetCheck{
 		Node: c.node, Check: c.id, Status: r.status, Output: r.output, Epoch: epoch,
