@@ -38,7 +38,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// permits is a caller of few rights, whose role and token change. Its rights are to write keys under mine/, or nothing.
+// permits gives a stranger few rights, and changes its role and token. The right to write keys below mine/
+// comes and goes.
 type permits struct {
 	l        *load
 	file     *permitFile // nil: roles and tokens are the cluster's
@@ -55,7 +56,7 @@ type permits struct {
 	at       time.Time
 }
 
-// hidden is the value of a key that the stranger may not read.
+// hidden is a value that the stranger may not read.
 const hidden = "hidden-from-strangers"
 
 const (
@@ -64,7 +65,7 @@ const (
 	newStranger = `{"name":"stranger","app":"MINE","roles":["stranger"]}`
 )
 
-// begin makes the first operator, by whom all clients call from now on, and the stranger.
+// begin makes the first operator, with whose token all clients call from now on, and the stranger.
 func (p *permits) begin(l *load) {
 	w := l.w
 	var operator api.NewToken
@@ -90,12 +91,12 @@ func (p *permits) begin(l *load) {
 			return w.Call(first, "PUT", "/v1/kv/secret/x", hidden).Status == http.StatusOK
 		})
 	}
-	w.Wait(2 * time.Second) // so that no kill loses it
+	w.Wait(2 * time.Second) // or a kill might lose it
 	p.grant()
 	need.That(w, p.secret != "", "the stranger has no token")
 }
 
-// change makes a call of the operator's at a random node, and reports whether it was done.
+// change makes a call of the operator at a random node, and reports whether it was done.
 func (p *permits) change(kind, method, path, body string, to any) bool {
 	r := p.l.ask(kind, p.l.node(), method, path, body)
 	p.l.count(kind, r.Outcome())
@@ -121,7 +122,7 @@ func (p *permits) grant() {
 	p.replace()
 }
 
-// bodyOf is the body that gives a role its rules.
+// bodyOf returns the body of the call that gives a role its rules.
 func bodyOf(rules string) string { return `{"rules":` + rules + `}` }
 
 // replace gives the stranger a token if it has none.
@@ -171,21 +172,22 @@ func (p *permits) revoke() {
 	p.replace()
 }
 
-// inForce is when a change of permissions is in force at every node that hears the leader (docs/run/permissions.md).
+// inForce is how long a change of permissions takes, at most, at every node that hears the leader
+// (docs/run/permissions.md).
 const inForce = time.Second
 
-// isInForce reports whether a node must have put a change of that time in force. One that hears no leader goes on with what it
-// knows of the cluster's permissions, and so admits a write that it may send to one later.
+// isInForce reports whether a node must have put a change in force by the time it was asked. A node that hears
+// no leader goes on with the permissions it knows, and may later pass a write on to the leader.
 func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	if p.file == nil {
 		return p.l.d.hears(node, asked) && asked.Sub(change) > inForce
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce // no earlier change is later in force
+	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce // changed is the last change, so this also covers earlier ones
 }
 
-// trespass tries something that the stranger may not do, or may no longer.
+// trespass tries something that the stranger may not, or no longer, do.
 func (p *permits) trespass() {
 	p.mu.Lock()
 	secret, denied, revoked, at := p.secret, p.denied, p.revoked, p.at
@@ -232,7 +234,7 @@ func (p *permits) trespass() {
 	default:
 		r := do(may)
 		p.mu.Lock()
-		still := p.denied.Equal(denied) // else it was given back meanwhile
+		still := p.denied.Equal(denied) // false: it was given back meanwhile
 		p.mu.Unlock()
 		if secret == "" || still && !denied.IsZero() && p.isInForce(node, denied, asked) {
 			refuse("the right was taken away at "+fmt.Sprint(denied.Sub(began)), r, may)
@@ -258,20 +260,20 @@ func (p *permits) judge(lists map[string]map[string]bool) {
 	}
 }
 
-// permitFile is the auth.file of all nodes, where no consensus keeps roles and tokens or where datacenters know each other by
-// tokens. Each node reads it for itself.
+// permitFile is the auth.file of all nodes. It has the roles and tokens where no consensus keeps them, or
+// where datacenters know each other by tokens. Each node reads it for itself.
 type permitFile struct {
 	dir           string
 	operator      string            // text of the operator's token
-	peers         map[string]string // texts of the tokens by which nodes replicate, by their names
-	roleOf        map[string]string // the datacenters of these, by their names
+	peers         map[string]string // by name of the sender: the text of its token
+	roleOf        map[string]string // by name of the sender: its datacenter
 	roles, tokens string            // lines of the file that stay
 }
 
-// fileInForce is when a change of the file is in force on every node (docs/run/permissions-file.md).
+// fileInForce is how long a change of the file takes, at most, on every node (docs/run/permissions-file.md).
 const fileInForce = 5 * time.Second
 
-// newPermitFile makes the tokens of the operator and of the nodes, and writes the nodes' into files.
+// newPermitFile makes the tokens of the operator and of the nodes, and writes the nodes' tokens to files.
 func newPermitFile(t *testing.T, c Cluster) *permitFile {
 	t.Helper()
 	f := &permitFile{dir: t.TempDir(), peers: map[string]string{}, roleOf: map[string]string{}}
@@ -317,7 +319,7 @@ func newFileToken(t testing.TB, name, role, app string) (text, lines string) {
 	return text, string(need.Got(authfile.Item(k))(t))
 }
 
-// write replaces the file at once. stranger has the lines of the stranger's token.
+// write replaces the file in one step. stranger has the lines of the stranger's token.
 func (f *permitFile) write(t testing.TB, rules, stranger string) {
 	t.Helper()
 	text := fmt.Sprintf("mode: on\nroles:\n%s  stranger: %s\ntokens:\n%s%s", f.roles, rules, f.tokens, stranger)
@@ -325,7 +327,7 @@ func (f *permitFile) write(t testing.TB, rules, stranger string) {
 	need.OK(t, os.Rename(f.path()+".new", f.path()))
 }
 
-// configure has a node use the file, and its token wherever it replicates to.
+// configure has a node use the file, and its own token for all replication.
 func (f *permitFile) configure(c *config.Config) {
 	c.Auth.File, c.Replication.TokenFiles = f.path(), map[string]string{}
 	own := c.Datacenter
@@ -338,7 +340,7 @@ func (f *permitFile) configure(c *config.Config) {
 	}
 }
 
-// rewrite gives the stranger rights by the file, and a token if it has none.
+// rewrite sets the stranger's rights in the file, and gives it a token if it has none.
 func (p *permits) rewrite(rules string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -353,7 +355,8 @@ func (p *permits) rewrite(rules string) {
 // forgery is a call that its caller may not make.
 type forgery struct{ secret, method, path, body string }
 
-// forgeries are calls of a stranger in the name of a peer, and of a peer in the name of another datacenter, or of clients.
+// forgeries returns calls of a stranger in the name of a peer, and of a peer in the name of another datacenter
+// or of clients.
 func (p *permits) forgeries(stranger string) []forgery {
 	datacenters := max(p.l.w.cluster.Datacenters, 1)
 	as := fmt.Sprintf("dc%d", rand.IntN(datacenters)+1)

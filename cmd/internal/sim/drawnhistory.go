@@ -25,8 +25,8 @@ type result struct {
 	value   int     // that was read; 0: there is none
 }
 
-// registerModel is a key, or an instance with a number, as a register; 0 while it is not there. An operation of unknown
-// outcome takes effect within its bound, or never.
+// registerModel models a key, or an instance with a number, as a register; 0 while it is not there. An
+// operation of unknown outcome takes effect within its bound, or never.
 var registerModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{0} },
 	Step: func(state, input, output any) []any {
@@ -68,7 +68,7 @@ var registerModel = porcupine.NondeterministicModel{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
 }
 
-// history is the operations of one key.
+// history holds the operations of one key or instance.
 type history struct {
 	name       string
 	instance   bool
@@ -76,7 +76,7 @@ type history struct {
 	next       int // value to write
 }
 
-// histories are the histories of a run: each kind goes on with another key when one is full.
+// histories holds the histories of a run: when one is full, its kind goes on with another key.
 type histories struct {
 	l *load
 
@@ -101,7 +101,7 @@ func (h *histories) current(kind string) (*history, int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now[kind]
-	if now == nil || len(now.operations) >= perKey-20 { // which leaves room for reads in the end, and for restores
+	if now == nil || len(now.operations) >= perKey-20 { // leaves room for the last reads, and for restores
 		now = &history{name: fmt.Sprintf("%s-%d", kind, len(h.all)), instance: kind == "instance"}
 		h.all = append(h.all, now)
 		h.now[kind] = now
@@ -110,7 +110,7 @@ func (h *histories) current(kind string) (*history, int) {
 	return now, now.next
 }
 
-// step makes one operation, and often reads at once, at whichever node, what that has left.
+// step makes one operation, and often reads the result at once at any node.
 func (h *histories) step(client int, kind string) {
 	on, value := h.current(kind)
 	if on.instance {
@@ -124,8 +124,8 @@ func (h *histories) step(client int, kind string) {
 	}
 }
 
-// behind writes at once through nodes whose links an act has just cut. What waits there must not come once later writes were
-// acknowledged.
+// behind writes at once through nodes whose links an act has just cut. What waits there must not take effect
+// once later writes have been acknowledged.
 func (h *histories) behind(act string, nodes []string) {
 	if h == nil || !slices.Contains([]string{"cut", "cutoneway", "isolate"}, act) {
 		return
@@ -182,7 +182,7 @@ func (h *histories) stepKey(client int, on *history, value int) {
 	}
 }
 
-// add makes an operation and keeps it, unless it certainly changed and returned nothing.
+// add makes an operation and keeps it, unless it certainly changed nothing and returned nothing.
 func (h *histories) add(client int, on *history, op operation, do func() result) result {
 	asked := time.Since(began)
 	r := do()
@@ -242,7 +242,7 @@ func (l *load) onKey(on *history, do string, value int, index uint64) result {
 	return r
 }
 
-// readKey reads a key, and its index: 0 where it is not there.
+// readKey reads a key, and returns its index too: 0 if the key is not there.
 func (l *load) readKey(on *history) (result, uint64) {
 	path := "/v1/kv/h/" + on.name
 	var pairs []Pair
@@ -292,14 +292,14 @@ func (h *histories) restored(on *history, r restoring) {
 	if on.instance {
 		return
 	}
-	for i, op := range on.operations { // a key that is back has another index: a cas that refuses says nothing any more
+	for i, op := range on.operations { // a key that is back has another index, so a cas that was refused says nothing
 		if op.Input.(operation).do == "cas" && op.Output.(result).outcome == NotFound && op.Return >= int64(r.from.Sub(began)) {
 			on.operations[i].Output = result{outcome: Unknown}
 		}
 	}
 }
 
-// judge expects an order of each key's operations that explains what clients were told.
+// judge expects that some order of each key's operations explains what clients were told.
 func (h *histories) judge(check checker) {
 	h.finish()
 	for _, on := range h.all {

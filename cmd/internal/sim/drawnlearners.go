@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// withoutVote takes the vote of the last nodes of each datacenter. The others found its cluster.
+// withoutVote takes the vote from the last nodes of each datacenter; the others found its cluster.
 func withoutVote(learners int) func(*config.Config) {
 	return func(c *config.Config) {
 		voters := c.Store.BootstrapExpect - learners
@@ -19,8 +19,8 @@ func withoutVote(learners int) func(*config.Config) {
 	}
 }
 
-// learnersAmong returns how many nodes of each datacenter have no vote by the words of a schedule, or an error if the others
-// cannot found a cluster.
+// learnersAmong returns how many nodes of each datacenter have no vote, by the words of a schedule. The error
+// says that the others cannot found a cluster.
 func learnersAmong(nodes int, words []string) (n int, err error) {
 	if slices.Contains(words, "learner") {
 		n++
@@ -40,7 +40,7 @@ func placeOf(name string) int {
 	return place
 }
 
-// lookAtVoters looks who votes: a node that joined without a vote must never get one.
+// lookAtVoters checks that no node that joined without a vote has got one.
 func (l *load) lookAtVoters() {
 	node := l.anyNode()
 	r := l.ask("members", node, "GET", "/v1/rollcall/status", "")

@@ -17,14 +17,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// library is a program that works through the Go client, as the command line does. What the client makes of a call must be what
-// the servers' responses mean together, and is judged like what other clients are told.
+// library is a program that works through the Go client, as the command line does. What the client says of a
+// call must be what the servers' responses mean together, and is judged like what other clients are told.
 type library struct {
 	l      *load
 	client *client.Client
 }
 
-// startLibrary has the client keep an instance registered.
+// startLibrary makes the client, and has it keep an instance registered.
 func (l *load) startLibrary() {
 	w := l.w
 	settings := client.Config{HTTPClient: &http.Client{Transport: recorder{w.clients.Transport}}}
@@ -35,7 +35,7 @@ func (l *load) startLibrary() {
 	w.ends = append(w.ends, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callPatience)
 		defer cancel()
-		_ = l.library.client.Close(ctx) // what it holds ends by itself
+		_ = l.library.client.Close(ctx) // its session and lease expire anyway
 	})
 	kept := &Instance{App: "LIVE", ID: "library", Lease: 3 * shortLease}
 	r, err := l.library.client.StartRegistration(client.RegistrationConfig{Instance: registration(kept, 0), Stay: true})
@@ -53,7 +53,7 @@ func (b *library) work() {
 	}
 }
 
-// registration is what the client is told of an instance; number stands in its metadata unless it is 0.
+// registration returns the instance that the client registers; number stands in its metadata unless it is 0.
 func registration(i *Instance, number int) *registry.Instance {
 	seconds := int32(i.Lease / time.Second)
 	r := &registry.Instance{
@@ -66,16 +66,16 @@ func registration(i *Instance, number int) *registry.Instance {
 	return r
 }
 
-// try is one request of a call, and what came back.
+// try holds one request of a call, and the response.
 type try struct {
 	node string
 	Reply
 	sent   bool // it had a connection
-	resent bool // net/http has sent it again, by another one: what came back says nothing of the first
+	resent bool // net/http sent it again, over another one: the response says nothing of the first
 }
 
-// outcome is what came back means (docs/reference/outcomes.md). A request that had a connection may have arrived, though net/http
-// has sent it again by one that was refused.
+// outcome returns what the response means (docs/reference/outcomes.md). A request that got a connection may
+// have arrived, even if net/http sent it again over one that was refused.
 func (t try) outcome(consul bool) Outcome {
 	said := t.Header.Get("X-Rollcall-Outcome")
 	switch {
@@ -96,7 +96,7 @@ type callTries struct {
 
 type triesKey struct{}
 
-// recorder keeps what servers answer to the calls whose contexts have tries.
+// recorder records the responses to calls whose contexts hold callTries.
 type recorder struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -126,7 +126,7 @@ func (r recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// call has the client make a call, and compares what it returns with what the servers said. It returns the tries, too.
+// call has the client make a call, and compares what it returns with what the servers said. It also returns the tries.
 func (b *library) call(kind string, consul bool, do func(context.Context) error) (Outcome, []try) {
 	of, asked := new(callTries), time.Now()
 	err := do(context.WithValue(context.Background(), triesKey{}, of))
@@ -137,7 +137,7 @@ func (b *library) call(kind string, consul bool, do func(context.Context) error)
 	}
 	switch {
 	case is == NotFound && repeated && kind == "cancel":
-		is = Done // by an earlier try, as far as can be known
+		is = Done // probably by an earlier try
 	case is == Refused && repeated:
 		is = Unknown
 	}
@@ -152,7 +152,7 @@ func (b *library) call(kind string, consul bool, do func(context.Context) error)
 	return said, of.all
 }
 
-// outcomeOf is what an error of the client means.
+// outcomeOf returns what an error of the client means.
 func outcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -176,7 +176,7 @@ func (b *library) register(i *Instance, number int) (Outcome, string) {
 	return o, ""
 }
 
-// cancel cancels an instance. That a second try finds none may mean that the first one has canceled it, or that there was none.
+// cancel cancels an instance. If a second try finds none, the first may have canceled it, or there was none.
 func (b *library) cancel(i *Instance) Outcome {
 	o, of := b.call("cancel", false, func(ctx context.Context) error {
 		return b.client.Cancel(ctx, registry.Key{App: i.App, ID: i.ID})
@@ -187,7 +187,7 @@ func (b *library) cancel(i *Instance) Outcome {
 	return o
 }
 
-// renew renews an instance that is renewed on time, and which therefore is there.
+// renew renews an instance that is kept registered, so it must be there.
 func (b *library) renew(i *Instance) {
 	o, of := b.call("renew", false, func(ctx context.Context) error {
 		return b.client.Renew(ctx, registry.Key{App: i.App, ID: i.ID}, 0)
@@ -197,7 +197,7 @@ func (b *library) renew(i *Instance) {
 	}
 }
 
-// write writes a key under conditions. One that does not hold is NotFound.
+// write writes a key. A condition that does not hold is NotFound.
 func (b *library) write(w client.Write) Outcome {
 	var written client.Written
 	o, _ := b.call("put", true, func(ctx context.Context) (err error) {
@@ -210,9 +210,9 @@ func (b *library) write(w client.Write) Outcome {
 	return o
 }
 
-// step writes a key or an instance that others write, too, and reads what that has left.
+// step writes a key or an instance that others write, too, and reads the result.
 func (b *library) step() {
-	const self = 2 // the number of a client of its own
+	const self = 2 // no other client has this number
 	h, kind := b.l.d.histories, []string{"key", "instance"}[b.l.draw(2)]
 	on, value := h.current(kind)
 	i := &Instance{App: "LINEAR", ID: on.name, Lease: longLease}
@@ -244,15 +244,15 @@ func (b *library) step() {
 	h.add(self, on, operation{do: "read"}, func() result { return b.l.read(on) })
 }
 
-// borrower holds a lock by the client for a while.
+// borrower holds a lock through the client for a while.
 type borrower struct {
 	l    *load
 	held *client.Held
 	hold *hold
-	left int // turns for which it holds the lock on
+	left int // turns for which it still holds the lock
 }
 
-// turn acquires the lock, or holds it on, or releases it.
+// turn acquires the lock, keeps it for a few turns, and releases it.
 func (b *borrower) turn() {
 	ctx, cancel := context.WithTimeout(context.Background(), callPatience)
 	defer cancel()

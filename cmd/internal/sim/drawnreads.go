@@ -15,7 +15,7 @@ func (l *load) startReads() {
 	l.task(3*time.Second, l.probe)
 }
 
-// readStale reads what a node has: its index never goes back, also not when the node was started anew.
+// readStale reads the state of one node: its index never goes back, not even over a restart.
 func (l *load) readStale() {
 	node := l.node()
 	floor := l.reads.staleOf(node)
@@ -41,7 +41,8 @@ func (r *reads) staleOf(node string) uint64 {
 
 const freshPath = "/v1/kv/fresh"
 
-// writeFresh writes the next number to a key, once the last one takes effect no more if it has not yet: so values only rise.
+// writeFresh writes the next number to a key. After an unknown outcome it waits until that write can no longer
+// take effect, so that values only rise.
 func (l *load) writeFresh() {
 	l.reads.mu.Lock()
 	l.reads.acked = append(l.reads.acked, time.Time{})
@@ -63,7 +64,8 @@ func (l *load) writeFresh() {
 // maxStale is how old the fresh key's value may be for its readers.
 const maxStale = 2 * time.Second
 
-// readFresh reads a key whose value must not be older than that, unless a restore has brought an older one back since.
+// readFresh reads a key whose value must not be older than maxStale, unless a restore has since brought an
+// older one back.
 func (l *load) readFresh() {
 	node, asked := l.node(), time.Now()
 	r := l.ask("max_stale", node, "GET", fmt.Sprintf("%s?raw&max_stale=%v", freshPath, maxStale), "")
@@ -99,8 +101,9 @@ func (l *load) readFresh() {
 		node, r, maxStale, asked.Sub(began), least, at.Sub(began))
 }
 
-// probe asks a node whether it takes writes, before and after one, again as long as it is wrong. A node whose
-// link or whose leader's disk is slow refuses some writes and takes others: of that the answers say nothing.
+// probe asks a node whether it takes writes, before and after one, and again as long as the node is wrong. A
+// node whose link or whose leader's disk is slow refuses some writes and takes others, so its answers say
+// nothing.
 func (l *load) probe() {
 	node, first := l.d.drawSteady(l.node), time.Now()
 	for asked := first; l.wrong(node) && !l.d.isWeak(); asked = time.Now() {
@@ -111,12 +114,12 @@ func (l *load) probe() {
 	}
 }
 
-// atOnce is how long a write takes at most beside which two probes cannot both be wrong. None is when a node has noticed that
-// it has lost its leader or its majority.
+// atOnce is the longest write for which two probes, before and after it, cannot both be wrong, once the node
+// has noticed a lost leader or majority.
 const atOnce = 100 * time.Millisecond
 
-// wrong reports whether a node says neither before nor after a write what became of that. One that has just started takes writes
-// before it is ready, and one that ends takes them for a while.
+// wrong reports whether a node foretold the outcome of a write neither before nor after it. A node that has
+// just started takes writes before it is ready, and one that ends takes them for a while.
 func (l *load) wrong(node string) bool {
 	i := l.w.newInstance("PROBE/p", longLease)
 	ready := func() Reply { return l.w.call(node, certainWithin, "GET", "/readyz?writes", "") }

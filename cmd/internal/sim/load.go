@@ -27,7 +27,7 @@ type load struct {
 	w     *World
 	d     *drawn
 	kept  []*Instance // renewed on time
-	tasks []func()    // end what works until it is nearly calm
+	tasks []func()    // each ends a task
 
 	library *library
 
@@ -62,7 +62,7 @@ func newLoad(w *World, d *drawn, seed uint64) *load {
 	}
 }
 
-// start has clients work.
+// start starts the clients.
 func (l *load) start() {
 	cp := l.w.Mode() == config.CP
 	for k := range 2 {
@@ -98,17 +98,17 @@ func (l *load) start() {
 	}
 }
 
-// task works until it is nearly calm.
+// task repeats do until it is nearly calm.
 func (l *load) task(every time.Duration, do func()) { l.tasks = append(l.tasks, l.w.beside(every, do)) }
 
-// endTasks ends what works until it is nearly calm.
+// endTasks ends all tasks.
 func (l *load) endTasks() {
 	for _, end := range l.tasks {
 		end()
 	}
 }
 
-// node draws one of the first datacenter.
+// node draws a node of the first datacenter.
 func (l *load) node() string { return l.w.nodes[l.draw(l.w.cluster.Nodes)].Name }
 
 // anyNode draws a node of any datacenter.
@@ -148,11 +148,11 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	asked := time.Now()
 	r := l.w.call(node, callPatience, method, path, body, headers...)
 	trip := 2 * l.d.latency()
-	late := func(bound time.Duration) { // which grows where nodes are far from each other, see port.Nodes.Stretch
+	late := func(bound time.Duration) { // stretches the bound where nodes are far from each other, see port.Nodes.Stretch
 		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
 		bound = time.Duration(float64(bound)*stretch) + 2*trip + sweep
 		invariant := "I10 prompt"
-		if o := r.Outcome(); o == Done || o == NotFound { // it refuses nothing: it did not end by its bound
+		if o := r.Outcome(); o == Done || o == NotFound { // not a late refusal, but a late success
 			invariant = "I12 bounded"
 		}
 		if r.Took > bound && l.d.stayed(node, asked) {
@@ -178,7 +178,8 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	return r
 }
 
-// refusal is within what a node refuses a call. It may have sent it to a leader that could no longer propose it.
+// refusal returns within what time a node must refuse a call. It may have sent the call to a leader that could
+// no longer propose it.
 func (l *load) refusal() time.Duration {
 	if l.d.isWeak() {
 		return certainWithin
@@ -186,7 +187,7 @@ func (l *load) refusal() time.Duration {
 	return refusedWithin + stepsDown
 }
 
-// write makes a call that writes. One without a response may take as long as a node may.
+// write makes a call that writes. If there is no response, it waits for as long as the node may take.
 func (l *load) write(node, method, path, body string) Reply {
 	r := l.ask("write", node, method, path, body)
 	if r.Status == 0 {
@@ -215,7 +216,7 @@ func consulIndex(r Reply) uint64 {
 	return index
 }
 
-// linearizable compares the index of a linearizable read with that of an earlier one, at whichever node.
+// linearizable compares the index of a linearizable read with that of an earlier one, at any node.
 func (r *reads) linearizable(l *load, node, path string, floor uint64, reply Reply) {
 	index := consulIndex(reply)
 	if index < floor {
@@ -252,7 +253,7 @@ func (l *load) die(i *Instance) {
 	l.dead = append(l.dead, i)
 }
 
-// look reads one of the instances that must be there: the kept, and those that have just been registered.
+// look reads one of the instances that must be there: the kept ones, and those that have just been registered.
 func (l *load) look() {
 	all := l.kept
 	l.mu.Lock()
@@ -272,7 +273,7 @@ func (l *load) look() {
 	}
 }
 
-// drawn is what the acts of a schedule need beside its world, and what they leave for those that judge.
+// drawn is what the acts of a schedule need beside its world, and what they leave for the judges.
 type drawn struct {
 	always    bool      // data.sync is always
 	learners  int       // nodes of each datacenter that have no vote: the last ones
@@ -305,7 +306,7 @@ type restoring struct {
 	outcome         Outcome
 }
 
-// configure applies the settings of a schedule, as they are after the reloads so far.
+// configure applies the settings of a schedule, as the reloads so far have changed them.
 func (d *drawn) configure(s Schedule) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Store.Settings.SelfPreservation, c.Store.Settings.Threshold = false, 0 // it would keep the dead
@@ -323,7 +324,7 @@ func (d *drawn) configure(s Schedule) func(*config.Config) {
 	}
 }
 
-// mark marks that a node may not answer from now on, or not until an act has started it again.
+// mark notes that a node may not answer from now on, or not until an act has started it again.
 func (d *drawn) mark(e Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -347,7 +348,7 @@ func (d *drawn) mark(e Step) {
 	}
 }
 
-// latency is how long the nodes may take their links to be.
+// latency returns the latency for which the nodes may take their links.
 func (d *drawn) latency() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -380,7 +381,7 @@ const electionsEnd = 10 * time.Second
 // slowest is the longest latency that is drawn; beyond it nothing is promised (docs/run/three-machines.md).
 const slowest = 400 * time.Millisecond
 
-// stayed reports whether a node was expected to answer all the time since then.
+// stayed reports whether a node has been expected to answer ever since a time.
 func (d *drawn) stayed(node string, since time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -388,7 +389,8 @@ func (d *drawn) stayed(node string, since time.Time) bool {
 	return !ever || d.present[node] && last.Before(since)
 }
 
-// drawSteady draws a node by what draws one: rather one that has been expected to answer for long, as those judge who ask it.
+// drawSteady draws a node with draw, and prefers one that has been expected to answer for long: only such a
+// node can be judged.
 func (d *drawn) drawSteady(draw func() string) string {
 	for range 2 * d.w.cluster.Nodes {
 		if node := draw(); d.stayed(node, time.Now().Add(-ReadyWithin)) {
@@ -487,7 +489,7 @@ func (d *drawn) restore() {
 	})
 }
 
-// restorePatience is more than a node takes for a restore, at most.
+// restorePatience is longer than a restore may take.
 const restorePatience = 25 * time.Second
 
 // restored reports whether a restore may have taken effect within a time.
@@ -517,8 +519,8 @@ func (d *drawn) reload(n *Node) {
 	}
 }
 
-// foundedAtOldest has a cluster founded at the oldest level of the formats: it changes the first entry of a leadership, on
-// every node. Such an entry has a version, its kind, two texts and the level.
+// foundedAtOldest founds a cluster at the oldest level of the formats: it changes the first entry of a
+// leadership, on every node. Such an entry has a version, its kind, two texts and the level.
 func foundedAtOldest(entry []byte) []byte {
 	if len(entry) < 2 || entry[1] != fsm.AppendEstablish(nil, codec.Oldest, fsm.Establish{})[1] {
 		return entry

@@ -23,7 +23,7 @@ type Schedule struct {
 	Steps    []Step   // by their times
 }
 
-// settings are what a schedule can change of the nodes, by words.
+// settings maps words of a schedule to changes of the nodes' settings.
 var settings = map[string]func(*config.Config){
 	"wal": func(c *config.Config) { c.Store.RaftLog = store.LogWAL },
 	// Snapshots are made and sent all the time.
@@ -34,7 +34,7 @@ var settings = map[string]func(*config.Config){
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 	// Every call needs a token.
 	"auth": func(c *config.Config) { c.Auth.Mode = "on" },
-	// The cluster is founded at the oldest level of the formats, as one of the last release is.
+	// The cluster is founded at the oldest level of the formats, as by the last release.
 	"oldlevel": func(c *config.Config) {
 		c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
 	},
@@ -43,7 +43,7 @@ var settings = map[string]func(*config.Config){
 	"learners": withoutVote(2),
 }
 
-// needConsensus are the settings that mode ap has not.
+// needConsensus lists the settings that mode ap does not have.
 var needConsensus = []string{"learner", "learners", "oldlevel", "snapshots", "wal"}
 
 // Step is something that happens to the cluster.
@@ -56,8 +56,8 @@ type Step struct {
 // scheduleFormat is the version of the text form; a kept schedule of another one is refused.
 const scheduleFormat = "schedule 1"
 
-// acts are what can happen. Each does nothing where it cannot, such as to kill a node that does not run, so that a schedule from
-// which events were left out still means something.
+// acts lists what can happen. An act that cannot happen, such as to kill a node that does not run, does
+// nothing, so a schedule from which events were left out still means something.
 var acts = map[string]struct {
 	nodes, span int // how many arguments are nodes, and how many durations
 	do          func(w *World, nodes []*Node, span time.Duration)
@@ -110,7 +110,7 @@ func ifRuns(n *Node, do func()) {
 	}
 }
 
-// String is the text form, which ParseSchedule reads.
+// String returns the text form, which ParseSchedule reads.
 func (s Schedule) String() string {
 	var b strings.Builder
 	cluster := fmt.Sprintf("cluster %s %d %d %v", s.mode(), s.Nodes, max(s.Datacenters, 1), s.latency())
@@ -124,8 +124,9 @@ func (s Schedule) String() string {
 func (c Cluster) mode() string           { return cmp.Or(c.Mode, config.CP) }
 func (c Cluster) latency() time.Duration { return cmp.Or(c.Latency, time.Millisecond) }
 
-// ParseSchedule reads the text form: a line of the format, one of the cluster (mode, nodes, datacenters, latency, words of
-// settings), and one for each event (its time, the act, nodes, a duration). Lines that begin with # are comments.
+// ParseSchedule reads the text form: a line with the format, one for the cluster (mode, nodes, datacenters,
+// latency, words of settings), and one for each event (its time, the act, nodes, a duration). Lines that begin
+// with # are comments.
 func ParseSchedule(text string) (s Schedule, err error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	var read int
@@ -222,7 +223,7 @@ func (c Cluster) names() (all []string) {
 	return all
 }
 
-// perform has an event happen.
+// perform makes an event happen.
 func (w *World) perform(e Step) {
 	act := acts[e.Do]
 	var nodes []*Node
@@ -236,8 +237,9 @@ func (w *World) perform(e Step) {
 	act.do(w, nodes, span)
 }
 
-// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing does after them: nodes without
-// consensus compare what they have once a minute, a tenth earlier or later (docs/understand/replication.md).
+// faultsLast is how long faults happen in a generated schedule, and calmLasts how long nothing happens after
+// them: nodes without consensus compare what they have once a minute, a tenth earlier or later
+// (docs/understand/replication.md).
 const (
 	faultsLast = 2 * time.Minute
 	calmLasts  = 75 * time.Second
@@ -251,7 +253,7 @@ type drawing struct {
 	at    time.Duration
 }
 
-// Generate draws a schedule. The same seed gives the same schedule as long as Generate stays the same.
+// Generate draws a schedule. A seed gives the same schedule as long as Generate stays the same.
 func Generate(seed uint64) Schedule {
 	d := &drawing{r: rand.New(rand.NewPCG(seed, 57))}
 	latency := time.Duration(1+d.r.IntN(20)) * time.Millisecond
@@ -291,7 +293,7 @@ func Generate(seed uint64) Schedule {
 	return d.Schedule
 }
 
-// moreWords draws settings by a source of their own, so that what else is drawn stays the same.
+// moreWords draws settings from a source of its own, so that everything else is drawn as before.
 func (d *drawing) moreWords(r *rand.Rand) {
 	if learns := r.IntN(4) == 0; learns && d.Mode == config.CP && d.Nodes >= 3 {
 		if d.Nodes == 3 && d.Datacenters == 1 {
@@ -308,7 +310,7 @@ func (d *drawing) moreWords(r *rand.Rand) {
 	}
 }
 
-// add lets something happen now.
+// add adds an event now.
 func (d *drawing) add(do string, args ...string) {
 	d.Steps = append(d.Steps, Step{d.at, do, args})
 }
@@ -329,14 +331,14 @@ func (d *drawing) span(least, most time.Duration) string {
 	return (least + time.Duration(d.r.Int64N(int64(most-least)))).Round(time.Millisecond).String()
 }
 
-// away has a node leave for a while.
+// away makes a node leave for a while.
 func (d *drawing) away(act, node string) {
 	d.add(act, node)
 	d.later()
 	d.add("start", node)
 }
 
-// healLater has links be whole again, two times of three, when what was on its way could be taken for given up.
+// healLater heals all links, two times out of three, after nodes may have given up what was on its way.
 func (d *drawing) healLater() {
 	if d.r.IntN(3) > 0 {
 		d.at += certainWithin + unknownTakes + time.Duration(d.r.IntN(4_000))*time.Millisecond
@@ -344,7 +346,8 @@ func (d *drawing) healLater() {
 	}
 }
 
-// outage kills most nodes of the first datacenter. They start again when every call that waited for a leader must have ended.
+// outage kills most nodes of the first datacenter, and starts them again when every call that waited for a
+// leader must have ended.
 func (d *drawing) outage() {
 	first, most := d.r.IntN(d.Nodes), d.Nodes/2+1
 	for i := range most {

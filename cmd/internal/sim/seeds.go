@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Tally is what drawn runs did.
+// Tally counts what drawn runs did.
 type Tally struct {
 	Runs    int
 	Virtual time.Duration
@@ -67,8 +67,8 @@ func (t Tally) String() string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), ","), ",\n", "\n")
 }
 
-// Less returns which figures are below four fifths of those that were kept of other runs, in proportion to the number of
-// runs. What chance does to small numbers, twice their root, is allowed as well.
+// Less returns the figures that are below four fifths of those kept from other runs, in proportion to the
+// number of runs. It allows small numbers their chance, twice their root, on top.
 func (t Tally) Less(kept Tally) (less []string) {
 	compare := func(name string, got, want float64) {
 		want *= float64(t.Runs) / float64(kept.Runs)
@@ -145,10 +145,10 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	return tally
 }
 
-// untilTasksEnd is how long clients work on when all faults have ended.
+// untilTasksEnd is how long clients work on after all faults have ended.
 const untilTasksEnd = 15 * time.Second
 
-// untilBrokenEnd is how long a node takes at most to end once it has noticed that its disk hangs. Until then it runs.
+// untilBrokenEnd is how long a node runs on, at most, once it has noticed that its disk hangs.
 const untilBrokenEnd = 2 * time.Second
 
 // repair ends all faults.
@@ -183,7 +183,8 @@ const (
 // tallyMark begins the line in which a child says what it did.
 const tallyMark = "tally "
 
-// Child runs what the environment names, in the process of a test that Explore has started; false: it names nothing.
+// Child runs what the environment names, in the process of a test that Explore has started. It returns false
+// if the environment names nothing.
 func Child(t *testing.T) bool {
 	var tally Tally
 	switch seeds, file := os.Getenv(seedsEnv), os.Getenv(scheduleEnv); {
@@ -218,8 +219,8 @@ type Finding struct {
 // batch is how many seeds a child runs, one after the other; as many children run at a time as there are processors.
 const batch = 10
 
-// Explore runs seeds in child processes of a test that calls Child, until all have run or the time is over. A failure,
-// a panic, an exit and silence are findings.
+// Explore runs seeds in child processes of a test that calls Child, until all have run or the time is over. A
+// failure, a panic, an exit and silence are findings.
 func Explore(t *testing.T, test string, from, to uint64, until time.Time) (all Tally, found []Finding) {
 	t.Helper()
 	var mu sync.Mutex // guards all and found
@@ -249,7 +250,8 @@ var (
 	failedRun = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+/seed-(\d+) `)
 )
 
-// runChild runs this test binary again. It returns the seeds that failed: those that say so, or the last one that was begun.
+// runChild runs this test binary again. It returns the seeds that failed: those that the child names, or the
+// last one that it began.
 func runChild(t *testing.T, test string, env ...string) (output string, tally Tally, failed []uint64, err error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout="+childLimit.String())
@@ -279,10 +281,11 @@ func runChild(t *testing.T, test string, env ...string) (output string, tally Ta
 	return string(b), tally, failed, nil
 }
 
-// tries is how often a schedule is run to see whether it fails: the order of goroutines differs.
+// tries is how often a schedule is run to see whether it fails, because the order of goroutines differs.
 const tries = 5
 
-// Shorten leaves events out of a schedule as long as it still fails. It returns the shortest that did, and in how many of tries.
+// Shorten leaves events out of a schedule as long as it still fails. It returns the shortest one that failed,
+// and in how many tries it did.
 func Shorten(t *testing.T, test string, s Schedule) (Schedule, int) {
 	t.Helper()
 	fails := func(s Schedule) int {

@@ -11,9 +11,10 @@
 //		})
 //	}
 //
-// A scenario runs in a bubble of testing/synctest: time passes when every goroutine of it waits. So nothing of it may wait for
-// something outside, such as a socket, or wait for a mutex whose holder waits for time: the run would stand still, and the watchdog
-// that Main starts would end it. Goroutines are scheduled as ever, so two runs of one scenario differ.
+// A scenario runs in a bubble of testing/synctest: time passes when all its goroutines wait. So none of them
+// may wait for something outside, such as a socket, or for a mutex whose holder waits for time: the run would
+// stand still, and the watchdog that Main starts would end it. Goroutines are scheduled as ever, so two runs
+// of one scenario differ.
 //
 //	sim.go      a run, and what a scenario does with it
 //	node.go     one node: start, stop, kill
@@ -56,7 +57,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Cluster says which nodes there are. Each is named for its place: n1 to n7, and in further datacenters dc2-n1 and so on.
+// Cluster says which nodes there are. Each is named for its place: n1 to n7, and in further datacenters dc2-n1
+// and so on.
 type Cluster struct {
 	Nodes       int           // of each datacenter, 1 to 7
 	Mode        string        // config.CP or config.AP; empty: config.CP
@@ -94,14 +96,14 @@ type World struct {
 	drawn   *drawn     // of the run of a schedule; nil: it is a scenario
 }
 
-// began is when a run begins: a bubble's clock begins in 2000, before the first hour that the formats know (ADR 26).
+// began is when a run begins: a bubble's clock begins in 2000, which is earlier than the formats allow (ADR 26).
 var began = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ReadyWithin is how long a cluster may take to be ready.
 const ReadyWithin = 20 * time.Second
 
-// Run starts a cluster, waits until all its nodes are ready, calls the scenario, and stops the cluster. A failed scenario shows the
-// log of all nodes.
+// Run starts a cluster, waits until all its nodes are ready, calls the scenario, and stops the cluster. A
+// failed scenario shows the log of all nodes.
 func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 	t.Helper()
 	need.OK(t, c.Validate())
@@ -154,8 +156,9 @@ func Run(t *testing.T, c Cluster, scenario func(w *World)) {
 // draws counts the runs of each test.
 var draws sync.Map
 
-// draw begins what a run draws at random as in the run of the same number of this test in any other process: what is secret, by
-// crypto/rand, and Raft's timeouts, by math/rand. What the server draws by math/rand/v2 cannot be set.
+// draw makes a run draw the same random values as the run of the same number of this test in any other
+// process: secrets, by crypto/rand, and Raft's timeouts, by math/rand. What the server draws by math/rand/v2
+// cannot be set.
 func draw(t *testing.T) {
 	number, _ := draws.LoadOrStore(t.Name(), new(atomic.Uint64))
 	seed := fnv.New64()
@@ -164,7 +167,7 @@ func draw(t *testing.T) {
 	mathrand.Seed(int64(seed.Sum64())) //lint:ignore SA1019 Raft draws from there, and takes no other source
 }
 
-// memory is a file system in memory, where there is one: a sync there takes no time. Empty: the directory for temporary files.
+// memory returns a directory in memory, where a sync takes no time, or "" for the directory of temporary files.
 func memory() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -255,7 +258,7 @@ func (w *World) Leader() string {
 	return leader
 }
 
-// transfer has another node lead, if one leads.
+// transfer makes another node lead, if one leads.
 func (w *World) transfer() {
 	for _, n := range w.nodes {
 		if r := w.call(n.Name, time.Second, "POST", "/v1/rollcall/transfer", ""); r.Status == http.StatusOK {
@@ -264,14 +267,14 @@ func (w *World) transfer() {
 	}
 }
 
-// TransferLeadership has another node lead.
+// TransferLeadership makes another node lead.
 func (w *World) TransferLeadership() {
 	w.Helper()
 	r := w.Call(w.Leader(), "POST", "/v1/rollcall/transfer", "")
 	need.That(w, r.Status == http.StatusOK, "transfer of leadership: %v", r)
 }
 
-// Isolate cuts the links between a node and all others, and leaves those of clients.
+// Isolate cuts the links between a node and all others, but not those of clients.
 func (w *World) Isolate(name string) {
 	for _, other := range w.nodes {
 		if other.Name != name {
@@ -319,7 +322,8 @@ func (w *World) SetLink(from, to string, change func(*Link)) {
 // Heal makes all links whole.
 func (w *World) Heal() { w.network.heal() }
 
-// beats counts seconds of virtual time of all runs, and running the runs: the watchdog looks at them from outside.
+// beats counts seconds of virtual time of all runs, and running counts the runs: the watchdog looks at them
+// from outside.
 var (
 	beats   atomic.Int64
 	running atomic.Int64
@@ -341,8 +345,9 @@ func beat(ended chan struct{}) {
 // patience is how long virtual time may stand still.
 const patience = 20 * time.Second
 
-// Main runs the tests of a package with scenarios, for its TestMain. It ends the program, and shows all goroutines, if virtual time
-// stands still for 20 s of real time: then a goroutine of a bubble waits for something that is not of it.
+// Main runs the tests of a package with scenarios, for its TestMain. If virtual time stands still for 20 s of
+// real time, a goroutine of a bubble waits for something outside it: Main then shows all goroutines and ends
+// the program.
 func Main(m *testing.M) {
 	go func() {
 		for last := int64(-1); ; {
@@ -359,7 +364,7 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dir is where a node has its state.
+// dir returns the data directory of a node.
 func (w *World) dir(n *Node) string {
 	return filepath.Join(w.root, fmt.Sprintf("%s.%d", n.Name, n.lives))
 }
