@@ -11,16 +11,16 @@ import (
 // Need is what a call needs to be allowed: one verb on one thing.
 type Need struct {
 	Resource Resource
-	// Name is the thing; of keys, locks and applications "" is all there are. Where a call reads or deletes all names
-	// with a prefix, the name is the prefix, and Below is true.
+	// Name is the thing; for keys, locks and applications "" means all of them. Where a call reads or deletes
+	// all names with a prefix, Name is the prefix, and Below is true.
 	Name  string
 	Below bool
 	Verb  Verbs
-	// Counted: for want of it nothing is refused yet, in no mode; it is counted as in mode log-only.
+	// Counted: a caller without this right is not refused yet, in any mode, but counted as in mode log-only.
 	Counted bool
 }
 
-// String is a need as messages and the audit have it.
+// String returns a need as messages and the audit show it.
 func (n Need) String() string {
 	switch {
 	case kinds[n.Resource].matching == unnamed:
@@ -31,7 +31,7 @@ func (n Need) String() string {
 	return n.Resource.String() + " " + n.Name + " " + n.Verb.String()
 }
 
-// ParseNeed reads a need as a rule with one verb, whose * at the end stands for all below.
+// ParseNeed reads a need as a rule with one verb; a * at the end stands for all names below.
 func ParseNeed(text string) (Need, error) {
 	rule, err := ParseRule(text)
 	if err != nil {
@@ -50,27 +50,27 @@ func ParseNeed(text string) (Need, error) {
 	return n, nil
 }
 
-// Policy is the rules of one principal, for decisions. Immutable. The zero Policy allows nothing.
+// Policy holds the rules of one principal, ready for decisions. It is immutable. The zero Policy allows nothing.
 type Policy struct {
 	granted [resources]grants
 	targets []Target // that checks may look at
 }
 
-// grants are those of one resource.
+// grants holds what is granted on one resource.
 type grants struct {
 	exact    map[string]Verbs // nil: none
 	prefixes []prefix         // sorted
 }
 
-// prefix grants verbs on all names that begin with it, those of the prefixes that it begins with itself included.
+// prefix grants verbs on all names that begin with it. They include the verbs of each shorter prefix of its own text.
 type prefix struct {
 	text   string
 	verbs  Verbs
 	parent int // the longest other prefix that text begins with; -1: none
 }
 
-// Compile makes the rules of a principal ready. app is what stands for {app}; a rule with the parameter says nothing where
-// app is "".
+// Compile prepares the rules of a principal for decisions. app replaces {app}; where app is "", rules with
+// {app} grant nothing.
 func Compile(app string, roles ...*Role) *Policy {
 	p := new(Policy)
 	byPrefix := [resources]map[string]Verbs{}
@@ -108,7 +108,7 @@ func add(to *map[string]Verbs, name string, verbs Verbs) {
 	(*to)[name] |= verbs
 }
 
-// sorted are prefixes in order, each with the verbs of those that it begins with.
+// sorted returns prefixes in order, each with the verbs of those that it begins with.
 func sorted(verbs map[string]Verbs) []prefix {
 	var all []prefix
 	for text, v := range verbs {
@@ -127,7 +127,7 @@ func sorted(verbs map[string]Verbs) []prefix {
 	return all
 }
 
-// AllowsSome says whether there is any of a kind of resource that a verb is allowed on.
+// AllowsSome reports whether a verb is allowed on anything of one kind.
 func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
 	if p == nil {
 		return false
@@ -140,7 +140,7 @@ func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
 	return slices.ContainsFunc(p.granted[on].prefixes, func(p prefix) bool { return p.verbs&verb != 0 })
 }
 
-// Allows decides.
+// Allows reports whether the rules grant a need.
 func (p *Policy) Allows(n Need) bool {
 	if p == nil {
 		return false
@@ -153,7 +153,7 @@ func (p *Policy) Allows(n Need) bool {
 	if n.Name != "" && !n.Below && g.exact[n.Name]&n.Verb != 0 {
 		return true
 	}
-	low, high := 0, len(g.prefixes) // by hand: slices.BinarySearchFunc takes a half longer
+	low, high := 0, len(g.prefixes) // by hand: slices.BinarySearchFunc takes half as long again
 	for low < high {
 		if middle := (low + high) / 2; g.prefixes[middle].text <= n.Name {
 			low = middle + 1

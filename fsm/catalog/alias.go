@@ -10,15 +10,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Alias is what an alias check follows: the checks of a service and of its node, or those of a node alone. Immutable.
+// Alias names what an alias check follows: the checks of a service and of its node, or those of a node alone.
+// Immutable.
 type Alias struct {
 	Named   bool   // Node is given; else it is the check's own
 	Node    string // "": the logical node
 	Service string // id; "": the node alone
-	// By is the accessor of the token that registered the check. It is "" if no token was asked for: the check follows anything.
+	// By is the accessor of the token that registered the check; "": no token was asked for, so the check
+	// follows anything.
 	By string
-	// Reads is what the token may read, as the leader or the node that took the registration has judged: the application of
-	// the service, or the node. The check follows nothing else, but its own application and node. "": nothing else.
+	// Reads names what the token may read of the target: the application of the service, or the node. The
+	// leader judges it, or the node that took the registration. Apart from its own application and node, the
+	// check follows nothing else.
 	Reads string
 }
 
@@ -34,10 +37,10 @@ func (a *Alias) fields(c *codec.Codec) {
 
 func (a *Alias) equal(o *Alias) bool { return a == o || a != nil && o != nil && *a == *o }
 
-// Target is what alias checks follow: a service on a node, or (Service "") the node.
+// Target is what alias checks follow: a service on a node, or, with Service "", the node.
 type Target struct{ Node, Service string }
 
-// notFound says that a target is not there.
+// notFound returns the text for a target that is not there.
 func (t Target) notFound() string {
 	if t.Service == "" {
 		return fmt.Sprintf("Node %s could not be found", t.Node)
@@ -60,7 +63,7 @@ func (c *Check) sameTarget(o *Check) bool {
 	return o.Alias != nil && *c.Alias == Alias{o.Alias.Named, o.Alias.Node, o.Alias.Service, c.Alias.By, c.Alias.Reads}
 }
 
-// Reading returns a copy of an alias check whose token may read what is named, see Alias.Reads.
+// Reading returns a copy of an alias check whose token may read name, see Alias.Reads.
 func (c *Check) Reading(name string, at Moment) *Check {
 	now, alias := *c, *c.Alias
 	alias.Reads = strings.Clone(name)
@@ -68,18 +71,19 @@ func (c *Check) Reading(name string, at Moment) *Check {
 	return &now
 }
 
-// owner is the service, or the node, that has a check.
+// owner returns the service, or the node, that has a check.
 func (c *Check) owner() Target { return Target{c.Node, c.Service} }
 
-// aliases are the alias checks of a catalog. They follow at the end of the operation that changed something, because
-// their services and nodes can be targets, too: sessions end with them, and no reader sees a state between.
+// aliases tracks which alias checks have to follow. They follow at the end of the operation that changed
+// something, because their services and nodes can be targets too: sessions end with them, and no reader sees a
+// state between.
 type aliases struct {
 	touched []Target // whose checks may have changed since Follow
 	entered []*Check // alias checks that were registered or set since then
 	steps   int      // see Steps
 }
 
-// aliasRow is an alias check by its target.
+// aliasRow finds an alias check by its target.
 type aliasRow struct {
 	Target
 	check *Check
@@ -109,20 +113,20 @@ func (c *Catalog) Touch(t Target) {
 	}
 }
 
-// Touched says whether alias checks may have to follow, see Follow.
+// Touched reports whether alias checks may have to follow, see Follow.
 func (a *aliases) Touched() bool { return len(a.touched) > 0 || len(a.entered) > 0 }
 
-// ForgetTouched forgets what changed: all alias checks have followed it.
+// ForgetTouched forgets what changed, once all alias checks have followed it.
 func (a *aliases) ForgetTouched() { a.touched, a.entered = nil, nil }
 
-// followers calls do for each alias check that follows a target, until it returns false. A service follows its node.
+// followers calls do for each alias check that follows a target, until do returns false. A service follows its node.
 func followers(byTarget order.Tree[aliasRow], t Target, do func(*Check) bool) {
 	byTarget.Ascend(aliasRow{t, new(Check)}, func(row aliasRow) bool {
 		return row.Node == t.Node && (t.Service == "" || row.Service == t.Service) && do(row.check)
 	})
 }
 
-// Followed is an alias check and the state that follows from its target.
+// Followed holds an alias check and the state that follows from its target.
 type Followed struct {
 	Check  *Check
 	Status CheckStatus
@@ -138,13 +142,14 @@ const (
 // maxAliasOutput is the longest output of an alias check, in bytes.
 const maxAliasOutput = 4 << 10
 
-// Follow returns the states of the alias checks that follow what changed, where they are others than the checks have,
-// in the order in which the checks were found. elsewhere returns the application of a service ("" if it is not there),
-// and why it is not in use beyond its checks ("": it is).
+// Follow returns the states of the alias checks that follow what changed, where these differ from the present
+// ones, in the order in which the checks were found. elsewhere returns the application of a service ("" if it
+// is not there), and why the service is out of use apart from its checks ("": it is in use).
 //
-// The states are the best ones in which each alias check has the worst status of its target. Aliases of each other so
-// recover with what they follow, and an alias of its own service does not count itself. All that are to follow begin as
-// passing and only get worse, each at most twice, so the work ends, and is linear in them.
+// The states are the best ones in which each alias check has the worst status of its target. So aliases of
+// each other recover together with what they follow, and an alias of its own service does not count itself.
+// All checks that are to follow begin as passing and only get worse, each at most twice, so the work ends, and
+// is linear in their number.
 // Source: agent/checks/alias.go, where checks follow one by one; those of a circle stay critical there.
 func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Followed) {
 	f := &following{Catalog: c, elsewhere: elsewhere, states: map[*Check]*Followed{}, worsts: map[worstKey]Followed{}}
@@ -162,7 +167,7 @@ func (c *Catalog) Follow(elsewhere func(Target) (app, why string)) (changed []Fo
 	return changed
 }
 
-// following is a Follow under way.
+// following is one Follow under way.
 type following struct {
 	*Catalog
 	elsewhere func(Target) (app, why string)
@@ -171,7 +176,7 @@ type following struct {
 	worsts    map[worstKey]Followed // of targets without alias checks, whose own states stay meanwhile
 }
 
-// worstKey is what worst depends on.
+// worstKey holds all that worst depends on.
 type worstKey struct {
 	Target
 	status CheckStatus
@@ -191,7 +196,7 @@ func (f *following) find() {
 		return true
 	}
 	for _, c := range f.entered {
-		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // else it is gone again
+		if row, ok := f.byTarget.Get(aliasRow{c.target(), c}); ok { // or it is gone again
 			add(row.check)
 		}
 	}
@@ -205,7 +210,7 @@ func (f *following) find() {
 	}
 }
 
-// followersOf returns each alias check that follows one of some targets once.
+// followersOf returns, once each, the alias checks that follow one of some targets.
 func (f *following) followersOf(targets []Target) (checks []*Check) {
 	seen, found := map[Target]bool{}, map[*Check]bool{}
 	for _, t := range targets {
@@ -224,8 +229,8 @@ func (f *following) followersOf(targets []Target) (checks []*Check) {
 	return checks
 }
 
-// worsen gives alias checks the states of their targets as far as they are worse, and returns the owners of those that got
-// worse: other alias checks may follow them.
+// worsen gives alias checks the states of their targets where these are worse. It returns the owners of the
+// checks that got worse, which other alias checks may follow.
 func (f *following) worsen(checks []*Check) (worse []Target) {
 	for _, c := range checks {
 		state := f.states[c]
@@ -240,11 +245,11 @@ func (f *following) worsen(checks []*Check) (worse []Target) {
 	return worse
 }
 
-// of is the state of an alias check's target.
+// of returns the state of an alias check's target.
 func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	t := alias.target()
 	name, why := f.known(t)
-	if !f.readable(alias, name) { // in one text, which does not tell whether it is there
+	if !f.readable(alias, name) { // one text for both, so that it does not tell whether the target is there
 		return Critical, t.notFound() + ", or the token that registered this check may not read it"
 	}
 	status, output = f.worst(alias, t)
@@ -258,7 +263,8 @@ func (f *following) of(alias *Check) (status CheckStatus, output string) {
 	return status, output
 }
 
-// readable reports whether the token that registered an alias check may read what it follows, which known names.
+// readable reports whether the token that registered an alias check may read what it follows; name is as known
+// returns it.
 func (f *following) readable(alias *Check, name string) bool {
 	t, own := alias.target(), alias.owner()
 	switch {
@@ -273,8 +279,9 @@ func (f *following) readable(alias *Check, name string) bool {
 	return name == app
 }
 
-// worst is the worst status of the checks of an alias check's target, and the output that follows. While the same check
-// keeps the alias failing, the output with which it began stands: as in Consul, where an output alone makes no alias follow.
+// worst returns the worst status of the checks of an alias check's target, and the output that follows from
+// it. While the same check keeps the alias failing, the first output stays: in Consul, too, an output alone
+// makes no alias follow.
 func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output string) {
 	key := worstKey{t, alias.Status, alias.Output}
 	if known, ok := f.worsts[key]; ok { // many follow one target
@@ -295,7 +302,7 @@ func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output str
 			case stands:
 				output = alias.Output
 			case check.Alias != nil:
-				output = text // which names the check that is no alias
+				output = text // names the check at the end of the chain, not the alias
 			default:
 				output = cut(fmt.Sprintf("%s%q failing: %s", causePrefix, check.Name, text))
 			}
@@ -310,7 +317,7 @@ func (f *following) worst(alias *Check, t Target) (worst CheckStatus, output str
 
 const causePrefix = "Aliased check "
 
-// cause is the name of the check because of which an alias check is failing, as its output says; "": of none.
+// cause returns the name of the check that makes an alias check fail, as its output says, or "".
 func (c *Check) cause() string {
 	rest, ok := strings.CutPrefix(c.Output, causePrefix)
 	if !ok {
@@ -328,7 +335,7 @@ func cut(output string) string {
 	return output
 }
 
-// checksAt are the checks of a service and of its node.
+// checksAt returns the checks of a service and of its node.
 func (c *Catalog) checksAt(t Target) (checks [2][]*Check) {
 	if _, s, ok := c.Service(t.Node, t.Service); ok {
 		checks[0] = s.Checks
@@ -339,7 +346,7 @@ func (c *Catalog) checksAt(t Target) (checks [2][]*Check) {
 	return checks
 }
 
-// stateOf is the state of a check, for one that is to follow the one that it is found to have so far.
+// stateOf returns the state of a check; for one that is to follow, the state found so far.
 func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	if c.Alias != nil {
 		if s := f.states[c]; s != nil {
@@ -349,8 +356,8 @@ func (f *following) stateOf(c *Check) (CheckStatus, string) {
 	return c.Status, c.Output
 }
 
-// known returns the application of a target, or the name of a node ("": it is not there), and why it is out of use beyond its
-// checks ("": it is not).
+// known returns the application of a target service, or the name of a target node ("": it is not there), and
+// why it is out of use apart from its checks ("": it is in use).
 func (f *following) known(t Target) (name, why string) {
 	if t.Service != "" {
 		return f.elsewhere(t)

@@ -17,7 +17,7 @@ type Catalog struct {
 	aliases
 }
 
-// Moment is when the catalog changes.
+// Moment says when the catalog changes.
 type Moment struct {
 	Lease       int64       // the lease clock, ms
 	Established int64       // lease clock when the leadership was established, ms
@@ -29,8 +29,8 @@ func New() *Catalog {
 	return &Catalog{Tables: newTables(), ends: order.NewSchedule(compareCheckRefs)}
 }
 
-// Share returns a copy of the tables for views: the same one until something changes, for most changes of a registry
-// are none of its catalog.
+// Share returns a copy of the tables for views. It stays the same until the catalog changes, because most
+// changes of a registry do not touch the catalog.
 func (c *Catalog) Share() *Tables {
 	if c.shared == nil {
 		t := c.Tables.copy()
@@ -39,8 +39,8 @@ func (c *Catalog) Share() *Tables {
 	return c.shared
 }
 
-// Record has u take back what changes from now on; nil: changes are for good again. It is called between operations, where
-// nothing is lost, left or to be followed.
+// Record makes u take back all changes from now on; with nil, changes are final again. It is called between
+// operations, where nothing is lost, deserted or to be followed.
 func (c *Catalog) Record(u *order.Undo) {
 	c.undo = u
 	if u == nil {
@@ -50,7 +50,7 @@ func (c *Catalog) Record(u *order.Undo) {
 	u.Add(func() { c.Tables, c.ends, c.shared = tables, ends, shared })
 }
 
-// keepBeat has the heartbeats of a check taken back with all else.
+// keepBeat makes the undo take back the heartbeats of a check.
 func (c *Catalog) keepBeat(row CheckRow) {
 	if c.undo == nil || row.beat == nil {
 		return
@@ -62,8 +62,7 @@ func (c *Catalog) keepBeat(row CheckRow) {
 	})
 }
 
-// ReplaceService keeps a service and its checks findable where now takes the place of old. Either may be nil: there is
-// none.
+// ReplaceService keeps a service and its checks findable when now takes the place of old. Either may be nil.
 func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 	c.shared = nil
 	moved := old != nil && now != nil && old.Node != now.Node
@@ -71,7 +70,7 @@ func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 		c.services.Set(serviceRow{now.Node, now.ID, of, now})
 	}
 	if old != nil && (now == nil || moved || now.ID != old.ID) {
-		if present, _, _ := c.Service(old.Node, old.ID); present == of { // else the service has another name now
+		if present, _, _ := c.Service(old.Node, old.ID); present == of { // or the service has another name now
 			c.services.Delete(serviceRow{node: old.Node, id: old.ID})
 			c.left = append(c.left, old.Node)
 		}
@@ -91,8 +90,8 @@ func (c *Catalog) ReplaceService(of order.Key, old, now *Service, at Moment) {
 	}
 }
 
-// ReplaceNode puts a node and its checks in the place of the one of its name; index is that of the change. Either may be
-// nil. It says in now when what belongs to the node last changed.
+// ReplaceNode puts a node and its checks in place of the one of its name; index is the change's. Either may be
+// nil. It notes in now when what belongs to the node last changed.
 func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	c.nodesChanged = index
 	var none order.Key
@@ -120,15 +119,16 @@ func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	for _, check := range before {
 		if _, kept := findCheck(after, check.ID); !kept {
 			c.removeCheck(check, none)
-			if now != nil { // else there is nothing to be deserted, and the next operation may register another node of that name
+			if now != nil { // a removed node cannot be deserted, and the next operation may register another of its name
 				c.left = append(c.left, check.Node)
 			}
 		}
 	}
 }
 
-// Deserted returns the agents' nodes on which nothing is left, since it was last called: no service, no check but
-// AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters them.
+// Deserted returns the agents' nodes on which nothing has been left since the last call: no service, no check
+// but AgentAlive, and nothing that a registrar said. Agents come and go with addresses, and nobody deregisters
+// them.
 func (c *Catalog) Deserted() (nodes []*Node) {
 	for _, name := range c.left {
 		n, ok := c.Node(name)
@@ -140,12 +140,12 @@ func (c *Catalog) Deserted() (nodes []*Node) {
 	return nodes
 }
 
-// isAgentAlone says whether a node is an agent's of which nothing but the agent is known.
+// isAgentAlone reports whether nothing but the agent is known of a node.
 func (n *Node) isAgentAlone() bool {
 	return n.Name != "" && len(n.Checks) == 1 && n.Alive() && n.ID == "" && len(n.Tagged) == 0 && len(n.Meta) == 0
 }
 
-// setNode puts a node in the place of the one of its name.
+// setNode puts a node in place of the one of its name.
 func (c *Catalog) setNode(n *Node) {
 	c.shared = nil
 	if old, ok := c.nodes.Set(n.Name, n); ok {
@@ -158,7 +158,7 @@ func (c *Catalog) setNode(n *Node) {
 	c.bytes += n.Weight()
 }
 
-// LeaveNode notes in a node, if it is stored, that a service is not on it any more, by the change of an index.
+// LeaveNode notes in a stored node that a service has left it, by the change with an index.
 func (c *Catalog) LeaveNode(name string, index order.Index) {
 	if old, ok := c.nodes.Get(name); ok {
 		n := *old
@@ -176,8 +176,8 @@ func (c *Catalog) deleteNode(name string) {
 	}
 }
 
-// enterChecks enters the checks that were not there before. One that was may have another owner by now,
-// and is about to be removed.
+// enterChecks enters the checks that were not there before. One that was may have another owner by now, which
+// is about to remove it.
 func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	for _, check := range after {
 		if i, ok := findCheck(before, check.ID); !ok || before[i] != check {
@@ -186,8 +186,7 @@ func (c *Catalog) enterChecks(before, after []*Check, of order.Key, at Moment) {
 	}
 }
 
-// enterCheck has a check found as that of a service, or of its node. The heartbeats of one that was
-// there before go on.
+// enterCheck makes a check findable as that of a service, or of its node. Heartbeats from before go on.
 func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
 	before, known := c.Check(check.Node, check.ID)
 	now := CheckRow{Check: check, Of: of}
@@ -212,7 +211,7 @@ func (c *Catalog) enterCheck(check *Check, of order.Key, at Moment) {
 	c.addEnd(now, at.Established)
 }
 
-// removeCheck is the inverse of enterCheck, unless the check has another owner by now.
+// removeCheck reverts enterCheck, unless the check has another owner by now.
 func (c *Catalog) removeCheck(check *Check, of order.Key) {
 	row, known := c.Check(check.Node, check.ID)
 	if !known || row.Of != of {
@@ -228,17 +227,17 @@ func (c *Catalog) removeCheck(check *Check, of order.Key) {
 // LoseNode adds a node that was removed to what Lost returns.
 func (c *Catalog) LoseNode(name string) { c.lost = append(c.lost, CheckRef{Node: name}) }
 
-// Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the last call. It
-// is no part of the state.
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, since the
+// last call. It is not part of the state.
 func (c *Catalog) Lost() []CheckRef {
 	lost := c.lost
 	c.lost = nil
 	return lost
 }
 
-// addEnd enters the end of a check, if it has one: a moment at which something is to be done about it. One that
-// expects heartbeats has waited for too long then, or one that is critical was so for too long. The former is a
-// lower bound: a heartbeat does not touch it, and it is corrected when its time has come.
+// addEnd enters the moment at which something must be done about a check, if there is one: heartbeats have not
+// come for too long, or the check has been critical for too long. The former is a lower bound: a heartbeat
+// does not touch it; it is corrected when its time has come.
 func (c *Catalog) addEnd(row CheckRow, established int64) {
 	if row.Expires() {
 		c.keepBeat(row)
@@ -249,15 +248,15 @@ func (c *Catalog) addEnd(row CheckRow, established int64) {
 	}
 }
 
-// deleteEnd is the inverse of addEnd, for the check as it was then.
+// deleteEnd reverts addEnd, for the check as it was then.
 func (c *Catalog) deleteEnd(row CheckRow) {
 	if at, ok := row.endsAt(); ok {
 		c.ends.Delete(at, row.Check.ref())
 	}
 }
 
-// Due returns the checks whose TTL has passed before a moment of the lease clock (ms), and those that were critical for
-// longer than their ReapAfter, oldest end first.
+// Due returns the checks whose TTL has passed before a moment of the lease clock (ms), and those that have
+// been critical for longer than their ReapAfter, oldest end first.
 func (c *Catalog) Due(now, established int64) []CheckRow {
 	for _, row := range c.rowsDue(now) { // heartbeats came since they were entered
 		c.deleteEnd(row)
@@ -274,5 +273,5 @@ func (c *Catalog) rowsDue(now int64) (rows []CheckRow) {
 	return rows
 }
 
-// Ends is how many checks have an end.
+// Ends returns how many checks have an end.
 func (c *Catalog) Ends() int { return c.ends.Len() }

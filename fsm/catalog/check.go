@@ -23,8 +23,7 @@ const (
 // Fields walks a status.
 func (s *CheckStatus) Fields(c *codec.Codec) { codec.Enum(c, s, Critical, "status of a check") }
 
-// Check is a check of a service or of a node. Immutable; the time of its last heartbeat is kept beside it, in its
-// CheckRow.
+// Check is a check of a service or of a node. It is immutable; the time of its last heartbeat is kept in its CheckRow.
 type Check struct {
 	Node        string // "": the logical node
 	ID          string // unique on its node
@@ -40,7 +39,7 @@ type Check struct {
 	Definition  []byte // JSON as given to the catalog, which is echoed; nil: none
 	CreateIndex order.Index
 	ModifyIndex order.Index
-	// CriticalSince is when (lease clock, ms) it turned critical; meaningless otherwise.
+	// CriticalSince is when the check turned critical (lease clock, ms), if it is critical.
 	CriticalSince int64
 	Alias         *Alias // what it follows; nil: nothing, it is reported
 }
@@ -76,14 +75,14 @@ type Probe struct {
 	NoRedirects        bool   // a redirect decides the result, and is not followed
 	TCP                string // host:port
 	Interval, Timeout  int64  // ms
-	// How many equal results in a row change the state: to passing, to warning, to critical; 0: one.
+	// How many equal results in a row change the state to passing, warning or critical; 0: one.
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
 	GRPC                                                                string // host:port, and behind a slash the name of the service that is asked for
 	UDP, H2PING                                                         string // host:port
 	UseTLS                                                              bool   // of TCP, GRPC and H2PING
 	ServerName                                                          string // that the certificate must have; "": the host
-	// By is the accessor of the token that registered the check, which must allow what the probe looks at beside its
-	// service; "": none was asked for.
+	// By is the accessor of the token that registered the check. The token must allow what the probe looks at
+	// beyond its own service. "": no token was asked for.
 	By string
 }
 
@@ -111,34 +110,34 @@ func (p *Probe) fields(c *codec.Codec) {
 // CheckRef names a check, or (ID "") a node.
 type CheckRef struct{ Node, ID string }
 
-// SerfHealth is the id of the check that the logical node always has, and each agent's node.
+// SerfHealth is the id of the check that the logical node and each agent's node always have.
 const SerfHealth = "serfHealth"
 
 // AgentAlive is that check. Nothing turns it critical: services do not belong to the server that took their
-// registration, and whether they live is said by their own checks. Its texts are the reference's
-// (agent/consul/leader.go and structs/structs.go of hashicorp/consul).
+// registration, and their own checks say whether they live. Its texts are Consul's (agent/consul/leader.go and
+// structs/structs.go of hashicorp/consul).
 var AgentAlive = Check{ID: SerfHealth, Name: "Serf Health Status", Output: "Agent alive and reachable"}
 
-// Ids of the checks by which operators take a service, or all of a node, out of service.
+// Ids of the checks with which operators take a service, or all of a node, out of service.
 const (
 	NodeMaintenance    = "_node_maintenance"
 	ServiceMaintenance = "_service_maintenance:" // and the service's id
 )
 
-// Maintenance says whether the check is one by which an operator takes its service, or its node, out of service.
+// Maintenance reports whether an operator takes a service or node out of service with this check.
 func (c *Check) Maintenance() bool {
 	return c.ID == NodeMaintenance || strings.HasPrefix(c.ID, ServiceMaintenance)
 }
 
-// The most checks of a service, of a node itself, and of one registration. They bound the cost of every operation on a
-// check too.
+// The most checks of a service, of a node itself, and of one registration. They also bound the cost of every
+// operation on a check.
 const (
 	MaxServiceChecks = 64
 	MaxNodeChecks    = 256
 	MaxChecks        = 256
 )
 
-// equal compares two checks in what was registered and reported.
+// equal compares what was registered and reported of two checks.
 func (c *Check) equal(o *Check) bool {
 	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
 }
@@ -165,10 +164,10 @@ func (p *Probe) equal(o *Probe) bool {
 		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName && p.By == o.By
 }
 
-// ref names the check.
+// ref returns the check's name.
 func (c *Check) ref() CheckRef { return CheckRef{c.Node, c.ID} }
 
-// maintenanceOf is the id of the check that takes a service, or for "" its node, out of service.
+// maintenanceOf returns the id of the check that takes a service, or with "" its node, out of service.
 func maintenanceOf(service string) string {
 	if service == "" {
 		return NodeMaintenance
@@ -181,7 +180,7 @@ func findCheck(checks []*Check, id string) (at int, ok bool) {
 	return slices.BinarySearchFunc(checks, id, func(c *Check, id string) int { return strings.Compare(c.ID, id) })
 }
 
-// WithCheck returns a copy of a list with c, in the place of the check with the same id if there is one.
+// WithCheck returns a copy of a list with c added, or in place of the check with its id.
 func WithCheck(checks []*Check, c *Check) []*Check {
 	at, ok := findCheck(checks, c.ID)
 	changed := slices.Clone(checks)
@@ -231,7 +230,7 @@ func compareCheckRefs(a, b CheckRef) int {
 	return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
 }
 
-// Weight is what a check takes in bytes, about; Node.Weight and Service.Weight add it up.
+// Weight returns about how many bytes a check takes; Node.Weight and Service.Weight add it up.
 func (c *Check) Weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
@@ -243,7 +242,8 @@ func (c *Check) Weight() int {
 	return bytes
 }
 
-// Worst is the worst status of checks, and whether one of them is of maintenance, which counts more than any status.
+// Worst returns the worst status of some checks, and whether one of them is a maintenance check, which
+// outweighs any status.
 func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	for _, list := range lists {
 		for _, c := range list {
@@ -254,7 +254,7 @@ func Worst(lists ...[]*Check) (worst CheckStatus, maintenance bool) {
 	return worst, maintenance
 }
 
-// Reported is a copy of a check with the status and output of a report. The caller puts it in the check's place.
+// Reported returns a copy of a check with a reported status and output. The caller puts it in the check's place.
 func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	now := *c
 	now.Status, now.Output, now.ModifyIndex = status, strings.Clone(output), at.Next
@@ -262,8 +262,8 @@ func (c *Check) Reported(status CheckStatus, output string, at Moment) *Check {
 	return &now
 }
 
-// criticalSince is since when (lease clock, ms) a check is critical that now gets this status; 0: it is not. old is the
-// check as it was, nil if it is new.
+// criticalSince returns since when (lease clock, ms) a check that gets this status is critical, or 0 if it is
+// not. old is the check as it was, or nil.
 func criticalSince(old *Check, status CheckStatus, at Moment) int64 {
 	switch {
 	case status != Critical:

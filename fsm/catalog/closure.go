@@ -7,37 +7,38 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// MaxFollowers bounds the alias checks that follow one service, directly or through the services that these belong to, and that
-// one heartbeat therefore sets in motion. For a node, only alias checks on other nodes count, because its own checks need rights
-// over nodes. The logical node has no bound.
+// MaxFollowers bounds how many alias checks follow one service, directly or through the services they belong
+// to: one heartbeat sets them all in motion. For a node, only alias checks on other nodes count, because its
+// own checks need rights over nodes. The logical node has no bound.
 const MaxFollowers = 1000
 
-// TooManyFollowersText says that a registration would go beyond MaxFollowers.
+// TooManyFollowersText refuses a registration that would exceed MaxFollowers.
 const TooManyFollowersText = "at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; with this registration more would, or too many services are connected to count them. Give the service a check of its own in the place of the alias"
 
-// MaxSteps bounds what one registration may cost to count, or those of one transaction together: alias checks that are met
-// on the way up and down. Closures that share nothing are counted one by one.
+// MaxSteps bounds what it may cost to count the followers of one registration, or of all in one transaction:
+// the alias checks met on the way up and down. Closures that share nothing are counted one by one.
 const MaxSteps = 20 * MaxFollowers
 
-// stepsToFollow is how many steps it takes about to have one alias check follow, where one to count it is a step.
+// stepsToFollow is about how many steps it costs to make one alias check follow; to count one costs one step.
 const stepsToFollow = 8
 
-// Steps returns how many steps were taken so far to count alias checks and to have them follow. The difference that an
-// operation makes is the same on every replica.
+// Steps returns how many steps were taken so far to count alias checks and make them follow. An operation adds
+// the same number on every replica.
 func (a *aliases) Steps() int { return a.steps }
 
-// AliasFigures counts since the program was started. It decides nothing, is not part of the state, and is live for views.
+// AliasFigures counts since the program started. It decides nothing, is not part of the state, and is live for views.
 type AliasFigures struct {
-	// Refused and WouldRefuse count registrations beyond MaxFollowers, by whether the level refuses them.
+	// Refused and WouldRefuse count registrations beyond MaxFollowers that were refused, or were not because
+	// of the level.
 	Refused, WouldRefuse atomic.Int64
-	// Largest is the most alias checks that one operation set in motion.
+	// Largest is the largest number of alias checks that one operation set in motion.
 	Largest atomic.Int64
 }
 
 // AliasFigures returns the figures of alias checks.
 func (t *Tables) AliasFigures() *AliasFigures { return t.figures }
 
-// closures counts the alias checks that would follow something, with those of a registration among them.
+// closures counts the alias checks that would follow something once a registration is in force.
 type closures struct {
 	*Catalog
 	byTarget order.Tree[aliasRow] // as it would be
@@ -47,11 +48,11 @@ type closures struct {
 	visits   int                  // that are left
 }
 
-// overfollowed reports whether the new alias checks of a registration give a service or node more than most followers. What
-// exceeded the bound before may be registered again.
+// overfollowed reports whether the new alias checks of a registration would give a service or node more than
+// most followers. What was beyond the bound before may be registered again.
 //
-// A new alias check adds itself, and what follows its owner, to everything above its target. So everything above is counted, the
-// furthest first: its count covers what is below it.
+// A new alias check adds itself, and what follows its owner, to everything above its target. So everything
+// above is counted, the furthest first: its count covers what is below it.
 func (r *Registering) overfollowed(most int) bool {
 	c, next := r.closures()
 	defer func() { r.catalog.steps += MaxSteps - c.visits }()
@@ -110,7 +111,7 @@ func (r *Registering) closures() (c *closures, above []Target) {
 	return c, above
 }
 
-// above returns what an alias check follows: its target, and the node of that, unless it is the check's own.
+// above returns what an alias check follows: its target, and the target's node, unless that is the check's own.
 func (c *Check) above() []Target {
 	t := c.target()
 	if t.Service != "" && t.Node != c.Node {
@@ -131,14 +132,14 @@ func (c *closures) following(t Target) (checks []*Check) {
 			continue
 		}
 		c.visits--
-		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // else it is replaced
+		if row, ok := c.byTarget.Get(aliasRow{check.target(), check}); ok && row.check == check { // or it is replaced
 			checks = append(checks, check)
 		}
 	}
 	return checks
 }
 
-// below counts the alias checks that follow a target, up to one more than there may be.
+// below counts the alias checks that follow a target, up to one beyond the bound.
 func (c *closures) below(root Target) int {
 	found, seen := map[*Check]bool{}, map[Target]bool{}
 	next := []Target{root}

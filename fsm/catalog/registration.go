@@ -7,28 +7,28 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Registration is what is registered at once: a node, or a service on it, and checks of both.
+// Registration is what is registered in one step: a node, or a service on it, and checks of both.
 type Registration struct {
-	// Node is the node; nil: the logical one, of which nothing is said. KeepNode: if it is registered, it stays as it is.
+	// Node is the node; nil: the logical one, as it is. KeepNode: a node that is registered stays as it is.
 	Node     *Node
 	KeepNode bool
 	Service  *Service // nil: none
 	Checks   []*Check
-	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
-	// already keeps its state and output.
+	// ReplaceChecks: checks of the service that are not among Checks go. KeepStatus: a check that exists keeps
+	// its state and output.
 	ReplaceChecks, KeepStatus bool
-	// Agent: the programs of a host register, and Node is named after it. A node that is there takes over the
-	// address alone, a new one has AgentAlive, and ids that another host may have given are refused, see clash.
+	// Agent: the programs of a host register, and Node is named after it. An existing node takes over only the
+	// address, a new one gets AgentAlive, and ids that another host may have given are refused, see clash.
 	Agent bool
-	// Readdress: a service takes the place of the one of its id also if that one has another address.
+	// Readdress: a service replaces the one with its id even if that has another address.
 	Readdress bool
-	// Bounded: alias checks beyond MaxFollowers are refused, and not only counted.
+	// Bounded: alias checks beyond MaxFollowers are refused; otherwise they are only counted.
 	Bounded bool
 	// Judged: alias checks follow only what their tokens may read.
 	Judged bool
 }
 
-// On is the name of the node; "": the logical one.
+// On returns the name of the node; "": the logical one.
 func (r *Registration) On() string {
 	if r.Node == nil {
 		return ""
@@ -36,14 +36,14 @@ func (r *Registration) On() string {
 	return r.Node.Name
 }
 
-// Registering is a registration under way, of which each check is given once.
+// Registering is a registration under way, with each check once.
 type Registering struct {
 	Registration
 	catalog *Catalog
 	node    string
 }
 
-// Registering begins a registration. Of several checks of one id the last one counts.
+// Registering begins a registration. Of several checks with one id the last counts.
 func (c *Catalog) Registering(r Registration) *Registering {
 	if r.Agent && r.On() != "" {
 		if _, alive := c.Check(r.On(), SerfHealth); !alive {
@@ -54,7 +54,7 @@ func (c *Catalog) Registering(r Registration) *Registering {
 	return &Registering{Registration: r, catalog: c, node: r.On()}
 }
 
-// lastOfEach returns checks with the last of each id only.
+// lastOfEach keeps only the last check of each id.
 func lastOfEach(checks []*Check) []*Check {
 	if len(checks) < 2 {
 		return checks
@@ -78,19 +78,19 @@ type Refusal uint8
 const (
 	// Accepted: it is not refused.
 	Accepted Refusal = iota
-	// AddressTaken: the agent has a service of that id with another address.
+	// AddressTaken: the agent has a service with that id and another address.
 	AddressTaken
-	// CheckTaken: the agent has a check of that id for something else.
+	// CheckTaken: the agent has a check with that id for something else.
 	CheckTaken
 	// UnknownService: a check names a service that its node does not have.
 	UnknownService
-	// TooManyChecks: a service or the node would have more than it may.
+	// TooManyChecks: a service or the node would have too many.
 	TooManyChecks
 	// TooManyFollowers: more than MaxFollowers alias checks would follow a service or node.
 	TooManyFollowers
 )
 
-// Refusal says why the registration is refused.
+// Refusal returns why the registration is refused.
 func (r *Registering) Refusal() Refusal {
 	if why := r.clash(); why != Accepted {
 		return why
@@ -117,12 +117,12 @@ func (r *Registering) Refusal() Refusal {
 	return Accepted
 }
 
-// clash says whether a registration would take an id from another host. Ids are unique on a node. The programs of
-// all hosts may register on the logical one, and those of several hosts on an agent's, if one address stands for
-// them. So a service of the same id with another address is another host's: in its place the first would be lost
-// without a word, and neither would be listed once one of them deregisters. So is a check of the same id for something
-// else, which would lose it and count as healthy for ever. Other nodes belong to registrars, each of which knows what is
-// on its node.
+// clash reports whether a registration would take an id from another host. Ids are unique on a node. The
+// programs of all hosts may register on the logical one, and those of several hosts on an agent's if they
+// share an address. So a service with the same id and another address is another host's: if it were replaced,
+// the first would be lost silently, and neither would be listed once one of them deregisters. The same goes
+// for a check with the same id for something else, which would lose its check and count as healthy for ever.
+// Other nodes belong to registrars, who know what is on their nodes.
 func (r *Registering) clash() Refusal {
 	if r.node != "" && !r.Agent {
 		return Accepted
@@ -140,8 +140,8 @@ func (r *Registering) clash() Refusal {
 	return Accepted
 }
 
-// crowded says whether a service, or the node itself, would get checks that are new to it and then have too
-// many. The one by which an operator takes it out of service always has a place.
+// crowded reports whether a service, or the node itself, would get new checks and then have too many. There is
+// always room for the one with which an operator takes it out of service.
 func (r *Registering) crowded() bool {
 	change, fresh := map[string]int{}, map[string]bool{} // by service; "": the node
 	given := make(map[string]bool, len(r.Checks))
@@ -157,7 +157,7 @@ func (r *Registering) crowded() bool {
 		change[check.Service]++
 		fresh[check.Service] = true
 	}
-	// In whatever order: one that has too many is enough.
+	// The order does not matter: one that has too many is enough.
 	for service := range fresh {
 		if r.checksOf(service, given)+change[service] > maxChecks(service) {
 			return true
@@ -166,8 +166,8 @@ func (r *Registering) crowded() bool {
 	return false
 }
 
-// checksOf is how many checks a service ("": the node) has, without those that a registration which gives all of
-// them drops.
+// checksOf returns how many checks a service ("": the node) has, without those that a registration with
+// ReplaceChecks drops.
 func (r *Registering) checksOf(service string, given map[string]bool) (n int) {
 	if service == "" {
 		node, ok := r.catalog.Node(r.node)
@@ -189,7 +189,7 @@ func (r *Registering) checksOf(service string, given map[string]bool) (n int) {
 	return n
 }
 
-// maxChecks is how many checks a service ("": a node itself) may have.
+// maxChecks returns how many checks a service ("": a node itself) may have.
 func maxChecks(service string) int {
 	if service == "" {
 		return MaxNodeChecks
@@ -197,21 +197,21 @@ func maxChecks(service string) int {
 	return MaxServiceChecks
 }
 
-// Move is checks that one owner has until now, and that are registered for another one.
+// Move holds checks that one owner has, and that are being registered for another one.
 type Move struct {
 	From    order.Key // what stands for the service; the zero order.Key: the node
 	Service string    // its id
 	IDs     map[string]bool
 }
 
-// owner is what has a check: a service and its id, or (the zero value) the node.
+// owner is what has a check: a service with its id, or, as the zero value, the node.
 type owner struct {
 	of      order.Key
 	service string
 }
 
-// Moves are the checks that move: from one service to another, or to or from their node. Each owner stands once, in the
-// order of the checks, because a node's services follow every change of its checks.
+// Moves returns the checks that move from one service to another, or to or from their node. Each owner appears
+// once, in the order of the checks, because a node's services follow every change of its checks.
 func (r *Registering) Moves() (moves []Move) {
 	places := map[owner]int{} // in moves
 	for _, check := range r.Checks {
@@ -230,7 +230,8 @@ func (r *Registering) Moves() (moves []Move) {
 	return moves
 }
 
-// NodeAfter is the node as it is entered, old itself if nothing of it is new; old is nil if it was not there.
+// NodeAfter returns the node as it is entered: old itself if nothing of it is new. old is nil if the node was
+// not there.
 func (r *Registering) NodeAfter(old *Node, at Moment) *Node {
 	n := r.described(old, at)
 	checks, changed := r.Merge(n.Checks, "", at)
@@ -242,8 +243,8 @@ func (r *Registering) NodeAfter(old *Node, at Moment) *Node {
 	return &entered
 }
 
-// described is the node with the checks that it has, itself if nothing else of it is new; old is nil if
-// it was not there.
+// described returns the node with its checks, or old itself if nothing else of it is new. old is nil if the
+// node was not there.
 func (r *Registering) described(old *Node, at Moment) *Node {
 	var n Node
 	switch {
@@ -264,12 +265,12 @@ func (r *Registering) described(old *Node, at Moment) *Node {
 	return &n
 }
 
-// sameRegistration compares two nodes in what was registered, without their checks.
+// sameRegistration compares what was registered of two nodes, without their checks.
 func (n *Node) sameRegistration(o *Node) bool {
 	return n.ID == o.ID && n.Address == o.Address && slices.Equal(n.Tagged, o.Tagged) && slices.Equal(n.Meta, o.Meta)
 }
 
-// ServiceAfter is the service as it is entered in the place of old, the one of its id; nil: there is none.
+// ServiceAfter returns the service as it replaces old, the one with its id, which may be nil.
 func (r *Registering) ServiceAfter(old *Service, at Moment) *Service {
 	s := *r.Service
 	s.Node, s.CreateIndex, s.ModifyIndex = r.node, at.Next, at.Next
@@ -282,12 +283,12 @@ func (r *Registering) ServiceAfter(old *Service, at Moment) *Service {
 	return &s
 }
 
-// IsAt says whether a service has the name, address and port of another one.
+// IsAt reports whether a service has the name, address and port of another one.
 func (s *Service) IsAt(o *Service) bool {
 	return s.Name == o.Name && s.Address == o.Address && s.Port == o.Port
 }
 
-// SameRegistration compares two services in what was registered, without their checks.
+// SameRegistration compares what was registered of two services, without their checks.
 func (s *Service) SameRegistration(o *Service) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.Address == o.Address && s.Port == o.Port && s.Kind == o.Kind &&
 		s.SocketPath == o.SocketPath && s.WeightPassing == o.WeightPassing && s.WeightWarning == o.WeightWarning &&
@@ -295,7 +296,7 @@ func (s *Service) SameRegistration(o *Service) bool {
 		bytes.Equal(s.Locality, o.Locality) && bytes.Equal(s.Ports, o.Ports) && bytes.Equal(s.Proxy, o.Proxy) && s.Native == o.Native
 }
 
-// kept are those of the service's checks that remain with it.
+// kept returns those of the service's checks that remain with it.
 func (r *Registering) kept(checks []*Check) []*Check {
 	given := make(map[string]*Check, len(r.Checks))
 	for _, check := range r.Checks {
@@ -311,8 +312,8 @@ func (r *Registering) kept(checks []*Check) []*Check {
 	return kept
 }
 
-// Merge returns checks with those in it that are registered for a service ("": for the node), and
-// whether that changed anything.
+// Merge returns checks with those that are registered for a service ("": for the node), and whether that
+// changed anything.
 func (r *Registering) Merge(checks []*Check, service string, at Moment) (merged []*Check, changed bool) {
 	for _, given := range r.Checks {
 		if given.Service != service {
@@ -335,7 +336,7 @@ func (r *Registering) Merge(checks []*Check, service string, at Moment) (merged 
 	return checks, changed
 }
 
-// complete is a check as it is entered: the present one, if it is there already.
+// complete returns a check as it is entered: the present one if nothing of it is new.
 func (r *Registering) complete(given *Check, at Moment) *Check {
 	check := *given
 	check.Node, check.CreateIndex, check.ModifyIndex = r.node, at.Next, at.Next
@@ -353,7 +354,7 @@ func (r *Registering) complete(given *Check, at Moment) *Check {
 			check.Status, check.Output = row.Check.Status, row.Check.Output
 		}
 		if a := check.Alias; a != nil && a.By != "" && a.Reads == "" && check.sameTarget(row.Check) && a.By == row.Check.Alias.By {
-			check.Alias = row.Check.Alias // the node that took the registration did not know the target yet
+			check.Alias = row.Check.Alias // the node that took the registration did not know the target yet: keep the leader's judgment
 		}
 		if check.equal(row.Check) {
 			return row.Check
@@ -363,7 +364,7 @@ func (r *Registering) complete(given *Check, at Moment) *Check {
 	return &check
 }
 
-// Beat takes a registration for a heartbeat of the checks in it.
+// Beat counts a registration as a heartbeat of its checks.
 func (r *Registering) Beat(now int64) {
 	for _, check := range r.Checks {
 		if row, ok := r.catalog.Check(r.node, check.ID); ok {
@@ -373,7 +374,7 @@ func (r *Registering) Beat(now int64) {
 	}
 }
 
-// Growth is by how many bytes, about, a registration would make the nodes larger.
+// Growth returns about how many bytes a registration would add to the nodes.
 func (t *Tables) Growth(r Registration) (bytes int) {
 	old, known := t.Node(r.On())
 	if r.Node != nil && !(known && r.KeepNode) {

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Tables are what readers see: nodes, and where services and checks are found. order.Key is what stands for a service in the
-// registry. Its trees are copy-on-write; a copy is never written again, but the heartbeats of checks in it are live.
+// Tables is what readers see: nodes, and where services and checks are found. An order.Key stands for a
+// service in the registry. The trees are copy-on-write; a copy is never written again, but the heartbeats of
+// checks in it are live.
 type Tables struct {
 	nodes        order.Map[string, *Node]
 	nodeChanges  order.Tree[*Node]      // the same by Node.Changed
@@ -24,7 +25,7 @@ type Tables struct {
 	figures      *AliasFigures
 }
 
-// spelling is the name of a node.
+// spelling finds the name of a node by its lower case.
 type spelling struct{ lower, name string }
 
 func spellingOf(name string) spelling { return spelling{strings.ToLower(name), name} }
@@ -33,21 +34,21 @@ func compareSpellings(a, b spelling) int {
 	return cmp.Or(strings.Compare(a.lower, b.lower), strings.Compare(a.name, b.name))
 }
 
-// serviceRow is a service on a node, and what stands for it in the registry.
+// serviceRow holds a service on a node, and what stands for it in the registry.
 type serviceRow struct {
 	node, id string
 	of       order.Key
 	service  *Service
 }
 
-// CheckRow is a check and the service that has it; the zero order.Key: its node has it.
+// CheckRow holds a check and the service that has it; the zero order.Key: its node has it.
 type CheckRow struct {
 	Check *Check
 	Of    order.Key
 	beat  *beat // nil: no heartbeats are expected
 }
 
-// beat is the heartbeats of a check. It outlives changes of the check, and is live for views.
+// beat holds the last heartbeat of a check. It outlives changes of the check, and is live for views.
 type beat struct {
 	last atomic.Int64 // lease clock of the last one, ms
 	due  int64        // of the writer alone: at which time the check stands in Catalog.ends
@@ -77,7 +78,7 @@ func compareChecks(a, b CheckRow) int {
 	return compareCheckRefs(a.Check.ref(), b.Check.ref())
 }
 
-// copy returns a copy of the tables. It costs the same whatever is in them.
+// copy returns a copy of the tables, at a cost that does not depend on their content.
 func (t *Tables) copy() Tables {
 	c := *t
 	c.nodes, c.nodeChanges, c.services, c.checks = t.nodes.Copy(), t.nodeChanges.Copy(), t.services.Copy(), t.checks.Copy()
@@ -85,7 +86,7 @@ func (t *Tables) copy() Tables {
 	return c
 }
 
-// Nodes yields the nodes, by name; the logical one ("") is among them, first, once it had checks of its own.
+// Nodes yields the nodes by name. The logical one ("") comes first, but only once it has had checks of its own.
 func (t *Tables) Nodes() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		t.nodes.Scan(func(_ string, n *Node) bool { return yield(n) })
@@ -99,14 +100,14 @@ func (t *Tables) NodesChangedAfter(after order.Index) iter.Seq[*Node] {
 	}
 }
 
-// NodeCount is the number of nodes that Nodes yields.
+// NodeCount returns how many nodes Nodes yields.
 func (t *Tables) NodeCount() int { return t.nodes.Len() }
 
 // Node returns a node.
 func (t *Tables) Node(name string) (*Node, bool) { return t.nodes.Get(name) }
 
-// SpelledNode returns the name under which a node is registered, whatever the case of name: Consul compares names of nodes by
-// their lower case. known: there is such a node; else name comes back as it is.
+// SpelledNode returns the name under which a node is registered: Consul compares names of nodes by their lower
+// case. If no such node is known, it returns name itself.
 func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
 	if _, known := t.nodes.Get(name); known || name == "" {
 		return name, true
@@ -121,10 +122,10 @@ func (t *Tables) SpelledNode(name string) (spelled string, known bool) {
 	return name, known
 }
 
-// Bytes is what the nodes take with their checks, about. Services are not counted.
+// Bytes returns about how many bytes the nodes take with their checks. Services are not counted.
 func (t *Tables) Bytes() int { return t.bytes }
 
-// Changed is the Index of the last change of a node or of a check of one.
+// Changed returns the Index of the last change of a node or of a node's check.
 func (t *Tables) Changed() order.Index { return t.nodesChanged }
 
 // Check finds a check of a node or of a service on it.
@@ -157,7 +158,7 @@ func (t *Tables) EachServiceOn(node string) iter.Seq[order.Key] {
 	}
 }
 
-// Crowded reports whether a node has more services, and checks of them, than a bound.
+// Crowded reports whether a node has more than most services and checks of services.
 func (t *Tables) Crowded(node string, most int) bool {
 	t.services.Ascend(serviceRow{node: node}, func(row serviceRow) bool {
 		if row.node == node {
@@ -168,7 +169,7 @@ func (t *Tables) Crowded(node string, most int) bool {
 	return most < 0
 }
 
-// Worst is the worst status of a service's checks and those of its node, and whether one of them is of maintenance.
+// Worst returns the worst status of a service's checks and its node's, and whether one of them is a maintenance check.
 func (t *Tables) Worst(s *Service) (worst CheckStatus, maintenance bool) {
 	if n, ok := t.nodes.Get(s.Node); ok {
 		return Worst(s.Checks, n.Checks)
@@ -176,7 +177,7 @@ func (t *Tables) Worst(s *Service) (worst CheckStatus, maintenance bool) {
 	return Worst(s.Checks)
 }
 
-// Heartbeats are the last heartbeats of checks with a TTL, each once, by node, then id.
+// Heartbeats returns the last heartbeats of checks with a TTL, once each, by node, then id.
 func (t *Tables) Heartbeats() []CheckHeartbeat {
 	var all []CheckHeartbeat
 	t.checks.Scan(func(row CheckRow) bool {
@@ -188,7 +189,7 @@ func (t *Tables) Heartbeats() []CheckHeartbeat {
 	return all
 }
 
-// LastBeat is when (lease clock, ms) the check last had a heartbeat, live; 0: it expects none.
+// LastBeat returns when (lease clock, ms) the check last had a heartbeat, live, or 0 if it expects none.
 func (row CheckRow) LastBeat() int64 {
 	if row.beat == nil {
 		return 0
@@ -196,22 +197,23 @@ func (row CheckRow) LastBeat() int64 {
 	return row.beat.last.Load()
 }
 
-// Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It is no change.
+// Beat records a heartbeat at a moment of the lease clock (ms), if the check expects any. It does not count as
+// a change.
 func (row CheckRow) Beat(now int64) {
 	if row.beat != nil {
 		row.beat.last.Store(now)
 	}
 }
 
-// Expires says whether the check turns critical when no heartbeat comes.
+// Expires reports whether the check turns critical when no heartbeat comes.
 func (row CheckRow) Expires() bool { return row.beat != nil && row.Check.Status != Critical }
 
-// Reaped says whether the check's service is removed if the check stays critical.
+// Reaped reports whether the check's service is removed if the check stays critical.
 func (row CheckRow) Reaped() bool {
 	return row.Check.ReapAfter > 0 && row.Check.Service != "" && row.Check.Status == Critical
 }
 
-// endsAt is when (lease clock, ms) a check is due, if it is: its TTL passes, or its service is to be removed.
+// endsAt returns when (lease clock, ms) a check is due, if it is: its TTL passes, or its service is to be removed.
 func (row CheckRow) endsAt() (at int64, ok bool) {
 	switch {
 	case row.Expires():
@@ -222,11 +224,11 @@ func (row CheckRow) endsAt() (at int64, ok bool) {
 	return 0, false
 }
 
-// checkGrace is what a check is given (ms) after a leadership was established, beyond half its TTL:
-// clients send their heartbeats twice per TTL.
+// checkGrace is what a check gets (ms) after a leadership was established, on top of half its TTL: clients
+// send two heartbeats per TTL.
 const checkGrace = 2000
 
-// expiry is the last moment of a check that expects heartbeats.
+// expiry returns the last moment of a check that expects heartbeats.
 func (row CheckRow) expiry(established int64) int64 {
 	ttl := row.Check.TTL
 	return order.EndWithGrace(order.Later(row.beat.last.Load(), ttl), established, min(ttl, ttl/2+checkGrace))

@@ -60,7 +60,7 @@ func (c *Catalog) VerifyService(s *Service, at Frozen) error {
 	return c.verifyChecks(s.Checks, s.Node, s.ID, at)
 }
 
-// verifyChecks verifies those of a service, or ("") of a node.
+// verifyChecks verifies the checks of a service or, with "", of a node.
 func (c *Catalog) verifyChecks(checks []*Check, node, service string, at Frozen) error {
 	for i, check := range checks {
 		if i > 0 && checks[i-1].ID >= check.ID {
@@ -95,8 +95,8 @@ func verifyIndexes(created, modified order.Index, at Frozen) error {
 	return nil
 }
 
-// ThawHeartbeats enters the last heartbeats of checks, which nodes and services brought. It verifies that each check with
-// a TTL has one, and no other.
+// ThawHeartbeats enters the last heartbeats of checks, which nodes and services brought. It verifies that
+// every check with a TTL has one, and no other check does.
 func (c *Catalog) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 	want := c.Heartbeats()
 	same := func(a, b CheckHeartbeat) bool { return a.Node == b.Node && a.Check == b.Check }
@@ -118,7 +118,7 @@ func (c *Catalog) ThawHeartbeats(beats []CheckHeartbeat, at Moment) error {
 	return nil
 }
 
-// Verify verifies, for tests, that all that is derived from nodes and services is in step with them.
+// Verify checks, for tests, that everything derived from nodes and services agrees with them.
 func (c *Catalog) Verify(established int64) error {
 	checks, ends, aliases := 0, 0, 0
 	verify := func(list []*Check, of order.Key) error {

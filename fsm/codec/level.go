@@ -1,17 +1,16 @@
 package codec
 
-// release is the first one that reads a level.
+// release is the first version that reads a level, and what the level brings.
 type release struct{ version, brings string }
 
-// released has, by level, the first version that reads it, and what the level brings. Programs that stand for later versions
-// have it too.
+// released lists the levels up to this version's. Programs that stand for later versions add theirs.
 var released = []release{
 	1: {"0.1", "everything"},
 	2: {"0.1.1", "bounds on what one operation sets in motion, one grace for sessions"},
 	3: {"0.1.2", "drains that end with a restart, overrides that outlive the lease, names of nodes without case, alias checks that follow what their tokens may read"},
 }
 
-// VersionOf is the first version of Rollcall that reads a level.
+// VersionOf returns the first version of Rollcall that reads a level.
 func VersionOf(level byte) string {
 	if int(level) < len(releases) {
 		return releases[level].version
@@ -19,5 +18,5 @@ func VersionOf(level byte) string {
 	return "a version after " + releases[len(releases)-1].version
 }
 
-// BroughtBy says what needs a level, one that this program reads.
+// BroughtBy says what a level, which this program reads, brings.
 func BroughtBy(level byte) string { return releases[level].brings }

@@ -2,7 +2,7 @@
 
 package codec
 
-// Oldest and Newest are the levels of the formats that this program reads. It writes at any of them.
+// Oldest and Newest bound the levels of the formats that this program reads and can write.
 const (
 	Oldest = 1
 	Newest = 3

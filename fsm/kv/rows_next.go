@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// nextRows are the operations that a program with the tag nextlevel has, which stands for the next version in tests.
+// nextRows are the operations of a program with the tag nextlevel, which stands for the next version in tests.
 var nextRows = []Row{row(4, "note", Note.fields)}
 
 // Note writes a key, as an operation of level 4.
