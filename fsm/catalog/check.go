@@ -77,7 +77,7 @@ type Probe struct {
 	Interval, Timeout  int64  // ms
 	// How many equal results in a row change the state to passing, warning or critical; 0: one.
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
-	GRPC                                                                string // host:port, and behind a slash the name of the service that is asked for
+	GRPC                                                                string // host:port; after a slash, the name of the service to ask for
 	UDP, H2PING                                                         string // host:port
 	UseTLS                                                              bool   // of TCP, GRPC and H2PING
 	ServerName                                                          string // that the certificate must have; "": the host

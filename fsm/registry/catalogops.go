@@ -8,39 +8,39 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// RegisterCatalog registers a node, a service and checks, in one step. Outcomes: Done (Index is 0 if
-// nothing changed), UnknownService (a check names a service that is not on the node), NameTaken
-// (another application has that name in other letters), TooManyChecks, TooMany, AddressTaken and CheckTaken (of an
-// agent: the service's id, or a check's, is another's). AddressTaken, too: the Instance's key is that of a service of
-// another node. An absent node is created.
+// RegisterCatalog registers a node, a service and checks, in one step. An absent node is created. Outcomes:
+// Done (Index is 0 if nothing changed), UnknownService (a check names a service that is not on the node),
+// NameTaken (another application has that name in other letters), TooManyChecks, TooMany, AddressTaken and
+// CheckTaken (on an agent, the service's or a check's id is another's). AddressTaken, too, if the Instance's
+// key is that of a service of another node.
 type RegisterCatalog struct {
-	// Node is the node; nil: the logical one. KeepNode: if it is registered, it stays as it is.
+	// Node is the node; nil: the logical one. KeepNode: a node that is registered stays as it is.
 	Node     *catalog.Node
 	KeepNode bool
-	// Service and Instance go together; nil: none. The Instance's key is what Service says. A service of
-	// the same node and id and another name is replaced.
+	// Service and Instance go together; nil: none. The Instance's key follows from Service. A service with the
+	// same node and id and another name is replaced.
 	Service  *catalog.Service
 	Instance *Instance
 	Checks   []*catalog.Check
-	// ReplaceChecks: those of the service that are not among Checks go. KeepStatus: a check that exists
-	// already keeps its state and output.
+	// ReplaceChecks: checks of the service that are not among Checks go. KeepStatus: a check that exists keeps
+	// its state and output.
 	ReplaceChecks, KeepStatus bool
-	// Agent and Readdress are those of catalog.Registration.
+	// Agent and Readdress are as in catalog.Registration.
 	Agent, Readdress bool
 }
 
 func (RegisterCatalog) kind() Kind { return 18 }
 
-// On is the name of the node; "": the logical one.
+// On returns the name of the node; "": the logical one.
 func (op RegisterCatalog) On() string {
 	r := op.registration()
 	return r.On()
 }
 
-// OnNode returns the operation for its node by another spelling of the name. It shares nothing that differs with op.
+// OnNode returns the operation for the same node under another spelling of its name. It leaves op unchanged.
 func (op RegisterCatalog) OnNode(spelled string) RegisterCatalog {
 	given := op.On()
-	node := *op.Node // only the logical one is nil, which has one spelling
+	node := *op.Node // not nil: only the logical node is, and its name has one spelling
 	node.Name, op.Node = spelled, &node
 	if op.Service != nil {
 		service, instance := *op.Service, *op.Instance
@@ -58,7 +58,7 @@ func (op RegisterCatalog) OnNode(spelled string) RegisterCatalog {
 	return op
 }
 
-// registration is what the operation is for the catalog.
+// registration returns what the operation asks of the catalog.
 func (op RegisterCatalog) registration() catalog.Registration {
 	return catalog.Registration{
 		Node: op.Node, KeepNode: op.KeepNode, Service: op.Service, Checks: op.Checks, ReplaceChecks: op.ReplaceChecks, KeepStatus: op.KeepStatus,
@@ -81,14 +81,15 @@ func (op RegisterCatalog) fields(c *codec.Codec) RegisterCatalog {
 	return op
 }
 
-// MaxRemoved bounds the services, and checks of services, that one removal of a node takes with it (more are removed in steps
-// before), and those that follow the address of an agent. It also bounds the changes that one transaction makes of them.
+// MaxRemoved bounds the services, and checks of services, that one removal of a node takes with it (of more,
+// some are removed first, in steps), and those that follow the address of an agent. It also bounds how many of
+// them one transaction changes.
 const MaxRemoved = 2500
 
-// DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node
-// with everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was
-// nothing to remove), TooMany. If Epoch is given the leader proposed it, because Check has been critical since
-// CriticalSince: it takes effect only if that is still so.
+// DeregisterCatalog removes a service with its checks (Service given), a check (Check given), or a node with
+// everything on it. It is final: a record of the removal stays. Outcomes: NotFound (there was nothing to
+// remove), TooMany. With an Epoch, the leader proposed it because Check has been critical since CriticalSince:
+// it takes effect only if that still holds.
 type DeregisterCatalog struct {
 	Node, Service, Check string
 	Epoch                Epoch
@@ -106,8 +107,9 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew. Of an alias check, a leader's Output is the Reads that its
-// token has now, see catalog.Alias. It takes no Index if nothing changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and starts its TTL anew. For an alias check, Output from a leader
+// is what the check's token may read now (catalog.Alias.Reads). It takes no Index if nothing changes.
+// Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
 type SetCheck struct {
 	Node, Check string
 	Status      catalog.CheckStatus
@@ -128,9 +130,9 @@ func (op SetCheck) fields(c *codec.Codec) SetCheck {
 	return op
 }
 
-// ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only
-// if the last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", with the last
-// one behind it.
+// ExpireCheck turns a check critical whose TTL has passed. The leader proposes it; it takes effect only if the
+// last heartbeat was at RenewedAt (lease clock, ms). Output becomes "TTL expired", followed by the last
+// output.
 type ExpireCheck struct {
 	Epoch       Epoch
 	Node, Check string
@@ -147,7 +149,7 @@ func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
 	return op
 }
 
-// CatalogVerb is what a CatalogOp does. The words are those of Consul's transactions.
+// CatalogVerb is what a CatalogOp does, in the words of Consul's transactions.
 type CatalogVerb uint8
 
 // The verbs. Never renumber one: they are part of the log's format.
@@ -159,7 +161,7 @@ const (
 	CatalogDeleteCAS                    // remove it if its ModifyIndex is Index
 )
 
-// Writes says whether a verb may change something.
+// Writes reports whether a verb may change something.
 func (v CatalogVerb) Writes() bool { return v != CatalogGet }
 
 // CatalogOp is one operation of a transaction on a check (Check given), a service (Service given) or a node.

@@ -26,7 +26,8 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
-	// Nodes that resolve a name before they propose it cannot know of a registration by another spelling that is on its way.
+	// A node resolves names before it proposes, and cannot know of a registration under another spelling that
+	// is on its way.
 	if spelled, known := r.catalog.SpelledNode(op.On()); known && spelled != op.On() && r.spellsNodes() {
 		op = op.OnNode(spelled)
 	}
@@ -45,7 +46,7 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	c.registerChecks()
 	c.registerService()
 	c.removeMoved(moves)
-	if nodeChanged { // else its services, which may be all there are, stay as they are
+	if nodeChanged { // otherwise its services, which may be all there are, need no visit
 		c.updateServicesOn(origin, c.On(), node)
 	}
 	c.Beat(r.clock.Lease)
@@ -55,13 +56,14 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 	return c.res
 }
 
-// readdressed reports whether an agent's node gets another address, and services with it. Registrars may do that to any node.
+// readdressed reports whether an agent's node, with services on it, gets another address. Registrars may do
+// that to any node.
 func (c *cataloging) readdressed() bool {
 	old, known := c.catalog.Node(c.On())
 	return known && c.Agent && !c.KeepNode && c.Node != nil && old.Address != c.Node.Address
 }
 
-// refused says why an operation cannot be done; Done: it can.
+// refused returns why an operation cannot be done, or Done.
 func (c *cataloging) refused() Outcome {
 	if s := c.Service; s != nil {
 		switch key := c.instance.Key(); {
@@ -86,9 +88,8 @@ func (c *cataloging) refused() Outcome {
 	return Done
 }
 
-// nameTaken says whether other instances of a service's application have another name: what was registered
-// through Consul's API has the one that it was given, all else is called by the application's name in
-// lower case.
+// nameTaken reports whether other instances of a service's application have another name: what was registered
+// through Consul's API keeps the name it was given, everything else has the application's name in lower case.
 func (c *cataloging) nameTaken(name string, key Key) bool {
 	var named, others int
 	var called string
@@ -116,21 +117,21 @@ func (c *cataloging) nameTaken(name string, key Key) bool {
 	return named > 0 && called != name || named == 0 && others > 0 && name != strings.ToLower(key.App)
 }
 
-// instanceTaken says whether a service of another node is the instance of a key. Names of nodes and ids of services may
-// have the colon that joins the two, and the other service would go without a word.
+// instanceTaken reports whether a service of another node is the instance of a key. Node names and service ids
+// may contain the colon that joins the two, and the other service would be lost silently.
 func (c *cataloging) instanceTaken(key Key) bool {
 	l := c.handles.byKey(key)
 	return l != nil && l.Service != nil && l.Service.Node != c.On()
 }
 
-// removeMoved removes the checks that move from the service or node that had them, all of each at once.
+// removeMoved removes the checks that move from their present owners, for each owner in one step.
 func (c *cataloging) removeMoved(moves []catalog.Move) {
 	for _, m := range moves {
 		c.removeMovedFrom(m)
 	}
 }
 
-// removeMovedFrom removes checks from the one service or node that they leave.
+// removeMovedFrom removes checks from the service or node that they leave.
 func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	if m.From == (Key{}) {
 		if n, ok := c.catalog.Node(c.On()); ok {
@@ -149,7 +150,7 @@ func (c *cataloging) removeMovedFrom(m catalog.Move) {
 	}
 }
 
-// registerNode enters the node and its checks in the place of old, if something of them is new, and says whether it was.
+// registerNode enters the node and its checks in place of old, and reports whether anything of them was new.
 func (c *cataloging) registerNode(old *catalog.Node) bool {
 	n := c.NodeAfter(old, c.moment())
 	if n == old {
@@ -159,8 +160,8 @@ func (c *cataloging) registerNode(old *catalog.Node) bool {
 	return true
 }
 
-// registerService enters the service with its checks, if something of them is new. One of that id that
-// had another name goes; its checks stay.
+// registerService enters the service with its checks, if anything of them is new. One of that id that had
+// another name goes; its checks stay.
 func (c *cataloging) registerService() {
 	if c.Service == nil {
 		return
@@ -177,12 +178,12 @@ func (c *cataloging) registerService() {
 		c.remove(before, Canceled, c.origin, Event{Kind: EventCanceled})
 	}
 	if same := c.present(""); c.Agent && c.On() != "" && same.Service != nil && same.Service.IsAt(service) {
-		// It is at home on its agent now: when it was registered, all agents were one.
+		// Now it is at home on its agent: when it was registered, all agents were one.
 		c.remove(same, Canceled, c.origin, Event{Kind: EventCanceled, By: Act{Reason: "it is registered on " + c.On() + " now"}})
 	}
 }
 
-// present is the lease of the registered service's id on a node, empty if there is none.
+// present returns the lease of the registered service's id on a node, empty if there is none.
 func (c *cataloging) present(node string) *Lease {
 	if at, _, ok := c.catalog.Service(node, c.Service.ID); ok {
 		return c.handles.byKey(at)
@@ -190,7 +191,7 @@ func (c *cataloging) present(node string) *Lease {
 	return new(Lease)
 }
 
-// registerServiceChecks gives a service, which is else as it was, its new checks if they differ.
+// registerServiceChecks gives a service that stays otherwise the same its new checks, if they differ.
 func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
 	c.res.Handle = l.Handle
 	if !slices.Equal(checks, l.Service.Checks) {
@@ -198,7 +199,7 @@ func (c *cataloging) registerServiceChecks(l *Lease, checks []*catalog.Check) {
 	}
 }
 
-// sameRegistration compares an instance with a stored one in everything that the registry does not decide.
+// sameRegistration compares everything that the registry does not decide of an instance and a stored one.
 func sameRegistration(i *Instance, stored *Instance) bool {
 	return i.with(stored.Status, stored.Overridden, stored.LastDirty).Equal(stored)
 }
@@ -232,7 +233,7 @@ func (r *Registry) place(origin Origin, s *catalog.Service, in *Instance) Result
 	return res
 }
 
-// placeNew is place where the key has no instance.
+// placeNew is place for a key that has no instance.
 func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Result {
 	key := in.Key()
 	l := &Lease{Life: 1, Origin: origin, Owner: ownerBy(origin, ""), Permanent: true, Service: s}
@@ -254,8 +255,8 @@ func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Res
 	return r.deregisterCatalog(term, origin, op)
 }
 
-// deregisterCatalog removes a service, a check or a node. A proposal of the leader, because a check was
-// critical for too long, takes effect only if the check is so still.
+// deregisterCatalog removes a service, a check or a node. The leader's proposal to remove what was critical
+// for too long takes effect only if the check is still critical.
 func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
 	if op.Epoch != (Epoch{}) {
 		if !r.epoch.Leads(term, op.Epoch) {
@@ -274,7 +275,7 @@ func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCa
 	return Result{Outcome: NotFound}
 }
 
-// reap removes a service of which a check was critical for too long.
+// reap removes a service with a check that was critical for too long.
 func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
 	row, ok := r.catalog.Check(op.Node, op.Check)
 	if !ok || !row.Reaped() || row.Check.Service != op.Service || row.Check.CriticalSince != op.CriticalSince {
@@ -283,8 +284,8 @@ func (r *Registry) reap(origin Origin, op DeregisterCatalog) Result {
 	return r.deregisterService(origin, op.Node, op.Service, Act{Reason: "its check " + op.Check + " was critical for too long"})
 }
 
-// deregisterService removes a service of a node by its id. Of the logical node it may be one that was
-// registered otherwise, if it is the only one of its id.
+// deregisterService removes a service of a node by its id. On the logical node that may be an instance that
+// was registered otherwise, if no other has its id.
 func (r *Registry) deregisterService(origin Origin, node, id string, by Act) Result {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(node, id); ok {
@@ -329,7 +330,7 @@ func (r *Registry) deregisterNode(origin Origin, name string) Result {
 	return Result{Index: r.index}
 }
 
-// forgetNode takes out a node on which no service is.
+// forgetNode takes out a node that has no services.
 func (r *Registry) forgetNode(n *catalog.Node) {
 	r.exchangeNode(n, nil)
 	r.catalog.LoseNode(n.Name)

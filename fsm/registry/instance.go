@@ -76,10 +76,10 @@ func NewKey(app, id string) Key { return Key{App: strings.ToUpper(app), ID: id} 
 type Port struct {
 	Number  uint16
 	Enabled bool
-	None    bool // its client gave -1 for the number, as programs without a web server do; Number is 0
+	None    bool // the client gave -1, as programs without a web server do; Number is 0
 }
 
-// Given is the number as the client gave it.
+// Given returns the number as the client gave it.
 func (p Port) Given() int32 {
 	if p.None {
 		return -1
@@ -87,7 +87,7 @@ func (p Port) Given() int32 {
 	return int32(p.Number)
 }
 
-// Open is the port's number, 0 if the instance does not listen there.
+// Open returns the port's number, or 0 if the instance does not listen there.
 func (p Port) Open() uint16 {
 	if !p.Enabled {
 		return 0
@@ -95,7 +95,7 @@ func (p Port) Open() uint16 {
 	return p.Number
 }
 
-// PortFor is the number of the port where the instance listens, with TLS (secure) or without; 0: nowhere.
+// PortFor returns the port where the instance listens, with TLS (secure) or without, or 0.
 func (i *Instance) PortFor(secure bool) uint16 {
 	if secure {
 		return i.SecurePort.Open()
@@ -103,8 +103,8 @@ func (i *Instance) PortFor(secure bool) uint16 {
 	return i.Port.Open()
 }
 
-// MainPort is the port that stands for an instance where only one can be shown: the secure one only if it is the only
-// one that is open.
+// MainPort returns the port that stands for an instance where only one can be shown: the secure one only if no
+// other is open.
 func (i *Instance) MainPort() (p Port, secure bool) {
 	if i.Port.Open() == 0 && i.SecurePort.Enabled {
 		return i.SecurePort, true
@@ -112,10 +112,10 @@ func (i *Instance) MainPort() (p Port, secure bool) {
 	return i.Port, false
 }
 
-// noPort is the bit of what is written that stands for Port.None.
+// noPort is the bit that stands for Port.None in the written form.
 const noPort = 1 << 17
 
-// fields walks a port as one number: twice its own, one more if it is enabled, and noPort if there is none.
+// fields walks a port as one number: twice its own, plus one if it is enabled, plus noPort if there is none.
 func (p *Port) fields(c *codec.Codec) {
 	v := uint64(p.Number) << 1
 	if p.Enabled {
@@ -138,7 +138,7 @@ func (p *Port) fields(c *codec.Codec) {
 // Pair is one element of an instance's metadata, in the order in which the client gave them.
 type Pair = codec.Pair
 
-// MapOf is pairs as a map, nil if there are none.
+// MapOf returns pairs as a map, or nil.
 func MapOf(pairs []Pair) map[string]string {
 	if len(pairs) == 0 {
 		return nil
@@ -150,8 +150,8 @@ func MapOf(pairs []Pair) map[string]string {
 	return m
 }
 
-// MergePairs returns pairs with those of update in it: the value of a known key is replaced in its place,
-// a new key comes last.
+// MergePairs returns pairs with those of update merged in: a known key gets its new value in its old place, a
+// new key comes last.
 func MergePairs(pairs, update []Pair) []Pair {
 	merged := slices.Clone(pairs)
 	for _, p := range update {
@@ -249,7 +249,7 @@ func (i *Instance) Fields(c *codec.Codec) {
 	c.Int64(&i.LastDirty)
 }
 
-// Equal compares two instances in everything that they have.
+// Equal reports whether two instances are equal in everything.
 func (i *Instance) Equal(o *Instance) bool {
 	var one, other [1024]byte // enough for most
 	return i == o || bytes.Equal(i.append(one[:0], codec.Newest), o.append(other[:0], codec.Newest))
@@ -261,8 +261,8 @@ func (i *Instance) append(dst []byte, level byte) []byte {
 	return c.Written()
 }
 
-// body walks an instance with its length in front: entries are large, and none of their other content may be kept
-// alive by a registration.
+// body walks an instance with its length in front: entries are large, and a registration must not keep the
+// rest of one alive.
 func body(c *codec.Codec, i **Instance) {
 	outer := c.Open()
 	codec.Ptr(c, i).Fields(c)
@@ -313,7 +313,7 @@ func ClampLease(interval, duration int32) (i, d int32, clamped bool) {
 	return ci, cd, ci != i || cd != d
 }
 
-// after returns the next millisecond, or the same one if it is the last, which a client may name. See Lease.outrank.
+// after returns the next millisecond, or t itself if it is the last one, which a client may name. See Lease.outrank.
 func after(t int64) int64 {
 	if t == math.MaxInt64 {
 		return t
@@ -321,7 +321,7 @@ func after(t int64) int64 {
 	return t + 1
 }
 
-// with returns the instance with what the registry decides of it, itself if nothing differs.
+// with returns the instance with what the registry decides about it, or i itself if nothing differs.
 func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	if i.Status == status && i.Overridden == override && i.LastDirty == dirty {
 		return i
@@ -331,20 +331,21 @@ func (i *Instance) with(status, override Status, dirty int64) *Instance {
 	return &c
 }
 
-// MaxVIPs is how many parts of a VIP address an instance is found by: each of them costs time where a registration is
-// applied.
+// MaxVIPs is how many parts of a VIP address an instance can be found by: each costs time when a registration
+// is applied.
 const MaxVIPs = 64
 
-// weight is what the texts of an instance take, in bytes, about.
+// weight returns about how many bytes the texts of an instance take.
 func (i *Instance) weight() int {
 	c := codec.Weigher()
 	i.Fields(&c)
 	return c.Len() + pairWeight*(len(i.Metadata)+len(i.DataCenter.Metadata))
 }
 
-// Fingerprint is a number that differs, in all likelihood, where two instances do: over everything
-// that their clients say (with the lease times as they count), but the status and the override. It is made of how an
-// instance is written at level 1 of the formats, whatever the level of the state is, because the state depends on it.
+// Fingerprint returns a number that almost certainly differs where two instances do: it covers everything that
+// their clients say (with the lease times that count), but not the status and the override. It is made from
+// the instance as written at level 1 of the formats, whatever the level of the state, because the state
+// depends on it.
 func (i *Instance) Fingerprint() uint64 {
 	var space [1024]byte
 	said := *i
@@ -353,12 +354,12 @@ func (i *Instance) Fingerprint() uint64 {
 	return hashOf(said.append(space[:0], 1))
 }
 
-// hashOf is the same in every process, as digests of different servers are compared.
+// hashOf gives the same hash in every process, because servers compare digests.
 func hashOf(b []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(b)
 	return h.Sum64()
 }
 
-// pairWeight is what a pair takes beside its texts, in bytes, about.
+// pairWeight is about how many bytes a pair takes beside its texts.
 const pairWeight = 32

@@ -47,8 +47,8 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	return op
 }
 
-// Cancel removes an instance. What operators decided of it goes too, but for a quarantine and an override that outlasts
-// it (Lease.Outlasts), which wait in the record of the removal.
+// Cancel removes an instance, with what operators decided about it. Only a quarantine, and an override that
+// outlasts the lease (Lease.Outlasts), wait in the record of the removal.
 type Cancel struct{ Key Key }
 
 func (Cancel) kind() Kind { return 3 }
@@ -83,8 +83,9 @@ func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	return op
 }
 
-// DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which
-// makes its next heartbeat a 404 and so the client register again). It ends one that waits in a record of removal, too.
+// DeleteOverride ends an override; the instance falls back to Fallback (normally Unknown, which makes its next
+// heartbeat a 404, so that the client registers again). It also ends an override that waits in a record of
+// removal.
 type DeleteOverride struct {
 	Key       Key
 	Fallback  Status

@@ -49,7 +49,7 @@ func newEncounter(origin Origin, old *Lease, op Replica) encounter {
 	return m
 }
 
-// preference is whose copy counts as newer where the versions are equal and the contents are not.
+// preference says whose copy counts as newer where the versions are equal and the contents are not.
 type preference uint8
 
 const (
@@ -57,10 +57,10 @@ const (
 	preferStored
 )
 
-// preferred prefers the greater copy, but between the owner's datacenter and another one the stored copy, on
-// both sides: the owner makes a newer one of its own then (see insist). To take the owner's without a newer
-// version would be no order: of the nodes of a datacenter without consensus one would store it, and be sent
-// the greater one by the next.
+// preferred prefers the greater copy. Only between the owner's datacenter and another one does each side keep
+// its own: then the owner makes a newer version (see insist). To prefer the owner's without a newer version
+// would be no order: in a datacenter without consensus one node would store it, and be sent the greater one by
+// the next.
 func preferred(origin Origin, owner string, op Replica) preference {
 	if origin.Kind != RemoteDC || (owner == "") == (op.Owner == "") {
 		return preferGreater
@@ -76,7 +76,8 @@ func (p preference) of(c int) int {
 	return -1
 }
 
-// incomingNewer says that something of the incoming copy is newer, keeps that something of the stored one is.
+// incomingNewer reports whether any part of the incoming copy is newer, storedNewer whether any part of the
+// stored one is.
 func (m encounter) incomingNewer() bool { return max(m.client, m.operator, m.status) > 0 }
 func (m encounter) storedNewer() bool   { return min(m.client, m.operator, m.status) < 0 }
 
@@ -107,8 +108,8 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	return res
 }
 
-// contested says which halves of an encounter between the owner's datacenter and another one are of equal
-// version and differ.
+// contested reports which halves of an encounter between the owner's datacenter and another one have equal
+// versions and differ.
 func (m encounter) contested() (said, decided bool) {
 	if m.first != preferStored || m.op.Life != m.stored.Life {
 		return false, false
@@ -118,8 +119,8 @@ func (m encounter) contested() (said, decided bool) {
 	return said, decided && (m.stored.Service == nil || m.operator < 0)
 }
 
-// insist gives the stored copy of this datacenter's instance a newer version, where another datacenter has one of
-// equal version and other content.
+// insist gives the stored copy of this datacenter's instance a newer version, where another datacenter has one
+// with an equal version and other content.
 func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	l := *old
 	if said {
@@ -136,7 +137,7 @@ func (r *Registry) insist(old *Lease, said, decided bool) Index {
 	return r.exchange(old, &l, ActionModified, FromClient).Index
 }
 
-// applyMerge makes next, a copy of the stored lease with its owner, what the merge makes of it.
+// applyMerge turns next, a copy of the stored lease with its owner, into the merged lease.
 func (r *Registry) applyMerge(origin Origin, m encounter, next Lease) Index {
 	l, i, status, override := &next, m.stored.Instance, m.stored.reported(), m.stored.Instance.Overridden
 	if m.client > 0 {
@@ -186,7 +187,7 @@ func (r *Registry) replace(origin Origin, old, l *Lease, events []Event) Index {
 	return res.Index
 }
 
-// ownership is the event of another owner; none, if that came with a registration.
+// ownership returns the event for another owner, unless the owner came with a registration.
 func (m encounter) ownership(l *Lease) []Event {
 	switch {
 	case m.client > 0 || l.Owner == m.stored.Owner:
@@ -248,13 +249,13 @@ func hasEnded(op Replica) bool {
 	return !op.Permanent && op.Age > int64(duration)*1000+wayOfRenewals
 }
 
-// seemsFresher is by how much (ms) a copy that is played again may seem to be renewed later than it was:
-// its sender's clock is noted every few seconds only.
+// seemsFresher is how much later (ms) than true the last renewal of a replayed copy may seem: its sender's
+// clock is noted only every few seconds.
 const seemsFresher = 6000
 
-// outdates says whether a record says more than a copy of the instance that was renewed last at a moment
-// (lease clock, ms): one that is no newer than what was canceled, or that was evicted without having been
-// renewed since. The latter comes again; a client that lives renews its lease, and the next copy is taken.
+// outdates reports whether a record outweighs a copy of the instance that was renewed last at a moment (lease
+// clock, ms): the copy is no newer than what was canceled, or it was evicted and not renewed since. An evicted
+// one may come again: a client that lives renews its lease, and the next copy is taken.
 func (m Removal) outdates(op Replica, renewed int64) bool {
 	if compareVersion(m.Lease, op.Life, op.Instance.LastDirty) < 0 {
 		return false
@@ -262,14 +263,15 @@ func (m Removal) outdates(op Replica, renewed int64) bool {
 	return m.Kind == Canceled || renewed <= m.renewed()+seemsFresher
 }
 
-// Outdates says whether a copy of an instance that has no lease here is refused, because of the record of its removal.
+// Outdates reports whether a copy of an instance without a lease here is refused, because of the record of its
+// removal.
 func (v *View) Outdates(rec Removal, op Replica) bool {
 	return rec.outdates(op, v.stamp.Lease-op.Age)
 }
 
-// restoreActs has an instance come back with the override and the quarantine that wait in its record of removal, if
-// operators have decided nothing since. The sender did not know of it: its copy is older so far, and the number of
-// edits says so, or the sender would keep its own. op gets the override, too, for the history.
+// restoreActs gives an instance that comes back the override and the quarantine that wait in its record of
+// removal, if operators have decided nothing since. The sender did not know of them, so the number of edits
+// must say that its copy is older, or it would keep its own. op gets the override, too, for the history.
 func (r *Registry) restoreActs(l *Lease, rec Removal, op *Replica) Outcome {
 	o, q := r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 	known, next := uint32(0), uint32(1)
@@ -300,7 +302,7 @@ func (r *Registry) overrideAs(l *Lease, o *Override) {
 	describe(l, l.Instance, reported, OutOfService)
 }
 
-// decideAs gives a lease what operators decided of it elsewhere.
+// decideAs gives a lease what operators decided about it elsewhere.
 func (r *Registry) decideAs(l *Lease, op Replica) {
 	set := r.Next()
 	l.Edit, l.Override, l.Quarantine = op.Edit, nil, nil
@@ -315,8 +317,9 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 	}
 }
 
-// describe gives a lease what its client says, with the status that follows from the one it reported and
-// an override, which decides it of one that is permanent. The client's of an instance that brought its override is not known, see Lease.reported.
+// describe gives a lease what its client says, with the status that follows from the reported one and an
+// override. An override decides alone for a permanent lease. If the instance brought its override along, the
+// reported status is not known, see Lease.reported.
 func describe(l *Lease, i *Instance, reported, override Status) {
 	status := decide(reported, override, Unknown, true)
 	if reported == Unknown || l.Permanent && override != Unknown {
@@ -325,7 +328,7 @@ func describe(l *Lease, i *Instance, reported, override Status) {
 	l.Instance = i.with(status, override, i.LastDirty)
 }
 
-// decisions are the events by which the acts of operators, as op has them, made a lease what it is.
+// decisions returns the events by which the acts of operators in op made a lease what it is.
 func decisions(old, l *Lease, op Replica) []Event {
 	var events []Event
 	before, now := old.Instance.Overridden, l.Instance.Overridden
@@ -352,9 +355,9 @@ func (r *Registry) recordEvents(l *Lease, origin Origin, events []Event) {
 	}
 }
 
-// replicaOwner is the datacenter that an instance belongs to by what a server sends: a node of this
-// datacenter may name any, a remote datacenter is known to have it at least. If the remote one says that the
-// owner is here, it must be: else each would count the other one as the owner, and neither would repair it.
+// replicaOwner returns the datacenter that an instance belongs to by what a server sends: a node of this
+// datacenter may name any; a remote datacenter is known to have it at least. If the remote one says that the
+// owner is here, it must be: otherwise each would take the other for the owner, and neither would repair it.
 func replicaOwner(op Replica, origin Origin) string {
 	if op.Owner == Here {
 		return ""
@@ -362,10 +365,10 @@ func replicaOwner(op Replica, origin Origin) string {
 	return ownerBy(origin, op.Owner)
 }
 
-// ownerAfter is the owner of an instance after a merge: the server that sent what its client said last, unless it
-// is a remote datacenter that says that it is not the owner. Where both copies say the same, a remote owner is
-// replaced by a datacenter that says that it is the owner now. This datacenter is replaced only if no client renews
-// the instance here, while one does there; as the owner of a permanent one, never.
+// ownerAfter returns the owner of an instance after a merge: the server that sent what its client said last,
+// unless that is a remote datacenter that denies being the owner. Where both copies say the same, a datacenter
+// that now says it is the owner replaces a remote owner. This datacenter is replaced only if no client renews
+// the instance here while one does there, and never as the owner of a permanent one.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
@@ -377,9 +380,9 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	return replicaOwner(m.op, origin)
 }
 
-// Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance
-// that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances
-// came back, and the checks and nodes that were lost by it (see Lost).
+// Readmit brings back what an image has and the registry does not; what is registered now is newer and stays.
+// An instance that comes back gets one full lease, and a version newer than that of its removal. It returns
+// how many instances came back, and the checks and nodes that were lost by it (see Lost).
 func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckRef) {
 	r.readmitting = true
 	defer func() { r.readmitting = false }()
@@ -398,19 +401,19 @@ func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckR
 		}
 	}
 	if r.level >= 2 {
-		r.followUp(FromClient) // else the next operation would, and not where a snapshot came between
+		r.followUp(FromClient) // or the next operation would, but not if a snapshot came between
 	}
 	return returned, r.Lost()
 }
 
-// readmit brings back an instance, and says whether it was not there.
+// readmit brings back an instance, and reports whether it was absent before.
 func (r *Registry) readmit(s Saved, by Act) bool {
 	key := s.Instance.Key()
 	rec, removed := r.record(key)
-	if key.ID == "" || key.App == "" || key.App != strings.ToUpper(key.App) { // no instance that a registry has
+	if key.ID == "" || key.App == "" || key.App != strings.ToUpper(key.App) { // not a key that a registry can have
 		return false
 	}
-	if i := s.Instance; r.level >= 2 { // as other servers take it
+	if i := s.Instance; r.level >= 2 { // in the form that other servers accept
 		s.Instance = withAmazonID(i.with(i.Status, i.Overridden, max(i.LastDirty, 0)))
 	}
 	if r.handles.byKey(key) != nil || s.Service != nil && !r.readmitService(s) {
@@ -428,7 +431,7 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 			s.Instance = s.Instance.with(l.reported(), Unknown, s.Instance.LastDirty)
 		}
 		r.decideAs(&next, s.Replica)
-		if next.Life = max(l.Life, s.Life); r.outlasting() { // or what has waited in the record of its removal is lost
+		if next.Life = max(l.Life, s.Life); r.outlasting() { // or what waited in the record of its removal would be lost
 			next.Quarantine = cmp.Or(next.Quarantine, l.Quarantine)
 			if override == Unknown {
 				next.Override, override = l.Override, l.Instance.Overridden
@@ -441,7 +444,8 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 	return true
 }
 
-// readmitLease enters an instance that was not registered through Consul's API; rec is the record of its removal, if there is one.
+// readmitLease enters an instance that was not registered through Consul's API; rec is the record of its
+// removal, or empty.
 func (r *Registry) readmitLease(s Saved, rec Removal) {
 	origin := FromClient
 	if s.Owner != "" {
@@ -461,8 +465,8 @@ func (r *Registry) readmitLease(s Saved, rec Removal) {
 	r.recordEvents(l, origin, decisions(&Lease{Instance: &Instance{}}, l, s.Replica))
 }
 
-// readmitService registers a service as Consul's API would, and says whether it did: not where its id is another one's by
-// now, or its node is not there. Checks whose ids are others' by now stay away.
+// readmitService registers a service as Consul's API would, and reports whether it did: not if another service
+// has its id by now, or its node is not there. Checks whose ids others have by now stay away.
 func (r *Registry) readmitService(s Saved) bool {
 	service := *s.Service
 	node, there := r.catalog.Node(service.Node)

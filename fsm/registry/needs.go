@@ -8,8 +8,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// Needs is what a client must be allowed to do so that it may send an operation. v tells whose services and checks are that an
-// operation names by their ids: of what is not there nothing is needed, because nothing can be done to it.
+// Needs returns what a client must be allowed to do to send an operation. v tells who owns the services and
+// checks that an operation names by their ids. What is not there needs nothing, because nothing can be done to
+// it.
 func Needs(op Op, v *View) []access.Need { return op.needs(v) }
 
 // appNeed is about an application.
@@ -21,11 +22,11 @@ func registering(app string) []access.Need { return []access.Need{appNeed(app, a
 
 func overriding(key Key) []access.Need { return []access.Need{appNeed(key.App, access.Override)} }
 
-// operating is what operators of the cluster may do; so it is with what no client sends: what the leader decides, and what
-// other servers send, who may as peers.
+// operating is the need of cluster operators. Operations that no client sends have it too: the leader's
+// decisions, and those of other servers, which may act as peers.
 func operating() []access.Need { return []access.Need{{Resource: access.Operator, Verb: access.Write}} }
 
-// ofAct is a client's own, or an operator's that has an author.
+// ofAct returns the need of a client's own act, or of an operator's, which has an author.
 func ofAct(key Key, by Act) []access.Need {
 	if by == (Act{}) {
 		return registering(key.App)
@@ -51,7 +52,7 @@ func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
 
-// needs of a registration: under the VIP of another application it would get the calls that are meant for that one.
+// A registration under the VIP of another application would get the calls meant for that one.
 func (op Register) needs(v *View) []access.Need {
 	all := registering(op.Instance.App)
 	for _, vips := range []string{op.Instance.VIP, op.Instance.SecureVIP} {
@@ -64,7 +65,7 @@ func (op Register) needs(v *View) []access.Need {
 	return all
 }
 
-// hasApp says whether an application is registered. In no view there is none.
+// hasApp reports whether an application is registered; a nil view has none.
 func (v *View) hasApp(name string) bool {
 	if v == nil {
 		return false
@@ -79,8 +80,8 @@ func (op DeregisterCatalog) needs(v *View) []access.Need {
 	return catalogNeeds(v, op.Node, op.Service, op.Check, false)
 }
 
-// needs of a registration: an agent's node is there for the sake of its services, and needs nothing of its own. But if it
-// gets another address, then its services do, too.
+// An agent's node exists for its services, and needs nothing of its own. But if it gets another address, its
+// services do, too.
 func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	node := op.On()
 	old, known := v.Node(node)
@@ -90,7 +91,7 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 		all = append(all, nodeNeed(access.Write))
 	case known && old.Address != op.Node.Address:
 		for l := range v.ServicesOn(node) {
-			if l.Service.Address == "" { // it is at that of the node
+			if l.Service.Address == "" { // it uses the node's address
 				all = append(all, registering(l.Key().App)...)
 			}
 		}
@@ -114,7 +115,8 @@ func (op RegisterCatalog) needs(v *View) (all []access.Need) {
 	return all
 }
 
-// followNeeds is about what an alias check shows of others: of its own application and node it shows what its readers see anyway.
+// followNeeds returns what a client must be allowed to read for an alias check. What the check shows of its
+// own application and node, its readers may see anyway.
 func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.Need) {
 	if c.Alias == nil {
 		return nil
@@ -137,10 +139,10 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 	return all
 }
 
-// CountsReading reports whether the rights to read that level 3 asks of alias checks and sessions are only counted so far.
+// CountsReading reports whether the rights that level 3 demands for alias checks and sessions are only counted so far.
 func (v *View) CountsReading() bool { return v.level < following }
 
-// ToFollow is what a token needs so that its alias check may follow what has a name, see View.Followed.
+// ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {
 	if a.Service == "" {
 		return nodeNeed(access.Read)
@@ -148,8 +150,9 @@ func ToFollow(a *catalog.Alias, name string) access.Need {
 	return appNeed(name, access.Read)
 }
 
-// Needs is what a client must be allowed to do so that a transaction of its may have the operation. To remove what is not
-// there, it must be one that may remove anything: another's may be there when the transaction takes effect.
+// Needs returns what a client must be allowed to do to have the operation in a transaction. To remove what is
+// not there, it must be allowed to remove anything: another's may be there by the time the transaction takes
+// effect.
 func (op CatalogOp) Needs(v *View) []access.Need {
 	all := catalogNeeds(v, op.Node, op.Service, op.Check, !op.Verb.Writes())
 	switch {
@@ -161,8 +164,8 @@ func (op CatalogOp) Needs(v *View) []access.Need {
 	return all
 }
 
-// catalogNeeds is about a check (given), a service (given), or a node with all that is on it. If both are given it is about both:
-// which of them is meant depends on the operation.
+// catalogNeeds returns the needs for a check (given), a service (given), or a node with everything on it. If
+// both are given it covers both, because it depends on the operation which of them is meant.
 func catalogNeeds(v *View, node, service, check string, reads bool) []access.Need {
 	switch {
 	case check != "" && service != "":
@@ -190,7 +193,7 @@ func catalogNeeds(v *View, node, service, check string, reads bool) []access.Nee
 	return all
 }
 
-// serviceNeeds is about a service by its id.
+// serviceNeeds returns the needs for a service by its id.
 func serviceNeeds(v *View, node, id string, reads bool) []access.Need {
 	l, _ := v.ServiceOn(node, id)
 	switch {

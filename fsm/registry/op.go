@@ -5,16 +5,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Op is one operation: one of those that have a row in Rows, and no other one.
+// Op is one operation. Every Op has a row in Rows.
 type Op interface {
 	kind() Kind
 	// perform is the operation's rule; term is the Raft term of its log entry.
 	perform(r *Registry, term uint64, origin Origin) Result
-	// needs is what a client must be allowed to do that sends it, see Needs.
+	// needs returns what a client must be allowed to do to send it, see Needs.
 	needs(v *View) []access.Need
 }
 
-// Outcome is what became of an operation.
+// Outcome says what became of an operation.
 type Outcome uint8
 
 // The outcomes.
@@ -69,7 +69,7 @@ type Result struct {
 	Count   int    // Evict: how many leases went; DeleteOverride, Quarantine: acts that waited in a record and ended
 }
 
-// Fields walks a result. Its first byte is the outcome, and which of the other fields follow because they are not
+// Fields walks a result. Its first byte holds the outcome, and which other fields follow because they are not
 // zero: the answer to a renewal is one byte.
 func (r *Result) Fields(c *codec.Codec) {
 	const outcomeBits = 4
@@ -94,7 +94,7 @@ func (r *Result) Fields(c *codec.Codec) {
 	c.Confirm(has == codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0))
 }
 
-// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber one, and never use one again.
+// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber or reuse one.
 type Kind byte
 
 // MaxKind leaves two bits of an operation's first byte for its origin.

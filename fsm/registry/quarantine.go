@@ -35,8 +35,7 @@ func (op EndQuarantine) perform(r *Registry, term uint64, origin Origin) Result 
 	return r.endQuarantine(term, origin, op)
 }
 
-// endQuarantine lists an instance again, unless the epoch is over or the quarantine is another one by
-// now.
+// endQuarantine lists an instance again, unless the epoch is over or another quarantine has replaced it.
 func (r *Registry) endQuarantine(term uint64, origin Origin, op EndQuarantine) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -59,8 +58,8 @@ func (r *Registry) show(origin Origin, l *Lease, by Act) Result {
 	return r.exchange(l, &shown, ActionAdded, origin, Event{Kind: EventQuarantineEnded, By: by})
 }
 
-// endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it
-// registers again. No list changes, so it takes no Index; from level 3 on Count says that there was one.
+// endQuarantineOfRemoved ends the quarantine of an instance that is gone: it will be listed when it registers
+// again. No list changes, so it takes no Index; from level 3 on Count tells that there was one.
 func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	rec, ok := r.record(op.Key)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MaxRemovalAge is how long (ms of lease clock) the record of a removal is kept at most, and with it the operators' acts that
-// wait for the instance to come back.
+// MaxRemovalAge is how long (ms of lease clock) the record of a removal is kept at most, and with it the
+// operators' acts that wait for the instance to come back.
 const MaxRemovalAge = 24 * 60 * 60 * 1000
 
 // Bounds of the records of removals.
@@ -24,8 +24,8 @@ func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	return r.tables.removed.Get(at)
 }
 
-// overrideAgain returns the override that waits in the record of an instance that comes back, if it outlasts the lease
-// and its time has not passed.
+// overrideAgain returns the override with which an instance comes back: the one in its record, if it outlasts
+// the lease and its time has not passed.
 func (r *Registry) overrideAgain(rec Removal) *Override {
 	o := rec.waiting(r.level, r.clock.Lease)
 	if o == nil {
@@ -44,7 +44,7 @@ func (r *Registry) addRecord(rec Removal) {
 	}
 }
 
-// setRecord enters the record of a removal, or puts it in the place of the one of the same Index.
+// setRecord enters the record of a removal, or replaces the one with the same Index.
 func (r *Registry) setRecord(rec Removal) {
 	r.keepRecord(rec.Lease.Key())
 	r.records[rec.Lease.Key()] = rec.Lease.Changed
@@ -63,15 +63,15 @@ func (r *Registry) amend(rec Removal) {
 	}
 }
 
-// amendWith is amend with l in the place of the record's lease, because of an event.
+// amendWith replaces the lease in a record with l, notes the event, and amends the record.
 func (r *Registry) amendWith(rec Removal, l Lease, origin Origin, e Event) {
 	rec.Lease = &l
 	rec.History.newest = rec.History.newest.with(r.event(&l, origin, e))
 	r.amend(rec)
 }
 
-// AmendedRecords returns, by Index ascending, the records of removals that changed without an Index since it was last
-// called: FreezeSince does not have them. It is for a registry WithoutConsensus, whose disk follows it.
+// AmendedRecords returns, by Index ascending, the records of removals that changed without an Index since the
+// last call: FreezeSince does not have them. It is for a registry WithoutConsensus, whose disk follows it.
 func (r *Registry) AmendedRecords() []Removal {
 	var records []Removal
 	for _, at := range slices.Sorted(maps.Keys(r.amended)) {
@@ -82,11 +82,11 @@ func (r *Registry) AmendedRecords() []Removal {
 	return records
 }
 
-// AmendedCount is how many records Amended would return.
+// AmendedCount returns how many records AmendedRecords would return.
 func (r *Registry) AmendedCount() int { return len(r.amended) }
 
-// supersede drops the record of a key that is registered again: the change list has the live instance
-// now, whose version is newer than the record's.
+// supersede drops the record of a key that is registered again: the change list now has the live instance,
+// whose version is newer than the record's.
 func (r *Registry) supersede(key Key) {
 	if at, ok := r.records[key]; ok {
 		r.keepRecord(key)
@@ -121,7 +121,7 @@ func (r *Registry) prune() {
 	r.shared = nil
 }
 
-// reduce reduces the records of removals that left the delta. Those that are not reduced yet are the newest.
+// reduce reduces the records of removals that left the delta. Those that are not yet reduced are the newest.
 func (r *Registry) reduce() {
 	cut := deltaCut(r.clock.Lease)
 	var old []Removal
@@ -141,10 +141,10 @@ func (r *Registry) remove(old *Lease, kind ChangeKind, origin Origin, e Event) {
 	r.removeAs(old, *old, kind, origin, e)
 }
 
-// removeAs is remove with the record saying l of what it was.
+// removeAs is remove with l as what the record says of the lease.
 func (r *Registry) removeAs(old *Lease, l Lease, kind ChangeKind, origin Origin, e Event) {
 	l.Action = ActionDeleted
-	l.EvictedAt = max(r.clock.Wall, 1) // 0 would say that it lives
+	l.EvictedAt = max(r.clock.Wall, 1) // 0 would mean that it lives
 	l.RenewedAt = r.renewed(old)
 	l.Origin = origin
 	l.Service = nil
@@ -162,7 +162,7 @@ func (r *Registry) recordCancel(key Key) {
 	r.shared = nil
 }
 
-// keepRecord has which record of removal a key has taken back with all else.
+// keepRecord makes the undo restore the record of a key.
 func (r *Registry) keepRecord(key Key) {
 	if r.undo == nil {
 		return

@@ -131,7 +131,8 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	return res
 }
 
-// withoutDrain returns the stored instance and its override as a registration finds them that may end a drain.
+// withoutDrain returns the stored instance and its override as a registration finds them; without the override
+// if that is a drain that ends.
 func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 	if !ends {
 		return old.Instance, old.Override
@@ -183,13 +184,13 @@ func reportedBy(o *Override, in *Instance) *Override {
 	return &c
 }
 
-// endsDrain reports whether a registration with a timestamp of dirty ends the drain of l, a live lease: its client has
-// started again. The same registration once more, as after a 404, does not.
+// endsDrain reports whether a registration with the timestamp dirty ends the drain of l, a live lease, because
+// its client has started again. Repeating the same registration, as after a 404, does not.
 func (r *Registry) endsDrain(origin Origin, l *Lease, dirty int64) bool {
 	return origin.Kind == Client && l.Override != nil && l.Override.Drain && dirty > l.Instance.LastDirty
 }
 
-// endedDrain is the event of a drain that its instance's restart has ended.
+// endedDrain is the event of a drain that ended because the instance was restarted.
 var endedDrain = Event{Kind: EventOverrideEnded, By: Act{Reason: "its client has started again"}}
 
 // registeredBefore is the outcome of a registration that changes nothing: it is known, or it is older.

@@ -64,11 +64,11 @@ func NewAt(index Index) *Registry {
 	return r
 }
 
-// SetLevel has operations follow the rules of a level of the formats, which replicas reach at the same entry. A new
-// Registry has those of the first.
+// SetLevel makes operations follow the rules of a level of the formats, which replicas reach at the same
+// entry. A new Registry is at level 1.
 func (r *Registry) SetLevel(level byte) { r.level = level }
 
-// spellsNodes reports whether operations know nodes by their names in any case, which level 3 brought.
+// spellsNodes reports whether the case of node names is ignored, which level 3 brought.
 func (r *Registry) spellsNodes() bool { return r.level >= 3 && !r.readmitting }
 
 // bounded reports whether the bounds hold that level 2 brought.
@@ -77,7 +77,8 @@ func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 // following is the level from which on alias checks follow only what their tokens may read.
 const following = 3
 
-// outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
+// outlasting is the level from which on a restart ends a drain, and any other OUT_OF_SERVICE of an operator
+// outlives the lease.
 const outlasting = 3
 
 func (r *Registry) outlasting() bool { return r.level >= outlasting }
@@ -91,7 +92,7 @@ func (r *Registry) Apply(stamp Stamp, term uint64, origin Origin, op Op) Result 
 	return res
 }
 
-// followUp does at the end of an operation what follows from what it changed.
+// followUp does, at the end of an operation, what follows from its changes.
 func (r *Registry) followUp(origin Origin) {
 	for _, n := range r.catalog.Deserted() {
 		r.forgetNode(n)
@@ -99,11 +100,11 @@ func (r *Registry) followUp(origin Origin) {
 	r.followAliases(origin)
 }
 
-// Advance moves the lease clock without an operation (an entry that carries none) and prunes what
-// has become too old. Apply calls it by itself. The lease clock does not go back; a stamp more than an
-// hour of it ahead is not believed, and what it came with happens at the old time. The wall clock is that
-// of the newest stamp, and goes back with it: one leader whose clock was ahead must not decide what all
-// see from then on. Nothing but what is shown, and LastDirty where a client gives none, depends on it.
+// Advance moves the lease clock without an operation (for an entry that carries none) and prunes what has
+// become too old. Apply calls it. The lease clock does not go back; a stamp more than an hour ahead of it is
+// not believed, and what came with it happens at the old time. The wall clock is that of the newest stamp, and
+// goes back with it: one leader whose clock was ahead must not decide what all see from then on. Only what is
+// shown, and LastDirty where a client gives none, depends on it.
 func (r *Registry) Advance(stamp Stamp) {
 	if stamp.Lease > r.clock.Lease+maxLead {
 		return
@@ -120,8 +121,7 @@ func (r *Registry) Advance(stamp Stamp) {
 	}
 }
 
-// Establish starts an epoch: from now on only its Evicts take effect, and grace begins. cluster is
-// kept at its first value.
+// Establish starts an epoch: from now on only its Evicts take effect, and grace begins. cluster keeps its first value.
 func (r *Registry) Establish(epoch Epoch, cluster string) {
 	r.epoch = epoch
 	r.established = r.clock.Lease
@@ -130,13 +130,13 @@ func (r *Registry) Establish(epoch Epoch, cluster string) {
 	}
 }
 
-// Epoch is the current leadership.
+// Epoch returns the current leadership.
 func (r *Registry) Epoch() Epoch { return r.epoch }
 
-// Clock is the lease clock's newest stamp.
+// Clock returns the lease clock's newest stamp.
 func (r *Registry) Clock() Stamp { return r.clock }
 
-// Next is the Index that Take would return.
+// Next returns the Index that the next change takes.
 func (r *Registry) Next() Index { return max(r.index, r.reserved) + 1 }
 
 // ReserveIndex takes the next Index for a change that no reader of the registry sees (see package kv).
@@ -152,12 +152,12 @@ func (r *Registry) step() Index {
 	return r.index
 }
 
-// moment is when the catalog changes now.
+// moment returns the present moment for the catalog.
 func (r *Registry) moment() catalog.Moment {
 	return catalog.Moment{Lease: r.clock.Lease, Established: r.established, Next: r.Next()}
 }
 
-// leaseEndsAt is the last millisecond of a live lease, by the lease clock.
+// leaseEndsAt returns the last millisecond of a live lease, by the lease clock.
 func (r *Registry) leaseEndsAt(l *Lease) int64 {
 	return r.servers.endsAt(l, r.renewed(l).Lease, r.graces(), r.settings.DoubledLease)
 }
@@ -171,8 +171,8 @@ func (r *Registry) graces() graces {
 	return g
 }
 
-// GraceEachEpoch has every epoch give all leases a whole grace. Without consensus an epoch is a run of the node, whose
-// renewals on disk may be older than its lease clock, which runs while the node loads, too.
+// GraceEachEpoch makes every epoch give all leases a whole grace. Without consensus an epoch is a run of the
+// node, whose renewals on disk may be older than its lease clock, which also runs while the node loads.
 func (r *Registry) GraceEachEpoch() { r.eachGrace = true }
 
 // recount sets the expectation to the number of leases that end when that is due: unless self-preservation is
@@ -187,8 +187,7 @@ func (r *Registry) recount() {
 	r.expectation.NextUpdate = order.Later(r.clock.Lease, r.settings.ExpectationUpdate)
 }
 
-// replaceEnds notes the ends of l instead of those of old, the lease of the same key. Either may be the
-// zero Lease: there is none.
+// replaceEnds notes the ends of l in place of those of old, the lease of the same key. Either may be the zero Lease.
 func (r *Registry) replaceEnds(old, l *Lease) {
 	if old.Override == l.Override && old.Quarantine == l.Quarantine {
 		return
@@ -204,7 +203,7 @@ func (r *Registry) recordEvent(l *Lease, origin Origin, e Event) {
 	history.Store(history.Load().with(r.event(l, origin, e)))
 }
 
-// event fills in what is the same for all events: the time, the sender of the operation, and the status.
+// event fills in what all events have: the time, the sender of the operation, and the status.
 func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	e.At, e.Times, e.Origin, e.Status = r.clock, 1, origin, l.Instance.Status
 	if e.Kind == EventOverridden {
@@ -213,10 +212,9 @@ func (r *Registry) event(l *Lease, origin Origin, e Event) Event {
 	return e
 }
 
-// replaceLease makes l what the registry has of a key, in the place of old. Either may be nil: there is none. It alone
-// enters, replaces and removes a lease where it is found: by handle and key, in the lists, in the catalog, and
-// among what ends. The slot of l has its renewals already, which say when it ends. changed is the Index of a
-// removal.
+// replaceLease replaces old by l, the lease of the same key. Either may be nil. It alone enters, replaces and
+// removes a lease wherever one is found: by handle and key, in the lists, in the catalog, and among the ends.
+// The slot of l already has its renewals, which say when it ends. changed is the Index of a removal.
 func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	was, is := old, l
 	switch {
@@ -245,14 +243,14 @@ func (r *Registry) replaceLease(old, l *Lease, changed Index) {
 	r.touchService(l)
 }
 
-// scheduleEnd enters the end of l, a lease that takes the place of old, and counts the clients that are expected to
-// renew. Either may be nil: there is none. A permanent lease has no end, and no client is expected to renew it.
+// scheduleEnd enters the end of l, a lease that replaces old, and counts the clients that are expected to
+// renew. Either may be nil. A permanent lease has no end, and no client is expected to renew it.
 func (r *Registry) scheduleEnd(old, l *Lease) {
 	was, is := old != nil && !old.Permanent, l != nil && !l.Permanent
 	r.keepEnd(cmp.Or(l, old).Handle.Slot)
 	switch {
 	case was && is:
-		if l.Registered != old.Registered || l.Owner != old.Owner { // else it ends when old does
+		if l.Registered != old.Registered || l.Owner != old.Owner { // otherwise it ends when old does
 			r.expiry.Move(l.Handle.Slot, r.leaseEndsAt(l))
 		}
 	case is:
@@ -264,18 +262,18 @@ func (r *Registry) scheduleEnd(old, l *Lease) {
 	}
 }
 
-// renewed is the last renewal of a live lease.
+// renewed returns the last renewal of a live lease.
 func (r *Registry) renewed(l *Lease) Stamp {
 	s, _ := r.tables.renewals.last(l)
 	return s
 }
 
-// renewLease notes that a live lease was renewed now. It is no change.
+// renewLease notes that a live lease was renewed now. That does not count as a change.
 func (r *Registry) renewLease(l *Lease, origin Origin) {
 	r.tables.renewals.recordBeat(l, origin, r.clock)
 }
 
-// heartbeat is renewLease by the client itself, of whom it is remembered if it is late.
+// heartbeat is renewLease by the client itself; a late one is remembered.
 func (r *Registry) heartbeat(l *Lease, origin Origin) { r.heartbeatAt(l, origin, r.clock) }
 
 func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
@@ -285,8 +283,8 @@ func (r *Registry) heartbeatAt(l *Lease, origin Origin, at Stamp) {
 	}
 }
 
-// heartbeatAgo is a heartbeat some ms ago that another server sends now. It says whether the lease
-// is renewed by that: not if it was renewed later than that already.
+// heartbeatAgo notes a heartbeat some ms ago that another server sends now. It reports whether that renews the
+// lease, which it does unless the lease was renewed later.
 func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 	if ms == 0 {
 		r.heartbeat(l, origin)
@@ -304,20 +302,20 @@ func (r *Registry) heartbeatAgo(l *Lease, origin Origin, ms int64) bool {
 // maxAgo bounds (ms) how long ago another server may say that something was. No lease lives as long.
 const maxAgo = 7 * 24 * 60 * 60 * 1000
 
-// ago is the moment some ms ago.
+// ago returns the moment some ms ago.
 func (r *Registry) ago(ms int64) Stamp {
 	ms = min(max(ms, 0), maxAgo)
 	return Stamp{Lease: r.clock.Lease - ms, Wall: r.clock.Wall - ms}
 }
 
-// change replaces a live lease's instance in place: the lease goes on. e is what happened.
+// change replaces a live lease's instance in place; the lease goes on. e says what happened.
 func (r *Registry) change(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance = instance
 	return r.exchange(old, &l, ActionModified, origin, e)
 }
 
-// edit is change where the override is another one, or ended. Its details end with it.
+// edit is change for another or ended override. The details of the old one go with it.
 func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) Result {
 	l := *old
 	l.Instance, l.Override = instance, nil
@@ -341,7 +339,7 @@ func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events 
 	return Result{Index: r.index}
 }
 
-// markForEureka notes that the last change of l was of a kind that is sent to Eureka servers.
+// markForEureka notes the last change of l if its kind is sent to Eureka servers.
 func markForEureka(l *Lease, kind EventKind) {
 	switch kind {
 	case EventMetadata, EventStatus:
@@ -368,7 +366,7 @@ func (r *Registry) mark(l *Lease, origin Origin) {
 	}
 }
 
-// define notes when l, which was changed now and takes the place of old (nil: there is none), was last defined.
+// define notes when l, which was changed now and replaces old (or nil), was last defined.
 func (r *Registry) define(old, l *Lease) {
 	l.Defined = r.index
 	if l.sameDefinition(old) {
@@ -385,14 +383,14 @@ func (r *Registry) reorder() { r.expiry.Reorder(r.slotEndsAt) }
 
 func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }
 
-// keepRenewal has the last renewal and the history in a slot taken back if the attempt fails that is under way.
+// keepRenewal makes a failed attempt restore the last renewal and the history in a slot.
 func (r *Registry) keepRenewal(slot uint32) {
 	if r.undo != nil {
 		r.undo.Add(r.tables.renewals.edit(slot).keep())
 	}
 }
 
-// keepEnd has the end of the lease in a slot taken back with all else.
+// keepEnd makes a failed attempt restore the end of the lease in a slot.
 func (r *Registry) keepEnd(slot uint32) {
 	if r.undo == nil {
 		return

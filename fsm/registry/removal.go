@@ -6,8 +6,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// reduced returns the record without what only the delta needs. Strings are copied, because they must
-// not keep alive the memory that the instance came in. waits reports whether an override waits in it.
+// reduced returns the record without what only the delta needs. It copies strings, which must not keep alive
+// the memory that the instance came in. waits: an override waits in the record, and stays.
 func (m Removal) reduced(waits bool) Removal {
 	l := m.Lease
 	reduced := Removal{Kind: m.Kind, History: m.History, Lease: &Lease{
@@ -32,7 +32,7 @@ func (m Removal) reduced(waits bool) Removal {
 	return reduced
 }
 
-// weight is what a record of a removal takes, in bytes, about.
+// weight returns about how many bytes a record of a removal takes.
 func (m Removal) weight() int {
 	bytes := removalWeight + m.Lease.Instance.weight() + len(m.Lease.Origin.DC) + len(m.Lease.Origin.Principal) + len(m.Lease.Owner)
 	if q := m.Lease.Quarantine; q != nil {
@@ -52,7 +52,7 @@ func (m Removal) weight() int {
 	return bytes
 }
 
-// The weights of records of removals beside their texts, in bytes, about.
+// About how many bytes records of removals take beside their texts.
 const (
 	removalWeight = 1024
 	eventWeight   = 96
@@ -80,7 +80,7 @@ func (r *Removal) Fields(c *codec.Codec) {
 	r.History.fields(c)
 }
 
-// waiting is the override that an instance gets if it comes back, see Lease.Outlasts; nil: none.
+// waiting returns the override that the instance gets if it comes back, see Lease.Outlasts, or nil.
 func (m Removal) waiting(level byte, now int64) *Override {
 	o := m.Lease.Override
 	if level < outlasting || !m.Lease.Outlasts() || o.Until != 0 && o.Until <= now {
@@ -89,8 +89,8 @@ func (m Removal) waiting(level byte, now int64) *Override {
 	return o
 }
 
-// renewed is the last renewal (lease clock, ms) of what was removed, or the removal where that is not
-// known, or not any more.
+// renewed returns the last renewal (lease clock, ms) of what was removed, or the time of the removal if that
+// is not, or no longer, known.
 func (m Removal) renewed() int64 {
 	if m.Full && storedHere(m.Lease) {
 		return m.Lease.RenewedAt.Lease
@@ -98,11 +98,11 @@ func (m Removal) renewed() int64 {
 	return m.Lease.ChangedLease
 }
 
-// storedHere says of a removed lease that it was stored here, not only known to be removed elsewhere.
+// storedHere reports whether a removed lease was stored here, not only known to be removed elsewhere.
 func storedHere(l *Lease) bool { return l.Registered > 0 }
 
-// editAfter is the number of edits with which a life goes on. With a cancel goes what operators decided, on
-// every node; what one node evicted may have its override elsewhere, and gets it back from there.
+// editAfter returns the number of edits with which a life goes on. A cancel takes along what operators
+// decided, on every node; what one node evicted may have its override elsewhere, and gets it back from there.
 func (m Removal) editAfter() uint32 {
 	if m.Kind == Canceled && m.Lease.Edit > 0 {
 		return m.Lease.Edit + 1
@@ -116,5 +116,5 @@ const (
 	deltaStep   = 30_000
 )
 
-// deltaCut is the lease clock of the oldest change that the delta of a moment shows.
+// deltaCut returns the lease clock of the oldest change that the delta shows at a moment.
 func deltaCut(now int64) int64 { return now/deltaStep*deltaStep - deltaWindow }

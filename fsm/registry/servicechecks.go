@@ -6,7 +6,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// statusOf is the status that follows from the worst of some checks, and from maintenance over all.
+// statusOf returns the status that follows from the worst of some checks; maintenance overrides it.
 func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 	switch {
 	case maintenance:
@@ -17,15 +17,15 @@ func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 	return Up
 }
 
-// statusByChecks is the status that a service's checks, and those of its node, say it has.
+// statusByChecks returns the status that follows from a service's checks and those of its node.
 func (r *Registry) statusByChecks(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
 
 func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	return r.setCheck(term, origin, op)
 }
 
-// setCheck records the status and output that were reported of a check, and counts the report as its heartbeat. A
-// check that goes on passing keeps the output with which it began to pass: such a heartbeat is no change.
+// setCheck records the reported status and output of a check, and counts the report as its heartbeat. A check
+// that goes on passing keeps the output with which it began to pass: such a heartbeat is not a change.
 func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
@@ -71,7 +71,7 @@ func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Resul
 	return r.exchangeCheck(origin, row, row.Check.Reported(catalog.Critical, output, r.moment()))
 }
 
-// exchangeCheck puts c in the place of a check of a service or of a node.
+// exchangeCheck replaces a check of a service or of a node by c.
 func (r *Registry) exchangeCheck(origin Origin, old catalog.CheckRow, c *catalog.Check) Result {
 	if old.Of == (Key{}) {
 		n, _ := r.catalog.Node(c.Node)
@@ -113,7 +113,7 @@ func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.
 	}
 }
 
-// nodeAddress is a node's address as its services take it over; "" if there is no such node.
+// nodeAddress returns a node's address as its services take it over, or "" if there is no such node.
 func nodeAddress(n *catalog.Node) string {
 	if n == nil {
 		return ""
@@ -121,7 +121,7 @@ func nodeAddress(n *catalog.Node) string {
 	return cmp.Or(n.Address, n.Name)
 }
 
-// statusByNodeChecks is the status that follows from a node's own checks.
+// statusByNodeChecks returns the status that follows from a node's own checks.
 func statusByNodeChecks(n *catalog.Node) Status {
 	if n == nil {
 		return Up
@@ -147,8 +147,8 @@ func (r *Registry) exchangeService(origin Origin, old *Lease, s *catalog.Service
 	return r.exchange(old, &l, ActionModified, origin, events...)
 }
 
-// setStatusByChecks gives a lease an instance with the status that follows from its service's checks, or with its
-// override if it has one.
+// setStatusByChecks gives a lease an instance with the status of its override, or else the one that follows
+// from its service's checks.
 func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
 	status, override := r.statusByChecks(l.Service), Unknown
 	if l.Instance != nil {
@@ -161,12 +161,12 @@ func (r *Registry) setStatusByChecks(l *Lease, i *Instance, dirty int64) {
 	l.Instance = i.with(status, override, dirty)
 }
 
-// newerTimestamp is a lastDirtyTimestamp that the registry itself gives, later than a stored one: other servers take
-// an instance with it for newer.
+// newerTimestamp returns a lastDirtyTimestamp that the registry itself gives, later than a stored one, so that
+// other servers take an instance with it for newer.
 func (r *Registry) newerTimestamp(stored int64) int64 { return max(r.clock.Wall, after(stored)) }
 
-// checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog
-// for each service with one that is critical for too long.
+// checksEnding is Ending for checks: an ExpireCheck for each whose TTL has passed, a DeregisterCatalog for
+// each service with one that has been critical for too long.
 func (r *Registry) checksEnding(now int64) []Op {
 	var due []Op
 	for _, row := range r.catalog.Due(now, r.established) {
@@ -175,7 +175,7 @@ func (r *Registry) checksEnding(now int64) []Op {
 	return due
 }
 
-// opAtEnd is the operation that is due at the end of a check's TTL, or of the time that it may be critical.
+// opAtEnd returns the operation that is due when a check's TTL, or the time that it may be critical, has passed.
 func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
 	c := row.Check
 	if row.Reaped() {
@@ -184,7 +184,7 @@ func (r *Registry) opAtEnd(row catalog.CheckRow) Op {
 	return ExpireCheck{Epoch: r.epoch, Node: c.Node, Check: c.ID, RenewedAt: row.LastBeat()}
 }
 
-// exchangeNode puts a node in the place of old, as a change. old is nil for a new node, n for one that is removed.
+// exchangeNode replaces old by n, as a change. old is nil for a new node, n for one that is removed.
 func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	index := r.step()
 	r.catalog.ReplaceNode(old, n, index, r.moment())
@@ -192,8 +192,8 @@ func (r *Registry) exchangeNode(old, n *catalog.Node) {
 	r.catalog.Touch(catalog.Target{Node: cmp.Or(n, old).Name})
 }
 
-// Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the operations since
-// the last call. It is no part of the state.
+// Lost returns the checks that turned critical or were removed, and the nodes that were removed, by the
+// operations since the last call. It is not part of the state.
 func (r *Registry) Lost() []catalog.CheckRef { return r.catalog.Lost() }
 
 // CheckState finds a check of a node or of a service on it. The logical node ("") always has serfHealth,
@@ -205,14 +205,14 @@ func (r *Registry) CheckState(node, id string) (status catalog.CheckStatus, know
 	return catalog.Passing, node == "" && id == catalog.SerfHealth
 }
 
-// HasNode says whether a node is registered; "" always is.
+// HasNode reports whether a node is registered; "" always is.
 func (r *Registry) HasNode(name string) bool {
 	_, ok := r.catalog.Node(name)
 	return ok || name == ""
 }
 
-// withNodeAddress is a service's instance with the address of the service's node, if the service gives no address
-// and the node is not the logical one; else the instance itself.
+// withNodeAddress returns a service's instance with the address of the service's node, if the service gives no
+// address and the node is not the logical one; otherwise the instance itself.
 func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 	n, ok := r.catalog.Node(s.Node)
 	if !ok || s.Address != "" || s.Node == "" {
@@ -227,7 +227,7 @@ func (r *Registry) withNodeAddress(s *catalog.Service, i *Instance) *Instance {
 	return &c
 }
 
-// followAliases gives the alias checks that follow what an operation changed their states, in that operation.
+// followAliases lets the alias checks follow what an operation changed, within that operation.
 func (r *Registry) followAliases(origin Origin) {
 	if !r.catalog.Touched() {
 		return
@@ -240,7 +240,7 @@ func (r *Registry) followAliases(origin Origin) {
 			i++
 			continue
 		}
-		// From level 2 on those of one service that stand together are one change of it.
+		// From level 2 on, consecutive ones of one service are one change of it.
 		l := r.handles.byKey(row.Of)
 		checks := l.Service.Checks
 		for ; i < len(changed) && changed[i].Check.Node == l.Service.Node && changed[i].Check.Service == l.Service.ID; i++ {
@@ -251,7 +251,7 @@ func (r *Registry) followAliases(origin Origin) {
 	r.catalog.ForgetTouched()
 }
 
-// touchService notes for the alias checks of a lease's service that the lease changed. A nil one is none.
+// touchService notes that the lease changed, for the alias checks that follow its service. l may be nil.
 func (r *Registry) touchService(l *Lease) {
 	switch {
 	case l == nil:
@@ -262,8 +262,9 @@ func (r *Registry) touchService(l *Lease) {
 	}
 }
 
-// beyondChecks returns the application of a service ("" if it is not there), and what keeps it out of use beside its checks
-// and those of its node: an operator's decision, or what an instance of Eureka says of itself; "": nothing does.
+// beyondChecks returns the application of a service ("" if it is not there), and what keeps it out of use
+// apart from its checks and those of its node, or "": an operator's decision, or what an instance of Eureka
+// says of itself.
 func (r *Registry) beyondChecks(t catalog.Target) (app, why string) {
 	var l *Lease
 	if key, _, ok := r.catalog.Service(t.Node, t.Service); ok {

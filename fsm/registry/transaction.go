@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Found is what an operation of a transaction found or made: a node, a service or a check.
+// Found holds what an operation of a transaction found or made: a node, a service or a check.
 type Found struct {
 	Node    *catalog.Node // without its checks; the logical one has no name
 	Service *Lease        // the instance, without its checks and of its lease only what responses show
@@ -28,7 +28,7 @@ func (f *Found) Fields(c *codec.Codec) {
 	c.Strings(&f.Tags)
 }
 
-// Weight is what was found takes, in bytes, about.
+// Weight returns about how many bytes a found thing takes.
 func (f *Found) Weight() int {
 	bytes := len(f.Name)
 	for _, tag := range f.Tags {
@@ -46,7 +46,7 @@ func (f *Found) Weight() int {
 	return bytes
 }
 
-// CatalogResult is what became of a CatalogOp.
+// CatalogResult says what became of a CatalogOp.
 type CatalogResult struct {
 	Found *Found // CatalogGet, CatalogSet, CatalogCAS; nil: it failed, or there is nothing to show
 	What  string // why it failed, in Consul's words where it has them; "": it did not
@@ -54,11 +54,11 @@ type CatalogResult struct {
 	Steps int    // that it took to count alias checks and to have them follow, see catalog.MaxSteps
 }
 
-// MaxSteps is how many steps of that kind the operations of one transaction may take together.
+// MaxSteps bounds the steps (CatalogResult.Steps) that the operations of one transaction take together.
 const MaxSteps = catalog.MaxSteps
 
-// PerformInTxn performs an operation of a transaction, which a client sent. What it does it does as the operations
-// RegisterCatalog and DeregisterCatalog would.
+// PerformInTxn performs an operation of a client's transaction, with the effects of RegisterCatalog and
+// DeregisterCatalog.
 // Source: agent/consul/state/txn.go of hashicorp/consul.
 func (r *Registry) PerformInTxn(op CatalogOp) CatalogResult {
 	before, steps := r.index, r.catalog.Steps()
@@ -79,14 +79,14 @@ func (r *Registry) PerformInTxn(op CatalogOp) CatalogResult {
 	return res
 }
 
-// live is the present state as a View, until the next change.
+// live returns the present state as a View, until the next change.
 func (r *Registry) live() *View {
 	t := r.tables
 	t.catalog = &r.catalog.Tables
 	return &View{tables: &t}
 }
 
-// performInTxn performs an operation, and says why it failed.
+// performInTxn performs an operation, and returns why it failed, or "".
 func (r *Registry) performInTxn(op CatalogOp) (what string) {
 	s := r.live().seek(op)
 	switch {
@@ -104,7 +104,7 @@ func (r *Registry) performInTxn(op CatalogOp) (what string) {
 	return r.deleteInTxn(op)
 }
 
-// object names what an operation is about as errors do.
+// object names what an operation is about, for errors.
 func (op CatalogOp) object() string {
 	node := cmp.Or(op.Node, catalog.LogicalNode)
 	switch {
@@ -140,7 +140,7 @@ func (r *Registry) setInTxn(op CatalogOp) (what string) {
 	return fmt.Sprintf("failed to set %s, a service may have %d checks and a node itself %d", op.object(), catalog.MaxServiceChecks, catalog.MaxNodeChecks)
 }
 
-// missingService words that the service of a check was not registered through Consul's API.
+// missingService says that the service of a check was not registered through Consul's API.
 func (r *Registry) missingService(op CatalogOp) string {
 	for _, check := range op.Register.Checks {
 		if l, ambiguous := r.live().ServiceOn(op.Node, check.Service); l != nil && l.Service == nil || ambiguous {
@@ -165,7 +165,7 @@ func (r *Registry) deleteInTxn(op CatalogOp) (what string) {
 	return ""
 }
 
-// performForClient performs an operation as Apply does, without what follows from it.
+// performForClient performs an operation as Apply does, but leaves out the follow-up.
 func (r *Registry) performForClient(op Op) Result { return op.perform(r, 0, FromClient) }
 
 // ReadInTxn performs an operation of a transaction that writes nothing.
@@ -185,7 +185,7 @@ type sought struct {
 	ambiguous bool   // several applications have an instance of the id
 }
 
-// missing says that what is to be read is not there; "": it is.
+// missing says that what is to be read is not there, or returns "".
 func (s sought) missing(op CatalogOp) string {
 	if s.found == nil || s.hidden {
 		return op.object() + " doesn't exist"
@@ -235,7 +235,7 @@ func (v *View) seekService(node, id string) sought {
 	return sought{found: &Found{Service: shown, Name: v.serviceName(l)}, modified: modified, hidden: l.Quarantine != nil}
 }
 
-// serviceName is the name of a lease's application in Consul's API.
+// serviceName returns the name of a lease's application in Consul's API.
 func (v *View) serviceName(l *Lease) string {
 	if app, ok := v.App(l.Instance.App); ok {
 		return app.ServiceName()
@@ -258,8 +258,8 @@ func (v *View) seekCheck(node, id string) sought {
 	return s
 }
 
-// Attempt performs do, and takes back all that do has changed if it returns false. The cost of that is that of
-// what do changed. do performs operations at the present time, and makes no View.
+// Attempt performs do, and takes all its changes back if it returns false, at a cost in proportion to the
+// changes. do performs operations at the present time, and makes no View.
 func (r *Registry) Attempt(do func() (kept bool)) {
 	u := r.beginAttempt()
 	kept := do()
@@ -270,8 +270,8 @@ func (r *Registry) Attempt(do func() (kept bool)) {
 	}
 }
 
-// beginAttempt begins to record how changes are taken back. Trees and single values are put back to what they were; a table that
-// is changed in place has each of its changes taken back (the methods keep…).
+// beginAttempt begins to record how to undo changes. Trees and single values are put back to what they were; a
+// table that changes in place has each change undone (the methods keep…).
 func (r *Registry) beginAttempt() *order.Undo {
 	u := new(order.Undo)
 	index, reserved, recordBytes, generation := r.index, r.reserved, r.recordBytes, r.handles.generation

@@ -25,20 +25,20 @@ type View struct {
 	servers     *otherServers
 }
 
-// Index is the number of the last change contained in the view.
+// Index returns the number of the last change contained in the view.
 func (v *View) Index() Index { return v.index }
 
-// Stamp is the time of the newest operation contained in the view, changes or not.
+// Stamp returns the time of the newest operation contained in the view, whether it changed anything or not.
 func (v *View) Stamp() Stamp { return v.stamp }
 
-// Epoch names the history that the view's indexes belong to (the cluster's id); indexes of different
-// epochs cannot be compared. Empty until the first leader was established.
+// Epoch names the history that the view's indexes belong to (the cluster's id); indexes of different epochs
+// cannot be compared. Empty until the first leader was established.
 func (v *View) Epoch() string { return v.epoch }
 
-// Len is the number of leases, without the quarantined.
+// Len returns the number of leases, without the quarantined.
 func (v *View) Len() int { return v.tables.size }
 
-// Total is the number of leases, quarantined ones included.
+// Total returns the number of leases, including the quarantined.
 func (v *View) Total() int { return v.tables.live.Len() }
 
 // Lease returns one lease that is not quarantined.
@@ -50,7 +50,7 @@ func (v *View) Lease(key Key) (*Lease, bool) {
 	return app.leases.Get(key.ID)
 }
 
-// Permanent yields the leases that never end, quarantined ones included, in the order of their changes.
+// Permanent yields the leases that never end, including the quarantined, in the order of their changes.
 func (v *View) Permanent(yield func(*Lease) bool) {
 	if v.tables.permanent == 0 {
 		return
@@ -58,8 +58,8 @@ func (v *View) Permanent(yield func(*Lease) bool) {
 	v.tables.live.Scan(func(_ Index, l *Lease) bool { return !l.Permanent || yield(l) })
 }
 
-// LastRenewal returns when a lease was last renewed, live: it may be newer than the view. Of a lease
-// that is gone by now, it is the last renewal that the lease itself knows of.
+// LastRenewal returns when a lease was last renewed, live: it may be newer than the view. For a lease that is
+// gone by now, it is the last renewal that the lease itself knows of.
 func (v *View) LastRenewal(l *Lease) Stamp {
 	if s, ok := v.tables.renewals.last(l); ok {
 		return s
@@ -77,7 +77,7 @@ func (v *View) Apps() iter.Seq[*App] {
 	}
 }
 
-// Leases yields all leases but the quarantined, sorted by application and id.
+// Leases yields all leases except the quarantined, sorted by application and id.
 func (v *View) Leases() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.apps.Scan(func(_ string, app *App) bool {
@@ -91,7 +91,7 @@ func (v *View) Leases() iter.Seq[*Lease] {
 	}
 }
 
-// ByID yields the leases with an id in whatever application, sorted by application, by an index.
+// ByID yields the leases with an id in any application, sorted by application, from an index.
 func (v *View) ByID(id string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		v.tables.ids.Ascend(Key{ID: id}, func(key Key) bool {
@@ -130,8 +130,8 @@ func (v *View) RecentlyRegistered() iter.Seq[Recent] { return v.tables.registere
 // RecentlyCanceled yields the last 1000 cancels, of unknown instances and evictions too, newest first.
 func (v *View) RecentlyCanceled() iter.Seq[Recent] { return v.tables.canceled.newestFirst() }
 
-// History returns what is remembered of an instance, live or gone, oldest first; live as LastRenewal
-// is. It is empty if the instance went after the view was made.
+// History returns what is remembered of an instance, live or gone, oldest first. It is live as LastRenewal is,
+// and empty if the instance went after the view was made.
 func (v *View) History(key Key) []Event {
 	if l, ok := v.Find(key); ok {
 		return v.tables.renewals.past(l).events()
@@ -151,7 +151,7 @@ func (v *View) Find(key Key) (l *Lease, ok bool) {
 // Quarantined yields the quarantined leases, sorted by application and id.
 func (v *View) Quarantined(yield func(*Lease) bool) { v.tables.quarantined.Scan(yield) }
 
-// All yields all leases, quarantined ones included, sorted by application and id.
+// All yields all leases, including the quarantined, sorted by application and id.
 func (v *View) All() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		hidden := order.NewCursor(v.tables.quarantined)
@@ -173,7 +173,7 @@ func (v *View) All() iter.Seq[*Lease] {
 	}
 }
 
-// Settings are those of the present leadership.
+// Settings returns those of the present leadership.
 func (v *View) Settings() Settings { return v.settings }
 
 // Removal returns the record of a removal; ok is false if there is none, or no longer. It walks the
@@ -188,15 +188,15 @@ func (v *View) Removal(key Key) (rec Removal, ok bool) {
 	return rec, ok
 }
 
-// Ends is the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration after the last
-// renewal, or a grace, see localEnd. A lease of another datacenter is given 30 s more, for the way of its renewals, and
-// one whole duration after the link was up again. One that is permanent has none: math.MaxInt64.
+// Ends returns the last moment (lease clock, ms) of a live lease, live as LastRenewal is: its duration after
+// the last renewal, or a grace, see localEnd. A lease of another datacenter gets 30 s more, for the way of its
+// renewals, and one whole duration after the link came up again. A permanent one has no end: math.MaxInt64.
 func (v *View) Ends(l *Lease) int64 {
 	return v.servers.endsAt(l, v.LastRenewal(l).Lease, v.graces, v.settings.DoubledLease)
 }
 
-// InGrace says whether a lease cannot end yet at a moment because a leadership was established at another (lease
-// clock, ms).
+// InGrace reports whether a lease cannot end yet at the moment now because a leadership was established at
+// another (lease clock, ms).
 func (v *View) InGrace(l *Lease, established, now int64) bool {
 	if !v.graces.each {
 		established = min(established, livedUntil(l, v.LastRenewal(l).Lease, v.settings.DoubledLease))
@@ -211,12 +211,12 @@ func (v *View) Removals() iter.Seq[Removal] {
 	}
 }
 
-// WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:
-// none.
+// WaitingOverride returns the override that a removed instance gets if it comes back at a moment of the lease
+// clock (ms), or nil.
 func (v *View) WaitingOverride(rec Removal, now int64) *Override { return rec.waiting(v.level, now) }
 
-// View returns the present state for readers. It costs a handful of small allocations after a
-// change, and one after anything else.
+// View returns the present state for readers. It costs a handful of small allocations after a change, and one
+// otherwise.
 func (r *Registry) View() *View {
 	if r.shared == nil {
 		r.shared = r.tables.share()

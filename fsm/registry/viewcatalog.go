@@ -8,8 +8,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// Nodes yields the registered nodes, by name; the logical one is among them, first, only if checks were
-// ever registered on it.
+// Nodes yields the registered nodes, by name. The logical one comes first, but only if checks were ever
+// registered on it.
 func (v *View) Nodes() iter.Seq[*catalog.Node] { return v.tables.catalog.Nodes() }
 
 // NodesChangedAfter yields the registered nodes that changed after an Index, see catalog.Node.Changed, oldest change first.
@@ -17,13 +17,13 @@ func (v *View) NodesChangedAfter(after Index) iter.Seq[*catalog.Node] {
 	return v.tables.catalog.NodesChangedAfter(after)
 }
 
-// NodeCount is the number of registered nodes.
+// NodeCount returns the number of registered nodes.
 func (v *View) NodeCount() int { return v.tables.catalog.NodeCount() }
 
 // Aliases yields the alias checks, by what they follow.
 func (v *View) Aliases() iter.Seq[*catalog.Check] { return v.tables.catalog.Aliases() }
 
-// Followed returns what an alias of a check on a node follows, as catalog.Alias.Reads names it; "": it is not there.
+// Followed returns what an alias check on a node follows, named as in catalog.Alias.Reads, or "" if it is not there.
 func (v *View) Followed(node string, a *catalog.Alias) string {
 	t := a.Target(node)
 	if t.Service != "" {
@@ -41,10 +41,10 @@ func (v *View) Followed(node string, a *catalog.Alias) string {
 // AliasFigures returns the figures of alias checks, which are live.
 func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }
 
-// CatalogBytes is what the registered nodes take with their checks, about. Services are instances.
+// CatalogBytes returns about how many bytes the registered nodes take with their checks. Services are instances.
 func (v *View) CatalogBytes() int { return v.tables.catalog.Bytes() }
 
-// CatalogGrowth is by how many bytes, about, a registration would make the nodes larger.
+// CatalogGrowth returns about how many bytes a registration would add to the nodes.
 func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 	return v.tables.catalog.Growth(op.registration())
 }
@@ -52,15 +52,15 @@ func (v *View) CatalogGrowth(op RegisterCatalog) (bytes int) {
 // Node returns a node.
 func (v *View) Node(name string) (*catalog.Node, bool) { return v.tables.catalog.Node(name) }
 
-// SpelledNode is catalog.Tables' of the view.
+// SpelledNode is catalog.Tables.SpelledNode.
 func (v *View) SpelledNode(name string) (spelled string, known bool) {
 	return v.tables.catalog.SpelledNode(name)
 }
 
-// ServiceOn returns the lease of a service of a node by its id, quarantined or not. Of the logical node
-// ("") these are also the instances that Eureka's clients registered, by their instance id, those
-// registered through Consul's API first; ambiguous: several applications have an instance of that id,
-// and none of them was registered through Consul's API.
+// ServiceOn returns the lease of a node's service by its id, quarantined or not. The logical node ("") also
+// has the instances that Eureka's clients registered, by their instance id; those registered through Consul's
+// API come first. ambiguous: several applications have an instance of that id, and none of them was registered
+// through Consul's API.
 func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	if key, _, ok := v.tables.catalog.Service(node, id); ok {
 		l, _ = v.Find(key)
@@ -72,8 +72,8 @@ func (v *View) ServiceOn(node, id string) (l *Lease, ambiguous bool) {
 	return v.tables.otherwise(id)
 }
 
-// ServicesOn yields the leases of a node's services, by application and id, without the quarantined; of
-// the logical node ("") also those that were registered otherwise, see ServiceOn.
+// ServicesOn yields the leases of a node's services, by application and id, without the quarantined; for the
+// logical node ("") also those that were registered otherwise, see ServiceOn.
 func (v *View) ServicesOn(node string) iter.Seq[*Lease] {
 	if node == "" {
 		return v.servicesOnLogical
@@ -103,20 +103,21 @@ func (v *View) CheckOn(node, id string) (*catalog.Check, bool) {
 	return row.Check, ok
 }
 
-// CatalogIndex is the Index of the last change of a node or of a check of one; those of services and
+// CatalogIndex returns the Index of the last change of a node or of a node's check; those of services and
 // their checks are in their applications' Changed.
 func (v *View) CatalogIndex() Index { return max(v.tables.catalog.Changed(), v.tables.restored) }
 
-// LastHeartbeat is when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal is; 0:
-// it has none.
+// LastHeartbeat returns when (lease clock, ms) a check with a TTL last had a heartbeat, live as LastRenewal
+// is; 0: it has none.
 func (v *View) LastHeartbeat(c *catalog.Check) int64 {
 	row, _ := v.tables.catalog.Check(c.Node, c.ID)
 	return row.LastBeat()
 }
 
-// LastChange is the Index of the last change of what a topic is about, which never goes back; absent: that is not there.
-// It is the same on every node, and after a restart: where the change of an application may have been a removal whose record
-// was pruned, it is that of the newest such removal. After a restore everything counts as changed by it.
+// LastChange returns the Index of the last change of what a topic is about, which never goes back; absent: it
+// is not there. The Index is the same on every node, and after a restart: where the last change of an
+// application may have been a removal whose record was pruned, it is that of the newest such removal. After a
+// restore everything counts as changed by it.
 func (v *View) LastChange(t Topic) (at Index, absent bool) {
 	at, absent = v.lastChange(t)
 	return max(at, v.tables.restored), absent
@@ -147,7 +148,7 @@ func (v *View) lastChange(t Topic) (at Index, absent bool) {
 	return max(app.Changed, v.tables.pruned), false
 }
 
-// lastOfService is LastChange for a service. One that has no instances left went with a change of all services.
+// lastOfService is LastChange for a service. One without instances went with a change of all services.
 func (v *View) lastOfService(t Topic) (at Index, absent bool) {
 	app, ok := v.App(t.Name)
 	if !ok {
@@ -171,7 +172,7 @@ type nodesUnder struct {
 	modified, checked Index // the nodes, and their checks
 }
 
-// nodesUnder walks the instances, unless that was done since a node changed.
+// nodesUnder walks the instances, unless no node changed since it last did.
 func (v *View) nodesUnder(app *App) *nodesUnder {
 	index := v.CatalogIndex()
 	if found := app.on.Load(); found != nil && found.as == index {
@@ -193,7 +194,7 @@ func (v *View) nodesUnder(app *App) *nodesUnder {
 	return on
 }
 
-// lastOfNode is LastChange for a node, of whose services it is known what is there and when one left. A node that is not
+// lastOfNode is LastChange for a node: its services are known, and when one left. A node that is not
 // registered went with a change of all nodes; the logical one always is.
 func (v *View) lastOfNode(t Topic) (at Index, absent bool) {
 	n, known := v.Node(t.Name)

@@ -12,7 +12,7 @@ type Digest struct {
 	Sum   uint64 // of Lease.Sum, modulo 2^64
 }
 
-// Sum is an instance's part of a digest: over its id, version, reported status, override, quarantine
+// Sum returns an instance's part of a digest, over its id, version, reported status, override, quarantine
 // (there or not) and Fingerprint. Two servers with equal copies have equal sums.
 func (l *Lease) Sum() uint64 {
 	var space [256]byte
@@ -37,7 +37,7 @@ func appendFlag(b []byte, flag bool) []byte {
 	return append(b, 0)
 }
 
-// ReplicaOf is a live lease as it is sent to other servers, at a moment of the lease clock (ms).
+// ReplicaOf returns a live lease as it is sent to other servers, at a moment of the lease clock (ms).
 func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	i := l.Instance
 	op := Replica{
@@ -56,14 +56,14 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	return op
 }
 
-// SavedOf is a live lease as a snapshot for people has it.
+// SavedOf returns a live lease as a snapshot for people has it.
 func (v *View) SavedOf(l *Lease) Saved { return Saved{v.ReplicaOf(l, v.stamp.Lease), l.Service} }
 
-// rest is the time (ms) until an end. One that is due has not ended: 0 would say that there is none.
+// rest returns the time (ms) until an end. One that is due has not ended: 0 would mean that there is no end.
 func rest(until, now int64) int64 { return max(until-now, 1) }
 
-// RemoveOf is a record of removal as it is sent to other servers, at a moment of the lease clock (ms).
-// Of a reduced one the last renewal is not known; it counts as renewed when it was removed.
+// RemoveOf returns a record of removal as it is sent to other servers, at a moment of the lease clock (ms). A
+// reduced one does not know its last renewal; it counts as renewed when it was removed.
 func (v *View) RemoveOf(rec Removal, now int64) Remove {
 	l := rec.Lease
 	return Remove{
@@ -72,9 +72,9 @@ func (v *View) RemoveOf(rec Removal, now int64) Remove {
 	}
 }
 
-// Age is how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), as it is
-// sent to other servers: UnknownAge where that is hearsay. This datacenter's permanent ones are vouched for now: no client
-// renews them, and what another server took for ended must be able to come back.
+// Age returns how long ago (ms) a live lease was last renewed, at a moment of the lease clock (ms), for other
+// servers: UnknownAge if this server has that from hearsay. This datacenter's permanent leases always have age
+// 0: no client renews them, and they must be able to come back where another server took them for ended.
 func (v *View) Age(l *Lease, now int64) int64 {
 	if l.Permanent && l.Local() {
 		return 0
@@ -85,13 +85,12 @@ func (v *View) Age(l *Lease, now int64) int64 {
 	return max(now-v.LastRenewal(l).Lease, 0)
 }
 
-// comparisonWait is how long (ms of lease clock) after a change of an instance two servers need not
-// agree on it yet.
+// comparisonWait is how long (ms of lease clock) after a change of an instance two servers need not agree on it yet.
 const comparisonWait = 10_000
 
-// Comparable yields the live leases, quarantined ones included, that two servers can be expected to
-// agree on at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by
-// application and id. all is false: only those of an owner ("": this datacenter).
+// Comparable yields the live leases, including the quarantined, on which two servers can be expected to agree
+// at a moment of the lease clock (ms): unchanged for 10 s, and not ended. They are sorted by application and
+// id. Unless all is set, it yields only those of an owner ("": this datacenter).
 func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for l := range v.All() {
@@ -102,8 +101,9 @@ func (v *View) Comparable(now int64, all bool, owner string) iter.Seq[*Lease] {
 	}
 }
 
-// ComparableIndex is the newest index of the change list up to which two servers can agree on all changes at a moment
-// of the lease clock (ms): comparisons may leave out newer changes, which readers of the list must send.
+// ComparableIndex returns the newest index of the change list up to which two servers can agree on all changes
+// at a moment of the lease clock (ms). Comparisons may leave out newer changes; readers of the list must send
+// them.
 func (v *View) ComparableIndex(now int64) Index {
 	newest, fresh := v.tables.pruned, v.index+1 // fresh: the oldest change that is too new
 	old := func(l *Lease) bool {
@@ -119,13 +119,14 @@ func (v *View) ComparableIndex(now int64) Index {
 	return min(newest, fresh-1) // records that were made after it may have been forgotten for their number
 }
 
-// Timing says by how much (ms) a message of a sender, stamped with its clock, is older than the newest that
-// is known of it: what is played again, or was held up on its way, renews nothing. And by how much its clock
-// is ahead of what it can show: more has passed on it than here, by the lease clock and the wall clock.
+// Timing returns by how much (ms) a message of a sender, stamped with its clock, is older than the newest one
+// known of it: what is replayed, or was held up on its way, renews nothing. It also returns by how much that
+// clock is ahead of what it can show: more time has passed on it than here, by the lease clock and the wall
+// clock.
 //
 // Incarnations have no order, and nothing that is said in one counts in another: a message in the name of
-// another server, or one by a broken clock, must not make this side ignore it. An incarnation whose message comes
-// after a newer one is late by what has passed here and not on its own clock.
+// another server, or one with a broken clock, must not make this side ignore it. An incarnation whose message
+// comes after a newer one is late by what has passed here and not on its own clock.
 func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stamp) (late, ahead int64) {
 	return v.servers.timing(Sender{DC: dc, Name: name, Incarnation: incarnation, Clock: clock}, now)
 }
@@ -133,11 +134,11 @@ func (v *View) Timing(dc, name string, incarnation uint64, clock int64, now Stam
 // Link returns what is known of the link from a datacenter; ok is false if it never had contact.
 func (v *View) Link(dc string) (l Link, ok bool) { return find(v.servers.links, dc) }
 
-// Senders are all that is known of senders' clocks, by name, datacenter and incarnation. It is not to be changed.
+// Senders returns all that is known of senders' clocks, by name, datacenter and incarnation. Do not change it.
 func (v *View) Senders() []Sender { return v.servers.senders }
 
-// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last says that
-// none of its others had a later message.
+// Sender returns what is known of a sender's clock in an incarnation; ok is false if nothing is. last reports
+// that no other incarnation had a later message.
 func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok bool) {
 	s = Sender{DC: dc, Name: name, Incarnation: incarnation}
 	others := v.servers.incarnations(s)
@@ -145,7 +146,7 @@ func (v *View) Sender(dc, name string, incarnation uint64) (s Sender, last, ok b
 	return s, !slices.ContainsFunc(others, func(o Sender) bool { return o.LastMessage.Lease > s.LastMessage.Lease }), ok
 }
 
-// SenderPrincipal is the name of the principal that a sender's name belongs to; "": nobody yet.
+// SenderPrincipal returns the principal that a sender's name belongs to, or "" if nobody has used it yet.
 func (v *View) SenderPrincipal(dc, name string) string { return v.servers.principal(dc, name) }
 
 // Peer returns what the state keeps of a peer.
@@ -157,12 +158,12 @@ func (v *View) Peer(name string) PeerState {
 	return p
 }
 
-// NewestBeat is the newest Beat, live.
+// NewestBeat returns the newest Beat, live.
 func (v *View) NewestBeat() Beat { return Beat(v.tables.renewals.beats.Load()) }
 
-// RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter
-// and, if remote is set, by remote datacenters too (which is sent to nodes of this datacenter
-// only). It walks all leases. A caller that reads Beats before the walk misses none.
+// RenewedAfter yields the leases that were renewed after a beat, live: by clients of this datacenter and, with
+// remote, by remote datacenters too (which goes only to nodes of this datacenter). It walks all leases. A
+// caller that reads NewestBeat before the walk misses none.
 func (v *View) RenewedAfter(after Beat, remote bool) iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		if v.NewestBeat() <= after {
