@@ -14,10 +14,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// APIVersion is the version of Consul whose API clients may take for granted here, and the one that they are told.
-// Clients decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
-// consul-esm does not start without a version that it can compare. Our own program's version is another matter, and
-// stands beside it (Self.Stats).
+// APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients
+// decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
+// consul-esm does not start without a version that it can compare. Rollcall's own version stands beside it
+// (Self.Stats).
 const APIVersion = "1.22.0"
 
 // BuildInfo is the response of agent/version.
@@ -29,11 +29,11 @@ type BuildInfo struct {
 	Rollcall     string // our own program's version
 }
 
-// Build is what clients are told of the program.
+// Build returns what clients are told of the program.
 func (h Home) Build() BuildInfo { return BuildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
 
-// Self is the response of agent/self. Every top-level member is an object: the official client decodes a
-// map of maps.
+// Self is the response of agent/self. Every top-level member is an object, because the official client decodes
+// a map of maps.
 type Self struct {
 	Config      SelfConfig
 	DebugConfig SelfDebug
@@ -54,8 +54,8 @@ type SelfConfig struct {
 	Version           string
 }
 
-// SelfDebug is what clients read of the rest of it: consul debug asks whether there are profiles to fetch, and there are
-// none in this API.
+// SelfDebug is what clients read of the debugging settings: consul debug asks whether there are profiles to
+// fetch, and this API has none.
 type SelfDebug struct{ EnableDebug, ACLsEnabled bool }
 
 // Member is a server of the cluster, in responses of agent/members.
@@ -73,13 +73,13 @@ type Member struct {
 	DelegateCur int
 }
 
-// The states of a member (serf's).
+// The states of a member, as in serf.
 const (
 	MemberAlive  = 1
 	MemberFailed = 4
 )
 
-// Member is a server as a member, with the versions of the protocols that Consul's servers speak.
+// Member returns a server as a member, with the versions of the protocols that Consul's servers speak.
 func (h Home) Member(name, host string, port int, alive bool) Member {
 	m := Member{
 		Name: name, Addr: host, Port: port, Status: MemberFailed,
@@ -95,8 +95,7 @@ func (h Home) Member(name, host string, port int, alive bool) Member {
 	return m
 }
 
-// Self is what an agent, which is that of a node, says of itself; member is the server that answers, leader the
-// address of the one that leads.
+// Self returns what a node's agent says of itself; member is the server that answers, leader the leader's address.
 func (h Home) Self(agent Node, member Member, leader string) Self {
 	return Self{
 		Config: SelfConfig{
@@ -112,7 +111,7 @@ func (h Home) Self(agent Node, member Member, leader string) Self {
 	}
 }
 
-// WithHash returns the service with the hash of its content, by which a client waits for its change.
+// WithHash returns the service with the hash of its content, with which a client waits for a change.
 func (s AgentService) WithHash() AgentService {
 	s.ContentHash = ""
 	text, _ := json.Marshal(s) // texts, numbers and JSON always encode
@@ -130,7 +129,7 @@ type Home struct {
 	Port       int    // of the service "consul": where its servers reach each other
 }
 
-// NodeID is the logical node's UUID. All servers of a cluster derive the same.
+// NodeID returns the logical node's UUID. All servers of a cluster derive the same one.
 func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
 
 // uuidOf derives a UUID (RFC 9562, version 8) from a text.
@@ -155,7 +154,7 @@ type Node struct {
 	Partition, PeerName string `json:"-"` // always empty: the free edition has none, and no other cluster's nodes are here
 }
 
-// Node is a node of the registry as responses show it; nil: the logical one.
+// Node returns a node as responses show it; nil stands for the logical one.
 func (h Home) Node(n *catalog.Node) Node {
 	if n == nil || n.Name == "" {
 		return h.logical(n)
@@ -170,7 +169,7 @@ func (h Home) Node(n *catalog.Node) Node {
 	return shown
 }
 
-// complete gives the node of an agent what agents of Consul say of theirs, where no registrar said something else.
+// complete adds what agents of Consul say of their node, where no registrar said something else.
 func (h Home) complete(n *Node) {
 	if n.ID == "" {
 		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
@@ -181,7 +180,7 @@ func (h Home) complete(n *Node) {
 	n.Meta = agentMeta(n.Meta)
 }
 
-// taggedAddresses are those that agents of Consul give their node.
+// taggedAddresses returns the ones that agents of Consul give their node.
 func taggedAddresses(address string) map[string]string {
 	tagged := map[string]string{"lan": address, "wan": address}
 	if family := familyOf(address); family != "" {
@@ -190,7 +189,7 @@ func taggedAddresses(address string) map[string]string {
 	return tagged
 }
 
-// logical is the logical node, of which metadata and checks may be stored in n; nil: none are.
+// logical returns the logical node with the metadata and checks that n, which may be nil, stores.
 func (h Home) logical(n *catalog.Node) Node {
 	shown := Node{
 		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
@@ -202,8 +201,8 @@ func (h Home) logical(n *catalog.Node) Node {
 	return shown
 }
 
-// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, whose clients compare it. It is shared,
-// and never changed.
+// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, because clients compare
+// it. It is shared, and never changed.
 var bareMeta = map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
 
 // agentMeta is bareMeta with what was registered beside it.
@@ -216,7 +215,7 @@ func agentMeta(registered map[string]string) map[string]string {
 	return meta
 }
 
-// familyOf is ipv4 or ipv6; "": the address is a name, or none.
+// familyOf returns ipv4 or ipv6, or "" for a name or an empty address.
 func familyOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	switch {
@@ -228,14 +227,14 @@ func familyOf(address string) string {
 	return "ipv6"
 }
 
-// NodeName is the name of the logical node: it stands for the whole cluster, whichever server is asked. In domain
-// values its name is empty.
+// NodeName is the name of the logical node, which stands for the whole cluster, whichever server is asked. In
+// domain values its name is empty.
 const NodeName = catalog.LogicalNode
 
-// ShownNode is a node's name in responses.
+// ShownNode returns a node's name as responses show it.
 func ShownNode(node string) string { return cmp.Or(node, NodeName) }
 
-// NodeOf is the inverse of ShownNode, which reads the name in any case.
+// NodeOf reverses ShownNode. It accepts the logical node's name in any case.
 func NodeOf(shown string) string {
 	if strings.EqualFold(shown, NodeName) {
 		return ""

@@ -45,7 +45,7 @@ func (r *registrationBody) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// catalogCheckBody is a check as registrars give it: its state, and how they found it out.
+// catalogCheckBody is a check as registrars give it: its state, and how they found out.
 type catalogCheckBody struct {
 	node, checkID, name, notes, status, output, service, kind string
 	definition                                                map[string]json.RawMessage
@@ -59,14 +59,14 @@ func (c *catalogCheckBody) UnmarshalJSON(data []byte) error {
 	})
 }
 
-// Placed is a request about the catalog, with the datacenter that it names; "": none.
+// Placed is a request about the catalog, with the datacenter that it names, or "".
 type Placed[T any] struct {
 	Op         T
 	Datacenter string
 }
 
-// DecodeRegistration reads the body of catalog/register. addressOf is the address of a node (its
-// registry's name) that is registered already; "": it is not, or has none. Errors: Malformed, Rejected.
+// DecodeRegistration reads the body of catalog/register. addressOf returns the address of a registered node
+// (by its registry's name), or "". Errors: Malformed, Rejected.
 func DecodeRegistration(body []byte, addressOf func(node string) string) (Placed[registry.RegisterCatalog], error) {
 	var r registrationBody
 	if err := decodeBody(body, &r); err != nil {
@@ -101,7 +101,8 @@ func (r *registrationBody) op(addressOf func(node string) string) (op registry.R
 	return op, err
 }
 
-// checkID says what is wrong with the node's ID, in the words of the reference (agent/consul/catalog_endpoint.go, and go-uuid).
+// checkID returns an error if the node's ID is not a UUID, in Consul's words
+// (agent/consul/catalog_endpoint.go, and go-uuid).
 func (r *registrationBody) checkID() error {
 	digits := strings.ReplaceAll(r.id, "-", "")
 	switch {
@@ -118,8 +119,8 @@ func (r *registrationBody) checkID() error {
 	return nil
 }
 
-// nodeOf is the node that is registered. The logical one depends on no registration, and registrars say of it its metadata
-// alone; nil: not that either.
+// nodeOf returns the node to register. The logical one needs no registration, and registrars can set only its
+// metadata; nil: nothing of it is set.
 func (r *registrationBody) nodeOf() *catalog.Node {
 	switch {
 	case NodeOf(r.node) == "" && r.meta == nil:
@@ -141,7 +142,7 @@ func (r *registrationBody) serviceOn(node, address string) (*catalog.Service, *r
 	return r.service.register(node, name, address)
 }
 
-// checksOn are Check and Checks together.
+// checksOn returns Check and Checks together.
 func (r *registrationBody) checksOn(node string) ([]*catalog.Check, error) {
 	bodies := r.checks
 	if r.check != nil {
@@ -176,7 +177,7 @@ func (c *catalogCheckBody) check(node string) (*catalog.Check, error) {
 	return check, checkName("check id", check.ID)
 }
 
-// derivedType is the type that a definition speaks of, "" if it speaks of none.
+// derivedType returns the type that a definition implies, or "".
 func (c *catalogCheckBody) derivedType() string {
 	for _, way := range [...]struct{ field, kind string }{
 		{"http", "http"}, {"tcp", "tcp"}, {"udp", "udp"}, {"grpc", "grpc"}, {"osservice", "os_service"},
@@ -190,7 +191,7 @@ func (c *catalogCheckBody) derivedType() string {
 	return ""
 }
 
-// given is the definition as it is echoed: what it says, with durations as texts; nil: nothing.
+// given returns the definition in the form in which it is echoed, with durations as texts, or nil if it is empty.
 func (c *catalogCheckBody) given() []byte {
 	shown := map[string]json.RawMessage{}
 	for name, value := range c.definition {
@@ -210,7 +211,7 @@ func (c *catalogCheckBody) given() []byte {
 	return encoded
 }
 
-// durationText is a duration as a text, itself if it is none.
+// durationText normalizes a duration; any other text is returned unchanged.
 func durationText(value json.RawMessage) json.RawMessage {
 	var d duration
 	if d.UnmarshalJSON(value) != nil {

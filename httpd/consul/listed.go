@@ -39,7 +39,7 @@ type Address struct {
 // Weights are those of a service in responses that are weighed.
 type Weights struct{ Passing, Warning int32 }
 
-// ServiceOf is a lease as a service of the name that its application has in Consul's API.
+// ServiceOf returns a lease as a service, with the name that its application has in Consul's API.
 func ServiceOf(l *registry.Lease, name string) Service {
 	var s Service
 	if l.Service != nil {
@@ -54,7 +54,7 @@ func ServiceOf(l *registry.Lease, name string) Service {
 func fromCatalog(l *registry.Lease) Service {
 	c := l.Service
 	port := c.Port
-	if len(c.Ports) > 0 && port == 0 { // the default one of these is the instance's
+	if len(c.Ports) > 0 && port == 0 { // the instance has the default one
 		shown, _ := l.Instance.MainPort()
 		port = int32(shown.Number)
 	}
@@ -65,8 +65,9 @@ func fromCatalog(l *registry.Lease) Service {
 	}
 }
 
-// fromEureka is an instance that a client of Eureka registered. It is on the logical node. A client of Eureka registers
-// again with each change of its status: what says nothing new of the service does not change its indexes.
+// fromEureka returns an instance that a client of Eureka registered. It is on the logical node. Clients of
+// Eureka register again with each change of status; that does not change the service's indexes unless it says
+// something new.
 func fromEureka(l *registry.Lease, name string) Service {
 	i := l.Instance
 	port, secure := i.MainPort()
@@ -98,7 +99,7 @@ func taggedOf(tagged []catalog.TaggedAddress) map[string]Address {
 	return m
 }
 
-// metaOf is an instance's metadata, never nil.
+// metaOf returns an instance's metadata, never nil.
 func metaOf(i *registry.Instance) map[string]string {
 	m := registry.MapOf(i.Metadata)
 	if m == nil {
@@ -107,14 +108,14 @@ func metaOf(i *registry.Instance) map[string]string {
 	return m
 }
 
-// HasTags says whether the service has all of tags, in whatever case.
+// HasTags reports whether the service has all of tags, in any case.
 func (s Service) HasTags(tags []string) bool {
 	return !slices.ContainsFunc(tags, func(want string) bool {
 		return !slices.ContainsFunc(s.Tags, func(has string) bool { return strings.EqualFold(has, want) })
 	})
 }
 
-// Itself is the service "consul", which stands for the cluster's servers.
+// Itself returns the service "consul", which stands for the cluster's servers.
 func (h Home) Itself() Service {
 	return Service{
 		ID: ItselfID, Name: ItselfID, Tags: []string{}, Port: int32(h.Port), Meta: map[string]string{}, Weights: Weights{1, 1},
@@ -143,7 +144,7 @@ type AgentService struct {
 	Locality          json.RawMessage `json:",omitempty"`
 }
 
-// Agent is the service as the agent shows it: settings of proxies are those of proxies and gateways only.
+// Agent returns the service as the agent shows it. Only proxies and gateways show a proxy's settings.
 func (h Home) Agent(s Service) AgentService {
 	shown := AgentService{
 		Kind: s.Kind, ID: s.ID, Service: s.Name, Tags: s.Tags, Meta: s.Meta, Port: s.Port, Ports: s.Ports, Address: s.Address, SocketPath: s.SocketPath,
@@ -166,7 +167,7 @@ type NodeService struct {
 	Tags              []string
 	Address           string
 	TaggedAddresses   map[string]Address `json:",omitempty"`
-	Meta              map[string]string  // nil where there is none: null, as Consul shows it here, and {} in the other responses
+	Meta              map[string]string  // nil if empty: Consul shows null here, but {} in other responses
 	Port              int32              `json:",omitempty"`
 	Ports             json.RawMessage    `json:",omitempty" bexpr:"-"`
 	SocketPath        string             `json:",omitempty"`
@@ -180,7 +181,7 @@ type NodeService struct {
 	ModifyIndex       registry.Index `bexpr:"-"`
 }
 
-// OnNode is the service as its node shows it.
+// OnNode returns the service as its node shows it.
 func (s Service) OnNode() NodeService {
 	if len(s.Meta) == 0 {
 		s.Meta = nil
@@ -220,7 +221,7 @@ type CatalogService struct {
 	ModifyIndex              registry.Index  `bexpr:"-"`
 }
 
-// With is the service with its node.
+// With returns the service with its node.
 func (s Service) With(n Node) CatalogService {
 	return CatalogService{
 		ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta,
@@ -237,13 +238,13 @@ type HealthService struct {
 	Checks  []Check
 }
 
-// With is a service of a node with the checks of both.
+// With returns a node's service with the checks of both.
 func With(n Node, ofNode []Check, s Service) HealthService {
 	checks := make([]Check, 0, len(ofNode)+len(s.Checks))
 	return HealthService{Node: n, Service: s.OnNode(), Checks: append(append(checks, ofNode...), s.Checks...)}
 }
 
-// Passing says whether every check is passing; no checks at all count as passing.
+// Passing reports whether every check is passing; no checks at all count as passing.
 func (h HealthService) Passing() bool {
 	return !slices.ContainsFunc(h.Checks, func(c Check) bool { return c.Status != StatusWord(catalog.Passing) })
 }

@@ -64,8 +64,8 @@ type servicePort struct {
 
 type locality struct{ Region, Zone string }
 
-// DecodeService reads the body of agent/service/register, of a service on a node, by the registry's name. address
-// is for those that give none. Errors: Malformed.
+// DecodeService reads the body of agent/service/register, for a service on a node (by the registry's name).
+// address is for services that give none. Errors: Malformed.
 func DecodeService(body []byte, node, address string) (registry.RegisterCatalog, error) {
 	var s serviceBody
 	if err := decodeBody(body, &s); err != nil {
@@ -101,7 +101,7 @@ func decodeBody(body []byte, into json.Unmarshaler) error {
 	return nil
 }
 
-// register is the service of a name on a node, and the instance that Eureka's clients see.
+// register returns the service with a name on a node, and the instance that Eureka's clients see.
 func (s *serviceBody) register(node, name, address string) (*catalog.Service, *registry.Instance, error) {
 	service := &catalog.Service{
 		Name: name, ID: cmp.Or(s.id, name), Node: node, Tags: s.tags, Address: s.address, Port: int32(s.port),
@@ -161,7 +161,8 @@ func (s *serviceBody) validate(service *catalog.Service) error {
 	return checkMeta(s.meta)
 }
 
-// validatePorts says what is wrong with Ports, by the rules and in the words of the reference's own client (api/agent.go, ServicePorts).
+// validatePorts returns what is wrong with Ports, by the rules and in the words of Consul's own client
+// (api/agent.go, ServicePorts).
 func (s *serviceBody) validatePorts() error {
 	if s.port != 0 && len(s.ports) > 0 {
 		return Malformed("Validation failed: Port and Ports cannot both be specified")
@@ -200,7 +201,7 @@ func checkMeta(meta map[string]string) error {
 	return nil
 }
 
-// defaultPort is the port where the service listens: Port, or the default one of Ports.
+// defaultPort returns the port where the service listens: Port, or the default one of Ports.
 func (s *serviceBody) defaultPort() int64 {
 	if s.port != 0 {
 		return s.port
@@ -213,7 +214,7 @@ func (s *serviceBody) defaultPort() int64 {
 	return 0
 }
 
-// taggedAddresses are those that were given, and of an IP address those that agents add.
+// taggedAddresses returns those that were given and, for an IP address, those that agents add.
 func (s *serviceBody) taggedAddresses() []catalog.TaggedAddress {
 	all := maps.Clone(s.tagged)
 	if family := familyOf(s.address); family != "" {
@@ -240,7 +241,7 @@ func sortedByTag(all map[string]taggedAddress) []catalog.TaggedAddress {
 // secureMeta is the metadata that tells Spring's clients that a service speaks TLS.
 const secureMeta = "secure"
 
-// instance is the service as Eureka's clients see it.
+// instance returns the service as Eureka's clients see it.
 func (s *serviceBody) instance(service *catalog.Service, address string) *registry.Instance {
 	name := strings.ToLower(service.Name)
 	host := cmp.Or(s.address, address, service.Node)
@@ -257,7 +258,7 @@ func (s *serviceBody) instance(service *catalog.Service, address string) *regist
 	return i
 }
 
-// InstanceID is the id of the instance of a service on a node, which is unique within its application.
+// InstanceID returns the id of the instance for a service on a node, which is unique within its application.
 func InstanceID(node, service string) string {
 	if node == "" {
 		return service
@@ -265,7 +266,7 @@ func InstanceID(node, service string) string {
 	return node + ":" + service
 }
 
-// pairsOf is an object as pairs, by key.
+// pairsOf returns an object as pairs, sorted by key.
 func pairsOf(m map[string]string) []registry.Pair {
 	var pairs []registry.Pair
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -274,7 +275,7 @@ func pairsOf(m map[string]string) []registry.Pair {
 	return pairs
 }
 
-// checksOf are the checks that came with a service, with the ids and names of those that have none.
+// checksOf returns the checks that came with a service, and fills in missing ids and names.
 func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, error) {
 	bodies := s.checks
 	if !s.check.isEmpty() {
@@ -294,7 +295,7 @@ func (s *serviceBody) checksOf(service *catalog.Service) ([]*catalog.Check, erro
 			}
 		}
 		check.Name = cmp.Or(check.Name, fmt.Sprintf("Service '%s' check", service.Name))
-		// The default id of a service with the longest name is longer than a name.
+		// The default id for a service with the longest name is longer than a name.
 		if len(check.ID) > 2*maxName {
 			return nil, malformed("Invalid check id, it must be at most %d bytes", 2*maxName)
 		}

@@ -30,7 +30,7 @@ var catalogVerbWords = [...]string{
 	registry.CatalogDelete: "delete", registry.CatalogDeleteCAS: "delete-cas",
 }
 
-// txnBody is one operation of a transaction, of which one member is given; of several the first in this order counts.
+// txnBody is one operation of a transaction. One member is given; if several are, the first in this order counts.
 type txnBody struct {
 	KV                            *keyOpBody
 	Node, Service, Check, Session json.RawMessage
@@ -44,8 +44,7 @@ type keyOpBody struct {
 	Index                kv.Index
 }
 
-// TooManyOps says that a transaction has more operations than MaxTxnOps. Consul's agent answers 413 with the
-// text.
+// TooManyOps says that a transaction has more operations than MaxTxnOps. Consul's agent answers 413 with this text.
 type TooManyOps string
 
 // Error implements error.
@@ -57,8 +56,8 @@ type Place struct {
 	Address    string // of the logical node
 }
 
-// DecodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as
-// errs, and the transaction is not to be performed then. Errors: Malformed, TooManyOps.
+// DecodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as errs; then
+// the transaction must not be performed. Errors: Malformed, TooManyOps.
 func DecodeTxn(body []byte, at Place) (txn kv.Txn, errs []kv.TxnError, err error) {
 	var given []txnBody
 	if err := json.Unmarshal(body, &given); err != nil {
@@ -82,13 +81,13 @@ func DecodeTxn(body []byte, at Place) (txn kv.Txn, errs []kv.TxnError, err error
 	return txn, errs, nil
 }
 
-// txnFailure is why an operation fails, as the transaction's response says it.
+// txnFailure is why an operation fails, in the words of the transaction's response.
 type txnFailure string
 
 // Error implements error.
 func (f txnFailure) Error() string { return string(f) }
 
-// op is the operation. Errors: txnFailure, Malformed, or that of the decoder.
+// op returns the operation. Errors: txnFailure, Malformed, or that of the decoder.
 func (b *txnBody) op(at Place) (kv.TxnOp, error) {
 	switch {
 	case b.KV != nil:
@@ -145,15 +144,15 @@ func sessionOp(body []byte) (op kv.TxnOp, err error) {
 type txnObject interface {
 	// decode reads the operation's fields, and returns the verb's word.
 	decode(body []byte) (verb string, err error)
-	// kind is what the object is called where the verb is unknown.
+	// kind names the object in the error for an unknown verb.
 	kind() string
-	// target is what the operation is about.
+	// target returns what the operation is about.
 	target(verb registry.CatalogVerb) (registry.CatalogOp, error)
-	// register is what is registered by an operation that sets.
+	// register returns what a setting operation registers.
 	register(node string, at Place) (registry.RegisterCatalog, error)
 }
 
-// catalogOp is an operation on an object.
+// catalogOp returns an operation on an object.
 func catalogOp(body []byte, object txnObject, at Place) (kv.TxnOp, error) {
 	word, err := object.decode(body)
 	if err != nil {
@@ -178,7 +177,7 @@ func catalogOp(body []byte, object txnObject, at Place) (kv.TxnOp, error) {
 	return kv.TxnOp{Catalog: &op}, nil
 }
 
-// failureOf is what is wrong with one object as the failure of its operation.
+// failureOf turns an error about one object into the failure of its operation.
 func failureOf(err error) error {
 	if malformed, ok := errors.AsType[Malformed](err); ok {
 		return txnFailure(malformed)
@@ -191,7 +190,7 @@ func failureOf(err error) error {
 
 var errNoNode = txnFailure("Must provide node")
 
-// onNode registers something on a node, which stays as it is.
+// onNode registers something on a node and leaves the node as it is.
 func onNode(node string) registry.RegisterCatalog {
 	op := registry.RegisterCatalog{KeepNode: true}
 	if node != "" {
@@ -254,7 +253,7 @@ func (s *txnService) decode(body []byte) (verb string, err error) {
 	return verb, decodeFields(service, map[string]any{"modifyindex": &s.modified})
 }
 
-// target needs the name for all verbs but get, as the reference does.
+// target requires the name for all verbs but get, as Consul does.
 func (s *txnService) target(verb registry.CatalogVerb) (op registry.CatalogOp, err error) {
 	id := s.id
 	if verb.Writes() {
@@ -345,7 +344,7 @@ type TxnError struct {
 	What    string
 }
 
-// ShowTxn is the response to a transaction that succeeded, or failed.
+// ShowTxn returns the response to a transaction that succeeded, or failed.
 func (h Home) ShowTxn(r kv.Result) TxnResponse {
 	if len(r.Errors) > 0 {
 		failed := TxnResponse{}
@@ -361,10 +360,10 @@ func (h Home) ShowTxn(r kv.Result) TxnResponse {
 	return done
 }
 
-// TxnResults is how many results a transaction has.
+// TxnResults returns how many results a transaction has.
 func TxnResults(r kv.Result) int { return len(r.Pairs) + len(r.Found) }
 
-// TxnResult is a result of a transaction, in the order of its operations.
+// TxnResult returns one result of a transaction, in the order of its operations.
 func (h Home) TxnResult(r kv.Result, i int) TxnResult {
 	place := func(found int) int { return found + r.Found[found].Pairs }
 	before := sort.Search(len(r.Found), func(found int) bool { return place(found) >= i })
@@ -375,7 +374,7 @@ func (h Home) TxnResult(r kv.Result, i int) TxnResult {
 	return TxnResult{KV: &pair}
 }
 
-// found shows what one operation found. Tags that are none are null here, as in Consul; its lists have [].
+// found shows what one operation found. Missing tags are null here, as in Consul, whose lists have [].
 func (h Home) found(f *registry.Found) TxnResult {
 	switch {
 	case f.Node != nil:
