@@ -31,7 +31,7 @@ const (
 	OneAgent Agents = "one"
 )
 
-// agent is whom a call is for.
+// agent is the agent that a call is for.
 type agent struct {
 	node    string // as the registry names it
 	address string // of its host, as far as the call shows it
@@ -42,11 +42,11 @@ type agent struct {
 // http://host:8761/agent/web-7.
 const agentPath = "/agent/"
 
-// namedAgent is the key of the agent that a call names, in its context.
+// namedAgent is the context key for the agent that a call names.
 type namedAgent struct{}
 
-// CutAgent returns a request without the agent in front of its path, which its context has from then on. Errors: the
-// path begins like one that names an agent, and names none.
+// CutAgent removes the agent in front of a request's path, and puts it into the request's context. Error: the
+// path begins like one that names an agent, but names none.
 func CutAgent(r *http.Request) (*http.Request, error) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), agentPath)
 	if !ok {
@@ -72,7 +72,7 @@ func CutAgent(r *http.Request) (*http.Request, error) {
 	return cut, nil
 }
 
-// checkAgent refuses what no agent can be named.
+// checkAgent refuses what cannot be the name of an agent.
 func checkAgent(name string) error {
 	why := ""
 	switch {
@@ -113,8 +113,9 @@ func (c call) agent() agent {
 	return a
 }
 
-// source is the address of the host from which the call comes. A program on the host of this server may ask it on
-// loopback and the next server on the network: it comes from this server's host, as other hosts name it.
+// source returns the address of the host from which the call comes. A program on this server's host may ask
+// this server on loopback and the next one over the network: on loopback it comes from this server's host, by
+// the name that other hosts use.
 func (c call) source() string {
 	host, _ := splitAddress(c.R.RemoteAddr)
 	ip, err := netip.ParseAddr(host)
@@ -142,7 +143,7 @@ func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog
 	return op
 }
 
-// asNode is the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
+// asNode returns the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
 func (a agent) asNode() *catalog.Node {
 	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
 }
@@ -153,7 +154,7 @@ func (a agent) alive() *catalog.Check {
 	return &alive
 }
 
-// otherNodes are the registry's names of all nodes but that of the call's agent, the logical one first.
+// otherNodes yields the registry's names of all nodes except that of the call's agent, the logical one first.
 func (c call) otherNodes(v *registry.View) iter.Seq[string] {
 	own := c.agent().node
 	return func(yield func(string) bool) {
@@ -168,9 +169,10 @@ func (c call) otherNodes(v *registry.View) iter.Seq[string] {
 	}
 }
 
-// elsewhere is the lease of a service of an id that the call's agent does not have: operators remove and maintain
-// services from wherever they are. Nil: no other agent has one, or the agent itself had it and lost it, so that the
-// call of a program that leaves late does not hit its namesake on another host. Errors: several have one.
+// elsewhere returns the lease of a service with an id that the call's agent does not have: operators remove
+// and maintain services from wherever they are. It is nil if no other agent has one, or if the agent itself
+// had it and lost it, so that a program that leaves late does not hit its namesake on another host. Errors:
+// several agents have one.
 func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err error) {
 	if _, ambiguous := v.ServiceOn("", id); ambiguous {
 		return nil, ambiguousService(v, id)
@@ -193,7 +195,7 @@ func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err
 	return all[0], nil
 }
 
-// had says whether the call's agent had a service of an id and lost it, as far as records of removals are kept.
+// had reports whether the call's agent had a service with an id and lost it, as far as records of removals are kept.
 func (c call) had(v *registry.View, id string) bool {
 	instance := consul.InstanceID(c.agent().node, id)
 	for rec := range v.Removals() {
@@ -204,8 +206,9 @@ func (c call) had(v *registry.View, id string) bool {
 	return false
 }
 
-// isNamesake says whether a check on another node is that of a service whose id the call's agent has or had, or of the node
-// itself: a call for it is that of a program that leaves late, and means a check that is gone.
+// isNamesake reports whether a check on another node belongs to a service whose id the call's agent has or
+// had, or to the node itself: then the call comes from a program that leaves late, and means a check that is
+// gone.
 func (c call) isNamesake(v *registry.View, node, id string) bool {
 	check, ok := v.CheckOn(node, id)
 	if !ok || check.Service == "" {
@@ -223,7 +226,7 @@ func nodeOfLease(l *registry.Lease) string {
 	return l.Service.Node
 }
 
-// nodeOfCheck is the only other agent that has a check of an id; known: there is one. Errors: several have one.
+// nodeOfCheck returns the only other agent that has a check with an id, if one does. Errors: several do.
 func (c call) nodeOfCheck(v *registry.View, id string) (node string, known bool, err error) {
 	var all []string
 	for other := range c.otherNodes(v) {

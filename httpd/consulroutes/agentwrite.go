@@ -31,8 +31,8 @@ func (c call) registerCheck() (any, error) {
 	})
 }
 
-// reapByDefault gives checks of services, which do not say how long they may be critical, the time that the operator
-// has set; by default none, and they stay, as in Consul.
+// reapByDefault gives checks of services that do not say how long they may be critical the time that the
+// operator has set. By default there is none, and the services stay, as in Consul.
 func (e *endpoints) reapByDefault(checks []*catalog.Check) {
 	for _, c := range checks {
 		if c.Service != "" && c.ReapAfter == 0 {
@@ -64,8 +64,8 @@ func (c call) updateCheck() (any, error) {
 // agent/checks/check.go, DefaultBufSize).
 const maxOutput = 4 << 10
 
-// setCheck sets the state of the TTL check in the path: the agent's own, for that of a namesake on another host must not
-// live by it. Those of the logical node are of all hosts.
+// setCheck sets the state of the TTL check in the path: the agent's own, so that a namesake on another host
+// does not live by it. Those of the logical node belong to all hosts.
 func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
@@ -96,7 +96,7 @@ func (c call) setCheck(status catalog.CheckStatus, output string) (any, error) {
 	return web.Sent, nil
 }
 
-// noCheck is the error of a check that was not registered: it may be one that is shown all the same.
+// noCheck returns the error for a check that was not registered: it may be shown all the same.
 func (c call) noCheck(id string) error {
 	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
@@ -123,7 +123,7 @@ func (c call) unknownCheck(v *registry.View, id string) error {
 	return unknown
 }
 
-// ofService are the checks of a service of the agent.
+// ofService returns the checks of a service of the agent.
 func (c *shownCatalog) ofService(id string) []consul.Check {
 	if l, _ := c.ServiceOn(c.self.node, id); l != nil {
 		return c.service(l).Checks
@@ -171,7 +171,7 @@ func (c call) deregisterCheck() (any, error) {
 	return web.Sent, err
 }
 
-// removed says whether there was something to remove.
+// removed reports whether there was something to remove.
 func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
 	result, err := c.applyCatalog(c.R.Context(), op)
 	return result.Outcome != registry.NotFound, err
@@ -265,8 +265,8 @@ func (c call) serviceMaintenance() (any, error) {
 	return web.Sent, c.maintain(v, a, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
-// nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it only ends: operators begin it to take one host
-// out, and that node has what is of all hosts.
+// nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it can only end maintenance: operators
+// begin it to take one host out, and that node has the services of all hosts.
 func (c call) nodeMaintenance() (any, error) {
 	enable, by, a := c.enable(), c.By(), c.agent()
 	switch {
@@ -286,7 +286,7 @@ var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of
 	"name a host's agent in front of the path, %sNAME/v1/agent/maintenance?enable=true, or use the maintenance of single services: "+
 	"PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName, agentPath))
 
-// maintain registers a check of maintenance on an agent, unless it is there, or takes it away. unknown is the error
+// maintain registers a maintenance check on an agent unless it is there, or removes it. unknown is the error
 // if its service is gone.
 func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable bool, unknown error) error {
 	_, on := v.CheckOn(a.node, check.ID)
@@ -304,9 +304,8 @@ func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable b
 	return c.registerCatalog(c.R.Context(), op, func(*registry.View) error { return unknown })
 }
 
-// overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the
-// instance gets the status that the client reported last; where that is not known the client is made to
-// report it.
+// overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the instance
+// gets the status that the client reported last; if that is not known, the client is made to report it.
 func (c call) overrideByAgent(v *registry.View, l *registry.Lease, enable bool, by registry.Act) error {
 	on := l.Instance.Overridden == registry.OutOfService
 	op := registry.Op(registry.SetOverride{Key: l.Key(), Status: registry.OutOfService, By: by})
@@ -327,7 +326,7 @@ func (c call) overrideByAgent(v *registry.View, l *registry.Lease, enable bool, 
 	return err
 }
 
-// enable reads whether maintenance is to begin or to end.
+// enable reads whether maintenance begins or ends.
 func (c call) enable() bool {
 	text, given := c.Lookup("enable")
 	if !given {

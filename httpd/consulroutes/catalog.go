@@ -17,8 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// home is what responses say of the logical node. Its address is that of the first voter's node-to-node
-// listener without the port: every server knows the same one, and it does not change with the leader.
+// home returns what responses say of the logical node. Its address is the first voter's node-to-node address
+// without the port: every server knows it, and it does not change with the leader.
 func (e *endpoints) home(epoch string) consul.Home {
 	_, all := e.config.Coordination.RaftAddresses()
 	home := consul.Home{Datacenter: e.datacenter(), Version: e.Version, Epoch: epoch, Address: "127.0.0.1"}
@@ -43,11 +43,11 @@ type shownCatalog struct {
 	*registry.View
 	*nodeForms
 	self  agent           // of the call
-	metas []registry.Pair // what a node's metadata must have to be shown
+	metas []registry.Pair // a node is shown only with this metadata
 }
 
-// nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
-// a form is made once for all reads, until a node or a check of one changes.
+// nodeForms caches nodes as responses show them. A list of services repeats the same nodes, and nodes rarely
+// change, so each form is made once for all reads, until a node or a node's check changes.
 type nodeForms struct {
 	home  consul.Home
 	index registry.Index // of that change
@@ -71,7 +71,7 @@ func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalo
 	return &shownCatalog{View: v, nodeForms: f, self: c.agent(), metas: metas}
 }
 
-// on is a node by the registry's name.
+// on returns a node by the registry's name.
 func (c *shownCatalog) on(name string) *nodeForm {
 	c.mu.RLock()
 	n := c.forms[name]
@@ -94,7 +94,7 @@ func (c *shownCatalog) form(name string, stored *catalog.Node) *nodeForm {
 	return &nodeForm{c.home.Node(stored), consul.NodeChecks(name == "", stored)}
 }
 
-// shows says whether a node has the metadata that is asked for.
+// shows reports whether a node has the requested metadata.
 func (c *shownCatalog) shows(name string) bool {
 	return !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
 		value, has := c.on(name).Meta[want.Key]
@@ -102,13 +102,13 @@ func (c *shownCatalog) shows(name string) bool {
 	})
 }
 
-// knows says whether a node is there; the logical one always is, and the agent's for those who ask it.
+// knows reports whether a node is there; the logical one always is, and an agent's is for those who ask it.
 func (c *shownCatalog) knows(name string) bool {
 	_, known := c.Node(name)
 	return known || name == "" || name == c.self.node
 }
 
-// names are the registry's names of the nodes that are shown, in the order of those that clients know.
+// names returns the registry's names of the nodes that are shown, in the order of the names that clients know.
 func (c *shownCatalog) names() []string {
 	all := []string{""}
 	for n := range c.Nodes() {
@@ -121,7 +121,7 @@ func (c *shownCatalog) names() []string {
 	return all
 }
 
-// services are the services of a name, on nodes that are shown, by node and id.
+// services returns the services with a name, on nodes that are shown, by node and id.
 func (c *shownCatalog) services(name string) []consul.Service {
 	found := []consul.Service{}
 	if itself := c.home.Itself(); strings.EqualFold(name, itself.Name) && c.shows("") {
@@ -149,7 +149,7 @@ func sortedServices(services []consul.Service) []consul.Service {
 	return services
 }
 
-// all are the services of a node, by name and id. The service "consul" is there where itself is set.
+// all returns the services of a node, by name and id, with the service "consul" if itself is set.
 func (c *shownCatalog) all(node string, itself bool) []consul.Service {
 	found := []consul.Service{}
 	if itself && node == "" {
@@ -163,7 +163,7 @@ func (c *shownCatalog) all(node string, itself bool) []consul.Service {
 	return found
 }
 
-// service is a lease as a service.
+// service returns a lease as a service.
 func (c *shownCatalog) service(l *registry.Lease) consul.Service {
 	name := strings.ToLower(l.Instance.App)
 	if app, ok := c.App(l.Instance.App); ok {
@@ -172,7 +172,7 @@ func (c *shownCatalog) service(l *registry.Lease) consul.Service {
 	return consul.ServiceOf(l, name)
 }
 
-// byNode is the topic of a read that selects nodes: it has all by which a node is selected, too.
+// byNode returns the topic of a read that selects nodes: whatever nodes are selected by belongs to it.
 func byNode(t registry.Topic) registry.Topic {
 	switch t.Kind {
 	case registry.ServicesTopic:
@@ -185,7 +185,8 @@ func byNode(t registry.Topic) registry.Topic {
 	return t
 }
 
-// ofItself is the topic of a read of the service "consul": it is no application, and is shown with the logical node.
+// ofItself returns the topic of a read of the service "consul": that is not an application, and is shown with
+// the logical node.
 func ofItself(kind registry.TopicKind) registry.Topic {
 	if kind == registry.HealthTopic {
 		return registry.Topic{Kind: registry.AllTopic}
@@ -193,13 +194,13 @@ func ofItself(kind registry.TopicKind) registry.Topic {
 	return registry.Topic{Kind: registry.ServicesByNodeTopic}
 }
 
-// listing is a document that is made of the catalog.
+// listing is a document made from the catalog.
 type listing struct {
 	weight func(*shownCatalog) int // of what is in it
 	value  func(*shownCatalog) any
-	// version is by what it differs from the next one, beside the logical node; nil: the registry's index.
+	// version tells one state of the document from the next; nil: the registry's index does.
 	version func(*shownCatalog) catalogVersion
-	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
+	// topic is what the document is about, if that depends on the view; nil: the topic that is waited for.
 	topic func(*shownCatalog) registry.Topic
 }
 
@@ -211,7 +212,7 @@ type catalogVersion struct {
 	self  agent         // zero: it is the same for all agents
 }
 
-// readCatalog responds from the registry, at once or when a topic changes, with a listing.
+// readCatalog responds with a listing, at once or when a topic changes.
 func (c call) readCatalog(t registry.Topic, list listing) (any, error) {
 	var metas []registry.Pair
 	for _, text := range c.All("node-meta") {
@@ -252,7 +253,8 @@ func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
 	return c.RespondShared(what, version, "application/json", func() int { return list.weight(cat) }, build)
 }
 
-// shownBy is a query without the parameters that say when and by whom a list is read, and not what it shows.
+// shownBy returns a query without the parameters that do not affect what a list shows, only when and by whom
+// it is read.
 func shownBy(query string) string {
 	var kept strings.Builder
 	for part := range strings.SplitSeq(query, "&") {
@@ -265,7 +267,7 @@ func shownBy(query string) string {
 	return kept.String()
 }
 
-// readService responds with what value makes of the services of the name in the path, as far as they are of a topic.
+// readService responds with what value makes of the services with the name in the path, for a kind of topic.
 func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []consul.Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -290,7 +292,7 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 	return c.readCatalog(t, listing{weight: weight, value: shows, version: version})
 }
 
-// readConnect responds with what value makes of the services that lead a mesh's connections to the name in the path.
+// readConnect responds with what value makes of the services through which a mesh connects to the name in the path.
 func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
@@ -309,7 +311,8 @@ func (c call) readConnect(value func(*shownCatalog, []consul.Service) any) (any,
 	}})
 }
 
-// connectedTo are the services that lead a mesh's connections to a name: its proxies, and those of the name that need none.
+// connectedTo yields the services through which a mesh connects to a name: its proxies, and services of that
+// name that need none.
 func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	return func(yield func(*registry.Lease) bool) {
 		for l := range c.Leases() {
@@ -320,13 +323,13 @@ func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
 	}
 }
 
-// readNode responds with what value makes of the node in the path, by the registry's name, as far as it is of a topic.
+// readNode responds with what value makes of the node in the path, by the registry's name, for a kind of topic.
 func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, node string) any) (any, error) {
 	name := c.Rest()
 	if name == "" {
 		return nil, web.BadRequest("Missing node name")
 	}
-	// One that is not there yet may come by another spelling.
+	// A node that is not there yet may come under another spelling, so wait for any change.
 	t := registry.Topic{Kind: registry.AllTopic}
 	if v := web.StaleView(c.Service); v != nil {
 		if spelled, known := v.SpelledNode(consul.NodeOf(name)); known {
@@ -335,12 +338,12 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 	}
 	return c.readCatalog(t, listing{
 		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) }, value: func(cat *shownCatalog) any { return value(cat, cat.spelled(name)) },
-		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }, // an agent's node is there for itself
+		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }, // an agent always finds its own node
 		topic:   func(cat *shownCatalog) registry.Topic { return registry.Topic{Kind: kind, Name: cat.spelled(name)} },
 	})
 }
 
-// weightOn is what a node and its services take in a response.
+// weightOn returns what a node and its services take in a response.
 func (c *shownCatalog) weightOn(node string) int {
 	bytes := web.WeightOf(c.ServicesOn(node))
 	if n, ok := c.Node(node); ok {
@@ -349,10 +352,10 @@ func (c *shownCatalog) weightOn(node string) int {
 	return bytes
 }
 
-// weight is what all nodes and services take in a response.
+// weight returns what all nodes and services take in a response.
 func (c *shownCatalog) weight() int { return c.CatalogBytes() + web.WeightOf(c.Leases()) }
 
-// catalog is the registry for the responses of the agent, which never wait for a change.
+// catalog returns the registry for responses of the agent, which never wait for a change.
 func (c call) catalog() (cat *shownCatalog) {
 	q := c.consulQuery()
 	if c.Err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // catalogDatacenters is GET /v1/catalog/datacenters: this one. Others, to which this one replicates, have
-// catalogs of their own.
+// their own catalogs.
 func (c call) catalogDatacenters() (any, error) {
 	return []string{c.datacenter()}, nil
 }
@@ -29,12 +29,13 @@ func (c call) catalogNodes() (any, error) {
 	}})
 }
 
-// catalogServices is GET /v1/catalog/services: the names, each with the tags of all its instances that a filter selects.
+// catalogServices is GET /v1/catalog/services: the names, each with the tags of those of its instances that a
+// filter selects.
 func (c call) catalogServices() (any, error) {
 	filter := filterOf[consul.CatalogService](c)
 	topic := registry.Topic{Kind: registry.ServicesTopic}
 	if filter.is != nil {
-		topic = byNode(topic) // it may select by what nodes have
+		topic = byNode(topic) // it may select by what nodes hold
 	}
 	return c.readCatalog(topic, listing{weight: (*shownCatalog).namesWeight, value: func(cat *shownCatalog) any {
 		wanted := func(s consul.Service) bool {
@@ -57,7 +58,7 @@ func (c call) catalogServices() (any, error) {
 	}})
 }
 
-// namesWeight is what names and tags take in a response.
+// namesWeight returns what names and tags take in a response.
 func (c *shownCatalog) namesWeight() (bytes int) {
 	for l := range c.Leases() {
 		bytes += len(l.Instance.App)
@@ -70,7 +71,8 @@ func (c *shownCatalog) namesWeight() (bytes int) {
 	return bytes
 }
 
-// tagsOf are the tags of an application's instances that are wanted, sorted; some: one of those is on a node that is shown.
+// tagsOf returns the sorted tags of the wanted instances of an application; some reports that one of those is
+// on a node that is shown.
 func (c *shownCatalog) tagsOf(app *registry.App, wanted func(*registry.Lease) bool) (tags []string, some bool) {
 	tags = []string{}
 	for l := range app.Leases() {
@@ -115,8 +117,8 @@ type nodeWithServices[S any] struct {
 	Services S
 }
 
-// catalogNode is GET /v1/catalog/node/{node}. Of instances of the same id, which only clients of Eureka
-// can register, it shows the first.
+// catalogNode is GET /v1/catalog/node/{node}. If several instances have one id, which only clients of Eureka
+// can bring about, it shows the first.
 func (c call) catalogNode() (any, error) {
 	filter := filterOf[consul.NodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
@@ -159,7 +161,7 @@ func (c call) healthConnect() (any, error) { return c.readConnect(c.listHealth()
 
 // listHealth lists services with their checks.
 func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
-	text, passing := c.Lookup("passing") // only services are wanted of which every check is passing
+	text, passing := c.Lookup("passing") // select only services whose checks are all passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
@@ -203,7 +205,7 @@ func (c call) healthNode() (any, error) {
 	})
 }
 
-// checksOn are all checks of a node: its own and those of its services.
+// checksOn returns all checks of a node: its own and those of its services.
 func (c *shownCatalog) checksOn(node string) []consul.Check {
 	checks := slices.Clone(c.on(node).checks)
 	for _, s := range c.all(node, false) {
@@ -215,7 +217,7 @@ func (c *shownCatalog) checksOn(node string) []consul.Check {
 // anyState is the word for all states.
 const anyState = "any"
 
-// healthState is GET /v1/health/state/{state}; a word that is no state has no checks.
+// healthState is GET /v1/health/state/{state}; a word that is not a state has no checks.
 func (c call) healthState() (any, error) {
 	state := c.Rest()
 	if state == "" {

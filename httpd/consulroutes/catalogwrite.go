@@ -45,10 +45,10 @@ func (c call) catalogRegister() (any, error) {
 	if err := c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
 		return true, err
 	}
-	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // if it does not come to that, the next registration does it
+	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // if this fails, the next registration does it
 }
 
-// addressOf is the address of a node of the catalog, by the registry's name, as this node knows it.
+// addressOf returns the address of a node of the catalog, by the registry's name, as far as this node knows it.
 func (e *endpoints) addressOf(node string) string {
 	if node == "" {
 		return e.home("").Address
@@ -64,8 +64,7 @@ func (e *endpoints) addressOf(node string) string {
 	return ""
 }
 
-// unknownOfCheck words what is wrong with a registration that has a check of a service that is not on
-// the node.
+// unknownOfCheck words the error for a registration with a check of a service that is not on the node.
 func unknownOfCheck(v *registry.View, op registry.RegisterCatalog) error {
 	node := op.On()
 	for _, check := range op.Checks {
@@ -88,8 +87,7 @@ func eurekasOwn(id string) string {
 	return fmt.Sprintf("service %q was registered by a client of Eureka, which reports its status itself: it takes no checks", id)
 }
 
-// registerCatalog registers what a body says. unknown words what is wrong if a check names a service
-// that is not there.
+// registerCatalog registers what a body says. unknown words the error for a check of a service that is not there.
 func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
 	if len(op.Checks) > catalog.MaxChecks {
 		return errTooManyChecks // and no need to write it to the log
@@ -132,9 +130,9 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
-// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others, and in alias checks,
-// whose they are.
-// A check of a service that this node does not know is judged by the node that runs the check, and so are names.
+// checkProbes refuses checks that would probe what they, or the call's token, may not. It notes the token in
+// all other probes and in alias checks. If this node does not know a check's service, the node that runs the
+// check judges it. That node also judges names.
 func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog) error {
 	by := web.PrincipalOf(ctx)
 	for _, c := range op.Checks {
@@ -173,7 +171,7 @@ func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog
 	return nil
 }
 
-// serviceOf is a service of a node, by the registry's name, as this node knows it, nil if it does not.
+// serviceOf returns a service of a node, by the registry's name, if this node knows it.
 func (e *endpoints) serviceOf(name, id string) (*catalog.Service, *registry.Instance) {
 	v := web.StaleView(e.Service)
 	if v == nil {
@@ -200,10 +198,10 @@ func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 		s.ID, consul.ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
 }
 
-// sharedAgent is why ids clash that do not with Consul.
+// sharedAgent says why ids clash that do not clash in Consul.
 const sharedAgent = "both may be of different hosts behind one address. Register through an agent for each host (" + agentPath + "NAME in front of the path)"
 
-// pathOf is what names an agent in front of a path.
+// pathOf returns the prefix of a path that names an agent.
 func pathOf(node string) string { return agentPath + url.PathEscape(consul.ShownNode(node)) }
 
 func shownAddress(address string) string {
@@ -236,7 +234,7 @@ func shownOwner(service string) string {
 
 func conflict(text string) error { return &web.Refusal{Status: http.StatusConflict, Text: text} }
 
-// nameTaken names the spelling that a service has already: names of applications know no case.
+// nameTaken names the spelling that a service already has: the case of application names does not matter.
 func nameTaken(v *registry.View, name string) error {
 	other := strings.ToLower(name)
 	if app, ok := v.App(strings.ToUpper(name)); ok {
@@ -260,7 +258,7 @@ func (c call) catalogDeregister() (any, error) {
 	return true, c.deregisterPlaced(given.Op)
 }
 
-// deregisterPlaced removes what is there, through whatever API it was registered.
+// deregisterPlaced removes what is there, however it was registered.
 func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
 		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
@@ -282,7 +280,7 @@ func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	return nil
 }
 
-// ambiguousService names the applications of which clients of Eureka registered instances of one id.
+// ambiguousService names the applications in which clients of Eureka registered instances with one id.
 func ambiguousService(v *registry.View, id string) error {
 	var apps []string
 	for l := range v.All() {

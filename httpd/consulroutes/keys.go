@@ -11,7 +11,7 @@ import (
 
 var errMissingKey = web.BadRequest("Missing key name")
 
-// getKey is GET kv/{key}: one entry, all whose keys begin with it (recurse), or the names alone (keys).
+// getKey is GET kv/{key}: one entry, all entries below a prefix (recurse), or only their names (keys).
 func (c call) getKey() (any, error) {
 	key := c.Rest()
 	switch {
@@ -45,7 +45,7 @@ func (c call) getTree(prefix string) (any, error) {
 	}))
 }
 
-// listKeys responds with names. No names at all is 404, but not where all were asked for.
+// listKeys responds with names. An empty list is 404, unless all names were asked for.
 func (c call) listKeys(prefix string) (any, error) {
 	separator, given := c.Lookup("separator")
 	if !given {
@@ -130,7 +130,8 @@ func (c call) writeKey(write kv.KeyOp) (any, error) {
 	return result.OK, nil
 }
 
-// mayReadFence says whether the caller may know the token of what a fence names: who may take it learns the token anyway.
+// mayReadFence reports whether the caller may know the token behind a fence. Whoever may take the lock or key
+// learns its token anyway.
 func (c call) mayReadFence(f *kv.Fence) bool {
 	need := access.Need{Resource: access.Lock, Name: f.Name, Verb: access.Read}
 	if f.Kind == kv.Key {
@@ -143,7 +144,7 @@ func (c call) mayReadFence(f *kv.Fence) bool {
 	return c.May(need)
 }
 
-// performOnce performs a write or a transaction, once if the call has a key for that.
+// performOnce performs a write or a transaction, only once if the call has a key for that.
 func (c call) performOnce(op kv.Op) (kv.Result, error) {
 	op = c.Once(op)
 	if c.Err != nil {
@@ -184,13 +185,13 @@ func (c call) cas() kv.Index {
 	return kv.Index(index)
 }
 
-// fencedBy are the parameters that name what was acquired, if it is not the key that is written.
+// fencedBy lists the parameters that name what was acquired, if that is not the key being written.
 var fencedBy = []struct {
 	param string
 	kind  kv.Kind
 }{{"fence-key", kv.Key}, {"fence-lock", kv.Lock}, {"fence-semaphore", kv.Semaphore}}
 
-// fenceFor reads the acquisition that must last, or a write of key has no effect; nil: it need not.
+// fenceFor reads the acquisition that must last for a write of key to take effect, or nil.
 func (c call) fenceFor(key string) *kv.Fence {
 	token, given := c.Number("fence")
 	fence := &kv.Fence{Kind: kv.Key, Name: key, Index: kv.Index(token)}

@@ -10,17 +10,18 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// keyNeeds is to read a key, or all below one.
+// keyNeeds returns the need to read a key, or all below one.
 func keyNeeds(c *web.Call) []access.Need {
 	return []access.Need{{Resource: access.KV, Name: c.Rest(), Below: c.Given("recurse") || c.Given("keys"), Verb: access.Read}}
 }
 
-// sessionNeeds is to read what the answer to a new session tells: whether a node other than the agent's is there, and how its
-// checks are. A check that is not there is answered only to who may read nodes, or the answer would say so; it is looked for in
-// the newest view, for it may have been registered a moment ago.
+// sessionNeeds returns the needs to read what the answer to a new session tells: whether a node other than the
+// agent's is there, and how its checks are. To name a check that is not there needs the right to read nodes,
+// or the answer would give that away. It is looked up in the newest view, because it may have been registered
+// a moment ago.
 func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need, err error) {
 	ids := slices.DeleteFunc(slices.Concat(op.NodeChecks, op.ServiceChecks), func(id string) bool {
-		return id == catalog.SerfHealth // which says no more than that its node is there
+		return id == catalog.SerfHealth // it tells only that its node is there
 	})
 	elsewhere := op.Node != "" && op.Node != self
 	if len(ids) == 0 && !elsewhere {
@@ -47,7 +48,7 @@ func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need,
 	return all, nil
 }
 
-// nodeNeeds is to read nodes with what is on them.
+// nodeNeeds returns the needs to read nodes with everything on them.
 func nodeNeeds(*web.Call) []access.Need {
 	return []access.Need{{Resource: access.Node, Verb: access.Read}, {Resource: access.App, Verb: access.Read}}
 }

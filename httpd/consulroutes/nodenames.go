@@ -11,11 +11,11 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Consul compares names of nodes without case, and shows one spelling. Here that is the one by which the node was registered first:
-// what a request says of a node by another one is said of that.
+// Consul ignores the case of node names, and shows one spelling. Rollcall shows the one under which a node was
+// first registered; requests may use any other.
 
-// spelledNode is the registry's name of a node whose name a request may spell otherwise. Only for one that this node does not know it
-// waits for the newest view.
+// spelledNode returns the registry's name for a node that a request may spell otherwise. It waits for the
+// newest view only if this node does not know the name.
 func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error) {
 	if v := web.StaleView(e.Service); v != nil {
 		if spelled, known := v.SpelledNode(name); known {
@@ -30,10 +30,12 @@ func (e *endpoints) spelledNode(ctx context.Context, name string) (string, error
 	return spelled, nil
 }
 
-// ownNode is the node of the call's agent, by the registry's name, for a change that would be refused if it is not there.
+// ownNode returns the registry's name for the node of the call's agent, for a change that is refused if the
+// node is not there.
 func (c call) ownNode() (string, error) { return c.spelledNode(c.R.Context(), c.agent().node) }
 
-// onSpelledNode is a registration with its node, and the nodes that its checks follow, by the registry's names.
+// onSpelledNode returns a registration with its node, and the nodes that its alias checks follow, under the
+// registry's names.
 func (e *endpoints) onSpelledNode(ctx context.Context, op registry.RegisterCatalog) (registry.RegisterCatalog, error) {
 	for _, check := range op.Checks {
 		if check.Alias == nil {
@@ -53,7 +55,7 @@ func (e *endpoints) onSpelledNode(ctx context.Context, op registry.RegisterCatal
 	return op.OnNode(spelled), nil
 }
 
-// spellNodes has the operations of a transaction name nodes as the registry does.
+// spellNodes gives the nodes in a transaction their names in the registry.
 func (e *endpoints) spellNodes(ctx context.Context, ops []kv.TxnOp) (err error) {
 	for _, op := range ops {
 		if op.Catalog == nil {
@@ -71,8 +73,8 @@ func (e *endpoints) spellNodes(ctx context.Context, ops []kv.TxnOp) (err error) 
 	return nil
 }
 
-// renamed is the node, by the registry's name, that a registration gives another name by its ID; "": none. Consul removes that one with
-// all that is on it. Errors: a living node with another ID has the new name.
+// renamed returns the node, by the registry's name, that a registration renames by its ID, or "". Consul
+// removes that node with everything on it. Errors: a living node with another ID has the new name.
 // Source: agent/consul/state/catalog.go (ensureNodeTxn) of hashicorp/consul.
 func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 	given := op.Node
@@ -105,7 +107,7 @@ func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 	return old, c.Allow(registry.Needs(registry.DeregisterCatalog{Node: old}, v)...)
 }
 
-// spelled is the registry's name of a node that is read, by a view of now; an agent that is not registered is there for itself.
+// spelled returns the registry's name for a node in the view. An agent that is not registered finds itself.
 func (c *shownCatalog) spelled(shown string) string {
 	name, known := c.SpelledNode(consul.NodeOf(shown))
 	if !known && strings.EqualFold(name, c.self.node) {

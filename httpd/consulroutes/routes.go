@@ -10,12 +10,12 @@ import (
 
 type route web.Route[call]
 
-// Routes are Consul's API. Their paths are to be taken as they came: what follows the fixed part is one name.
+// Routes returns the routes of Consul's API. They need paths as they came: what follows the fixed part is one name.
 func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	e := &endpoints{Node: n, config: config}
 	rows := make([]route, len(table))
 	for i, rt := range table {
-		if !strings.HasPrefix(rt.Path, "/v1/agent/") { // an agent is asked about itself, whatever datacenter is named
+		if !strings.HasPrefix(rt.Path, "/v1/agent/") { // an agent answers for itself, and ignores dc
 			rt.Do = inDatacenter(rt.Do)
 		}
 		rt.Do = web.WithCoordination(inOneNamespace(rt.Do))
@@ -24,8 +24,8 @@ func Routes(n *web.Node, config Config) []web.Route[*web.Call] {
 	return web.Bind(rows, func(c *web.Call) call { return call{Call: c, endpoints: e} })
 }
 
-// table is Consul's API. A variable at a path's end takes all that is left of it, slashes too, and nothing as
-// well: the endpoint says what is missing. The most frequent come first.
+// table lists the routes of Consul's API. A variable at a path's end takes all the rest, slashes included,
+// even nothing: the endpoint says what is missing. The most frequent routes come first.
 var table = []route{
 	{keyNeeds, web.Get, "/v1/kv/{key}", web.ConsulForm, call.getKey},
 	{web.ByOperation, web.Put, "/v1/kv/{key}", web.ConsulForm, call.putKey},
@@ -63,8 +63,8 @@ var table = []route{
 	{web.ToRead(access.App), web.Get, "/v1/agent/health/service/id/{id}", web.ConsulForm, call.agentHealthByID},
 	{web.ToReadRest(access.App), web.Get, "/v1/agent/health/service/name/{name}", web.ConsulForm, call.agentHealthByName},
 
-	// The catalog's nodes are the logical one, on which everything is that clients of Eureka registered, those of agents,
-	// and those that registrars named.
+	// The catalog has the logical node, with everything that clients of Eureka registered, the nodes of
+	// agents, and those that registrars named.
 	{web.ByOperation, web.Put, "/v1/catalog/register", web.ConsulForm, call.catalogRegister},
 	{web.ByOperation, web.Put, "/v1/catalog/deregister", web.ConsulForm, call.catalogDeregister},
 	{web.Known, web.Get, "/v1/catalog/datacenters", web.ConsulForm, call.catalogDatacenters},

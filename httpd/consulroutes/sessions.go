@@ -35,7 +35,7 @@ func (c call) createSession() (any, error) {
 	}
 	op.ID = web.NewUUID()
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
-	if result.Refusal == kv.NoNode && op.Node == self { // nothing is on the agent, so the checks can be the logical node's only
+	if result.Refusal == kv.NoNode && op.Node == self { // nothing is on the agent, so the checks can only be the logical node's
 		op.Node = ""
 		result, err = c.CoordinateAwaitingLeader(c.R.Context(), op)
 	}
@@ -57,7 +57,7 @@ func (c call) onSession(op func(id string) kv.Op) (kv.Result, error) {
 	return c.CoordinateAwaitingLeader(c.R.Context(), op(id))
 }
 
-// destroySession is PUT session/destroy/{id}. A session that there is not is destroyed, too.
+// destroySession is PUT session/destroy/{id}. It also succeeds if there is no such session.
 func (c call) destroySession() (any, error) {
 	_, err := c.onSession(func(id string) kv.Op { return kv.DestroySession{ID: id} })
 	return true, err
@@ -75,7 +75,7 @@ func (c call) renewSession() (any, error) {
 	return []consul.Session{consul.ShowSession(result.Session)}, nil
 }
 
-// sessionInfo is GET session/info/{id}: a list of one, or of none.
+// sessionInfo is GET session/info/{id}: a list with the session, or an empty one.
 func (c call) sessionInfo() (any, error) {
 	id := c.session()
 	return c.readSessions(func(v *kv.View) []consul.Session {
@@ -124,7 +124,7 @@ func (c call) readSessions(show func(*kv.View) []consul.Session) (any, error) {
 	}))
 }
 
-// session is the session that a path names.
+// session returns the session that a path names.
 func (c call) session() string {
 	id := strings.ToLower(c.Rest())
 	if id == "" && c.Err == nil {

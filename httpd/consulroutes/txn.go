@@ -43,7 +43,8 @@ func (c call) txn() (any, error) {
 	return c.respondTxn(c.home(c.Epoch()), result)
 }
 
-// checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
+// checkRegistrations refuses, before anything is ordered, what a registration outside a transaction would be
+// refused for.
 func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
 	for _, op := range txn.Ops {
 		if op.Catalog == nil || op.Catalog.Register == nil {
@@ -62,7 +63,7 @@ func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
 	return nil
 }
 
-// errorOfExcess is the error of a transaction that reads too much; nil: it does not.
+// errorOfExcess returns the error of a transaction that reads too much, or nil.
 func errorOfExcess(result kv.Result) error {
 	switch result.Excess {
 	case kv.TooLarge:
@@ -86,7 +87,7 @@ var (
 	}
 )
 
-// readTxn responds to a transaction that writes nothing as to any other read, but it cannot wait for a change.
+// readTxn responds to a transaction that writes nothing like to any other read, but cannot wait for a change.
 func (c call) readTxn(ops []kv.TxnOp) (any, error) {
 	if err := c.Allow(kv.Needs(kv.Txn{Ops: ops}, web.StaleView(c.Service))...); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (c call) readTxn(ops []kv.TxnOp) (any, error) {
 	}))
 }
 
-// respondTxn responds with what became of a transaction; home is the logical node as it is shown.
+// respondTxn responds with the outcome of a transaction; home shows the logical node.
 func (c call) respondTxn(home consul.Home, result kv.Result) (any, error) {
 	if len(result.Errors) > 0 {
 		c.Status = http.StatusConflict
