@@ -260,7 +260,7 @@ func TestHistoryNamesThePrincipal(t *testing.T) {
 	}
 	e := decodeReply[api.Explanation](t, n.get(i1Path+"/explain"))
 	need.That(t, len(e.History) == 3, "got %+v", e.History)
-	for i, want := range []string{"registered as UP by orders-service", "DOWN forced until that is ended", "canceled by orders-service"} {
+	for i, want := range []string{"registered as UP by orders-service", "DOWN forced until it is ended", "canceled by orders-service"} {
 		expect.That(t, e.History[i].Text == want && e.History[i].Author == "orders-service", "%d: got %+v, want %q", i, e.History[i], want)
 	}
 	expect.That(t, strings.Contains(e.Summary, "by orders-service"), "the summary is %s", e.Summary)

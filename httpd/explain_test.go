@@ -105,7 +105,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 		{"overridden by a client", "listed",
 			performs(registry.SetOverride{Key: keyOf("i1"), Status: registry.Down}),
 			"ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
-			"\noverridden: DOWN forced until that is ended"},
+			"\noverridden: DOWN forced until it is ended"},
 		{"quarantined", "quarantined",
 			performs(registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}),
 			"ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",

@@ -37,8 +37,8 @@ func main() {
 	version := flag.String("version", "", "version; empty: by git describe")
 	targets := flag.String("targets", strings.Join(allTargets, ","), "platforms, as GOOS/GOARCH with commas between them")
 	costs := flag.Bool("costs", false, "write only the table of what each dependency costs")
-	key := flag.String("sign-key", "", "file of the private key of minisign that signs the release; empty: it is not signed")
-	password := flag.String("sign-password-file", "", "file of that key's password; empty: the key has none")
+	key := flag.String("sign-key", "", "file with the minisign private key that signs the release; empty: the release is not signed")
+	password := flag.String("sign-password-file", "", "file with the password of that key; empty: the key has none")
 	flag.Parse()
 	var err error
 	if *costs {

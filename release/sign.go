@@ -34,7 +34,7 @@ func readKey(root, key, password string) (signer minisign.PrivateKey, err error)
 		err = signer.UnmarshalText(sealed)
 	}
 	if err != nil {
-		return signer, fmt.Errorf("--sign-key %s: it must be a private key of minisign, and --sign-password-file the file of its password: %w", key, err)
+		return signer, fmt.Errorf("--sign-key %s must be a minisign private key, and --sign-password-file must have its password: %w", key, err)
 	}
 	published, err := minisign.PublicKeyFromFile(filepath.Join(root, publicKeyFile))
 	if err != nil {

@@ -1,7 +1,6 @@
 package api
 
-// Peers is the replication of a cluster to other servers, as one of its nodes sees it
-// (GET /v1/rollcall/peers).
+// Peers is the replication of a cluster to other servers, as one of its nodes sees it (GET /v1/rollcall/peers).
 type Peers struct {
 	Datacenter string `json:"datacenter"` // the cluster's own
 	Node       string `json:"node"`       // the one that responded
@@ -10,12 +9,12 @@ type Peers struct {
 
 	Receiver string       `json:"receiver"` // the node that was asked
 	Senders  []PeerSender `json:"senders"`  // whose clocks it knows, by datacenter and name
-	// Refused are the items of other servers that Receiver refused within the last hour and has not accepted since, and the
-	// operations that panicked there; in mode cp a node stops at those instead.
+	// Refused lists the items of other servers that Receiver refused within the last hour and has not accepted
+	// since, and in mode ap the operations that panicked there. (In mode cp a node stops instead.)
 	Refused []RefusedItem `json:"refused"`
 }
 
-// RefusedItem is an operation of another server, or one that panics, which is refused.
+// RefusedItem is an operation that is refused: one of another server, or one that panics.
 type RefusedItem struct {
 	App   string `json:"app,omitempty"` // of the instance that it is about; empty, as ID, for other operations and whole batches
 	ID    string `json:"id,omitempty"`
@@ -27,8 +26,8 @@ type RefusedItem struct {
 	Text  string `json:"text"`  // why
 }
 
-// PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. Messages are
-// those that Peers.Receiver received since it started.
+// PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. It counts the
+// messages that Peers.Receiver has received since it started.
 type PeerSender struct {
 	Sender     string `json:"sender"`
 	Datacenter string `json:"datacenter"`
@@ -39,7 +38,7 @@ type PeerSender struct {
 	Principal  string `json:"principal"` // who used its name first; empty: nobody was asked
 }
 
-// Peer is one server, or one datacenter, that is replicated with.
+// Peer is one server, or one datacenter, that the cluster replicates with.
 type Peer struct {
 	Name   string   `json:"name"`
 	Kind   string   `json:"kind"`             // node, datacenter or eureka
@@ -48,7 +47,8 @@ type Peer struct {
 	State  string   `json:"state"`            // ok, failing, paused or idle (another node sends)
 	Reason string   `json:"reason,omitempty"` // of the state, in a sentence
 
-	// AuthFile says whether a node's auth.file says the same as that of the node that sends: same, differs; empty: not known.
+	// AuthFile says whether a node's auth.file has the same content as the sending node's: same or differs;
+	// empty: not known.
 	AuthFile string `json:"auth_file,omitempty"`
 
 	Cursor     string `json:"cursor,omitempty"` // everything up to it is known to the peer
@@ -64,7 +64,8 @@ type Peer struct {
 	Dropped    map[string]uint64 `json:"dropped"` // by reason: expired, overflow, permanent, stopped
 	Repairs    map[string]uint64 `json:"repairs"` // by reason: first, too-old, digest, asked
 	LastRepair *PeerRepair       `json:"last_repair,omitempty"`
-	// Refused lists the instances whose items the peer has refused for good within the last hour, and not accepted since.
+	// Refused lists the instances with an item that the peer refused for good within the last hour, and has
+	// not accepted since.
 	Refused []RefusedItem `json:"refused,omitempty"`
 
 	Incoming *Incoming `json:"incoming,omitempty"` // nil: of a node of this datacenter
@@ -93,7 +94,7 @@ type Incoming struct {
 	Kept      int    `json:"kept,omitempty"`     // of Instances, those whose time has passed
 }
 
-// PeerDiff is what a peer has otherwise than it should.
+// PeerDiff says in what a peer differs from what it should have.
 type PeerDiff struct {
 	Apps    int          `json:"apps"`    // applications with a difference
 	Missing int          `json:"missing"` // instances that the peer lacks or has older

@@ -20,7 +20,7 @@ import (
 // queueBytes bounds the lines that wait to be written.
 const queueBytes = 4 << 20
 
-// Log takes records. Safe for concurrent use. A nil *Log takes none.
+// Log takes records. It is safe for concurrent use. A nil *Log drops them.
 type Log struct {
 	// Lost counts the records that were not written.
 	Lost prometheus.Counter
@@ -34,11 +34,11 @@ type Log struct {
 	lines   [][]byte      // that the goroutine has not fetched yet
 	bytes   int           // of all that are not written yet
 	writing bool          // the goroutine runs
-	idle    chan struct{} // closed when every line is written; nil: there was none yet
+	idle    chan struct{} // closed when every line is written; nil: no line has come yet
 	losing  bool          // the newest line was lost
 }
 
-// Open opens the audit of a node. stdout is where it goes if the settings say so. The file is made with mode 0600.
+// Open opens the audit of a node. stdout is where it writes if the settings say so. A new file gets mode 0600.
 func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
 	l := &Log{to: stdout, log: log, Lost: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rollcall_audit_lost_total", Help: "Records of the audit that could not be written.",
@@ -53,18 +53,18 @@ func Open(c Config, stdout io.Writer, log *slog.Logger) (*Log, error) {
 	return l, nil
 }
 
-// Bounds of the texts of a record, in bytes: what callers name can be of any length.
+// Bounds of the texts of a record, in bytes, because callers can give names of any length.
 const (
 	maxWord   = 256
 	maxText   = 1024
 	maxGrants = 8 << 10 // the rules of a role
 )
 
-// secretText finds the text of a token (package access) that a caller has put into a name, in capitals too, as names of
-// applications are: what stands behind its accessor is the secret.
+// secretText finds the text of a token (package access) that a caller put into a name, also in capitals, as in
+// names of applications. The part behind the accessor is the secret.
 var secretText = regexp.MustCompile(`(?i)(rct_[a-z2-7]{16}_)[a-z2-7]+(_[a-z2-7]*)?`)
 
-// line is a record as a line of the file. It tells no token.
+// line returns a record as a line of the file, without the secrets of tokens.
 func line(r api.AuditRecord) ([]byte, error) {
 	for text, most := range map[*string]int{
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
@@ -79,7 +79,7 @@ func line(r api.AuditRecord) ([]byte, error) {
 	return line.Bytes(), err
 }
 
-// Record writes a record, soon. Texts that are too long are cut.
+// Record writes a record soon. It cuts texts that are too long.
 func (l *Log) Record(r api.AuditRecord) {
 	if l == nil {
 		return
@@ -103,7 +103,7 @@ func (l *Log) Record(r api.AuditRecord) {
 	}
 }
 
-// RecordTry is Record of something that a caller tried in vain: of many such a sample.
+// RecordTry records something that a caller tried in vain; of many such tries it records a sample.
 func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
 	if l == nil {
 		return
@@ -115,7 +115,7 @@ func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
 	}
 }
 
-// Cut is a text of at most so many bytes, in whole characters, with dots where it was longer.
+// Cut shortens a text to at most most bytes of whole characters, with dots at the end.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -123,7 +123,7 @@ func Cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// writeAll writes lines until none is left.
+// writeAll writes lines until none are left.
 func (l *Log) writeAll() {
 	for {
 		lines := l.next()
@@ -144,7 +144,7 @@ func (l *Log) writeAll() {
 	}
 }
 
-// next fetches the lines that wait; nil: there are none, and the next record starts the goroutine again.
+// next fetches the lines that wait, or returns nil; then the next record starts the goroutine again.
 func (l *Log) next() [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *Log) lost(n int, err error) {
 	l.lostLocked(n, err)
 }
 
-// lostLocked counts lines that are lost, and says so once. The caller holds mu.
+// lostLocked counts lost lines, and logs the first of a series. The caller holds mu.
 func (l *Log) lostLocked(n int, err error) {
 	l.Lost.Add(float64(n))
 	if !l.losing {
@@ -178,7 +178,7 @@ func (l *Log) lostLocked(n int, err error) {
 	l.losing = true
 }
 
-// wrote is called after a line was written. The caller holds mu.
+// wrote notes that a line was written. The caller holds mu.
 func (l *Log) wrote() {
 	if l.losing {
 		l.log.Info("the audit is written again")
@@ -186,7 +186,7 @@ func (l *Log) wrote() {
 	l.losing = false
 }
 
-// Flush waits until every record was written.
+// Flush waits until every record has been written.
 func (l *Log) Flush(ctx context.Context) {
 	if l == nil {
 		return

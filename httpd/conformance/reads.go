@@ -154,7 +154,7 @@ var traps = []check{
 	}},
 }
 
-// mixedBatch is a batch of n items of all actions on instances of one application.
+// mixedBatch returns a batch of n items with all actions on instances of one application.
 func mixedBatch(app string, n int) string {
 	var items []string
 	for i := range n {
@@ -175,7 +175,7 @@ func mixedBatch(app string, n int) string {
 	return `{"replicationList":[` + strings.Join(items, ",") + `]}`
 }
 
-// statuses is the status of every instance of a document, by application and id.
+// statuses returns the status of every instance of a document, by application and id.
 func statuses(t *testing.T, doc map[string]any) map[string]string {
 	found := map[string]string{}
 	eachInstance(t, doc, func(key string, instance any) { found[key] = text(t, instance, "status") })
@@ -190,7 +190,7 @@ func eachInstance(t *testing.T, doc map[string]any, visit func(key string, insta
 	}
 }
 
-// idOf is the id of an instance, which may have none of its own.
+// idOf returns the id of an instance, which may not give one of its own.
 func idOf(t *testing.T, instance any) string {
 	if id, ok := instance.(map[string]any)["instanceId"].(string); ok {
 		return id
@@ -209,7 +209,7 @@ func applyDelta(t *testing.T, list map[string]string, delta map[string]any) {
 	})
 }
 
-// hashOf is apps__hashcode of a list.
+// hashOf returns the apps__hashcode of a list.
 func hashOf(list map[string]string) string {
 	counts := map[string]int{}
 	for _, status := range list {
@@ -222,7 +222,7 @@ func hashOf(list map[string]string) string {
 	return hash
 }
 
-// reads are the queries and their negotiation.
+// reads are queries, with the negotiation of their form.
 var reads = []check{
 	{"WithoutJSONInAcceptAnswersAreXML", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
@@ -364,8 +364,8 @@ var reads = []check{
 	}},
 }
 
-// unchanged is the body of the uncompressed response to a GET, the same before and after another read. The read is
-// repeated if it changed: leases end, and changes leave the delta, at any time.
+// unchanged returns the body of the uncompressed response to a GET, the same before and after another read. It
+// repeats the read if the body changed: leases end, and changes leave the delta, at any time.
 func (c *client) unchanged(path string, read func()) (body string) {
 	c.t.Helper()
 	c.eventually("GET "+path+" is answered alike twice", func() bool {
@@ -385,7 +385,7 @@ func gunzip(t *testing.T, body string) string {
 	return string(text)
 }
 
-// freshness is how reads say how fresh they are, and which freshness may be asked for.
+// freshness checks how reads say how fresh they are, and which freshness clients may ask for.
 var freshness = []check{
 	{"ReadsSayHowFreshTheyAre", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1", vip: c.app})
@@ -415,7 +415,7 @@ var freshness = []check{
 	}},
 }
 
-// reads are reads of an application of the client that has an instance i1.
+// reads returns reads of an application of the client that has an instance i1.
 func (c *client) reads() []string {
 	return []string{
 		"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/" + c.app, c.path("i1", ""), "/eureka/vips/" + c.app,
@@ -423,7 +423,7 @@ func (c *client) reads() []string {
 	}
 }
 
-// usual is the consistency of reads that ask for none.
+// usual returns the consistency of reads that ask for none.
 func (c *client) usual() string {
 	if c.consensus {
 		return "linearizable"

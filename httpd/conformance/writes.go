@@ -94,7 +94,7 @@ var writes = []check{
 	}},
 }
 
-// registrations are the responses to bodies of registrations, right and wrong ones.
+// registrations checks the responses to right and wrong bodies of registrations.
 var registrations = []check{
 	{"APortOfMinusOneIsShownAsItCame", func(t *testing.T, c *client) {
 		for _, enabled := range []string{"true", "false"} {
@@ -169,7 +169,7 @@ var registrations = []check{
 	}},
 }
 
-// registerFixtures registers what real clients send and reads it back in both forms.
+// registerFixtures registers what real clients send, and reads it back in both forms.
 func registerFixtures(t *testing.T, target Target) {
 	names, err := fs.Glob(target.Fixtures, "register-*")
 	need.That(t, err == nil && len(names) != 0, "no register-* fixtures: %v", err)
@@ -357,7 +357,7 @@ func (c *client) batch(items ...string) map[string]any {
 	return decode(c.t, resp.body)
 }
 
-// codes are the statuses of the items of a batch's response.
+// codes returns the statuses of the items of a batch's response.
 func codes(t *testing.T, doc map[string]any) string {
 	var found []string
 	for _, response := range at(t, doc, "responseList").([]any) {
@@ -366,7 +366,7 @@ func codes(t *testing.T, doc map[string]any) string {
 	return strings.Join(found, " ")
 }
 
-// item is an item of a batch; more are further members.
+// item returns an item of a batch; more are further members.
 func (c *client) item(action, id, more string) string {
 	return `{"appName":"` + c.app + `","id":"` + id + `","action":"` + action + `"` + more + `}`
 }
@@ -375,7 +375,7 @@ func (c *client) registerItem(id string, dirty int64) string {
 	return c.registrationItem(registration{id: id, dirty: dirty})
 }
 
-// registrationItem is an item that registers an instance of the client's application, which is UP.
+// registrationItem returns an item that registers an instance of the client's application, with status UP.
 func (c *client) registrationItem(r registration) string {
 	r.app, r.status = c.app, "UP"
 	instance := strings.TrimSuffix(strings.TrimPrefix(r.json(), `{"instance":`), "}")

@@ -17,27 +17,27 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// act is something that a page can do. It is a call of an API, with the rights, the errors and the record in the audit that the
-// call has, and so its command line does the same.
+// act is something that a page can do. It calls an API, with the rights, errors and audit record of that call,
+// so its command line does the same.
 type act struct {
 	name, button string
 	title        func(f url.Values) string
-	// explained: its author and reason are kept. reasoned: it needs a reason, because it takes something away.
+	// explained: its author and reason are kept. reasoned: it must have a reason, because it takes something away.
 	explained, reasoned bool
-	// lasting: it holds for a time that may be chosen; bounded: that must be.
+	// lasting: the user may choose how long it holds; bounded: the user must.
 	lasting, bounded bool
 	needs            func(f url.Values) []access.Need
-	// effect is what will happen, in numbers. last is the application that has no other UP instance; "": none.
+	// effect says what will happen, in numbers. last is the application that has no other UP instance, or "".
 	effect func(c call, v *registry.View, f url.Values) (sentences []string, last string)
 	fields func(c call, v *registry.View, f url.Values) g.Node // beside reason, author and time
-	// open fills in a form that is just opened; check refuses one that was sent. Both may be nil.
+	// open fills in a new form; check refuses a form that was sent. Both may be nil.
 	open, check func(c call, f url.Values) error
 	call        func(f url.Values) request
 	command     func(f url.Values) command
 	back        func(f url.Values) string
 }
 
-// targets are the fields that say what an act is about. They go from page to page.
+// targets lists the fields that say what an act is about. They go from page to page.
 var targets = []string{"app", "id", "node", "peer", "session", "key"}
 
 func overrides(f url.Values) []access.Need {
@@ -48,10 +48,10 @@ func operates(url.Values) []access.Need {
 	return []access.Need{{Resource: access.Operator, Verb: access.Write}}
 }
 
-// acts are all that pages can do.
+// acts lists everything that pages can do.
 var acts = []act{
 	{
-		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("it is called no more, until its client starts again"),
+		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("clients no longer call it, until it is started again"),
 		call: func(f url.Values) request {
 			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE", "drain", "true")}
 		},
@@ -171,7 +171,7 @@ var acts = []act{
 	},
 }
 
-// peerAct is an act on a peer.
+// peerAct returns an act on a peer.
 func peerAct(name, button, verb, method, effect string) act {
 	return act{
 		name: name, button: button, explained: name != "repair", title: titleOf(verb, field("peer")), reasoned: name == "pause", needs: operates, effect: sentences(effect),
@@ -204,14 +204,14 @@ func field(name string) func(f url.Values) string {
 
 func keyText(f url.Values) string { return keyIn(f).String() }
 
-// parameters are the parameters of a call: who acts and why, and pairs of others.
+// parameters returns the parameters of a call: who acts and why, and other pairs.
 func parameters(f url.Values, pairs ...string) url.Values {
 	query := url.Values{}
 	setGiven(query, append(pairs, "author", f.Get("author"), "reason", f.Get("reason"))...)
 	return query
 }
 
-// said are the flags of who acts and why.
+// said returns the flags for who acts and why.
 func said(f url.Values) (flags []string) {
 	if reason := f.Get("reason"); reason != "" {
 		flags = append(flags, "--reason", reason)
@@ -235,15 +235,15 @@ func statusField(_ call, _ *registry.View, f url.Values) g.Node {
 	})))
 }
 
-// sentences are an effect that is always the same.
+// sentences returns an effect that is always the same.
 func sentences(words ...string) func(call, *registry.View, url.Values) ([]string, string) {
 	return func(call, *registry.View, url.Values) ([]string, string) { return words, "" }
 }
 
-// pollEvery is how often upstream's clients ask for changes, unless they are told otherwise.
+// pollEvery is how often upstream's clients ask for changes by default.
 const pollEvery = 30 * time.Second
 
-// leaves is the effect of an act after which clients call an instance no more.
+// leaves returns the effect of an act after which clients no longer call an instance.
 func leaves(then string) func(call, *registry.View, url.Values) ([]string, string) {
 	return func(_ call, v *registry.View, f url.Values) ([]string, string) {
 		key := keyIn(f)
@@ -278,14 +278,14 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 	}
 }
 
-// forces is the effect of an override.
+// forces returns the effect of an override.
 func forces(c call, v *registry.View, f url.Values) ([]string, string) {
-	effect, last := leaves("clients see the status that is chosen, until the override ends; what follows is of any status but UP")(c, v, f)
+	effect, last := leaves("clients see the status that you choose, until the override ends; the rest holds for any status but UP")(c, v, f)
 	switch f.Get("status") {
 	case registry.Up.String():
 		return effect[:1], ""
 	case registry.OutOfService.String():
-		effect = append(effect, "If the instance is removed meanwhile, it comes back OUT_OF_SERVICE for 24 h more at most.")
+		effect = append(effect, "If the instance is removed meanwhile and registers again within 24 h, it is OUT_OF_SERVICE again.")
 	}
 	return effect, last
 }

@@ -61,7 +61,7 @@ func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
 		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(cmp.Or(l.Owner, c.Datacenter)))))
 }
 
-// address is where an instance is called.
+// address returns where an instance is called.
 func address(i *registry.Instance) string {
 	host := cmp.Or(i.HostName, i.IPAddr)
 	if port := cmp.Or(i.Port.Open(), i.SecurePort.Open()); port != 0 {
@@ -70,7 +70,7 @@ func address(i *registry.Instance) string {
 	return host
 }
 
-// zoneOf is the zone in an instance's metadata, by the key that Eureka's and Spring Cloud's clients use.
+// zoneOf returns the zone in an instance's metadata, by the key that Eureka's and Spring Cloud's clients use.
 func zoneOf(i *registry.Instance) string {
 	for _, p := range i.Metadata {
 		if p.Key == "zone" {
@@ -100,8 +100,8 @@ func leaseBar(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
 		el("span", text(words)))
 }
 
-// watchersSection shows the programs that watch an application on this node. No node knows of another's watchers: the others say
-// theirs on their own pages.
+// watchersSection shows the programs that watch an application on this node. No node knows the watchers of
+// another: they are on the other nodes' own pages.
 func (c call) watchersSection(app string) g.Node {
 	all := c.Watches.Of(app)
 	shown := all[:min(len(all), rowsPerPage)]
@@ -111,7 +111,7 @@ func (c call) watchersSection(app string) g.Node {
 		}), more(len(all)-len(shown)), c.elsewhere(appPath(app)))
 }
 
-// elsewhere are links to a page of the other nodes, whose watchers they know themselves.
+// elsewhere returns links to the same page of the other nodes, which know their own watchers.
 func (c call) elsewhere(path string) g.Node {
 	links := g.Group{}
 	for _, n := range c.permitted(c.monitor.now(c.R.Context())).status.Nodes {
@@ -136,7 +136,7 @@ func (c call) instance() (any, error) {
 	if !known {
 		return c.show(v, page{title: key.String(), here: "/ui/apps", content: []g.Node{
 			el("h1", text(key.String())),
-			el("p", class("empty"), text("Nothing is remembered of it: it was never registered, or it is gone for more than 24 hours.")),
+			el("p", class("empty"), text("Nothing is remembered of it: it was never registered, or it has been gone for more than 24 hours.")),
 			el("p", link(appPath(key.App), key.App)),
 		}})
 	}
@@ -154,7 +154,7 @@ func (c call) instance() (any, error) {
 	return c.show(v, page{title: key.String(), here: "/ui/apps", watch: key.App, content: content})
 }
 
-// leaseSection is the lease, and what the instance reports beside what is shown.
+// leaseSection shows the lease, and what the instance reports where something else is shown.
 func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) g.Node {
 	at := c.monitor.clock(v)
 	i := l.Instance
@@ -198,7 +198,7 @@ func metadataSection(i *registry.Instance) g.Node {
 	return section("Metadata", "", factsTable(rows))
 }
 
-// checksSection are the checks that were registered through Consul's API, those of the instance's node too.
+// checksSection shows the checks that were registered through Consul's API, including those of the instance's node.
 func checksSection(v *registry.View, l *registry.Lease) g.Node {
 	if l.Service == nil {
 		return g.Group{}
@@ -213,7 +213,7 @@ func checksSection(v *registry.View, l *registry.Lease) g.Node {
 	}))
 }
 
-// instanceActs are the buttons of an instance's page.
+// instanceActs returns the buttons of an instance's page.
 func (c call) instanceActs(l *registry.Lease) g.Node {
 	names := []string{"drain", "override", "quarantine", "cancel"}
 	if l.Instance.Overridden != registry.Unknown {

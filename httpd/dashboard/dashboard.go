@@ -21,39 +21,39 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Config is what the dashboard needs beside a web.Node. Every field must be set.
+// Config is what the dashboard needs beside a web.Node. Every field is required.
 type Config struct {
-	// Peers is the state of replication, empty if there is none. It ends within a second.
+	// Peers returns the state of replication, or an empty one. It returns within a second.
 	Peers func(context.Context) api.Peers
-	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved func(registry.Key) string
 	// Writes counts the writes that the node has responded to.
 	Writes func() Times
-	// Upkeep is what the node's operators must renew in time, as of now. Nil: nothing is known of that.
+	// Upkeep returns what the node's operators must renew in time, as of now. Nil: nothing is known.
 	Upkeep func() Upkeep
-	// Do performs a call of our own API, or of Consul's, as if it came by the network from whoever sent r.
+	// Do performs a call of our own API, or of Consul's, as if r's sender had made it over the network.
 	Do func(w http.ResponseWriter, r *http.Request)
 	// Members: the cluster has members that can be removed and made to lead.
 	Members bool
-	// Acts says whether a page may change something where no caller is asked for a name.
+	// Acts says whether a page may change something if callers need no name.
 	Acts Acts
 	// Loopback: the node listens for programs of its own machine only.
 	Loopback bool
 }
 
-// Upkeep is what a node needs of its operators in time.
+// Upkeep is what a node needs from its operators in time.
 type Upkeep struct {
 	Certificates []Certificate
 	Backup       *time.Time // when this node last wrote a snapshot by its schedule, zero: never; nil: it has no schedule
 }
 
-// Certificate is one that the node shows others.
+// Certificate is one that the node presents to others.
 type Certificate struct {
 	Use  string // http, cluster or replication
 	Ends time.Time
 }
 
-// Acts is whether the pages may change something where no caller is asked for a name.
+// Acts says whether the pages may change something if callers need no name.
 type Acts string
 
 // The settings of dashboard.acts.
@@ -63,14 +63,14 @@ const (
 	ActsOff  Acts = "off"
 )
 
-// Dashboard has the endpoints of the pages. Safe for concurrent use.
+// Dashboard has the endpoints of the pages. It is safe for concurrent use.
 type Dashboard struct {
 	*web.Node
 	config  Config
 	monitor *monitor
 }
 
-// New starts nothing: Run keeps what the pages show, and without it they look for themselves.
+// New starts nothing. Run gathers what the pages show; without it each page looks for itself.
 func New(n *web.Node, c Config) *Dashboard {
 	d := &Dashboard{Node: n, config: c}
 	d.monitor = &monitor{Node: n, peersOf: c.Peers, writes: c.Writes, upkeepOf: c.Upkeep, looking: make(chan struct{}, 1)}
@@ -89,7 +89,7 @@ type call struct {
 
 type route web.Route[call]
 
-// Routes are the pages.
+// Routes returns the pages.
 func (d *Dashboard) Routes() []web.Route[*web.Call] {
 	rows := []route{
 		{web.Known, web.Get, "/", web.PageForm, call.overview},
@@ -117,22 +117,22 @@ func (d *Dashboard) Routes() []web.Route[*web.Call] {
 	return web.Bind(rows, func(c *web.Call) call { return call{c, d} })
 }
 
-// heldNeeds is to read who holds what.
+// heldNeeds returns the need to read who holds what.
 func heldNeeds(*web.Call) []access.Need {
 	return []access.Need{{Resource: access.Session, Verb: access.Read}, {Resource: access.Lock, Verb: access.Read}}
 }
 
-// mayRead says whether the caller may read an application; "": all of them.
+// mayRead reports whether the caller may read an application; "": all of them.
 func (c call) mayRead(app string) bool {
 	return c.May(access.Need{Resource: access.App, Name: app, Verb: access.Read})
 }
 
-// mayOperate says whether the caller may read what is for operators.
+// mayOperate reports whether the caller may read what is for operators.
 func (c call) mayOperate() bool {
 	return c.May(access.Need{Resource: access.Operator, Verb: access.Read})
 }
 
-// view is the state that a page shows: what this node has, or, after an act, at least what the act did.
+// view returns the state that a page shows: what this node has, or, after an act, at least what the act did.
 func (c call) view() (*registry.View, error) {
 	if c.Given("index") {
 		v, err := c.ViewAfterWrite(c.R.Context())
@@ -142,13 +142,13 @@ func (c call) view() (*registry.View, error) {
 	return v.View, err
 }
 
-// page is what every page has around its own content.
+// page holds what every page has around its own content.
 type page struct {
 	title string
 	here  string // path of the entry of the navigation that the page belongs to
-	// watch is the application of which changes are shown as they happen; "": all.
+	// watch is the application whose changes are shown as they happen; "": all.
 	watch   string
-	still   bool // it is not made again: that would ask others
+	still   bool // it is not rebuilt: that would ask other nodes
 	status  int  // of HTTP; 0: 200
 	content []g.Node
 }
@@ -164,7 +164,7 @@ func (c call) show(v *registry.View, p page) (any, error) {
 	return c.render(cmp.Or(p.status, http.StatusOK), whole)
 }
 
-// facts are what the line of state is made of.
+// facts returns what the line of state is made from.
 func (c call) facts(v *registry.View, s seen) *facts {
 	return &facts{
 		now: c.World.Now(), node: c.Name, scheme: c.scheme(), alone: c.WithoutConsensus, health: c.Service.Health(),
@@ -172,10 +172,10 @@ func (c call) facts(v *registry.View, s seen) *facts {
 	}
 }
 
-// fragmentHeader asks for what a page shows without what is around it.
+// fragmentHeader asks for a page's own content alone.
 const fragmentHeader = "X-Rollcall-Fragment"
 
-// permitted leaves of what is seen what the caller may read: a service's token is told of no nodes.
+// permitted returns the part of s that the caller may read: a service's token sees no nodes.
 func (c call) permitted(s seen) seen {
 	if !c.mayOperate() {
 		return seen{at: s.at, leaderless: s.leaderless, leading: s.leading}
@@ -183,7 +183,7 @@ func (c call) permitted(s seen) seen {
 	return s
 }
 
-// scheme is that of the nodes' addresses.
+// scheme returns the scheme of the nodes' addresses.
 func (c call) scheme() string {
 	if c.R.TLS != nil {
 		return "https"
@@ -197,7 +197,7 @@ func (c call) render(status int, page g.Node) (any, error) {
 	return web.Sent, nil
 }
 
-// policy lets a page load from here only, and run nothing that is in it.
+// policy lets a page load only from here, and run no inline script.
 const policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 func renderWith(w http.ResponseWriter, r *http.Request, status int, page g.Node) {
@@ -213,7 +213,7 @@ func renderWith(w http.ResponseWriter, r *http.Request, status int, page g.Node)
 	web.Respond(w, r, status, "text/html; charset=utf-8", html.Bytes())
 }
 
-// errorPage shows a person what went wrong. Who is not known is asked to log in.
+// errorPage shows a person what went wrong. Callers without a name are asked to log in.
 func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int, words string) {
 	if r == nil {
 		http.Error(w, words, status)
@@ -230,7 +230,8 @@ func (d *Dashboard) errorPage(w http.ResponseWriter, r *http.Request, status int
 		el("p", link("/", "Overview"), text(" "), link("/ui/apps", "Applications")))))
 }
 
-// askedFor is the path of a page that was asked for, to go on with after a login, and the fields of a form that was sent to it.
+// askedFor returns the path of the page that was asked for, to go on with after a login, and the fields of a
+// form that was sent to it.
 func askedFor(r *http.Request) (path string, fields url.Values) {
 	if r.Method != http.MethodPost {
 		return r.URL.RequestURI(), nil
@@ -248,7 +249,7 @@ func upperFirst(words string) string {
 	return strings.ToUpper(words[:size]) + words[size:]
 }
 
-// local is a path of this node that a page may lead to; anything else is the overview.
+// local returns a path of this node that a page may lead to; for anything else, the overview's.
 func local(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
@@ -257,14 +258,14 @@ func local(path string) string {
 	return path
 }
 
-// redirect leads the browser to a path of this node.
+// redirect sends the browser to a path of this node.
 func (c call) redirect(path string) (any, error) {
 	c.W.Header().Set("Location", path)
 	c.W.WriteHeader(http.StatusSeeOther)
 	return web.Sent, nil
 }
 
-// instancePath is the page of an instance, and appPath that of an application.
+// instancePath returns the path of an instance's page, appPath that of an application's.
 func instancePath(key registry.Key) string {
 	return appPath(key.App) + "/" + url.PathEscape(key.ID)
 }
@@ -283,7 +284,7 @@ func safeLink(address string) string {
 // statusOrder is how the dashboard lists statuses.
 var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Down, registry.OutOfService, registry.Unknown}
 
-// circumstances are what an explanation needs beside the view.
+// circumstances returns what an explanation needs beside the view.
 func (c call) circumstances() show.Circumstances {
 	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
 }
@@ -291,7 +292,7 @@ func (c call) circumstances() show.Circumstances {
 // maxForm bounds the body of a form, in bytes.
 const maxForm = 64 << 10
 
-// fields reads the body of a form, of at most so many bytes.
+// fields reads the body of a form, at most most bytes.
 func (c call) fields(most int64) url.Values {
 	body := c.Body(most)
 	if c.Err != nil {
@@ -304,7 +305,7 @@ func (c call) fields(most int64) url.Values {
 	return values
 }
 
-// leasesOf are an application's leases, quarantined ones included, by id.
+// leasesOf returns an application's leases by id, including the quarantined.
 func leasesOf(v *registry.View, name string) []*registry.Lease {
 	if name == "" {
 		return nil

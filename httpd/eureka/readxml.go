@@ -15,12 +15,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// xmlReader walks through an XML document. It refuses DOCTYPE (and so entities of a document's own),
-// deep nesting, and what encoding/xml refuses: undefined entities, charsets other than UTF-8 and its part US-ASCII.
+// xmlReader walks through an XML document. It refuses DOCTYPE (and so a document's own entities), deep
+// nesting, and what encoding/xml refuses, such as undefined entities. Charsets are UTF-8 and its subset
+// US-ASCII.
 type xmlReader struct {
 	dec      *xml.Decoder
 	depth    int
-	defaults []string // the default name space of each element around, and of the last one
+	defaults []string // default name space of each enclosing element, then of the last one
 }
 
 func newXMLReader(body []byte) *xmlReader {
@@ -62,7 +63,8 @@ func (r *xmlReader) token() (xml.Token, error) {
 	}
 }
 
-// withoutDefault is an element that was just entered. Its name loses the default name space, which was not written there.
+// withoutDefault returns an element that was just entered. It takes the default name space out of the
+// element's name, which did not write it.
 func (r *xmlReader) withoutDefault(e xml.StartElement) xml.StartElement {
 	space := ""
 	if r.depth > 1 {
@@ -108,8 +110,8 @@ func (r *xmlReader) document(name string, visit func(xml.StartElement) error) er
 	}
 }
 
-// children visits the children of the element that was just entered, and leaves it. visit must read
-// its child to the end, by text, children or skip. Text between children is ignored.
+// children visits the children of the element that was just entered, and leaves it. visit must read its child
+// to the end, with text, children or skip. Text between children is ignored.
 func (r *xmlReader) children(visit func(xml.StartElement) error) error {
 	for {
 		token, err := r.token()
@@ -156,7 +158,7 @@ func (r *xmlReader) skip() error {
 	return nil
 }
 
-// elementName is the name as it was written: clients that do not escape keys send colons.
+// elementName returns the name as it was written: clients that do not escape keys send colons.
 func elementName(e xml.StartElement) string {
 	if e.Name.Space == "" {
 		return e.Name.Local
@@ -168,8 +170,8 @@ func elementName(e xml.StartElement) string {
 // (XmlFriendlyNameCoder): "_" is "__", "$" is "_-", and a character that cannot stand in a name, or
 // not at its start, is "_." and four hexadecimal digits per UTF-16 unit.
 
-// nameLetters are the letters outside ASCII that every edition of XML 1.0 allows in a name. What
-// only later editions allow is escaped, since many parsers follow the older ones.
+// nameLetters are the letters outside ASCII that every edition of XML 1.0 allows in a name. Those that only
+// later editions allow are escaped, because many parsers follow the older ones.
 var nameLetters = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x00C0, Hi: 0x00D6, Stride: 1}, {Lo: 0x00D8, Hi: 0x00F6, Stride: 1}, {Lo: 0x00F8, Hi: 0x0131, Stride: 1},
 	{Lo: 0x0388, Hi: 0x038A, Stride: 1}, {Lo: 0x038E, Hi: 0x03A1, Stride: 1}, {Lo: 0x03A3, Hi: 0x03CE, Stride: 1},
@@ -214,8 +216,8 @@ func appendHexUnit(dst []byte, unit rune) []byte {
 	return append(dst, '_', '.', hex[unit>>12&15], hex[unit>>8&15], hex[unit>>4&15], hex[unit&15])
 }
 
-// parseName is the inverse of appendName. An underscore that begins no escape stands for itself, as
-// clients send names that were never escaped.
+// parseName reverses appendName. An underscore that begins no escape stands for itself, because clients send
+// names that were never escaped.
 func parseName(name string) string {
 	if !strings.Contains(name, "_") {
 		return name
@@ -264,7 +266,7 @@ func parseHexUnit(name string) (rune, bool) {
 	return rune(unit), err == nil
 }
 
-// names refuses an element that comes twice, as a duplicate key of JSON is refused.
+// names refuses a repeated element, as a duplicate key of JSON is refused.
 type names map[string]bool
 
 func (n names) add(name string) error {
@@ -275,8 +277,8 @@ func (n names) add(name string) error {
 	return nil
 }
 
-// readXMLDocument reads the XML document of one instance. Of the elements that it does not know any
-// number may come: a repeated element is how XML writes a list.
+// readXMLDocument reads the XML document of one instance. Unknown elements may be repeated, because that is
+// how XML writes a list.
 func readXMLDocument(body []byte) (*draft, error) {
 	d := newDraft()
 	r := newXMLReader(body)

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of
-// work, because peers wait 200 ms for the response. Every item has its own status. A batch is refused
-// as a whole only where the sender may try it again (503), or where it never can succeed: the sender
-// drops all items of a batch after any other response.
+// batch is POST peerreplication/batch: what a peer's clients did, applied in order as one unit of work,
+// because peers wait 200 ms for the response. Every item has its own status. A batch is refused as a whole
+// only where the sender may try again (503), or where it can never succeed: after any other response the
+// sender drops all items.
 func (c call) batch() (any, error) {
 	origin := c.serverOf(c.R)
 	document, err := c.answerBatch(origin)
@@ -79,14 +79,14 @@ func (e *Eureka) countBatch(origin registry.Origin, ops []registry.Op, outcome f
 	}
 }
 
-// maxItemBytes bounds an instance in a batch: more than any registration may have, and less than an
-// operation, so that one too large does not spoil the others.
+// maxItemBytes bounds an instance in a batch: more than any registration may have, and less than an operation,
+// so that one that is too large does not spoil the others.
 const maxItemBytes = 512 << 10
 
-// refuseItem returns the refusal of an item that is not to be applied, nil for all others.
+// refuseItem returns why an item must not be applied, or nil.
 func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) error {
 	if status := item.Refusal(); status != 0 {
-		refused := &web.Refusal{Status: status, Text: "it lacks what its action needs"}
+		refused := &web.Refusal{Status: status, Text: "it lacks a field that its action needs"}
 		if item.Invalid != nil {
 			refused.Text = item.Invalid.Error()
 		}
@@ -96,13 +96,14 @@ func (e *Eureka) refuseItem(quota func(registry.Key) error, item *eureka.Item) e
 		return nil
 	}
 	if size := len(eureka.AppendInstance(nil, eureka.Format{}, item.Lease, item.Lease.RenewedAt)); size > maxItemBytes {
-		return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the instance has %d bytes; the most is %d", size, maxItemBytes)}
+		return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the instance has %d bytes; at most %d are allowed", size, maxItemBytes)}
 	}
 	return quota(item.Lease.Instance.Key())
 }
 
-// recordRefusal records whether an item, which a server replicated by a call of its own, was refused for good, and returns err. A
-// panic is in the log and the list of the store; a call that cannot be performed now comes again.
+// recordRefusal records whether an item that a server replicated by a call of its own was refused for good,
+// and returns err. It leaves out panics, which the store logs and lists, and calls that only cannot be
+// performed now, which come again.
 func (e *Eureka) recordRefusal(origin registry.Origin, key registry.Key, what string, err error) error {
 	if !origin.Replicated() {
 		return err
@@ -119,7 +120,7 @@ func (e *Eureka) recordRefusal(origin registry.Origin, key registry.Key, what st
 	return err
 }
 
-// opOf is the operation of an item that Refusal lets pass.
+// opOf returns the operation of an item that is not refused.
 func opOf(item *eureka.Item) registry.Op {
 	key := registry.NewKey(item.App, item.ID)
 	switch item.Action {
@@ -148,8 +149,8 @@ func itemStatus(outcome registry.Outcome) int {
 	return http.StatusNotFound
 }
 
-// addConflicts adds the stored instances to results of 409, for the sender to take over. An instance that was
-// removed meanwhile, perhaps by a later item, is left out.
+// addConflicts adds the stored instances to results of 409, for the sender to take over. It leaves out an
+// instance that was removed meanwhile, perhaps by a later item.
 func (e *Eureka) addConflicts(ctx context.Context, items []eureka.Item, responses []eureka.ItemResult) error {
 	var v web.FreshView
 	for i := range responses {

@@ -14,16 +14,16 @@ type Config struct {
 	// Sender names the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
 	// and an address (host:port). Nil: all are "eureka".
 	Sender func(identity, address string) string
-	// Refused records why an item that a server (from) replicated is refused, or with "" that one was accepted. A key without
-	// an application stands for a whole batch. Nil: nothing is recorded.
+	// Refused records why an item that a server (from) replicated is refused; with an empty why, that it was
+	// accepted. A key without an application stands for a whole batch. Nil: nothing is recorded.
 	Refused func(key registry.Key, what, from, why string)
 	// WaitWhenEmpty is how long fetches are refused after a start that found no instance anywhere.
 	WaitWhenEmpty time.Duration
-	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old.
+	// ReadOnlyCache: reads of lists that ask for no consistency get responses that may be 30 s old.
 	ReadOnlyCache bool
 }
 
-// Eureka serves the protocol. Safe for concurrent use.
+// Eureka serves the protocol. It is safe for concurrent use.
 type Eureka struct {
 	*web.Node
 	config    Config
@@ -57,14 +57,14 @@ func New(n *web.Node, c Config) *Eureka {
 	return e
 }
 
-// ObserveLoad notes whether the registry is loaded and empty. It must be called before every request that could fill
-// the registry.
+// ObserveLoad notes whether the registry is loaded and empty. Call it before every request that could fill the
+// registry.
 func (e *Eureka) ObserveLoad() { e.gate.observe() }
 
-// KeptResponses is how many responses the read-only cache keeps.
+// KeptResponses returns how many responses the read-only cache keeps.
 func (e *Eureka) KeptResponses() int { return e.readOnly.len() }
 
-// keptBytes is the size of all documents that are kept.
+// keptBytes returns the size of all documents that are kept.
 func (e *Eureka) keptBytes() float64 {
 	if e.readOnly == nil {
 		return e.documents.bytes()

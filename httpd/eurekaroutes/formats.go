@@ -16,8 +16,8 @@ import (
 
 var errBodyType = &web.Refusal{Status: http.StatusUnsupportedMediaType, Text: "the body's Content-Type must be application/json or application/xml"}
 
-// bodyFormat says how a body is written: by its Content-Type, or by its first character where there
-// is none or one that says nothing (curl -d calls everything a form).
+// bodyFormat returns how a body is written, by its Content-Type or, if that is missing or says nothing (curl
+// -d calls everything a form), by its first character.
 func bodyFormat(contentType string, body []byte) (eureka.Format, error) {
 	kind, _, _ := strings.Cut(contentType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
@@ -49,7 +49,7 @@ func (r representation) slot() int {
 	return n
 }
 
-// respondReady sends parts that are encoded already.
+// respondReady sends parts that are already encoded.
 func respondReady(w http.ResponseWriter, rep representation, size int64, parts ...[]byte) {
 	header := w.Header()
 	header.Set("Content-Type", mediaType(rep.format))
@@ -62,7 +62,7 @@ func respondReady(w http.ResponseWriter, rep representation, size int64, parts .
 	web.SendBody(w, http.StatusOK, size, parts...)
 }
 
-// varyEureka are the request headers that choose among Eureka's documents.
+// varyEureka lists the request headers that choose among Eureka's documents.
 const varyEureka = "Accept, X-Eureka-Accept"
 
 // respondEureka sends a document of the protocol.
@@ -71,8 +71,8 @@ func respondEureka(w http.ResponseWriter, r *http.Request, status int, f eureka.
 	web.Respond(w, r, status, mediaType(f), body)
 }
 
-// formatOf reads which document a client asks for. Everything that does not say json gets XML
-// (upstream: ApplicationsResource), so a bare curl does. Version 1 differs in XML only.
+// formatOf returns which document a client asks for. Everything that does not say json gets XML (upstream:
+// ApplicationsResource), so a bare curl does. Version 1 differs in XML only.
 func formatOf(r *http.Request, v1 bool) eureka.Format {
 	xml := !acceptsJSON(r)
 	return eureka.Format{
@@ -82,14 +82,14 @@ func formatOf(r *http.Request, v1 bool) eureka.Format {
 	}
 }
 
-// fullFormat is formatOf for the routes that know no compact form.
+// fullFormat is formatOf for the routes that have no compact form.
 func fullFormat(r *http.Request, v1 bool) eureka.Format {
 	f := formatOf(r, v1)
 	f.Compact = false
 	return f
 }
 
-// mediaType is the Content-Type of a format. Jersey clients find no reader for any other.
+// mediaType returns the Content-Type of a format. Jersey clients find no reader for any other.
 func mediaType(f eureka.Format) string {
 	if f.XML {
 		return "application/xml"
@@ -97,14 +97,14 @@ func mediaType(f eureka.Format) string {
 	return "application/json"
 }
 
-// Values of the header, made once: every heartbeat has one.
+// Values of the header. They are made once, because every heartbeat has one.
 var (
 	typeXML  = []string{mediaType(eureka.Format{XML: true})}
 	typeJSON = []string{mediaType(eureka.Format{})}
 )
 
-// PresetMediaType gives a response the Content-Type that its client asks for. A response without a body keeps it, as those of
-// Netflix's own server have it: some clients choose by it how to read nothing. A response with a body sets its own.
+// PresetMediaType sets the Content-Type that a response without a body keeps. Netflix's own server has one
+// there, too, and some clients choose by it how to read the empty body. A response with a body sets its own.
 func PresetMediaType(header http.Header, r *http.Request) {
 	if acceptsJSON(r) {
 		header["Content-Type"] = typeJSON
@@ -126,7 +126,7 @@ func writeInstance(w http.ResponseWriter, r *http.Request, status int, f eureka.
 	respondEureka(w, r, status, f, eureka.AppendInstanceDocument(nil, f, lease, v.LastRenewal(lease)))
 }
 
-// representation is the form in which a list is sent.
+// representation returns the form in which a list is sent.
 func (c call) representation() representation {
 	return representation{format: formatOf(c.R, c.V1), gzip: web.WantsGzip(c.R)}
 }
@@ -137,7 +137,7 @@ func (c call) document(f eureka.Format, body []byte) (any, error) {
 	return web.Sent, nil
 }
 
-// sharedDocument sends a document of Eureka's protocol that is made once for all requests for it in a version.
+// sharedDocument sends a document of Eureka's protocol that is made once per version for all requests.
 func (c call) sharedDocument(what string, f eureka.Format, version any, leases iter.Seq[*registry.Lease], build func() []byte) (any, error) {
 	c.W.Header().Add("Vary", varyEureka)
 	what = fmt.Sprintf("eureka/%d/%s", representation{format: f}.slot(), what)
@@ -156,8 +156,7 @@ func decodedEureka[T any](c call, limit int64, decode func(body []byte, f eureka
 	})
 }
 
-// unparsable words the error of a body that cannot be read in the body's format; another error is
-// left as it is.
+// unparsable words the error of a body that cannot be read in its format. It returns any other error unchanged.
 func unparsable(f eureka.Format, err error) error {
 	if !errors.Is(err, eureka.ErrUnparsable) {
 		return err

@@ -22,9 +22,9 @@ const (
 	movedFor  = time.Hour // how long a move is remembered
 )
 
-// moves remembers instances that clients registered at another address while they had a lease at the one before: mostly two
-// programs with one id: only the last to register is listed. The first move of an instance is logged. Safe for
-// concurrent use.
+// moves remembers instances that a client registered at another address while they still had a lease. Mostly
+// these are two programs with one id, and only the last to register is listed. The first move of an instance
+// is logged. Safe for concurrent use.
 type moves struct {
 	world *world.World
 	log   *slog.Logger
@@ -42,13 +42,14 @@ type move struct {
 
 func newMoves(w *world.World, log *slog.Logger, reg prometheus.Registerer) *moves {
 	m := &moves{world: w, log: log, of: make(map[registry.Key]move), total: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_http_moved_registrations_total", Help: "Registrations at another address than the living instance of their id has.",
+		Name: "rollcall_http_moved_registrations_total", Help: "Registrations of instances with another address than their live lease has.",
 	})}
 	reg.MustRegister(m.total)
 	return m
 }
 
-// record counts a client's registration, if it has another address than before, the instance of its id that has a lease.
+// record notes that a client registered now in place of before, the instance of its id with a lease, if the
+// addresses differ.
 func (m *moves) record(before, now *registry.Instance) {
 	from, to := servedAt(before), servedAt(now)
 	if from == to {
@@ -64,13 +65,13 @@ func (m *moves) record(before, now *registry.Instance) {
 		return
 	}
 	if times == 1 {
-		m.log.Warn("an instance was registered at another address while it had a lease: if two programs run, they need two ids",
+		m.log.Warn("an instance was registered at another address while it had a lease; two programs need two ids",
 			"app", key.App, "id", key.ID, "address", to, "before", from)
 	}
 	m.of[key] = move{from, to, time.Now(), times}
 }
 
-// Moved says how an instance moved within the last hour; "": it did not, as far as this node knows.
+// Moved says how an instance moved within the last hour, or returns "" if this node knows of no move.
 func (e *Eureka) Moved(key registry.Key) string { return e.moves.sentence(key) }
 
 func (m *moves) sentence(key registry.Key) string {
@@ -80,11 +81,11 @@ func (m *moves) sentence(key registry.Key) string {
 	if !ok || time.Since(of.at) > movedFor {
 		return ""
 	}
-	return fmt.Sprintf("It was registered at %s while it had a lease at %s, at %s (%d such registrations at this node): if two programs run, they need two ids.",
+	return fmt.Sprintf("It was registered with the address %s while it had a lease with %s, at %s (%d such registrations at this node). Two programs need two ids.",
 		of.to, of.from, m.world.Wall(of.at).UTC().Format(time.RFC3339), of.times)
 }
 
-// servedAt is where an instance serves.
+// servedAt returns the address at which an instance serves.
 func servedAt(i *registry.Instance) string {
 	return net.JoinHostPort(cmp.Or(i.IPAddr, i.HostName), strconv.Itoa(int(cmp.Or(i.Port.Open(), i.SecurePort.Open()))))
 }

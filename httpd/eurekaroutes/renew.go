@@ -13,9 +13,9 @@ func (c call) renewRouted() (any, error) {
 	return web.Sent, err
 }
 
-// Renew performs a heartbeat and returns the status of the response. s is of a connection that carries heartbeats, else
-// nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and one that fails to decode is a
-// failed heartbeat, after which the client never registers again.
+// Renew performs a heartbeat and returns the status of the response. s belongs to a connection that carries
+// heartbeats, or is nil. Neither 200 nor 404 has a body: Jersey clients decode any body as an instance, and
+// one that fails to decode is a failed heartbeat, after which the client never registers again.
 func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key, s *web.Standing) (int, error) {
 	origin := e.originOf(r)
 	op, err := e.renewOp(w, r, key)
@@ -60,7 +60,7 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 	return op, q.Err
 }
 
-// renewConflict sends a replicator, whose copy is older, the newer one to take over.
+// renewConflict sends a replicator with an older copy the newer one to take over.
 func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
 	v, err := e.Newest(r.Context())
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// isReplication says that another server had the request first. Exactly true counts, as upstream.
+// isReplication reports whether another server had the request first. Only an exact true counts, as upstream.
 func isReplication(r *http.Request) bool {
 	values := r.Header["X-Netflix-Discovery-Replication"]
 	return len(values) > 0 && values[0] == "true"
 }
 
-// originOf is the sender of a request of Eureka's protocol other than a batch.
+// originOf returns the sender of a request of Eureka's protocol that is not a batch.
 func (e *Eureka) originOf(r *http.Request) registry.Origin {
 	if isReplication(r) {
 		return e.serverOf(r)
@@ -24,7 +24,7 @@ func (e *Eureka) originOf(r *http.Request) registry.Origin {
 	return registry.FromClient
 }
 
-// serverOf is the origin of operations that a Eureka server sends: a datacenter of its own.
+// serverOf returns the origin of operations that a Eureka server sends: a datacenter of its own.
 func (e *Eureka) serverOf(r *http.Request) registry.Origin {
 	if e.config.Sender == nil {
 		return registry.FromEureka
@@ -62,7 +62,7 @@ func (c call) register() (any, error) {
 	return web.Sent, nil
 }
 
-// living is the instance of a name that has a lease now, as far as this node knows; nil: there is none.
+// living returns the instance with a key if it has a lease now, as far as this node knows, or nil.
 func (e *Eureka) living(key registry.Key) *registry.Instance {
 	v := web.StaleView(e.Service)
 	if v == nil {
@@ -74,19 +74,19 @@ func (e *Eureka) living(key registry.Key) *registry.Instance {
 	return nil
 }
 
-// WarningHeader says what of an accepted registration is probably a mistake.
+// WarningHeader says what is probably a mistake in a registration that was accepted.
 const WarningHeader = "X-Rollcall-Warning"
 
-// remark says what of a client's registration is probably a mistake: an address other than that of before, the instance of
-// the same id that has a lease, and an id to which a heartbeat comes only if it is escaped.
+// remark reports what is probably a mistake in a client's registration: an address other than that of before,
+// the instance of the same id that has a lease; and an id that heartbeats must escape.
 func (c call) remark(before, instance *registry.Instance) {
 	if before != nil {
 		c.moves.record(before, instance)
 	}
 	if id := instance.ID(); strings.Contains(id, "/") {
-		c.W.Header().Set(WarningHeader, "the id has a slash: paths of heartbeats must have it as %2F, or they are answered 404")
+		c.W.Header().Set(WarningHeader, "the id has a slash: heartbeats must send it as %2F, or they get 404")
 		if before == nil {
-			c.Log.Warn("an instance was registered whose id has a slash: paths of its heartbeats must have it as %2F, or they are answered 404", "app", instance.App, "id", id)
+			c.Log.Warn("an instance was registered with a slash in its id: heartbeats must send it as %2F, or they get 404", "app", instance.App, "id", id)
 		}
 	}
 }
@@ -149,8 +149,7 @@ func (c call) updateMetadata() (any, error) {
 	return c.change(registry.UpdateMetadata{Key: c.Key(), Pairs: pairs})
 }
 
-// checkMetadata bounds what an instance's metadata would become. Like the quota it reads this
-// node's copy.
+// checkMetadata bounds what an instance's metadata would become. Like the quota it reads this node's copy.
 func (e *Eureka) checkMetadata(key registry.Key, pairs []registry.Pair) error {
 	var stored []registry.Pair
 	if v := web.StaleView(e.Service); v != nil {

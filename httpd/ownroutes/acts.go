@@ -10,12 +10,12 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and,
-// if asked for, an end: at a time, or (drain) when the instance's client starts again.
+// override is PUT /v1/rollcall/apps/{app}/{id}/override: setStatus with an author, a reason and perhaps an
+// end: at a time, or (drain) when the instance is started again.
 func (c call) override() (any, error) {
 	op := registry.SetOverride{Key: c.Key(), Status: c.StatusValue(true), For: c.length(false), By: c.By(), Drain: c.Flag("drain")}
 	if op.Drain && (op.Status != registry.OutOfService || op.For > 0) {
-		c.Refuse("drain is for OUT_OF_SERVICE, and without for")
+		c.Refuse("drain is for OUT_OF_SERVICE, and only without for")
 	}
 	return c.act(op)
 }
@@ -35,8 +35,8 @@ func (c call) endQuarantine() (any, error) {
 	return c.act(registry.Quarantine{Key: c.Key(), By: c.By()})
 }
 
-// act performs an operator's act on an instance. The response to an act that changes nothing has the
-// version of the registry that holds already what the act asks for.
+// act performs an operator's act on an instance. The response to an act that changes nothing has the version
+// of the registry in which what it asks for already holds.
 func (c call) act(op registry.Op) (any, error) {
 	if c.IgnoreBody(); c.Err != nil {
 		return nil, c.Err
@@ -63,7 +63,7 @@ func (c call) act(op registry.Op) (any, error) {
 	return api.Acted{App: key.App, ID: key.ID, Index: done.String(), Nothing: nothing}, nil
 }
 
-// endsAct reports whether an operation is to end an act that may not be there.
+// endsAct reports whether an operation ends an act, which may not be there.
 func endsAct(op registry.Op) bool {
 	if q, ok := op.(registry.Quarantine); ok {
 		return q.For == 0
@@ -78,7 +78,7 @@ const (
 	maxFor = 7 * 24 * time.Hour
 )
 
-// length reads how long an act holds, in ms; 0 if it is not given and need not be.
+// length reads how long an act holds, in ms; 0 if it is neither given nor required.
 func (c call) length(required bool) int64 {
 	wrong := fmt.Sprintf("for must be a duration from %v to %vh, like 30m", minFor, maxFor.Hours())
 	d, given := c.Duration("for", minFor, maxFor, wrong)

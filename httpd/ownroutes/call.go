@@ -12,19 +12,19 @@ import (
 
 // Config is what the routes need beside a web.Node.
 type Config struct {
-	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved   func(registry.Key) string
 	Members Members // nil: the nodes cannot be changed here
 	Upgrade Upgrade // nil: the node does not say which levels it writes
 	Debug   Debug   // nil: the node makes no bundles
 	Peers   Peers   // nil: nothing is replicated
-	// Snapshots is nil where there are none.
+	// Snapshots is nil where the node saves none.
 	Snapshots Snapshots
 	// LogLevel is nil where the log's level cannot be changed.
 	LogLevel LogLevel
 }
 
-// Own serves our own API. Safe for concurrent use.
+// Own serves our own API. It is safe for concurrent use.
 type Own struct {
 	*web.Node
 	config   Config
@@ -33,7 +33,7 @@ type Own struct {
 	bundling sync.Mutex             // held while a bundle is made
 	resets   *prometheus.CounterVec // watchers that had to fetch everything, by reason
 
-	peersUnknown atomic.Bool // the state of the peers was not known when it was last asked for: that is logged once
+	peersUnknown atomic.Bool // the last question for the state of the peers failed, which was logged once
 }
 
 // call is a call of our own API.

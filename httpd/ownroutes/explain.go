@@ -19,7 +19,7 @@ func (c call) explain(v web.FreshView) (any, error) {
 		Peers: sync.OnceValue(func() api.Peers { return c.PeerStatus(c.R.Context()) }),
 	})
 	if !ok {
-		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it is gone for more than 24 hours", key)}
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf("nothing is remembered of %s: it was never registered, or it has been gone for more than 24 hours", key)}
 	}
 	return e, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// nextRoutes are what a program that stands for the next version has more, for tests of upgrades.
+// nextRoutes are the routes that a program which stands for the next version adds, for tests of upgrades.
 var nextRoutes = []documented{
 	{route{web.ByOperation, web.Put, "/v1/rollcall/notes/{key}", web.JSONForm, web.WithCoordination(web.Bodiless(call.putNote))}, nil},
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Peers is the replication between this node and other servers. It encodes its messages and replies itself; the
+// Peers is the replication between this node and other servers. It encodes its own messages and replies; the
 // routes carry them. Errors: *PeerRefusal, or those of registry.Service.
 type Peers interface {
 	// Receive applies the message of a peer and returns the reply.
@@ -25,17 +25,18 @@ type Peers interface {
 	Compare(ctx context.Context, message []byte) ([]byte, error)
 	// State writes everything that this node has, for a node of its own datacenter that starts.
 	State(ctx context.Context, datacenter string, w io.Writer) error
-	// Waits is the name of this node while it waits for another one to copy from, in mode ap; else "".
+	// Waits returns the name of this node while it waits for another one to copy from, in mode ap; otherwise "".
 	Waits() string
-	// Levels is the value of the header level.Header: which levels of the formats this node reads and writes.
+	// Levels returns the value of the header level.Header: which levels of the formats this node reads and writes.
 	Levels() string
-	// AuthFile is the value of the header link.AuthFileHeader: the digest of this node's file of roles and tokens.
+	// AuthFile returns the value of the header link.AuthFileHeader: the digest of this node's file of roles
+	// and tokens.
 	AuthFile() string
-	// Cut is how long a Eureka server may be silent before its link counts as cut.
+	// Cut returns how long a Eureka server may be silent before its link counts as cut.
 	Cut(server string) time.Duration
 
-	// Status is the document of GET /v1/rollcall/peers. Diff and Repair compare with a peer, Repair sends
-	// what it lacks. Pause stops the sending to a peer or resumes it. Forget forgets what is known of a
+	// Status returns the document of GET /v1/rollcall/peers. Diff and Repair compare with a peer; Repair also
+	// sends what it lacks. Pause stops or resumes sending to a peer. Forget forgets what is known of a
 	// sender's clock.
 	Status(ctx context.Context) (api.Peers, error)
 	Diff(ctx context.Context, peer string) (api.PeerDiff, error)
@@ -44,7 +45,7 @@ type Peers interface {
 	Forget(ctx context.Context, sender string, by registry.Act) error
 }
 
-// PeerRefusal is an error of Peers together with the response to it.
+// PeerRefusal is an error of Peers with the response to it.
 type PeerRefusal struct {
 	Status int    // of HTTP
 	Text   string // for the caller
@@ -53,8 +54,7 @@ type PeerRefusal struct {
 // Error implements error.
 func (r *PeerRefusal) Error() string { return r.Text }
 
-// compareLimit is how long a comparison with a peer may take: it asks for every application that
-// differs, over whatever distance.
+// compareLimit bounds a comparison with a peer, which asks for every application that differs, over any distance.
 const compareLimit = 2 * time.Minute
 
 // peers is GET /v1/rollcall/peers.
@@ -118,11 +118,11 @@ func (c call) setPaused(paused bool) (any, error) {
 	return web.Sent, nil
 }
 
-// statusPatience bounds what a page or an explanation waits for the state of replication, which
-// another node may have to be asked for.
+// statusPatience bounds how long a page or an explanation waits for the state of replication, for which
+// another node may have to be asked.
 const statusPatience = time.Second
 
-// PeerStatus is the state of replication; empty if there is none or the state is not known.
+// PeerStatus returns the state of replication, empty if there is none or it is not known.
 func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	if o.config.Peers == nil {
 		return s
@@ -136,10 +136,10 @@ func (o *Own) PeerStatus(ctx context.Context) (s api.Peers) {
 	return s
 }
 
-// statePiece is the size in bytes of what a node that copies the state is sent at a time.
+// statePiece is the size in bytes of the pieces in which a node sends its state.
 const statePiece = 64 << 10
 
-// withPeers is an endpoint of a node that has peers.
+// withPeers makes an endpoint refuse on a node that replicates nothing.
 func withPeers(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		if c.config.Peers == nil {
@@ -161,8 +161,8 @@ const authFileHeader = "X-Rollcall-Auth-File"
 // waitsHeader is rollcallpeer.WaitsHeader.
 const waitsHeader = "X-Rollcall-Waits"
 
-// exchange is a message of a peer and the reply: POST /v1/rollcall/replication and …/digest. A message of
-// unknown outcome has the response of one that was not applied: a peer can send everything again.
+// exchange takes a message of a peer and sends the reply: POST /v1/rollcall/replication and …/digest. A
+// message of unknown outcome gets the response of one that was not applied: a peer can send everything again.
 func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte, error)) endpoint {
 	return web.BoundBatches(web.MessagePatience, withPeers(func(c call) (any, error) {
 		if err := c.AllowSome(access.Peer, access.Exchange); err != nil {
@@ -183,7 +183,7 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 	}))
 }
 
-// replicationState is GET /v1/rollcall/replication/state: everything that this node has, for one that
+// replicationState is GET /v1/rollcall/replication/state: everything that this node has, for a node that
 // starts. A response that has begun and cannot be finished breaks off.
 func (c call) replicationState() (any, error) {
 	datacenter := c.Text("datacenter")

@@ -13,13 +13,13 @@ import (
 type Circumstances struct {
 	Health registry.Health
 	Alone  bool // the node decides by itself, without a leader
-	// Peers returns the state of replication; empty: there is none, or it is not known.
+	// Peers returns the state of replication, empty if there is none or it is not known.
 	Peers func() api.Peers
-	// Moved says how an instance changed its address while it had a lease; "": it did not.
+	// Moved says how an instance changed its address while it had a lease, or returns "".
 	Moved func(registry.Key) string
 }
 
-// Explain is what v knows of an instance; ok is false if it knows nothing.
+// Explain returns what v knows of an instance; ok is false if it knows nothing.
 func Explain(v *registry.View, key registry.Key, c Circumstances) (e api.Explanation, ok bool) {
 	at := ClockOf(v, c.Health, c.Alone)
 	figures := v.Freshness(at.Now)
@@ -104,7 +104,7 @@ func explainGone(e *api.Explanation, v *registry.View, rec registry.Removal, at 
 	}
 }
 
-// reportedStatus is the status that the client reported last; "" if an override hides it.
+// reportedStatus returns the status that the client reported last, or "" if an override hides it.
 func reportedStatus(l *registry.Lease) string {
 	switch {
 	case l.Instance.Overridden == registry.Unknown:
@@ -149,7 +149,7 @@ func eventText(e registry.Event) string {
 	case registry.EventMetadata:
 		return "metadata changed " + bySender(e.Origin)
 	case registry.EventCanceled:
-		if e.By.Reason != "" { // the leader did
+		if e.By.Reason != "" { // the leader acted
 			return "deregistered"
 		}
 		return "canceled " + bySender(e.Origin)
@@ -159,15 +159,15 @@ func eventText(e registry.Event) string {
 	return e.Kind.String()
 }
 
-// howLong is the length (ms) of an override or quarantine.
+// howLong words how long (ms) an override or quarantine holds.
 func howLong(ms int64) string {
 	if ms == 0 {
-		return "until that is ended"
+		return "until it is ended"
 	}
 	return "for " + Span(ms)
 }
 
-// ownerLinkOf is the link from an owner at a moment of the lease clock (ms).
+// ownerLinkOf returns the link from an owner at a moment of the lease clock (ms).
 func ownerLinkOf(v *registry.View, now int64, owner string, peers func() api.Peers) ownerLink {
 	c := ownerLink{datacenter: owner}
 	if owner == "" {
@@ -183,7 +183,8 @@ func ownerLinkOf(v *registry.View, now int64, owner string, peers func() api.Pee
 	return c
 }
 
-// onCut is the policy (replication.on-cut) for the leases of a peer while its link is cut; "" if it is no peer.
+// onCut returns the policy (replication.on-cut) for the leases of a peer while its link is cut, or "" if it is
+// not a peer.
 func onCut(s api.Peers, peer string) string {
 	for _, p := range s.Peers {
 		if p.Name == peer && p.Incoming != nil {

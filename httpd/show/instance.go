@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// overrideOf describes a lease's override; nil if there is none.
+// overrideOf describes a lease's override, if it has one.
 func overrideOf(l *registry.Lease, at Clock) *api.Forced {
 	if l.Instance.Overridden == registry.Unknown {
 		return nil
@@ -29,7 +29,7 @@ func Quarantine(q *registry.Quarantined, at Clock) *api.Bounded {
 	return &api.Bounded{Author: q.By.Author, Reason: q.By.Reason, Says: q.By.Says, Since: q.At.Wall, Until: at.wall(q.Until)}
 }
 
-// ownerOf is an owner and its link at a moment of the lease clock (ms).
+// ownerOf returns an owner and its link at a moment of the lease clock (ms).
 func ownerOf(v *registry.View, now int64, owner string) api.Owner {
 	shown := api.Owner{Datacenter: owner}
 	if owner == "" {
@@ -41,7 +41,7 @@ func ownerOf(v *registry.View, now int64, owner string) api.Owner {
 	return shown
 }
 
-// StatusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may hold underscores.
+// StatusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may contain underscores.
 func StatusCounts(hash string) map[registry.Status]int {
 	counts := map[registry.Status]int{}
 	fields := strings.Split(strings.TrimSuffix(hash, "_"), "_")
@@ -60,7 +60,7 @@ func StatusCounts(hash string) map[registry.Status]int {
 	return counts
 }
 
-// Instance is an instance as v knows it, at a moment.
+// Instance returns an instance as v knows it, at a moment.
 func Instance(v *registry.View, at Clock, l *registry.Lease) api.Instance {
 	s := api.InstanceOf(l)
 	s.LastRenewal, s.Owner, s.Override = v.LastRenewal(l).Wall, ownerOf(v, at.Now, l.Owner), overrideOf(l, at)

@@ -9,19 +9,19 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// summaryInput are what a summary needs beside the instance itself.
+// summaryInput is what a summary needs beside the instance itself.
 type summaryInput struct {
 	health   registry.Health
 	settings registry.Settings
 	alone    bool // each node decides by itself, without a leader
 	owner    ownerLink
-	// uncounted is by how much the lease clock lags behind the wall clock since the last renewal, ms: it has stood still, or the
-	// wall clock was set.
+	// uncounted is how much (ms) the lease clock has fallen behind the wall clock since the last renewal: it
+	// stood still, or the wall clock was set.
 	uncounted int64
 }
 
-// summaryOf says of a live instance what an operator asks at night: is it shown, as what and by
-// which operator's will, is it alive, and if it is not, why it is still there.
+// summaryOf says of a live instance what an operator asks at night: is it shown, with which status and by
+// whose act, is it alive, and if not, why is it still there.
 func summaryOf(e *api.Explanation, c summaryInput) string {
 	sentences := []string{presenceSentence(e)}
 	if e.Override != nil {
@@ -68,7 +68,7 @@ func overrideSentence(e *api.Explanation) string {
 	return text + "."
 }
 
-// By is the author of an act, and the reason if one was given.
+// By names the author of an act, and the reason if one was given.
 func By(by api.Bounded) string {
 	author := by.Author
 	if author == "" {
@@ -101,7 +101,7 @@ func leaseSentence(e *api.Explanation, c summaryInput) string {
 	return fmt.Sprintf("%s; unless it is renewed %s ends in %s, at %s.", renewed, lease, Span(e.ExpiresInMS), Time(e.ExpiresAt))
 }
 
-// seenByPeople is a difference (ms) between two clocks that is shown.
+// seenByPeople is the smallest difference (ms) between two clocks that is shown.
 const seenByPeople = 2000
 
 func uncounted(c summaryInput) string {
@@ -140,7 +140,7 @@ func whyStill(e *api.Explanation, c summaryInput) string {
 	return "It goes with one of the next eviction rounds, each of which takes a part of the registry."
 }
 
-// removalSummary says of an instance that is gone when and why it went.
+// removalSummary says when and why an instance that is gone went.
 func removalSummary(e *api.Explanation, history []registry.Event) string {
 	text := fmt.Sprintf("%s/%s is gone: it was canceled at %s", e.App, e.ID, Time(e.Removed.At))
 	if e.Removed.Kind == "evicted" {
@@ -162,7 +162,7 @@ func removalSummary(e *api.Explanation, history []registry.Event) string {
 	return text + "."
 }
 
-// removalCause is what the event of a removal knows about it.
+// removalCause says what the event of a removal knows about it.
 func removalCause(last registry.Event) string {
 	switch last.Kind {
 	case registry.EventEvicted:
@@ -204,7 +204,7 @@ func inBrackets(principal string) string {
 	return " (" + principal + ")"
 }
 
-// ownerLink is what is known of the link from an instance's owner, for people.
+// ownerLink is what people are told of the link from an instance's owner.
 type ownerLink struct {
 	datacenter string // "": this one, without a link
 	everHeard  bool   // ever
@@ -213,7 +213,7 @@ type ownerLink struct {
 	policy     string // replication.on-cut of the peer, as Peers words it; "": it is not known
 }
 
-// keeps says that the leases of the owner are kept although their time has passed.
+// keeps reports whether the owner's leases are kept although their time has passed.
 func (c ownerLink) keeps() bool {
 	limit, bounded := strings.CutPrefix(c.policy, "keep for ")
 	if !c.cut || !bounded {

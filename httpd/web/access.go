@@ -36,14 +36,14 @@ type AccessConfig struct {
 	Lacks func(access.Mode) []string
 }
 
-// Principal is who makes a call. A nil *Principal is nobody: no credential came.
+// Principal is who makes a call. A nil *Principal is a caller without a credential.
 type Principal struct {
 	Name     string // of the token, for people, the history and the audit
 	Accessor string // of the token; "": there is none
 	Via      string // by what the principal is known: token, file, admin.sock
 	policy   *access.Policy
 	hash     [sha256.Size]byte // of the token's text
-	ends     int64             // when the token, or this secret of it, ends; ms since the epoch, 0: never
+	ends     int64             // when the token, or this secret, expires; ms since the epoch, 0: never
 	all      bool              // everything is allowed
 }
 
@@ -104,8 +104,8 @@ func (a *control) cluster() string {
 	return a.Cluster()
 }
 
-// Allows decides on what is done for the token of an accessor without a call, such as a check's probe, as the rules are now.
-// Where nobody was asked for one ("") everything is allowed, and in every mode but on.
+// Allows decides, by the present rules, what may be done for the token with an accessor outside of a call,
+// such as a check's probe. Without an accessor, and in every mode but on, everything is allowed.
 func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	a := control{AccessConfig: c}
 	if accessor == "" || a.mode() != access.On {
@@ -119,7 +119,7 @@ func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	return false
 }
 
-// identify is who a request comes from; nil: no credential came.
+// identify returns who sent a request, or nil if it has no credential.
 func (a *control) identify(r *http.Request) (*Principal, error) {
 	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
 		return p, nil
@@ -167,11 +167,11 @@ func Open(*Call) []access.Need { return nil }
 // Known is of routes that tell every principal the same, or find out for themselves what is needed.
 func Known(*Call) []access.Need { return []access.Need{} }
 
-// ByOperation is of routes that change something, by operations that say themselves what they need. Nobody without a name
-// gets so far.
+// ByOperation is for routes that change something by operations that name their own needs. Callers without a
+// name do not get that far.
 func ByOperation(*Call) []access.Need { return []access.Need{} }
 
-// ToDo is of routes that need a verb on a resource of which there is but one, or on all of it.
+// ToDo is for routes that need a verb on a resource that exists once, or on all of it.
 func ToDo(verb access.Verbs, on access.Resource) Needs {
 	n := []access.Need{{Resource: on, Verb: verb}}
 	return func(*Call) []access.Need { return n }
@@ -261,7 +261,7 @@ var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too ma
 
 type principalKey struct{}
 
-// anything is what every principal may do, and nobody without a name.
+// anything is what every principal may do, but not a caller without a name.
 var anything = access.Need{}
 
 // labelOf is that of a need as metrics have it; "": anything.
@@ -301,7 +301,7 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	return access.Judged(ctx, a.mode(), func(need access.Need) error { return n.allow(ctx, need) }), nil
 }
 
-// errAccessUnknown is of a node that has just started: what it has on its disk can be of before a revocation.
+// errAccessUnknown refuses on a node that has just started: what its disk has may be from before a revocation.
 var errAccessUnknown = &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Text: "this node has heard no leader since it started, so it does not know yet who may do what; ask another one"}
 
 // knowsAccess says whether this node knows the cluster's roles and tokens as they were when it started, or later.
@@ -312,7 +312,7 @@ func (n *Node) knowsAccess() bool {
 	return n.accessKnown.Load()
 }
 
-// refuse is what becomes of a call with a credential of which something is wrong; nil: it goes on as nobody's.
+// refuse returns the refusal for a bad credential, or nil if the call may go on anonymously.
 func (a *control) refuse(wrong error) error {
 	switch a.mode() {
 	case access.On:
@@ -368,7 +368,7 @@ func (n *Node) Token(p *Principal) *access.Token {
 	return nil
 }
 
-// Holder is who has the token of an accessor, by the cluster or by the file; nil: nobody.
+// Holder returns who has the token with an accessor, by the cluster or by the file, or nil.
 func (n *Node) Holder(accessor string) *access.Holder {
 	for _, h := range n.access.tables().holders(accessor) {
 		if h != nil {
@@ -410,8 +410,8 @@ func (c *Call) Allow(needs ...access.Need) error {
 	return c.node.allow(c.R.Context(), needs...)
 }
 
-// CredentialOf is the text of the credential that a call came with; "": none. It is for calls that a page makes in its reader's
-// name.
+// CredentialOf returns the text of the credential of a call, or "". It is for calls that a page makes in its
+// reader's name.
 func (c *Call) CredentialOf() string {
 	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
 	return text
@@ -531,7 +531,8 @@ func addressIn(remote string) netip.Addr {
 // tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
 type tables [2]*access.Table
 
-// holders are who has a token by each of them; nil: none has. What the cluster has revoked is not good by the file either.
+// holders returns who has a token by each of them, or nil. A token that the cluster has revoked is not good by
+// the file either.
 func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	for i, table := range t {
 		if table != nil {
@@ -544,7 +545,7 @@ func (t tables) holders(accessor string) (all [2]*access.Holder) {
 	return all
 }
 
-// endOf is when a secret of a token, of this hash, ends being good by itself, ms since the epoch; 0: never.
+// endOf returns when the secret with a hash expires, in ms since the epoch; 0: never.
 func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
 	for _, s := range t.Secrets {
 		if s.Hash == hash {
@@ -557,7 +558,8 @@ func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
 // remember adds what a call needs, for when it is judged again.
 func (c *Call) remember(needs []access.Need) { c.needs = append(slices.Clip(c.needs), needs...) }
 
-// NetworkOf is the network that an address counts for: of IPv6 a /64, within which machines choose their addresses themselves.
+// NetworkOf returns the network that an address counts for: of IPv6 a /64, within which machines choose their
+// own addresses.
 func NetworkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 32
@@ -568,7 +570,7 @@ func NetworkOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// sooner is the sooner of two ends, of which 0 is never.
+// sooner returns the earlier of two times; 0 means never.
 func sooner(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)

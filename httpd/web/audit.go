@@ -17,8 +17,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 )
 
-// The audit gets each operation that a client's call performed but for renewals, operators' acts that are no operations, and samples of
-// the calls that were denied, or would be. In mode off, where no caller is asked for a name, it gets operators' acts alone.
+// The audit gets every operation of a client's call except renewals, operators' acts that are not operations,
+// and samples of the calls that were denied, or would be. In mode off, where callers need no name, it gets
+// only operators' acts.
 
 // asker is the request that the calls of a context belong to.
 type asker struct {
@@ -34,7 +35,7 @@ func asking(ctx context.Context, r *http.Request, id string, operates bool) cont
 	return context.WithValue(ctx, askerKey{}, &asker{id: id, remote: r.RemoteAddr, method: r.Method, path: r.URL.Path, operates: operates})
 }
 
-// Explain reads author and reason, as By does, of a call whose operations keep neither: the audit has them.
+// Explain reads author and reason, as By does, for a call whose operations keep neither, so that the audit has them.
 func (c *Call) Explain() {
 	by := c.By()
 	if a, _ := c.R.Context().Value(askerKey{}).(*asker); a != nil {
@@ -42,7 +43,8 @@ func (c *Call) Explain() {
 	}
 }
 
-// noteAsker makes the call's context that of a request, if something of it may have to be recorded: in mode off most reads have nothing.
+// noteAsker puts the request into the call's context if something may have to be recorded: in mode off most
+// reads need nothing.
 func (c *Call) noteAsker(wanted []access.Need) {
 	n := c.node
 	reads := len(wanted) > 0 && wanted[0].Verb == access.Read && wanted[0].Resource != access.Auth
@@ -153,7 +155,8 @@ func (d *deed) says(principal string) string {
 	return author + ": " + d.by.Reason
 }
 
-// recorded leaves those of deeds that the audit is to have, before they are done: afterwards it is not known any more whose a service is.
+// recorded returns those of deeds that the audit must have. It is called before they are done, because
+// afterwards nobody knows whose a service was.
 func (n *Node) recorded(ctx context.Context, deeds []deed) []deed {
 	if n.access.asks() {
 		return deeds
@@ -221,7 +224,7 @@ func outcomeOf(err error) string {
 	return api.AuditFailed
 }
 
-// Did records an operator's act that is no operation of a client, and returns its error.
+// Did records an operator's act that is not a client's operation, and returns its error.
 func (c *Call) Did(operation, name string, by registry.Act, err error) error {
 	if c.node.Audit != nil {
 		d := deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}
@@ -267,7 +270,7 @@ func (n *Node) recordAll(ctx context.Context, deeds []deed, results []registry.R
 	}
 }
 
-// setBy is what an act of an operator sets, and for how long; an end of it is "ended".
+// setBy says what an operator's act sets, and for how long; an end is "ended".
 func setBy(op registry.Op) string {
 	forTime := func(what string, ms int64) string {
 		if ms == 0 {
@@ -441,7 +444,7 @@ func changesOf(op kv.Access, v *registry.View) (deeds []deed) {
 	return deeds
 }
 
-// grantsOf says what a token has, but for its secret.
+// grantsOf says what a token has, without its secret.
 func grantsOf(k *access.Token) string {
 	text := "roles " + strings.Join(k.Roles, ",")
 	if k.App != "" {

@@ -79,8 +79,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// DropBody reads and drops a body that means nothing by the protocol (Jersey clients send {} with
-// every PUT). One that is too large or breaks off is refused all the same.
+// DropBody reads and drops a body that has no meaning in the protocol (Jersey clients send {} with every PUT).
+// One that is too large or breaks off is still refused.
 func DropBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -91,7 +91,7 @@ func DropBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return dropRest(w, r, limit)
 }
 
-// dropRest is DropBody of what has not been read yet.
+// dropRest drops what has not been read of a body yet, like DropBody.
 func dropRest(w http.ResponseWriter, r *http.Request, limit int64) error {
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return bodyError(err)

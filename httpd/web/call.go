@@ -30,8 +30,8 @@ type Call struct {
 	needs     []access.Need
 }
 
-// Sent is returned by an endpoint that has sent its response itself. Any other document that an endpoint returns is sent
-// by its API's writer, an error by Fail.
+// Sent is returned by an endpoint that has sent its response itself. Any other document is sent by its API's
+// writer, an error by Fail.
 var Sent any = struct{}{}
 
 // NewCall returns the call of a route. The call is a part of the Response, which is allocated anyway.
@@ -88,23 +88,24 @@ func (c *Call) Serve(rt Route[*Call]) error {
 	return c.send(rt.Form, document)
 }
 
-// soonKey marks the context of a caller that asks another server rather than wait for a leader (Prefer: wait=0, RFC 7240).
+// soonKey marks the context of a caller that would rather ask another server than wait for a leader (Prefer:
+// wait=0, RFC 7240).
 type soonKey struct{}
 
 type unheardKey struct{}
 
-// EvenUnheard is the context of reads for people who look at a node that has heard no leader.
+// EvenUnheard returns a context for reads by people who look at a node that has heard no leader.
 func EvenUnheard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unheardKey{}, true)
 }
 
-// KnowsUnheard says whether a context is of such a read.
+// KnowsUnheard reports whether a context is for such a read.
 func KnowsUnheard(ctx context.Context) bool { return ctx.Value(unheardKey{}) != nil }
 
-// unheardHeader marks a response to a read with unheard, of a node that has heard no leader.
+// unheardHeader marks a response to such a read from a node that has heard no leader.
 const unheardHeader = "X-Rollcall-Unheard"
 
-// admitUnheard obeys the parameter unheard, which is for who reaches the socket in the data directory.
+// admitUnheard obeys the parameter unheard, which only callers over the socket in the data directory may use.
 func (c *Call) admitUnheard() error {
 	if !strings.Contains(c.Raw, "unheard") || !c.Present("unheard") {
 		return c.Err
@@ -124,7 +125,7 @@ type Caller interface{ baseCall() *Call }
 
 func (c *Call) baseCall() *Call { return c }
 
-// Bodiless makes an endpoint of do that first drops the body, which means nothing, see DropBody.
+// Bodiless makes an endpoint of do that first drops a body without meaning, see DropBody.
 func Bodiless[C Caller](do func(C) (any, error)) func(C) (any, error) {
 	return func(call C) (any, error) {
 		c := call.baseCall()
@@ -189,20 +190,20 @@ func Decode[T any](c *Call, limit int64, decode func(body []byte) (T, error)) (v
 	return value
 }
 
-// IgnoreBody reads and drops a body that means nothing, see DropBody.
+// IgnoreBody reads and drops a body without meaning, see DropBody.
 func (c *Call) IgnoreBody() {
 	if c.Err == nil {
 		c.Err = DropBody(c.W, c.R, c.node.Limits().IgnoredBytes)
 	}
 }
 
-// ignoreRest is IgnoreBody of what has not been read yet.
+// ignoreRest drops what has not been read of a body yet, like IgnoreBody.
 func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
 
 // Segment is a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
 func (c *Call) Segment(name string) string { return unescaped(mux.Vars(c.R)[name]) }
 
-// Key is the instance that a path names.
+// Key returns the instance that a path names.
 func (c *Call) Key() registry.Key { return registry.NewKey(c.Segment("app"), c.Segment("id")) }
 
 // Rest is the variable at the end of a verbatim path, unescaped once.

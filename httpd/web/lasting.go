@@ -11,12 +11,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
-// A decision lasts as long as that of which it was made: the tables, of which each change makes others, the mode included, and
-// the credential, which may end by itself. Two things rely on it: heartbeats on one connection, for which the decision is not made
-// again as long as it lasts, and calls that wait, which end when it has lasted.
+// A decision lasts as long as what it was based on: the tables, which every change replaces, the mode
+// included, and the credential, which may expire. Two things rely on it: heartbeats on one connection, which
+// are not judged again while it lasts, and calls that wait, which end with it.
 
-// Standing is what was decided of the heartbeats on one connection, as long as they have the same credential. The zero Standing is
-// that of a connection of which nothing was decided; a nil one stays so. For one goroutine.
+// Standing is what was decided about the heartbeats on one connection while they have the same credential. The
+// zero Standing is that of a connection about which nothing was decided; a nil one stays so. For one
+// goroutine.
 type Standing struct {
 	by   tables
 	ends int64           // when the credential ends by itself, ms since the epoch; 0: never
@@ -24,8 +25,7 @@ type Standing struct {
 	app  string          // the last one of which a heartbeat was allowed
 }
 
-// renews says whether a heartbeat is allowed by what was decided before. It compares, and computes nothing, where the
-// application is the same.
+// renews reports whether an earlier decision allows a heartbeat. For the same application it only compares.
 func (n *Node) renews(s *Standing, by tables, app string) bool {
 	switch {
 	case s == nil || s.ctx == nil || s.by != by || s.ends != 0 && n.World.Now().UnixMilli() >= s.ends:
@@ -68,9 +68,10 @@ type heldCall struct {
 	end       context.CancelCauseFunc
 }
 
-// Hold takes one of the places of watchers. ctx is the request's. It ends at shutdown too, and when the caller may not make
-// the call any more, see EndedBy; done gives the place back. What is left of the body is dropped: it would stay in memory as
-// long as the call waits, over HTTP/2 up to 1 MiB for each connection, which no limit counts.
+// Hold takes one of the places of watchers. ctx is the request's. It also ends at shutdown, and when the
+// caller may no longer make the call, see EndedBy; done gives the place back. Hold drops the rest of the body,
+// which would stay in memory as long as the call waits: over HTTP/2 up to 1 MiB for each connection, which no
+// limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
 	if err := c.ignoreRest(); err != nil {
 		return nil, nil, err
@@ -88,7 +89,7 @@ func (c *Call) Hold() (ctx context.Context, done func(), err error) {
 	}, nil
 }
 
-// EndedBy is the refusal that ended a context of Hold; nil: none did.
+// EndedBy returns the refusal that ended a context of Hold, or nil.
 func EndedBy(ctx context.Context) error {
 	if refusal := (*Refusal)(nil); errors.As(context.Cause(ctx), &refusal) {
 		return refusal

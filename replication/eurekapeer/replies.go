@@ -40,7 +40,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 	}
 	err := l.registerNewer(ctx, newer)
 	if before := l.behind.Swap(err != nil); !before && err != nil {
-		l.env.Log.Warn("what a Eureka server has newer cannot be taken over", "peer", l.env.Peer.Name, "err", err)
+		l.env.Log.Warn("newer instances of a Eureka server cannot be taken over", "peer", l.env.Peer.Name, "err", err)
 	}
 }
 

@@ -72,7 +72,7 @@ func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	switch {
 	case why == "" && known:
 		delete(r.items, at)
-		r.log.Info("an item of replication is accepted again that was refused", "app", key.App, "id", key.ID, "from", from, "refused", item.Times)
+		r.log.Info("an item of replication that was refused is accepted again", "app", key.App, "id", key.ID, "from", from, "refused", item.Times)
 		return
 	case why == "":
 		return

@@ -235,7 +235,7 @@ func (t *transfer) add(item *wire.Item) {
 	}
 	t.invalid++
 	if err == nil {
-		err = errors.New("an operator's act is no part of a copied state")
+		err = errors.New("an operator's act does not belong in a copied state")
 	}
 	key, _ := registry.KeyOf(item.Op)
 	t.side.Refusals.Record(key, item.Name(), t.from, err.Error())

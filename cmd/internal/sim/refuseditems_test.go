@@ -94,7 +94,7 @@ func TestRegistrationAtAnotherAddressThanTheLivingInstanceIsSaid(t *testing.T) {
 		said := func(want int) {
 			t.Helper()
 			summary := sim.Document[api.Explanation](w, n, "/v1/rollcall/apps/ORDERS/one/explain").Summary
-			words := fmt.Sprintf("(%d such registrations at this node): if two programs run, they need two ids.", want)
+			words := fmt.Sprintf("(%d such registrations at this node). Two programs need two ids.", want)
 			expect.That(t, strings.HasSuffix(summary, words) == (want > 0), "explained as %q; want %d registrations at another address", summary, want)
 			expect.Equal(t, w.Metric(n, "rollcall_http_moved_registrations_total"), float64(want), "counted")
 			expect.Equal(t, strings.Count(w.Log(), "registered at another address"), min(want, 1), "lines of the log")
