@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// peer is one receiver: what is configured, its link, and what is known of it over all of its feeds.
+// peer is one receiver: its configuration, its link, and what is known of it over all of its feeds.
 type peer struct {
 	link.PeerConfig
 	config  Config
@@ -22,7 +22,7 @@ type peer struct {
 	waiting *prometheus.HistogramVec
 	log     *slog.Logger
 	woken   chan struct{}  // something happened that may need tasks
-	refused *link.Refusals // what the peer would not have, and has accepted nothing of since
+	refused *link.Refusals // what the peer refused, and has not accepted since
 
 	mu      sync.Mutex
 	feed    *feed          // nil: nothing is sent now
@@ -31,7 +31,7 @@ type peer struct {
 	record  record
 }
 
-// record is what is counted and remembered of a peer since the node started.
+// record holds what is counted and remembered of a peer since the node started.
 type record struct {
 	sent, dropped, repairs map[string]uint64
 	repair                 *api.PeerRepair
@@ -42,7 +42,7 @@ type record struct {
 	since                  time.Time
 }
 
-// notSending is the error of what needs a feed where there is none.
+// notSending returns the error of what needs a feed where none runs.
 func (p *peer) notSending() error {
 	if p.paused() {
 		return fmt.Errorf("%w to %s: it is paused", ErrNotSending, p.Name)
@@ -50,7 +50,7 @@ func (p *peer) notSending() error {
 	return fmt.Errorf("%w to %s", ErrNotSending, p.Name)
 }
 
-// origin is what the peer's own instances are applied as.
+// origin returns the origin of the peer's own instances.
 func (p *peer) origin() registry.Origin {
 	if p.Kind == link.Node {
 		return registry.Origin{Kind: registry.LocalPeer}
@@ -58,10 +58,10 @@ func (p *peer) origin() registry.Origin {
 	return registry.Origin{Kind: registry.RemoteDC, DC: p.Name}
 }
 
-// paused says whether an operator stopped the sending.
+// paused reports whether an operator stopped the sending.
 func (p *peer) paused() bool { return p.config.View().Peer(p.Name).Paused }
 
-// wake has the feed look for changes, and for a pause.
+// wake makes the feed look for changes, and for a pause.
 func (p *peer) wake() {
 	select {
 	case p.woken <- struct{}{}:
@@ -87,7 +87,7 @@ func (p *peer) dropped(why string) {
 	p.record.dropped[why]++
 }
 
-// gaveUp counts an item that the peer refused though the call succeeded.
+// gaveUp counts an item that the peer refused although the call succeeded.
 func (p *peer) gaveUp() { p.dropped(dropNames[batcher.Permanent]) }
 
 // repaired records a repair that found something.
@@ -99,7 +99,7 @@ func (p *peer) repaired(reason string, d api.PeerDiff) {
 	p.log.Info("repairing the peer", "reason", reason, "missing", d.Missing, "extra", d.Extra)
 }
 
-// failed records a call without a usable response; the first of a row is logged.
+// failed records a call without a usable response, and logs the first in a row.
 func (p *peer) failed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,14 +116,14 @@ func (p *peer) failing() bool {
 	return p.record.failing
 }
 
-// reachedAt is since when the peer is known, and when it was last reached; zero: not yet.
+// reachedAt returns since when the peer is known, and when it was last reached; zero: not yet.
 func (p *peer) reachedAt() (since, success time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.record.since, p.record.success
 }
 
-// silence is the time since the peer was last reached, or since the node started.
+// silence returns the time since the peer was last reached, or since the node started.
 func (p *peer) silence() time.Duration {
 	since, success := p.reachedAt()
 	if success.IsZero() {
@@ -132,7 +132,7 @@ func (p *peer) silence() time.Duration {
 	return time.Since(success)
 }
 
-// sum is now with the counters of before added.
+// sum returns now with the counters of before added.
 func sum(before, now batcher.Stats) batcher.Stats {
 	now.AcceptedTasks += before.AcceptedTasks
 	now.ReplayedTasks += before.ReplayedTasks

@@ -41,20 +41,20 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
-// Replicator is a node's side of all replication. Safe for concurrent use.
+// Replicator is a node's side of all replication. It is safe for concurrent use.
 type Replicator struct {
 	*rollcallpeer.Receiver
 	config  Config
 	newPeer func(link.PeerConfig) *peer
 	waiting *prometheus.HistogramVec // of each peer's tasks
 	eurekas eurekapeer.Senders
-	changed chan struct{} // peers are others
+	changed chan struct{} // the set of peers has changed
 
 	setting sync.Mutex // held while peers are replaced
 	peers   atomic.Pointer[[]*peer]
 }
 
-// New checks the configuration, every mistake at once. It starts nothing.
+// New checks the configuration and reports every mistake at once. It starts nothing.
 func New(c Config) (*Replicator, error) { return newReplicator(c, newLink) }
 
 func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, error) {
@@ -78,7 +78,7 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	return r, nil
 }
 
-// present are the peers of now.
+// present returns the present peers.
 func (r *Replicator) present() []*peer { return *r.peers.Load() }
 
 // newLink makes the link of a peer's kind.
@@ -89,8 +89,8 @@ func newLink(env link.Env) link.Link {
 	return rollcallpeer.New(env)
 }
 
-// Run sends to all peers until ctx ends: with consensus, for one leadership; else for as long as the
-// node runs. It returns nil then, or registry.ErrClosed.
+// Run sends to all peers until ctx ends: with consensus for one leadership, otherwise for as long as the node
+// runs. It returns nil then, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
 	r.config.Incarnation.Draw()
 	g, ctx := errgroup.WithContext(ctx)
@@ -103,7 +103,7 @@ func (r *Replicator) Run(ctx context.Context) error {
 	return err
 }
 
-// watch wakes the peers when something changed after an index. One wait serves all of them.
+// watch wakes the peers when something has changed after an index. One wait serves all of them.
 func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 	for {
 		c, err := r.config.Service.Changes(ctx, after, registry.Selector{})
@@ -123,13 +123,12 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 	}
 }
 
-// Copy copies what the other nodes of this datacenter have, when this one has started, as Receiver.Copy
-// does.
+// Copy copies what the other nodes of this datacenter have, when this one has started, as Receiver.Copy does.
 func (r *Replicator) Copy(ctx context.Context) error {
 	return r.Receiver.Copy(ctx, r.config.CopyWait)
 }
 
-// Act sends the other nodes of this datacenter an operator's act that is in no change list.
+// Act sends the other nodes of this datacenter an operator's act that is not in the change list.
 func (r *Replicator) Act(op registry.SelfPreservation) {
 	for _, p := range r.present() {
 		if f := p.currentFeed(); f != nil {
@@ -138,7 +137,7 @@ func (r *Replicator) Act(op registry.SelfPreservation) {
 	}
 }
 
-// Reads is what this node reads and writes, in the form of the header level.Header.
+// Reads returns what this node reads and writes, in the form of the header level.Header.
 func (r *Replicator) Reads() string {
 	if r.config.Levels == nil {
 		return ""
@@ -146,11 +145,11 @@ func (r *Replicator) Reads() string {
 	return r.config.Levels().String()
 }
 
-// levelsAge is how old what a node has said of its levels may be: it is asked whenever something is sent, and every few
-// seconds where nothing is.
+// levelsAge is how old a node's word on its levels may be: it is asked whenever something is sent, and every
+// few seconds otherwise.
 const levelsAge = 30 * time.Second
 
-// Levels is what the other nodes of this datacenter read.
+// Levels returns what the other nodes of this datacenter read.
 func (r *Replicator) Levels() []level.Node {
 	var nodes []level.Node
 	for _, p := range r.present() {
@@ -173,8 +172,8 @@ func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error
 	return d, err
 }
 
-// Repair compares with a peer and sends what it lacks; for a Eureka server, everything. It returns when the
-// comparison is done and what differs is queued. Errors: as Diff.
+// Repair compares with a peer and sends what it lacks; to a Eureka server, everything. It returns when the
+// comparison is done and the difference is queued. Errors: as Diff.
 func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
 	f, err := r.feed(peer)
 	if err != nil {
@@ -183,8 +182,8 @@ func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, err
 	return f.repair(ctx)
 }
 
-// Pause stops the sending to a peer, or resumes it, whichever node does it now or later. Errors:
-// ErrUnknownPeer, or registry.Service's.
+// Pause stops or resumes the sending to a peer, whichever node does it now or later. Errors: ErrUnknownPeer,
+// or registry.Service's.
 func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
 	p, err := r.peer(peer)
 	if err != nil {
@@ -198,8 +197,8 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	return nil
 }
 
-// EurekaSender is the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may
-// be empty) and an address (host:port): that of the peer with such a host, else "eureka".
+// EurekaSender returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be
+// empty) and an address (host:port): that of the peer with such a host, otherwise "eureka".
 func (r *Replicator) EurekaSender(identity, address string) string {
 	return r.eurekas.Name(r.config.Present(), identity, address)
 }
@@ -213,7 +212,7 @@ func (r *Replicator) peer(name string) (*peer, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownPeer, name)
 }
 
-// feed is a peer's current one.
+// feed returns a peer's current feed.
 func (r *Replicator) feed(name string) (*feed, error) {
 	p, err := r.peer(name)
 	if err != nil {
@@ -226,7 +225,7 @@ func (r *Replicator) feed(name string) (*feed, error) {
 	return f, nil
 }
 
-// Status is the state of every peer, in the order of the configuration.
+// Status returns the state of every peer, in the order of the configuration.
 func (r *Replicator) Status() []api.Peer { return r.statusOf(r.present()) }
 
 func (r *Replicator) statusOf(peers []*peer) []api.Peer {
@@ -241,13 +240,13 @@ func (r *Replicator) statusOf(peers []*peer) []api.Peer {
 	return statuses
 }
 
-// Refusals are the items of other servers that this node refuses.
+// Refusals returns what this node remembers of the items of other servers that it refuses.
 func (r *Replicator) Refusals() *link.Refusals { return r.config.Refusals }
 
-// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
+// Cut returns how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (r *Replicator) Cut(dc string) time.Duration { return r.config.Cut(dc) }
 
-// remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
+// remote returns the peer with this name that is a datacenter or a Eureka server, or nil.
 func (r *Replicator) remote(dc string) *peer {
 	for _, p := range r.present() {
 		if p.Kind != link.Node && p.Name == dc {
@@ -257,9 +256,9 @@ func (r *Replicator) remote(dc string) *peer {
 	return nil
 }
 
-// Spares says whether leases of another datacenter, whose time has passed, stay for now: its link is
-// cut, and that is the policy that holds in the cluster. Heard is how long ago (lease clock) it was last
-// heard; ok is false if it never was.
+// Spares reports whether leases of another datacenter, whose time has passed, stay for now: its link is cut,
+// and that is the policy in force in the cluster. heard is how long ago (lease clock) it was last heard; ok is
+// false if it never was.
 func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	p := r.remote(dc)
 	if p == nil || !p.cut(heard, ok) {
@@ -269,8 +268,7 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
-// Age is the time since the node of this datacenter that was silent longest was last reached; 0 if
-// there is none.
+// Age returns the time since the longest-silent node of this datacenter was last reached; 0 if there is no other node.
 func (r *Replicator) Age() time.Duration {
 	var age time.Duration
 	for _, p := range r.present() {
@@ -281,9 +279,9 @@ func (r *Replicator) Age() time.Duration {
 	return age
 }
 
-// SetPeers replaces the peers while the replicator runs, or before. Peers of which nothing has changed are not touched; one
-// with changed settings is sent to anew, from its cursor on. An error says what is wrong with the peers, every mistake at once;
-// nothing has changed then.
+// SetPeers replaces the peers while the replicator runs, or before. It leaves peers without a change alone; to
+// one with changed settings the sending starts anew, from its cursor. An error says what is wrong with the
+// peers, every mistake at once; then nothing has changed.
 func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 	side := r.config.Side
 	side.Peers = configs
@@ -328,7 +326,7 @@ func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 	return nil
 }
 
-// sameSettings compares two peers. What a connection is made with is the same for all.
+// sameSettings compares two peers. The settings of connections are the same for all.
 func sameSettings(a, b link.PeerConfig) bool {
 	a.TLS, b.TLS = nil, nil
 	return reflect.DeepEqual(a, b)
@@ -340,7 +338,7 @@ type sending struct {
 	ended chan struct{}
 }
 
-// runPeers sends to the peers of now until ctx ends.
+// runPeers sends to the present peers until ctx ends.
 func (r *Replicator) runPeers(ctx context.Context) {
 	running := map[*peer]sending{}
 	var all sync.WaitGroup
@@ -372,8 +370,8 @@ func (r *Replicator) runPeers(ctx context.Context) {
 	}
 }
 
-// stopOthers stops the sending to the peers that are not present, and has the state keep how far they came: a peer of the
-// same name, with other settings, goes on there.
+// stopOthers stops the sending to the peers that are not present, and has the state keep how far they came: a
+// peer with the same name and other settings goes on from there.
 func (r *Replicator) stopOthers(ctx context.Context, running map[*peer]sending, present map[*peer]bool) {
 	var stopped []*peer
 	for p, s := range running {

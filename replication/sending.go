@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// newPeer is a peer that is not sent to yet. waiting is the histogram of how long tasks wait.
+// newPeer returns a peer to which nothing is sent yet. waiting is the histogram of how long tasks wait.
 func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, newLink func(link.Env) link.Link) *peer {
 	p := &peer{
 		PeerConfig: pc, config: c, waiting: waiting,
@@ -89,7 +89,7 @@ func (p *peer) submit(t link.Task) {
 	}
 }
 
-// cursor is how far the peer is known to be.
+// cursor returns how far the peer is known to be.
 func (p *peer) cursor() registry.Index {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *peer) succeeded() {
 	}
 }
 
-// stats are the dispatcher's numbers, the counters over all feeds.
+// stats returns the dispatcher's numbers, with the counters over all feeds.
 func (p *peer) stats() batcher.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,12 +20,12 @@ const (
 	StateIdle    = "idle" // another node sends
 )
 
-// AuthFileDiffers is the api.Peer.AuthFile of a node whose file of roles and tokens says something else.
+// AuthFileDiffers is the api.Peer.AuthFile of a node whose file of roles and tokens differs from this node's.
 const AuthFileDiffers = "differs"
 
 const (
 	lagCounted = 10_000          // changes that a status counts at most, of those that were not read
-	lagTold    = 5 * time.Second // what waits no longer needs no reason
+	lagTold    = 5 * time.Second // a lag up to this long needs no reason
 )
 
 func (p *peer) status(v *registry.View, now int64) api.Peer {
@@ -66,7 +66,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 	return status
 }
 
-// comparedFile says whether the peer's auth.file says the same as this node's, and adds a difference to a reason.
+// comparedFile says whether the peer's auth.file equals this node's, and adds a difference to a reason.
 func comparedFile(c link.Compared, reason string) (word, _ string) {
 	switch differs, known := c.AuthFileDiffers(); {
 	case !known:
@@ -77,7 +77,7 @@ func comparedFile(c link.Compared, reason string) (word, _ string) {
 	return "same", reason
 }
 
-// state is the state in a word and a sentence. p.mu is held.
+// state returns the state in a word and a sentence. p.mu is held.
 func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) {
 	switch {
 	case kept.Paused:
@@ -126,7 +126,7 @@ func waitingSince(s api.Peer) string {
 	return fmt.Sprintf("%d changes are waiting since %v", s.LagChanges, waited)
 }
 
-// shownCursor is the cursor in the form of X-Rollcall-Index; empty: it is not known.
+// shownCursor returns the cursor in the form of X-Rollcall-Index, or "" if it is not known.
 func (p *peer) shownCursor(v *registry.View) string {
 	at := max(p.cursor(), v.Peer(p.Name).Cursor)
 	if at == 0 {
@@ -135,8 +135,8 @@ func (p *peer) shownCursor(v *registry.View) string {
 	return v.Epoch() + "-" + strconv.FormatUint(uint64(at), 10)
 }
 
-// lag is how many changes the peer does not know yet, at least, and the lease clock (ms) of the oldest.
-// Where another node sends there is nothing to say.
+// lag returns how many changes the peer does not know yet, at least, and the lease clock (ms) of the oldest.
+// If another node sends, it returns zeros.
 func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	kept := v.Peer(p.Name)
 	from, known, queued := place{after: kept.Cursor, upto: kept.Cursor}, kept.Known, 0
@@ -158,8 +158,8 @@ func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	return uint64(queued + unread), since
 }
 
-// unread is how many changes are to be sent that were not read yet, and the lease clock (ms) of the
-// oldest. If the list no longer reaches back, it is everything.
+// unread returns how many changes are to be sent that were not read yet, and the lease clock (ms) of the
+// oldest. If the list no longer reaches back that far, it counts everything.
 func (p *peer) unread(v *registry.View, from place, now int64) (changes int, since int64) {
 	list, err := v.Changes(from.upto, lagCounted)
 	if err != nil {

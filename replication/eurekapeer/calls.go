@@ -27,13 +27,13 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Link transmits to one Eureka server. Safe for concurrent use.
+// Link transmits to one Eureka server. It is safe for concurrent use.
 type Link struct {
 	env     link.Env
 	service *url.URL // without user info and without a slash at the end
 	user    *url.Userinfo
 	client  *http.Client
-	behind  atomic.Bool // what the server had newer could not be taken over: it was logged
+	behind  atomic.Bool // newer instances of the server could not be taken over, which was logged
 }
 
 func New(env link.Env) link.Link {
@@ -116,7 +116,7 @@ func (l *Link) exchange(r *http.Request) (response, error) {
 	return response{resp.StatusCode, body}, nil
 }
 
-// refusedCall is the error of a response that is not one of success.
+// refusedCall returns the error of a response that is not a success.
 func refusedCall(method, target string, r response) error {
 	result := batcher.PermanentError
 	if r.status == http.StatusServiceUnavailable {
@@ -125,7 +125,7 @@ func refusedCall(method, target string, r response) error {
 	return link.Failed(result, &statusError{method, target, r.status})
 }
 
-// statusError is a response that is not one of success.
+// statusError is the error of a response with a status that is not a success.
 type statusError struct {
 	method, target string
 	status         int
@@ -136,8 +136,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s %s was answered %d %s", e.method, e.target, e.status, http.StatusText(e.status))
 }
 
-// refuseAlone records the item that the server refuses by the status of a call that had nothing else. The dispatcher, which
-// tries the items of a refused batch one by one, counts it.
+// refuseAlone records an item that the server refuses by the status of a call that had only that item. The
+// dispatcher counts it: it tries the items of a refused batch one by one.
 func (l *Link) refuseAlone(all []part, err error) {
 	answer, ok := errors.AsType[*statusError](err)
 	if ok && (answer.status == http.StatusBadRequest || answer.status == http.StatusRequestEntityTooLarge) && all[0].task.Key == all[len(all)-1].task.Key {

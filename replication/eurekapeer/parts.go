@@ -10,13 +10,13 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// part is an item of a batch, or a call, and the task that it is a part of.
+// part is an item of a batch, or a call, with its task.
 type part struct {
 	eureka.Item
 	task link.Task
 }
 
-// fact is the word of the status for what an item says.
+// fact returns the status's word for what an item says.
 func (t part) fact() string {
 	switch t.Action {
 	case eureka.Register:
@@ -29,10 +29,10 @@ func (t part) fact() string {
 	return "override"
 }
 
-// partsOf is what the server is to get of an instance, in order: its present state as far as the task asks
-// for it. Of one that was removed there is nothing; its removal is a task of its own. An instance in
-// quarantine is canceled at the server, which knows no such thing, and comes back by the 404 to the next
-// heartbeat after it.
+// partsOf returns what the server is to get of an instance, in order: its present state, as far as the task
+// asks for it. For an instance that was removed that is nothing; its removal is a task of its own. An instance
+// in quarantine is canceled at the server, which knows no quarantine, and comes back by the 404 to the next
+// heartbeat afterwards.
 func partsOf(v *registry.View, t link.Task) []part {
 	if t.Facts&link.Canceled != 0 {
 		return []part{cancelOf(t)}
@@ -55,10 +55,10 @@ func partsOf(v *registry.View, t link.Task) []part {
 	return []part{beat}
 }
 
-// registeredParts is what a client says of itself. The override that the server has for the name
-// outlives a registration, so it is sent after it where it may be another one: that of an earlier
-// life, or one that was changed. An override that the client's own DOWN or STARTING is stronger than
-// is shown only if the instance registers after it.
+// registeredParts returns what a client says of itself. The override that the server has for the name outlives
+// a registration, so ours is sent after the registration if it may differ: the server's may be from an earlier
+// life, or ours has changed. The server shows the client's own DOWN or STARTING, which is stronger than an
+// override, only if the instance registers after the override.
 func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 	register := itemOf(eureka.Register, t, l)
 	shown := *l
@@ -77,7 +77,7 @@ func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 		}
 	}
 	if t.Tries > 0 {
-		beat := itemOf(eureka.Heartbeat, t, l) // says whether the registration was taken: see registerAbove
+		beat := itemOf(eureka.Heartbeat, t, l) // its answer tells whether the registration was taken, see registerAbove
 		beat.LastDirty = register.LastDirty
 		all = append(all, beat)
 	}
@@ -95,7 +95,7 @@ func cancelOf(t link.Task) part {
 	return part{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.Key.App, ID: t.Key.ID}}
 }
 
-// overrideOf is the override, or that there is none and what the status is instead.
+// overrideOf sends the override, or deletes it and sends the status that holds instead.
 func overrideOf(l *registry.Lease, t link.Task) part {
 	if l.Instance.Overridden == registry.Unknown {
 		return itemOf(eureka.DeleteStatusOverride, t, l)
@@ -105,12 +105,12 @@ func overrideOf(l *registry.Lease, t link.Task) part {
 	return set
 }
 
-// instancePath is an instance's resource below the service URL.
+// instancePath returns an instance's resource below the service URL.
 func instancePath(key registry.Key) string {
 	return "/apps/" + url.PathEscape(key.App) + "/" + url.PathEscape(key.ID)
 }
 
-// callOf is the call of a client that an item stands for.
+// callOf returns the client's call that an item stands for.
 func callOf(t part) (method, target string, body []byte) {
 	target = instancePath(t.task.Key)
 	dirty := strconv.FormatInt(t.LastDirty, 10)

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// follow does what the results of items ask for: what the server does not know is sent as a registration,
-// and what it has newer is registered here (upstream: InstanceReplicationTask.handleFailure).
+// follow does what the results of items ask for: it sends a registration of what the server does not know, and
+// registers here what the server has newer (upstream: InstanceReplicationTask.handleFailure).
 func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResult) {
 	var newer []*registry.Instance
 	for n := range all {
@@ -34,7 +34,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 			l.env.Refusals.Record(t.task.Key, "register", l.env.Peer.Name, err.Error())
 			continue
 		}
-		// It is not sent again, though the call itself succeeded.
+		// The call itself succeeded, so the item is not sent again.
 		l.env.GaveUp()
 		l.env.Refused(t.task.Key, t.fact(), fmt.Sprintf("%s was answered %d %s", t.Action, r.Status, http.StatusText(r.Status)))
 	}
@@ -44,7 +44,7 @@ func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResu
 	}
 }
 
-// registerAgain sends the server the whole instance. It is false if that was tried too often.
+// registerAgain sends the server the whole instance. It returns false if that was tried too often.
 func (l *Link) registerAgain(t link.Task) bool {
 	if t.Tries >= link.MaxTries {
 		return false
@@ -55,9 +55,10 @@ func (l *Link) registerAgain(t link.Task) bool {
 	return true
 }
 
-// registerAbove sends the server the whole instance with a timestamp above its own, if it refuses a heartbeat though the
-// instance was just registered: it keeps an older registration of status UNKNOWN, which an override that was deleted left, while
-// its timestamp is the newer one. It knows that of a change of metadata here.
+// registerAbove sends the server the whole instance with a timestamp above the server's own, if the server
+// refuses a heartbeat right after the registration. Then it keeps an older registration with status UNKNOWN,
+// which the end of an override left there, and its timestamp is higher than the client's: a change of metadata
+// here had raised it.
 func (l *Link) registerAbove(ctx context.Context, t part) bool {
 	if t.Action != eureka.Heartbeat || t.task.Tries == 0 || t.task.Above != 0 {
 		return false
@@ -74,8 +75,9 @@ func (l *Link) registerAbove(ctx context.Context, t part) bool {
 	return l.registerAgain(t.task)
 }
 
-// newer returns the server's instance if it is newer than the one here. A server that says so without
-// showing its own is asked for it; one whose own is not newer gets ours. The error says why theirs cannot be registered here.
+// newer returns the server's instance if it is newer than the one here. A server that says so without showing
+// its own is asked for it; one whose own is not newer gets ours. The error says why the server's instance
+// cannot be registered here.
 func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*registry.Instance, error) {
 	theirs := r.Lease
 	if theirs == nil {
@@ -96,7 +98,7 @@ func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*regis
 	return []*registry.Instance{i}, nil
 }
 
-// fetch asks for one instance; nil: the server has none.
+// fetch asks for one instance. It returns nil if the server has none.
 func (l *Link) fetch(ctx context.Context, key registry.Key) (*registry.Lease, error) {
 	target := instancePath(key)
 	resp, err := l.ask(ctx, true, http.MethodGet, target, nil)
@@ -128,7 +130,7 @@ func registrable(key registry.Key, theirs *registry.Lease) (*registry.Instance, 
 	return i, nil
 }
 
-// registerNewer registers instances here that the server has newer, with the overrides that it has for them.
+// registerNewer registers the newer instances of the server here, with the overrides that it has for them.
 func (l *Link) registerNewer(ctx context.Context, newer []*registry.Instance) error {
 	if len(newer) == 0 {
 		return nil

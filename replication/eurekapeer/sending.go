@@ -15,7 +15,7 @@ import (
 // Bounds of one replication document.
 const (
 	maxItems = 250 // upstream's own servers never send more
-	// maxDocument is far below what servers of our own kind accept (8 MiB), also with one instance more.
+	// maxDocument is far below what our own servers accept (8 MiB), even with one instance more.
 	maxDocument = 4 << 20
 )
 
@@ -24,8 +24,8 @@ func (l *Link) Process(ctx context.Context, t link.Task) batcher.Result {
 	return l.ProcessBatch(ctx, []link.Task{t})
 }
 
-// ProcessBatch implements batcher.Processor. Where a part fails the whole is sent again: every item
-// can be repeated.
+// ProcessBatch implements batcher.Processor. If a part fails the whole batch is sent again: every item can be
+// repeated.
 func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	v := l.env.View()
 	var all []part
@@ -43,8 +43,8 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 	return batcher.Success
 }
 
-// Compare finds everything, for a server that cannot be compared with: what is here and belongs to
-// this datacenter, and what was removed here.
+// Compare finds everything, for a server that cannot be compared with: what is here and belongs to this
+// datacenter, and what was removed here.
 func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	if !repair {
 		return api.PeerDiff{}, nil, link.ErrNoDigests
@@ -65,8 +65,8 @@ func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Tas
 	return api.PeerDiff{}, all, link.ErrNoDigests
 }
 
-// sendOneByOne makes one call per item, those of clients with the mark of replication, for servers that
-// take no batches. A refusal is final where the server will not say more about it.
+// sendOneByOne makes one call per item, a client's call with the mark of replication, for servers that take no
+// batches. A refusal is final if the server says nothing more about it.
 func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	result := batcher.Success
 	for n := range all {
@@ -86,7 +86,7 @@ func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	return result
 }
 
-// call makes the call of one item. A response as to an item of a batch comes back as its result.
+// call makes the call of one item. It returns a response as the result that the item would have in a batch.
 func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 	method, target, body := callOf(t)
 	resp, err := l.ask(ctx, true, method, target, body)
@@ -97,7 +97,7 @@ func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 	case resp.ok(), resp.status == http.StatusNotFound && t.Action != eureka.Register:
 		return eureka.ItemResult{Status: resp.status}, nil
 	case resp.status == http.StatusConflict && t.Action == eureka.Heartbeat:
-		// Without an instance that can be read the server is asked for it.
+		// If the response shows no readable instance, the server is asked for it.
 		theirs, _ := eureka.DecodeInstance(resp.body, eureka.Format{})
 		return eureka.ItemResult{Status: resp.status, Lease: theirs}, nil
 	}

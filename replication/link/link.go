@@ -28,30 +28,30 @@ var ErrNoDigests = errors.New("not offered for Eureka servers")
 // Link transmits to one peer.
 type Link interface {
 	batcher.Processor[Task]
-	// Run does what is to be done beside tasks, until ctx ends: it keeps the link known to be alive.
+	// Run does what a link needs beside tasks, until ctx ends: it keeps the peer informed that the link is alive.
 	Run(ctx context.Context) error
-	// Compare compares with the peer. With repair it returns the tasks that make the peer equal too.
-	// ErrNoDigests: it cannot; then the tasks, with repair, are everything.
+	// Compare compares with the peer. With repair it also returns the tasks that make the peer equal.
+	// ErrNoDigests: it cannot compare; with repair the tasks are then everything.
 	Compare(ctx context.Context, repair bool) (api.PeerDiff, []Task, error)
-	// URL is the one in use, without user info.
+	// URL returns the one in use, without user info.
 	URL() string
 }
 
-// Actor is a link that also sends an operator's act that is in no change list: those to nodes of this
-// datacenter.
+// Actor is a link that also sends an operator's act that is not in the change list. Links to nodes of this
+// datacenter are Actors.
 type Actor interface {
 	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
 }
 
 // Leveled is a link to a Rollcall server, which says what it reads.
 type Leveled interface {
-	// Levels is what the server said last, and when; zero: it has said nothing.
+	// Levels returns what the server said last, and when; zero: it has said nothing.
 	Levels() (level.Reads, time.Time)
 }
 
 // Compared is a link to a node of this datacenter, whose file of roles and tokens is compared with this node's.
 type Compared interface {
-	// AuthFileDiffers says whether the files differ; ok is false while that is not known.
+	// AuthFileDiffers reports whether the files differ; ok is false while that is not known.
 	AuthFileDiffers() (differs, ok bool)
 }
 
@@ -66,10 +66,10 @@ type Env struct {
 	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
 	Succeeded func()
 	Failed    func(err error)
-	// Refused records why the peer refuses an item of an instance, or with "" that it has accepted one. GaveUp counts an
-	// item that was refused by a call that succeeded, and is not sent again.
+	// Refused records why the peer refuses an item of an instance; with an empty why, that the peer has
+	// accepted one. GaveUp counts an item that was refused by a call that succeeded, and is not sent again.
 	Refused func(key registry.Key, fact, why string)
 	GaveUp  func()
-	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
+	// Origin is the origin of the peer's own instances, which it sends back because they are newer.
 	Origin registry.Origin
 }

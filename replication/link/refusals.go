@@ -18,15 +18,16 @@ import (
 
 // Bounds of Refusals.
 const (
-	refusalsKept = 1000      // at most; more are neither logged nor remembered
+	refusalsKept = 1000      // beyond that, items are neither logged nor remembered
 	refusedFor   = time.Hour // how long an item is remembered after it was refused last
 	refusedText  = 512       // bytes of a name or a reason
 )
 
-// Refusals remembers which items of replication are refused. An item is an instance, as one server sent it. The first
-// refusal and the first acceptance after it are logged. Nil remembers nothing. Safe for concurrent use.
+// Refusals remembers which items of replication are refused. An item is an instance as one server sent it. The
+// first refusal, and the first acceptance after it, are logged. A nil *Refusals remembers nothing. Safe for
+// concurrent use.
 type Refusals struct {
-	Total prometheus.Counter // refusals, all of them
+	Total prometheus.Counter // counts every refusal
 
 	world *world.World
 	log   *slog.Logger
@@ -40,7 +41,7 @@ type refusedItem struct {
 	from string
 }
 
-// NewRefusals returns an empty memory, which logs to log.
+// NewRefusals returns an empty Refusals.
 func NewRefusals(w *world.World, log *slog.Logger) *Refusals {
 	return &Refusals{
 		Total: prometheus.NewCounter(prometheus.CounterOpts{
@@ -51,8 +52,9 @@ func NewRefusals(w *world.World, log *slog.Logger) *Refusals {
 	}
 }
 
-// Record notes why an item is refused; without a why, that it was accepted. what is the operation, and from the server that
-// sent it, "" if this node did. A key without an application stands for all that the server sent.
+// Record notes why an item is refused; with an empty why, that it was accepted. what is the operation, and
+// from the server that sent it, or "" for this node. A key without an application stands for everything that
+// the server sent.
 func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	if r == nil {
 		return
@@ -87,7 +89,7 @@ func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	item.What, item.Last, item.Text, item.Times = what, now, why, item.Times+1
 }
 
-// forget forgets what was refused last long ago. The caller holds mu.
+// forget forgets items that were last refused long ago. The caller holds mu.
 func (r *Refusals) forget(now int64) {
 	maps.DeleteFunc(r.items, func(_ refusedItem, item *api.RefusedItem) bool { return now-item.Last > refusedFor.Milliseconds() })
 }

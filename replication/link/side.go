@@ -24,25 +24,28 @@ type Side struct {
 	HTTP string
 	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
 	Sender func() string
-	// Consensus: one node sends for the whole datacenter and decides its evictions, which are replicated.
-	// Without, every node sends what its own clients said, and evicts for itself.
+	// Consensus: one node sends for the whole datacenter, and decides its evictions, which are replicated.
+	// Without it every node sends what its own clients said, and evicts for itself.
 	Consensus bool
-	// Levels says which levels of the formats this node reads, and which it writes; nil: it writes the newest, and says nothing.
+	// Levels returns which levels of the formats this node reads, and which it writes; nil: it writes the
+	// newest, and says nothing.
 	Levels func() level.Reads
-	// AuthFile is the digest of this node's file of roles and tokens, which those of its datacenter's nodes should equal; nil:
-	// none is compared. NoAuthFile: there is no file.
+	// AuthFile returns the digest of this node's file of roles and tokens, which should equal those of the
+	// other nodes of its datacenter, or NoAuthFile; nil: nothing is compared.
 	AuthFile func() string
 	Peers    []PeerConfig // at the start
-	// Now are the peers of now, which all parts of this side share; nil: those of the start. replication.New sets it.
+	// Now holds the present peers, which all parts of this side share; nil: those of the start.
+	// replication.New sets it.
 	Now *atomic.Pointer[[]PeerConfig]
 	Log *slog.Logger // nil: discards
-	// Incarnation is that of this sender; replication.New draws it.
+	// Incarnation is this sender's; replication.New draws it.
 	Incarnation *Incarnation
-	// Refusals are the items of other servers that this node refuses; replication.New makes them.
+	// Refusals remembers the items of other servers that this node refuses; replication.New makes it.
 	Refusals *Refusals
 }
 
-// AuthFileHeader has the digest of the file of roles and tokens in responses to messages of peers; NoAuthFile: there is none.
+// AuthFileHeader has the digest of the file of roles and tokens in responses to peers' messages; NoAuthFile if
+// there is no file.
 const AuthFileHeader, NoAuthFile = "X-Rollcall-Auth-File", "none"
 
 // Validate reports every mistake at once.
@@ -73,7 +76,7 @@ func (s *Side) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Present are the peers of now.
+// Present returns the present peers.
 func (s *Side) Present() []PeerConfig {
 	if s.Now == nil {
 		return s.Peers
@@ -81,7 +84,7 @@ func (s *Side) Present() []PeerConfig {
 	return *s.Now.Load()
 }
 
-// Writes is the level of the formats that this node writes.
+// Writes returns the level of the formats that this node writes.
 func (s *Side) Writes() byte {
 	if s.Levels == nil {
 		return level.Newest
@@ -89,7 +92,7 @@ func (s *Side) Writes() byte {
 	return s.Levels().Writes
 }
 
-// View is the newest state of this node; a stale read never fails.
+// View returns the newest state of this node; a stale read never fails.
 func (s *Side) View() *registry.View {
 	v, err := s.Service.View(context.Background(), registry.Stale)
 	if err != nil {
@@ -98,10 +101,10 @@ func (s *Side) View() *registry.View {
 	return v
 }
 
-// Clock is the lease clock, ms.
+// Clock returns the lease clock, ms.
 func (s *Side) Clock() int64 { return s.Service.Health().Clock }
 
-// Remote is the peer that is a datacenter of this name, or a Eureka server; nil: there is none.
+// Remote returns the peer with this name that is a datacenter or a Eureka server, or nil.
 func (s *Side) Remote(dc string) *PeerConfig {
 	peers := s.Present()
 	for i := range peers {
@@ -112,7 +115,7 @@ func (s *Side) Remote(dc string) *PeerConfig {
 	return nil
 }
 
-// Cut is how long a datacenter or Eureka server may be silent before its link counts as cut.
+// Cut returns how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (s *Side) Cut(dc string) time.Duration {
 	if p := s.Remote(dc); p != nil {
 		return p.CutAfter()
@@ -120,8 +123,8 @@ func (s *Side) Cut(dc string) time.Duration {
 	return eurekaCut
 }
 
-// Incarnation is the number by which receivers distinguish what this sender says now from what it said
-// before its clock may have gone back: with its process, its leadership, or an older copy of its data.
+// Incarnation is the number by which receivers tell what this sender says now from what it said before its
+// clock may have gone back: with its process, its leadership, or an older copy of its data.
 type Incarnation struct{ number atomic.Uint64 }
 
 // NewIncarnation draws the first one.
@@ -131,7 +134,7 @@ func NewIncarnation() *Incarnation {
 	return i
 }
 
-// Now is the present number.
+// Now returns the present number.
 func (i *Incarnation) Now() uint64 { return i.number.Load() }
 
 // Draw starts another incarnation.

@@ -16,33 +16,33 @@ const (
 	Canceled                     // it was removed; alone
 )
 
-// Task is what a peer is to get of one instance. All but a removal is read from the registry when
-// it is sent, so that the newest state goes and the queue holds no copies. Its id in the dispatcher is
-// its key: there is one task per instance, and none while one is on its way (upstream's id has the
-// action in it, so that a Register can overtake the Cancel of its instance).
+// Task is what a peer is to get of one instance. Everything but a removal is read from the registry when it is
+// sent, so that the newest state goes and the queue holds no copies. Its id in the dispatcher is its key:
+// there is one task per instance, and none while one is on its way (upstream's id contains the action, so that
+// a Register can overtake the Cancel of its instance).
 type Task struct {
 	Key   registry.Key
 	Facts Facts
-	// First is the oldest change in the task, 0 if there is none (a heartbeat): the cursor stays
-	// below it until the task was transmitted.
+	// First is the oldest change in the task, or 0 (a heartbeat): the cursor stays below it until the task has
+	// been transmitted.
 	First registry.Index
-	// NewLife: the instance's life started after the cursor, so that a Eureka server may know an older one.
+	// NewLife: the instance's life started after the cursor, so a Eureka server may know an older one.
 	NewLife bool
 	// Remove is the removal, with canceled.
 	Remove registry.Remove
 	// Tries counts how often a reply made a new task of this one.
 	Tries int
-	// Above is the dirty timestamp (ms) that a Eureka server has of the instance, above which a registration is sent; 0: the
-	// registration is sent with its own.
+	// Above is the dirty timestamp (ms) that a Eureka server has of the instance and that the registration
+	// must exceed; 0: the registration is sent with its own.
 	Above int64
 	// Queued is when the task, or the oldest that was merged into it, was queued; AsOf is when Remove was
 	// right.
 	Queued, AsOf time.Time
 }
 
-// Merge is the task that says what two tasks of one instance do, of which newer was made later: a
-// cancel clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat
-// is dropped beside anything else, for all of that renews as well.
+// Merge returns the task that does what two tasks of one instance do, of which newer was made later: a cancel
+// clears everything before it, a registration clears a cancel and a heartbeat, and a heartbeat is dropped
+// beside anything else, which renews as well.
 func Merge(older, newer Task) Task {
 	if newer.Facts == Heartbeat {
 		return older.with(newer, older)
@@ -61,7 +61,7 @@ func Merge(older, newer Task) Task {
 	return older.with(newer, live)
 }
 
-// with is merged, with what all merged tasks have.
+// with returns merged with what all merged tasks have.
 func (older Task) with(newer, merged Task) Task {
 	merged.First = Earlier(older.First, newer.First)
 	merged.Tries = max(older.Tries, newer.Tries)
@@ -70,7 +70,7 @@ func (older Task) with(newer, merged Task) Task {
 	return merged
 }
 
-// Earlier is the lower of two changes, of which 0 is none.
+// Earlier returns the lower of two changes; 0 means none.
 func Earlier(a, b registry.Index) registry.Index {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -78,6 +78,6 @@ func Earlier(a, b registry.Index) registry.Index {
 	return a
 }
 
-// MaxTries bounds how often a reply makes a new task of one: a server that loses at once what it gets
-// would get it for ever.
+// MaxTries bounds how often a reply makes a new task of one: a server that at once loses what it gets would
+// get it for ever.
 const MaxTries = 3

@@ -17,7 +17,7 @@ import (
 
 // Errors that a caller can act on, beside wire.ErrMalformed and those of registry.Service.
 var (
-	// ErrStranger: a message of a datacenter that is no peer of this one.
+	// ErrStranger: a message of a datacenter that is not a peer of this one.
 	ErrStranger = errors.New("not a peer")
 	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
 	ErrAhead = errors.New("the sender's clock cannot be right")
@@ -119,7 +119,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	return wire.Encode(wire.LevelOf(message), &d), nil
 }
 
-// originOf is what a datacenter's items are applied as, if it may send here.
+// originOf returns the origin under which a datacenter's items are applied, if it may send here.
 func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (registry.Origin, error) {
 	if err := access.Allow(ctx, access.Need{Resource: access.Peer, Name: datacenter, Verb: access.Exchange}); err != nil {
 		return registry.Origin{}, err
@@ -141,8 +141,8 @@ func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (regis
 	return registry.Origin{Kind: registry.LocalPeer}, nil
 }
 
-// checkPrincipal refuses a message in the name of a sender that another principal used first, where it is asked who calls:
-// who could speak in the name of another server could have its clients' instances ended.
+// checkPrincipal refuses a message in the name of a sender that another principal used first, where callers
+// need a name: whoever could speak in the name of another server could end the instances of its clients.
 func checkPrincipal(ctx context.Context, view *registry.View, sender senderName, principal string) error {
 	first := view.SenderPrincipal(sender.datacenter, sender.name)
 	if first == "" || first == principal || access.ModeOf(ctx) != access.On {
@@ -209,8 +209,8 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	return err
 }
 
-// recordRefused records the items of a message that are refused whenever they come, and those that are accepted. One that
-// panicked is in the log and the list of the store.
+// recordRefused records the items of a message that will always be refused, and those that are accepted. It
+// leaves out items that panicked, which the store logs and lists.
 func (r *Receiver) recordRefused(m *wire.Message, origin registry.Origin, in *intake) {
 	from := origin.DC
 	if origin.Kind == registry.LocalPeer {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer refuses make all of it
-// permanent, so that the dispatcher finds them.
+// send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer
+// refuses make the whole message fail permanently, so that the dispatcher finds them.
 func (l *Link) send(ctx context.Context, level byte, parts []part) batcher.Result {
 	results, err := l.exchange(ctx, level, parts)
 	if err != nil {
@@ -61,8 +61,7 @@ func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]wire.R
 	return a.Results, nil
 }
 
-// firstRefused is an error about the first item that the peer refused and always will; nil: there is
-// none.
+// firstRefused returns an error about the first item that the peer refuses and always will, or nil.
 func firstRefused(parts []part, results []wire.Result) error {
 	for n, result := range results {
 		switch result.Status {
@@ -77,8 +76,8 @@ func firstRefused(parts []part, results []wire.Result) error {
 	return nil
 }
 
-// follow does what the peer's result for one item asks for. One that panicked there is sent again, because that may
-// have been for what the peer had: MaxTries times in all.
+// follow does what the peer's result for one item asks for. An item that panicked there is sent again,
+// MaxTries times in all, because what the peer had may have been the cause.
 func (l *Link) follow(t part, result wire.Result) {
 	switch {
 	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
@@ -113,7 +112,7 @@ func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
 	return nil
 }
 
-// returnedOp is the operation of an item that came back; nil if there is none to apply.
+// returnedOp returns the operation of an item that came back, or nil if there is nothing to apply.
 func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	switch item.Op.(type) {
 	case registry.Replica, registry.Remove:
@@ -133,8 +132,7 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 	return op
 }
 
-// renewIncarnation has the sender start another incarnation if to a peer a message of the one in a head is
-// too late, or ahead.
+// renewIncarnation starts another incarnation if a message of the one in a head is too late, or ahead, for a peer.
 func (l *Link) renewIncarnation(head wire.Head, late int64, ahead bool) {
 	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
 		return
@@ -143,8 +141,7 @@ func (l *Link) renewIncarnation(head wire.Head, late int64, ahead bool) {
 	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
 }
 
-// Run implements link: it sends an empty message at first, and whenever nothing else was sent for a
-// while.
+// Run implements link: it sends an empty message at first, and whenever nothing else was sent for a while.
 func (l *Link) Run(ctx context.Context) error {
 	defer l.calls.client.CloseIdleConnections()
 	due := time.NewTimer(0)
@@ -167,8 +164,8 @@ func (l *Link) Process(ctx context.Context, one link.Task) batcher.Result {
 	return l.ProcessBatch(ctx, []link.Task{one})
 }
 
-// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other; one that
-// fails has those before it sent again with it, which changes nothing there.
+// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other. If one fails,
+// those before it are sent again with it, which changes nothing there.
 func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	level := l.level()
 	for _, message := range cutParts(partsOf(level, l.env.View(), l.env.Clock(), tasks)) {

@@ -20,16 +20,16 @@ const (
 	maxAge   = registry.MaxSpan
 )
 
-// Item is one fact of a message: an operation that its receiver performs if it is valid. Times are spans in ms, so that
-// clocks need not agree.
+// Item is one fact of a message: an operation that its receiver performs if it is valid. Times are spans in
+// ms, so that clocks need not agree.
 type Item struct {
 	Op      registry.Op // nil: there is none
 	err     error       // why it could not be read
 	encoded []byte      // where it is to be sent
 }
 
-// ItemOf is an item of the whole state of an instance (Replica), that a version was renewed (Renew, by name) or removed
-// (Remove), or an operator's act (SelfPreservation). It is for messages of a level.
+// ItemOf returns an item for messages of a level. It says the whole state of an instance (Replica), that a
+// version was renewed (Renew, by name) or removed (Remove), or an operator's act (SelfPreservation).
 func ItemOf(level byte, op registry.Op) Item {
 	switch of := op.(type) {
 	case registry.Replica:
@@ -50,7 +50,7 @@ func ItemOf(level byte, op registry.Op) Item {
 	return Item{Op: op, encoded: c.Written()}
 }
 
-// Size is how many bytes of a message an item takes, about.
+// Size returns about how many bytes of a message an item takes.
 func (i *Item) Size() int { return len(i.encoded) + 4 }
 
 func (i *Item) fields(c *codec.Codec) {
@@ -68,7 +68,7 @@ func (i *Item) fields(c *codec.Codec) {
 	i.err = part.End()
 }
 
-// check of a whole item is that of its operation, see Check.
+// check accepts any item that could be read: Check judges its operation.
 func (i *Item) check() error { return nil }
 
 // Context is what the meaning of an item depends on besides itself.
@@ -132,8 +132,7 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 	return op, nil
 }
 
-// preserve is an operator's act at another node. Without an author it would count as a decision of
-// this node.
+// preserve returns an operator's act at another node. Without an author it would count as a decision of this node.
 func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	switch {
 	case c.Here != "":
@@ -148,7 +147,7 @@ func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	return registry.SelfPreservation{To: op.To, By: op.By, For: c.left(op.For)}, checkAct(op.By)
 }
 
-// left is what is left of the time of an act that came so late. An act that has an end keeps one.
+// left returns what remains of the time of an act that came late. An act with an end keeps one.
 func (c Context) left(lasts int64) int64 {
 	if lasts == 0 {
 		return 0
@@ -185,20 +184,20 @@ func checkAct(by registry.Act) error {
 	return nil
 }
 
-// ValidName says whether a datacenter, a node or a sender may have a name.
+// ValidName reports whether a datacenter, a node or a sender may have a name.
 func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 func validAge(age int64) bool { return 0 <= age && age <= maxAge }
 
-// Age is an age that receivers accept.
+// Age bounds an age to what receivers accept.
 func Age(age int64) int64 { return min(max(age, 0), maxAge) }
 
-// Later is an age that has grown by the time a message is late.
+// Later returns an age that has grown by the time a message is late.
 func Later(age, late int64) int64 { return min(age+late, maxAge) }
 
-// Name is what metrics call the operation, "unreadable" if there is none.
+// Name returns the operation's name in metrics, or "unreadable".
 func (i *Item) Name() string {
 	if i.Op == nil {
 		return "unreadable"
