@@ -26,10 +26,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// allTargets are the platforms of a release. On Windows the commands are supported; the server is untested there.
+// allTargets lists the platforms of a release. On Windows the commands are supported; the server is untested there.
 var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
 
-// release is what all parts of a release share.
+// release holds what all parts of a release share.
 type release struct {
 	root, out, work string
 	version         string    // as git describe says it, with its v
@@ -51,7 +51,7 @@ type file struct {
 	owner int // user and group
 }
 
-// plain is a file that everybody may read.
+// plain returns a file that everybody may read.
 func plain(name string, data []byte) file { return file{name: name, mode: 0o644, data: data} }
 
 // target is what was built for one platform.
@@ -63,7 +63,7 @@ type target struct {
 	goVersion string
 }
 
-// folder is that of a package of a module.
+// folder is where a package of a module lies.
 type folder struct {
 	module, root, path string // its import path; where it lies; where the package lies
 }
@@ -100,7 +100,7 @@ func newRelease(ctx context.Context, root, out, work, version string) (*release,
 	return r, err
 }
 
-// run returns what a program prints, which runs in the main module.
+// run returns what a program prints that runs in the main module.
 func (r *release) run(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -112,11 +112,12 @@ func (r *release) run(ctx context.Context, env []string, name string, args ...st
 	return out, nil
 }
 
-// described is a version that git made of a tag, the number of commits since, and a commit; all but the commit may lack.
+// described matches a version that git made of a tag, the number of commits since, and a commit; only the
+// commit is always there.
 var described = regexp.MustCompile(`^(?:v(\d[^-]*)(?:-((?:alpha|beta|rc)[^-]*))?)?(?:-?(?:(\d+)-g)?([0-9a-f]{7,40}))?(-dirty)?$`)
 
-// numbered is a version in the form that archives, Debian and RPM order rightly: digits first, ~ before what precedes a
-// version, + before what follows it, no hyphen.
+// numbered returns a version in the form that archives, Debian and RPM order correctly: digits first, ~ before
+// what precedes a version, + before what follows it, no hyphen.
 func numbered(version string, at time.Time) (string, error) {
 	m := described.FindStringSubmatch(version)
 	if m == nil || m[0] == "" {
@@ -135,7 +136,7 @@ func numbered(version string, at time.Time) (string, error) {
 	return number + strings.Replace(dirty, "-", ".", 1), nil
 }
 
-// name is the name of a file of the release.
+// name returns the name of a file of the release.
 func (r *release) name(rest string) string {
 	return filepath.Join(r.out, "rollcall_"+r.number+"_"+rest)
 }
@@ -146,7 +147,8 @@ var deployed = map[string]string{
 	"deploy/compose/compose.yaml":     "\n  image: ${ROLLCALL_IMAGE:-rollcall:%s}\n",
 }
 
-// checkDeployed says which files name another version than that of a tag without a suffix. Other versions are not for users.
+// checkDeployed returns an error that names the files with another version than the tag's, if that has no
+// suffix. Other versions are not for users.
 func (r *release) checkDeployed() error {
 	if !regexp.MustCompile(`^v\d+\.\d+\.\d+$`).MatchString(r.version) {
 		return nil
@@ -200,7 +202,7 @@ func (r *release) build(ctx context.Context, platform string) (target, error) {
 	return t, nil
 }
 
-// settings are those of the go command: the release of a commit is the same whichever are in the environment.
+// settings are fixed for the go command, so that the release of a commit does not depend on the environment.
 var settings = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=true", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off"}
 
 // goFor runs the go command for a platform.
@@ -214,7 +216,7 @@ func (r *release) compile(ctx context.Context, t target, command, program, link 
 	return err
 }
 
-// makeShared makes what is the same on all platforms, by the program for this one.
+// makeShared runs the program for this platform to make what is the same on all platforms.
 func (r *release) makeShared(ctx context.Context, targets []target) error {
 	at := slices.IndexFunc(targets, func(t target) bool { return t.os == runtime.GOOS && t.arch == runtime.GOARCH })
 	if at < 0 {
@@ -274,7 +276,7 @@ func (r *release) makeShared(ctx context.Context, targets []target) error {
 // completions are the names that shells look for.
 var completions = map[string]string{"bash": "rollcall", "fish": "rollcall.fish", "zsh": "_rollcall", "powershell": "rollcall.ps1"}
 
-// described is a command as `rollcall tree` prints it.
+// describedCommand is a command as `rollcall tree` prints it.
 type describedCommand struct {
 	Use      string             `json:"use"`
 	Short    string             `json:"short"`
@@ -309,7 +311,7 @@ func (d describedCommand) command() *cobra.Command {
 	return cmd
 }
 
-// manPages are a page for each command.
+// manPages returns a page for each command.
 func manPages(tree []byte, at time.Time, version string) (pages []file, _ error) {
 	var root describedCommand
 	if err := json.Unmarshal(tree, &root); err != nil {

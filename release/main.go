@@ -1,7 +1,7 @@
-// Command release makes what a release of Rollcall consists of, from the commit that is checked out: archives, packages for
-// Debian and for distributions with RPM, a container image, licences, lists of components, the provenance, checksums, and their signature. Two runs give the
-// same bytes: every time is the commit's, every list is sorted, and no name of the machine is written. docs/release.md is
-// for its users.
+// Command release makes what a release of Rollcall consists of, from the commit that is checked out: archives,
+// packages for Debian and for distributions with RPM, a container image, licences, lists of components, the
+// provenance, checksums, and their signature. Two runs give the same bytes: every time is the commit's, every
+// list is sorted, and no name of the machine is written. docs/release.md is for its users.
 //
 //	main.go       flags, and the order of things
 //	build.go      programs, and the files that go with them
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// makeRelease writes everything into the directory out, and signs it if there is the file of a key.
+// makeRelease writes everything into the directory out, and signs it if keyFile names a key.
 func makeRelease(ctx context.Context, root, out, version string, targets []string, keyFile, passwordFile string) error {
 	var key minisign.PrivateKey
 	if keyFile != "" {
@@ -106,7 +106,7 @@ const sumsFile = "SHA256SUMS"
 // summed is a file of a release.
 type summed struct{ name, sum string }
 
-// sumsOf are the SHA-256 sums of all files, sorted by name.
+// sumsOf returns the SHA-256 sums of all files, sorted by name.
 func sumsOf(dir string) (sums []summed, err error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {

@@ -15,8 +15,8 @@ const repository = "https://github.com/seed-20419f34/rollcall"
 // publicKeyFile is the public half of the key that signs releases, below the main module.
 const publicKeyFile = "release/minisign.pub"
 
-// readKey reads the private key that signs a release, and its password if there is a file of one. The public half must be the
-// one that users verify with.
+// readKey reads the private key that signs a release, with its password if there is a file with one. Its
+// public half must be the one that users verify with.
 func readKey(root, key, password string) (signer minisign.PrivateKey, err error) {
 	text := []byte{}
 	if password != "" {
@@ -46,7 +46,7 @@ func readKey(root, key, password string) (signer minisign.PrivateKey, err error)
 	return signer, nil
 }
 
-// sign signs the checksums, and with them all files. The same key and release give the same signature.
+// sign signs the checksums, and so all files. The same key and release give the same signature.
 func (r *release) sign(key minisign.PrivateKey) error {
 	sums := filepath.Join(r.out, sumsFile)
 	text, err := os.ReadFile(sums)
@@ -57,7 +57,7 @@ func (r *release) sign(key minisign.PrivateKey) error {
 	return os.WriteFile(sums+".minisig", minisign.SignWithComments(key, text, comment, "verify with "+publicKeyFile+" of "+repository), 0o644)
 }
 
-// statement is a statement of in-toto with a provenance of SLSA, version 1 of both.
+// statement is an in-toto statement with a SLSA provenance, both version 1.
 type statement struct {
 	Type          string     `json:"_type"`
 	Subject       []artifact `json:"subject"`
@@ -85,7 +85,7 @@ type provenance struct {
 	} `json:"runDetails"`
 }
 
-// writeProvenance says from which commit, by which Go and with which settings the files of the release were built.
+// writeProvenance records from which commit, with which Go and which settings the files of the release were built.
 func (r *release) writeProvenance(built []target) error {
 	sums, err := sumsOf(r.out)
 	if err != nil {
