@@ -52,8 +52,8 @@ func Open(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// Next returns the next part, see kv.Unpack; it is valid until the next call. At the end of a file that is whole it
-// returns io.EOF. Other errors are as of Open.
+// Next returns the next part, see kv.Unpack; it is valid until the next call. At the end of a complete file it
+// returns io.EOF. Other errors are as for Open.
 func (r *Reader) Next() ([]byte, error) {
 	part, err := r.frame("part", 0)
 	if err != nil || len(part) > 0 {
@@ -100,7 +100,7 @@ func (r *Reader) frame(what string, seed uint64) ([]byte, error) {
 	return content, nil
 }
 
-// length reads the length of a frame, and returns its bytes, too.
+// length reads the length of a frame, and also returns its bytes.
 func (r *Reader) length(what string) (n int, head []byte, err error) {
 	start := r.at
 	for {
@@ -137,13 +137,13 @@ func (r *Reader) read(b []byte, what string) error {
 	return nil
 }
 
-// Contents is a whole file.
+// Contents is a complete file.
 type Contents struct {
 	Header
 	kv.Image
 }
 
-// Read reads a whole file, and verifies it. Errors are as of Open.
+// Read reads a complete file, and verifies it. Errors are as for Open.
 func Read(from io.Reader) (Contents, error) {
 	var all Contents
 	h, err := each(from, func(m kv.Image) { all.Image.Add(m) })
@@ -151,8 +151,8 @@ func Read(from io.Reader) (Contents, error) {
 	return all, err
 }
 
-// Verify reads a file to its end, as Read does, and keeps nothing of it but the header. bytes is what its keys, sessions and
-// nodes take, about.
+// Verify reads a file to its end, as Read does, but keeps only the header. bytes is about what its keys,
+// sessions and nodes take.
 func Verify(from io.Reader) (h Header, bytes int64, err error) {
 	h, err = each(from, func(m kv.Image) {
 		for _, p := range m.Pairs {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Levels is what this node says of its program.
+// Levels returns what this node says of its program.
 func (s *Store) Levels() level.Reads {
 	own := level.Own(s.cfg.Version, s.id.ReadsSince, s.level())
 	s.levels.mu.Lock()
@@ -18,7 +18,7 @@ func (s *Store) Levels() level.Reads {
 	return own
 }
 
-// nodes is what the nodes of the datacenter read.
+// nodes returns what the nodes of the datacenter read.
 func (s *Store) nodes() []level.Node {
 	return append(s.cfg.Others(), level.Node{Name: s.cfg.Node, Known: true, Reads: s.Levels()})
 }
@@ -37,8 +37,8 @@ func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 	return nil
 }
 
-// riseRound raises the level, as often as it is time, or when another node of the datacenter, at which an operator said so,
-// writes the next one.
+// riseRound raises the level, several times if need be, while it is due, or while a node of the datacenter
+// writes a higher one, because an operator finalized it there.
 func (s *Store) riseRound(now time.Time) {
 	for s.level() != level.Newest {
 		nodes, from := s.nodes(), s.level()
@@ -55,8 +55,8 @@ func (s *Store) riseRound(now time.Time) {
 	}
 }
 
-// raise raises the level by one, unless that was done since it was decided, and has everything written anew: the version after the next does not read what was
-// written before.
+// raise raises the level by one, unless that was done since it was decided, and has everything written anew:
+// the version after the next does not read what was written before.
 func (s *Store) raise(from byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ func (s *Store) raise(from byte) {
 	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
 }
 
-// Upgrade is what the nodes of the datacenter read, and when this one writes the next level by itself; zero: it does
-// not.
+// Upgrade returns what the nodes of the datacenter read, and when this one will write the next level
+// automatically; zero: it will not.
 func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 	nodes = s.nodes()
 	s.levels.mu.Lock()
@@ -79,7 +79,8 @@ func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 	return nodes, s.levels.rise.Due(s.level(), nodes)
 }
 
-// Finalize has this node write the next level, and the others of its datacenter after it. The error is a level.NotYet.
+// Finalize makes this node write the next level, and the others of its datacenter after it. The error is a
+// level.NotYet.
 func (s *Store) Finalize(context.Context) error {
 	nodes, from := s.nodes(), s.level()
 	s.levels.mu.Lock()

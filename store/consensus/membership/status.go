@@ -21,7 +21,7 @@ type Status struct {
 	Foreign   []ForeignNode // nodes of other clusters, where there should be none
 }
 
-// NodeStatus is one node. Of a node without a reply only ID, Cluster, Role and Voter are known.
+// NodeStatus is one node. If it did not reply, only ID, Cluster, Role and Voter are known.
 type NodeStatus struct {
 	ID        string         // node name
 	HTTP      string         // its HTTP address
@@ -62,7 +62,8 @@ func (s *Members) Status(ctx context.Context) Status {
 	return st
 }
 
-// askMembers asks all members for their states, see statesOf. A node that knows no members is the only one, and has no vote yet.
+// askMembers asks all members for their states, see statesOf. A node that knows no members yet asks only
+// itself, as a node without a vote.
 func (s *Members) askMembers(ctx context.Context) ([]raft.Server, map[raft.ServerID]NodeState) {
 	members, err := s.All()
 	if err != nil || len(members) == 0 {
