@@ -23,8 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Config is what a Handler needs. Service is required; every other field has a default. The fields with a key are settings of
-// the node (see package setting).
+// Config is what a Handler needs. Service is required; every other field has a default. The fields with a key
+// are settings of the node (see package setting).
 type Config struct {
 	World *world.World // nil: the machine's
 	// Service is the registry.
@@ -33,17 +33,17 @@ type Config struct {
 	Cluster Cluster
 	// Members changes the nodes. Nil: they cannot be changed here, and the routes for it respond with 501.
 	Members Members
-	// Upgrade is the levels of the formats that the nodes read and write. Nil: they are not known, and the routes for them
-	// respond with 501.
+	// Upgrade tells which levels of the formats the nodes read and write. Nil: that is not known, and its
+	// routes respond with 501.
 	Upgrade Upgrade
-	// Debug makes bundles. Nil: the route for them responds with 501.
+	// Debug makes bundles. Nil: its route responds with 501.
 	Debug Debug
 	// Coordination serves Consul's API, and sessions, keys and locks. Nil: the node has no consensus, and
 	// their routes respond with 501.
 	Coordination Coordination
 	// LogLevel is the level of the node's log. Nil: it cannot be changed here, and its routes respond with 501.
 	LogLevel LogLevel
-	// Peers is the replication to other servers. Nil: there is none, and its routes respond with 501.
+	// Peers is the replication to other servers. Nil: nothing is replicated, and its routes respond with 501.
 	Peers Peers
 	// Snapshots saves and restores snapshots for people. Nil: its routes respond with 501.
 	Snapshots Snapshots
@@ -52,42 +52,42 @@ type Config struct {
 	EurekaSender func(identity, address string) string
 	// EurekaRefused is eurekaroutes.Config.Refused.
 	EurekaRefused func(key registry.Key, what, from, why string)
-	// Node is the name of this node, Datacenter that of its datacenter; Version that of the program.
-	// They are shown, nothing more.
+	// Node is the name of this node, Datacenter that of its datacenter, and Version that of the program. They
+	// are only shown.
 	Node, Datacenter, Version string
-	// Agents is whose agent takes a call of Consul's API that names none.
+	// Agents says whose agent takes a call of Consul's API that names none.
 	Agents Agents `key:"consul.agents" default:"source" words:"source one" help:"whose agent takes a call of Consul's API that names none by its path (/agent/NAME/v1/...): source (one for each address from which calls come) or one (the logical node's, for all)"`
-	// Host is the host of this node as other hosts name it: that of the agent of programs that ask it on loopback.
-	// "": only programs on this host reach it.
+	// Host is the host of this node as other hosts name it. Programs that ask the node on loopback get this
+	// host's agent. "": only programs on this host reach the node.
 	Host string
-	// ReapCritical is at least a minute, as in Consul, and 0 by default: there a critical service stays.
+	// ReapCritical is at least a minute, as in Consul. By default it is 0: a critical service stays.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
-	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
-	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
-	// service's own. Nil: all may.
+	// RefuseProbe says why a check may not probe a service, or, with s and i nil, a node. If why is "" it may,
+	// and beyond is the address and port that the probe names, if they are known and not the service's own.
+	// Nil: all checks may.
 	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
-	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
-	// always runs, and there is no leader. Only what people read depends on it.
+	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that always
+	// runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool
 	// WaitWhenEmpty is how long fetches get 403.
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`
 	// Reads is the freshness of Eureka reads that carry no consistency parameter.
 	Reads EurekaReads `key:"reads.eureka" default:"linearizable" words:"linearizable stale-without-quorum stale" help:"what Eureka clients read"`
-	// Acts says whether the dashboard may change something where no caller is asked for a name.
+	// Acts says whether the dashboard may change something if callers need no name.
 	Acts dashboard.Acts `key:"dashboard.acts" default:"auto" words:"auto on off" help:"whether the pages of the dashboard may act where auth.mode asks for no token: auto (on where the node listens on loopback only), on or off"`
-	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment
-	// is v1, in any case, serves version 1 of the protocol, every other one version 2.
+	// BasePaths are where Eureka's resources live. Nil: DefaultBasePaths. A base whose last segment is v1, in
+	// any case, serves version 1 of the protocol, all others version 2.
 	BasePaths []string
-	// Hosts are the names under which the node is served, beside localhost and addresses; a request
-	// to another one gets 421, see sites. Nil: any name is served.
+	// Hosts are the names under which the node is served, beside localhost and addresses; a request to any
+	// other gets 421, see sites. Nil: any name is served.
 	Hosts []string
-	// ConnectionLife is the time within which connections over TLS end by themselves. 0: an hour.
+	// ConnectionLife bounds how long a connection over TLS lasts. 0: an hour.
 	ConnectionLife time.Duration
-	// Access is who may do what.
+	// Access says who may do what.
 	Access AccessConfig
-	// Audit keeps records of who did what. Nil: there are none, and the route for them responds with 501.
+	// Audit keeps records of who did what. Nil: its route responds with 501.
 	Audit *audit.Log
-	// Log receives what is not the client's business. Nil: discarded.
+	// Log receives what does not concern the client. Nil: it is discarded.
 	Log *slog.Logger
 	// Metrics is where the package's metrics are registered and what /metrics shows. Nil: a registry
 	// of its own.
@@ -98,8 +98,8 @@ type Config struct {
 	Limits Limits `reload:"yes"`
 	// RateLimit limits fetches of the registry. Zero: nothing is limited.
 	RateLimit RateLimit `reload:"yes"`
-	// ReadOnlyCache: reads of lists that do not ask for a consistency get responses that are up to 30 s old, as
-	// from upstream's servers, labelled stale.
+	// ReadOnlyCache: reads of lists that ask for no consistency get responses that may be 30 s old, as from
+	// upstream's servers, labelled stale.
 	ReadOnlyCache bool `key:"eureka-compat.read-only-cache" help:"Eureka clients read documents that are up to 30 s old (useReadOnlyResponseCache, responseCacheUpdateIntervalMs)"`
 }
 
@@ -108,9 +108,9 @@ type (
 	Cluster     = web.Cluster
 	Limits      = web.Limits
 	EurekaReads = web.EurekaReads
-	// Acts is whether pages may act where nobody is asked for a name.
+	// Acts says whether pages may act if callers need no name.
 	Acts = dashboard.Acts
-	// AccessConfig is where roles and tokens come from, and how strict the node is.
+	// AccessConfig says where roles and tokens come from, and how strict the node is.
 	AccessConfig = web.AccessConfig
 	// Coordination is kv.Service, and what Consul's API needs beside it.
 	Coordination = consulroutes.Coordination
@@ -121,7 +121,7 @@ type (
 	Debug       = ownroutes.Debug
 	Peers       = ownroutes.Peers
 	PeerRefusal = ownroutes.PeerRefusal
-	// Snapshots, SavedSnapshot and RestoreOptions are of snapshots for people.
+	// Snapshots, SavedSnapshot and RestoreOptions are about snapshots for people.
 	Snapshots      = ownroutes.Snapshots
 	SavedSnapshot  = ownroutes.SavedSnapshot
 	RestoreOptions = ownroutes.RestoreOptions
@@ -167,7 +167,7 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, setting.Check(c), c.RateLimit.validate())...)
 }
 
-// alone is the Cluster of a node that was given none.
+// alone is the Cluster of a node without one.
 type alone struct{}
 
 // Status implements Cluster.
@@ -191,7 +191,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// node is what the routes of every API need of a configuration.
+// node returns the part of a configuration that the routes of every API need.
 func (c *Config) node() web.Config {
 	n := web.Config{
 		World: c.World, Service: c.Service, Cluster: c.Cluster, Name: c.Node, Datacenter: c.Datacenter, Version: c.Version,

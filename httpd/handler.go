@@ -40,7 +40,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// Handler serves every route of a node. Safe for concurrent use.
+// Handler serves every route of a node. It is safe for concurrent use.
 type Handler struct {
 	node         *web.Node
 	config       Config
@@ -56,8 +56,8 @@ type Handler struct {
 	heartbeats   atomic.Pointer[heartbeats] // set by Serve
 }
 
-// New checks the configuration and builds the routes. It starts nothing. Every error of the
-// configuration is reported at once.
+// New checks the configuration and builds the routes. It starts nothing. It reports every error of the
+// configuration at once.
 func New(c Config) (*Handler, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
@@ -85,8 +85,8 @@ func New(c Config) (*Handler, error) {
 // Run keeps ready what the dashboard shows, until ctx ends: without it the pages wait for the other nodes, and have no history.
 func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
 
-// perform performs a call of an API that a page of the dashboard makes for its reader. It passes the checks of every request but
-// that of its origin, which the page's own request has passed.
+// perform performs an API call that a page of the dashboard makes for its reader. It passes every check of a
+// request except that of the origin, which the page's own request has passed.
 func (h *Handler) perform(w http.ResponseWriter, r *http.Request) {
 	h.serveRouted(w, r.WithContext(context.WithValue(r.Context(), ofPage{}, true)))
 }
@@ -142,12 +142,13 @@ func (h *Handler) serveRenew(w http.ResponseWriter, r *http.Request, app, id str
 	h.takeOver(w, r, h.beat(w, r, app, id, nil))
 }
 
-// beat responds to one heartbeat and returns the status of the response. s is of a connection that was taken over, else nil.
+// beat responds to one heartbeat and returns the status of the response. s belongs to a connection that was
+// taken over, or is nil.
 func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string, s *web.Standing) (status int) {
 	start := time.Now()
 	status = http.StatusInternalServerError
 	var err error
-	var request string // the id; of most heartbeats there is none: it would cost more than the rest
+	var request string // the id; most heartbeats have none, because it would cost more than the rest
 	if given := r.Header[web.RequestIDHeader]; given != nil {
 		request = web.RequestID(r)
 		w.Header().Set(web.RequestIDHeader, request)
@@ -172,7 +173,7 @@ func (h *Handler) beat(w http.ResponseWriter, r *http.Request, app, id string, s
 	return status
 }
 
-// serveRouted responds to every request but ordinary heartbeats.
+// serveRouted responds to every request that is not an ordinary heartbeat.
 func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	h.eureka.ObserveLoad()
@@ -207,7 +208,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(a, routed)
 }
 
-// serveVerbatim responds to requests of which the path is taken verbatim.
+// serveVerbatim responds to requests whose path is taken verbatim.
 func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
 	if err := admitVerbatim(r); err != nil {
 		h.node.Fail(a, web.FormOfPath(r.URL.Path), err)
@@ -216,7 +217,8 @@ func (h *Handler) serveVerbatim(a *web.Response, r *http.Request) {
 	h.verbatim.ServeHTTP(a, r)
 }
 
-// limit refuses a fetch that has no token of the buckets. Who is refused anyway gets none. routed is the request as the routes see it, r as it came.
+// limit refuses a fetch for which the buckets have no token. A request that is refused anyway takes none.
+// routed is the request as the routes see it, r as it came.
 func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	t := targetOf(r.Method, singleSlashes(r.URL.EscapedPath()))
 	if t == notLimited || !h.underBase(routed.URL.Path) || !h.node.IsKnown(r) || !h.limiter.refuses(t, r.Header) {
@@ -226,7 +228,7 @@ func (h *Handler) limit(a *web.Response, r, routed *http.Request) error {
 	return errRateLimited
 }
 
-// underBase says whether a path in the form of the routes is one of Eureka's.
+// underBase reports whether a path in the form of the routes is one of Eureka's.
 func (h *Handler) underBase(path string) bool {
 	for _, base := range h.config.BasePaths {
 		if rest, ok := strings.CutPrefix(path, base); ok && strings.HasPrefix(rest, "/") {
@@ -236,7 +238,7 @@ func (h *Handler) underBase(path string) bool {
 	return false
 }
 
-// recovered ends a handler that panicked: 500 without a text, and a line in the log.
+// recovered ends a handler that panicked, with a 500 without a text and a line in the log.
 func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 	if cause == nil {
 		return
@@ -249,32 +251,33 @@ func (h *Handler) recovered(w http.ResponseWriter, cause any) {
 	w.WriteHeader(http.StatusInternalServerError)
 }
 
-// SetRateLimit replaces the settings of the limiter while it is at work.
+// SetRateLimit replaces the limiter's settings while it is at work.
 func (h *Handler) SetRateLimit(settings RateLimit) { h.limiter.set(settings) }
 
-// AuthMode is the mode of access control in force.
+// AuthMode returns the mode of access control in force.
 func (h *Handler) AuthMode() access.Mode { return h.node.AccessMode() }
 
-// SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for what comes
-// from now on.
+// SetLimits replaces the limits of requests, instances and watches while the handler is at work. They hold for
+// what comes from now on.
 func (h *Handler) SetLimits(l Limits) { h.node.SetLimits(l) }
 
-// Limits are those of now, and Used how many watches there are and how many bytes the requests under way take.
+// Limits returns the present limits, and Used how many watches there are and how many bytes the requests under
+// way take.
 func (h *Handler) Limits() Limits { return *h.node.Limits() }
 
 // Used is explained at Limits.
 func (h *Handler) Used() (watchers, inFlightBytes int64) { return h.node.Used() }
 
-// Readiness says whether the node is ready, and what it lacks: see web.Node.
+// Readiness reports whether the node is ready, and what it lacks: see web.Node.
 func (h *Handler) Readiness() (ready bool, sentence string) { return h.node.Readiness() }
 
-// Drain makes every further response say that it is the last one of its connection. The call comes some time
-// before a shutdown, so that clients go elsewhere by themselves.
+// Drain makes every further response announce that it is the last on its connection. Call it some time before
+// a shutdown, so that clients go elsewhere by themselves.
 func (h *Handler) Drain() { h.node.Draining.Store(true) }
 
-// NewServer returns a server for addr with the bounds that every listener of a node has: a client
-// that sends or reads too slowly, or sends too large a header, is cut off. Nothing is started.
-// A nil log discards what net/http reports of broken connections.
+// NewServer returns a server for addr with the bounds that every listener of a node has: a client that sends
+// or reads too slowly, or sends too large a header, is cut off. It starts nothing. A nil log discards what
+// net/http reports of broken connections.
 func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -288,8 +291,8 @@ func NewServer(addr string, h http.Handler, log *slog.Logger) *http.Server {
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       web.WithLife,
-		// HTTP/2 is spoken over TLS only. There WriteTimeout resets a stream, which is a write, too: where the client reads
-		// nothing, it ends neither the stream nor the connection.
+		// HTTP/2 is spoken over TLS only. There WriteTimeout only resets the stream, which itself needs a
+		// write: if the client reads nothing, neither the stream nor the connection would end.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: writeTimeout},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}

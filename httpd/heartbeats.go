@@ -23,7 +23,7 @@ import (
 // the connection. Only requests that both would understand alike are ever read here; docs/adr/0007
 // has the reasons and the figures.
 
-// heartbeats are the connections that the handler has taken over.
+// heartbeats holds the connections that the handler has taken over.
 type heartbeats struct {
 	returned chan net.Conn // back to net/http
 	stopped  chan struct{} // closed when nothing goes back any more
@@ -39,20 +39,20 @@ type heartbeats struct {
 const (
 	beatTimeout = 90 * time.Second
 	beatRefresh = 5 * time.Second
-	// beatLastLook is how long shutdown waits for a heartbeat that is on its way, on each idle connection.
+	// beatLastLook is how long shutdown waits on each idle connection for a heartbeat that is on its way.
 	beatLastLook = 20 * time.Millisecond
 )
 
-// worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. One
-// that was given back before carries something else between its heartbeats, or heartbeats that only
-// net/http understands, and would go back and forth.
+// worthTakingOver is how many heartbeats make up for taking a connection over and giving it back. A connection
+// that was given back carries something else between its heartbeats, or heartbeats that only net/http
+// understands, and would go back and forth.
 const worthTakingOver = 64
 
-// beatsInARow is the key of a connection's counter of heartbeats in its context; one that is odd has none.
+// beatsInARow is the context key for a connection's counter of heartbeats; an odd connection has no counter.
 type beatsInARow struct{}
 
-// Serve serves on l until server is shut down or closed, as server.Serve does, or with a server.TLSConfig as server.ServeTLS,
-// and lets the handler take over connections for heartbeats. It may be called once.
+// Serve serves on l until server is shut down or closed, as server.Serve does, or with a server.TLSConfig as
+// server.ServeTLS, and lets the handler take over connections for heartbeats. Call it once.
 func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	b := &heartbeats{returned: make(chan net.Conn), stopped: make(chan struct{}), conns: map[*beatConn]struct{}{}}
 	h.heartbeats.Store(b)
@@ -80,7 +80,7 @@ func (h *Handler) Serve(server *http.Server, l net.Listener) error {
 	go func() { served <- server.Serve(&returnedListener{b, l.Addr()}) }()
 	err := server.Serve(l)
 	b.stop()
-	<-served // it has ended because nothing is returned any more
+	<-served // it has ended, because no connection is returned any more
 	return err
 }
 
@@ -140,7 +140,7 @@ func (b *heartbeats) closeAll() {
 	}
 }
 
-// add records a connection; false means that the server is shutting down.
+// add records a connection. It returns false if the server is shutting down.
 func (b *heartbeats) add(c *beatConn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +152,8 @@ func (b *heartbeats) add(c *beatConn) bool {
 	return true
 }
 
-// remove forgets a connection; unless it is closed, net/http gets it back with what was read but not
-// consumed, and keeps it if it is odd.
+// remove forgets a connection. Unless it is closed, net/http gets it back with what was read but not consumed,
+// and keeps it if it is odd.
 func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 	b.mu.Lock()
 	delete(b.conns, c)
@@ -165,7 +165,7 @@ func (b *heartbeats) remove(c *beatConn, back, odd bool) {
 	}
 	conn := c.conn
 	if before := resumedOf(conn); before != nil && len(before.ahead) == 0 {
-		conn = before.Conn // else each way there and back would leave a layer
+		conn = before.Conn // or each round trip would leave a layer
 	}
 	select {
 	case b.returned <- resume(conn, c.ahead(), odd, web.LifeOf(c.r.Context())):
@@ -196,8 +196,8 @@ func (l *returnedListener) Close() error { return nil }
 // Addr implements net.Listener.
 func (l *returnedListener) Addr() net.Addr { return l.addr }
 
-// takeOver serves further heartbeats on the connection of r, if r is at least the second one in a
-// row and the connection can be taken over. The caller has responded on w before.
+// takeOver serves further heartbeats on the connection of r, if r is at least the second one in a row and the
+// connection can be taken over. The caller has already responded on w.
 func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, status int) bool {
 	b := h.heartbeats.Load()
 	if b == nil || h.node.IsLast(r) || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.Close || r.ContentLength != 0 || status != http.StatusOK {
@@ -246,7 +246,7 @@ type beatConn struct {
 	standing                     web.Standing
 }
 
-// newBeatConn is a connection on which r came last.
+// newBeatConn returns a connection on which r came last.
 func newBeatConn(h *Handler, b *heartbeats, conn net.Conn, in *bufio.Reader, r *http.Request) *beatConn {
 	next := &http.Request{
 		Method: http.MethodPut, URL: &url.URL{}, Header: http.Header{}, Body: http.NoBody, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -271,7 +271,7 @@ func (c *beatConn) serve() {
 	}
 }
 
-// heartbeat serves the one that was read. false: that is not plainly one, and is left unread.
+// heartbeat serves the one that was read. It returns false, and leaves it unread, if it is not plainly a heartbeat.
 func (c *beatConn) heartbeat() bool {
 	beat, size, ok := parseBeat(c.ahead(), c.h.appsPrefixes, &c.fields)
 	if !ok || string(beat.host) != c.host {
@@ -288,8 +288,8 @@ func (c *beatConn) heartbeat() bool {
 	return true
 }
 
-// identify gives the request the credential of a heartbeat, and what its client accepts. As long as a connection has the same ones,
-// its standing holds.
+// identify gives the request the credential of a heartbeat, and what its client accepts. The connection's
+// standing holds while these stay the same.
 func (c *beatConn) identify(f *beatFields) {
 	if bytes.Equal(f.authorization, c.authorization) && bytes.Equal(f.token, c.token) && bytes.Equal(f.accept, c.accept) {
 		return
@@ -308,7 +308,7 @@ func (c *beatConn) identify(f *beatFields) {
 	}
 }
 
-// wait returns when something was sent; false means that the connection has ended.
+// wait returns when something was sent, or false when the connection has ended.
 func (c *beatConn) wait() bool {
 	if c.in.Buffered() > 0 {
 		return true
@@ -338,8 +338,8 @@ func (c *beatConn) wait() bool {
 	return c.lastLook()
 }
 
-// lastLook is what shutdown lets an idle connection have: a heartbeat that is on its way already is
-// served. A connection whose time ran out at that moment ends here, too.
+// lastLook lets shutdown serve a heartbeat that is already on its way on an idle connection. A connection
+// whose time runs out at that moment ends here, too.
 func (c *beatConn) lastLook() bool {
 	if err := c.conn.SetReadDeadline(time.Now().Add(beatLastLook)); err != nil {
 		return false
@@ -353,7 +353,7 @@ func (c *beatConn) ahead() []byte {
 	return ahead
 }
 
-// write sends the response that w holds; false means that the connection has ended.
+// write sends the response that w holds, or returns false when the connection has ended.
 func (c *beatConn) write() bool {
 	c.out = c.w.appendTo(c.out[:0])
 	_, err := c.conn.Write(c.out)

@@ -40,7 +40,7 @@ func (w *bareWriter) reset() {
 	w.status, w.body = 0, w.body[:0]
 }
 
-// appendTo writes the response as HTTP/1.1. The status of a handler that wrote nothing is 200.
+// appendTo writes the response as HTTP/1.1. If the handler wrote nothing, the status is 200.
 func (w *bareWriter) appendTo(dst []byte) []byte {
 	status := w.status
 	if status == 0 {
@@ -66,23 +66,23 @@ func (w *bareWriter) appendTo(dst []byte) []byte {
 	return append(dst, w.body...)
 }
 
-// plainBeat is a heartbeat's request line, taken apart.
+// plainBeat holds the parts of a heartbeat's request line.
 type plainBeat struct {
 	target, path, query, app, id string
 	beatFields
 }
 
-// beatFields are the header fields of a heartbeat that say something.
+// beatFields are the header fields of a heartbeat that mean something.
 type beatFields struct{ host, authorization, token, accept []byte }
 
-// lastFields are the header fields of the last heartbeat on a connection. On most they are the same each time, and what they
-// say is worked out once.
+// lastFields are the header fields of the last heartbeat on a connection. On most connections they are always
+// the same, and their meaning is worked out once.
 type lastFields struct {
 	text       []byte
 	beatFields // within text
 }
 
-// read says whether header fields are plain, see plainFields, and what they say.
+// read reports whether header fields are plain, see plainFields, and what they say.
 func (l *lastFields) read(fields []byte) (f beatFields, ok bool) {
 	if len(fields) > 0 && bytes.Equal(fields, l.text) {
 		return l.beatFields, true
@@ -94,9 +94,9 @@ func (l *lastFields) read(fields []byte) (f beatFields, ok bool) {
 	return l.beatFields, ok
 }
 
-// parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for whatever
-// is not plainly, completely and unmistakably one: another request, an incomplete one, a body, a
-// header field that might mean something. last is of the heartbeats before.
+// parseBeat reads a heartbeat from the beginning of b and returns its size. ok is false for anything that is
+// not plainly, completely and unmistakably a heartbeat: another request, an incomplete one, a body, a header
+// field that might mean something. last belongs to the heartbeats before.
 func parseBeat(b []byte, prefixes []string, last *lastFields) (beat plainBeat, size int, ok bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
@@ -120,8 +120,8 @@ func parseBeat(b []byte, prefixes []string, last *lastFields) (beat plainBeat, s
 	return beat, end + len("\r\n\r\n"), ok
 }
 
-// plainTarget says that a target has only characters that stand for themselves in its path; the
-// query is judged by its readers.
+// plainTarget reports whether all characters in a target's path stand for themselves; those who read the query
+// judge it.
 func plainTarget(target []byte) bool {
 	inPath := true
 	for _, c := range target {
@@ -133,17 +133,17 @@ func plainTarget(target []byte) bool {
 	return true
 }
 
-// meaningful are the header fields that mean something for a heartbeat, to net/http or to a handler of
-// this package: requests with one of them are left to net/http. All other fields are skipped, whatever
-// they say, but for Host, Content-Length, Connection, Accept and the credentials, of which plainFields has the values.
+// meaningful lists the header fields that mean something for a heartbeat, to net/http or to a handler of this
+// package: requests with one of them are left to net/http. plainFields returns Host, Content-Length,
+// Connection, Accept and the credentials; all other fields are skipped, whatever they say.
 var meaningful = map[string]bool{
 	"transfer-encoding": true, "content-encoding": true, "trailer": true, "te": true, "expect": true, "upgrade": true,
 	"origin": true, "sec-fetch-site": true,
 	"x-netflix-discovery-replication": true, "x-request-id": true,
 }
 
-// plainFields says that header fields are well formed, name one host, at most one credential of each kind and one form that is
-// accepted, and that no other one means anything.
+// plainFields reports whether header fields are well formed, name one host, at most one credential of each
+// kind and one accepted form, and no other of them means anything.
 func plainFields(fields []byte) (f beatFields, ok bool) {
 	hosts := 0
 	for len(fields) > 0 {
@@ -196,7 +196,7 @@ func plainFields(fields []byte) (f beatFields, ok bool) {
 // maxFieldName is the longest name of a field that is skipped, in bytes.
 const maxFieldName = 64
 
-// lowerName writes a field's name in lower case; false means that it is not plainly a name.
+// lowerName writes a field's name in lower case. It returns false if it is not plainly a name.
 func lowerName(lower, name []byte) bool {
 	if len(name) == 0 || len(name) > len(lower) {
 		return false
@@ -261,7 +261,7 @@ func matchPlain(path string, prefixes []string) (app, id string, ok bool) {
 	return "", "", false
 }
 
-// plainName says that a name needs no further check.
+// plainName reports whether a name needs no further check.
 func plainName(name string) bool {
 	if name == "" || len(name) > web.MaxNameBytes || name == "." || name == ".." {
 		return false

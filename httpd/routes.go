@@ -31,7 +31,7 @@ func (h *Handler) routes() {
 		under := h.router.PathPrefix(base).Subrouter()
 		h.handleUnrouted(under)
 		for _, rt := range h.eureka.Routes() {
-			// A copy each, because mux writes into what it is given, and all nodes of a process share the table.
+			// A copy each, because mux writes into its argument, and all nodes of a process share the table.
 			under.Handle(rt.Path, h.handle("{base}"+rt.Path, rt, v1)).Methods(slices.Clone(rt.Methods)...)
 		}
 	}
@@ -47,7 +47,7 @@ func (h *Handler) routes() {
 	h.routeVerbatim()
 }
 
-// handle turns a route into a handler; template is the name by which metrics count the route.
+// handle turns a route into a handler; template is the name under which metrics count the route.
 func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http.Handler {
 	params := web.MaxParams
 	if rt.Path == eurekaroutes.MetadataPath {
@@ -75,8 +75,8 @@ func (h *Handler) handle(template string, rt web.Route[*web.Call], v1 bool) http
 	})
 }
 
-// unrouted responds to requests that match no route: 405 if the path has routes with
-// other methods, else 404. The routers are asked once more, because they forget the difference within a base path (mux v1.8.1, Route.Match).
+// unrouted responds to requests that match no route: 405 if the path has routes with other methods, else 404.
+// It asks the routers again, because they forget the difference within a base path (mux v1.8.1, Route.Match).
 func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	err := error(web.NotFound)
 	if methods := allowed(h.router, r, allMethods); len(methods) > 0 {
@@ -109,8 +109,8 @@ func (h *Handler) routeVerbatim() {
 	}
 }
 
-// longerPaths are the paths of routes, without their variable, that a path with a variable would take, too: that of
-// GET agent/service/{id} would take agent/service/register for an id.
+// longerPaths returns the paths of routes, without their variable, that a path with a variable would also
+// match: GET agent/service/{id} would take agent/service/register for an id.
 func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
 	fixed, _, open := strings.Cut(path, "{")
 	for _, rt := range routes {
@@ -121,7 +121,7 @@ func longerPaths(path string, routes []web.Route[*web.Call]) (longer []string) {
 	return longer
 }
 
-// takenBy says whether a path belongs to one of the longer paths, which have it for all methods.
+// takenBy reports whether a path belongs to one of the longer paths, which have it for all methods.
 func takenBy(longer []string, path string) bool {
 	return slices.ContainsFunc(longer, func(other string) bool {
 		return path == other || strings.HasSuffix(other, "/") && strings.HasPrefix(path, other)
@@ -142,7 +142,7 @@ func (h *Handler) unroutedVerbatim(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// allowHeader is the Allow header of a verbatim path: Consul allows OPTIONS on every path.
+// allowHeader returns the Allow header of a verbatim path: Consul allows OPTIONS on every path.
 func allowHeader(methods []string) string {
 	return strings.Join(append([]string{http.MethodOptions}, methods...), ",")
 }

@@ -55,7 +55,7 @@ func NewCertificates(t testing.TB) *Certificates {
 // Client trusts the authority.
 func (c *Certificates) Client() *http.Client { return &http.Client{Transport: c.transport} }
 
-// PresentTo makes tests show a certificate of the authority to servers that ask for one.
+// PresentTo makes tests show servers a certificate of the authority, if they ask for one.
 func (c *Certificates) PresentTo(t testing.TB) {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(c.Issue(t, "test"))
@@ -80,7 +80,7 @@ func (c *Certificates) Issue(t testing.TB, name string) (certFile, keyFile strin
 	return c.write(t, name+".pem", "CERTIFICATE", der), c.write(t, name+"-key.pem", "PRIVATE KEY", keyDER)
 }
 
-// Settings are the keys that make a node use TLS on both its listeners.
+// Settings returns the keys that make a node use TLS on both its listeners.
 func (c *Certificates) Settings(t testing.TB, node string) map[string]string {
 	t.Helper()
 	cert, key := c.Issue(t, node)
@@ -111,7 +111,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// certifiedClient is a client whose certificate, and the authorities that it trusts, can be exchanged while it is used.
+// certifiedClient is a client whose certificate and trusted authorities can be exchanged while it is used.
 type certifiedClient struct {
 	*http.Client
 	now atomic.Pointer[http.Transport]
@@ -122,14 +122,14 @@ func (c *certifiedClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.now.Load().RoundTrip(r)
 }
 
-// use makes the client one like another.
+// use makes the client like another one.
 func (c *certifiedClient) use(other *certifiedClient) {
 	if before := c.now.Swap(other.now.Load()); before != other.now.Load() {
 		before.CloseIdleConnections()
 	}
 }
 
-// overHTTP2 is a client of the same certificates that speaks HTTP/2.
+// overHTTP2 returns a client with the same certificates that speaks HTTP/2.
 func (c *certifiedClient) overHTTP2(t testing.TB) *certifiedClient {
 	t.Helper()
 	transport := c.now.Load().Clone()
@@ -145,7 +145,7 @@ func newCertifiedClient(t testing.TB, transport *http.Transport) *certifiedClien
 	return c
 }
 
-// newClientOf shows a certificate of an authority and trusts several.
+// newClientOf returns a client that shows a certificate of one authority and trusts several.
 func newClientOf(t testing.TB, of *Certificates, trusted ...*Certificates) *certifiedClient {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(of.Issue(t, "client"))
