@@ -1,10 +1,10 @@
-// Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under /v1/rollcall/, Consul's API,
-// the dashboard, health and metrics, all over one [registry.Service].
+// Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under /v1/rollcall/,
+// Consul's API, the dashboard, health and metrics, all over one [registry.Service].
 //
-// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consulroutes and dashboard, what they share in
-// package web, and the documents in the packages eureka, api and consul, which clients import too. httpd does not know in
-// which mode the node runs, which node leads, or how an operation becomes durable; for the state of the cluster it asks
-// [Cluster]. Its files:
+// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consulroutes and dashboard, what
+// they share in package web, and the documents in the packages eureka, api and consul, which clients import
+// too. httpd does not know in which mode the node runs, which node leads, or how an operation becomes durable;
+// for the state of the cluster it asks [Cluster]. Its files:
 //
 //	config.go      what a node gives its handler
 //	handler.go     a request's way to its route, and heartbeats, which need no router
@@ -82,7 +82,8 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// Run keeps ready what the dashboard shows, until ctx ends: without it the pages wait for the other nodes, and have no history.
+// Run keeps ready what the dashboard shows, until ctx ends: without it the pages wait for the other nodes, and
+// have no history.
 func (h *Handler) Run(ctx context.Context) error { return h.dashboard.Run(ctx) }
 
 // perform performs an API call that a page of the dashboard makes for its reader. It passes every check of a
@@ -125,9 +126,9 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, refused error
 	h.metrics.countResponse(a.Route, r.Method, a.Status, time.Since(start))
 }
 
-// Heartbeats are most of what a node does, so the common ones are recognized without the router. A path with anything
-// unusual (escapes that hide a slash, empty segments, characters that need a check) is left to the router, which ends in
-// the same code.
+// Heartbeats are most of what a node does, so the common ones are recognized without the router. A path with
+// anything unusual (escapes that hide a slash, empty segments, characters that need a check) is left to the
+// router, which ends in the same code.
 
 // matchRenew returns the names in the path of an ordinary heartbeat.
 func (h *Handler) matchRenew(u *url.URL) (app, id string, ok bool) {

@@ -64,7 +64,7 @@ func (k *Check) Fields(c *codec.Codec) {
 	codec.Optional(c, &k.Alias, (*Alias).fields)
 }
 
-// Checks walks checks, of which each takes 16 bytes at least.
+// Checks walks checks. Each takes at least 16 bytes.
 func Checks(c *codec.Codec, all *[]*Check) { codec.List(c, all, 16, codec.Each((*Check).Fields)) }
 
 // Probe is what the leader tries for a check. Immutable.

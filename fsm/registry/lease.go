@@ -50,9 +50,10 @@ type Lease struct {
 	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
 	// Both are sent to Eureka servers. Neither is above Changed.
 	Described, Overrode Index
-	// Defined is the last change of what Consul's table of services shows of it: the registration of what differs from
-	// the one before in address, ports or metadata, in what Service says without its checks, or in being listed. A status
-	// or a check is no part of it. Not above Changed, and equal to it in what is quarantined.
+	// Defined is the last change of what Consul's table of services shows: a registration with another
+	// address, port or metadata, or with another Service apart from its checks, or a change in whether the
+	// instance is listed. Statuses and checks do not count. It is not above Changed, and equal to it in what
+	// is quarantined.
 	Defined Index
 }
 

@@ -28,7 +28,8 @@ type Renew struct {
 
 func (Renew) kind() Kind { return 1 }
 
-// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other servers by name.
+// fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other
+// servers by name.
 func (op Renew) fields(c *codec.Codec) Renew {
 	if op.Overridden != Unknown || op.Life != 0 || op.Age != 0 {
 		op.Handle = Handle{} // leaves no room for these
@@ -206,8 +207,8 @@ func (i *EvictItem) fields(c *codec.Codec) {
 	c.Int64(&i.RenewedAt)
 }
 
-// Evict removes expired leases, the victims of one round. It is fenced: only an entry of Epoch's own term, under that epoch,
-// takes effect. Each removal is a change with an Index of its own.
+// Evict removes expired leases, the victims of one round. It is fenced: only an entry of Epoch's own term,
+// under that epoch, takes effect. Each removal is a change with an Index of its own.
 type Evict struct {
 	Epoch Epoch
 	Items []EvictItem

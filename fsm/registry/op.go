@@ -21,7 +21,7 @@ type Outcome uint8
 const (
 	// Done: the operation took effect, or what it asks for holds already.
 	Done Outcome = iota
-	// NotFound: there is no such lease, or (Renew) its status is UNKNOWN. The client registers again.
+	// NotFound: no such lease exists, or (Renew) its status is UNKNOWN. The client registers again.
 	NotFound
 	// Newer: Renew, the sender's copy is newer than the stored one. The lease was renewed; the
 	// sender is to register.
@@ -53,8 +53,9 @@ const (
 	CheckTaken
 	// Revoked: the token of the client was revoked before the operation took effect.
 	Revoked
-	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent with more than
-	// MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some of which must be removed first.
+	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent
+	// with more than MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some
+	// of which must be removed first.
 	TooMany
 	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
 	// that another server sent among others; it is in no format.

@@ -36,9 +36,9 @@ func (op Contact) fields(c *codec.Codec) Contact {
 	return op
 }
 
-// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter, and
-// to which principal its name belongs: the next message in its name counts as its first. NotFound: no sender of that name is known. It takes no
-// Index.
+// ForgetSender forgets what is known of a sender's clock, in all its incarnations and in whatever datacenter,
+// and to which principal its name belongs: the next message in its name counts as its first. NotFound: no
+// sender of that name is known. It takes no Index.
 type ForgetSender struct {
 	Sender string
 	By     Act // nothing is kept of it but the entry of the log
@@ -77,7 +77,7 @@ type Replica struct {
 	OverrideBy  Act
 	OverrideFor int64
 	Drain       bool // see Override
-	// QuarantineFor is the rest of its quarantine, ms; 0: there is none.
+	// QuarantineFor is the rest of its quarantine, ms; 0: it is not in quarantine.
 	QuarantineFor int64
 	QuarantineBy  Act
 	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.

@@ -15,7 +15,7 @@ const (
 	maxRemoved  = 256 << 20 // bytes of all records, see Removal.weight
 )
 
-// record returns the record of a key's removal; ok is false if there is none, or no longer.
+// record returns the record of a key's removal; ok is false if none is kept, or no longer.
 func (r *Registry) record(key Key) (rec Removal, ok bool) {
 	at, ok := r.records[key]
 	if !ok {

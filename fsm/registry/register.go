@@ -43,14 +43,15 @@ func (r *Registry) registerNew(origin Origin, key Key, in *Instance) Result {
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-// maxUnderWay is how long (ms) after a cancel another Eureka server may still send what it was told before it. It keeps what
-// it could not send for one renewal interval of the instance at most, and sends it again every second, before what
-// is newer (upstream: PeerEurekaNode.heartbeat, AcceptorExecutor), so that in practice it is a few seconds late.
+// maxUnderWay is how long (ms) after a cancel another Eureka server may still send what it was told before it.
+// It keeps what it could not send for one renewal interval of the instance at most, and sends it again every
+// second, before what is newer (upstream: PeerEurekaNode.heartbeat, AcceptorExecutor), so that in practice it
+// is a few seconds late.
 const maxUnderWay = 10_000
 
-// refuses says that the record of a cancel refuses a Eureka server's registration that is no newer by its
-// timestamp: what the server sent before it knew of the cancel must not undo it. What comes later than that can be is of an
-// instance that lives there, whoever canceled it and whatever its timestamp says.
+// refuses reports whether the record of a cancel refuses a Eureka server's registration whose timestamp is not
+// newer: what the server sent before it knew of the cancel must not undo it. What comes too late for that
+// belongs to an instance that lives there, whoever canceled it and whatever its timestamp says.
 func (r *Registry) refuses(rec Removal) bool {
 	underWay := int64(maxUnderWay)
 	if rec.Lease.Interval > 0 {
@@ -144,8 +145,8 @@ func withoutDrain(old *Lease, ends bool) (*Instance, *Override) {
 	return old.Instance.with(Unknown, Unknown, old.Instance.LastDirty), nil
 }
 
-// registerOver registers an instance in the place of one without a lease: as a whole, with a lease, and
-// whatever a client's clock says. Only what another server sends may be older, or known already.
+// registerOver replaces an instance without a lease by a registration: as a whole, with a lease, and whatever
+// a client's clock says. Only what another server sends may be older, or known already.
 func (r *Registry) registerOver(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	if origin.Replicated() {
@@ -193,7 +194,7 @@ func (r *Registry) endsDrain(origin Origin, l *Lease, dirty int64) bool {
 // endedDrain is the event of a drain that ended because the instance was restarted.
 var endedDrain = Event{Kind: EventOverrideEnded, By: Act{Reason: "its client has started again"}}
 
-// registeredBefore is the outcome of a registration that changes nothing: it is known, or it is older.
+// registeredBefore returns the outcome of a registration that changes nothing, because it is known or older.
 func registeredBefore(known bool) Outcome {
 	if known {
 		return Done
@@ -201,8 +202,8 @@ func registeredBefore(known bool) Outcome {
 	return KeptExisting
 }
 
-// storeOverrideDetails keeps the details of an override that a registration brought. It is no change: readers see none, and before
-// overrides had details there was none.
+// storeOverrideDetails keeps the details of an override that a registration brought. Readers see no change,
+// and before overrides had details it was none.
 func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	if details == old.Override {
 		return
@@ -213,16 +214,15 @@ func (r *Registry) storeOverrideDetails(old *Lease, details *Override) {
 	r.replaceLease(old, &l, old.Changed)
 }
 
-// registeredAgain is the lease of a registration in the place of l, until it begins.
+// registeredAgain returns the lease with which a registration replaces l, before it begins.
 func registeredAgain(l *Lease, i *Instance, o *Override, origin Origin) *Lease {
 	c := *l
 	c.Instance, c.Override, c.Origin = i, o, origin
 	return &c
 }
 
-// outlives says whether l, a registration in the place of old, begins a new life, which is newer than
-// old on every server: where it is not newer by its timestamp, servers that keep copies of old would
-// undo it.
+// outlives reports whether l, a registration that replaces old, begins a new life, which is newer than old on
+// every server: if its timestamp is not newer, servers that keep copies of old would undo it.
 func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	if !r.servers.any() {
 		return false
@@ -237,7 +237,7 @@ func (r *Registry) outlives(origin Origin, old, l *Lease) bool {
 	}
 }
 
-// restart replaces a lease by l, a registration of the same key, last renewed at a moment.
+// restart replaces a lease by l, a registration with the same key, last renewed at a moment.
 func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	r.keepRenewal(l.Handle.Slot)
 	r.tables.renewals.renew(l.Handle.Slot, renewed)
@@ -245,7 +245,7 @@ func (r *Registry) restart(origin Origin, old, l *Lease, renewed Stamp) Result {
 	return Result{Index: r.index, Handle: l.Handle}
 }
 
-// recordReregistration notes l, a registration in the place of old.
+// recordReregistration notes that l, a registration, has replaced old.
 func (r *Registry) recordReregistration(old, l *Lease, origin Origin) {
 	kind := EventReregistered
 	if l.Instance.Status != old.Instance.Status {
@@ -254,10 +254,10 @@ func (r *Registry) recordReregistration(old, l *Lease, origin Origin) {
 	r.recordEvent(l, origin, Event{Kind: kind})
 }
 
-// storedIsNewer says whether a stored instance stays although one with a timestamp of dirty registers: if it
-// is newer. One without a status never stays. It waits for its client to register again (every
-// heartbeat is refused), which would wait for ever if the override that was deleted had brought a
-// timestamp from a clock that runs ahead of the client's (Netflix/eureka issue 955).
+// storedIsNewer reports whether a stored instance stays, because it is newer than one that registers with the
+// timestamp dirty. One without a status never stays. It waits for its client to register again (every
+// heartbeat is refused), and would wait for ever if the override that was deleted had brought a timestamp from
+// a clock ahead of the client's (Netflix/eureka issue 955).
 func storedIsNewer(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
@@ -270,7 +270,7 @@ const maxAhead = 3_600_000
 // for newer all the same, so what is registered in its place begins a new life (see outlives).
 func (r *Registry) ahead(dirty int64) bool { return dirty-maxAhead > r.clock.Wall }
 
-// startLease fills in what a registration sets in a new lease, and puts it in the place of old; nil: there is none.
+// startLease fills in what a registration sets in a new lease, and replaces old, which may be nil.
 func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	l.Interval, l.Duration, _ = ClampLease(l.Instance.RenewalInterval, l.Instance.Duration)
 	if l.Permanent {
@@ -315,8 +315,8 @@ func withAmazonID(in *Instance) *Instance {
 	return &c
 }
 
-// decided returns the instance that registers in the place of a stored one: the override that is
-// stored holds, else it may bring one, and the rules give its status.
+// decided returns the instance of a registration that replaces a stored one: the stored override holds,
+// otherwise the registration may bring one, and the rules give the status.
 func decided(i *Instance, stored *Instance, origin Origin, dirty int64) *Instance {
 	override := stored.Overridden
 	if override == Unknown {

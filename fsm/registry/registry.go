@@ -323,7 +323,7 @@ func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) 
 	return r.exchange(old, &l, ActionModified, origin, e)
 }
 
-// exchange puts l, a changed copy, in the place of a live lease: the lease goes on.
+// exchange replaces a live lease by l, a changed copy; the lease goes on.
 func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
 	l.Action = action
 	l.RenewedAt = r.renewed(old)

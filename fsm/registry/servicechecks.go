@@ -97,9 +97,10 @@ func (r *Registry) exchangeNodeChecks(origin Origin, old *catalog.Node, checks [
 	return Result{Index: r.index}
 }
 
-// updateServicesOn gives the services of a node the status that follows from the node's checks, and the node's address
-// where they have none. Each service that differs by that gets a change of its own. before is the node as it was, nil if
-// it was not there. All services may be on one node, so none is visited unless the node's address or status changed.
+// updateServicesOn gives the services of a node the status that follows from the node's checks, and the node's
+// address where they have none. Each service that differs by that gets a change of its own. before is the node
+// as it was, nil if it was not there. All services may be on one node, so none is visited unless the node's
+// address or status changed.
 func (r *Registry) updateServicesOn(origin Origin, node string, before *catalog.Node) {
 	now, _ := r.catalog.Node(node)
 	if nodeAddress(before) == nodeAddress(now) && statusByNodeChecks(before) == statusByNodeChecks(now) {

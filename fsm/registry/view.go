@@ -140,7 +140,7 @@ func (v *View) History(key Key) []Event {
 	return rec.History.Events()
 }
 
-// Find returns a live lease, quarantined or not, for operators; ok is false if there is none.
+// Find returns a live lease, quarantined or not, for operators; ok is false if the key has none.
 func (v *View) Find(key Key) (l *Lease, ok bool) {
 	if l, ok := v.Lease(key); ok {
 		return l, true

@@ -1,5 +1,5 @@
-// Package audit keeps a node's records of who did what: lines of JSON in a file, which is rotated, or on standard output. It never
-// makes a caller wait and never fails one: what cannot be written is counted.
+// Package audit keeps a node's records of who did what: lines of JSON in a file, which is rotated, or on
+// standard output. It never makes a caller wait and never fails one: what cannot be written is counted.
 package audit
 
 import (

@@ -36,7 +36,7 @@ type Address struct {
 	Port    int32
 }
 
-// Weights are those of a service in responses that are weighed.
+// Weights are a service's weights in weighted responses.
 type Weights struct{ Passing, Warning int32 }
 
 // ServiceOf returns a lease as a service, with the name that its application has in Consul's API.

@@ -18,7 +18,7 @@ import (
 )
 
 // Ids of services and checks belong to an agent (docs/adr/0024). In Consul that is a process beside the programs of a
-// host; here every server answers for every agent, and an agent is no more than a name, which is that of its node.
+// host; here every server answers for every agent, and an agent is only a name: its node's.
 
 // Agents says whose agent takes a call that names none.
 type Agents string

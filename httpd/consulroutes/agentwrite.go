@@ -195,7 +195,7 @@ func (c call) registerService() (any, error) {
 	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
-// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has none of that id,
+// deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has no such service,
 // of the only one that another agent has.
 func (c call) deregisterByAgent() (any, error) {
 	id := c.Rest()

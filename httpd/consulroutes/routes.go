@@ -42,8 +42,9 @@ var table = []route{
 	{web.Open, web.Get, "/v1/status/leader", web.ConsulForm, call.statusLeader},
 	{web.Known, web.Get, "/v1/status/peers", web.ConsulForm, call.statusPeers},
 
-	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to another and be
-	// deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api, AgentConsulClient).
+	// Every server answers for every agent: an instance may be registered with one, send its heartbeats to
+	// another and be deregistered by a third. Old Java clients send GET for heartbeats (Ecwid/consul-api,
+	// AgentConsulClient).
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/pass/{id}", web.ConsulForm, beatCheck(catalog.Passing)},
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/warn/{id}", web.ConsulForm, beatCheck(catalog.Warning)},
 	{web.ByOperation, web.PutOrGet, "/v1/agent/check/fail/{id}", web.ConsulForm, beatCheck(catalog.Critical)},

@@ -107,7 +107,7 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 	header.Set("X-Rollcall-Lease-Clamped", strings.Join(corrected, ", "))
 }
 
-// change performs an operation on an existing instance: 200, or 404 if there is none, both empty.
+// change performs an operation on an existing instance: 200, or 404 if it does not exist, both empty.
 func (c call) change(op registry.Op) (any, error) {
 	origin := c.originOf(c.R)
 	if c.IgnoreBody(); c.Err != nil {

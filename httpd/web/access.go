@@ -27,12 +27,14 @@ type AccessConfig struct {
 	TokenInQuery bool
 	// Cluster is the id that the texts of tokens are checked with; nil: "".
 	Cluster func() string
-	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil table: there are none.
-	// What does not change stays the same table: by that, decisions are made again or not. Both are called often.
+	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil
+	// table: there are none. What does not change stays the same table: by that, decisions are made again or
+	// not. Both are called often.
 	Table, File func() *access.Table
-	// FileFailure says why the file is not in force as it is now; "": it is. Nil, if there is no file.
+	// FileFailure says why the file is not in force as it is now, or returns "". Nil: there is no file.
 	FileFailure func() string
-	// Lacks says in words which protection the node does without that other machines reach, in a mode. Nil: it lacks nothing.
+	// Lacks says in words which protection the node does without that other machines reach, in a mode. Nil: it
+	// lacks nothing.
 	Lacks func(access.Mode) []string
 }
 
@@ -237,8 +239,8 @@ func (c *Call) authorize(needs Needs) error {
 	return c.node.allow(ctx, wanted...)
 }
 
-// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts as a failed try, and is
-// recorded.
+// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts
+// as a failed try, and is recorded.
 func (c *Call) LogIn(token string) error {
 	r := c.R.Clone(c.R.Context())
 	r.Header = http.Header{"X-Consul-Token": {token}}
@@ -264,7 +266,7 @@ type principalKey struct{}
 // anything is what every principal may do, but not a caller without a name.
 var anything = access.Need{}
 
-// labelOf is that of a need as metrics have it; "": anything.
+// labelOf returns the label of a need in metrics; "": anything.
 func labelOf(need access.Need) string {
 	if need == anything {
 		return ""
@@ -357,7 +359,7 @@ func (n *Node) NewSecret(accessor string) string {
 	return access.NewText(random, accessor, n.ClusterID())
 }
 
-// Token is the one that a principal came with, as it is now; nil: with none, or it is no more.
+// Token returns the token that a principal came with, as it is now, or nil if there was none or it is gone.
 func (n *Node) Token(p *Principal) *access.Token {
 	if p == nil {
 		return nil
@@ -417,8 +419,8 @@ func (c *Call) CredentialOf() string {
 	return text
 }
 
-// May says whether the caller may do something, for pages that show also what their reader may not do: it refuses nothing, and
-// nothing is recorded.
+// May says whether the caller may do something, for pages that show also what their reader may not do: it
+// refuses nothing, and nothing is recorded.
 func (c *Call) May(needs ...access.Need) bool {
 	for _, need := range needs {
 		asked := c.node.AccessMode() == access.On || need.Resource == access.Auth

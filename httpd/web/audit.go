@@ -30,7 +30,7 @@ type asker struct {
 
 type askerKey struct{}
 
-// asking is a context of the calls of a request; id is empty if the request has none.
+// asking returns a context for the calls of a request; id is its id, or "".
 func asking(ctx context.Context, r *http.Request, id string, operates bool) context.Context {
 	return context.WithValue(ctx, askerKey{}, &asker{id: id, remote: r.RemoteAddr, method: r.Method, path: r.URL.Path, operates: operates})
 }

@@ -46,7 +46,7 @@ func (s *Standing) keep(by tables, app string, ctx context.Context) {
 	}
 }
 
-// judgeEvery is how often calls that wait are looked at. A revocation is to be in force within a second.
+// judgeEvery is how often calls that wait are judged again. A revocation must be in force within a second.
 const judgeEvery = 250 * time.Millisecond
 
 // held are the calls of a node that wait.
@@ -177,7 +177,7 @@ func (a *control) again(p *Principal) (*Principal, error) {
 	return a.principal(p.Accessor, p.hash)
 }
 
-// lasts is when the principal's credential ends by itself, ms since the epoch; 0: never.
+// lasts returns when the principal's credential expires, ms since the epoch; 0: never.
 func (p *Principal) lasts() int64 {
 	if p == nil {
 		return 0

@@ -35,9 +35,10 @@ func (e waitsError) Error() string {
 }
 func (e waitsError) Unwrap() error { return errNotReady }
 
-// Copy copies what the other nodes of this datacenter have, when this one has started. It
-// returns nil when it has it, when there is no other node, when all of the others wait for one to copy from as this one does
-// and it is the first of them by name, or when none of them has been ready for so long; else an error, after its tries.
+// Copy copies what the other nodes of this datacenter have, when this one has started. It returns nil when it
+// has it, when there is no other node, when all of the others wait for one to copy from as this one does and
+// it is the first of them by name, or when none of them has been ready for so long; else an error, after its
+// tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
 	for _, p := range r.side.Present() {
@@ -101,9 +102,9 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 	}
 }
 
-// Waits is the name of this node while it waits for another one to copy from, and has nothing to give but what is on its own
-// disk; else "". When all nodes say so of each other, the first of them by name goes on, and the others copy from it. One that
-// is not there may know more, so it counts as saying nothing.
+// Waits is the name of this node while it waits for another one to copy from, and has nothing to give but what
+// is on its own disk; else "". When all nodes say so of each other, the first of them by name goes on, and the
+// others copy from it. One that is not there may know more, so it counts as saying nothing.
 func (r *Receiver) Waits() string {
 	if r.waits.Load() {
 		return r.side.Node
@@ -134,7 +135,7 @@ type copySource struct {
 }
 
 // copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the
-// transfer: a part of it may have been applied, which is no harm.
+// transfer: a part of it may have been applied, which does no harm.
 func (c *copySource) copy(ctx context.Context) (failed error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

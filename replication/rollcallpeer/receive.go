@@ -48,7 +48,7 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "rollcall", Subsystem: "replication", Name: name, Help: help}, []string{"datacenter"})
 }
 
-// Metrics are those of what was received.
+// Metrics returns the metrics of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
 // Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed, wire.ErrNewer,

@@ -157,6 +157,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxTimeout is the longest time-out, because an attempt keeps its place for as long.
 	maxTimeout = 30 * time.Second
-	// refreshPause is the shortest time between two reads of the registry, which may change thousands of times a second.
+	// refreshPause is the shortest time between two reads of the registry, which may change thousands of times
+	// a second.
 	refreshPause = 100 * time.Millisecond
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 )
 
-// A gRPC health check is one request with a message of one field. That is little to write over a connection of net/http;
-// google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
+// A gRPC health check is one request with a message of one field. That is little to write over a connection of
+// net/http; google.golang.org/grpc would make the server a third larger (docs/dependencies.md).
 
 // protocol is HTTP/2, as TLS negotiates it.
 const protocol = "h2"

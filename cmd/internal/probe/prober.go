@@ -1,10 +1,11 @@
-// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services and nodes on the leader: it makes an attempt at each check's
-// interval, and sets the check when the result changes its state. It does not run checks by TTL, which the state
-// machine ends. Results in a row are counted here and not in the state; the next leader counts anew.
+// Package probe runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services and nodes on the leader: it makes
+// an attempt at each check's interval, and sets the check when the result changes its state. It does not run
+// checks by TTL, which the state machine ends. Results in a row are counted here and not in the state; the
+// next leader counts anew.
 //
-// The addresses come from clients. A server that connected to every address would be the clients' way to its own
-// machine and its cloud's metadata, so the rules check an address after it was resolved and before a connection is
-// made.
+// The addresses come from clients. A server that connected to every address would be the clients' way to its
+// own machine and its cloud's metadata, so the rules check an address after it was resolved and before a
+// connection is made.
 //
 // The rules are those of Consul's agent (agent/checks/check.go).
 //

@@ -89,7 +89,8 @@ func (t Tally) Less(kept Tally) (less []string) {
 	return less
 }
 
-// RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges the cluster.
+// RunSchedule runs a schedule with clients drawn by a seed, waits a minute after its last event, and judges
+// the cluster.
 func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 	t.Helper()
 	d := &drawn{

@@ -1,5 +1,6 @@
-// Package sim runs whole nodes, as the server runs them, in virtual time: their stores, Raft, bbolt, replication and HTTP, joined by
-// a network that the scenario breaks. A scenario of an hour takes seconds, and its bounds are exact, however busy the machine is.
+// Package sim runs whole nodes, as the server runs them, in virtual time: their stores, Raft, bbolt,
+// replication and HTTP, joined by a network that the scenario breaks. A scenario of an hour takes seconds, and
+// its bounds are exact, however busy the machine is.
 //
 //	func TestLeaseOutlivesItsLeader(t *testing.T) {
 //		sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
