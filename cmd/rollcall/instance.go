@@ -234,7 +234,7 @@ func newPruneCommand() *cobra.Command {
 			"  rollcall prune --not-passing --service orders",
 	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
 		if !notPassing {
-			return nil, cli.Usage(errors.New("--not-passing is required: it says which instances to remove"))
+			return nil, cli.Usage(errors.New("--not-passing: is required: it says which instances to remove"))
 		}
 		found, err := cl.Prune(ctx, o)
 		return append(prunedList{}, found...), err
