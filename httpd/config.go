@@ -62,12 +62,12 @@ type Config struct {
 	Host string
 	// ReapCritical is at least a minute, as in Consul. By default it is 0: a critical service stays.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
-	// RefuseProbe says why a check may not probe a service, or, with s and i nil, a node. If why is "" it may,
-	// and beyond is the address and port that the probe names, if they are known and not the service's own.
-	// Nil: all checks may.
+	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
+	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
+	// service's own. Nil: all may.
 	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
-	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that always
-	// runs, and there is no leader. Only what people read depends on it.
+	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
+	// always runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool
 	// WaitWhenEmpty is how long fetches get 403.
 	WaitWhenEmpty time.Duration `key:"replication.wait-when-empty" default:"0s" min:"0s" help:"mode ap: how long lists are refused after a start that found no instance anywhere (waitTimeInMsWhenSyncEmpty)"`

@@ -140,7 +140,7 @@ func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
 	return slices.ContainsFunc(p.granted[on].prefixes, func(p prefix) bool { return p.verbs&verb != 0 })
 }
 
-// Allows reports whether the rules grant a need.
+// Allows decides.
 func (p *Policy) Allows(n Need) bool {
 	if p == nil {
 		return false

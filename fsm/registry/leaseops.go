@@ -48,8 +48,8 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	return op
 }
 
-// Cancel removes an instance, with what operators decided about it. Only a quarantine, and an override that
-// outlasts the lease (Lease.Outlasts), wait in the record of the removal.
+// Cancel removes an instance. What operators decided of it goes too, but for a quarantine and an override that outlasts
+// it (Lease.Outlasts), which wait in the record of the removal.
 type Cancel struct{ Key Key }
 
 func (Cancel) kind() Kind { return 3 }

@@ -52,7 +52,7 @@ func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
 
-// A registration under the VIP of another application would get the calls meant for that one.
+// needs of a registration: under the VIP of another application it would get the calls that are meant for that one.
 func (op Register) needs(v *View) []access.Need {
 	all := registering(op.Instance.App)
 	for _, vips := range []string{op.Instance.VIP, op.Instance.SecureVIP} {
@@ -139,7 +139,7 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 	return all
 }
 
-// CountsReading reports whether the rights that level 3 demands for alias checks and sessions are only counted so far.
+// CountsReading reports whether the rights to read that level 3 asks of alias checks and sessions are only counted so far.
 func (v *View) CountsReading() bool { return v.level < following }
 
 // ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.

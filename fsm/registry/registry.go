@@ -77,8 +77,7 @@ func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 // following is the level from which on alias checks follow only what their tokens may read.
 const following = 3
 
-// outlasting is the level from which on a restart ends a drain, and any other OUT_OF_SERVICE of an operator
-// outlives the lease.
+// outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
 const outlasting = 3
 
 func (r *Registry) outlasting() bool { return r.level >= outlasting }

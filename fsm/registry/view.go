@@ -211,8 +211,8 @@ func (v *View) Removals() iter.Seq[Removal] {
 	}
 }
 
-// WaitingOverride returns the override that a removed instance gets if it comes back at a moment of the lease
-// clock (ms), or nil.
+// WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:
+// none.
 func (v *View) WaitingOverride(rec Removal, now int64) *Override { return rec.waiting(v.level, now) }
 
 // View returns the present state for readers. It costs a handful of small allocations after a change, and one

@@ -113,9 +113,8 @@ func (c call) agent() agent {
 	return a
 }
 
-// source returns the address of the host from which the call comes. A program on this server's host may ask
-// this server on loopback and the next one over the network: on loopback it comes from this server's host, by
-// the name that other hosts use.
+// source is the address of the host from which the call comes. A program on the host of this server may ask it on
+// loopback and the next server on the network: it comes from this server's host, as other hosts name it.
 func (c call) source() string {
 	host, _ := splitAddress(c.R.RemoteAddr)
 	ip, err := netip.ParseAddr(host)

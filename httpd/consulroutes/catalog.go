@@ -43,11 +43,11 @@ type shownCatalog struct {
 	*registry.View
 	*nodeForms
 	self  agent           // of the call
-	metas []registry.Pair // a node is shown only with this metadata
+	metas []registry.Pair // what a node's metadata must have to be shown
 }
 
-// nodeForms caches nodes as responses show them. A list of services repeats the same nodes, and nodes rarely
-// change, so each form is made once for all reads, until a node or a node's check changes.
+// nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
+// a form is made once for all reads, until a node or a check of one changes.
 type nodeForms struct {
 	home  consul.Home
 	index registry.Index // of that change
@@ -200,7 +200,7 @@ type listing struct {
 	value  func(*shownCatalog) any
 	// version tells one state of the document from the next; nil: the registry's index does.
 	version func(*shownCatalog) catalogVersion
-	// topic is what the document is about, if that depends on the view; nil: the topic that is waited for.
+	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
 	topic func(*shownCatalog) registry.Topic
 }
 

@@ -87,7 +87,8 @@ func eurekasOwn(id string) string {
 	return fmt.Sprintf("service %q was registered by a client of Eureka, which reports its status itself: it takes no checks", id)
 }
 
-// registerCatalog registers what a body says. unknown words the error for a check of a service that is not there.
+// registerCatalog registers what a body says. unknown words what is wrong if a check names a service
+// that is not there.
 func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
 	if len(op.Checks) > catalog.MaxChecks {
 		return errTooManyChecks // and no need to write it to the log
@@ -130,9 +131,9 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service may have %d, a node itself (all checks without a service) %d, and one registration %d",
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
-// checkProbes refuses checks that would probe what they, or the call's token, may not. It notes the token in
-// all other probes and in alias checks. If this node does not know a check's service, the node that runs the
-// check judges it. That node also judges names.
+// checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others, and in alias checks,
+// whose they are.
+// A check of a service that this node does not know is judged by the node that runs the check, and so are names.
 func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog) error {
 	by := web.PrincipalOf(ctx)
 	for _, c := range op.Checks {

@@ -43,8 +43,7 @@ func (c call) txn() (any, error) {
 	return c.respondTxn(c.home(c.Epoch()), result)
 }
 
-// checkRegistrations refuses, before anything is ordered, what a registration outside a transaction would be
-// refused for.
+// checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
 func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
 	for _, op := range txn.Ops {
 		if op.Catalog == nil || op.Catalog.Register == nil {

@@ -198,7 +198,7 @@ func metadataSection(i *registry.Instance) g.Node {
 	return section("Metadata", "", factsTable(rows))
 }
 
-// checksSection shows the checks that were registered through Consul's API, including those of the instance's node.
+// checksSection are the checks that were registered through Consul's API, those of the instance's node too.
 func checksSection(v *registry.View, l *registry.Lease) g.Node {
 	if l.Service == nil {
 		return g.Group{}

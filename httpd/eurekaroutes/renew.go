@@ -60,7 +60,7 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 	return op, q.Err
 }
 
-// renewConflict sends a replicator with an older copy the newer one to take over.
+// renewConflict sends a replicator, whose copy is older, the newer one to take over.
 func (e *Eureka) renewConflict(w http.ResponseWriter, r *http.Request, key registry.Key) (int, error) {
 	v, err := e.Newest(r.Context())
 	if err != nil {

@@ -18,7 +18,7 @@ type Config struct {
 	Upgrade Upgrade // nil: the node does not say which levels it writes
 	Debug   Debug   // nil: the node makes no bundles
 	Peers   Peers   // nil: nothing is replicated
-	// Snapshots is nil where the node saves none.
+	// Snapshots is nil where there are none.
 	Snapshots Snapshots
 	// LogLevel is nil where the log's level cannot be changed.
 	LogLevel LogLevel

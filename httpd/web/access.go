@@ -106,8 +106,8 @@ func (a *control) cluster() string {
 	return a.Cluster()
 }
 
-// Allows decides, by the present rules, what may be done for the token with an accessor outside of a call,
-// such as a check's probe. Without an accessor, and in every mode but on, everything is allowed.
+// Allows decides on what is done for the token of an accessor without a call, such as a check's probe, as the rules are now.
+// Where nobody was asked for one ("") everything is allowed, and in every mode but on.
 func (c AccessConfig) Allows(accessor string, need access.Need) bool {
 	a := control{AccessConfig: c}
 	if accessor == "" || a.mode() != access.On {

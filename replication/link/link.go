@@ -70,6 +70,6 @@ type Env struct {
 	// accepted one. GaveUp counts an item that was refused by a call that succeeded, and is not sent again.
 	Refused func(key registry.Key, fact, why string)
 	GaveUp  func()
-	// Origin is the origin of the peer's own instances, which it sends back because they are newer.
+	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
 	Origin registry.Origin
 }

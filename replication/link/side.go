@@ -76,7 +76,7 @@ func (s *Side) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Present returns the present peers.
+// Present are the peers of now.
 func (s *Side) Present() []PeerConfig {
 	if s.Now == nil {
 		return s.Peers

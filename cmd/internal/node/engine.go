@@ -156,7 +156,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
-// prober makes the Prober that runs the checks of services and nodes.
+// prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
 	return probe.New(probe.Config{
 		Registry: raft,

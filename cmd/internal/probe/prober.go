@@ -49,8 +49,8 @@ type Config struct {
 	// Watch starts a wait for a change of the registry, see registry.Watchers.Join.
 	Watch func() (woken <-chan struct{}, leave func())
 	Rules Rules
-	// MayProbe reports whether the token with an accessor ("": none was asked for) allows a check to look at
-	// an address that is not its service's own. Nil: all do.
+	// MayProbe says whether a token, by its accessor ("": none was asked for), allows a check to look at an address that is
+	// not its service's own. Nil: all do.
 	MayProbe func(token string, to netip.AddrPort) bool
 	Log      *slog.Logger          // nil: discards
 	Metrics  prometheus.Registerer // nil: none

@@ -91,7 +91,7 @@ func (p *permits) begin(l *load) {
 			return w.Call(first, "PUT", "/v1/kv/secret/x", hidden).Status == http.StatusOK
 		})
 	}
-	w.Wait(2 * time.Second) // or a kill might lose it
+	w.Wait(2 * time.Second) // so that no kill loses it
 	p.grant()
 	need.That(w, p.secret != "", "the stranger has no token")
 }
@@ -176,8 +176,8 @@ func (p *permits) revoke() {
 // (docs/run/permissions.md).
 const inForce = time.Second
 
-// isInForce reports whether a node must have put a change in force by the time it was asked. A node that hears
-// no leader goes on with the permissions it knows, and may later pass a write on to the leader.
+// isInForce reports whether a node must have put a change of that time in force. One that hears no leader goes on with what it
+// knows of the cluster's permissions, and so admits a write that it may send to one later.
 func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	if p.file == nil {
 		return p.l.d.hears(node, asked) && asked.Sub(change) > inForce

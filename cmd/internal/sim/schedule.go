@@ -23,7 +23,7 @@ type Schedule struct {
 	Steps    []Step   // by their times
 }
 
-// settings maps words of a schedule to changes of the nodes' settings.
+// settings are what a schedule can change of the nodes, by words.
 var settings = map[string]func(*config.Config){
 	"wal": func(c *config.Config) { c.Store.RaftLog = store.LogWAL },
 	// Snapshots are made and sent all the time.
@@ -34,7 +34,7 @@ var settings = map[string]func(*config.Config){
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 	// Every call needs a token.
 	"auth": func(c *config.Config) { c.Auth.Mode = "on" },
-	// The cluster is founded at the oldest level of the formats, as by the last release.
+	// The cluster is founded at the oldest level of the formats, as one of the last release is.
 	"oldlevel": func(c *config.Config) {
 		c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
 	},
