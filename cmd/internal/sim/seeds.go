@@ -116,7 +116,7 @@ func RunSchedule(t *testing.T, s Schedule, seed uint64) Tally {
 		}
 		d.began = time.Now()
 		goroutines := runtime.NumGoroutine()
-		memory := w.memory()
+		memory := w.heapInUse()
 		l.start()
 		for _, e := range s.Steps {
 			time.Sleep(time.Until(d.began.Add(e.At)))
