@@ -380,9 +380,9 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	return replicaOwner(m.op, origin)
 }
 
-// Readmit brings back what an image has and the registry does not; what is registered now is newer and stays.
-// An instance that comes back gets one full lease, and a version newer than that of its removal. It returns
-// how many instances came back, and the checks and nodes that were lost by it (see Lost).
+// Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance
+// that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances
+// came back, and the checks and nodes that were lost by it (see Lost).
 func (r *Registry) Readmit(m Image, by Act) (returned int, lost []catalog.CheckRef) {
 	r.readmitting = true
 	defer func() { r.readmitting = false }()
