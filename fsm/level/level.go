@@ -18,13 +18,13 @@ const (
 	Newest = codec.Newest
 )
 
-// VersionOf is the first version of Rollcall that reads a level.
+// VersionOf returns the first version of Rollcall that reads a level.
 func VersionOf(level byte) string { return codec.VersionOf(level) }
 
-// BroughtBy says what needs a level, one that this program reads.
+// BroughtBy says what a level, which this program reads, brings.
 func BroughtBy(level byte) string { return codec.BroughtBy(level) }
 
-// Reads is what a node says of its program, and of what it writes.
+// Reads is what a node says of its program, and of the level it writes.
 type Reads struct {
 	Version string // of the program
 	Oldest  byte   // levels that it reads
@@ -34,20 +34,20 @@ type Reads struct {
 	Fresh   bool  // the node began with nothing, and has not yet decided whether all others did
 }
 
-// Own is what a node of this program says.
+// Own returns what a node of this program says.
 func Own(version string, since int64, writes byte) Reads {
 	return Reads{Version: version, Oldest: codec.Oldest, Newest: codec.Newest, Since: since, Writes: writes}
 }
 
-// Reads says whether the node reads a level.
+// Reads reports whether the node reads a level.
 func (r Reads) Reads(level byte) bool { return r.Oldest <= level && level <= r.Newest }
 
-// Header is the HTTP header in which servers that replicate tell each other what they read, whether they can read the
-// message beside it or not.
+// Header is the HTTP header in which servers that replicate tell each other what they read, even if they
+// cannot read the message that comes with it.
 const Header = "X-Rollcall-Level"
 
-// String is the form of the header: 1 if the node is fresh, else 0; the level that is written, the oldest and the newest that are read, since when (ms
-// since the epoch), and the program's version.
+// String returns the form of the header: 1 if the node is fresh, else 0; the level that is written; the oldest
+// and the newest that are read; since when (ms since the epoch); and the program's version.
 func (r Reads) String() string {
 	fresh := 0
 	if r.Fresh {
@@ -56,7 +56,7 @@ func (r Reads) String() string {
 	return fmt.Sprintf("%d %d %d %d %d %s", fresh, r.Writes, r.Oldest, r.Newest, r.Since, r.Version)
 }
 
-// Parse is the inverse of String; ok is false if a text is none of its forms.
+// Parse reads what String writes; ok is false for any other text.
 func Parse(text string) (r Reads, ok bool) {
 	fields := strings.SplitN(text, " ", 6)
 	if len(fields) != 6 {
@@ -88,7 +88,7 @@ type Policy struct {
 	After    time.Duration `key:"cluster.finalize-after" default:"24h" min:"0s" help:"how long all nodes have run a newer version before its formats are written, with cluster.finalize auto"`
 }
 
-// Finalize is who decides that a level is written.
+// Finalize says who decides that a level is written.
 type Finalize string
 
 // The settings of cluster.finalize.
@@ -97,22 +97,21 @@ const (
 	Manual Finalize = "manual"
 )
 
-// steady is how long all nodes must be seen to read a level before it is written: a node that is replaced in turn with
-// others is seen again as it was before.
+// steady is how long all nodes must be seen to read a level before it is written: while nodes are replaced in
+// turn, one may appear again as it was before.
 const steady = 30 * time.Second
 
 // Rise decides when the nodes of a cluster write the next level. It belongs to one goroutine.
 type Rise struct {
 	Policy
-	// Fresh: this node began with nothing. Where all nodes did, there is no way back to keep open, and they write at once
-	// what all of them read, one level after the other. It ends where, of all nodes that are known, one did not, or reads
-	// no higher level.
+	// Fresh: this node began with nothing. Where all nodes did, nobody can want to go back, so they at once
+	// write all levels that they all read, one after the other. It turns false when, with all nodes known, one
+	// did not begin with nothing, or does not read the next level.
 	Fresh bool
 	since time.Time // since when every node has been seen to read the next level; zero: not now
 }
 
-// Observe learns at a moment what the nodes read, this one among them, and says whether the level after the one that
-// they write is to be written now.
+// Observe takes what the nodes read at a moment, this one among them, and reports whether to write the next level now.
 func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 	if level == codec.Newest {
 		return false
@@ -134,7 +133,7 @@ func (r *Rise) Observe(now time.Time, level byte, nodes []Node) bool {
 	return now.Sub(r.since) >= steady && !due.IsZero() && !now.Before(due)
 }
 
-// Due is when the next level is written by itself, if the nodes go on to run as they do; zero: it is not.
+// Due returns when the next level will be written automatically if the nodes run on as they do; zero: it will not be.
 func (r *Rise) Due(level byte, nodes []Node) time.Time {
 	if r.Finalize != Auto || level == codec.Newest || Lacking(nodes, level+1) != "" {
 		return time.Time{}
@@ -146,7 +145,7 @@ func (r *Rise) Due(level byte, nodes []Node) time.Time {
 	return time.UnixMilli(newest).Add(r.After)
 }
 
-// Finalizable returns why an operator cannot have the next level written at a moment, a NotYet; nil: the operator can.
+// Finalizable returns a NotYet that says why an operator cannot have the next level written now, or nil.
 func (r *Rise) Finalizable(now time.Time, level byte, nodes []Node) error {
 	switch lacking := Lacking(nodes, level+1); {
 	case level == codec.Newest:
@@ -159,13 +158,13 @@ func (r *Rise) Finalizable(now time.Time, level byte, nodes []Node) error {
 	return nil
 }
 
-// NotYet is why the next level cannot be written yet.
+// NotYet says why the next level cannot be written yet.
 type NotYet string
 
 // Error implements error.
 func (n NotYet) Error() string { return string(n) }
 
-// Lacking says in words which of the nodes do not read a level, or are not known to; "": all of them do.
+// Lacking says in words which of the nodes do not read a level, or are not known to; "": all do.
 func Lacking(nodes []Node, level byte) string {
 	var words []string
 	for _, n := range nodes {

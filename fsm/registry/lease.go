@@ -21,11 +21,11 @@ type Lease struct {
 	UpdatedAt    int64 // last change that the server made (lastUpdatedTimestamp)
 	RenewedAt    Stamp // last renewal as of the last change
 	Action       Action
-	// Permanent: there is no lease to expire. The instance goes by a removal only, stays outside
-	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (It stands here
+	// Permanent: there is no lease to expire. The instance goes only by a removal, stays outside
+	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (The field stands here
 	// because here it takes no memory.)
 	Permanent    bool
-	Life         uint32       // 1 at first; one more where the timestamp does not say that a registration is newer, see Registry.outlives and Lease.outrank
+	Life         uint32       // from 1; rises where the timestamp cannot say what is newer, see Registry.outlives and Lease.outrank
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
@@ -44,8 +44,9 @@ type Lease struct {
 	// Edit counts what operators decided of this life: overrides, quarantines, their ends, also by a cancel.
 	// See Version.
 	Edit uint32
-	// ByClient is the last change that a client of this datacenter made, which is sent to all peers; ByRemote the last
-	// that came from a remote datacenter, which is sent to nodes of this datacenter. Neither is above Changed.
+	// ByClient is the last change that a client of this datacenter made, which goes to all peers; ByRemote the
+	// last that came from a remote datacenter, which goes to nodes of this datacenter. Neither is above
+	// Changed.
 	ByClient, ByRemote Index
 	// Described is the last change of what the client says (registration, metadata), Overrode that of the override.
 	// Both are sent to Eureka servers. Neither is above Changed.
@@ -99,7 +100,7 @@ func (l *Lease) acts(c *codec.Codec) {
 	}
 }
 
-// Override is what is known of an override beside its status (Instance.Overridden). Immutable.
+// Override holds what is known of an override beside its status (Instance.Overridden). Immutable.
 type Override struct {
 	By       Act
 	At       Stamp
@@ -117,7 +118,7 @@ func (o *Override) fields(c *codec.Codec) {
 	c.Int64(&o.Until)
 	o.Reported.fields(c)
 	codec.Uint(c, &o.Set)
-	if c.Since(3, false) { // below level 3 a drain is an override as any other
+	if c.Since(3, false) { // below level 3 a drain is an override like any other
 		c.Bool(&o.Drain)
 	}
 }
@@ -144,20 +145,21 @@ func (q *Quarantined) fields(c *codec.Codec) {
 	codec.Uint(c, &q.Set)
 }
 
-// sameDefinition says whether Consul's table of services shows the same of l as of old, of the same key; nil: there is none.
+// sameDefinition reports whether Consul's table of services shows the same of l as of old, which has the same
+// key or is nil.
 func (l *Lease) sameDefinition(old *Lease) bool {
 	if old == nil || old.Quarantine != nil || l.Quarantine != nil || (old.Service == nil) != (l.Service == nil) {
 		return false
 	}
 	was, is := old.Instance, l.Instance
-	if l.Service != nil { // which says the rest
+	if l.Service != nil { // it covers the rest
 		return old.Service.ModifyIndex == l.Service.ModifyIndex && slices.Equal(was.Metadata, is.Metadata)
 	}
 	return was.IPAddr == is.IPAddr && was.HostName == is.HostName && was.Port == is.Port && was.SecurePort == is.SecurePort &&
 		slices.Equal(was.Metadata, is.Metadata)
 }
 
-// node is the node of the catalog on which the instance is listed; listed: it is on one.
+// node returns the node of the catalog on which the instance is listed, and whether it is listed on one.
 func (l *Lease) node() (name string, listed bool) {
 	if l.Service != nil {
 		name = l.Service.Node
@@ -165,7 +167,7 @@ func (l *Lease) node() (name string, listed bool) {
 	return name, l.Instance != nil && l.Quarantine == nil
 }
 
-// Local says that the lease belongs to this datacenter.
+// Local reports whether the lease belongs to this datacenter.
 func (l *Lease) Local() bool { return l.Owner == "" }
 
 // Key returns the instance's key.
@@ -180,8 +182,8 @@ func (q *Quarantined) clone() *Quarantined {
 	return &c
 }
 
-// reported is the status that the client reported last. That of an instance which brought its
-// override is not known: its client has to register again.
+// reported returns the status that the client reported last. If the instance brought its override along, that
+// is not known, and its client has to register again.
 func (l *Lease) reported() Status {
 	switch i := l.Instance; {
 	case l.Override != nil:
@@ -203,20 +205,20 @@ type Version struct {
 	Edit      uint32 // Lease.Edit
 }
 
-// Version is that of the lease's instance.
+// Version returns the version of the lease's instance.
 func (l *Lease) Version() Version {
 	return Version{Life: l.Life, LastDirty: l.Instance.LastDirty, Edit: l.Edit}
 }
 
-// outrank gives l, a copy of old with the timestamp after it, the next life if that timestamp could not rise: every
-// server is to take l for newer. From level 2 of the formats on.
+// outrank gives l, a copy of old with the next timestamp, the next life if that timestamp could not rise, so
+// that every server takes l for newer. From level 2 of the formats on.
 func (l *Lease) outrank(old *Lease, level byte) {
 	if level >= 2 && l.Instance.LastDirty == old.Instance.LastDirty {
 		l.Life++
 	}
 }
 
-// Weight is what a lease takes, in bytes, about: in memory, and as a text in answers.
+// Weight returns about how many bytes a lease takes, in memory and as text in answers.
 func (l *Lease) Weight() int {
 	bytes := leaseWeight + l.Instance.weight()
 	if l.Service != nil {
@@ -231,7 +233,8 @@ func (o *Override) clone() *Override {
 	return &c
 }
 
-// hiding returns the details of an override (nil: nothing is known of it) that hides a reported status.
+// hiding returns the details of an override that hides a reported status. o holds those known so far; nil:
+// nothing is known.
 func hiding(o *Override, reported, override Status, now Stamp, set Index) *Override {
 	switch {
 	case override == Unknown || o == nil && reported == Unknown:
@@ -246,8 +249,8 @@ func hiding(o *Override, reported, override Status, now Stamp, set Index) *Overr
 	return &c
 }
 
-// quarantineAgain is the quarantine of an instance that comes back: that of its record of removal, if its time
-// has not passed.
+// quarantineAgain returns the quarantine with which an instance comes back: that of its record of removal, if
+// its time has not passed.
 func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
 	if q == nil || q.Until <= now {
 		return nil
@@ -257,6 +260,7 @@ func quarantineAgain(q *Quarantined, now int64, set Index) *Quarantined {
 	return &c
 }
 
-// leaseWeight is what a lease takes beside its texts, in bytes, about. Equal states must have equal weights, on a node that has
-// applied all operations as on one that was restored: by weight it is decided which records of removals are kept.
+// leaseWeight is about how many bytes a lease takes beside its texts. Equal states must have equal weights,
+// whether a node has applied all operations or was restored: weights decide which records of removals are
+// kept.
 const leaseWeight = 1024

@@ -47,7 +47,7 @@ func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	return o
 }
 
-// sameDecision reports whether o and details, which may be nil, mean the same act and the same end. The same
+// sameDecision reports whether o and details, which may be nil, mean the same act with the same end. The same
 // act later, for the same time, ends later.
 func sameDecision(o *Override, details *Override) bool {
 	if o == nil {
@@ -78,8 +78,8 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
 }
 
-// endWaitingOverride ends the override with which a removed instance would come back. No list changes, so it takes no
-// Index; Count says that there was one.
+// endWaitingOverride ends the override with which a removed instance would come back. No list changes, so it
+// takes no Index; Count tells that there was one.
 func (r *Registry) endWaitingOverride(origin Origin, op DeleteOverride) Result {
 	rec, ok := r.record(op.Key)
 	if !ok || r.overrideAgain(rec) == nil {
@@ -95,8 +95,7 @@ func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {
 	return r.endOverride(term, origin, op)
 }
 
-// endOverride ends an override at its time, unless the epoch is over or the override is another one by
-// now.
+// endOverride ends an override at its time, unless the epoch is over or another override has replaced it.
 func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}

@@ -28,7 +28,7 @@ type Instance struct {
 	QuarantinedUntil int64             `json:"quarantined_until,omitempty"` // 0: it is listed
 }
 
-// Owner is the datacenter (or Eureka server) that an instance belongs to, and how long the link from there has been silent.
+// Owner is the datacenter (or Eureka server) that an instance belongs to, and how long its link has been silent.
 type Owner struct {
 	Datacenter string `json:"datacenter,omitempty"` // empty: the cluster's own
 	UnheardMS  int64  `json:"unheard_ms,omitempty"` // for how long no message has come from there; 0: the link is not cut
@@ -49,8 +49,7 @@ func InstanceOf(l *registry.Lease) Instance {
 	return shown
 }
 
-// Explanation says what is known of an instance, listed or not, and why it is as it is
-// (GET /v1/rollcall/apps/{app}/{id}/explain).
+// Explanation says what is known of an instance, listed or not, and why (GET /v1/rollcall/apps/{app}/{id}/explain).
 type Explanation struct {
 	App     string `json:"app"`
 	ID      string `json:"id"`
@@ -66,14 +65,14 @@ type Explanation struct {
 	History          []HistoryEvent     `json:"history"` // oldest first
 }
 
-// The States of an Explanation of an instance that is not there: it was removed, or nothing is remembered of it, but another
-// server sends it and is refused.
+// States of an Explanation of an instance that is not there. Gone: it was removed. Refused: nothing is
+// remembered of it, but another server sends it and is refused.
 const (
 	Gone    = "gone"
 	Refused = "refused"
 )
 
-// Life is the status and lease of an instance that is listed or quarantined; zero if the instance is gone.
+// Life holds the status and lease of an instance that is listed or quarantined; it is zero if the instance is gone.
 type Life struct {
 	Status          string `json:"status"`
 	Reported        string `json:"reported,omitempty"` // the status that the instance reported last; empty if an override hides it
@@ -89,7 +88,7 @@ type Life struct {
 	Permanent bool `json:"permanent,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler: the fields of Life are left out for an instance that is gone.
+// MarshalJSON implements json.Marshaler. It leaves out the fields of Life for an instance that is not there.
 func (e Explanation) MarshalJSON() ([]byte, error) {
 	type document Explanation // without this method
 	shown := struct {
@@ -102,7 +101,7 @@ func (e Explanation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// Bounded says which operator's act an override or quarantine is, and from when to when it holds.
+// Bounded says which operator set an override or quarantine, and from when to when it holds.
 type Bounded struct {
 	Author string `json:"author"` // empty: an act through Eureka's API
 	Reason string `json:"reason"`
@@ -111,7 +110,7 @@ type Bounded struct {
 	Until  int64  `json:"until,omitempty"` // 0: without end
 }
 
-// Forced is an override. Of one that came with the instance only the status is known.
+// Forced is an override. If it came with the instance, only the status is known.
 type Forced struct {
 	Status string `json:"status"`
 	Drain  bool   `json:"drain,omitempty"` // it ends when the instance's client has started again, and not before Until
@@ -147,7 +146,7 @@ type Acted struct {
 	App   string `json:"app"`
 	ID    string `json:"id"`
 	Index string `json:"index"` // every node that has applied this index shows the act's effect
-	// Nothing: the act was to end what was not there.
+	// Nothing: the act was to end something that was not there.
 	Nothing bool `json:"nothing,omitempty"`
 }
 

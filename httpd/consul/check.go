@@ -17,10 +17,10 @@ const minReapAfter = time.Minute
 
 var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warning", catalog.Critical: "critical"}
 
-// StatusWord is the word for a check's state.
+// StatusWord returns the word for a check's state.
 func StatusWord(s catalog.CheckStatus) string { return statusWords[s] }
 
-// ParseStatus is the inverse of StatusWord.
+// ParseStatus reverses StatusWord.
 func ParseStatus(word string) (catalog.CheckStatus, bool) {
 	at := slices.Index(statusWords[:], word)
 	return catalog.CheckStatus(max(at, 0)), at >= 0
@@ -38,7 +38,7 @@ type checkBody struct {
 	h2TLS                                     *bool // nil: not given, which means true
 	success, warning, critical                int32
 	outputMaxSize                             int64
-	other                                     string // a way of checking that is asked for and not offered
+	other                                     string // a requested way of checking that is not offered
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -63,10 +63,10 @@ func (c *checkBody) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// notOffered are the ways of checking that would run programs on the server, or ask it for its own.
+// notOffered lists the ways of checking that would run programs on the server, or ask it for its own.
 var notOffered = []string{"ScriptArgs", "Args", "Script", "DockerContainerID", "Shell", "OSService"}
 
-// isEmpty says whether the check was given as {}: the reference then takes it as not given.
+// isEmpty reports whether the check was given as {}, which Consul takes as not given.
 func (c *checkBody) isEmpty() bool {
 	return c.id == "" && c.checkID == "" && c.name == "" && c.notes == "" && c.status == "" && c.ttl == 0 && c.interval == 0 &&
 		len(c.ways()) == 0 && !c.isAlias() && c.other == ""
@@ -75,7 +75,7 @@ func (c *checkBody) isEmpty() bool {
 // way is a way of probing, by the names of its type and of its field.
 type way struct{ kind, field string }
 
-// ways are the ways of probing that were given.
+// ways returns the ways of probing that were given.
 func (c *checkBody) ways() (given []way) {
 	for _, each := range [...]struct {
 		way
@@ -92,7 +92,7 @@ func (c *checkBody) ways() (given []way) {
 
 func (c *checkBody) isAlias() bool { return c.aliasNode != "" || c.aliasService != "" }
 
-// isZero says whether a value means "not given".
+// isZero reports whether a value means "not given".
 func isZero(value json.RawMessage) bool {
 	switch string(value) {
 	case "", "null", `""`, "0", "false", "[]", "{}", `"0s"`:
@@ -101,8 +101,8 @@ func isZero(value json.RawMessage) bool {
 	return false
 }
 
-// validate says what is wrong with a check, in the reference's words and order
-// (agent/structs/check_type.go, CheckType.Validate). Of two ways of probing the reference takes one without a word.
+// validate returns what is wrong with a check, in Consul's words and order (agent/structs/check_type.go,
+// CheckType.Validate). Of two ways of probing Consul silently takes one.
 func (c *checkBody) validate() error {
 	ways := c.ways()
 	switch probed := len(ways) > 0; {
@@ -130,7 +130,7 @@ func (c *checkBody) validate() error {
 	return nil
 }
 
-// check is the check that is registered.
+// check returns the check to register.
 func (c *checkBody) check() (*catalog.Check, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (c *checkBody) check() (*catalog.Check, error) {
 	return made, nil
 }
 
-// checkAlias says what is wrong with the names of what an alias check follows. It need not be there yet.
+// checkAlias returns what is wrong with the names of an alias check's target. The target need not be there yet.
 func (c *checkBody) checkAlias() error {
 	if c.aliasNode != "" {
 		if err := checkName("alias node", c.aliasNode); err != nil {
@@ -172,8 +172,8 @@ func (c *checkBody) checkAlias() error {
 	return nil
 }
 
-// probe is what the leader tries. A Timeout that is not given, and an Interval that is too short, are shown as they were given; the
-// prober has its own bounds.
+// probe returns what the leader is to try. A missing Timeout, and an Interval that is too short, are shown as
+// they were given; the prober has its own bounds.
 func (c *checkBody) probe() *catalog.Probe {
 	p := &catalog.Probe{
 		HTTP: c.http, Method: c.method, Body: c.body, SkipVerify: c.skipVerify, NoRedirects: c.noRedirects, TCP: c.tcp,
@@ -212,8 +212,7 @@ func DecodeCheck(body []byte) (registry.RegisterCatalog, error) {
 	return registry.RegisterCatalog{Checks: []*catalog.Check{check}, KeepStatus: true}, nil
 }
 
-// checkOwn refuses the id of the check that each agent has: another one in its place would say of the whole node that it
-// is dead.
+// checkOwn refuses the id of the check that each agent has: one in its place would tell that the whole node is dead.
 func checkOwn(id string) error {
 	if id == catalog.SerfHealth {
 		return malformed("Invalid check id, %q stands for the agent itself", id)
@@ -234,8 +233,8 @@ func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err e
 	return status, output, nil
 }
 
-// Maintenance is the check that keeps a service, or (service "") an agent's node, out of use. Texts are the reference's
-// (agent/agent.go).
+// Maintenance returns the check that keeps a service, or with service "" an agent's node, out of use. Its
+// texts are Consul's (agent/agent.go).
 func Maintenance(service, reason string) *catalog.Check {
 	id, name, what := catalog.NodeMaintenance, "Node Maintenance Mode", "node"
 	if service != "" {

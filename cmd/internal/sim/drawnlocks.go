@@ -13,11 +13,12 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// sessionTTL is the TTL of the sessions that contend for locks, and lockDelay their lock-delay: for so long a session that ended
-// keeps its lock from others.
+// sessionTTL is the TTL of the sessions that contend for locks. lockDelay is for how long the lock of a
+// session that has ended is kept from others.
 const sessionTTL, lockDelay = 10 * time.Second, 2 * time.Second
 
-// perLock is after how many operations clients go on with another lock: our own and keys of Consul's API take turns.
+// perLock is how many operations a lock gets before clients go on with another one: our own locks and keys of
+// Consul's API take turns.
 const perLock = 50
 
 // hold is a time in which no other client may get a lock.
@@ -28,7 +29,7 @@ type hold struct {
 	token           uint64
 }
 
-// lockCall is what a session asked of a lock, and lockReply what it was told.
+// lockCall holds what a session asked of a lock, and lockReply what it was told.
 type lockCall struct {
 	do, session string // acquire, release, or restore, of no session
 	alive       bool   // the session had been renewed, so that it had not ended by the time of the response
@@ -40,14 +41,14 @@ type lockReply struct {
 	fence   uint64
 }
 
-// lockState is a lock. Sessions end by themselves: then held stays true until another one has the lock.
+// lockState is the state of a lock. Sessions end by themselves: then held stays true until another one has the lock.
 type lockState struct {
 	session string
 	fence   uint64
 	held    bool
 }
 
-// lockModel is a lock whose tokens rise, and that is refused only while it is, or may be, held.
+// lockModel models a lock whose tokens rise, and which is refused only while it is, or may be, held.
 var lockModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{lockState{}} },
 	Step: func(state, input, output any) []any {
@@ -77,7 +78,7 @@ var lockModel = porcupine.NondeterministicModel{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v = %+v", input, output) },
 }
 
-// locks are the histories of locks, which follow each other.
+// locks holds the histories of locks, which follow each other.
 type locks struct {
 	names      []string
 	operations map[string][]porcupine.Operation
@@ -90,7 +91,7 @@ type contender struct {
 	session string
 	renewed time.Time // when the last renewal that was acknowledged was sent
 	held    *hold
-	left    int // turns for which it holds the lock on
+	left    int // turns for which it still holds the lock
 }
 
 // startLocks has clients contend for a lock.
@@ -139,7 +140,7 @@ func (c *contender) turn() {
 	}
 }
 
-// lost forgets a session that a node calls ended. A node must not say so of a session that was renewed on time.
+// lost forgets a session that a node calls ended. No node may say so of a session that was renewed in time.
 func (c *contender) lost(what string, r Reply) {
 	if time.Since(c.renewed) < sessionTTL && !c.l.d.restored(c.renewed, time.Now()) {
 		c.l.w.Errorf("I3 alive: %s of session %s, %v after its last one, says %v at %v", what, c.session, time.Since(c.renewed), r, time.Since(began))
@@ -160,10 +161,11 @@ func (l *load) lock() string {
 	return all.names[len(all.names)-1]
 }
 
-// keyLock begins the names of locks that are keys of Consul's API, whose acquisitions say no token: noToken stands for it.
+// keyLock begins the names of locks that are keys of Consul's API. Their acquisitions return no token; noToken
+// stands for it.
 const keyLock, noToken = "key-", 0
 
-// change acquires or releases a lock, and keeps what was asked and said.
+// change acquires or releases a lock, and records the request and the response.
 func (c *contender) change(do, lock string, alive func() bool) (r Reply, yes bool, fence uint64) {
 	asked := time.Now()
 	switch key := strings.HasPrefix(lock, keyLock); {
@@ -262,14 +264,14 @@ func (l *load) hold(h *hold) {
 	l.holds = append(l.holds, h)
 }
 
-// until says when a holder can no longer rely on its lock.
+// until records when a holder can no longer rely on its lock.
 func (l *load) until(h *hold, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.to = to
 }
 
-// judge expects an order of what was asked of each lock that explains the responses.
+// judge expects that some order of the calls to each lock explains the responses.
 func (k *locks) judge(l *load, check checker) {
 	for name, operations := range k.operations {
 		for _, r := range l.d.restores {

@@ -12,15 +12,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's delay, and its way.
+// lastWrites is how long the last writes take, at most, to be on every node without consensus: a batch's
+// delay, and the way.
 const lastWrites = 2 * time.Second
 
-// endsWithin is how much longer than its lease and a grace of the same length a dead instance is listed in one datacenter of mode
-// cp: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
+// endsWithin is how much longer than its lease and a grace of the same length one datacenter of mode cp lists
+// a dead instance: 5 s without a leader, 1.2 s for each of two changes of leader, and 2.2 s (docs/adr/0034).
 const endsWithin = 10 * time.Second
 
-// goneBy is when an instance that nobody renews is gone from every node. It is the one place of this bound. Without consensus, and
-// from another datacenter, renewals and removals come later.
+// goneBy returns when an instance that nobody renews is gone from every node. No other code has this bound.
+// Without consensus, and from another datacenter, renewals and removals come later.
 func (l *load) goneBy(i *Instance, calm time.Time) time.Time {
 	from := i.renewed
 	if calm.After(from) {
@@ -47,7 +48,7 @@ func (l *load) judgeDead(calm time.Time) {
 	}
 }
 
-// judgeGone judges what of the dead a node lists.
+// judgeGone judges which of the dead a node still lists.
 func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
 	for _, i := range l.dead {
 		if bound := l.goneBy(i, calm); list[i.App+"/"+i.ID] && time.Now().After(bound) {
@@ -56,8 +57,8 @@ func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
 	}
 }
 
-// lost is how long before the end of a process a change in mode ap may have been acknowledged without being on the disk, by
-// data.sync: interval, while the disk is slow or hangs.
+// lost is how long before the end of a process a change in mode ap may have been acknowledged without being on
+// the disk, with data.sync: interval, while the disk is slow or hangs.
 const lost = time.Second + 10*time.Second
 
 // mayLose reports whether what a node wrote may be gone, because its process ended soon after. With data.sync: always that is
@@ -115,7 +116,7 @@ func (l *load) judgeList(node string, list map[string]bool, calm time.Time) {
 	}
 }
 
-// list returns the instances that a node lists, as APP/id; nil: it does not answer.
+// list returns the instances that a node lists, as APP/id, or nil if it does not answer.
 func (l *load) list(node string) map[string]bool {
 	r := l.w.call(node, 10*time.Second, "GET", "/v1/rollcall/apps", "")
 	var all []api.Instance
@@ -149,7 +150,7 @@ func (l *load) sameLists(lists map[string]map[string]bool) {
 	}
 }
 
-// judgeSteady expects of what every node lists that it does not change in the last seconds.
+// judgeSteady expects that the list of every node stays the same for some seconds.
 func (l *load) judgeSteady() {
 	before := map[string]map[string]bool{}
 	for _, n := range l.w.nodes {
@@ -166,13 +167,13 @@ func (l *load) judgeSteady() {
 	}
 }
 
-// steadyFor is how long what nodes list is watched.
+// steadyFor is how long the lists are watched.
 const steadyFor = 10 * time.Second
 
-// queued is how many changes may be on their way to a peer at a moment when only renewals come.
+// queued is how many changes may be on their way to a peer while only renewals come.
 const queued = 20
 
-// judgePeers expects queues to be empty again.
+// judgePeers expects the queues to be empty again.
 func (l *load) judgePeers() {
 	for _, n := range l.w.nodes {
 		var all api.Peers
@@ -207,7 +208,7 @@ func (l *load) judgeLevel() {
 	}
 }
 
-// judgeGoroutines expects as many as there were before the first fault, or few more.
+// judgeGoroutines expects about as many goroutines as there were before the first fault.
 func (l *load) judgeGoroutines(before int) {
 	l.w.clients.CloseIdleConnections()
 	time.Sleep(time.Second)
@@ -216,9 +217,9 @@ func (l *load) judgeGoroutines(before int) {
 	}
 }
 
-// memory returns how many bytes of the heap are in use, without the log of all nodes and the buffers of Raft's connections: there are
-// more of them where there was more to send.
-func (w *World) memory() int {
+// heapInUse returns how many bytes of the heap are in use, without the log of all nodes and without Raft's
+// connection buffers, which grow with what there was to send.
+func (w *World) heapInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC() // which also empties pools
@@ -236,7 +237,7 @@ func (w *World) memory() int {
 	return int(m.HeapAlloc) - w.log.text.Cap() - buffers
 }
 
-// datacenterOf returns the datacenter of the node at an address; 0: it is a client's.
+// datacenterOf returns the datacenter of the node at an address, or 0 for a client's.
 func (w *World) datacenterOf(ip string) int {
 	for _, n := range w.nodes {
 		if n.ip == ip {
@@ -246,14 +247,14 @@ func (w *World) datacenterOf(ip string) int {
 	return 0
 }
 
-// raftBuffer is what a connection of Raft takes in one direction, and grows is by how much the heap may grow for each node: by what the
-// clients have stored, and what the log keeps of it.
-const raftBuffer, grows = 256 << 10, 6 << 20
+// raftBuffer is the size of Raft's buffer for one direction of a connection. maxHeapGrowth is how much the heap may
+// grow for each node, by what clients stored and what the log keeps of it.
+const raftBuffer, maxHeapGrowth = 256 << 10, 6 << 20
 
 // judgeMemory expects the heap to be about as large as before the first fault.
 func (l *load) judgeMemory(before int) {
-	now := l.w.memory()
-	if bound := len(l.w.nodes) * grows; now-before > bound {
+	now := l.w.heapInUse()
+	if bound := len(l.w.nodes) * maxHeapGrowth; now-before > bound {
 		l.w.Errorf("I12 bounded: %d nodes have %d KiB more on the heap than before the first fault, want %d at most", len(l.w.nodes), (now-before)>>10, bound>>10)
 	}
 }
