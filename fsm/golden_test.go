@@ -392,8 +392,8 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 	return f
 }
 
-// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal, and what
-// alias checks may follow.
+// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal, what
+// alias checks may follow, and where probes were registered from.
 const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
 
 func TestGoldenLevel3(t *testing.T) {
@@ -403,6 +403,7 @@ func TestGoldenLevel3(t *testing.T) {
 	goldensOfLevel3.Check(t, "entry-raise", AppendRaise(nil, 2, 3))
 	alias := goldenCheck("alias")
 	alias.Alias.By, alias.Alias.Reads = "c1a7", "ORDERS"
+	alias.Probe.From = "192.0.2.9"
 	follows := registry.RegisterCatalog{Checks: []*catalog.Check{alias}}
 	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica, "op-alias": follows} {
 		it := Item{Origin: registry.FromClient, Op: op}

@@ -84,6 +84,9 @@ type Probe struct {
 	// By is the accessor of the token that registered the check. The token must allow what the probe looks at
 	// beyond its own service. "": no token was asked for.
 	By string
+	// From is the address from which the registration came, the only one that is the check's own where there is a By; "": it was
+	// registered below level 3, see registry.View.ProbeSource.
+	From string
 }
 
 func (p *Probe) fields(c *codec.Codec) {
@@ -105,6 +108,9 @@ func (p *Probe) fields(c *codec.Codec) {
 	c.Bool(&p.UseTLS)
 	c.String(&p.ServerName)
 	c.String(&p.By)
+	if c.Since(3, false) { // below level 3 a service's address is what it says
+		c.String(&p.From)
+	}
 }
 
 // CheckRef names a check, or (ID "") a node.
@@ -161,7 +167,7 @@ func (p *Probe) equal(o *Probe) bool {
 		p.SkipVerify == o.SkipVerify && p.NoRedirects == o.NoRedirects && p.TCP == o.TCP && p.Interval == o.Interval && p.Timeout == o.Timeout &&
 		p.SuccessBeforePassing == o.SuccessBeforePassing && p.FailuresBeforeWarning == o.FailuresBeforeWarning &&
 		p.FailuresBeforeCritical == o.FailuresBeforeCritical && p.GRPC == o.GRPC && p.UDP == o.UDP && p.H2PING == o.H2PING &&
-		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName && p.By == o.By
+		p.UseTLS == o.UseTLS && p.ServerName == o.ServerName && p.By == o.By && p.From == o.From
 }
 
 // ref returns the check's name.
@@ -234,7 +240,7 @@ func compareCheckRefs(a, b CheckRef) int {
 func (c *Check) Weight() int {
 	bytes := checkWeight + len(c.ID) + len(c.Name) + len(c.Notes) + len(c.Output) + len(c.Type) + len(c.Definition)
 	if p := c.Probe; p != nil {
-		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + len(p.GRPC) + len(p.UDP) + len(p.H2PING) + len(p.ServerName) + weightOf(p.Header)
+		bytes += len(p.HTTP) + len(p.Method) + len(p.Body) + len(p.TCP) + len(p.GRPC) + len(p.UDP) + len(p.H2PING) + len(p.ServerName) + len(p.From) + weightOf(p.Header)
 	}
 	if a := c.Alias; a != nil {
 		bytes += len(a.Node) + len(a.Service) + len(a.By) + len(a.Reads)

@@ -24,7 +24,7 @@ type Registration struct {
 	Readdress bool
 	// Bounded: alias checks beyond MaxFollowers are refused; otherwise they are only counted.
 	Bounded bool
-	// Judged: alias checks follow only what their tokens may read.
+	// Judged: alias checks follow only what their tokens may read, and probes keep where they were registered from.
 	Judged bool
 }
 
@@ -347,6 +347,10 @@ func (r *Registering) complete(given *Check, at Moment) *Check {
 			check.Alias = &Alias{Named: a.Named, Node: a.Node, Service: a.Service}
 		}
 		check.Status, check.Output = Passing, "" // until the end of the operation, see Follow
+	}
+	if p := check.Probe; p != nil && !r.Judged && p.From != "" {
+		before := *p
+		before.From, check.Probe = "", &before
 	}
 	if known {
 		check.CreateIndex = row.Check.CreateIndex

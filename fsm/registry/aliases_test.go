@@ -258,3 +258,51 @@ func TestAliasNeedsToReadWhatItFollows(t *testing.T) {
 		}
 	}
 }
+
+// TestProbeKeepsWhereItWasRegisteredFrom: below level 3 nothing is kept, and that of its agent stands for it.
+func TestProbeKeepsWhereItWasRegisteredFrom(t *testing.T) {
+	g := newRig(t)
+	register := func(from string) *catalog.Check {
+		c := checkOf("", "p", catalog.Critical)
+		c.Probe = &catalog.Probe{TCP: "10.0.0.5:80", By: "c1a7", From: from}
+		g.client(RegisterCatalog{Node: &catalog.Node{Name: "web-7", Address: "10.0.0.7"}, Checks: []*catalog.Check{c}})
+		return g.check("web-7", "p")
+	}
+	for _, tt := range []struct {
+		level              byte
+		from, kept, source string
+	}{
+		{2, "10.0.0.66", "", "10.0.0.7"}, {3, "", "", "10.0.0.7"}, {3, "10.0.0.66", "10.0.0.66", "10.0.0.66"}, {3, "10.0.0.67", "10.0.0.67", "10.0.0.67"},
+	} {
+		g.SetLevel(tt.level)
+		c := register(tt.from)
+		expect.That(t, c.Probe.From == tt.kept, "level %d: from %q, want %q", tt.level, c.Probe.From, tt.kept)
+		expect.Equal(t, g.Registry.View().ProbeSource("web-7", c.Probe), tt.source, "level %d: its source", tt.level)
+		again := g.Registry.View().Index()
+		register(tt.from)
+		expect.Equal(t, g.Registry.View().Index(), again, "level %d: the same again changes something: index", tt.level)
+	}
+}
+
+func TestOtherVIPsNeedTheRightToRegisterThem(t *testing.T) {
+	g := newRig(t)
+	g.client(Register{instance(Key{App: "PAY", ID: "p"}, Up, 1)})
+	for _, tt := range []struct{ vip, secure, want string }{
+		{"orders", "Orders", ""},
+		{"", " , ,", ""},
+		{"orders.net,pay", "ORDERS.net, b.net", "app ORDERS.NET register counted, app PAY register, app B.NET register counted"},
+		{strings.Repeat("x,", MaxVIPs) + "beyond", "", "app X register counted"},
+	} {
+		i := instance(Key{App: "ORDERS", ID: "o"}, Up, 1)
+		i.VIP, i.SecureVIP = tt.vip, tt.secure
+		var got []string
+		for _, n := range Needs(Register{i}, g.Registry.View())[1:] {
+			if text := n.String(); n.Counted {
+				got = append(got, text+" counted")
+			} else {
+				got = append(got, text)
+			}
+		}
+		expect.Equal(t, strings.Join(got, ", "), tt.want, "%q and %q need", tt.vip, tt.secure)
+	}
+}

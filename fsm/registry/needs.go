@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,7 +19,10 @@ func appNeed(app string, verb access.Verbs) access.Need {
 	return access.Need{Resource: access.App, Name: strings.ToUpper(app), Verb: verb}
 }
 
-func registering(app string) []access.Need { return []access.Need{appNeed(app, access.Register)} }
+// ToRegister is what a client needs to register an application or VIP, in capitals.
+func ToRegister(name string) access.Need { return appNeed(name, access.Register) }
+
+func registering(app string) []access.Need { return []access.Need{ToRegister(app)} }
 
 func overriding(key Key) []access.Need { return []access.Need{appNeed(key.App, access.Override)} }
 
@@ -52,17 +56,34 @@ func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
 
-// needs of a registration: under the VIP of another application it would get the calls that are meant for that one.
+// needs of a registration: under another VIP than its application's name it would get the calls that are meant for others. Where
+// an application has that name now, the want of the right refuses; anywhere else it is only counted so far.
 func (op Register) needs(v *View) []access.Need {
 	all := registering(op.Instance.App)
-	for _, vips := range []string{op.Instance.VIP, op.Instance.SecureVIP} {
-		for vip := range parts(vips) {
-			if name := strings.ToUpper(vip); name != op.Instance.App && v.hasApp(name) {
-				all = append(all, registering(name)...)
+	for name := range OtherVIPs(op.Instance) {
+		n := ToRegister(name)
+		n.Counted = !v.hasApp(name)
+		all = append(all, n)
+	}
+	return all
+}
+
+// OtherVIPs yields the VIPs and secure VIPs of an instance that are not its application's name, in capitals and each once.
+func OtherVIPs(i *Instance) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		var seen []string
+		for _, vips := range []string{i.VIP, i.SecureVIP} {
+			for vip := range parts(vips) {
+				name := strings.ToUpper(strings.TrimSpace(vip))
+				if name == "" || name == strings.ToUpper(i.App) || slices.Contains(seen, name) {
+					continue
+				}
+				if seen = append(seen, name); !yield(name) {
+					return
+				}
 			}
 		}
 	}
-	return all
 }
 
 // hasApp reports whether an application is registered; a nil view has none.
@@ -133,14 +154,14 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 			continue
 		}
 		n := ToFollow(c.Alias, name)
-		n.Counted = v.CountsReading()
+		n.Counted = v.CountsRights()
 		all = append(all, n)
 	}
 	return all
 }
 
-// CountsReading reports whether the rights to read that level 3 asks of alias checks and sessions are only counted so far.
-func (v *View) CountsReading() bool { return v.level < following }
+// CountsRights reports whether the rights that level 3 asks of alias checks, probes and sessions are only counted so far.
+func (v *View) CountsRights() bool { return v.level < following }
 
 // ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {

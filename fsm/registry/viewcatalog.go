@@ -39,6 +39,15 @@ func (v *View) Followed(node string, a *catalog.Alias) string {
 	return cmp.Or(t.Node, catalog.LogicalNode)
 }
 
+// ProbeSource returns the address from which a node's check with a probe was registered; of one that was registered below level 3,
+// that of its agent. "": it is not known.
+func (v *View) ProbeSource(node string, p *catalog.Probe) string {
+	if n, ok := v.Node(node); ok && p.From == "" {
+		return n.Address
+	}
+	return p.From
+}
+
 // AliasFigures returns the figures of alias checks, which are live.
 func (v *View) AliasFigures() *catalog.AliasFigures { return v.tables.catalog.AliasFigures() }
 
