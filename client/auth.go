@@ -98,6 +98,11 @@ func (c *Client) TestPolicy(ctx context.Context, accessor, need string) (Decisio
 	return transport.Ask[Decision](ctx, c.cluster, ownAuth(http.MethodGet, "test").With("accessor", accessor, "need", need), "test a policy")
 }
 
+// CheckAuth returns what is registered and would be refused by the roles as they are now.
+func (c *Client) CheckAuth(ctx context.Context) (AuthCheck, error) {
+	return transport.Ask[AuthCheck](ctx, c.cluster, ownAuth(http.MethodGet, "check"), "check what roles allow")
+}
+
 // AuditQuery says which records of the audit are wanted. The zero AuditQuery wants the newest.
 type AuditQuery struct {
 	Since     string // a duration before now, such as 1h, or a time as of RFC 3339; "": as far as the records go back

@@ -59,6 +59,9 @@ type (
 	NewToken     = api.NewToken     // a token with it
 	TokenRequest = api.TokenRequest // what token is to be made
 	Decision     = api.Decision     // whether a token may do something
+	AuthCheck    = api.AuthCheck    // what is registered and would be refused
+	RefusedVIP   = api.RefusedVIP   // a VIP in it
+	RefusedCheck = api.RefusedCheck // a check in it
 	AuditRecord  = api.AuditRecord  // what somebody did, or tried to do
 
 	Peers       = api.Peers       // the replication of a cluster to other servers

@@ -158,6 +158,8 @@ var methods = []method{
 		do: done(func(ctx context.Context, c *Client) error { return c.RevokeToken(ctx, "a", AuthChange{By: by}) })},
 	{sends: "GET /v1/rollcall/auth/test?accessor=a&need=app+ORDERS+read", reads: true, response: `{"allowed":true,"need":"app ORDERS read"}`, want: Decision{Allowed: true, Need: "app ORDERS read"},
 		do: func(ctx context.Context, c *Client) (any, error) { return c.TestPolicy(ctx, "a", "app ORDERS read") }},
+	{sends: "GET /v1/rollcall/auth/check", reads: true, response: `{"vips":[{"app":"ORDERS","vip":"ORDERS.NET"}],"more":2}`, want: AuthCheck{VIPs: []RefusedVIP{{App: "ORDERS", VIP: "ORDERS.NET"}}, More: 2},
+		do: func(ctx context.Context, c *Client) (any, error) { return c.CheckAuth(ctx) }},
 	{sends: "GET /v1/rollcall/audit?app=ORDERS&limit=2&outcome=denied&principal=ops&since=1h", reads: true, response: `{"records":[{"principal":"ops","index":7}]}`, want: []AuditRecord{{Principal: "ops", Index: 7}},
 		do: func(ctx context.Context, c *Client) (any, error) {
 			return c.Audit(ctx, AuditQuery{Since: "1h", Principal: "ops", App: "ORDERS", Outcome: "denied", Limit: 2})

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	own "github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -266,6 +267,7 @@ var accessRows = []accessRow{
 	{route: "POST /v1/rollcall/auth/tokens", may: operators, body: `{"name":"x","roles":["operator"]}`},
 	{route: "POST /v1/rollcall/auth/tokens/{accessor}/rotate", may: operators},
 	{route: "DELETE /v1/rollcall/auth/tokens/{accessor}", may: operators},
+	{route: "GET /v1/rollcall/auth/check", may: operators},
 	{route: "GET /v1/rollcall/auth/test", may: operators, call: "/v1/rollcall/auth/test?accessor={accessor}&need=app+A+read"},
 }
 
@@ -815,11 +817,20 @@ func TestOtherRoutesOfConsulsACLSayWhoManagesTokens(t *testing.T) {
 func targeted(t *testing.T, mode access.Mode) *guarded {
 	t.Helper()
 	g := newGuarded(t, mode, true, func(c *httpd.Config) {
-		c.RefuseProbe = func(p *catalog.Probe, _ *catalog.Service, _ *registry.Instance) (why, beyond string) {
-			if p.HTTP == "http://refused/" {
-				return "the operator's rules", ""
+		c.JudgeProbe = func(p *catalog.Probe, _ *catalog.Service, _ *registry.Instance) (why string, needs []access.Need) {
+			switch {
+			case p.HTTP == "http://refused/":
+				return "the operator's rules", nil
+			case p.TCP != "":
+				needs = append(needs, access.ToProbe(p.TCP))
+			case p.UDP != "" && !strings.HasPrefix(p.UDP, p.From+":"): // what the service says is its own
+				needs = append(needs, access.ToProbe(p.UDP))
+				needs[0].Counted = true
+			case len(p.Header) > 0:
+				needs = append(needs, access.ToProbe(access.HeaderTarget+p.Header[0].Key))
+				needs[0].Counted = true
 			}
-			return "", p.TCP
+			return "", needs
 		}
 	})
 	role := &access.Role{Name: "service"}
@@ -846,6 +857,12 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 		{"the service's own", `"HTTP":"http://own/"`, "ORDERS", access.On, 200},
 		{"against the operator's rules", `"HTTP":"http://refused/"`, "operator", access.On, 400},
 		{"of an operator", `"TCP":"10.2.2.3:80"`, "operator", access.On, 200},
+		{"where it comes from", `"UDP":"192.0.2.1:80"`, "ORDERS", access.On, 200},
+		{"what the service says is its own", `"UDP":"10.2.2.3:80"`, "ORDERS", access.On, 403},
+		{"the same, which its token allows", `"UDP":"10.1.2.3:80"`, "ORDERS", access.On, 200},
+		{"the same, counted", `"UDP":"10.2.2.3:80"`, "ORDERS", access.LogOnly, 200},
+		{"the same, where nobody is asked", `"UDP":"10.2.2.3:80"`, "", access.Off, 200},
+		{"a header", `"HTTP":"http://own/","Header":{"Host":["x"]}`, "ORDERS", access.On, 403},
 	} {
 		body := fmt.Sprintf(check, tc.probe)
 		for _, r := range []struct{ target, body string }{
@@ -858,13 +875,22 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 			if tc.token != "" {
 				headers = []string{bearer(g.texts[tc.token])}
 			}
+			if tc.status == http.StatusForbidden && !strings.Contains(tc.probe, "TCP") { // what level 3 brings
+				g.memory.Registry.SetLevel(2)
+				got := g.send("PUT", r.target, r.body, headers...)
+				c, _ := g.memory.Newest().CheckOn("", "p")
+				expect.That(t, got.status == 200 && c.Probe.From == "", "%s: %s below level 3: got %d, from %q", tc.name, r.target, got.status, c.Probe.From)
+				g.memory.Registry.SetLevel(codec.Newest)
+				before = g.done()
+			}
 			got := g.send("PUT", r.target, r.body, headers...)
 			expect.Equal(t, got.status, tc.status, "%s: %s (%s)", tc.name, r.target, got.body)
 			switch {
 			case tc.status == http.StatusForbidden:
-				expect.That(t, strings.Contains(got.body, "check-target:probe") && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.body)
+				says := strings.Contains(got.body, "Permission denied") && strings.Contains(got.body, "check-target:probe") && strings.Contains(got.body, "comes from 192.0.2.1,")
+				expect.That(t, says && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.body)
 			case tc.status == http.StatusOK && tc.token == "ORDERS":
-				expect.Equal(t, g.registeredBy(t), g.accessor, "%s", tc.name+": "+r.target+": the check is whose")
+				expect.Equal(t, g.registeredBy(t), g.accessor+" from 192.0.2.1", "%s", tc.name+": "+r.target+": the check is whose")
 			}
 		}
 	}
@@ -874,15 +900,15 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 func TestCheckIsItsTokensAlsoWhereNoneIsRun(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "ORDERS", "PUT", "/v1/agent/check/register", `{"ServiceID":"ORDERS-c","ID":"p","Name":"p","Interval":"10s","TCP":"10.1.2.3:80"}`)
-	expect.Equal(t, g.registeredBy(t), g.accessor, "the check is whose")
+	expect.Equal(t, g.registeredBy(t), g.accessor+" from 192.0.2.1", "the check is whose")
 }
 
-// registeredBy is the accessor of the token that registered the check p.
+// registeredBy is the accessor of the token that registered the check p, and the address that it came from.
 func (g *guarded) registeredBy(t *testing.T) string {
 	t.Helper()
 	c, ok := g.memory.Newest().CheckOn("", "p")
 	need.That(t, ok && c.Probe != nil, "there is no check")
-	return c.Probe.By
+	return c.Probe.By + " from " + c.Probe.From
 }
 
 // TestTargetsOfARevokedTokenAreNotAllowed asks as a prober does.
@@ -912,14 +938,60 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	expect.Equal(t, g.done(), before, "operations")
 }
 
-// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead.
+// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead. One that no application has now is only counted.
 func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
-	g := newGuarded(t, access.On, true)
-	for vip, want := range map[string]int{"orders": 204, "orders-canary,Orders": 204, "pay": 403, "orders,PAY": 403, "": 204} {
+	metrics := prometheus.NewRegistry()
+	g := newGuarded(t, access.On, true, func(c *httpd.Config) { c.Metrics = metrics })
+	for _, tc := range []struct {
+		vip     string
+		status  int
+		counted float64
+	}{
+		{"orders", 204, 0}, {"", 204, 0}, {"oRDERS,orders,", 204, 0}, {"pay", 403, 0}, {"orders,PAY", 403, 0}, {"orders-canary,Orders", 204, 1},
+		{"orders.example.net", 204, 1}, {"a.example.net, A.example.net,b.example.net", 204, 2}, {"c.example.net,pay", 403, 1},
+	} {
 		for _, key := range []string{"vipAddress", "secureVipAddress"} {
-			body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, fmt.Sprintf("%q:%q,%s", key, vip, `"status"`), 1)
-			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["ORDERS"])).status, want, "%s %q: got", key, vip)
+			counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
+			body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, fmt.Sprintf("%q:%q,%s", key, tc.vip, `"status"`), 1)
+			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["ORDERS"])).status, tc.status, "%s %q: got", key, tc.vip)
+			expect.Equal(t, sumOf(t, metrics, "rollcall_auth_would_deny_total")-counted, tc.counted, "%s %q: counted", key, tc.vip)
+			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["operator"])).status, 204, "%s %q of an operator: got", key, tc.vip)
 		}
+	}
+	counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
+	g.must(t, "ORDERS", "PUT", "/eureka/apps/ORDERS/ORDERS-i", "")
+	expect.Equal(t, sumOf(t, metrics, "rollcall_auth_would_deny_total"), counted, "counted after a renewal")
+}
+
+// TestAuthCheckListsWhatWouldBeRefused goes by what is registered and the roles as they are, whatever the mode.
+func TestAuthCheckListsWhatWouldBeRefused(t *testing.T) {
+	for _, mode := range []access.Mode{access.LogOnly, access.On} {
+		g := targeted(t, mode)
+		body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, `"vipAddress":"orders,Orders.net","secureVipAddress":"b.net","status"`, 1)
+		g.must(t, "ORDERS", "POST", "/eureka/apps/ORDERS", body)
+		for i, probe := range []string{`"UDP":"10.2.0.1:53"`, `"UDP":"192.0.2.1:53"`, `"UDP":"10.1.0.1:80"`, `"HTTP":"http://h/","Header":{"Host":["x"]}`} {
+			g.memory.Registry.SetLevel(codec.Oldest) // where it is only counted
+			g.must(t, "ORDERS", "PUT", "/agent/web-9/v1/agent/service/register", fmt.Sprintf(`{"Name":"orders","ID":"c%d","Check":{"CheckID":"k%[1]d","Interval":"10s",%s}}`, i, probe))
+		}
+		g.memory.Registry.SetLevel(codec.Newest)
+		got := func() own.AuthCheck {
+			return decodeReply[own.AuthCheck](t, g.must(t, "operator", "GET", "/v1/rollcall/auth/check", ""))
+		}
+		refused := func(check, rule string) own.RefusedCheck {
+			return own.RefusedCheck{Node: "web-9", Check: check, Service: "c" + check[1:], From: "192.0.2.1", Token: "ORDERS", Accessor: g.accessor, Roles: []string{"service"}, Rule: rule}
+		}
+		want := own.AuthCheck{Checks: []own.RefusedCheck{refused("k0", "check-target 10.2.0.1:53 probe"), refused("k3", "checks.headers Host")}}
+		for _, vip := range []string{"B.NET", "ORDERS.NET"} {
+			want.VIPs = append(want.VIPs, own.RefusedVIP{App: "ORDERS", VIP: vip, Roles: []string{"service"}, Tokens: []string{"ORDERS"}, Rule: "app " + vip + " register"})
+		}
+		expect.Equal(t, fmt.Sprintf("%+v", got()), fmt.Sprintf("%+v", want), "in mode %v", mode)
+		role := &access.Role{Name: "service"}
+		for _, text := range []string{"app {app} register", "app b.net register", "app ORDERS.* register", "check-target 10.0.0.0/8:* probe"} {
+			role.Rules = append(role.Rules, need.Got(access.ParseRule(text))(t))
+		}
+		g.change(t, access.Change{PutRoles: []*access.Role{role}})
+		want = own.AuthCheck{VIPs: []own.RefusedVIP{}, Checks: []own.RefusedCheck{refused("k3", "checks.headers Host")}}
+		expect.Equal(t, fmt.Sprintf("%+v", got()), fmt.Sprintf("%+v", want), "in mode %v, when the role has changed", mode)
 	}
 }
 
@@ -1116,5 +1188,52 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 		}
 		want := fmt.Sprintf(`Permission denied: token with AccessorID '%s' lacks permission 'app:read' on "PAY"`, g.accessor)
 		expect.Equal(t, got.body, want, "the refusal says")
+	}
+}
+
+// TestAnswersOfServicesAreForThoseWhoMayRegisterThem: an HTTP check is a request with the leader's reach, and says what came back.
+func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
+	g := newGuarded(t, access.On, true)
+	g.change(t, access.Change{PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{
+		{Resource: access.App, Match: "{app}", Verbs: access.Read | access.Register}, {Resource: access.App, Match: "*", Verbs: access.Read}, {Resource: access.Node, Verbs: access.Read},
+	}}}})
+	g.must(t, "ORDERS", "PUT", "/v1/agent/service/register", `{"Name":"orders","ID":"o","Check":{"CheckID":"h","Interval":"10s","HTTP":"http://192.0.2.1/"}}`)
+	g.must(t, "operator", "PUT", "/v1/agent/check/register", `{"ID":"n","Name":"n","Interval":"10s","HTTP":"http://192.0.2.1/"}`)
+	for check, answer := range map[string]string{"h": "of the service", "n": "of the node"} {
+		need.Got(g.memory.Apply(t.Context(), registry.FromClient, registry.SetCheck{Check: check, Status: catalog.Critical, Output: "HTTP GET http://192.0.2.1/: 500 X Output: answer " + answer}))(t)
+	}
+	g.must(t, "operator", "PUT", "/v1/agent/service/register", `{"Name":"pay","ID":"p","Check":{"CheckID":"a","AliasService":"o"}}`)
+	for _, tc := range []struct {
+		route        string
+		orders, more bool // who may register ORDERS sees the service's answer; the node's is there, too
+	}{
+		{"GET /v1/health/service/orders", true, true},
+		{"GET /v1/health/checks/orders", true, false},
+		{"GET /v1/health/checks/pay", false, false}, // of an alias
+		{`GET /v1/health/service/orders?filter=Checks.Output+contains+"answer+of+the+service"`, true, true},
+		{"GET /v1/health/node/rollcall", false, true},
+		{"GET /v1/health/state/any", false, true},
+		{"GET /v1/agent/checks", true, true},
+		{"GET /v1/agent/health/service/id/o", true, true},
+		{"GET /v1/agent/health/service/name/orders", true, true},
+		{`PUT /v1/txn [{"Check":{"Verb":"get","Check":{"Node":"rollcall","CheckID":"h"}}}]`, true, false},
+		{`PUT /v1/txn [{"Check":{"Verb":"get","Check":{"Node":"rollcall","CheckID":"n"}}}]`, false, true},
+		{"GET /ui/apps/ORDERS/o", true, true},
+	} {
+		method, rest, _ := strings.Cut(tc.route, " ")
+		target, body, _ := strings.Cut(rest, " ")
+		for token, sees := range map[string][2]bool{"reader": {}, "PAY": {}, "ORDERS": {tc.orders, false}, "operator": {true, tc.more}} {
+			for _, level := range []byte{2, codec.Newest} {
+				g.memory.Registry.SetLevel(level)
+				got := g.send(method, target, body, bearer(g.texts[token])).body
+				want := sees
+				if level == 2 {
+					want = [2]bool{true, tc.more}
+				}
+				service, node := strings.Contains(got, "answer of the service"), strings.Contains(got, "answer of the node")
+				mayLack := strings.Contains(tc.route, `"n"`) // it is about the node alone
+				expect.That(t, (service == want[0] || mayLack) && node == want[1], "%s of %s at level %d: got %v and %v, want %v: %s", tc.route, token, level, service, node, want, got)
+			}
+		}
 	}
 }

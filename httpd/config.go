@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
@@ -62,10 +61,8 @@ type Config struct {
 	Host string
 	// ReapCritical is at least a minute, as in Consul. By default it is 0: a critical service stays.
 	ReapCritical time.Duration `key:"checks.deregister-critical-after" min:"1m" zero:"never" help:"a service whose check has been critical for so long is removed, where the check does not say (DeregisterCriticalServiceAfter)"`
-	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
-	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
-	// service's own. Nil: all may.
-	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
+	// JudgeProbe judges the probes of checks that are registered. Nil: all may be.
+	JudgeProbe web.ProbeJudge
 	// WithoutConsensus: each node orders operations and ends leases by itself, by a lease clock that
 	// always runs, and there is no leader. Only what people read depends on it.
 	WithoutConsensus bool

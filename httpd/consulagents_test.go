@@ -515,8 +515,8 @@ func TestConsulAgentLeavesProbesToTheProber(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %v %+v", c.Type, c.TTL, *c.Probe))
 	}
 	want := []string{
-		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:10 Timeout:0 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName: By:}",
-		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName: By:}",
+		"http 0 {HTTP:https://h/health Method:POST Body:hi Header:[{Key:A Value:1} {Key:B Value:2} {Key:B Value:3}] SkipVerify:true NoRedirects:true TCP: Interval:10 Timeout:0 SuccessBeforePassing:2 FailuresBeforeWarning:3 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName: By: From:}",
+		"tcp 0 {HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false TCP:h:1 Interval:30000 Timeout:5000 SuccessBeforePassing:0 FailuresBeforeWarning:1 FailuresBeforeCritical:3 GRPC: UDP: H2PING: UseTLS:false ServerName: By: From:}",
 		"tcp 0 " + minutely("TCP:h:1", "GRPC: UDP: H2PING: UseTLS:true ServerName:db"),
 		"udp 0 " + minutely("TCP:", "GRPC: UDP:h:1 H2PING: UseTLS:false ServerName:"),
 		"grpc 0 " + strings.Replace(minutely("TCP:", "GRPC:h:1/orders UDP: H2PING: UseTLS:true ServerName:"), "SkipVerify:false", "SkipVerify:true", 1),
@@ -529,7 +529,7 @@ func TestConsulAgentLeavesProbesToTheProber(t *testing.T) {
 
 // minutely is a probe once a minute, as it is printed.
 func minutely(tcp, others string) string {
-	return "{HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false " + tcp + " Interval:60000 Timeout:0 SuccessBeforePassing:0 FailuresBeforeWarning:0 FailuresBeforeCritical:0 " + others + " By:}"
+	return "{HTTP: Method: Body: Header:[] SkipVerify:false NoRedirects:false " + tcp + " Interval:60000 Timeout:0 SuccessBeforePassing:0 FailuresBeforeWarning:0 FailuresBeforeCritical:0 " + others + " By: From:}"
 }
 
 func TestConsulShowsTheTimesOfProbesAsTheyWereGiven(t *testing.T) {

@@ -68,7 +68,7 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, Refused: c.EurekaRefused, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.node, ownroutes.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots})
+	h.own = ownroutes.New(h.node, ownroutes.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots, JudgeProbe: c.JudgeProbe})
 	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {

@@ -99,7 +99,7 @@ func (h *Handler) routeVerbatim() {
 	h.verbatim.NotFoundHandler = http.HandlerFunc(h.unroutedVerbatim)
 	h.verbatim.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedVerbatim)
 	routes := consulroutes.Routes(h.node, consulroutes.Config{
-		Coordination: h.config.Coordination, Agents: h.config.Agents, Host: h.config.Host, ReapCritical: h.config.ReapCritical, RefuseProbe: h.config.RefuseProbe,
+		Coordination: h.config.Coordination, Agents: h.config.Agents, Host: h.config.Host, ReapCritical: h.config.ReapCritical, JudgeProbe: h.config.JudgeProbe,
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
 		route := h.verbatim.Handle(strings.Replace(rt.Path, "}", ":.*}", 1), h.handle(rt.Path, rt, false)).Methods(slices.Clone(rt.Methods)...)

@@ -21,7 +21,7 @@ import (
 
 func newAuthCommand() *cobra.Command {
 	return cli.Group("auth", "Look at access control, begin it, and say what becomes of calls that their callers may not make",
-		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand(), newAuthHash())
+		newAuthStatusCommand(), newAuthBootstrapCommand(), newAuthModeCommand(), newAuthTestCommand(), newAuthCheckCommand(), newAuthHash())
 }
 
 // authConnection is a connection to a cluster or, by the socket in a node's data directory, to that node: all is allowed there.
@@ -163,6 +163,44 @@ func (d decision) Table() [][]string {
 		word = "allowed"
 	}
 	return [][]string{{word, d.Need}}
+}
+
+func newAuthCheckCommand() *cobra.Command {
+	var c authConnection
+	return c.command(&cobra.Command{
+		Use:   "check",
+		Short: "List what is registered and would be refused by the roles as they are",
+		Long: "Lists the VIPs that are not the name of their application, with the roles that register it and may not\n" +
+			"register the VIP, and the checks at addresses, or with headers, that their tokens do not allow; each with the\n" +
+			"rule that is wanted. VIPs are only counted so far, and such checks below level 3 of the formats. Checks that\n" +
+			"name a host are judged where it is resolved: see rollcall_probe_would_refuse_total, and the leader's log. The\n" +
+			"exit code is 0 if nothing is listed, and else 1.",
+		Example: "  rollcall auth check\n  rollcall auth check --data-dir /var/lib/rollcall -o json",
+	}, cobra.NoArgs, func(ctx context.Context, cl *client.Client, _ []string) (cli.Tabler, error) {
+		found, err := cl.CheckAuth(ctx)
+		if err == nil && len(found.VIPs)+len(found.Checks) > 0 {
+			err = cli.ExitStatus{Code: cli.ExitError}
+		}
+		return authCheck{found}, err
+	})
+}
+
+// authCheck is what would be refused, as two tables.
+type authCheck struct{ client.AuthCheck }
+
+func (a authCheck) Table() [][]string {
+	table := [][]string{{"APP", "VIP", "ROLES", "TOKENS", "WANTS"}}
+	for _, v := range a.VIPs {
+		table = append(table, []string{v.App, v.VIP, strings.Join(v.Roles, ","), strings.Join(v.Tokens, ","), v.Rule})
+	}
+	table = append(table, nil, []string{"NODE", "CHECK", "SERVICE", "FROM", "TOKEN", "WANTS"})
+	for _, k := range a.Checks {
+		table = append(table, []string{k.Node, k.Check, k.Service, k.From, cmp.Or(k.Token, k.Accessor), k.Rule})
+	}
+	if a.More > 0 {
+		table = append(table, nil, []string{strconv.Itoa(a.More) + " more are left out"})
+	}
+	return table
 }
 
 // dataDirEnv is the server's setting data.dir in the environment.

@@ -60,3 +60,31 @@ type Decision struct {
 	Allowed bool   `json:"allowed"`
 	Need    string `json:"need"` // what was asked for
 }
+
+// AuthCheck is the response to GET /v1/rollcall/auth/check: what is registered, and would be refused by the roles as they are now.
+type AuthCheck struct {
+	VIPs   []RefusedVIP   `json:"vips"`
+	Checks []RefusedCheck `json:"checks"`
+	More   int            `json:"more"` // how many are left out, beyond 1,000 of each
+}
+
+// RefusedVIP is a VIP of an application's instances, and who may register these but not under that VIP.
+type RefusedVIP struct {
+	App    string   `json:"app"`
+	VIP    string   `json:"vip"`    // in capitals
+	Roles  []string `json:"roles"`  // that let them register the application
+	Tokens []string `json:"tokens"` // the names of their tokens
+	Rule   string   `json:"rule"`   // by which they would be allowed
+}
+
+// RefusedCheck is a check that its token does not allow.
+type RefusedCheck struct {
+	Node     string   `json:"node"` // empty: the logical one
+	Check    string   `json:"check"`
+	Service  string   `json:"service"`  // its id; empty: it is one of the node
+	From     string   `json:"from"`     // the address that it was registered from; empty: it is not known
+	Token    string   `json:"token"`    // the name of the token; empty: it is no more
+	Accessor string   `json:"accessor"` // of the token
+	Roles    []string `json:"roles"`    // of the token
+	Rule     string   `json:"rule"`     // by which it would be allowed, or the setting
+}

@@ -33,6 +33,28 @@ type Check struct {
 	ModifyIndex registry.Index  `bexpr:"-"`
 
 	PeerName string `json:"-"` // always empty
+
+	answered bool // Output may have what a service answered to an HTTP check
+	follows  bool // the same of a check that it follows
+}
+
+// Follows reports whether the check is an alias.
+func (c Check) Follows() bool { return c.follows }
+
+// Public returns the check without what a service answered, but for its status.
+func (c Check) Public() Check {
+	if before, _, has := strings.Cut(c.Output, " Output: "); has && (c.answered || c.follows) { // as package probe writes it
+		c.Output = before
+	}
+	return c
+}
+
+// OutputOf returns the output of a stored check, with what a service answered to an HTTP check or without.
+func OutputOf(c *catalog.Check, answers bool) string {
+	if answers {
+		return c.Output
+	}
+	return checkOf(c).Public().Output
 }
 
 // Agent is the check as the agent shows it: without indexes.
@@ -53,7 +75,9 @@ func checkOf(c *catalog.Check) Check {
 	if c.Definition != nil {
 		shown.Definition = c.Definition
 	}
+	shown.follows = c.Alias != nil
 	if p := c.Probe; p != nil {
+		shown.answered = p.HTTP != ""
 		shown.Interval, shown.Timeout = shownDuration(p.Interval), shownDuration(p.Timeout)
 	}
 	return shown
@@ -225,7 +249,7 @@ func WhyNotPassing(v *registry.View, l *registry.Lease) string {
 		if c.Status != catalog.Critical {
 			continue
 		}
-		if text := cmp.Or(c.Output, c.Notes); text != "" {
+		if text := cmp.Or(OutputOf(c, false), c.Notes); text != "" {
 			return fmt.Sprintf("check %s is critical: %s", c.ID, text)
 		}
 		return fmt.Sprintf("check %s is critical", c.ID)

@@ -113,15 +113,22 @@ func (c call) agent() agent {
 	return a
 }
 
+// address is the address from which the call comes, a loopback one too.
+func (c call) address() string {
+	host, _ := splitAddress(c.R.RemoteAddr)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().WithZone("").String()
+	}
+	return host
+}
+
 // source is the address of the host from which the call comes. A program on the host of this server may ask it on
 // loopback and the next server on the network: it comes from this server's host, as other hosts name it.
 func (c call) source() string {
-	host, _ := splitAddress(c.R.RemoteAddr)
-	ip, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(c.address())
 	if err != nil {
-		return host
+		return c.address()
 	}
-	ip = ip.Unmap().WithZone("")
 	switch {
 	case ip.IsLoopback() && c.config.Host != "":
 		return c.config.Host

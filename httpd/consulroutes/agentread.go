@@ -194,7 +194,7 @@ func (c *shownCatalog) isItself(s consul.Service) bool { return s.ID == c.home.I
 // health is a service of the agent with its checks and those that were registered on its node.
 func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
 	node, _ := c.Node(c.self.node)
-	checks := append(consul.NodeChecks(false, node), s.Checks...)
+	checks := append(c.seen(consul.NodeChecks(false, node), ""), s.Checks...)
 	checks = slices.DeleteFunc(checks, func(c consul.Check) bool { return c.CheckID == catalog.SerfHealth })
 	for i := range checks {
 		checks[i] = checks[i].Agent()

@@ -22,7 +22,7 @@ func (c call) registerCheck() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error {
+	return web.Sent, c.registerCatalog(op, func(v *registry.View) error {
 		id := op.Checks[0].Service
 		if l, _ := v.ServiceOn(op.On(), id); l != nil && l.Service == nil {
 			return web.BadRequest(eurekasOwn(id))
@@ -192,7 +192,7 @@ func (c call) registerService() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.Sent, c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) })
+	return web.Sent, c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) })
 }
 
 // deregisterByAgent is PUT /v1/agent/service/deregister/{id}: of the agent's own service or, if it has no such service,
@@ -301,7 +301,7 @@ func (c call) maintain(v *registry.View, a agent, check *catalog.Check, enable b
 		_, err := c.removed(registry.DeregisterCatalog{Node: a.node, Check: check.ID})
 		return err
 	}
-	return c.registerCatalog(c.R.Context(), op, func(*registry.View) error { return unknown })
+	return c.registerCatalog(op, func(*registry.View) error { return unknown })
 }
 
 // overrideByAgent is maintenance of an instance that a client of Eureka registered. At its end the instance

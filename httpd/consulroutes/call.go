@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -33,10 +32,8 @@ type Config struct {
 	Host string
 	// ReapCritical is for checks that do not say after which time in a critical state their service is removed.
 	ReapCritical time.Duration
-	// RefuseProbe says in words why a check's probe of a service (both nil: of a node) may not be registered;
-	// "": it may, and then beyond is the address and port that the probe names, if they are known and not the
-	// service's own. Nil: all may.
-	RefuseProbe func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string)
+	// JudgeProbe judges the probes of checks that are registered. Nil: all may be.
+	JudgeProbe web.ProbeJudge
 }
 
 // endpoints has the endpoints of Consul's API.

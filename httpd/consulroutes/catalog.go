@@ -3,6 +3,7 @@ package consulroutes
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"net"
 	"slices"
@@ -44,7 +45,34 @@ type shownCatalog struct {
 	*nodeForms
 	self  agent           // of the call
 	metas []registry.Pair // what a node's metadata must have to be shown
+	// answers reports whether the caller may see what services of an application answered to HTTP checks; "": nodes.
+	answers func(app string) bool
 }
+
+// seen are checks of an application's service, or of a node (app ""), as the caller may see them: an alias may follow anybody's.
+func (c *shownCatalog) seen(checks []consul.Check, app string) []consul.Check {
+	whole, all := c.answers(app), c.answers(web.Everything)
+	if whole && all {
+		return checks
+	}
+	checks = slices.Clone(checks)
+	for i, check := range checks {
+		if !whole || check.Follows() && !all {
+			checks[i] = check.Public()
+		}
+	}
+	return checks
+}
+
+// serviceOf is a lease as a service of a name, with its checks as the caller may see them.
+func (c *shownCatalog) serviceOf(l *registry.Lease, name string) consul.Service {
+	s := consul.ServiceOf(l, name)
+	s.Checks = c.seen(s.Checks, l.Key().App)
+	return s
+}
+
+// checksOfNode are a node's own checks as the caller may see them.
+func (c *shownCatalog) checksOfNode(name string) []consul.Check { return c.seen(c.on(name).checks, "") }
 
 // nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
 // a form is made once for all reads, until a node or a check of one changes.
@@ -68,7 +96,8 @@ func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalo
 		f = &nodeForms{home: home, index: index, forms: map[string]*nodeForm{}}
 		c.nodeForms.Store(f)
 	}
-	return &shownCatalog{View: v, nodeForms: f, self: c.agent(), metas: metas}
+	answers := func(app string) bool { return c.ShowsAnswers(v, app) }
+	return &shownCatalog{View: v, nodeForms: f, self: c.agent(), metas: metas, answers: answers}
 }
 
 // on returns a node by the registry's name.
@@ -133,7 +162,7 @@ func (c *shownCatalog) services(name string) []consul.Service {
 	}
 	known := app.ServiceName()
 	for l := range app.Leases() {
-		if s := consul.ServiceOf(l, known); c.shows(s.Node) {
+		if s := c.serviceOf(l, known); c.shows(s.Node) {
 			found = append(found, s)
 		}
 	}
@@ -169,7 +198,7 @@ func (c *shownCatalog) service(l *registry.Lease) consul.Service {
 	if app, ok := c.App(l.Instance.App); ok {
 		name = app.ServiceName()
 	}
-	return consul.ServiceOf(l, name)
+	return c.serviceOf(l, name)
 }
 
 // byNode returns the topic of a read that selects nodes: whatever nodes are selected by belongs to it.
@@ -200,6 +229,7 @@ type listing struct {
 	value  func(*shownCatalog) any
 	// version tells one state of the document from the next; nil: the registry's index does.
 	version func(*shownCatalog) catalogVersion
+	app     string // in capitals, of which alone it lists services; "": of all
 	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
 	topic func(*shownCatalog) registry.Topic
 }
@@ -249,7 +279,11 @@ func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
 		}
 		return c.EncodeConsul(document)
 	}
-	what := c.R.URL.Path + "?" + shownBy(c.R.URL.RawQuery)
+	// One document for all who may see the same answers: who may see some of those in a list of all applications sees none.
+	of := func(app string) bool { return c.ShowsAnswers(cat.View, app) }
+	all, app, node := of(web.Everything), of(cmp.Or(list.app, web.Everything)), of("")
+	cat.answers = func(name string) bool { return all && name != "" || app && name == list.app || node && name == "" }
+	what := fmt.Sprintf("%s?%s %t %t %t", c.R.URL.Path, shownBy(c.R.URL.RawQuery), all, app, node)
 	return c.RespondShared(what, version, "application/json", func() int { return list.weight(cat) }, build)
 }
 
@@ -289,7 +323,7 @@ func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []c
 		tagged := slices.DeleteFunc(cat.services(name), func(s consul.Service) bool { return !s.HasTags(tags) })
 		return value(cat, tagged)
 	}
-	return c.readCatalog(t, listing{weight: weight, value: shows, version: version})
+	return c.readCatalog(t, listing{weight: weight, value: shows, version: version, app: app})
 }
 
 // readConnect responds with what value makes of the services through which a mesh connects to the name in the path.

@@ -174,7 +174,7 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 		shown := make([]consul.HealthService, 0, len(services))
 		for _, s := range services {
 			node := cat.on(s.Node)
-			if one := consul.With(node.Node, node.checks, s); !passing || one.Passing() {
+			if one := consul.With(node.Node, cat.checksOfNode(s.Node), s); !passing || one.Passing() {
 				shown = append(shown, one)
 			}
 		}
@@ -207,7 +207,7 @@ func (c call) healthNode() (any, error) {
 
 // checksOn returns all checks of a node: its own and those of its services.
 func (c *shownCatalog) checksOn(node string) []consul.Check {
-	checks := slices.Clone(c.on(node).checks)
+	checks := slices.Clone(c.checksOfNode(node))
 	for _, s := range c.all(node, false) {
 		checks = append(checks, s.Checks...)
 	}

@@ -42,7 +42,7 @@ func (c call) catalogRegister() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.registerCatalog(c.R.Context(), op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
+	if err := c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
 		return true, err
 	}
 	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // if this fails, the next registration does it
@@ -89,19 +89,19 @@ func eurekasOwn(id string) string {
 
 // registerCatalog registers what a body says. unknown words what is wrong if a check names a service
 // that is not there.
-func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCatalog, unknown func(*registry.View) error) error {
+func (c call) registerCatalog(op registry.RegisterCatalog, unknown func(*registry.View) error) error {
 	if len(op.Checks) > catalog.MaxChecks {
 		return errTooManyChecks // and no need to write it to the log
 	}
 	if op.Instance != nil {
-		if err := e.CheckQuota(ctx, op.Instance.Key()); err != nil {
+		if err := c.CheckQuota(c.R.Context(), op.Instance.Key()); err != nil {
 			return err
 		}
 	}
-	if err := e.checkProbes(ctx, op); err != nil {
+	if err := c.checkProbes(op); err != nil {
 		return err
 	}
-	result, err := e.applyCatalog(ctx, op)
+	result, err := c.applyCatalog(c.R.Context(), op)
 	switch {
 	case err != nil || result.Outcome == registry.Done:
 		return err
@@ -112,7 +112,7 @@ func (e *endpoints) registerCatalog(ctx context.Context, op registry.RegisterCat
 	case result.Outcome == registry.TooMany:
 		return web.BadRequest(fmt.Sprintf("Invalid address: agent %q has more than %d services and checks, which would follow its address; register the node with its new one first (/v1/catalog/register)", op.On(), registry.MaxRemoved))
 	}
-	v, err := e.newestForConsul(ctx)
+	v, err := c.newestForConsul(c.R.Context())
 	if err != nil {
 		return err
 	}
@@ -132,41 +132,42 @@ var errTooManyChecks = web.BadRequest(fmt.Sprintf("Too many checks: a service ma
 	catalog.MaxServiceChecks, catalog.MaxNodeChecks, catalog.MaxChecks))
 
 // checkProbes refuses checks that would probe what they, or the call's token, may not, and says in the others, and in alias checks,
-// whose they are.
+// whose they are and whence they come.
 // A check of a service that this node does not know is judged by the node that runs the check, and so are names.
-func (e *endpoints) checkProbes(ctx context.Context, op registry.RegisterCatalog) error {
-	by := web.PrincipalOf(ctx)
-	for _, c := range op.Checks {
-		if v := web.StaleView(e.Service); c.Alias != nil && by != nil && by.Accessor != "" && v != nil {
-			c.Alias.By, c.Alias.Reads = by.Accessor, v.Followed(op.On(), c.Alias)
+func (c call) checkProbes(op registry.RegisterCatalog) error {
+	by, v := c.Principal(), web.StaleView(c.Service)
+	for _, check := range op.Checks {
+		if check.Alias != nil && by != nil && by.Accessor != "" && v != nil {
+			check.Alias.By, check.Alias.Reads = by.Accessor, v.Followed(op.On(), check.Alias)
 		}
-		if c.Probe == nil {
+		if check.Probe == nil {
 			continue
 		}
-		if by != nil {
-			c.Probe.By = by.Accessor
+		if by != nil && by.Accessor != "" {
+			check.Probe.By, check.Probe.From = by.Accessor, c.address()
 		}
-		if e.config.RefuseProbe == nil { // the node that runs the check judges it, by whose it is
+		if c.config.JudgeProbe == nil { // the node that runs the check judges it, by whose it is
 			continue
 		}
 		service, instance := op.Service, op.Instance
 		switch {
-		case c.Service == "":
+		case check.Service == "":
 			service, instance = nil, nil
-		case service == nil || service.ID != c.Service:
-			if service, instance = e.serviceOf(op.On(), c.Service); service == nil {
+		case service == nil || service.ID != check.Service:
+			if service, instance = c.serviceOf(op.On(), check.Service); service == nil {
 				continue
 			}
 		}
-		why, beyond := e.config.RefuseProbe(c.Probe, service, instance)
+		why, needs := c.config.JudgeProbe(check.Probe, service, instance)
 		if why != "" {
-			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", c.ID, why))
+			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", check.ID, why))
 		}
-		if beyond == "" {
-			continue
-		}
-		if err := access.Allow(ctx, access.ToProbe(beyond)); err != nil {
-			return err
+		for _, n := range needs {
+			n.Counted = n.Counted && (v == nil || v.CountsRights())
+			if err := access.Allow(c.R.Context(), n); err != nil {
+				return web.Because(err, fmt.Sprintf(": check %q comes from %s, and looks at no other address, and at none of a node's machine, without such a rule (check-target ADDRESS:PORT probe); "+
+					"HTTP checks send the headers that checks.headers names", check.ID, c.address()))
+			}
 		}
 	}
 	return nil

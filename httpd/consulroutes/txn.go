@@ -1,10 +1,10 @@
 package consulroutes
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -30,7 +30,7 @@ func (c call) txn() (any, error) {
 	if !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes) {
 		return c.readTxn(txn.Ops)
 	}
-	if err := c.checkRegistrations(c.R.Context(), txn); err != nil {
+	if err := c.checkRegistrations(txn); err != nil {
 		return nil, err
 	}
 	result, err := c.performOnce(txn)
@@ -44,18 +44,18 @@ func (c call) txn() (any, error) {
 }
 
 // checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
-func (e *endpoints) checkRegistrations(ctx context.Context, txn kv.Txn) error {
+func (c call) checkRegistrations(txn kv.Txn) error {
 	for _, op := range txn.Ops {
 		if op.Catalog == nil || op.Catalog.Register == nil {
 			continue
 		}
 		given := *op.Catalog.Register
 		if given.Instance != nil {
-			if err := e.CheckQuota(ctx, given.Instance.Key()); err != nil {
+			if err := c.CheckQuota(c.R.Context(), given.Instance.Key()); err != nil {
 				return err
 			}
 		}
-		if err := e.checkProbes(ctx, given); err != nil {
+		if err := c.checkProbes(given); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,27 @@ func (c call) respondTxn(home consul.Home, result kv.Result) (any, error) {
 		c.Status = http.StatusConflict
 	}
 	if result.Weight() >= maxWhole {
-		return c.respondLarge(txnList(consul.TxnResults(result), func(i int) any { return home.TxnResult(result, i) }))
+		return c.respondLarge(txnList(consul.TxnResults(result), func(i int) any { return c.seenResult(home.TxnResult(result, i)) }))
 	}
-	return home.ShowTxn(result), nil
+	shown := home.ShowTxn(result)
+	for i := range shown.Results {
+		shown.Results[i] = c.seenResult(shown.Results[i])
+	}
+	return shown, nil
+}
+
+// seenResult is a result of a transaction as the caller may see it.
+func (c call) seenResult(r consul.TxnResult) consul.TxnResult {
+	if r.Check == nil {
+		return r
+	}
+	app := strings.ToUpper(r.Check.ServiceName)
+	if r.Check.Follows() {
+		app = web.Everything
+	}
+	if !c.ShowsAnswers(web.StaleView(c.Service), app) {
+		public := r.Check.Public()
+		r.Check = &public
+	}
+	return r
 }

@@ -146,7 +146,7 @@ func (c call) instance() (any, error) {
 		c.doneNotice(),
 	}
 	if l, live := v.Find(key); live {
-		content = append(content, c.polledUntil(v, l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), checksSection(v, l), metadataSection(l.Instance))
+		content = append(content, c.polledUntil(v, l), c.instanceActs(l), c.leaseSection(v, l, e.Reported), c.checksSection(v, l), metadataSection(l.Instance))
 	}
 	content = append(content,
 		section("What happened", "newest first", c.timelineTable(c.timeline(v, timelineFilter{key: key, most: registry.EventsKept}))),
@@ -199,7 +199,7 @@ func metadataSection(i *registry.Instance) g.Node {
 }
 
 // checksSection are the checks that were registered through Consul's API, those of the instance's node too.
-func checksSection(v *registry.View, l *registry.Lease) g.Node {
+func (c call) checksSection(v *registry.View, l *registry.Lease) g.Node {
 	if l.Service == nil {
 		return g.Group{}
 	}
@@ -208,8 +208,15 @@ func checksSection(v *registry.View, l *registry.Lease) g.Node {
 		checks = append(checks, node.Checks...)
 	}
 	return section("Checks", "", table("None was registered.", []string{"Check", "Status", "Kind", "Says"}, checks, func(k *catalog.Check) row {
+		app := ""
+		switch {
+		case k.Alias != nil:
+			app = web.Everything
+		case k.Service != "":
+			app = l.Key().App
+		}
 		return tr(named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
-			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(cut(k.Output, 500)))))
+			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(cut(consul.OutputOf(k, c.ShowsAnswers(v, app)), 500)))))
 	}))
 }
 

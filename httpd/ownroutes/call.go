@@ -19,7 +19,8 @@ type Config struct {
 	Debug   Debug   // nil: the node makes no bundles
 	Peers   Peers   // nil: nothing is replicated
 	// Snapshots is nil where there are none.
-	Snapshots Snapshots
+	Snapshots  Snapshots
+	JudgeProbe web.ProbeJudge // nil: this node runs no checks
 	// LogLevel is nil where the log's level cannot be changed.
 	LogLevel LogLevel
 }

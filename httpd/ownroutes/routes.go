@@ -77,6 +77,7 @@ var table = append([]documented{
 	{route{web.ToDo(access.Write, access.Auth), web.Delete, "/v1/rollcall/auth/tokens/{accessor}", web.JSONForm, web.Bodiless(call.revokeToken)}, api.Token{}},
 	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/audit", web.JSONForm, call.audit}, api.Audit{}},
 	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/test", web.JSONForm, call.testPolicy}, api.Decision{}},
+	{route{web.ToRead(access.Auth), web.Get, "/v1/rollcall/auth/check", web.JSONForm, web.Viewed(call.checkAccess)}, api.AuthCheck{}},
 
 	{route{web.Open, web.Get, "/healthz", web.JSONForm, call.healthz}, nil},
 	{route{web.Open, web.Get, "/readyz", web.JSONForm, call.readyz}, nil},

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -380,6 +381,48 @@ func (n *Node) Holder(accessor string) *access.Holder {
 	return nil
 }
 
+// Grantee is the principals whose tokens have the same roles and parameter.
+type Grantee struct {
+	*access.Policy
+	Names []string // of the principals
+	holds *access.Token
+	table *access.Table
+}
+
+// RolesThat names the roles of a grantee that allow something by themselves.
+func (g *Grantee) RolesThat(allow access.Need) []string {
+	return slices.DeleteFunc(slices.Clone(g.holds.Roles), func(name string) bool {
+		role := g.table.Role(name)
+		return role == nil || !access.Compile(g.holds.App, role).Allows(allow)
+	})
+}
+
+// Grantees returns those whose tokens are good now, the cluster's before the file's.
+func (n *Node) Grantees() (all []*Grantee) {
+	known, now := map[*access.Policy]*Grantee{}, n.World.Now().UnixMilli()
+	for _, t := range n.access.tables() {
+		if t == nil {
+			continue
+		}
+		for _, k := range t.Tokens {
+			h := n.Holder(k.Accessor)
+			if h == nil || h.Token != k || h.Expired(now) {
+				continue
+			}
+			if known[h.Policy] == nil {
+				known[h.Policy] = &Grantee{Policy: h.Policy, holds: k, table: t}
+				all = append(all, known[h.Policy])
+			}
+			known[h.Policy].Names = append(known[h.Policy].Names, h.Name)
+		}
+	}
+	return all
+}
+
+// ProbeJudge says in words why a check's probe of a service (both nil: of a node) may not be registered; "": it may, and then needs
+// is what its token must be allowed, Counted of what is only counted below level 3 of the formats.
+type ProbeJudge func(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why string, needs []access.Need)
+
 // fileFails is why the file is not in force as it is now, for those who may not read of roles and tokens.
 const fileFails = "the file is not in force as it is now; why is shown to those who have auth read, and in the node's log"
 
@@ -429,6 +472,22 @@ func (c *Call) May(needs ...access.Need) bool {
 		}
 	}
 	return true
+}
+
+// Everything names all applications to ShowsAnswers.
+const Everything = "*"
+
+// ShowsAnswers reports whether the caller may see what services of an application (in capitals; "": nodes) answered to HTTP checks:
+// from level 3 on who may register it.
+func (c *Call) ShowsAnswers(v *registry.View, app string) bool {
+	n := registering(app)
+	switch app {
+	case "":
+		n = access.Need{Resource: access.Node, Verb: access.Write}
+	case Everything:
+		n.Name = ""
+	}
+	return v != nil && v.CountsRights() || c.May(n)
 }
 
 // AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.

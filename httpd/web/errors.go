@@ -38,6 +38,20 @@ func (r *Refusal) Error() string {
 	return http.StatusText(r.Status)
 }
 
+// Because returns a refusal that says more to the client; any other error is returned unchanged.
+func Because(err error, why string) error {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	said := *r
+	said.Text += why
+	if said.consul != "" {
+		said.consul += why
+	}
+	return &said
+}
+
 // BadRequest is a refusal with status 400.
 func BadRequest(text string) error { return &Refusal{Status: http.StatusBadRequest, Text: text} }
 

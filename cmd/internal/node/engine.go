@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,6 +57,7 @@ type engine struct {
 	alive func(context.Context) bool
 	// handOver gives leadership away; nil in mode ap.
 	handOver func()
+	rules    probe.Rules // of checks; they know the nodes' machines
 }
 
 // setup holds what both engines are made of.
@@ -124,6 +126,7 @@ func (s setup) openRaft() (*engine, error) {
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
 		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, alive: raft.Alive, handOver: raft.HandOver,
+		rules: s.rules(raft),
 	}, nil
 }
 
@@ -156,6 +159,19 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
+// rules are those of checks.
+func (s setup) rules(raft *consensus.Raft) probe.Rules {
+	r := s.Checks.Rules
+	r.IsNode = func(a netip.Addr) bool {
+		_, all := raft.Coordination().RaftAddresses()
+		return slices.ContainsFunc(append(all, s.addresses...), func(address string) bool {
+			at, err := netip.ParseAddrPort(address)
+			return err == nil && at.Addr().Unmap() == a
+		})
+	}
+	return r
+}
+
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
 	return probe.New(probe.Config{
@@ -163,12 +179,10 @@ func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Pro
 		Watch: func() (<-chan struct{}, func()) {
 			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
 		},
-		World: s.world, Rules: s.Checks.Rules,
-		MayProbe: func(token string, to netip.AddrPort) bool {
-			return rules.Allows(token, access.ToProbe(to.String()))
-		},
-		Log:     s.log,
-		Metrics: s.metrics,
+		World: s.world, Rules: s.rules(raft),
+		MayProbe: func(token, at string) bool { return rules.Allows(token, access.ToProbe(at)) },
+		Log:      s.log,
+		Metrics:  s.metrics,
 	})
 }
 

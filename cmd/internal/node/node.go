@@ -189,6 +189,9 @@ func (n *node) handle(o Options, name string, e *engine) error {
 	h.Peers, h.EurekaSender, h.EurekaRefused = e.peers, e.peers.replicator.EurekaSender, e.peers.replicator.Refusals().Record
 	h.Coordination, h.LogLevel = e.coordination, logLevel{o.Level, n.world}
 	h.Snapshots = e.snapshots
+	if c.Checks.Probes {
+		h.JudgeProbe = e.rules.Refuses
+	}
 	var err error
 	if n.audit, err = openAudit(c, n.log); err != nil {
 		return err
@@ -282,9 +285,6 @@ func httpConfig(c *config.Config) httpd.Config {
 	h.WithoutConsensus, h.ConnectionLife = c.Mode == config.AP, c.Store.Test.ConnectionLife
 	if !h.WithoutConsensus {
 		h.WaitWhenEmpty = 0 // an empty registry is what the cluster has agreed on
-	}
-	if c.Checks.Probes {
-		h.RefuseProbe = c.Checks.Rules.Refuses
 	}
 	return h
 }

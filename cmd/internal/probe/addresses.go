@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ type filter struct{ loopback bool }
 // reach is what one attempt may connect to.
 type reach struct {
 	rules Rules
-	// token says whether the token that registered the check allows an address that is not its service's own.
-	token func(to netip.AddrPort) bool
+	// token says whether the token that registered the check allows an address that is not the check's own.
+	token func(at string) bool
 	location
 	named bool         // the check names a host as the service does: every address of that name is the service's
 	ips   []netip.Addr // of the service's names
@@ -42,15 +43,25 @@ type reachKey struct{}
 func (r reach) allows(to netip.AddrPort) string {
 	a := plain(to.Addr())
 	to = netip.AddrPortFrom(a, to.Port())
-	switch mine := slices.Contains(r.ports, to.Port()); {
-	case mine && (r.named || slices.Contains(r.ips, a) || r.is(a.String())):
+	mine := slices.Contains(r.ports, to.Port()) && (r.named || slices.Contains(r.ips, a) || r.is(a.String()))
+	switch {
+	case mine && r.rules.owns(r.from, a), r.token(to.String()) && (mine || r.rules.targets(a, to.Port())):
 		return ""
+	case mine && r.counted != nil:
+		r.counted(notOwn(to, r.from))
+		return ""
+	case mine:
+		return notOwn(to, r.from)
 	case !r.rules.targets(a, to.Port()):
 		return notRegistered(to.String(), r.location)
-	case !r.token(to):
-		return fmt.Sprintf("%s is not probed: the token that registered the check does not allow it (check-target %[1]s probe), or was revoked", to)
 	}
-	return ""
+	return fmt.Sprintf("%s is not probed: the token that registered the check does not allow it (check-target %[1]s probe), or was revoked", to)
+}
+
+// notOwn names the address that a check may look at, and the rule by which it may look at another one.
+func notOwn(to netip.AddrPort, from string) string {
+	return fmt.Sprintf("%s is not probed: the check was registered from %s, and the token that registered it does not allow another address (check-target %[1]s probe), or was revoked",
+		to, cmp.Or(from, "an address that is not known"))
 }
 
 // control is net.Dialer.ControlContext: it sees every address that is connected to, redirects and all

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -36,12 +35,12 @@ type result struct {
 // caller makes attempts.
 type caller struct {
 	rules    Rules
-	mayProbe func(token string, to netip.AddrPort) bool
+	mayProbe func(token, at string) bool
 	world    *world.World
 	control  world.Control
 }
 
-func newCaller(w *world.World, rules Rules, mayProbe func(token string, to netip.AddrPort) bool) *caller {
+func newCaller(w *world.World, rules Rules, mayProbe func(token, at string) bool) *caller {
 	return &caller{rules, mayProbe, w, filter{loopback: rules.AllowLoopback}.control}
 }
 
@@ -86,6 +85,13 @@ func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) re
 	if why := c.rules.refuses(p, loc); why != "" {
 		return result{catalog.Critical, why}
 	}
+	if header := c.rules.beyondHeaders(p); header != "" && !c.mayProbe(p.By, header) {
+		why := header + " is not sent: checks.headers names the headers that checks may send"
+		if loc.counted == nil {
+			return result{catalog.Critical, why}
+		}
+		loc.counted(why)
+	}
 	ctx = context.WithValue(ctx, reachKey{}, c.reach(ctx, p, loc))
 	r, err := c.probe(ctx, p)
 	if err != nil {
@@ -115,7 +121,7 @@ func (c *caller) probe(ctx context.Context, p *catalog.Probe) (result, error) {
 // check does not use one of them.
 func (c *caller) reach(ctx context.Context, p *catalog.Probe, loc location) reach {
 	host, _, _ := address(p)
-	r := reach{rules: c.rules, token: func(to netip.AddrPort) bool { return c.mayProbe(p.By, to) }, location: loc, named: loc.is(host)}
+	r := reach{rules: c.rules, token: func(at string) bool { return c.mayProbe(p.By, at) }, location: loc, named: loc.is(host)}
 	if r.named {
 		return r
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -37,7 +38,7 @@ func attempt(t *testing.T, p *catalog.Probe, r Rules) result {
 	return newCaller(nil, r, allMay).attempt(ctx, p, location{})
 }
 
-func allMay(string, netip.AddrPort) bool { return true }
+func allMay(string, string) bool { return true }
 
 // anywhere lets checks address what they like.
 var anywhere = []access.Target{{Addresses: netip.MustParsePrefix("0.0.0.0/0")}, {Addresses: netip.MustParsePrefix("::/0")}}
@@ -273,12 +274,12 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 		loc        location
 		want       catalog.CheckStatus
 	}{
-		{"the name that was registered", "localhost", location{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
-		{"a name of the address that was registered", "localhost", location{[]string{"127.0.0.1", "::1"}, []uint16{at.Port()}}, catalog.Passing},
-		{"an address of the name that was registered", "127.0.0.1", location{[]string{"localhost"}, []uint16{at.Port()}}, catalog.Passing},
-		{"a name of another address", "localhost", location{[]string{"10.9.9.9"}, []uint16{at.Port()}}, catalog.Critical},
-		{"an address of another name", "127.0.0.1", location{[]string{"nowhere.invalid"}, []uint16{at.Port()}}, catalog.Critical},
-		{"another port", "127.0.0.1", location{[]string{"127.0.0.1"}, []uint16{1}}, catalog.Critical},
+		{"the name that was registered", "localhost", location{hosts: []string{"localhost"}, ports: []uint16{at.Port()}}, catalog.Passing},
+		{"a name of the address that was registered", "localhost", location{hosts: []string{"127.0.0.1", "::1"}, ports: []uint16{at.Port()}}, catalog.Passing},
+		{"an address of the name that was registered", "127.0.0.1", location{hosts: []string{"localhost"}, ports: []uint16{at.Port()}}, catalog.Passing},
+		{"a name of another address", "localhost", location{hosts: []string{"10.9.9.9"}, ports: []uint16{at.Port()}}, catalog.Critical},
+		{"an address of another name", "127.0.0.1", location{hosts: []string{"nowhere.invalid"}, ports: []uint16{at.Port()}}, catalog.Critical},
+		{"another port", "127.0.0.1", location{hosts: []string{"127.0.0.1"}, ports: []uint16{1}}, catalog.Critical},
 	} {
 		before := asked
 		got := newCaller(nil, rules, allMay).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port())}, tc.loc)
@@ -291,7 +292,7 @@ func TestAttemptConnectsOnlyToWhatItsServiceRegistered(t *testing.T) {
 func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
-	own := location{[]string{"127.0.0.1"}, []uint16{at.Port()}}
+	own := location{hosts: []string{"127.0.0.1"}, ports: []uint16{at.Port()}, from: "127.0.0.1"}
 	for _, tc := range []struct {
 		name, host, token string
 		targets           Targets
@@ -303,11 +304,85 @@ func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 		{"an address that the token does not allow", "127.0.0.1", "bad", anywhere, location{}, "check-target " + at.String() + " probe"},
 		{"a name of such", "localhost", "bad", anywhere, location{}, "check-target"},
 		{"an address that the token alone allows", "127.0.0.1", "good", nil, location{}, "checks.targets"},
-		{"the service's own", "127.0.0.1", "bad", nil, own, ""},
+		{"what the service says is its own", "127.0.0.1", "bad", nil, own, "registered from 127.0.0.1, and the token"},
+		{"the same, which the token allows", "127.0.0.1", "good", nil, own, ""},
+		{"the same by a name", "localhost", "good", nil, own, ""},
+		{"a name of it that the token does not allow", "localhost", "bad", nil, own, "check-target " + at.String() + " probe"},
 	} {
-		may := func(token string, to netip.AddrPort) bool { return token == "good" && to.Port() == at.Port() }
+		may := func(token, to string) bool { return token == "good" && to == at.String() }
 		rules := Rules{AllowLoopback: true, Targets: tc.targets}
 		got := newCaller(nil, rules, may).attempt(t.Context(), &catalog.Probe{HTTP: fmt.Sprintf("http://%s:%d/", tc.host, at.Port()), By: tc.token}, tc.loc)
 		expect.That(t, (got.status == catalog.Passing) == (tc.want == "") && strings.Contains(got.output, tc.want), "%s: %+v", tc.name, got)
+	}
+}
+
+// TestCheckOwnsTheAddressThatItWasRegisteredFrom asks as a connection does: what the service says of itself does not count, and
+// the nodes' machines are nobody's.
+func TestCheckOwnsTheAddressThatItWasRegisteredFrom(t *testing.T) {
+	for _, tc := range []struct {
+		name, from, to, token string
+		targets               Targets
+		named, refused        bool
+	}{
+		{name: "where it comes from", from: "10.0.0.5", to: "10.0.0.5:8080"},
+		{name: "in another form", from: "::ffff:10.0.0.5", to: "[64:ff9b::a00:5]:8080"},
+		{name: "where a name leads", from: "10.0.0.7", to: "10.0.0.7:8080", named: true},
+		{name: "another port of it", from: "10.0.0.5", to: "10.0.0.5:22", refused: true},
+		{name: "what it says it is", from: "10.0.0.66", to: "10.0.0.5:8080", refused: true},
+		{name: "the same, which its token allows", from: "10.0.0.66", to: "10.0.0.5:8080", token: "10.0.0.5:8080"},
+		{name: "the same, which the operator's targets allow", from: "10.0.0.66", to: "10.0.0.5:8080", targets: anywhere, refused: true},
+		{name: "where its name leads, elsewhere", from: "10.0.0.66", to: "10.0.0.7:8080", named: true, refused: true},
+		{name: "from where is not known", to: "10.0.0.5:8080", refused: true},
+		{name: "from a name", from: "web-7", to: "10.0.0.5:8080", refused: true},
+		{name: "a node's machine", from: "10.0.0.1", to: "10.0.0.1:8080", refused: true},
+		{name: "a node's machine, which its token allows", from: "10.0.0.1", to: "10.0.0.1:8080", token: "10.0.0.1:8080"},
+		{name: "loopback", from: "127.0.0.1", to: "127.0.0.1:8080", refused: true},
+	} {
+		counted := ""
+		r := reach{
+			rules: Rules{Targets: tc.targets, IsNode: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }}, token: func(at string) bool { return at == tc.token },
+			location: location{hosts: []string{"10.0.0.5", "10.0.0.1", "127.0.0.1"}, ports: []uint16{8080}, from: tc.from}, named: tc.named,
+		}
+		to := netip.MustParseAddrPort(tc.to)
+		why := r.allows(to)
+		expect.That(t, (why != "") == tc.refused, "%s: refused as %q", tc.name, why)
+		r.counted = func(why string) { counted = why }
+		claims := to.Port() == 8080
+		expect.Equal(t, r.allows(to) != "", tc.refused && !claims, "%s: below level 3", tc.name)
+		if tc.refused && claims {
+			expect.Equal(t, counted, why, "%s: counted below level 3", tc.name)
+		}
+	}
+}
+
+// Checks send the headers of the settings alone, where their token does not allow everything.
+func TestAttemptSendsNoHeaderBeyondTheSettings(t *testing.T) {
+	got := ""
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization") + r.Header.Get("Accept")
+	})
+	for _, tc := range []struct {
+		name, header, token  string
+		allowed              []string
+		counts, sent, warned bool
+	}{
+		{name: "of the default", header: "accept", sent: true},
+		{name: "another", header: "Authorization"},
+		{name: "another, only counted", header: "Authorization", counts: true, sent: true, warned: true},
+		{name: "allowed", header: "Authorization", allowed: []string{"authorization"}, sent: true},
+		{name: "of all", header: "Authorization", allowed: []string{"*"}, sent: true},
+		{name: "of one who may everything", header: "Authorization", token: "all", sent: true},
+		{name: "none is allowed", header: "Accept", allowed: []string{}},
+	} {
+		got = ""
+		loc, warned := location{}, ""
+		if tc.counts {
+			loc.counted = func(why string) { warned = why }
+		}
+		may := func(token, at string) bool { return token == "all" || !strings.HasPrefix(at, "header:") }
+		rules := Rules{AllowLoopback: true, Targets: anywhere, Headers: tc.allowed}
+		found := newCaller(nil, rules, may).attempt(t.Context(), &catalog.Probe{HTTP: s.URL, By: tc.token, Header: []codec.Pair{{Key: tc.header, Value: "x"}}}, loc)
+		expect.That(t, strings.HasPrefix(got, "x") == tc.sent && (found.status == catalog.Passing) == tc.sent && (warned != "") == tc.warned, "%s: got %q, %+v, %q", tc.name, got, found, warned)
+		expect.That(t, tc.sent || strings.Contains(found.output, "checks.headers"), "%s: %+v", tc.name, found)
 	}
 }

@@ -3,6 +3,7 @@ package probe
 import (
 	"container/heap"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -39,6 +40,7 @@ type check struct {
 	runsFor   string             // the service in whose share the attempt under way counts
 	stop      context.CancelFunc // ends the attempt under way; nil: there is none
 	dropped   bool               // the attempt under way is the last
+	warn      sync.Once          // that it will be refused
 	tally     tally
 }
 

@@ -22,7 +22,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -50,8 +49,8 @@ type Config struct {
 	Watch func() (woken <-chan struct{}, leave func())
 	Rules Rules
 	// MayProbe says whether a token, by its accessor ("": none was asked for), allows a check to look at an address that is
-	// not its service's own. Nil: all do.
-	MayProbe func(token string, to netip.AddrPort) bool
+	// not its own, or to send a header beyond the settings, see Rules.Refuses. Nil: all do.
+	MayProbe func(token, at string) bool
 	Log      *slog.Logger          // nil: discards
 	Metrics  prometheus.Registerer // nil: none
 }
@@ -71,7 +70,7 @@ func New(cfg Config) *Prober {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.MayProbe == nil {
-		cfg.MayProbe = func(string, netip.AddrPort) bool { return true }
+		cfg.MayProbe = func(string, string) bool { return true }
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
@@ -127,6 +126,7 @@ type metrics struct {
 	checks prometheus.Gauge
 	oldest atomic.Pointer[time.Time] // see leading.oldest
 	runs   *prometheus.CounterVec
+	beyond prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -135,6 +135,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		checks: add.NewGauge(prometheus.GaugeOpts{Name: "rollcall_probe_checks", Help: "Checks that this node probes; 0 unless it leads."}),
 		runs: add.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_probe_runs_total",
 			Help: "Probes that this node ran as leader, by kind (http, tcp, udp, grpc, h2ping) and what they found, before anything was counted."}, []string{"kind", "result"}),
+		beyond: add.NewCounter(prometheus.CounterOpts{Name: "rollcall_probe_would_refuse_total",
+			Help: "Probes that this node ran as leader and will refuse from level 3 of the formats on: their token allows neither the address nor, of HTTP checks, the headers."}),
 	}
 	add.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_probe_queue_age_seconds",
 		Help: "How long the check that has waited longest for a free place is overdue; near 0 unless many services hang."}, m.queueAge)
@@ -160,13 +162,26 @@ func (m *metrics) count(p *catalog.Probe, found catalog.CheckStatus) {
 func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
-	found := p.attempt(limited, c.probe, c.location)
+	view, err := p.cfg.Registry.View(ctx, registry.Stale)
+	if err != nil {
+		return
+	}
+	at, beyond := c.location, atomic.Pointer[string]{}
+	if at.from = view.ProbeSource(c.node, c.probe); view.CountsRights() {
+		at.counted = func(why string) { beyond.Store(&why) }
+	}
+	found := p.attempt(limited, c.probe, at)
 	if ctx.Err() != nil {
 		return // the attempt was cut short: its result says nothing about the service
 	}
 	p.metrics.count(c.probe, found.status)
-	view, err := p.cfg.Registry.View(ctx, registry.Stale)
-	if err != nil {
+	if why := beyond.Load(); why != nil {
+		p.metrics.beyond.Inc()
+		c.warn.Do(func() {
+			p.cfg.Log.Warn("a check will be refused from level 3 of the formats on", "of", c.node, "check", c.id, "why", *why)
+		})
+	}
+	if view, err = p.cfg.Registry.View(ctx, registry.Stale); err != nil {
 		return
 	}
 	present, ok := view.CheckOn(c.node, c.id)

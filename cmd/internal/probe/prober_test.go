@@ -1,9 +1,11 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -184,6 +186,36 @@ func TestProberProbesAServiceAtItsIntervalFromARandomMoment(t *testing.T) {
 		defer g.lead()()
 		after(31 * time.Second)
 		g.wantRuns("a", 5*time.Second, 15*time.Second, 25*time.Second)
+	})
+}
+
+// TestProberCountsWhatLevel3WillRefuse also says it once in the log.
+func TestProberCountsWhatLevel3WillRefuse(t *testing.T) {
+	inBubble(t, func(g *rig) {
+		var log bytes.Buffer
+		g.prober.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+		var from []string
+		g.prober.attempt = func(_ context.Context, _ *catalog.Probe, at location) result {
+			from = append(from, at.from)
+			if at.counted == nil {
+				return result{catalog.Critical, "refused"}
+			}
+			at.counted("because")
+			return result{catalog.Passing, "fine"}
+		}
+		g.Registry.SetLevel(2)
+		g.register("a", catalog.Probe{Interval: 10_000, By: "c1a7"})
+		defer g.lead()()
+		after(31 * time.Second)
+		g.wantStatus("a", catalog.Passing, "fine")
+		expect.Equal(t, testutil.ToFloat64(g.prober.metrics.beyond), 3, "counted:")
+		g.Registry.SetLevel(3)
+		g.register("a", catalog.Probe{Interval: 10_000, By: "c1a7", From: "10.0.0.5"})
+		after(20 * time.Second)
+		g.wantStatus("a", catalog.Critical, "refused")
+		expect.Equal(t, testutil.ToFloat64(g.prober.metrics.beyond), 3, "counted from level 3 on:")
+		expect.Equal(t, strings.Count(log.String(), "because"), 1, "said in the log %s: times", log.String())
+		expect.That(t, from[0] == "" && from[len(from)-1] == "10.0.0.5", "registered from %q", from)
 	})
 }
 

@@ -25,6 +25,9 @@ type Rules struct {
 	AllowLoopback bool     `key:"checks.allow-loopback" default:"true" help:"checks may name loopback addresses of the leader's machine; default: whether http.addr is one. Link-local, multicast and metadata addresses are never probed"`
 	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
+	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send, where access control is on (from level 3 of the formats on; before, others are counted); *: all"`
+	// IsNode reports whether an address is that of a node's machine, which is no check's own. Nil: loopback addresses alone.
+	IsNode func(netip.Addr) bool
 }
 
 // Targets are what every check may address.
@@ -55,6 +58,10 @@ func (t Targets) String() string {
 type location struct {
 	hosts []string
 	ports []uint16
+	from  string // the address from which the check was registered, which is its own; "": not known
+	// counted notes what will be refused from level 3 on: an address that is not the check's own, and a header that is not
+	// allowed. Nil: they are refused.
+	counted func(why string)
 }
 
 // locationOf collects them; a check of a node, which has no service, has none.
@@ -113,19 +120,57 @@ func (l location) names() []string {
 }
 
 // Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
-// far as that is known before names are resolved. beyond is the address and port that the probe names, if they are not the
-// service's own, so that its token must allow them, too; "": they are, or a name decides.
-func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why, beyond string) {
+// far as that is known before names are resolved. Then needs is what the token that registers it must be allowed: to look at
+// the address and port that the probe names, if they are not its own, and what no rule allows, to send a header beyond the
+// settings. Counted of what 0.1.1 did not ask for: the address that the service says is its own, and headers.
+func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why string, needs []access.Need) {
 	loc := locationOf(s, i)
 	if why = r.refuses(p, loc); why != "" {
-		return why, ""
+		return why, nil
+	}
+	if header := r.beyondHeaders(p); header != "" {
+		needs = append(needs, counted(header))
 	}
 	host, port, _ := address(p)
 	at, err := netip.ParseAddr(host)
-	if err != nil || slices.Contains(loc.ports, port) && (loc.is(host) || len(loc.names()) > 0) {
-		return "", ""
+	if err != nil {
+		return "", needs
 	}
-	return "", netip.AddrPortFrom(plain(at), port).String()
+	to := netip.AddrPortFrom(plain(at), port).String()
+	switch claimed := slices.Contains(loc.ports, port) && (loc.is(host) || len(loc.names()) > 0); {
+	case !claimed:
+		needs = append(needs, access.ToProbe(to))
+	case !r.owns(p.From, plain(at)):
+		needs = append(needs, counted(to))
+	}
+	return "", needs
+}
+
+func counted(at string) access.Need {
+	n := access.ToProbe(at)
+	n.Counted = true
+	return n
+}
+
+// owns reports whether an address is that from which a check was registered. The nodes' machines are nobody's: a proxy may stand
+// on one, and checks would tell who is behind it which of its ports are open.
+func (r Rules) owns(from string, a netip.Addr) bool {
+	own, err := netip.ParseAddr(from)
+	return err == nil && plain(own) == a && !a.IsLoopback() && (r.IsNode == nil || !r.IsNode(a))
+}
+
+// beyondHeaders names the first header of a probe that checks.headers does not allow, as a need has it; "": it allows all.
+func (r Rules) beyondHeaders(p *catalog.Probe) string {
+	allowed := r.Headers
+	if allowed == nil {
+		allowed = setting.Default[Rules]().Headers
+	}
+	for _, h := range p.Header {
+		if p.HTTP != "" && !slices.ContainsFunc(allowed, func(name string) bool { return name == "*" || strings.EqualFold(name, h.Key) }) {
+			return access.HeaderTarget + h.Key
+		}
+	}
+	return ""
 }
 
 func (r Rules) refuses(p *catalog.Probe, loc location) string {

@@ -2,11 +2,13 @@ package probe
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -63,19 +65,37 @@ func TestRulesLetACheckAddressWhatItsServiceRegistered(t *testing.T) {
 	}
 }
 
-func TestRulesSayWhatIsBeyondTheService(t *testing.T) {
-	rules := Rules{Targets: anywhere}
-	service := &catalog.Service{Address: "10.0.0.5", Port: 8080}
-	for _, tc := range []struct{ tcp, want string }{
-		{"10.0.0.5:8080", ""},
-		{"10.0.0.5:22", "10.0.0.5:22"},
-		{"10.0.0.6:8080", "10.0.0.6:8080"},
-		{"[::ffff:10.0.0.6]:8080", "10.0.0.6:8080"},
-		{"db.internal:5432", ""}, // its address decides
+func TestRulesSayWhatIsBeyondTheCheck(t *testing.T) {
+	rules := Rules{Targets: anywhere, AllowLoopback: true, IsNode: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }}
+	service := &catalog.Service{Address: "10.0.0.5", Port: 8080, Tagged: []catalog.TaggedAddress{{Address: "10.0.0.1"}, {Address: "127.0.0.1"}}}
+	named := &catalog.Service{Address: "web.internal", Port: 8080}
+	for _, tc := range []struct {
+		tcp, from string
+		service   *catalog.Service
+		want      string
+		counted   bool
+	}{
+		{"10.0.0.5:8080", "10.0.0.5", service, "", false},
+		{"[::ffff:10.0.0.5]:8080", "10.0.0.5", named, "", false},
+		{"10.0.0.5:8080", "10.0.0.66", service, "10.0.0.5:8080", true},
+		{"10.0.0.9:8080", "10.0.0.66", named, "10.0.0.9:8080", true},
+		{"10.0.0.5:8080", "", service, "10.0.0.5:8080", true},
+		{"10.0.0.1:8080", "10.0.0.1", service, "10.0.0.1:8080", true},
+		{"127.0.0.1:8080", "127.0.0.1", service, "127.0.0.1:8080", true},
+		{"10.0.0.5:22", "10.0.0.5", service, "10.0.0.5:22", false},
+		{"10.0.0.6:8080", "10.0.0.6", service, "10.0.0.6:8080", false},
+		{"[::ffff:10.0.0.6]:8080", "10.0.0.5", service, "10.0.0.6:8080", false},
+		{"db.internal:5432", "10.0.0.5", service, "", false}, // its address decides
 	} {
-		why, beyond := rules.Refuses(&catalog.Probe{TCP: tc.tcp}, service, nil)
-		expect.That(t, why == "" && beyond == tc.want, "%s: got %q and %q, want %q", tc.tcp, why, beyond, tc.want)
+		why, needs := rules.Refuses(&catalog.Probe{TCP: tc.tcp, From: tc.from}, tc.service, nil)
+		var want []access.Need
+		if tc.want != "" {
+			want = []access.Need{{Resource: access.CheckTarget, Name: tc.want, Verb: access.Probe, Counted: tc.counted}}
+		}
+		expect.That(t, why == "" && slices.Equal(needs, want), "%s from %s: got %q and %v, want %v", tc.tcp, tc.from, why, needs, want)
 	}
+	_, needs := rules.Refuses(&catalog.Probe{HTTP: "http://10.0.0.5:8080/", From: "10.0.0.5", Header: []codec.Pair{{Key: "accept"}, {Key: "Host"}, {Key: "Cookie"}}}, service, nil)
+	expect.That(t, slices.Equal(needs, []access.Need{{Resource: access.CheckTarget, Name: "header:Host", Verb: access.Probe, Counted: true}}), "of headers: got %v", needs)
 }
 
 func TestFilterRefusesAddressesOfTheMachineAndItsCloud(t *testing.T) {

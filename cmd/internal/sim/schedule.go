@@ -23,6 +23,11 @@ type Schedule struct {
 	Steps    []Step   // by their times
 }
 
+// AtOldestLevel has a cluster founded at the oldest level of the formats, as one of an earlier release is. An operator raises it.
+func AtOldestLevel(c *config.Config) {
+	c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
+}
+
 // settings are what a schedule can change of the nodes, by words.
 var settings = map[string]func(*config.Config){
 	"wal": func(c *config.Config) { c.Store.RaftLog = store.LogWAL },
@@ -33,11 +38,8 @@ var settings = map[string]func(*config.Config){
 	"skew":   func(c *config.Config) { c.Store.World = hourApart }, // an hour from the first node's wall clock to the last one's
 	"always": func(c *config.Config) { c.Store.Sync = store.SyncAlways },
 	// Every call needs a token.
-	"auth": func(c *config.Config) { c.Auth.Mode = "on" },
-	// The cluster is founded at the oldest level of the formats, as one of the last release is.
-	"oldlevel": func(c *config.Config) {
-		c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
-	},
+	"auth":     func(c *config.Config) { c.Auth.Mode = "on" },
+	"oldlevel": AtOldestLevel,
 	// The last node, or the last two, of each datacenter have no vote.
 	"learner":  withoutVote(1),
 	"learners": withoutVote(2),
