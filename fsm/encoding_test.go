@@ -302,7 +302,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
 		{"status of a check that does not exist", item(opSetCheck, 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"replica without an instance", item(opReplica, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
-		{"replica with a status that does not exist", item(append(replica[:len(replica)-11:len(replica)-11], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"replica with a status that does not exist", item(append(replica[:len(replica)-12:len(replica)-12], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
 		{"removal of another kind", item(opRemove, 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
 		{"life beyond 32 bits", item(opRemove, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
 		{"pause that is neither", item(opPausePeer, 0, 2, 0, 0), "truth value 2"},
@@ -464,11 +464,11 @@ func TestDecoderRefusesSnapshotRecordsThatNoEncoderWrites(t *testing.T) {
 	}
 	state := AppendLeaseState(nil, codec.Newest, registry.LeaseState{Lease: lease})
 	history := func(events ...byte) []byte { // in the place of none, before the renewals
-		return append(append(state[:len(state)-5:len(state)-5], events...), 0, 0, 0, 0)
+		return append(append(state[:len(state)-6:len(state)-6], events...), 0, 0, 0, 0, 0)
 	}
 	event := func(kind registry.EventKind) []byte { return history(1, 0, 0, byte(kind), 0, 0, 0, 0, 0, 0, 0, 0) }
 	acts := slices.Clone(state)
-	acts[len(acts)-15] = 0x40
+	acts[len(acts)-18] = 0x40
 	parseLease := func(b []byte) error { _, err := ParseLeaseState(b); return err }
 	parseRemoval := func(b []byte) error { _, err := ParseRemoval(b); return err }
 	named := func(change func(l *registry.Lease, e *registry.Event)) []byte {

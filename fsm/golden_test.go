@@ -393,19 +393,21 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 }
 
 // goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal, what
-// alias checks may follow, and where probes were registered from.
+// alias checks may follow, where probes were registered from, and the order of a client's registrations with the status in its
+// heartbeats.
 const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
 
 func TestGoldenLevel3(t *testing.T) {
 	drain := goldenOps()["set-override-by"].(registry.SetOverride)
 	replica := goldenOps()["replica"].(registry.Replica)
-	drain.Drain, replica.Drain = true, true
+	drain.Drain, replica.Drain, replica.Said = true, true, 1_699_999_990_000
+	renew := registry.Renew{Key: registry.NewKey("orders", "orders-1"), LastDirty: 1_699_999_990_001, Status: registry.Up}
 	goldensOfLevel3.Check(t, "entry-raise", AppendRaise(nil, 2, 3))
 	alias := goldenCheck("alias")
 	alias.Alias.By, alias.Alias.Reads = "c1a7", "ORDERS"
 	alias.Probe.From = "192.0.2.9"
 	follows := registry.RegisterCatalog{Checks: []*catalog.Check{alias}}
-	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica, "op-alias": follows} {
+	for name, op := range map[string]registry.Op{"op-drain": drain, "op-replica-drain": replica, "op-alias": follows, "op-renew-status": renew} {
 		it := Item{Origin: registry.FromClient, Op: op}
 		goldensOfLevel3.Check(t, name, itemBytesAt(3, it))
 		expect.Equal(t, Need(it), byte(codec.Oldest), "%s is not refused below level 3, but loses what came with it: it needs level", name)
@@ -413,6 +415,7 @@ func TestGoldenLevel3(t *testing.T) {
 	s := goldenSnapshot()
 	s.level = 3
 	s.registry.Leases[0].Lease.Override.Drain = true
+	s.registry.Leases[0].Lease.Said, s.registry.Leases[0].Lease.Outdated, s.registry.Leases[0].Asked = 1_699_999_990_000, 1_699_999_990_002, 3
 	waits := *s.registry.Leases[0].Lease.Override
 	waits.Drain = false
 	s.registry.Removals[0].Lease.Override = &waits

@@ -46,6 +46,7 @@ var kinds = []kind{
 		"200, then actionType `MODIFIED`, then overriddenStatus `UP`"},
 	{"a change of metadata", `metadata .*`, "200, then actionType `ADDED`, then lastDirtyTimestamp `1767225599500`",
 		"200, then actionType `MODIFIED`, then lastDirtyTimestamp `1767225599501`"},
+	{"an older registration by a client", `register again: older`, "204, then lastDirtyTimestamp `1767225599500`", "204, then lastDirtyTimestamp `1767225599499`"},
 	{"metadata of 5000 bytes", `metadata .*`, "200", "414"},
 
 	{"a batch or registration that is empty, null or has no items", `(batch|register): (empty body|null).*|batch: (\{\}|an item that is null).*|POST .*/batch/`, "500", "400"},

@@ -353,7 +353,7 @@ func (d *stateDraw) fit(drawn any) {
 		if d.IntN(3) > 0 {
 			v.Handle = registry.Handle{}
 		} else if v.Handle != (registry.Handle{}) {
-			v.Key, v.Overridden, v.Life, v.Age = registry.Key{}, 0, 0, 0
+			v.Key, v.Overridden, v.Life, v.Age, v.Status = registry.Key{}, 0, 0, 0, 0
 		}
 	case *registry.RegisterCatalog:
 		d.fitRegistration(v, "")

@@ -118,7 +118,7 @@ func (t *renewals) stateOf(l *Lease) LeaseState {
 	renewed, _ := t.last(l)
 	return LeaseState{
 		Lease: l, Renewed: renewed, History: History{t.past(l)},
-		Client: slot.renewedByClient, Remote: slot.renewedByRemote,
+		Client: slot.renewedByClient, Remote: slot.renewedByRemote, Asked: slot.asked,
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *Registry) thawHandles(f Frozen) {
 func (r *Registry) thawLease(s LeaseState) {
 	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
 	slot := r.tables.renewals.edit(s.Lease.Handle.Slot)
-	slot.renewedByClient, slot.renewedByRemote = s.Client, s.Remote
+	slot.renewedByClient, slot.renewedByRemote, slot.asked = s.Client, s.Remote, s.Asked
 	r.replaceLease(nil, s.Lease, s.Lease.Changed)
 }
 

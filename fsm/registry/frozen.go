@@ -70,6 +70,7 @@ type LeaseState struct {
 	// Client and Remote are the last renewals (lease clock, ms) by a client of this datacenter and by a
 	// replicator; 0: none in this life.
 	Client, Remote int64
+	Asked          byte // see renewal
 }
 
 // Fields walks a live lease.
@@ -77,6 +78,9 @@ func (s *LeaseState) Fields(c *codec.Codec) {
 	codec.Ptr(c, &s.Lease).Fields(c)
 	s.History.fields(c)
 	s.Renewals(c)
+	if c.Since(3, false) {
+		c.Byte(&s.Asked)
+	}
 }
 
 // Renewals walks when a lease was last renewed.

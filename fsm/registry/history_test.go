@@ -47,7 +47,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 	}{
 		{"registered again", []func(g *rig){client(Register{instance(orders1, Up, 200)})}, []string{"registered again UP"}},
 		{"registered with another status", []func(g *rig){client(Register{instance(orders1, Down, 200)})}, []string{"status changed DOWN"}},
-		{"older registration", []func(g *rig){client(Register{instance(orders1, Down, 50)})}, []string{"older registration kept out UP"}},
+		{"registration that was replaced", []func(g *rig){client(Register{instance(orders1, Up, 50)}), client(Register{instance(orders1, Down, 100)})}, []string{"registered again UP", "older registration kept out UP"}},
 		{"another server's registration", []func(g *rig){replicated(Register{instance(orders1, Down, 200)})}, []string{"status changed DOWN replicated"}},
 		{"another server's copy of the same", []func(g *rig){replicated(Register{instance(orders1, Up, 100)})}, nil},
 		{"heartbeat", []func(g *rig){client(Renew{Key: orders1})}, nil},
@@ -78,7 +78,7 @@ func TestHistoryTellsWhatHappened(t *testing.T) {
 			client(Register{instance(orders1, Up, 200)}), client(Register{instance(orders1, Up, 300)}), client(Register{instance(orders1, Up, 400)}),
 		}, []string{"registered again 3x UP"}},
 		{"what happens again in between is not", []func(g *rig){
-			client(Register{instance(orders1, Up, 200)}), client(Register{instance(orders1, Up, 1)}), client(Register{instance(orders1, Up, 400)}),
+			client(Register{instance(orders1, Up, 200)}), client(Register{instance(orders1, Up, 100)}), client(Register{instance(orders1, Up, 400)}),
 		}, []string{"registered again UP", "older registration kept out UP", "registered again UP"}},
 	}
 	for _, tt := range tests {

@@ -37,15 +37,14 @@ type sites struct {
 	level       byte
 }
 
-func newSites(t *testing.T, level byte, fromHere, fromThere Origin, acts ...Op) *sites {
+func newSites(t *testing.T, level byte, fromHere, fromThere Origin, before ...Op) *sites {
 	s := &sites{newRig(t), newRig(t), fromHere, fromThere, level}
 	for _, g := range []*rig{s.here, s.there} {
 		g.SetLevel(level)
 		g.apply(fromNode, Contact{Sender: "other"})
 	}
-	s.here.register(instance(orders1, Up, 100))
-	for _, act := range acts {
-		s.here.client(act)
+	for _, op := range before {
+		s.here.client(op)
 	}
 	s.exchange()
 	return s
@@ -138,7 +137,7 @@ func TestIntentOfOperatorsOverTheLivesOfAnInstance(t *testing.T) {
 					wants = row.want.before
 				}
 				for mode, alone := range map[string]bool{"cp": false, "ap": true} {
-					s := newSites(t, level, row.fromHere, row.fromThere, ops...)
+					s := newSites(t, level, row.fromHere, row.fromThere, append([]Op{Register{instance(orders1, Up, 100)}}, ops...)...)
 					s.here.withoutConsensus, s.there.withoutConsensus = alone, alone
 					row.happens(s)
 					s.exchange()

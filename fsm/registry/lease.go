@@ -56,6 +56,10 @@ type Lease struct {
 	// instance is listed. Statuses and checks do not count. It is not above Changed, and equal to it in what
 	// is quarantined.
 	Defined Index
+	// Said is the timestamp of the registration by its client, where a server has raised the instance's since (metadata, an
+	// override); 0: it is the instance's. Outdated is the greatest timestamp that a registration has taken the place of.
+	// From level 3 of the formats on, see Registry.keeps.
+	Said, Outdated int64
 }
 
 // Fields walks a lease.
@@ -87,6 +91,10 @@ func (l *Lease) Fields(c *codec.Codec) {
 	c.Bool(&l.Permanent)
 	codec.Optional(c, &l.Service, (*catalog.Service).Fields)
 	codec.Uint(c, &l.Defined)
+	if c.Since(3, false) {
+		c.Int64(&l.Said)
+		c.Int64(&l.Outdated)
+	}
 }
 
 // acts walks what operators did to a lease.
@@ -193,6 +201,22 @@ func (l *Lease) reported() Status {
 	default:
 		return i.Status
 	}
+}
+
+// Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says another
+// status than that did, so that registering it would change the lease.
+func (l *Lease) Contradicts(op Renew) bool {
+	i, reported := l.Instance, l.reported()
+	if op.Status == Unknown || op.Status == reported || reported == Unknown || l.Permanent {
+		return false
+	}
+	ofIt := op.LastDirty != 0 && (op.LastDirty == i.LastDirty || op.LastDirty == l.Said)
+	return ofIt && (l.Override != nil || decide(op.Status, i.Overridden, i.Status, false) != i.Status)
+}
+
+// HasReplaced reports whether a timestamp that is newer than the stored one is of a registration that was replaced.
+func (l *Lease) HasReplaced(dirty int64) bool {
+	return l.Instance.LastDirty < dirty && dirty <= l.Outdated
 }
 
 // Version says which of two copies of an instance, on two servers, is the newer one: what the client

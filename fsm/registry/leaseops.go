@@ -24,6 +24,8 @@ type Renew struct {
 	// no comparison), and how long ago that was (ms). The version is then (Life, LastDirty).
 	Life uint32
 	Age  int64
+	// Status is the client's own, given by nodes that know of another one under the same timestamp; see believe.
+	Status Status
 }
 
 func (Renew) kind() Kind { return 1 }
@@ -31,8 +33,8 @@ func (Renew) kind() Kind { return 1 }
 // fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other
 // servers by name.
 func (op Renew) fields(c *codec.Codec) Renew {
-	if op.Overridden != Unknown || op.Life != 0 || op.Age != 0 {
-		op.Handle = Handle{} // leaves no room for these
+	if op.NeedsName() {
+		op.Handle = Handle{} // leaves no room for what it says
 	}
 	c.Uint64(&op.Handle.Gen) // 0: by name
 	if op.Handle.Gen != 0 {
@@ -45,7 +47,15 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	op.Overridden.fields(c)
 	c.Uint32(&op.Life)
 	c.Int64(&op.Age)
+	if c.Since(3, false) { // below level 3 it is ignored
+		op.Status.fields(c)
+	}
 	return op
+}
+
+// NeedsName reports whether a renewal says what a handle has no room for.
+func (op Renew) NeedsName() bool {
+	return op.Overridden != Unknown || op.Life != 0 || op.Age != 0 || op.Status != Unknown
 }
 
 // Cancel removes an instance. What operators decided of it goes too, but for a quarantine and an override that outlasts

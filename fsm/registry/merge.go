@@ -153,6 +153,7 @@ func (r *Registry) applyMerge(origin Origin, m encounter, next Lease) Index {
 	}
 	l.Override = hiding(l.Override, status, override, r.clock, r.Next())
 	describe(l, i, status, override)
+	r.succeed(l, m.stored, r.said(m.op))
 	var events []Event
 	if m.operator > 0 {
 		events = decisions(m.stored, l, m.op)
@@ -229,6 +230,7 @@ func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	l := &Lease{Life: op.Life, Origin: origin, Owner: replicaOwner(op, origin), Permanent: op.Permanent}
 	r.decideAs(l, op)
 	describe(l, op.Instance, op.Instance.Status, op.Overridden)
+	l.Said = r.said(op)
 	outcome := Done
 	if ok {
 		outcome = r.restoreActs(l, rec, &op)
@@ -454,6 +456,7 @@ func (r *Registry) readmitLease(s Saved, rec Removal) {
 	l := &Lease{Life: s.Life, Origin: origin, Owner: s.Owner, Permanent: s.Permanent}
 	r.decideAs(l, s.Replica)
 	describe(l, s.Instance, s.Instance.Status, s.Overridden)
+	l.Said = r.said(s.Replica)
 	if rec.Lease != nil {
 		l.Quarantine = cmp.Or(l.Quarantine, quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next()))
 		if o := r.overrideAgain(rec); o != nil && l.Instance.Overridden == Unknown {

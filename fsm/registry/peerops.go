@@ -82,6 +82,7 @@ type Replica struct {
 	QuarantineBy  Act
 	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.
 	Permanent bool
+	Said      int64 // see Lease
 }
 
 // Bounds of what another server, or a file, may say of an instance.
@@ -119,6 +120,7 @@ func (op Replica) fields(c *codec.Codec) Replica {
 	c.Bool(&op.Permanent)
 	if c.Since(3, false) {
 		c.Bool(&op.Drain)
+		c.Int64(&op.Said)
 	}
 	return op
 }

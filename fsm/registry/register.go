@@ -76,6 +76,9 @@ func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin
 		}
 	case !origin.Replicated() || rec.Kind == Canceled:
 		l.Life++
+		if r.level >= orderly {
+			l.Outdated = rec.Lease.Instance.LastDirty
+		}
 	}
 	l.Override, l.Quarantine = r.overrideAgain(rec), quarantineAgain(rec.Lease.Quarantine, r.clock.Lease, r.Next())
 }
@@ -100,7 +103,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	if old.Permanent {
 		return r.registerOver(origin, old, in, dirty)
 	}
-	if storedIsNewer(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty)) {
+	if r.keeps(origin, old, dirty) {
 		l := registeredAgain(old, decided(stored, stored, origin, stored.LastDirty), old.Override, old.Origin)
 		if origin.Kind == Client {
 			l.Owner = ""
@@ -110,6 +113,12 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		res.Outcome = KeptExisting
 		return res
 	}
+	return r.accept(origin, old, in, dirty)
+}
+
+// accept registers an instance in the place of one that does not stay.
+func (r *Registry) accept(origin Origin, old *Lease, in *Instance, dirty int64) Result {
+	stored := old.Instance
 	ends := r.endsDrain(origin, old, dirty)
 	before, override := withoutDrain(old, ends)
 	l := registeredAgain(old, decided(in, before, origin, dirty), reportedBy(override, in), origin)
@@ -119,6 +128,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 		return Result{Handle: old.Handle}
 	}
 	l.Owner = ownerBy(origin, old.Owner)
+	r.succeed(l, old, 0)
 	if r.outlives(origin, old, l) {
 		l.Life, l.Edit = old.Life+1, 0
 	} else if ends || l.Instance.Overridden != stored.Overridden {
@@ -262,6 +272,44 @@ func storedIsNewer(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
 
+// orderly is the level from which on a client's own registrations count in the order in which they come, and a status in its
+// heartbeats counts.
+const orderly = 3
+
+// keeps reports whether a stored instance stays although one with a timestamp of dirty registers. Of what another server sends, the
+// timestamp alone says whether it is newer. Of two registrations by clients here the later one counts, whatever their clocks
+// say: what was registered by a clock that was ahead would be listed as long as the program lives that has come in its
+// place. Only what was replaced already stays away: it was under way for long, or is sent once more, unless heartbeats have
+// said that its client lives.
+func (r *Registry) keeps(origin Origin, l *Lease, dirty int64) bool {
+	switch stored := l.Instance; {
+	case r.level < orderly:
+		return storedIsNewer(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty))
+	case origin.Replicated():
+		return storedIsNewer(stored, dirty) || stored.Status != Unknown && l.HasReplaced(dirty)
+	default:
+		if l.HasReplaced(dirty) && r.tables.renewals.at(l.Handle.Slot).asked&(1<<Unknown) != 0 {
+			return false
+		}
+		return stored.Status != Unknown && dirty != stored.LastDirty && (dirty == l.Said || dirty == l.Outdated)
+	}
+}
+
+// succeed notes in l, a copy of old with a registration in its place, which timestamps that replaces; said is Lease.Said.
+func (r *Registry) succeed(l, old *Lease, said int64) {
+	if r.level >= orderly && l.Instance.LastDirty != old.Instance.LastDirty {
+		l.Said, l.Outdated = said, max(old.Outdated, old.Instance.LastDirty)
+	}
+}
+
+// said is Lease.Said of what another server sends, or a file has.
+func (r *Registry) said(op Replica) int64 {
+	if r.level < orderly {
+		return 0
+	}
+	return op.Said
+}
+
 // maxAhead is how far, in ms, the clocks of clients and servers may differ.
 const maxAhead = 3_600_000
 
@@ -277,6 +325,10 @@ func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 		l.Interval, l.Duration = DefaultRenewalInterval, DefaultDuration
 	}
 	l.RegisteredAt = r.clock.Wall
+	slot := r.tables.renewals.edit(l.Handle.Slot)
+	if old != nil && l.Instance.LastDirty != old.Instance.LastDirty {
+		slot.asked &^= 1<<l.reported() | 1<<Unknown
+	}
 	l.RenewedAt = renewed
 	l.StartedLease = renewed.Lease
 	l.Action = ActionAdded
@@ -290,7 +342,7 @@ func (r *Registry) startLease(old, l *Lease, origin Origin, renewed Stamp) {
 	if l.Instance.Overridden != overridden {
 		l.Overrode = r.index
 	}
-	r.tables.renewals.edit(l.Handle.Slot).attribute(l, origin, renewed.Lease)
+	slot.attribute(l, origin, renewed.Lease)
 	r.replaceLease(old, l, r.index)
 	r.tables.registered = r.tables.registered.with(Recent{Wall: r.clock.Wall, Key: l.Key()})
 }

@@ -55,19 +55,24 @@ func TestRegisterClampsAndDefaultsLeaseTimes(t *testing.T) {
 func TestRegisterAgain(t *testing.T) {
 	tests := []struct {
 		name      string
+		level     byte
 		dirty     int64 // the stored one is 100
 		outcome   Outcome
 		wantHost  string
 		wantDirty int64
 		defined   Index
+		outdated  int64
 	}{
-		{"newer is taken", 101, Done, "new", 101, 2},
-		{"equal is taken", 100, Done, "new", 100, 2},
-		{"older keeps the existing", 99, KeptExisting, "old", 100, 1},
+		{"newer is taken", orderly, 101, Done, "new", 101, 2, 100},
+		{"equal is taken", orderly, 100, Done, "new", 100, 2, 0},
+		{"older is taken", orderly, 99, Done, "new", 99, 2, 100},
+		{"newer is taken, before", orderly - 1, 101, Done, "new", 101, 2, 0},
+		{"older keeps the existing, before", orderly - 1, 99, KeptExisting, "old", 100, 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig(t)
+			g.SetLevel(tt.level)
 			in := instance(orders1, Up, 100)
 			in.HostName = "old"
 			first := g.register(in)
@@ -84,7 +89,7 @@ func TestRegisterAgain(t *testing.T) {
 				Instance: l.Instance, Handle: first.Handle, Interval: 30, Duration: 90,
 				RegisteredAt: g.now.Wall, ServiceUpAt: startOfWall, UpdatedAt: g.now.Wall, RenewedAt: g.now,
 				Action: ActionAdded, Life: 1, Registered: 2, Changed: 2, ChangedLease: g.now.Lease,
-				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2, Defined: tt.defined,
+				BeganLease: 1000, StartedLease: g.now.Lease, ByClient: 2, Described: 2, Defined: tt.defined, Outdated: tt.outdated,
 			}
 			expect.Equal(t, *l, want, "got")
 			expect.Equal(t, g.View().LastRenewal(l), g.now, "last renewal")

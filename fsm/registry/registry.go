@@ -326,6 +326,9 @@ func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) 
 func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
 	l.Action = action
 	l.RenewedAt = r.renewed(old)
+	if r.level >= orderly && l.Said == 0 && l.Instance.LastDirty != old.Instance.LastDirty {
+		l.Said = old.Instance.LastDirty
+	}
 	r.mark(l, origin)
 	r.define(old, l)
 	for _, e := range events {

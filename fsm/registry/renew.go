@@ -41,7 +41,25 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		changed.Outcome = Newer
 		return changed
 	}
-	return r.compare(origin, op, i, changed)
+	l = r.handles.byHandle(l.Handle)
+	if r.level >= orderly && origin.Kind == Client && l.Contradicts(op) {
+		return r.believe(origin, op, l, changed)
+	}
+	return r.compare(origin, op, l, changed)
+}
+
+// believe is a client's heartbeat with another status than its registration of the same timestamp. The client is asked to register
+// again, once for each status until it has registered that one under another timestamp: what else it says may have changed,
+// too. Asking for ever would be a loop where a client registers the old status each time. So the second time, and where an
+// override decides what is seen, the heartbeat counts as a registration; to most clients another one has a newer
+// timestamp, which would end a drain.
+func (r *Registry) believe(origin Origin, op Renew, l *Lease, res Result) Result {
+	if l.Instance.Overridden == Unknown && r.tables.renewals.ask(l.Handle.Slot, op.Status) {
+		res.Outcome = Newer
+		return res
+	}
+	i := l.Instance
+	return Result{Index: r.accept(origin, l, i.with(op.Status, Unknown, i.LastDirty), i.LastDirty).Index}
 }
 
 // renewPermanent answers a heartbeat of an instance that has no lease: there is nothing to renew. Another
@@ -54,7 +72,7 @@ func (r *Registry) renewPermanent(origin Origin, op Renew, l *Lease) Result {
 		return Result{Outcome: Newer}
 	}
 	op.Overridden = Unknown // it comes with the registration
-	return r.compare(origin, op, l.Instance, Result{})
+	return r.compare(origin, op, l, Result{})
 }
 
 // renewUnknown answers the renewal of an instance that has no lease. Another Rollcall server's renewal of before the
@@ -79,13 +97,15 @@ func (r *Registry) Ignores(op Renew) bool {
 
 // compare answers a renewal by the timestamps of the sender's and the stored instance. A server that
 // has a newer one sends the override with it, which is stored at once.
-func (r *Registry) compare(origin Origin, op Renew, stored *Instance, res Result) Result {
-	switch {
-	case op.LastDirty == 0 || op.LastDirty == stored.LastDirty:
+func (r *Registry) compare(origin Origin, op Renew, l *Lease, res Result) Result {
+	switch stored := l.Instance; {
+	case op.LastDirty == 0 || op.LastDirty == stored.LastDirty || origin.Replicated() && op.Life == 0 && l.HasReplaced(op.LastDirty):
 		return res
 	case op.LastDirty > stored.LastDirty:
+		if origin.Kind == Client && l.HasReplaced(op.LastDirty) {
+			r.tables.renewals.ask(l.Handle.Slot, Unknown)
+		}
 		if origin.Replicated() && op.Overridden != Unknown && op.Overridden != stored.Overridden {
-			l := r.handles.byKey(stored.Key())
 			i := stored.with(stored.Status, op.Overridden, stored.LastDirty)
 			res = r.edit(l, i, origin, Event{Kind: EventOverridden})
 		}

@@ -25,6 +25,9 @@ type renewal struct {
 	// Of the writer alone: the last renewals by clients of this datacenter, and by others (lease
 	// clock, ms; 0: none).
 	renewedByClient, renewedByRemote int64
+	// Also of the writer: a bit for each status of heartbeats for which the client was asked to register again; that of
+	// Unknown for a timestamp that was replaced, see keeps.
+	asked byte
 }
 
 // renewals is the table of last renewals by slot. One goroutine writes; any number of readers look
@@ -133,7 +136,7 @@ func (t *renewals) assign(h Handle, s Stamp, p *past) {
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
 	e.doubts.Store(t.doubts.Load())
-	e.renewedByClient, e.renewedByRemote = 0, 0
+	e.renewedByClient, e.renewedByRemote, e.asked = 0, 0, 0
 	for i := range e.beats {
 		e.beats[i].Store(0)
 	}
@@ -199,6 +202,14 @@ func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	e.renewedByRemote = max(e.renewedByRemote, at)
 }
 
+// ask sets the bit of a status in renewal.asked, and reports whether it was not set.
+func (t *renewals) ask(slot uint32, status Status) bool {
+	e := t.edit(slot)
+	before := e.asked
+	e.asked |= 1 << status
+	return e.asked != before
+}
+
 // recordBeat stores a renewal of a lease that is to be sent, and returns the lease clock of the one before.
 func (t *renewals) recordBeat(l *Lease, origin Origin, s Stamp) (before int64) {
 	before = t.renew(l.Handle.Slot, s)
@@ -239,13 +250,14 @@ type renewalValues struct {
 	beats          [2]uint64
 	doubts         uint32
 	client, remote int64
+	asked          byte
 }
 
 func (e *renewal) values() renewalValues {
 	return renewalValues{
 		generation: e.generation.Load(), lease: e.lease.Load(), wall: e.wall.Load(), history: e.history.Load(),
 		beats: [2]uint64{e.beats[0].Load(), e.beats[1].Load()}, doubts: e.doubts.Load(),
-		client: e.renewedByClient, remote: e.renewedByRemote,
+		client: e.renewedByClient, remote: e.renewedByRemote, asked: e.asked,
 	}
 }
 
@@ -255,7 +267,7 @@ func (e *renewal) set(v renewalValues) {
 	e.lease.Store(v.lease)
 	e.wall.Store(v.wall)
 	e.doubts.Store(v.doubts)
-	e.renewedByClient, e.renewedByRemote = v.client, v.remote
+	e.renewedByClient, e.renewedByRemote, e.asked = v.client, v.remote, v.asked
 	for i := range e.beats {
 		e.beats[i].Store(v.beats[i])
 	}

@@ -42,7 +42,7 @@ func (v *View) ReplicaOf(l *Lease, now int64) Replica {
 	i := l.Instance
 	op := Replica{
 		Instance: i.with(l.reported(), Unknown, i.LastDirty), Life: l.Life, Edit: l.Edit, Owner: l.Owner,
-		Age: v.Age(l, now), Overridden: i.Overridden, Permanent: l.Permanent,
+		Age: v.Age(l, now), Overridden: i.Overridden, Permanent: l.Permanent, Said: l.Said,
 	}
 	if o := l.Override; o != nil {
 		op.OverrideBy, op.Drain = o.By, o.Drain

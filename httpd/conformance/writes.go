@@ -96,6 +96,20 @@ var writes = []check{
 
 // registrations checks the responses to right and wrong bodies of registrations.
 var registrations = []check{
+	{"TheLaterOfTwoRegistrationsByAClientCounts", func(t *testing.T, c *client) {
+		c.register(registration{id: "i1", dirty: 2000})
+		c.register(registration{id: "i1", dirty: 1000, status: "DOWN"})
+		c.wantStatus("i1", "DOWN")
+		c.register(registration{id: "i1", dirty: 2000}) // sent once more
+		c.wantStatus("i1", "DOWN")
+		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("i1", "?status=DOWN&lastDirtyTimestamp=1000"), "")
+		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?status=UP&lastDirtyTimestamp=2000"), "") // so it lives
+		c.register(registration{id: "i1", dirty: 2000})
+		c.wantStatus("i1", "UP")
+		c.register(registration{id: "i2", dirty: 2000}, replication...)
+		c.register(registration{id: "i2", dirty: 1000, status: "DOWN"}, replication...)
+		c.wantStatus("i2", "UP")
+	}},
 	{"APortOfMinusOneIsShownAsItCame", func(t *testing.T, c *client) {
 		for _, enabled := range []string{"true", "false"} {
 			body := strings.Replace(registration{app: c.app, id: enabled, status: "UP"}.json(), `{"$":8080,"@enabled":"true"}`, `{"$":-1,"@enabled":"`+enabled+`"}`, 1)
@@ -263,6 +277,28 @@ var renewals = []check{
 		c.register(registration{id: "i1", dirty: 2000})
 		c.wantEmpty(http.StatusNotFound, http.MethodPut, c.path("i1", "?lastDirtyTimestamp=3000&overriddenstatus=OUT_OF_SERVICE"), "")
 		expect.Equal(t, text(t, c.getJSON(c.path("i1", "")), "instance", "overriddenStatus"), "UNKNOWN", "overriddenStatus is")
+	}},
+	{"AStatusInHeartbeatsOfTheSameTimestampCounts", func(t *testing.T, c *client) {
+		beat := func(code int, id, query string, headers ...string) {
+			t.Helper()
+			c.wantEmpty(code, http.MethodPut, c.path(id, query), "", headers...)
+		}
+		c.register(registration{id: "i1", status: "STARTING", dirty: 2000})
+		for _, query := range []string{"?status=UP", "?status=UP&lastDirtyTimestamp=1000", "?status=AWAY&lastDirtyTimestamp=2000", "?status=UNKNOWN&lastDirtyTimestamp=2000", "?status=%zz&lastDirtyTimestamp=2000"} {
+			beat(http.StatusOK, "i1", query)
+		}
+		beat(http.StatusOK, "i1", "?status=UP&lastDirtyTimestamp=2000", replication...)
+		beat(http.StatusNotFound, "i1", "?status=UP&lastDirtyTimestamp=2000")
+		c.wantStatus("i1", "STARTING")
+		c.register(registration{id: "i1", status: "STARTING", dirty: 2000})
+		for range 2 {
+			beat(http.StatusOK, "i1", "?status=UP&lastDirtyTimestamp=2000")
+			c.wantStatus("i1", "UP")
+		}
+		c.register(registration{id: "i2", status: "STARTING", dirty: 2000})
+		c.wantEmpty(http.StatusOK, http.MethodPut, c.path("i2", "/status?value=OUT_OF_SERVICE"), "")
+		beat(http.StatusOK, "i2", "?status=UP&lastDirtyTimestamp=2000")
+		c.wantStatus("i2", "OUT_OF_SERVICE")
 	}},
 	{"BodiesAreIgnoredWhereThereShouldBeNone", func(t *testing.T, c *client) {
 		c.register(registration{id: "i1"})

@@ -56,8 +56,31 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 	q := web.ParamsOf(r)
 	if op.LastDirty = q.LastDirty(); isReplication(r) {
 		op.Overridden, _ = registry.ParseStatus(q.Text("overriddenstatus"))
+		return op, q.Err
+	}
+	said := web.ParamsOf(r) // of its own: no other word is refused
+	if op.Status, _ = registry.ParseStatus(said.Text("status")); !e.contradicts(op) {
+		op.Status = registry.Unknown
 	}
 	return op, q.Err
+}
+
+// contradicts reports whether a client's heartbeat says another status than its registration of the same timestamp, as far as
+// this node knows, and counts it.
+func (e *Eureka) contradicts(op registry.Renew) bool {
+	if op.Status == registry.Unknown {
+		return false
+	}
+	v := web.StaleView(e.Service)
+	if v == nil {
+		return false
+	}
+	l, ok := v.Find(op.Key)
+	if !ok || !l.Contradicts(op) {
+		return false
+	}
+	e.contradictions.Inc()
+	return true
 }
 
 // renewConflict sends a replicator, whose copy is older, the newer one to take over.

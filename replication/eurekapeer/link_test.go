@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -44,6 +45,7 @@ type eurekaSide struct {
 
 func newEurekaSide(t testing.TB, peer link.PeerConfig) *eurekaSide {
 	s := &eurekaSide{Memory: registrytest.New(), log: &strings.Builder{}}
+	s.Memory.Registry.SetLevel(codec.Newest)
 	setting.Fill(&peer.Flow)
 	peer.Kind = link.Eureka
 	if peer.Name == "" {
@@ -263,6 +265,37 @@ func TestRegistrationAfterADeletedOverrideIsNewerThanTheServersOwn(t *testing.T)
 		expect.Equal(t, len(s.refused), 0, "refused: %v", s.refused)
 		lease, _ := s.Newest().Find(k)
 		expect.Equal(t, lease.Instance.LastDirty, 1002, "timestamp here")
+	}
+}
+
+// A Eureka server keeps what a clock that was ahead has registered. What a client has registered after it must not be undone by that.
+func TestServerThatKeepsWhatAClientHasReplacedIsSentANewerOne(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		f := peertest.NewEureka(t)
+		s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Single: single})
+		k := key("ORDERS", "i1")
+		dead := peertest.Instance("ORDERS", "i1", 5000)
+		dead.Status = registry.Starting
+		for _, step := range []struct {
+			op   registry.Op
+			sent link.Facts
+			want string
+		}{
+			{register(dead), link.Registered, "ORDERS/i1 STARTING 5000"},
+			{register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 STARTING 5000"},
+			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"},
+			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"}, // the server's 409 is taken over
+			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"},
+		} {
+			s.Perform(t, step.op)
+			s.deliver(t, link.Task{Key: k, Facts: step.sent})
+			f.Has(t, step.want)
+			if step.sent == link.Heartbeat {
+				s.has(t, "ORDERS", "i1", "UP")
+			}
+		}
+		lease, _ := s.Newest().Find(k)
+		expect.That(t, lease.Instance.LastDirty == 5001 && len(s.refused) == 0, "timestamp here %d, refused %v", lease.Instance.LastDirty, s.refused)
 	}
 }
 

@@ -91,6 +91,11 @@ func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*regis
 			return nil, nil
 		}
 	}
+	if ours, ok := l.env.View().Find(t.task.Key); ok && ours.HasReplaced(theirs.Instance.LastDirty) {
+		t.task.Above = theirs.Instance.LastDirty // it keeps what the client has replaced here
+		l.registerAgain(t.task)
+		return nil, nil
+	}
 	i, err := registrable(t.task.Key, theirs)
 	if err != nil {
 		return nil, err

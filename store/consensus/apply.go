@@ -100,11 +100,11 @@ func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []r
 	return results, nil
 }
 
-// shorten replaces the name of a renewal by the lease's handle, where this node knows one. What another
-// server renewed stays as it is: its record has more to say than a handle has room for.
+// shorten replaces the name of a renewal by the lease's handle, where this node knows one, unless it
+// says what a handle has no room for.
 func (s *Raft) shorten(op registry.Op) registry.Op {
 	renew, ok := op.(registry.Renew)
-	if !ok || renew.Overridden != registry.Unknown || renew.Life != 0 || renew.Age != 0 {
+	if !ok || renew.NeedsName() {
 		return op
 	}
 	if l, ok := s.machine.View().Find(renew.Key); ok {
