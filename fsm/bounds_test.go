@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -25,6 +26,23 @@ func atLevel(t testing.TB, level byte) *node {
 func (n *node) raise(to byte) {
 	n.index++
 	need.Got(n.m.Apply(n.index, term, AppendRaise(nil, to-1, to)))(n.t)
+}
+
+// The rise to level 3 gives the roles of peers what they could do before, and says so; a cluster that is founded there has none.
+func TestRiseGrantsThePeersTakeover(t *testing.T) {
+	n := atLevel(t, 2)
+	rule := need.Got(access.ParseRule("peer dc2 exchange"))(t)
+	n.perform(Item{KV: kv.Access{Change: access.Change{PutRoles: []*access.Role{{Name: "peer", Rules: []access.Rule{rule}}}}}})
+	before := n.m.KV().Access().Revision
+	n.index++
+	done := need.Got(n.m.Apply(n.index, term, AppendRaise(nil, 2, 3)))(t)
+	after := n.m.KV().Access()
+	expect.Slice(t, done.Granted, []string{"peer"}, "granted")
+	expect.That(t, after.Role("peer").String() == "peer dc2 exchange,takeover" && after.Revision > before, "after the rise: %s, revision %d after %d", after.Role("peer"), after.Revision, before)
+	restored := NewMachine()
+	need.OK(t, restored.Restore(bytes.NewReader(snapshotOf(t, n.m))))
+	expect.Equal(t, restored.KV().Access().Role("peer").String(), "peer dc2 exchange,takeover", "after a restore")
+	expect.Equal(t, Need(Item{KV: kv.Access{Change: access.Change{PutRoles: after.Roles}}}), byte(3), "a role with it needs level")
 }
 
 // follower is a service that has some alias checks on another one.

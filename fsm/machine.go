@@ -73,6 +73,7 @@ type Applied struct {
 	Epoch   registry.Epoch // Establish entries
 	Clock   registry.Stamp // the lease clock after the entry; the new leader goes on from there
 	Raised  bool           // Raise entries
+	Granted []string       // of them: the roles that access.Takeover was added to
 	Touched []kv.Topic     // whose watchers are to be woken, once the entry is visible
 	// Restored: a new incarnation began, and all watchers are to be woken.
 	Restored bool
@@ -154,7 +155,7 @@ func (m *Machine) step(newest uint64, at Entry) (Applied, error) {
 		m.establish(done.Epoch, *e.establish)
 	case e.raise != 0:
 		done.Raised = true
-		m.raise(e.raise)
+		done.Granted = m.raise(e.raise)
 	default:
 		done.Batches = m.write(term, e)
 	}
@@ -175,10 +176,17 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 	m.kv.Establish(epoch, m.registry.Clock().Lease)
 }
 
-// raise raises the cluster's level, which never goes back.
-func (m *Machine) raise(to byte) {
+// raise raises the cluster's level, which never goes back. It returns the roles of peers that got the right that a peer
+// has needed since level 3 for what it did before.
+func (m *Machine) raise(to byte) (granted []string) {
+	if before := byte(m.level.Load()); before < registry.Yielding && to >= registry.Yielding {
+		if granted = m.kv.GrantTakeover(m.at(0)); granted != nil {
+			m.registry.ReserveIndex()
+		}
+	}
 	m.level.Store(max(m.level.Load(), uint32(to)))
 	m.obeyLevel()
+	return granted
 }
 
 // obeyLevel has both halves of the state go by the rules of the cluster's level.

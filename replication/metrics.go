@@ -114,6 +114,7 @@ func figureMetrics() []figureMetric {
 		{prometheus.NewDesc("rollcall_auth_file_differs", "1 while the auth.file of a node of this datacenter says something else than this node's.", []string{"peer"}, nil), func(s api.Peer) (float64, bool) {
 			return one(s.AuthFile == AuthFileDiffers), s.AuthFile != ""
 		}},
+		{desc("contested_instances", "Instances that the peer refuses of this datacenter, because it owns them and a client renews them there; each side serves its own client's."), always(contested)},
 		{desc("incoming_instances", "Instances that belong to the peer."), incoming(func(in api.Incoming) float64 { return float64(in.Instances) })},
 		{desc("incoming_kept_instances", "Of these, those that are kept though their time has passed."), incoming(func(in api.Incoming) float64 { return float64(in.Kept) })},
 		{desc("incoming_cut", "1 while the link from the peer counts as cut."), incoming(func(in api.Incoming) float64 { return one(in.Cut) })},
@@ -124,6 +125,13 @@ func figureMetrics() []figureMetric {
 			return seconds(*s.Incoming.HeardMS), true
 		}},
 	}
+}
+
+func contested(s api.Peer) (n float64) {
+	for _, r := range s.Refused {
+		n += one(r.Until > 0)
+	}
+	return n
 }
 
 // droppedByReason has every reason, from 0 on: what appears with a 1 has not risen to those who look for what rises.

@@ -27,7 +27,7 @@ func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, new
 	p.link = newLink(link.Env{
 		Side: c.Side, Peer: pc, Submit: p.submit, Sent: p.sent,
 		Succeeded: p.succeeded, Failed: p.failed, GaveUp: p.gaveUp, Origin: p.origin(),
-		Refused: func(key registry.Key, fact, why string) { p.refused.Record(key, fact, "", why) },
+		Refused: func(key registry.Key, fact, why string) { p.refused.Record(key, fact, "", why) }, Owed: p.refused,
 	})
 	return p
 }

@@ -126,6 +126,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		},
 		"bool": func(d *stateDraw) any { return d.IntN(2) == 0 },
 
+		"Yields":  func(d *stateDraw) any { return d.alone && d.IntN(2) == 0 }, // else sites may disagree, and stay so
 		"Content": func(d *stateDraw) any { return d.part() },
 		"KeyOp.Verb": func(d *stateDraw) any {
 			return pick(d, []kv.Verb{kv.Verb(d.IntN(int(kv.DeleteTree) + 1)), kv.Verb(d.IntN(int(kv.DeleteTree) + 1)), kv.Acquire, kv.Set})
@@ -353,7 +354,7 @@ func (d *stateDraw) fit(drawn any) {
 		if d.IntN(3) > 0 {
 			v.Handle = registry.Handle{}
 		} else if v.Handle != (registry.Handle{}) {
-			v.Key, v.Overridden, v.Life, v.Age, v.Status = registry.Key{}, 0, 0, 0, 0
+			v.Key, v.Overridden, v.Life, v.Age, v.Status, v.Yields = registry.Key{}, 0, 0, 0, 0, false
 		}
 	case *registry.RegisterCatalog:
 		d.fitRegistration(v, "")

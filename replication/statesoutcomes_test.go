@@ -276,7 +276,7 @@ var stateOutcomes = map[registry.Outcome]string{
 	registry.Done: "Done", registry.NotFound: "NotFound", registry.Newer: "Newer", registry.Older: "Older", registry.KeptExisting: "KeptExisting",
 	registry.DeadHandle: "DeadHandle", registry.Refused: "Refused", registry.UnknownService: "UnknownService", registry.NameTaken: "NameTaken",
 	registry.NoTTL: "NoTTL", registry.TooManyChecks: "TooManyChecks", registry.AddressTaken: "AddressTaken", registry.CheckTaken: "CheckTaken",
-	registry.Revoked: "Revoked", registry.TooMany: "TooMany",
+	registry.Revoked: "Revoked", registry.TooMany: "TooMany", registry.Held: "Held",
 }
 
 // outcomeOf names what became of an operation.

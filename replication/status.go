@@ -60,6 +60,11 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		status.LastRepair = &repair
 	}
 	status.State, status.Reason = p.state(v.Peer(p.Name), status)
+	if a, ok := p.link.(link.Asking); ok && p.Kind == link.Datacenter {
+		if status.AuthMode = a.AuthMode(); p.config.AsksMore(status.AuthMode) {
+			status.Reason = sentence(status.Reason, "access control is off there and "+p.config.AuthMode()+" here")
+		}
+	}
 	if c, ok := p.link.(link.Compared); ok {
 		status.AuthFile, status.Reason = comparedFile(c, status.Reason)
 	}

@@ -27,6 +27,7 @@ func TestRuleIsReadAndWrittenAlike(t *testing.T) {
 		{"session write", "session write"},
 		{"operator read,write", "operator read,write"},
 		{"peer dc2 exchange", "peer dc2 exchange"},
+		{"peer dc2 takeover,exchange", "peer dc2 exchange,takeover"},
 		{"check-target 10.0.0.0/8:* probe", "check-target 10.0.0.0/8:* probe"},
 	} {
 		rule, err := ParseRule(tc.text)
@@ -57,7 +58,7 @@ func TestPolicyDecidesAsReadingItsRules(t *testing.T) {
 				r.Match += "*"
 			}
 			for r.Verbs == 0 {
-				r.Verbs = kind.verbs & Verbs(rapid.ByteRange(1, 63).Draw(t, "verbs"))
+				r.Verbs = kind.verbs & Verbs(rapid.ByteRange(1, 127).Draw(t, "verbs"))
 			}
 			need.OK(t, r.Validate())
 			rules = append(rules, r)
@@ -298,6 +299,25 @@ func TestManyTokensAreSmall(t *testing.T) {
 	}
 	table = applied(t, table, op, 1)
 	expect.That(t, table.Bytes() < 1_000_000, "they are counted as %d bytes", table.Bytes())
+}
+
+// Roles of before there was the right keep what they could do, once; those that are made later have it if they say so.
+func TestRolesOfPeersAreGrantedTakeover(t *testing.T) {
+	table, _ := founded(t)
+	put := func(name string, texts ...string) {
+		table = applied(t, table, Change{PutRoles: []*Role{{Name: name, Rules: rules(t, texts...)}}}, 2000)
+	}
+	put("peers", "app * read", "peer dc2 exchange", "peer dc3 exchange")
+	put("service", "app {app} register")
+	next, granted := table.GrantTakeover(table.Revision + 1)
+	expect.Slice(t, granted, []string{"peers"}, "granted")
+	expect.Equal(t, next.Role("peers").String(), "app * read; peer dc2 exchange,takeover; peer dc3 exchange,takeover", "the role")
+	expect.That(t, table.Role("peers").Rules[1].Verbs == Exchange && next.Revision == table.Revision+1, "the table before has changed, or the next has no revision of its own")
+	again, granted := next.GrantTakeover(next.Revision + 1)
+	expect.That(t, again == next && granted == nil, "granted again: %v", granted)
+	w := codec.Needer()
+	next.Role("peers").Fields(&w)
+	expect.Equal(t, w.Need(), byte(3), "the role needs level")
 }
 
 func BenchmarkDecision(b *testing.B) {

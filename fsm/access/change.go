@@ -34,6 +34,31 @@ type Rotation struct {
 	Until    int64 // how long the secrets that it had stay good, ms since the epoch
 }
 
+// GrantTakeover is the table in which every rule that grants Exchange grants Takeover, too, as it did before there was
+// that right, and the names of the roles that have changed.
+func (t *Table) GrantTakeover(index order.Index) (next *Table, roles []string) {
+	n := &Table{Content: t.Content}
+	n.Roles = slices.Clone(t.Roles)
+	for i, r := range n.Roles {
+		rules := slices.Clone(r.Rules)
+		for k := range rules {
+			if rules[k].Verbs&Exchange != 0 {
+				rules[k].Verbs |= Takeover
+			}
+		}
+		if !slices.Equal(rules, r.Rules) {
+			n.Roles[i] = &Role{Name: r.Name, Rules: rules}
+			roles = append(roles, r.Name)
+		}
+	}
+	if roles == nil {
+		return t, nil
+	}
+	n.Revision = index
+	n.compile()
+	return n, roles
+}
+
 // OperatorRole is the role of the first operator.
 const OperatorRole = "operator"
 

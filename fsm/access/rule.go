@@ -40,6 +40,7 @@ const (
 	Override       // drain, quarantine, prune: an operator's part of an application
 	Exchange       // replicate
 	Probe          // have a check look at an address
+	Takeover       // replace or remove, as another datacenter, living instances of this one; from level 3 of the formats on
 )
 
 // matching says how the rules of a resource name things.
@@ -68,11 +69,11 @@ var kinds = [resources]kind{
 	Operator:    {"operator", unnamed, Read | Write},
 	Auth:        {"auth", unnamed, Read | Write},
 	Metrics:     {"metrics", unnamed, Read},
-	Peer:        {"peer", byName, Exchange},
+	Peer:        {"peer", byName, Exchange | Takeover},
 	CheckTarget: {"check-target", byCIDR, Probe},
 }
 
-var verbWords = []string{"read", "write", "register", "override", "exchange", "probe"}
+var verbWords = []string{"read", "write", "register", "override", "exchange", "probe", "takeover"}
 
 // String is the word for a resource in rules, metrics and messages.
 func (r Resource) String() string { return kinds[r].word }
@@ -199,5 +200,6 @@ func resourceWords() string {
 func (r *Rule) fields(c *codec.Codec) {
 	codec.Enum(c, &r.Resource, resources-1, "resource")
 	c.Lasting(&r.Match)
+	c.Since(3, r.Verbs&Takeover != 0)
 	codec.Enum(c, &r.Verbs, 1<<len(verbWords)-1, "verbs")
 }

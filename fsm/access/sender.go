@@ -44,29 +44,29 @@ func ServerOf(ctx context.Context) string {
 
 type judgeKey struct{}
 
-// judge decides on the calls of a context.
-type judge struct {
-	mode    Mode
-	refuses func(Need) error
+// Judge decides on the calls of a context.
+type Judge struct {
+	Mode    Mode               // in force
+	Refuses func(Need) error   // refuses what may not be done, and counts it
+	Allows  func(Need) bool    // decides alone
+	Records func(Need, string) // writes to the audit what was done, by the verb of the need, to what has a name
 }
 
-// Judged is a context of calls of which refuses refuses what may not be done; mode is the one in force.
-func Judged(ctx context.Context, mode Mode, refuses func(Need) error) context.Context {
-	return context.WithValue(ctx, judgeKey{}, judge{mode, refuses})
+// Judged returns a context of calls that j decides on.
+func Judged(ctx context.Context, j Judge) context.Context {
+	return context.WithValue(ctx, judgeKey{}, j)
 }
 
-// Allow refuses what may not be done in the calls of a context. Where nobody judges, everything may.
-func Allow(ctx context.Context, n Need) error {
-	if j, ok := ctx.Value(judgeKey{}).(judge); ok {
-		return j.refuses(n)
+// JudgeOf returns who decides on the calls of a context. Where nobody does, everything may be done: mode Off.
+func JudgeOf(ctx context.Context) Judge {
+	if j, ok := ctx.Value(judgeKey{}).(Judge); ok {
+		return j
 	}
-	return nil
+	return Judge{Mode: Off, Refuses: func(Need) error { return nil }, Allows: func(Need) bool { return true }, Records: func(Need, string) {}}
 }
+
+// Allow refuses what may not be done in the calls of a context.
+func Allow(ctx context.Context, n Need) error { return JudgeOf(ctx).Refuses(n) }
 
 // ModeOf is the mode in which the calls of a context are judged.
-func ModeOf(ctx context.Context) Mode {
-	if j, ok := ctx.Value(judgeKey{}).(judge); ok {
-		return j.mode
-	}
-	return Off
-}
+func ModeOf(ctx context.Context) Mode { return JudgeOf(ctx).Mode }

@@ -118,7 +118,7 @@ func (t *renewals) stateOf(l *Lease) LeaseState {
 	renewed, _ := t.last(l)
 	return LeaseState{
 		Lease: l, Renewed: renewed, History: History{t.past(l)},
-		Client: slot.renewedByClient, Remote: slot.renewedByRemote, Asked: slot.asked,
+		Client: slot.renewedByClient.Load(), Remote: slot.renewedByRemote, Asked: slot.asked,
 	}
 }
 
@@ -174,7 +174,8 @@ func (r *Registry) thawHandles(f Frozen) {
 func (r *Registry) thawLease(s LeaseState) {
 	r.tables.renewals.assign(s.Lease.Handle, s.Renewed, s.History.newest)
 	slot := r.tables.renewals.edit(s.Lease.Handle.Slot)
-	slot.renewedByClient, slot.renewedByRemote, slot.asked = s.Client, s.Remote, s.Asked
+	slot.renewedByClient.Store(s.Client)
+	slot.renewedByRemote, slot.asked = s.Remote, s.Asked
 	r.replaceLease(nil, s.Lease, s.Lease.Changed)
 }
 

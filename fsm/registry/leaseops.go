@@ -26,6 +26,7 @@ type Renew struct {
 	Age  int64
 	// Status is the client's own, given by nodes that know of another one under the same timestamp; see believe.
 	Status Status
+	Yields bool // see Replica
 }
 
 func (Renew) kind() Kind { return 1 }
@@ -50,6 +51,7 @@ func (op Renew) fields(c *codec.Codec) Renew {
 	if c.Since(3, false) { // below level 3 it is ignored
 		op.Status.fields(c)
 	}
+	yields(c, &op.Yields)
 	return op
 }
 

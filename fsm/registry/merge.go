@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
@@ -91,6 +92,9 @@ func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	}
 	res := Result{Handle: old.Handle}
 	m := newEncounter(origin, old, op)
+	if m.incomingNewer() && r.holds(old, op.Yields) {
+		return Result{Outcome: Held, Handle: old.Handle}
+	}
 	if op.Life >= old.Life {
 		next := *old
 		next.Owner = r.ownerAfter(origin, m)
@@ -216,6 +220,9 @@ func (r *Registry) replica(origin Origin, op Replica) Result {
 // has ended. It has the life that comes with it.
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
+	if op.Yields && r.level >= Yielding && op.Owner == Here {
+		return Result{Outcome: Held}
+	}
 	rec, ok := r.record(key)
 	if ok && rec.outdates(op, r.ago(op.Age).Lease) {
 		return Result{Outcome: Refused}
@@ -373,7 +380,7 @@ func replicaOwner(op Replica, origin Origin) string {
 // the instance here while one does there, and never as the owner of a permanent one.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
-	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" {
+	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" || r.holds(m.stored, m.op.Yields) {
 		return before
 	}
 	if m.client == 0 && before == "" && (m.stored.Permanent || !(r.deserted(m.stored) && r.renewedLately(m.stored, r.ago(m.op.Age).Lease))) {
@@ -381,6 +388,85 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	}
 	return replicaOwner(m.op, origin)
 }
+
+// Seizure is what of an operation of another datacenter needs the right to take over.
+type Seizure uint8
+
+// The seizures. Those after SeizesRemoval are refused whenever they come, the others while the instance lives.
+const (
+	SeizesNothing Seizure = iota
+	SeizesChange
+	SeizesRemoval
+	SeizesOwnership
+	SeizesLives
+)
+
+// String says what the right is needed for.
+func (s Seizure) String() string {
+	return [...]string{
+		"", "to change a living instance of this datacenter", "to remove a living instance of this datacenter",
+		"to enter an instance as this datacenter's own", fmt.Sprintf("to skip more than %d lives of an instance", MaxLives),
+	}[s]
+}
+
+// Seizes says what of an operation of another datacenter needs the right to take over.
+func (v *View) Seizes(origin Origin, op Op) Seizure {
+	key, ok := KeyOf(op)
+	if !ok || origin.Kind != RemoteDC {
+		return SeizesNothing
+	}
+	l, live := v.Find(key)
+	switch op := op.(type) {
+	case Replica:
+		switch {
+		case v.skips(l, key, op.Life):
+			return SeizesLives
+		case !live && op.Owner == Here:
+			return SeizesOwnership
+		case live && v.Lives(l) && newEncounter(origin, l, op).incomingNewer():
+			return SeizesChange
+		}
+	case Remove:
+		switch {
+		case v.skips(l, key, op.Life):
+			return SeizesLives
+		case live && v.Lives(l) && op.Kind == Canceled && compareVersion(l, op.Life, op.LastDirty) <= 0:
+			return SeizesRemoval
+		}
+	case Renew:
+		if v.skips(l, key, op.Life) {
+			return SeizesLives
+		}
+	}
+	return SeizesNothing
+}
+
+// Lives says that a live lease is this datacenter's and has not ended by what its own clients renewed.
+func (v *View) Lives(l *Lease) bool {
+	return v.servers.lives(l, v.tables.renewals, v.stamp.Lease, v.graces, v.settings.DoubledLease)
+}
+
+// LivesUntil is the last moment (lease clock, ms) at which a live lease of this datacenter lives, as its clients have renewed it.
+func (v *View) LivesUntil(l *Lease) int64 {
+	return v.servers.endsAt(l, v.tables.renewals.at(l.Handle.Slot).renewedByClient.Load(), v.graces, v.settings.DoubledLease)
+}
+
+// skips says that a life is absurdly far ahead of what is known of an instance, whose lease is l (nil: it has none).
+func (v *View) skips(l *Lease, key Key, life uint32) bool {
+	if life <= MaxLives {
+		return false
+	}
+	known := uint32(0)
+	if l != nil {
+		known = l.Life
+	} else if rec, ok := v.Removal(key); ok {
+		known = rec.Lease.Life
+	}
+	return life > known && life-known > MaxLives
+}
+
+// MaxLives is by how many lives an instance may be ahead of what is known of it here.
+const MaxLives = 1 << 24
 
 // Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance
 // that comes back gets one full lease, and a version that is newer than that of its removal. It returns how many instances

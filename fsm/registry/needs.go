@@ -154,14 +154,14 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 			continue
 		}
 		n := ToFollow(c.Alias, name)
-		n.Counted = v.CountsRights()
+		n.Counted = v.CountsNewRights()
 		all = append(all, n)
 	}
 	return all
 }
 
-// CountsRights reports whether the rights that level 3 asks of alias checks, probes and sessions are only counted so far.
-func (v *View) CountsRights() bool { return v.level < following }
+// CountsNewRights reports whether the rights that level 3 asks of alias checks, probes, sessions and peers are only counted so far.
+func (v *View) CountsNewRights() bool { return v.level < following }
 
 // ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {

@@ -57,6 +57,9 @@ const (
 	// with more than MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some
 	// of which must be removed first.
 	TooMany
+	// Held: the operation would have changed a living instance of this datacenter, or given it one, and Yields; the sender
+	// may offer it again when the lease has ended.
+	Held
 	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
 	// that another server sent among others; it is in no format.
 	Panicked
@@ -78,7 +81,7 @@ func (r *Result) Fields(c *codec.Codec) {
 	first := byte(r.Outcome) | byte(has)<<outcomeBits
 	c.Byte(&first)
 	if has = uint64(first >> outcomeBits); c.Reading() {
-		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > TooMany || has > 7 {
+		if r.Outcome = Outcome(first & (1<<outcomeBits - 1)); r.Outcome > Held || has > 7 {
 			c.Fail("result of unknown form %#x", first)
 			return
 		}

@@ -14,11 +14,11 @@ func ownerBy(o Origin, before string) string {
 }
 
 // renewOwner makes an instance that was renewed belong to those to whom its client talks.
-func (r *Registry) renewOwner(l *Lease, origin Origin) Result {
+func (r *Registry) renewOwner(l *Lease, origin Origin, yields bool) Result {
 	switch {
 	case origin.Kind == Client && !l.Local():
 		return r.takeOwnership(l)
-	case origin.Kind == RemoteDC && l.Local():
+	case origin.Kind == RemoteDC && l.Local() && !r.holds(l, yields):
 		return r.cede(l, origin)
 	}
 	return Result{}
@@ -55,7 +55,7 @@ func (r *Registry) cede(l *Lease, origin Origin) Result {
 
 // deserted says that no client of this datacenter has renewed a lease for long.
 func (r *Registry) deserted(l *Lease) bool {
-	return !r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByClient)
+	return !r.renewedLately(l, r.tables.renewals.at(l.Handle.Slot).renewedByClient.Load())
 }
 
 // renewedLately says whether the client that renewed a lease last at a moment may still be there: two intervals have
@@ -91,3 +91,19 @@ func (r *Registry) Owner(h Handle) string {
 	}
 	return ""
 }
+
+// lives says that a lease is this datacenter's and has not ended at a moment (lease clock, ms) by what its own clients
+// renewed: what another datacenter renews keeps nobody out. A permanent one lives until it is removed.
+func (k *otherServers) lives(l *Lease, t *renewals, now int64, g graces, doubled bool) bool {
+	e := t.at(l.Handle.Slot)
+	return l.Local() && (l.Permanent || e.isOf(l) && k.endsAt(l, e.renewedByClient.Load(), g, doubled) >= now)
+}
+
+// holds says that an operation of another datacenter, which yields or does not, must leave a lease as it is.
+func (r *Registry) holds(l *Lease, yields bool) bool {
+	return yields && r.level >= Yielding && r.servers.lives(l, r.tables.renewals, r.clock.Lease, r.graces(), r.settings.DoubledLease)
+}
+
+// livesSkipped is by how many lives a cancel of another datacenter may be ahead that this one outlives: else a few messages would
+// bring the life of its instance to MaxCount.
+const livesSkipped = 1000

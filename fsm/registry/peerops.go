@@ -83,6 +83,9 @@ type Replica struct {
 	// Permanent: it has no lease (Lease.Permanent). Its Service stays with its datacenter.
 	Permanent bool
 	Said      int64 // see Lease
+	// Yields: the sender may not take over: a living instance of this datacenter stays as it is, and none becomes this
+	// datacenter's. The receiver decides it, whatever the sender says. From level 3 on.
+	Yields bool
 }
 
 // Bounds of what another server, or a file, may say of an instance.
@@ -122,7 +125,15 @@ func (op Replica) fields(c *codec.Codec) Replica {
 		c.Bool(&op.Drain)
 		c.Int64(&op.Said)
 	}
+	yields(c, &op.Yields)
 	return op
+}
+
+// yields walks the field Yields of an operation of another server.
+func yields(c *codec.Codec, does *bool) {
+	if c.Since(Yielding, false) {
+		c.Bool(does)
+	}
 }
 
 // Here is the Replica.Owner that stands for the receiver's own datacenter. It is no name that a datacenter
@@ -181,6 +192,7 @@ type Remove struct {
 	LastDirty int64
 	Owner     string // as Replica.Owner
 	Age       int64  // ms since the last renewal, as the sender knows
+	Yields    bool   // see Replica
 }
 
 func (Remove) kind() Kind { return 13 }
@@ -198,6 +210,7 @@ func (op Remove) fields(c *codec.Codec) Remove {
 	c.Int64(&op.LastDirty)
 	c.String(&op.Owner)
 	c.Int64(&op.Age)
+	yields(c, &op.Yields)
 	return op
 }
 

@@ -77,6 +77,9 @@ func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 // following is the level from which on alias checks follow only what their tokens may read.
 const following = 3
 
+// Yielding is the level from which on peers without the right to take over leave living instances of this datacenter alone.
+const Yielding = 3
+
 // outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
 const outlasting = 3
 

@@ -61,8 +61,11 @@ func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	if compareVersion(old, op.Life, op.LastDirty) > 0 {
 		return Result{Outcome: Older}
 	}
-	if op.Kind == Canceled && r.precedes(origin, old, op.Age) {
-		return r.outlive(old, op.Life)
+	switch held := r.holds(old, op.Yields); {
+	case op.Kind == Canceled && held && op.Life > old.Life+livesSkipped:
+		return Result{Outcome: Held}
+	case op.Kind == Canceled && (held || r.precedes(origin, old, op.Age)):
+		return r.outlive(old, op.Life) // else the sender would keep its record, and not list the instance
 	}
 	if op.Kind == Evicted {
 		if res := r.refuseEviction(origin, old, op); res.Outcome == Older {
@@ -84,7 +87,7 @@ func removalEvent(op Remove) Event {
 
 // refuseEviction answers Older to the eviction of an instance that lives as far as is known here.
 func (r *Registry) refuseEviction(origin Origin, l *Lease, op Remove) Result {
-	renewed := r.tables.renewals.at(l.Handle.Slot).renewedByClient
+	renewed := r.tables.renewals.at(l.Handle.Slot).renewedByClient.Load()
 	if r.tables.renewals.hearsay(l) {
 		renewed = 0
 	}

@@ -1,6 +1,12 @@
 package registry
 
-func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result { return r.renew(origin, op) }
+func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result {
+	res := r.renew(origin, op)
+	if op.Yields && res.Outcome == Newer && r.holds(r.handles.byKey(op.Key), true) {
+		res.Outcome = Held
+	}
+	return res
+}
 
 // renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
 // answer is Newer or Older; only an instance without a status is not renewed, and none by a renewal
@@ -31,7 +37,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	var changed Result
 	if r.heartbeatAgo(l, origin, op.Age) {
 		r.expectation.Current++
-		changed = r.renewOwner(l, origin)
+		changed = r.renewOwner(l, origin, op.Yields)
 	}
 	if status != i.Status {
 		i = i.with(status, i.Overridden, i.LastDirty)

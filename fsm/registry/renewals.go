@@ -22,9 +22,9 @@ type renewal struct {
 	history     atomic.Pointer[past]
 	beats       [2]atomic.Uint64 // the last one by teller
 	doubts      atomic.Uint32    // how many there had been at the last renewal
-	// Of the writer alone: the last renewals by clients of this datacenter, and by others (lease
-	// clock, ms; 0: none).
-	renewedByClient, renewedByRemote int64
+	// The last renewals by clients of this datacenter, and, of the writer alone, by others (lease clock, ms; 0: none).
+	renewedByClient atomic.Int64
+	renewedByRemote int64
 	// Also of the writer: a bit for each status of heartbeats for which the client was asked to register again; that of
 	// Unknown for a timestamp that was replaced, see keeps.
 	asked byte
@@ -136,7 +136,8 @@ func (t *renewals) assign(h Handle, s Stamp, p *past) {
 	e.lease.Store(s.Lease)
 	e.wall.Store(s.Wall)
 	e.doubts.Store(t.doubts.Load())
-	e.renewedByClient, e.renewedByRemote, e.asked = 0, 0, 0
+	e.renewedByClient.Store(0)
+	e.renewedByRemote, e.asked = 0, 0
 	for i := range e.beats {
 		e.beats[i].Store(0)
 	}
@@ -196,7 +197,7 @@ const (
 // node of this datacenter counts as the clients that renew the lease in general, which are the owner's.
 func (e *renewal) attribute(l *Lease, origin Origin, at int64) {
 	if origin.Kind == Client || origin.Kind == LocalPeer && l.Local() {
-		e.renewedByClient = max(e.renewedByClient, at)
+		e.renewedByClient.Store(max(e.renewedByClient.Load(), at))
 		return
 	}
 	e.renewedByRemote = max(e.renewedByRemote, at)
@@ -257,7 +258,7 @@ func (e *renewal) values() renewalValues {
 	return renewalValues{
 		generation: e.generation.Load(), lease: e.lease.Load(), wall: e.wall.Load(), history: e.history.Load(),
 		beats: [2]uint64{e.beats[0].Load(), e.beats[1].Load()}, doubts: e.doubts.Load(),
-		client: e.renewedByClient, remote: e.renewedByRemote, asked: e.asked,
+		client: e.renewedByClient.Load(), remote: e.renewedByRemote, asked: e.asked,
 	}
 }
 
@@ -267,7 +268,8 @@ func (e *renewal) set(v renewalValues) {
 	e.lease.Store(v.lease)
 	e.wall.Store(v.wall)
 	e.doubts.Store(v.doubts)
-	e.renewedByClient, e.renewedByRemote, e.asked = v.client, v.remote, v.asked
+	e.renewedByClient.Store(v.client)
+	e.renewedByRemote, e.asked = v.remote, v.asked
 	for i := range e.beats {
 		e.beats[i].Store(v.beats[i])
 	}

@@ -24,6 +24,9 @@ type RefusedItem struct {
 	Last  int64  `json:"last"`
 	Times uint64 `json:"times"` // that it was refused
 	Text  string `json:"text"`  // why
+	// Until is when it is offered again, as Last; 0: it is refused whenever it comes. To a peer: the peer owns it, and a client
+	// renews it there; this datacenter goes on serving what its own client says.
+	Until int64 `json:"until,omitempty"`
 }
 
 // PeerSender is a server that sent to the cluster: a node without consensus, or another cluster. It counts the
@@ -50,6 +53,9 @@ type Peer struct {
 	// AuthFile says whether a node's auth.file has the same content as the sending node's: same or differs;
 	// empty: not known.
 	AuthFile string `json:"auth_file,omitempty"`
+
+	// AuthMode is the mode of access control in another datacenter: off, log-only, on; empty: it does not say so.
+	AuthMode string `json:"auth_mode,omitempty"`
 
 	Cursor     string `json:"cursor,omitempty"` // everything up to it is known to the peer
 	LagChanges uint64 `json:"lag_changes"`      // changes that the peer does not know yet
@@ -104,7 +110,9 @@ type PeerDiff struct {
 
 // DiffedItem is one instance that differs.
 type DiffedItem struct {
-	App  string `json:"app"`
-	ID   string `json:"id"`
-	What string `json:"what"` // missing, older, newer, different or extra: what the peer's copy is
+	App string `json:"app"`
+	ID  string `json:"id"`
+	// What the peer's copy is: missing, older, newer, different or extra; contested: of another client, and one of the two
+	// datacenters refuses it.
+	What string `json:"what"`
 }

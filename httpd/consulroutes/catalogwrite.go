@@ -163,7 +163,7 @@ func (c call) checkProbes(op registry.RegisterCatalog) error {
 			return web.BadRequest(fmt.Sprintf("Invalid check %q: %s", check.ID, why))
 		}
 		for _, n := range needs {
-			n.Counted = n.Counted && (v == nil || v.CountsRights())
+			n.Counted = n.Counted && (v == nil || v.CountsNewRights())
 			if err := access.Allow(c.R.Context(), n); err != nil {
 				return web.Because(err, fmt.Sprintf(": check %q comes from %s, and looks at no other address, and at none of a node's machine, without such a rule (check-target ADDRESS:PORT probe); "+
 					"HTTP checks send the headers that checks.headers names", check.ID, c.address()))

@@ -43,7 +43,7 @@ func (c call) sessionNeeds(op kv.CreateSession, self string) (all []access.Need,
 		all = append(all, check...)
 	}
 	for i := range all {
-		all[i].Counted = v.CountsRights()
+		all[i].Counted = v.CountsNewRights()
 	}
 	return all, nil
 }

@@ -158,6 +158,9 @@ var errNoPeers = &web.Refusal{Status: http.StatusNotImplemented, Text: "this nod
 // authFileHeader is link.AuthFileHeader of package replication.
 const authFileHeader = "X-Rollcall-Auth-File"
 
+// authModeHeader is link.AuthModeHeader of package replication.
+const authModeHeader = "X-Rollcall-Auth-Mode"
+
 // waitsHeader is rollcallpeer.WaitsHeader.
 const waitsHeader = "X-Rollcall-Waits"
 
@@ -174,6 +177,7 @@ func exchange(replyTo func(p Peers, ctx context.Context, message []byte) ([]byte
 		}
 		c.W.Header().Set(level.Header, c.config.Peers.Levels())
 		c.W.Header().Set(authFileHeader, c.config.Peers.AuthFile())
+		c.W.Header().Set(authModeHeader, c.AccessMode().String())
 		reply, err := replyTo(c.config.Peers, c.R.Context(), message)
 		if err != nil {
 			return nil, web.RetryBatch(web.WriteError(err))

@@ -64,6 +64,9 @@ func refusedSentences(p api.Peers, key registry.Key) (sentences []string) {
 	for _, peer := range p.Peers {
 		for _, r := range peer.Refused {
 			add("The peer "+peer.Name+" refuses it", r)
+			if r.Until > 0 && r.App == key.App && r.ID == key.ID {
+				sentences = append(sentences, fmt.Sprintf("This datacenter serves what its own client says, and offers it again at %s.", Time(r.Until)))
+			}
 		}
 	}
 	return sentences

@@ -107,6 +107,9 @@ func (a *control) cluster() string {
 	return a.Cluster()
 }
 
+// Mode is the mode in force.
+func (c AccessConfig) Mode() access.Mode { return (&control{AccessConfig: c}).mode() }
+
 // Allows decides on what is done for the token of an accessor without a call, such as a check's probe, as the rules are now.
 // Where nobody was asked for one ("") everything is allowed, and in every mode but on.
 func (c AccessConfig) Allows(accessor string, need access.Need) bool {
@@ -301,7 +304,11 @@ func (n *Node) enter(r *http.Request) (context.Context, error) {
 	if p != nil {
 		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
 	}
-	return access.Judged(ctx, a.mode(), func(need access.Need) error { return n.allow(ctx, need) }), nil
+	return access.Judged(ctx, access.Judge{
+		Mode: a.mode(), Refuses: func(need access.Need) error { return n.allow(ctx, need) },
+		Allows:  func(need access.Need) bool { return n.allows(p, need) },
+		Records: func(need access.Need, name string) { n.recordExchange(ctx, need, name) },
+	}), nil
 }
 
 // errAccessUnknown refuses on a node that has just started: what its disk has may be from before a revocation.
@@ -487,7 +494,7 @@ func (c *Call) ShowsAnswers(v *registry.View, app string) bool {
 	case Everything:
 		n.Name = ""
 	}
-	return v != nil && v.CountsRights() || c.May(n)
+	return v != nil && v.CountsNewRights() || c.May(n)
 }
 
 // AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.

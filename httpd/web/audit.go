@@ -233,6 +233,13 @@ func (c *Call) Did(operation, name string, by registry.Act, err error) error {
 	return err
 }
 
+// recordExchange records what a server did that replicates, which none of a client's operations shows.
+func (n *Node) recordExchange(ctx context.Context, need access.Need, name string) {
+	if n.Audit != nil {
+		n.recordDeed(ctx, deed{operation: need.Verb.String(), needs: []access.Need{need}, name: name}, api.AuditDone, 0, nil)
+	}
+}
+
 // deedsIn are the operations of a client that the audit is to have.
 func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []registry.Op) (deeds []deed) {
 	if n.Audit == nil || origin.Replicated() {

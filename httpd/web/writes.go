@@ -30,6 +30,7 @@ var OutcomeNames = [...]string{
 	registry.CheckTaken:     "check_taken",
 	registry.Revoked:        "revoked",
 	registry.TooMany:        "too_many",
+	registry.Held:           "held",
 	registry.Panicked:       "panicked",
 }
 

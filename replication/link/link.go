@@ -55,6 +55,12 @@ type Compared interface {
 	AuthFileDiffers() (differs, ok bool)
 }
 
+// Asking is a link to a datacenter that says whether it asks its callers who they are.
+type Asking interface {
+	// AuthMode is the mode of access control there, in a word; "" while it is not known.
+	AuthMode() string
+}
+
 // Env is what a link needs.
 type Env struct {
 	Side
@@ -70,6 +76,8 @@ type Env struct {
 	// accepted one. GaveUp counts an item that was refused by a call that succeeded, and is not sent again.
 	Refused func(key registry.Key, fact, why string)
 	GaveUp  func()
+	// Owed are what Refused records; nil: nothing is remembered.
+	Owed *Refusals
 	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
 	Origin registry.Origin
 }

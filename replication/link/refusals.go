@@ -86,7 +86,64 @@ func (r *Refusals) Record(key registry.Key, what, from, why string) {
 		r.items[at] = item
 		r.log.Warn("an item of replication is refused", "app", key.App, "id", key.ID, "what", what, "from", from, "why", why)
 	}
-	item.What, item.Last, item.Text, item.Times = what, now, why, item.Times+1
+	item.What, item.Last, item.Text, item.Times, item.Until = what, now, why, item.Times+1, 0
+}
+
+// Hold is Record of an item that is refused for a while: it may be offered again after that.
+func (r *Refusals) Hold(key registry.Key, what, from, why string, after time.Duration) {
+	r.Record(key, what, from, why)
+	r.withItem(key, from, func(at refusedItem, item *api.RefusedItem, now int64) { item.Until = now + after.Milliseconds() })
+}
+
+// Held says whether an item is refused for a while that has not passed.
+func (r *Refusals) Held(key registry.Key, from string) (held bool) {
+	r.withItem(key, from, func(_ refusedItem, item *api.RefusedItem, now int64) { held = now < item.Until })
+	return held
+}
+
+// Drop forgets an item that is refused for a while: there is nothing to be offered again.
+func (r *Refusals) Drop(key registry.Key, from string) {
+	r.withItem(key, from, func(at refusedItem, item *api.RefusedItem, _ int64) {
+		if item.Until > 0 {
+			delete(r.items, at)
+		}
+	})
+}
+
+// Due returns the instances to be offered again, and once more after a time if nothing is heard of that. Those that are not
+// there any more are forgotten.
+func (r *Refusals) Due(again time.Duration, there func(registry.Key) bool) (due []registry.Key) {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.world.Now().UnixMilli()
+	for at, item := range r.items {
+		switch {
+		case item.Until == 0 || now < item.Until:
+		case there(at.key):
+			item.Until = now + again.Milliseconds()
+			due = append(due, at.key)
+		default:
+			delete(r.items, at)
+		}
+	}
+	slices.SortFunc(due, registry.Key.Compare)
+	return due
+}
+
+// withItem calls do with an item that is remembered, and the time (ms since the epoch).
+func (r *Refusals) withItem(key registry.Key, from string, do func(at refusedItem, item *api.RefusedItem, now int64)) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key.App, key.ID = clip(key.App), clip(key.ID)
+	if item, known := r.items[refusedItem{key, from}]; known {
+		do(refusedItem{key, from}, item, r.world.Now().UnixMilli())
+	}
 }
 
 // forget forgets items that were last refused long ago. The caller holds mu.

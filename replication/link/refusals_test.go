@@ -40,6 +40,32 @@ func TestRefusalIsLoggedOncePerChangeAndCountedEachTime(t *testing.T) {
 	})
 }
 
+func TestWhatIsHeldIsDueInTimeAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRefusals(nil, slog.New(slog.DiscardHandler))
+		a, gone, refused := registry.NewKey("A", "a"), registry.NewKey("A", "gone"), registry.NewKey("A", "refused")
+		r.Hold(a, "register", "", "held", time.Minute)
+		r.Hold(gone, "register", "", "held", time.Minute)
+		r.Record(refused, "register", "", "refused for good")
+		due := func(want ...registry.Key) {
+			t.Helper()
+			expect.Slice(t, r.Due(10*time.Second, func(k registry.Key) bool { return k != gone }), want, "due")
+		}
+		expect.That(t, r.Held(a, "") && !r.Held(refused, "") && !r.Held(a, "dc2"), "held")
+		due()
+		time.Sleep(time.Minute)
+		expect.That(t, !r.Held(a, ""), "it is held after its time")
+		due(a)
+		due()
+		expect.Equal(t, len(r.List()), 2, "remembered after one is not there any more")
+		time.Sleep(10 * time.Second)
+		due(a) // nothing was heard of the first
+		r.Drop(refused, "")
+		r.Drop(a, "")
+		expect.That(t, len(r.List()) == 1 && r.List()[0].ID == "refused", "remembered: %+v", r.List())
+	})
+}
+
 func TestRefusalsAreBounded(t *testing.T) {
 	r := NewRefusals(nil, slog.New(slog.DiscardHandler))
 	for n := range refusalsKept + 10 {

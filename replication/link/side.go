@@ -33,6 +33,8 @@ type Side struct {
 	// AuthFile returns the digest of this node's file of roles and tokens, which should equal those of the
 	// other nodes of its datacenter, or NoAuthFile; nil: nothing is compared.
 	AuthFile func() string
+	// AuthMode is the word for the mode of access control in force; nil: off.
+	AuthMode func() string
 	Peers    []PeerConfig // at the start
 	// Now holds the present peers, which all parts of this side share; nil: those of the start.
 	// replication.New sets it.
@@ -47,6 +49,9 @@ type Side struct {
 // AuthFileHeader has the digest of the file of roles and tokens in responses to peers' messages; NoAuthFile if
 // there is no file.
 const AuthFileHeader, NoAuthFile = "X-Rollcall-Auth-File", "none"
+
+// AuthModeHeader has the mode of access control in responses to messages of peers.
+const AuthModeHeader = "X-Rollcall-Auth-Mode"
 
 // Validate reports every mistake at once.
 func (s *Side) Validate() error {
@@ -75,6 +80,16 @@ func (s *Side) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// AsksMore says that callers are asked who they are here, and not where the mode of access control is another one; "": that is not
+// known.
+func (s *Side) AsksMore(mode string) bool { return mode == authOff && s.Asks() }
+
+// Asks says that callers are asked here who they are.
+func (s *Side) Asks() bool { return s.AuthMode != nil && s.AuthMode() != authOff }
+
+// authOff is the mode of access control in which nobody is asked.
+const authOff = "off"
 
 // Present are the peers of now.
 func (s *Side) Present() []PeerConfig {

@@ -53,6 +53,7 @@ type calls struct {
 	at     int         // of peer.URLs, the one in use
 	levels level.Reads // what the server that responded last reads
 	said   time.Time   // when it said so; zero: none has
+	mode   string      // of access control there; "": it has not said so
 }
 
 func newCalls(p link.PeerConfig) *calls {
@@ -159,7 +160,7 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, link.WithoutURL(err)
 	}
-	c.learn(resp.Header.Get(level.Header))
+	c.learn(resp.Header.Get(level.Header), resp.Header.Get(link.AuthModeHeader))
 	c.files.heard(resp.Header.Get(link.AuthFileHeader))
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -173,14 +174,14 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 }
 
 // learn takes over what a server says that it reads.
-func (c *calls) learn(header string) {
+func (c *calls) learn(header, mode string) {
 	levels, ok := level.Parse(header)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.levels, c.said = levels, time.Now()
+	c.levels, c.said, c.mode = levels, time.Now(), mode
 }
 
 // Levels is what the server that responded last reads, and when it said so; zero: none has.
@@ -188,6 +189,13 @@ func (c *calls) Levels() (level.Reads, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.levels, c.said
+}
+
+// AuthMode is the mode of access control at the server that responded last; "": it has not said so.
+func (c *calls) AuthMode() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mode
 }
 
 // refusal is the error of a response of another status than 200, with the sentence that came with it.

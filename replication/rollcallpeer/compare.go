@@ -106,12 +106,14 @@ const (
 	copyNewer     = "newer"
 	copyDifferent = "different"
 	copyExtra     = "extra"
+	copyContested = "contested"
 )
 
 // comparison is what differs between this side and a peer, and what makes the peer equal.
 type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
+	contested func(registry.Key) bool
 	diff      api.PeerDiff
 	tasks     []link.Task
 
@@ -172,6 +174,10 @@ func compareVersions(ours, theirs registry.Version) string {
 // another datacenter compares its own instances only, and sends back what it has newer of this one's
 // when it gets the older.
 func (c *comparison) addOurs(key registry.Key, what string) {
+	if c.contested(key) {
+		c.list(key, copyContested)
+		return
+	}
 	c.list(key, what)
 	if what == copyNewer && c.scope.all {
 		return

@@ -3,6 +3,7 @@ package rollcallpeer
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
@@ -22,6 +23,8 @@ type Link struct {
 	calls *calls
 	log   *slog.Logger
 	every time.Duration // keepAlive
+
+	open atomic.Bool // compareModes has warned
 
 	mu       sync.Mutex
 	sequence uint64
@@ -57,6 +60,17 @@ func (l *Link) level() byte {
 
 // Levels implements link.Leveled.
 func (l *Link) Levels() (level.Reads, time.Time) { return l.calls.Levels() }
+
+// AuthMode implements link.Asking.
+func (l *Link) AuthMode() string { return l.calls.AuthMode() }
+
+// compareModes warns, once per change, where callers are asked who they are here, and not at the peer.
+func (l *Link) compareModes() {
+	open := l.env.Peer.Kind == link.Datacenter && l.env.AsksMore(l.AuthMode())
+	if l.open.Swap(open) != open && open {
+		l.log.Warn("access control is on here and off in the other datacenter: whoever reaches that acts in its name here")
+	}
+}
 
 // silence is the time since a message was last started; very long if none ever was.
 func (l *Link) silence() time.Duration {

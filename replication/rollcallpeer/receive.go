@@ -71,7 +71,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if err := checkPrincipal(ctx, view, senderName{origin.DC, m.Sender}, principal); err != nil {
 		return nil, err
 	}
-	in := r.intakeOf(view, &m, origin, principal)
+	in := r.intakeOf(view, &m, origin, takingOf(ctx, view, origin, len(m.Items)), principal)
 	r.clockRecords.record(view, senderName{origin.DC, m.Sender}, in.late, in.ahead > 0)
 	if in.ahead > 0 {
 		r.ahead.WithLabelValues(m.Datacenter).Inc()
@@ -93,6 +93,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	}
 	reply = r.replyTo(wire.LevelOf(message), view, in)
 	r.recordRefused(&m, origin, in)
+	r.recordTaken(&m, in)
 	return reply, nil
 }
 
@@ -160,12 +161,13 @@ type intake struct {
 	ignored string // as function ignored
 	results []wire.Result
 	applied []registry.Result // per op
+	taking  *taking
 }
 
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
-func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin, principal string) *intake {
-	in := &intake{results: make([]wire.Result, len(m.Items))}
+func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin, t *taking, principal string) *intake {
+	in := &intake{results: make([]wire.Result, len(m.Items)), taking: t}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
 	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late, principal) {
 		in.add(-1, contact)
@@ -176,6 +178,9 @@ func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registr
 	}
 	for n := range m.Items {
 		op, err := m.Items[n].Check(c)
+		if err == nil {
+			op, err = t.admit(view, origin, n, op)
+		}
 		switch {
 		case err != nil:
 			in.results[n] = wire.Result{Status: wire.Invalid, Error: err.Error()}
@@ -229,7 +234,7 @@ func (r *Receiver) recordRefused(m *wire.Message, origin registry.Origin, in *in
 
 // replyTo says what became of each item, at the level of the message.
 func (r *Receiver) replyTo(level byte, view *registry.View, in *intake) []byte {
-	e := &resultMaker{level: level, view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops}
+	e := &resultMaker{level: level, view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops, held: r.heldText(in.taking.need.Name)}
 	for n, item := range in.items {
 		if item >= 0 {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)

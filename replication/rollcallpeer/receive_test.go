@@ -300,10 +300,10 @@ func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
 	_, d := twoDatacenters(t)
 	refused := errors.New("refused")
 	var asked []access.Need
-	ctx := access.Judged(t.Context(), access.On, func(n access.Need) error {
+	ctx := access.Judged(t.Context(), access.Judge{Mode: access.On, Refuses: func(n access.Need) error {
 		asked = append(asked, n)
 		return refused
-	})
+	}})
 	before := d.Count()
 	_, err := d.Receive(ctx, write(wire.Head{Datacenter: "dc1", Node: "n1", Sender: "s"}))
 	expect.ErrorIs(t, err, refused, "a message: got")

@@ -17,6 +17,7 @@ type resultMaker struct {
 	now     int64 // lease clock, ms
 	left    int   // bytes
 	asked   []registry.Op
+	held    string                            // why an item is held
 	records map[registry.Key]registry.Removal // of what was asked about; nil: not looked for yet
 }
 
@@ -60,6 +61,8 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 		return wire.Result{Status: wire.Missing, Error: "an older one is stored here"}
 	case registry.Older:
 		return e.older(key)
+	case registry.Held:
+		return e.heldBack(key)
 	case registry.Refused:
 		return e.removed(key)
 	case link.TooLarge:
@@ -68,6 +71,19 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
 	}
 	return wire.Result{Status: wire.Done}
+}
+
+// heldBack is the result where a client renews the instance here, and the sender may not take it over. Below the level that
+// brought it, an older program is told nothing that it would act on.
+func (e *resultMaker) heldBack(key registry.Key) wire.Result {
+	if e.level < registry.Yielding {
+		return wire.Result{Status: wire.Older, Error: e.held}
+	}
+	result := wire.Result{Status: wire.Held, Error: e.held, Again: offerLatest.Milliseconds()}
+	if l, ok := e.view.Find(key); ok && !l.Permanent {
+		result.Again = max(e.view.LivesUntil(l)-e.now, 0)
+	}
+	return result
 }
 
 // older is the result where a newer copy is stored.

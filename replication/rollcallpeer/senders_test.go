@@ -112,7 +112,7 @@ func TestMessageOfAnotherPrincipalInASendersNameIsRefused(t *testing.T) {
 			send := func(principal string, mode access.Mode, want error) {
 				t.Helper()
 				head.Clock++
-				ctx := access.Judged(access.As(context.Background(), access.Sender{Name: principal}), mode, func(access.Need) error { return nil })
+				ctx := access.Judged(access.As(context.Background(), access.Sender{Name: principal}), judging(mode, true, nil, nil))
 				need.ErrorIs(t, expect.Err(b.Receive(ctx, write(head))), want, "a message of %q:", principal)
 			}
 			send("first", access.On, nil)

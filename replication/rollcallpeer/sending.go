@@ -65,7 +65,7 @@ func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]wire.R
 func firstRefused(parts []part, results []wire.Result) error {
 	for n, result := range results {
 		switch result.Status {
-		case wire.Done, wire.Missing, wire.Older, wire.Gone:
+		case wire.Done, wire.Missing, wire.Older, wire.Gone, wire.Held:
 		default:
 			if result.Status == wire.Failed && parts[n].fact != "" {
 				continue // see follow
@@ -80,6 +80,10 @@ func firstRefused(parts []part, results []wire.Result) error {
 // MaxTries times in all, because what the peer had may have been the cause.
 func (l *Link) follow(t part, result wire.Result) {
 	switch {
+	case isHeld(result):
+		l.hold(t, result)
+	case result.Status == wire.Older || result.Status == wire.Gone:
+		l.env.Owed.Drop(t.task.Key, "")
 	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
 		l.env.Submit(link.Task{Key: t.task.Key, Facts: link.Registered, Tries: t.task.Tries + 1})
 	case result.Status == wire.Failed && t.fact != "" && t.task.Tries+1 < link.MaxTries:
@@ -92,6 +96,9 @@ func (l *Link) follow(t part, result wire.Result) {
 	case result.Status == wire.Done && t.fact != "":
 		l.env.Sent(t.fact)
 		l.env.Refused(t.task.Key, t.fact, "")
+		if t.task.Facts&(link.Registered|link.Overridden) != 0 { // the peer agrees in all
+			l.env.Refusals.Drop(t.task.Key, l.env.Peer.Name)
+		}
 	}
 }
 
@@ -103,7 +110,7 @@ func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
 			ops = append(ops, op)
 		}
 	}
-	if len(ops) == 0 {
+	if ops = l.dropTaken(ops); len(ops) == 0 {
 		return nil
 	}
 	if _, err := link.ApplyAll(access.FromServer(ctx, l.env.Peer.Name), l.env.Service, l.env.Origin, ops); err != nil {
@@ -152,6 +159,8 @@ func (l *Link) Run(ctx context.Context) error {
 			return nil
 		case <-due.C:
 		}
+		l.compareModes()
+		l.offer()
 		if l.silence() >= l.every {
 			l.send(ctx, l.level(), nil)
 		}

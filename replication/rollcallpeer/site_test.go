@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -30,6 +31,8 @@ type site struct {
 	*Receiver
 	server *httptest.Server
 	links  map[string]*Link
+
+	judge access.Judge // of who sends; the zero Judge: nobody
 
 	mu       sync.Mutex
 	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has responded
@@ -66,9 +69,13 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var reply []byte
+	ctx := r.Context()
+	if s.judge.Refuses != nil {
+		ctx = access.Judged(ctx, s.judge)
+	}
 	switch r.URL.Path {
 	case messagePath:
-		reply, err = s.Receive(r.Context(), body)
+		reply, err = s.Receive(ctx, body)
 	case digestPath:
 		reply, err = s.Compare(r.Context(), body)
 	case statePath:

@@ -93,6 +93,7 @@ const (
 	Missing = 404 // a renewal of what is unknown here, or older than what the sender renewed
 	Older   = 409 // what is stored here is newer
 	Gone    = 410 // it was removed here
+	Held    = 423 // a client renews it here, and the sender may not take it over; the sender may offer it again. From level 3 on
 	Failed  = 500 // it panicked here, which is a defect, and has no effect: another try may do better
 )
 
@@ -100,11 +101,15 @@ const (
 type Result struct {
 	Status int
 	Error  string
-	Stored Item // what is newer here, or the record of the removal; empty: it is not sent
+	Stored Item  // what is newer here, or the record of the removal; empty: it is not sent
+	Again  int64 // ms after which what is Held may be offered again
 }
 
 func (r *Result) fields(c *codec.Codec) {
 	c.Int(&r.Status)
 	c.String(&r.Error)
 	r.Stored.fields(c)
+	if c.Since(3, false) {
+		c.Int64(&r.Again)
+	}
 }

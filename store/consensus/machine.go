@@ -119,6 +119,9 @@ func (f *stateMachine) follow(applied fsm.Applied) {
 	if applied.Skipped {
 		f.s.log.Warn("skipped a log entry, as operators have decided (rollcall recover --skip-entry)", "batches", len(applied.Batches))
 	}
+	if len(applied.Granted) > 0 {
+		f.s.log.Warn("roles of peers got the right takeover, without which level 3 refuses what they could do before; take it from those that are not to replace or remove living instances of this datacenter (rollcall role put)", "roles", applied.Granted)
+	}
 	if applied.Raised {
 		// Entries of before may stand behind this one: what was under way when it came.
 		time.AfterFunc(establishTimeout, func() { f.s.raised.Store(f.s.machine.Index()) })

@@ -67,6 +67,7 @@ func (s *Store) raise(from byte) {
 	s.levels.writes.Store(uint32(to))
 	s.registry.SetLevel(to)
 	s.rewrite, s.dirty = true, true
+	s.publish() // readers judge by the level of what they see
 	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
 }
 

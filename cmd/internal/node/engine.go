@@ -103,7 +103,7 @@ func (s setup) openRaft() (*engine, error) {
 	p.call = raft.AskLeader
 	p.sender = raft.Leader
 	service := planted(s.name, raft)
-	err = s.openPeers(p, service, raft.Levels, func() string {
+	err = s.openPeers(p, service, raft.Levels, s.rules(raft.Access), func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
 		return v.Epoch()
 	})
@@ -126,7 +126,7 @@ func (s setup) openRaft() (*engine, error) {
 	return &engine{
 		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
 		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, alive: raft.Alive, handOver: raft.HandOver,
-		rules: s.rules(raft),
+		rules: s.checkRules(raft),
 	}, nil
 }
 
@@ -146,10 +146,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	watch := &clusterWatch{status: cluster{raft}.Status, panics: measure.NewPanics(s.log, s.metrics)}
 	s.metrics.MustRegister(watch)
 	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
-	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: raft.Access}
-	if s.auth != nil {
-		rules.File = s.auth.Table
-	}
+	rules := s.rules(raft.Access)
 	all.Go(func() {
 		raft.WhileLeading(ctx, func(ctx context.Context, epoch registry.Epoch) { judgeAliases(ctx, epoch, raft, rules.Allows) })
 	})
@@ -159,8 +156,8 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
-// rules are those of checks.
-func (s setup) rules(raft *consensus.Raft) probe.Rules {
+// checkRules are those of checks.
+func (s setup) checkRules(raft *consensus.Raft) probe.Rules {
 	r := s.Checks.Rules
 	r.IsNode = func(a netip.Addr) bool {
 		_, all := raft.Coordination().RaftAddresses()
@@ -172,6 +169,15 @@ func (s setup) rules(raft *consensus.Raft) probe.Rules {
 	return r
 }
 
+// rules are who may do what, by the cluster's table (nil: there is none) and by auth.file.
+func (s setup) rules(table func() *access.Table) httpd.AccessConfig {
+	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: table}
+	if s.auth != nil {
+		rules.File = s.auth.Table
+	}
+	return rules
+}
+
 // prober makes what runs the HTTP, TCP, UDP, gRPC and HTTP/2 checks of services.
 func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Prober {
 	return probe.New(probe.Config{
@@ -179,7 +185,7 @@ func (s setup) prober(raft *consensus.Raft, rules httpd.AccessConfig) *probe.Pro
 		Watch: func() (<-chan struct{}, func()) {
 			return raft.Coordination().WatchCatalog(registry.Topic{Kind: registry.AllTopic})
 		},
-		World: s.world, Rules: s.rules(raft),
+		World: s.world, Rules: s.checkRules(raft),
 		MayProbe: func(token, at string) bool { return rules.Allows(token, access.ToProbe(at)) },
 		Log:      s.log,
 		Metrics:  s.metrics,
@@ -207,7 +213,7 @@ func (s setup) openLocal() (*engine, error) {
 	p.sender = func() string { return "" }
 	p.refusals = node.Refusals
 	service := planted(s.name, node)
-	if err := s.openPeers(p, service, node.Levels, func() string {
+	if err := s.openPeers(p, service, node.Levels, s.rules(nil), func() string {
 		id, _ := node.Identity()
 		return id
 	}); err != nil {
@@ -254,7 +260,7 @@ func (s setup) storeConfig() store.Config {
 }
 
 // openPeers makes the replicator of a node.
-func (s setup) openPeers(p *peers, service registry.Service, levels func() level.Reads, sender func() string) error {
+func (s setup) openPeers(p *peers, service registry.Service, levels func() level.Reads, rules httpd.AccessConfig, sender func() string) error {
 	var err error
 	if p.files, err = s.Config.Replication.TLS.Open(s.log); err != nil {
 		return err
@@ -281,6 +287,7 @@ func (s setup) openPeers(p *peers, service registry.Service, levels func() level
 			Sender:     sender,
 			Levels:     levels,
 			AuthFile:   s.authDigest,
+			AuthMode:   func() string { return rules.Mode().String() },
 			Consensus:  s.Mode == config.CP,
 			Peers:      p.configured(s.Config),
 			Log:        s.log,

@@ -167,7 +167,7 @@ func (p *Prober) run(ctx context.Context, c *check, epoch registry.Epoch) {
 		return
 	}
 	at, beyond := c.location, atomic.Pointer[string]{}
-	if at.from = view.ProbeSource(c.node, c.probe); view.CountsRights() {
+	if at.from = view.ProbeSource(c.node, c.probe); view.CountsNewRights() {
 		at.counted = func(why string) { beyond.Store(&why) }
 	}
 	found := p.attempt(limited, c.probe, at)
