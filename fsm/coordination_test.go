@@ -256,10 +256,21 @@ func TestOperationOfARevokedTokenIsRefusedWhenItIsApplied(t *testing.T) {
 	register := registry.Register{Instance: instance("A", "i1")}
 	put := kv.KeyOp{Verb: kv.Set, Key: "k", Value: []byte("v")}
 	n.writeItems(Item{KV: kv.Access{Change: access.Change{Revoke: []string{anna.Accessor}}}})
+	narrowed := bob
+	narrowed.Judged = n.m.KV().Access().Revision
+	const ofAll, ofBob = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+	n.writeItems(Item{KV: kv.CreateSession{ID: ofAll}, By: access.Sender{Name: "carl"}}, Item{KV: kv.CreateSession{ID: ofBob}, By: bob},
+		Item{KV: kv.Access{Change: access.Change{Sure: true, PutRoles: []*access.Role{{Name: "all", Rules: []access.Rule{need.Got(access.ParseRule("session write"))(t)}}}}}})
 	before := n.m.View().Index()
-	got := n.writeItems(Item{Op: register, Origin: registry.FromClient, By: anna}, Item{KV: put, By: anna})
-	expect.That(t, got.Results[0].Outcome == registry.Revoked && got.KV[1].Revoked && !got.KV[1].OK, "of the revoked token: %+v", got)
+	of := registry.FromClient
+	got := n.writeItems(Item{Op: register, Origin: of, By: anna}, Item{Op: register, Origin: of, By: narrowed}, Item{KV: put, By: anna}, Item{KV: put, By: narrowed},
+		Item{KV: kv.DestroySession{ID: ofAll}, By: narrowed})
+	for i := range got.Results {
+		expect.That(t, got.Results[i].Outcome == registry.Revoked || got.KV[i].Revoked && !got.KV[i].OK, "operation %d, of a token that was revoked or narrowed: %+v", i, got)
+	}
 	expect.That(t, n.m.View().Index() == before && n.m.View().Len() == 0, "it changed the state")
+	done := n.writeItems(Item{KV: kv.DestroySession{ID: ofBob}, By: narrowed}, Item{KV: put, By: bob})
+	expect.That(t, done.KV[0].OK && done.KV[1].OK, "what the role allows still, and what no node has judged: %+v", done)
 	got = n.writeItems(Item{Op: register, Origin: registry.FromClient, By: bob}, Item{KV: put, By: bob})
 	expect.That(t, got.Results[0].Outcome == registry.Done && got.KV[1].OK, "of the other token: %+v", got)
 }
@@ -283,12 +294,12 @@ func TestSessionBelongsToThePrincipalThatMadeIt(t *testing.T) {
 		v.Owner(ofAnna), v.Owner(ofEveryone), v.Owner("x"))
 }
 
-// What a principal adds to an operation is the token's accessor and its name.
+// What a principal adds to an operation is the token's accessor, its name, and from level 3 on the revision that it was judged by.
 func TestPrincipalOfAnOperationTakesItsBytes(t *testing.T) {
 	written := func(by access.Sender) int {
 		cancel := registry.Cancel{Key: registry.NewKey("A", "i1")}
 		return len(AppendBatch(nil, codec.Newest, BatchID{Node: "n1"}, []Item{{Op: cancel, Origin: registry.FromClient, By: by}}))
 	}
 	more := written(anna) - written(access.Sender{})
-	expect.That(t, more > 0 && more <= len(anna.Accessor)+len(anna.Name)+2, "an operation has %d bytes more", more)
+	expect.That(t, more > 0 && more <= len(anna.Accessor)+len(anna.Name)+3, "an operation has %d bytes more", more)
 }

@@ -271,7 +271,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"bytes after the last operation", item(opCancel, 0, 0, 7), "1 bytes too many"},
 		{"operation of kind 0", item(0, 0, 0), "unknown kind 0"},
 		{"operation of unknown kind", item(62, 0, 0), "unknown kind 62"},
-		{"token without an accessor", item(0xc0|opCancel, 0, 0), "announced and zero"},
+		{"token without an accessor", item(0xc0|opCancel, 0, 0, 0), "announced and zero"},
 		{"renewal of slot beyond 32 bits", item(append([]byte{opRenew, 1}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0)...), "32 bits"},
 		{"status that does not exist", item(opSetOverride, 0, 0, 5, 0, 0, 0, 0), "status 5"},
 		{"instance with bytes left", item(append([]byte{opRegister, 30}, make([]byte, 30)...)...), "too many"},

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -244,7 +245,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	for i, it := range items {
 		m.doing.item = i
 		it.Origin.Principal = it.By.Name
-		if it.By.Accessor != "" && m.kv.Access().Holder(it.By.Accessor) == nil { // the token was good when the operation was proposed
+		if !m.allows(it) {
 			coordination = refuse(i, it, results, coordination)
 			continue
 		}
@@ -264,7 +265,28 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	return results, coordination
 }
 
-// refuse refuses an operation of a client whose token was revoked.
+// allows decides again on an operation that a node has allowed: its token may have been revoked since, or its roles changed.
+func (m *Machine) allows(it Item) bool {
+	if it.By.Accessor == "" {
+		return true
+	}
+	table := m.kv.Access()
+	h := table.Holder(it.By.Accessor)
+	if h == nil || it.By.Judged == 0 || table.Revision <= it.By.Judged {
+		return h != nil
+	}
+	var needs []access.Need
+	if it.KV != nil {
+		needs = kv.Needs(it.KV, m.registry.View())
+	} else {
+		needs = registry.Needs(it.Op, m.registry.View())
+	}
+	return !slices.ContainsFunc(needs, func(n access.Need) bool {
+		return !n.Counted && !h.Policy.AllowsAs(it.By.Name, n, m.kv.Owner)
+	})
+}
+
+// refuse refuses an operation whose client may not do it any more.
 func refuse(i int, it Item, results []registry.Result, coordination []kv.Result) []kv.Result {
 	if it.KV == nil {
 		results[i].Outcome = registry.Revoked

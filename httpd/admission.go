@@ -4,9 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -75,7 +74,7 @@ func admitVerbatim(r *http.Request) error {
 	if r.ProtoMajor > 1 && r.TLS == nil {
 		return errPlainHTTP2
 	}
-	if !utf8.ValidString(r.URL.Path) || strings.IndexFunc(r.URL.Path, unicode.IsControl) >= 0 {
+	if !naming.Plain(r.URL.Path) {
 		return web.BadRequest("the path must be UTF-8 without control characters")
 	}
 	return web.CheckQuery(r.URL.RawQuery, web.MaxParams)

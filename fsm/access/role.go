@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
 // Role is rules under a name.
@@ -58,7 +58,7 @@ func validText(what, text string) error {
 	switch {
 	case len(text) > MaxName:
 		return fmt.Errorf("%s has %d bytes; at most %d are kept", what, len(text), MaxName)
-	case !utf8.ValidString(text) || strings.IndexFunc(text, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }) >= 0:
+	case !naming.Plain(text) || strings.ContainsFunc(text, unicode.IsSpace):
 		return fmt.Errorf("%s must be UTF-8 without spaces and control characters", what)
 	}
 	return nil

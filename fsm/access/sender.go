@@ -4,18 +4,25 @@ import (
 	"context"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
 // Sender is who sends an operation, as the log has it. The zero Sender: nobody was asked who they are.
 type Sender struct {
 	Accessor string // of the token, which must still be there when the operation takes effect; "": it is no token of the table
 	Name     string // of the principal
+	// Judged is the revision of the table by which a node allowed the operation: a newer one decides again when it takes effect.
+	// 0: it does not, because access control refused nothing.
+	Judged order.Index
 }
 
 // Fields walks a sender.
 func (s *Sender) Fields(c *codec.Codec) {
 	c.Lasting(&s.Accessor)
 	c.BoundedText(&s.Name, MaxName)
+	if c.Since(3, false) { // below level 3 the node's decision stands
+		codec.Uint(c, &s.Judged)
+	}
 }
 
 type senderKey struct{}

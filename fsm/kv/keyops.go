@@ -210,6 +210,9 @@ func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	}
 	p := s.successor(at, op.Key, old)
 	p.Value, p.Flags, p.Session = cloneBytes(op.Value), op.Flags, session
+	if s.level >= 3 {
+		p.By = at.By
+	}
 	if session != "" && session != holder(old) {
 		p.LockIndex++
 		p.Fence = at.Index
@@ -240,6 +243,7 @@ func (s *State) releaseKey(at At, old *Pair) {
 // replaceKey puts a pair in the place of old; nil: the key was absent.
 func (s *State) replaceKey(at At, old, p *Pair) {
 	s.keys.replace(old, p)
+	s.uses.replace(old, p)
 	if before, now := holder(old), holder(p); before != now {
 		s.count(before, -1)
 		s.count(now, 1)
@@ -253,6 +257,7 @@ func (s *State) removeKey(at At, p *Pair) {
 		return
 	}
 	s.keys.remove(p, at.Index, at.Lease)
+	s.uses.replace(p, nil)
 	s.count(holder(p), -1)
 	s.changeKey(at, p.Key)
 }

@@ -54,7 +54,7 @@ func newWorld(t *rapid.T) *world {
 		T: t, catalog: c, model: newModel(c), state: kv.New(c), thawed: kv.New(c), next: 2,
 		tokens: []kv.Fence{{Kind: kv.Key, Name: "a"}}, promises: &promises{reads: map[string]read{}},
 	}
-	w.model.level = rapid.SampledFrom([]byte{1, 2}).Draw(t, "level")
+	w.model.level = rapid.SampledFrom([]byte{1, 2, 3}).Draw(t, "level")
 	w.state.SetLevel(w.model.level)
 	w.thawed.SetLevel(w.model.level)
 	w.establish()
@@ -112,7 +112,7 @@ func (w *world) thaw() {
 // at is the moment of the next operation. Stamps of different leaders may go back a little.
 func (w *world) at() kv.At {
 	back := rapid.SampledFrom([]int64{0, 0, 0, 1, 1500}).Draw(w.T, "back")
-	return kv.At{Index: w.next, Lease: max(w.now-back, 0), Wall: 1_700_000_000_000 + w.now, Term: w.term}
+	return kv.At{Index: w.next, Lease: max(w.now-back, 0), Wall: 1_700_000_000_000 + w.now, Term: w.term, By: rapid.SampledFrom([]string{"", "anna", "bob"}).Draw(w.T, "by")}
 }
 
 func (w *world) establish() {
@@ -125,6 +125,9 @@ func (w *world) establish() {
 
 func (w *world) apply(op kv.Op) {
 	at := w.at()
+	if _, once := op.(kv.Once); once {
+		at.By = "anna" // a principal knows its own idempotency keys alone
+	}
 	w.catalog.next = at.Index
 	want, got, thawed := w.model.apply(at, op), w.state.Apply(at, op), w.thawed.Apply(at, op)
 	if !reflect.DeepEqual(got, want) {
@@ -369,6 +372,27 @@ func (w *world) compare() {
 	}
 	if got, want := w.thawed.Freeze(), w.state.Freeze(); !reflect.DeepEqual(got, want) {
 		w.Fatalf("the thawed replica is\n%+v, the other one\n%+v", got, want)
+	}
+	same("what each principal has", maps.Collect(w.thawed.View().Uses()), maps.Collect(v.Uses()))
+	for by, use := range v.Uses() {
+		want := kv.Use{}
+		for s := range v.Sessions() {
+			if s.By == by {
+				want.Sessions++
+				want.Bytes += s.Weight() + 512*len(slices.Collect(v.Held(s.ID)))
+				for _, name := range permitNames {
+					if p, there := w.model.permits[name]; there && p.waiter(s.ID) >= 0 {
+						want.Bytes += 512
+					}
+				}
+			}
+		}
+		for p := range v.Pairs() {
+			if p.By == by {
+				want.Bytes += p.Weight()
+			}
+		}
+		same("what "+by+" has", use, want)
 	}
 	same("needs the clock", w.state.NeedsClock(), w.model.needsClock())
 	same("the thawed replica needs the clock", w.thawed.NeedsClock(), w.model.needsClock())

@@ -172,7 +172,7 @@ func (m *model) create(at kv.At, op kv.CreateSession) kv.Result {
 	}
 	s := &kv.Session{
 		ID: op.ID, Node: op.Node, TTL: op.TTL, LockDelay: op.LockDelay, Behavior: op.Behavior, NodeChecks: op.NodeChecks,
-		CreateIndex: at.Index, ModifyIndex: at.Index, CreatedAt: m.lease, CreatedWall: at.Wall,
+		CreateIndex: at.Index, ModifyIndex: at.Index, CreatedAt: m.lease, CreatedWall: at.Wall, By: at.By,
 	}
 	m.sessions[op.ID] = modelSession{s, m.lease}
 	m.index, m.sessionsIndex = at.Index, at.Index
@@ -384,6 +384,9 @@ func (m *model) set(at kv.At, op kv.KeyOp, holder string) {
 		e.Fence = at.Index
 	}
 	e.Value, e.Flags, e.Session, e.ModifyIndex = nonEmpty(op.Value), op.Flags, holder, at.Index
+	if m.level >= 3 {
+		e.By = at.By
+	}
 	m.enter(at, e)
 }
 

@@ -19,6 +19,7 @@ type Pair struct {
 	// as it is; 0: it was never acquired. It holds while there is a Session. A key that is written again
 	// within a day after its deletion keeps it.
 	Fence Index
+	By    string // the name of the principal that wrote it last; "": none was asked for, or it was written below level 3
 }
 
 // Fields walks a pair.
@@ -31,13 +32,16 @@ func (p *Pair) Fields(c *codec.Codec) {
 	codec.Uint(c, &p.CreateIndex)
 	codec.Uint(c, &p.ModifyIndex)
 	codec.Uint(c, &p.Fence)
+	if c.Since(3, false) { // below level 3 a pair is nobody's
+		c.Lasting(&p.By)
+	}
 }
 
 // pairWeight is what a pair takes beside its key and value, in bytes, about: in memory and in results.
 const pairWeight = 128
 
 // Weight is what a pair takes, in bytes, about.
-func (p *Pair) Weight() int { return pairWeight + len(p.Key) + len(p.Value) }
+func (p *Pair) Weight() int { return pairWeight + len(p.Key) + len(p.Value) + len(p.By) }
 
 // withoutValue returns a copy as a transaction returns it where the caller knows the value.
 func (p *Pair) withoutValue() *Pair {

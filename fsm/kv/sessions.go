@@ -124,6 +124,7 @@ func (s *State) addSession(session *Session, renewed int64) {
 	l := &living{session: session}
 	l.renewed.Store(renewed)
 	s.sessions.add(l, s.sessionEnd(l))
+	s.uses.add(session.By, 1, session.Weight())
 }
 
 // sessionEnd is the last millisecond (lease clock) of a session with a TTL if it is not renewed again.
@@ -225,6 +226,7 @@ func (s *State) LoseNode(at At, node string) bool { return s.Lose(at, []CheckRef
 func (s *State) endSessions(at At, ended []*living) {
 	for _, l := range ended {
 		s.sessions.remove(l)
+		s.uses.add(l.session.By, -1, -l.session.Weight()-l.held*heldWeight)
 	}
 	for _, l := range ended {
 		s.loseKeys(at, l.session)

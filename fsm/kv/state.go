@@ -73,6 +73,7 @@ type contents struct {
 	sessions sessionTable
 	permits  permitTable
 	access   *access.Table
+	uses     uses
 	restores
 }
 
@@ -80,7 +81,7 @@ type contents struct {
 func New(catalog Catalog) *State {
 	return &State{
 		catalog:  catalog,
-		contents: contents{figures: new(Figures), keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table)},
+		contents: contents{figures: new(Figures), keys: newKeyTable(), sessions: newSessionTable(), permits: newPermitTable(), access: new(access.Table), uses: newUses()},
 		kept:     newKeptResults(),
 	}
 }
@@ -156,10 +157,18 @@ func (s *State) session(id string) *Session {
 	return nil
 }
 
+// Owner is View.Owner.
+func (s *State) Owner(id string) string {
+	if session := s.session(id); session != nil {
+		return session.By
+	}
+	return ""
+}
+
 // share returns a copy of the contents for views.
 func (s *State) share() *contents {
 	if s.shared == nil {
-		s.shared = &contents{figures: s.figures, keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, restores: s.restores}
+		s.shared = &contents{figures: s.figures, keys: s.keys.share(), sessions: s.sessions.share(), permits: s.permits.share(), access: s.access, uses: s.uses.share(), restores: s.restores}
 	}
 	return s.shared
 }
@@ -204,6 +213,7 @@ func (s *State) bounded() bool { return s.level >= 2 }
 func (s *State) count(session string, by int) {
 	if l := s.sessions.find(session); l != nil {
 		s.sessions.addHeld(l, by)
+		s.uses.add(l.session.By, 0, by*heldWeight)
 	}
 }
 

@@ -28,6 +28,7 @@ func Thaw(f Frozen, catalog Catalog) (*State, error) {
 	}
 	for _, p := range f.Pairs {
 		s.keys.replace(nil, p)
+		s.uses.replace(nil, p)
 		s.count(holder(p), 1)
 	}
 	for _, d := range f.Delays {

@@ -193,12 +193,12 @@ func (op KeyOp) applyInTxn(s *State, at At, left *int) (pairs []*Pair, what stri
 // attempt performs do, and takes back all that do has changed unless its result is OK. do writes keys and ends sessions.
 func (s *State) attempt(do func() Result) Result {
 	index, touched, shared := s.index, len(s.touched), s.shared
-	keys, permits, undoSessions := s.keys.save(), s.permits.save(), s.sessions.save()
+	keys, permits, undoSessions, uses := s.keys.save(), s.permits.save(), s.sessions.save(), s.uses.share()
 	res := do()
 	s.sessions.undo = nil
 	if !res.OK {
 		undoSessions()
-		s.index, s.touched, s.shared, s.keys, s.permits = index, s.touched[:touched], shared, keys, permits
+		s.index, s.touched, s.shared, s.keys, s.permits, s.uses = index, s.touched[:touched], shared, keys, permits, uses
 	}
 	return res
 }

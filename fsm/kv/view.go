@@ -239,3 +239,14 @@ func (v *View) Oldest(prefix string) (keys []string) {
 
 // Figures returns the counts of what is beyond a bound.
 func (v *View) Figures() *Figures { return v.shown.figures }
+
+// Use is what a principal has.
+func (v *View) Use(principal string) Use {
+	use, _ := v.shown.uses.Get(principal)
+	return use
+}
+
+// Uses yields what each principal has that has something, by name.
+func (v *View) Uses() iter.Seq2[string, Use] {
+	return func(yield func(string, Use) bool) { v.shown.uses.Scan(yield) }
+}

@@ -67,6 +67,8 @@ var (
 	ErrPanicked = errors.New("operation panicked")
 	// ErrFull: nothing was done, because there is no room for more.
 	ErrFull = errors.New("no room")
+	// ErrName: nothing was done, because something new would have a name that looks like another one.
+	ErrName = errors.New("a name that hides what it is")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
 	ErrTooOld = errors.New("index too old")
 	// ErrNotOffered: without consensus no node can say that a read includes what other nodes

@@ -211,6 +211,9 @@ func (v *View) Removals() iter.Seq[Removal] {
 	}
 }
 
+// Level is that of the formats which the rules went by.
+func (v *View) Level() byte { return v.level }
+
 // WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:
 // none.
 func (v *View) WaitingOverride(rec Removal, now int64) *Override { return rec.waiting(v.level, now) }

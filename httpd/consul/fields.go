@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
 // decodeFields decodes a JSON object into fields, by name: names are compared without case and without
@@ -144,12 +144,11 @@ func rejected(format string, args ...any) error { return Rejected(fmt.Sprintf(fo
 
 // maxName bounds the names of services, nodes and checks and their ids, in bytes: those of services are
 // names of applications and ids of instances, too.
-const maxName = 255
+const maxName = naming.Max
 
 // checkName says what is wrong with a name that is to be kept, nil if nothing is.
 func checkName(what, name string) error {
-	if name == "" || len(name) > maxName || len(strings.ToUpper(name)) > maxName || name == "." || name == ".." ||
-		!utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if !naming.Valid(name) || len(strings.ToUpper(name)) > maxName {
 		return malformed(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, maxName)
 	}
 	return nil

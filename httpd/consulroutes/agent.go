@@ -8,10 +8,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -84,7 +83,7 @@ func checkAgent(name string) error {
 		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
 	case strings.Contains(name, "/"):
 		why = "it must not have a slash"
-	case !utf8.ValidString(name) || strings.IndexFunc(name, unicode.IsControl) >= 0:
+	case !naming.Plain(name):
 		why = "it must be UTF-8 without control characters"
 	default:
 		return nil

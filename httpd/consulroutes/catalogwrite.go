@@ -20,7 +20,7 @@ import (
 // clients need it.
 func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.Result, error) {
 	results, err := e.PerformAwaitingLeader(ctx, op)
-	return e.CountResult(registry.FromClient, op, results, err)
+	return e.CountResult(ctx, registry.FromClient, op, results, err)
 }
 
 // catalogRegister is PUT /v1/catalog/register.

@@ -15,6 +15,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -25,10 +26,10 @@ var (
 	verbatim = g.Text
 )
 
-// text shows words. Marks that turn the direction of a text round, which a name may have, would do so with what follows it.
+// text shows words. Marks that turn the direction of a text round, which an old name may have, would do so with what follows it.
 func text(words string) g.Node {
 	return verbatim(strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Bidi_Control, r) {
+		if naming.Unseen(r) {
 			return utf8.RuneError
 		}
 		return r

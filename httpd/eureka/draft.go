@@ -7,9 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -319,9 +318,9 @@ func clip(text []byte) []byte { return text[:min(len(text), 64)] }
 
 // Bounds of what a registration may hold.
 const (
-	MaxName         = 255      // bytes of an application's name and of an instance's id
-	MaxMetadata     = 256      // entries of a metadata map
-	MaxMetadataSize = 64 << 10 // bytes of its keys and values together
+	MaxName         = naming.Max // bytes of an application's name and of an instance's id
+	MaxMetadata     = 256        // entries of a metadata map
+	MaxMetadataSize = 64 << 10   // bytes of its keys and values together
 )
 
 // CheckApp says what is wrong with an application's name (a *ValidationError), nil if nothing is.
@@ -331,8 +330,7 @@ func CheckApp(name string) error { return checkName("appName", name) }
 func CheckID(id string) error { return checkName("instanceId", id) }
 
 func checkName(what, name string) error {
-	if name == "" || len(name) > MaxName || name == "." || name == ".." ||
-		!utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if !naming.Valid(name) {
 		return invalid(`Invalid %s, it must be 1 to %d bytes of UTF-8 without control characters, and neither "." nor ".."`, what, MaxName)
 	}
 	return nil

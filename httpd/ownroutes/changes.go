@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
@@ -125,7 +124,7 @@ func (p position) String() string { return web.FormatIndex(p.epoch, p.index) }
 // epoch is cut off at the last dash, for it may have dashes of its own.
 func parsePosition(text string) (position, error) {
 	dash := strings.LastIndexByte(text, '-')
-	if dash < 0 || len(text) > web.MaxNameBytes || !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0 {
+	if dash < 0 || len(text) > web.MaxNameBytes || !naming.Plain(text) {
 		return position{}, errPosition
 	}
 	number, err := strconv.ParseUint(text[dash+1:], 10, 64)

@@ -317,6 +317,9 @@ func (c call) fence() (any, error) {
 		return nil, c.Err
 	}
 	v, _, err := web.ViewWithAge(c.R.Context(), c.Node, c.Coordination.View, registry.Linearizable)
+	if err == nil {
+		err = c.StillAllowed()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,9 @@ func (c call) prune() (any, error) {
 		return nil, c.Err
 	}
 	v, err := c.Newest(c.R.Context())
+	if err == nil {
+		err = c.StillAllowed()
+	}
 	if err != nil {
 		return nil, err
 	}

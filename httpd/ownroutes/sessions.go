@@ -7,10 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
@@ -53,7 +52,7 @@ func decodeSessionRequest(body []byte) (op kv.CreateSession, err error) {
 			return op, web.BadRequest(`the body must be a JSON object with name, ttl ("15s"), lock_delay ("15s") and behavior (release or delete), each of them optional`)
 		}
 	}
-	if len(request.Name) > web.MaxNameBytes || !utf8.ValidString(request.Name) || strings.ContainsFunc(request.Name, unicode.IsControl) {
+	if len(request.Name) > web.MaxNameBytes || !naming.Plain(request.Name) {
 		return op, web.BadRequest(fmt.Sprintf("name must be UTF-8 of at most %d bytes without control characters", web.MaxNameBytes))
 	}
 	ttl, err := time.ParseDuration(request.TTL)

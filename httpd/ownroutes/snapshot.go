@@ -69,6 +69,8 @@ func (c call) saveSnapshot() (any, error) {
 	saved, err := s.Save(c.R.Context(), read)
 	if err != nil {
 		err = snapshotRefusal(err)
+	} else {
+		err = c.StillAllowed()
 	}
 	if c.Did("snapshot_save", "", registry.Act{}, err) != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package ownroutes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (c call) watch() (any, error) {
 	}
 	defer done()
 	f, err := c.openReader(ctx, ask)
-	if err != nil {
+	if err = cmp.Or(web.EndedBy(ctx), err); err != nil {
 		return nil, err
 	}
 	if ask.polls {

@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -44,7 +46,8 @@ type Principal struct {
 	Name     string // of the token, for people, the history and the audit
 	Accessor string // of the token; "": there is none
 	Via      string // by what the principal is known: token, file, admin.sock
-	policy   *access.Policy
+	policy   atomic.Pointer[access.Policy]
+	judged   order.Index       // the revision of the cluster's table that says so; 0: another one does, or nothing is refused by it
 	hash     [sha256.Size]byte // of the token's text
 	ends     int64             // when the token, or this secret, expires; ms since the epoch, 0: never
 	all      bool              // everything is allowed
@@ -55,7 +58,7 @@ var Administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
 
 func (p *Principal) sender() access.Sender {
 	if p.Via == "token" {
-		return access.Sender{Accessor: p.Accessor, Name: p.Name}
+		return access.Sender{Accessor: p.Accessor, Name: p.Name, Judged: p.judged}
 	}
 	return access.Sender{Name: p.Name}
 }
@@ -145,11 +148,16 @@ func (a *control) identify(r *http.Request) (*Principal, error) {
 func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
 	now := a.World.Now().UnixMilli()
 	wrong := unknownCredential
-	for i, h := range a.tables().holders(accessor) {
+	by := a.tables()
+	for i, h := range by.holders(accessor) {
 		switch {
 		case h == nil:
 		case h.Good(hash, now):
-			return &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], policy: h.Policy, hash: hash, ends: endOf(h.Token, hash)}, nil
+			p := &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], hash: hash, ends: endOf(h.Token, hash)}
+			if p.policy.Store(h.Policy); a.mode() == access.On {
+				p.judged = by[i].Revision
+			}
+			return p, nil
 		case h.Expired(now) && h.Has(hash, now):
 			wrong = &credentialError{"the token has expired"}
 		}
@@ -234,7 +242,7 @@ func (c *Call) authorize(needs Needs) error {
 		return err
 	}
 	if ctx != c.R.Context() {
-		c.R = c.R.WithContext(ctx)
+		c.R = c.R.WithContext(context.WithValue(ctx, readerKey{}, c))
 	}
 	c.principal, c.needs = PrincipalOf(ctx), wanted
 	if c.principal == nil && len(wanted) == 0 {
@@ -499,7 +507,7 @@ func (c *Call) ShowsAnswers(v *registry.View, app string) bool {
 
 // AllowSome refuses a caller who may do nothing of a kind, whatever the rest of the call says.
 func (c *Call) AllowSome(on access.Resource, verb access.Verbs) error {
-	if p := c.Principal(); c.node.AccessMode() != access.On || p != nil && (p.all || p.policy.AllowsSome(on, verb)) {
+	if p := c.Principal(); c.node.AccessMode() != access.On || p != nil && (p.all || p.policy.Load().AllowsSome(on, verb)) {
 		return nil
 	}
 	return c.node.allow(c.R.Context(), access.Need{Resource: on, Verb: verb})
@@ -537,21 +545,15 @@ func (n *Node) allow(ctx context.Context, needs ...access.Need) error {
 	return nil
 }
 
-// allows decides. Of a session, its creator may do what those may who may have sessions.
+// allows decides.
 func (n *Node) allows(p *Principal, need access.Need) bool {
 	switch {
 	case p == nil:
 		return false
 	case p.all:
 		return true
-	case need.Resource == access.Session && need.Name != "":
-		owner := n.ownerOf(need.Name)
-		if owner != "" && owner != p.Name {
-			return p.policy.Allows(access.Need{Resource: access.Operator, Verb: access.Write})
-		}
-		need.Name = ""
 	}
-	return p.policy.Allows(need)
+	return p.policy.Load().AllowsAs(p.Name, need, n.ownerOf)
 }
 
 // ownerOf is the name of the principal that a session belongs to; "": it is everybody's, or not there.

@@ -34,6 +34,9 @@ type Source struct {
 func SourceOf[V any](n *Node, view viewer[V], show func(V) Found, join func() (<-chan struct{}, func())) Source {
 	return Source{join: join, read: func(ctx context.Context, read registry.Consistency) (Found, error) {
 		v, age, err := ViewWithAge(ctx, n, view, read)
+		if err == nil {
+			err = judgeRead(ctx)
+		}
 		if err != nil {
 			return Found{}, err
 		}

@@ -125,6 +125,32 @@ type Caller interface{ baseCall() *Call }
 
 func (c *Call) baseCall() *Call { return c }
 
+// judgeRead is StillAllowed of the call of a context, if it has one.
+func judgeRead(ctx context.Context) error {
+	if c, _ := ctx.Value(readerKey{}).(*Call); c != nil {
+		return c.StillAllowed()
+	}
+	return nil
+}
+
+// StillAllowed decides again, by the roles and tokens of now, whether the call may see a state that it has waited for: that state
+// may have a revocation that this node did not know before. Not for calls that have changed something, which are not refused any more.
+func (c *Call) StillAllowed() error {
+	if c.node.access.tables() == c.by {
+		return nil
+	}
+	again := heldCall{asked: c.R.Context(), principal: c.principal, needs: c.needs}
+	if err := c.node.judge(&again); err != nil {
+		return err
+	}
+	if c.principal != nil && again.principal != nil {
+		c.principal.policy.Store(again.principal.policy.Load()) // of what else the response may show
+	}
+	return nil
+}
+
+type readerKey struct{}
+
 // Bodiless makes an endpoint of do that first drops a body without meaning, see DropBody.
 func Bodiless[C Caller](do func(C) (any, error)) func(C) (any, error) {
 	return func(call C) (any, error) {

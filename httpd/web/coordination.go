@@ -34,13 +34,14 @@ func (n *Node) CoordinateAwaitingLeader(ctx context.Context, op kv.Op) (kv.Resul
 // coordinate performs an operation if its sender may, which each try finds out anew.
 func (n *Node) coordinate(ctx context.Context, op kv.Op, do func(context.Context, func(context.Context) ([]kv.Result, error)) ([]kv.Result, error)) (kv.Result, error) {
 	var deeds []deed
-	result, err := onlyResult(do(ctx, func(ctx context.Context) ([]kv.Result, error) {
+	results, err := do(ctx, func(ctx context.Context) ([]kv.Result, error) {
 		if err := n.mayCoordinate(ctx, op); err != nil {
 			return nil, err
 		}
 		deeds = n.deedsOf(ctx, op)
 		return n.Coordination.Apply(ctx, op)
-	}))
+	})
+	result, err := n.onlyResult(ctx, results, err)
 	n.recordParts(ctx, deeds, result, err)
 	return result, err
 }
@@ -76,12 +77,12 @@ func (n *Node) restsOnOthers(op kv.Op, needs []access.Need) bool {
 	})
 }
 
-func onlyResult(results []kv.Result, err error) (kv.Result, error) {
+func (n *Node) onlyResult(ctx context.Context, results []kv.Result, err error) (kv.Result, error) {
 	if err != nil {
 		return kv.Result{}, WriteError(err)
 	}
 	if results[0].Revoked {
-		return kv.Result{}, errRevoked
+		return kv.Result{}, n.lateDenial(ctx)
 	}
 	return results[0], nil
 }

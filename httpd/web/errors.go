@@ -96,6 +96,8 @@ func RefusalOf(err error) Refusal {
 		return Refusal{Status: http.StatusInternalServerError, Text: panicked, certain: true}
 	case errors.Is(err, registry.ErrFull):
 		return Refusal{Status: http.StatusInsufficientStorage, Text: err.Error()}
+	case errors.Is(err, registry.ErrName):
+		return Refusal{Status: http.StatusBadRequest, Text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):
 		return Refusal{Status: http.StatusGone}
 	case errors.Is(err, registry.ErrNotOffered):
@@ -260,8 +262,12 @@ func WriteError(err error) error {
 	return err
 }
 
-// errRevoked is of an operation whose sender lost the token while it was under way.
+// errRevoked is of an operation whose sender lost the token while it was under way, errNarrowed of one whose sender's roles changed.
 var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found: " + unknownCredential.text}
+
+var errNarrowed = &Refusal{Status: http.StatusForbidden, Text: narrowed, consul: narrowed, denial: true}
+
+const narrowed = "Permission denied: the roles of the token changed while the call was under way, and it may not do this any more"
 
 // errNoCoordination is the response of a node without consensus.
 var errNoCoordination = &Refusal{

@@ -169,6 +169,17 @@ func (n *Node) judge(c *heldCall) error {
 	return n.allow(ctx, c.needs...)
 }
 
+// lateDenial is the refusal of an operation that this node has allowed, and the newest roles and tokens do not.
+func (n *Node) lateDenial(ctx context.Context) error {
+	if _, err := n.Newest(ctx); err != nil {
+		return errRevoked // as far as this node can tell
+	}
+	if _, err := n.access.again(PrincipalOf(ctx)); err != nil {
+		return errRevoked
+	}
+	return errNarrowed
+}
+
 // again is the principal with the roles of now.
 func (a *control) again(p *Principal) (*Principal, error) {
 	if p == nil || p.all {

@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -234,7 +233,7 @@ func (q *Params) actText(name string, limit int) string {
 	switch {
 	case len(text) > limit:
 		q.Refuse("%s has %d bytes; at most %d are kept", name, len(text), limit)
-	case !utf8.ValidString(text) || strings.IndexFunc(text, unicode.IsControl) >= 0:
+	case !naming.Plain(text):
 		q.Refuse("%s must be UTF-8 without control characters", name)
 	}
 	return text

@@ -3,12 +3,12 @@ package web
 import (
 	"net/url"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
 // MaxNameBytes bounds every segment of a path, so application and instance names too.
-const MaxNameBytes = 255
+const MaxNameBytes = naming.Max
 
 // CleanPath splits the escaped path, unescapes each segment and drops empty ones: clients send
 // "apps", "apps/" and "//apps" for the same thing and follow no redirect. An escaped slash stays
@@ -45,10 +45,8 @@ func checkName(name string) error {
 		return BadRequest("a path segment must not be . or ..")
 	case len(name) > MaxNameBytes:
 		return BadRequest("a path segment is longer than 255 bytes")
-	case !utf8.ValidString(name):
-		return BadRequest("a path segment is not UTF-8")
-	case strings.IndexFunc(name, unicode.IsControl) >= 0:
-		return BadRequest("a path segment has a control character")
+	case !naming.Plain(name):
+		return BadRequest("a path segment must be UTF-8 without control characters")
 	}
 	return nil
 }

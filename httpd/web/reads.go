@@ -93,7 +93,7 @@ func Find[T any](ctx context.Context, n *Node, find func() *T) (*T, error) {
 	if _, err := n.Newest(ctx); err != nil {
 		return nil, err
 	}
-	return find(), nil
+	return find(), judgeRead(ctx)
 }
 
 // Label says in the response's header how fresh it is. index is that of the document sent, which may
@@ -138,6 +138,9 @@ func (c *Call) Read() (v FreshView) {
 		v, c.Err = c.node.NewestOrStale(c.R.Context())
 	default:
 		v, c.Err = c.node.Newest(c.R.Context())
+	}
+	if c.Err == nil {
+		c.Err = judgeRead(c.R.Context())
 	}
 	return v
 }

@@ -5,18 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // Bounds of what a message may hold, beside those of a registration.
 const (
-	MaxName  = 255  // bytes of a datacenter's, node's or sender's name
-	maxHeard = 1000 // datacenters that a node reports
+	MaxName  = naming.Max // bytes of a datacenter's, node's or sender's name
+	maxHeard = 1000       // datacenters that a node reports
 	maxAge   = registry.MaxSpan
 )
 
@@ -178,7 +178,7 @@ func checkVersioned(key registry.Key, life uint32, age int64, owner string) erro
 
 // checkAct checks what an operator said, which is shown to people. The formats bound its length.
 func checkAct(by registry.Act) error {
-	if strings.ContainsFunc(by.Author+by.Reason+by.Says, unicode.IsControl) {
+	if !naming.Plain(strings.ToValidUTF8(by.Author+by.Reason+by.Says, "")) {
 		return errors.New("author and reason must be without control characters")
 	}
 	return nil
@@ -186,7 +186,7 @@ func checkAct(by registry.Act) error {
 
 // ValidName reports whether a datacenter, a node or a sender may have a name.
 func ValidName(name string) bool {
-	return name != "" && len(name) <= MaxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+	return name != "" && len(name) <= MaxName && naming.Plain(name)
 }
 
 func validAge(age int64) bool { return 0 <= age && age <= maxAge }

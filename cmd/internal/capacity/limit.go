@@ -4,15 +4,17 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
 // Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached.
-// The limits may change at any time. coordination is nil if the node has none, and then so is the one that is returned.
-func Limit(disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination) (registry.Service, httpd.Coordination) {
-	q := quota{limits, service, coordination}
+// So is what is new and has a name with characters that are not seen. The limits may change at any time. coordination is nil if the node has none, and then so is the one that is returned.
+func Limit(disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer) (registry.Service, httpd.Coordination) {
+	q := quota{limits, service, coordination, newFigures(metrics)}
 	if coordination != nil {
 		coordination = limitedCoordination{coordination, disk, q}
 	}
@@ -37,8 +39,7 @@ func (s limitedService) Apply(ctx context.Context, origin registry.Origin, ops .
 		if !adds {
 			continue
 		}
-		check := func(read registry.Consistency) error { return s.quota.checkCatalog(ctx, op, read) }
-		if err := sure(check); err != nil {
+		if err := s.quota.sure(func(read registry.Consistency) error { return s.quota.checkRegistry(ctx, op, read) }); err != nil {
 			return nil, err
 		}
 	}
@@ -71,8 +72,7 @@ func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Resu
 		if err := s.disk.check(addsKeys(op) || len(registrations(op)) > 0); err != nil {
 			return nil, err
 		}
-		check := func(read registry.Consistency) error { return s.quota.checkCoordination(ctx, op, read) }
-		if err := sure(check); err != nil {
+		if err := s.quota.sure(func(read registry.Consistency) error { return s.quota.checkCoordination(ctx, op, read) }); err != nil {
 			return nil, err
 		}
 	}

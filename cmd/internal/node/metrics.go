@@ -29,8 +29,9 @@ func buildInfo(version, mode string) []prometheus.Collector {
 }
 
 var (
-	limitDesc = prometheus.NewDesc("rollcall_limit", "The limits of which a share is used, by the key of the setting.", []string{"name"}, nil)
-	usedDesc  = prometheus.NewDesc("rollcall_limit_used", "What is used of each; of limits.instances-in-app by the largest application.", []string{"name"}, nil)
+	limitDesc     = prometheus.NewDesc("rollcall_limit", "The limits of which a share is used, by the key of the setting.", []string{"name"}, nil)
+	usedDesc      = prometheus.NewDesc("rollcall_limit_used", "What is used of each; of limits.instances-in-app by the largest application.", []string{"name"}, nil)
+	principalDesc = prometheus.NewDesc("rollcall_limit_used_by_principal", "What a principal has of each, of the ten that have most, if it is more than half of the share of limits.principal-share.", []string{"name", "principal"}, nil)
 )
 
 // limits shows what is used of each limit that is one on how much there is. Limits on the size of one thing have no share.
@@ -46,7 +47,11 @@ type share struct {
 }
 
 // Describe implements prometheus.Collector.
-func (limits) Describe(to chan<- *prometheus.Desc) { to <- limitDesc; to <- usedDesc }
+func (limits) Describe(to chan<- *prometheus.Desc) {
+	to <- limitDesc
+	to <- usedDesc
+	to <- principalDesc
+}
 
 // Collect implements prometheus.Collector.
 func (l limits) Collect(to chan<- prometheus.Metric) {
@@ -54,7 +59,18 @@ func (l limits) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(s.most), s.key)
 		to <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(s.used), s.key)
 	}
+	if l.engine.coordination == nil {
+		return
+	}
+	if v, err := l.engine.coordination.View(context.Background(), registry.Stale); err == nil {
+		for _, u := range l.of.quota.Load().Largest(v, mostPrincipals) {
+			to <- prometheus.MustNewConstMetric(principalDesc, prometheus.GaugeValue, float64(u.Used), u.Limit, u.Principal)
+		}
+	}
 }
+
+// mostPrincipals bounds the series of each limit.
+const mostPrincipals = 10
 
 func (l limits) shares() []share {
 	h, quota := l.of.handler, l.of.quota.Load()

@@ -142,7 +142,7 @@ func open(o Options) (_ *node, err error) {
 		beside = append(beside, n.auth.Run)
 	}
 	n.runStore = func(ctx context.Context) error { return runWith(ctx, e.run, beside...) }
-	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination)
+	e.service, e.coordination = capacity.Limit(n.disk, &n.quota, e.service, e.coordination, n.metrics)
 	return n, n.handle(o, name, e)
 }
 

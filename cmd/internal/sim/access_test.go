@@ -164,3 +164,79 @@ func TestAliasFollowsWhatItsTokenMayReadNow(t *testing.T) {
 		says(secret, "which may be read")
 	})
 }
+
+// A follower that is cut off for half a second allows calls by the roles that it knows. What they wait for, a newer state or the
+// log, comes after a role was narrowed and a token revoked: they show nothing and change nothing.
+func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
+	on := func(c *config.Config) { c.Auth.Mode = "on" }
+	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
+		operator := "Authorization: Bearer " + documentOf[api.NewToken](w, w.Admin("n1", "POST", "/v1/rollcall/auth/bootstrap", "")).Secret
+		leader := documentOf[api.Status](w, w.Call("n1", "GET", "/v1/rollcall/status", "", operator)).Leader
+		behind := w.Others(leader)[0]
+		do := func(method, path, body string) sim.Reply {
+			w.Helper()
+			r := w.Call(leader, method, path, body, operator)
+			need.That(w, r.Status/100 == 2, "%s %s: %v", method, path, r)
+			return r
+		}
+		const wide, narrow = `{"rules":["app * read","app MINE register,override","auth read","operator write","kv mine/ read,write","session write","lock job read,write"]}`, `{"rules":["app NONE read"]}`
+		callers := map[string]api.NewToken{}
+		for _, name := range []string{"narrowed", "revoked"} {
+			do("PUT", "/v1/rollcall/auth/roles/"+name, wide)
+			callers[name] = documentOf[api.NewToken](w, do("POST", "/v1/rollcall/auth/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, name, name)))
+		}
+		do("PUT", "/v1/kv/mine/old", "hidden")
+		const hidden = `{"instance":{"instanceId":%q,"app":"MINE","hostName":"h","ipAddr":"10.1.1.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},"leaseInfo":{"durationInSecs":600}}}`
+		do("POST", "/eureka/apps/MINE", fmt.Sprintf(hidden, "hidden"))
+		w.Wait(revokedWithin)
+		sessions := map[string]string{}
+		for name, k := range callers {
+			sessions[name] = documentOf[api.Session](w, w.Call(behind, "POST", "/v1/rollcall/sessions", `{"ttl":"1h"}`, "Authorization: Bearer "+k.Secret)).ID
+		}
+		w.Wait(moment)
+		w.Isolate(behind)
+		do("PUT", "/v1/rollcall/auth/roles/late", `{"rules":["app hidden* read"]}`)
+		do("PUT", "/v1/rollcall/auth/roles/narrowed", narrow)
+		do("DELETE", "/v1/rollcall/auth/tokens/"+callers["revoked"].Accessor, "")
+		var calls sync.WaitGroup
+		for name, k := range callers {
+			want := map[string]int{"narrowed": http.StatusForbidden, "revoked": http.StatusUnauthorized}[name]
+			for _, c := range [][3]string{
+				{"GET", "/eureka/apps"},
+				{"GET", "/eureka/apps/MINE"},
+				{"GET", "/v1/rollcall/apps"},
+				{"GET", "/v1/rollcall/fence/mine/old?index=1"},
+				{"GET", "/v1/rollcall/watch?consistency=linearizable&wait=2s"},
+				{"GET", "/v1/kv/mine/old"},
+				{"GET", "/v1/kv/mine/old?index=1"},
+				{"PUT", "/v1/txn", `[{"KV":{"Verb":"get","Key":"mine/old"}}]`},
+				{"GET", "/v1/health/service/MINE"},
+				{"GET", "/v1/rollcall/snapshot"},
+				{"GET", "/v1/rollcall/auth/roles/late"},
+				{"POST", "/v1/rollcall/prune?not-passing&dry-run&service=MINE"},
+				{"PUT", "/v1/kv/mine/new", "written"},
+				{"PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"mine/new","Value":"eA=="}}]`},
+				{"PUT", "/v1/rollcall/locks/job?session=" + sessions[name]},
+				{"PUT", "/v1/session/create", `{}`},
+				{"POST", "/eureka/apps/MINE", fmt.Sprintf(hidden, "new")},
+				{"DELETE", "/eureka/apps/MINE/hidden"},
+				{"PUT", "/v1/agent/service/register", `{"Name":"mine","ID":"new-2"}`},
+			} {
+				calls.Go(func() {
+					r := w.Call(behind, c[0], c[1], c[2], "Authorization: Bearer "+k.Secret)
+					refused := want
+					if strings.HasPrefix(c[1], "/v1/") && !strings.HasPrefix(c[1], "/v1/rollcall/") {
+						refused = http.StatusForbidden // as Consul says both
+					}
+					expect.That(w, r.Status == refused && !strings.Contains(r.Body, "hidden"), "%s %s, whose token is %s: %v, want %d", c[0], c[1], name, r, refused)
+				})
+			}
+		}
+		w.Wait(500 * time.Millisecond)
+		w.Heal()
+		calls.Wait()
+		expect.Equal(w, w.Call(leader, "GET", "/v1/kv/mine/?keys", "", operator).Body, `["mine/old"]`, "the keys are")
+		expect.Equal(w, strings.Count(do("GET", "/eureka/apps", "").Body, `"instanceId"`), 1, "instances:")
+		expect.Equal(w, w.Call(leader, "GET", "/v1/rollcall/locks/job", "", operator).Status, http.StatusNotFound, "the lock of what was refused:")
+	})
+}

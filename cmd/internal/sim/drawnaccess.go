@@ -44,6 +44,7 @@ type permits struct {
 	l        *load
 	file     *permitFile // nil: roles and tokens are the cluster's
 	stranger *World      // its clients have an address of their own: bad credentials are counted by address
+	byTheLog bool        // a write is allowed by the roles and tokens at its place in the log, whatever its node knows
 
 	mu       sync.Mutex
 	accessor string
@@ -92,6 +93,9 @@ func (p *permits) begin(l *load) {
 		})
 	}
 	w.Wait(2 * time.Second) // so that no kill loses it
+	var u api.Upgrade
+	w.Call(first, "GET", "/v1/rollcall/upgrade", "").decode(&u)
+	p.byTheLog = p.file == nil && u.Level >= 3
 	p.grant()
 	need.That(w, p.secret != "", "the stranger has no token")
 }
@@ -176,9 +180,12 @@ func (p *permits) revoke() {
 // (docs/run/permissions.md).
 const inForce = time.Second
 
-// isInForce reports whether a node must have put a change of that time in force. One that hears no leader goes on with what it
-// knows of the cluster's permissions, and so admits a write that it may send to one later.
+// isInForce reports whether a change of that time must be in force for a write that a node was asked for. A node that hears no
+// leader goes on with what it knows of the cluster's permissions, but from level 3 on the log decides.
 func (p *permits) isInForce(node string, change, asked time.Time) bool {
+	if p.byTheLog {
+		return asked.After(change)
+	}
 	if p.file == nil {
 		return p.l.d.hears(node, asked) && asked.Sub(change) > inForce
 	}

@@ -1,0 +1,30 @@
+package naming
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-20419f34/rollcall/internal/expect"
+)
+
+func TestWhichCharactersNamesMayHave(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		valid, hides bool
+	}{
+		{"orders-1.example:8080/a b", true, false}, {"Grüße-東京-☃", true, false}, {strings.Repeat("x", Max), true, false},
+		{"", false, false}, {".", false, false}, {"..", false, false}, {strings.Repeat("x", Max+1), false, false}, {"a\xff", false, false},
+		{"a\x00", false, false}, {"a\n", false, false}, {"a\x7f", false, false}, {"a\u0085", false, false},
+	} {
+		expect.That(t, Valid(c.name) == c.valid && Hides(c.name) == c.hides, "%q is valid: %v, hides: %v", c.name, Valid(c.name), Hides(c.name))
+	}
+	for _, span := range [][2]rune{
+		{0x202a, 0x202e}, {0x2066, 0x2069}, {0x200e, 0x200f}, {0x061c, 0x061c}, {0x200b, 0x200d}, {0x2060, 0x2064}, {0xfeff, 0xfeff},
+		{0x00ad, 0x00ad}, {0x2028, 0x2029}, {0xe0020, 0xe007f},
+	} {
+		for r := span[0]; r <= span[1]; r++ {
+			name := "a" + string(r)
+			expect.That(t, Valid(name) && Hides(name), "%q is valid: %v, hides: %v", name, Valid(name), Hides(name))
+		}
+	}
+}
