@@ -55,6 +55,7 @@ var rooms = []room{
 	{"httpd/audit", []string{"httpd/api"}},
 	{"httpd/eureka", []string{"fsm/naming", "fsm/registry"}},
 	{"httpd/consul", []string{"fsm/naming", "fsm/kv", "fsm/registry", "fsm/catalog"}},
+	{"fsm/kv/kvtest", []string{"fsm/access", "fsm/catalog", "fsm/kv", "fsm/registry", "fsm/registry/registrytest"}},
 	{"httpd/ratelimit", nil},
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "internal/expect", "internal/need"}},
 	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting", "internal/world"}},

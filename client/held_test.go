@@ -168,19 +168,16 @@ func TestLockWaitEndsWithItsSession(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
 		k.setFault(func(r *http.Request) (*http.Response, error) {
-			k.mu.Lock()
-			made := k.created
-			k.mu.Unlock()
-			if r.URL.Query().Has("wait") && made < 3 {
+			if r.URL.Query().Has("wait") && k.id(3) == "" {
 				return fake.Silent(r)
 			}
 			return nil, nil
 		})
-		time.AfterFunc(time.Second, func() { k.expireSession("s2") })
+		time.AfterFunc(time.Second, func() { k.expireSession(k.id(2)) })
 		time.AfterFunc(6*time.Second, func() { first.Release(context.Background()) })
 		start := time.Now()
 		second := d.of(t, c)
-		expect.That(t, second.Session() == "s3" && time.Since(start) <= 8*time.Second,
+		expect.That(t, second.Session() == k.id(3) && time.Since(start) <= 8*time.Second,
 			"acquired %+v after %v, want it by a third session, when the renewal after 5 s was answered", second, time.Since(start))
 		wantReleased(t, second)
 	})
@@ -205,7 +202,7 @@ func TestLockOutlivesLostResponses(t *testing.T) {
 						expect.That(t, key.Session == h.Session() && kv.Index(key.Fence) == h.Fence().Index,
 							"token %d of session %s, want those of the key: %+v", h.Fence().Index, h.Session(), key)
 					} else {
-						expect.That(t, h.Fence().Index == 41, "token %d, want the first, by another request of the same session", h.Fence().Index)
+						expect.That(t, h.Fence().Index == k.fence(), "token %d, want %d, by another request of the same session", h.Fence().Index, k.fence())
 					}
 					if d.recipe && d.limit > 0 {
 						wantHolders(t, k, d.limit, h)
@@ -286,9 +283,7 @@ func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
-		s.mu.Lock()
-		s.holders = nil
-		s.mu.Unlock()
+		s.expireSession(h.Session())
 		for range 2 {
 			expect.ErrorIs(t, h.Release(t.Context()), ErrLost, "release:")
 		}
@@ -325,7 +320,7 @@ func TestCloseGivesHeldLocksBack(t *testing.T) {
 			err := held.Err()
 			expect.That(t, errors.Is(err, ErrReleased) && errors.Is(err, ErrClosed), "it says %v, want %v because of %v", err, ErrReleased, ErrClosed)
 			_, err = acquire(t.Context(), c)
-			expect.That(t, errors.Is(err, ErrClosed) && k.created == 1, "after Close: %v, want %v, and no request", err, ErrClosed)
+			expect.That(t, errors.Is(err, ErrClosed) && k.id(2) == "", "after Close: %v, want %v, and no request", err, ErrClosed)
 		})
 	}
 }
@@ -351,7 +346,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 			}
 			sessions, _, waiters := k.leftovers()
 			expect.That(t, sessions == 1 && waiters == 0, "%d sessions and %d waiters are left, want the first holder's session", sessions, waiters)
-			k.expireSession("s1") // the first holder's
+			k.expireSession(k.id(1)) // the first holder's
 			time.Sleep(time.Minute)
 		})
 	}
@@ -389,7 +384,7 @@ func TestCloseCountsALostLockAsNoError(t *testing.T) {
 	for name, acquire := range holdings {
 		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			held := need.Got(acquire(t.Context(), c))(t)
-			k.expireSession("s1")
+			k.expireSession(k.id(1))
 			time.Sleep(time.Minute)
 			expect.OKf(t, c.Close(t.Context()), "close, with nothing to give back")
 			expect.ErrorIs(t, held.Err(), ErrLost, "it says")
@@ -455,7 +450,7 @@ func TestKeptSessionIsRenewedEveryThirdOfItsTTLAndEveryTenthWhileThatFails(t *te
 			want = append(want, s*time.Second)
 		}
 		expect.Slice(t, times(), want, "servers were away from 25 s to 35 s; renewed after")
-		expect.That(t, s.ID() == "s1" && s.Err() == nil && s.Context().Err() == nil, "session %s: %v, want s1 kept", s.ID(), s.Err())
+		expect.That(t, s.ID() == k.id(1) && s.Err() == nil && s.Context().Err() == nil, "session %s: %v, want the first kept", s.ID(), s.Err())
 		expect.OK(t, s.Close(t.Context()))
 	})
 }
@@ -476,7 +471,7 @@ func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
 				t.Errorf("%d sessions are left, and the session says %v, want none and %v", sessions, s.Err(), ErrReleased)
 			}
 			time.Sleep(time.Hour)
-			expect.Equal(t, k.count("PUT /v1/rollcall/sessions/s1/renew"), 0, "renewals after its end:")
+			expect.Equal(t, k.renewals(1), 0, "renewals after its end:")
 			expect.That(t, len(c.parts) == 0, "the client still has %d parts, want none", len(c.parts))
 			expect.Equal(t, lossesOf(c, "session"), 0, "losses counted")
 		})
@@ -486,7 +481,7 @@ func TestKeptSessionIsEndedOnceWhenItIsClosed(t *testing.T) {
 func TestKeptSessionThatWasEndedByAnotherClientIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)
-		k.destroy(s.ID())
+		k.expireSession(s.ID())
 		expect.ErrorIs(t, s.Close(t.Context()), ErrLost, "close:")
 		expect.Equal(t, lossesOf(c, "session"), 1, "losses counted")
 	})

@@ -26,9 +26,9 @@ func TestLockIsHeldUntilItIsReleased(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
 		time.Sleep(time.Hour)
-		expect.That(t, h.Valid() && h.Err() == nil && h.Context().Err() == nil && h.Fence().Index == 41 && h.Fence().Name == "demo",
-			"after an hour: valid %v, %v, fence %+v, want it held with token 41", h.Valid(), h.Err(), h.Fence())
-		got := s.count("PUT /v1/rollcall/sessions/s1/renew")
+		expect.That(t, h.Valid() && h.Err() == nil && h.Context().Err() == nil && h.Fence().Index == s.fence() && h.Fence().Name == "demo",
+			"after an hour: valid %v, %v, fence %+v, want it held with token %d", h.Valid(), h.Err(), h.Fence(), s.fence())
+		got := s.renewals(1)
 		expect.That(t, got == 719 || got == 720, "renewed %d times in an hour, want once every 5 s", got)
 		for range 2 {
 			expect.OKf(t, h.Release(t.Context()), "release")
@@ -96,7 +96,7 @@ func TestLockOfAPausedHolderIsLostAtTheFirstLook(t *testing.T) {
 			expect.That(t, tc.lost(h), "it is held after its deadline")
 			time.Sleep(time.Minute)
 			expect.That(t, !h.Valid(), "it came back")
-			expect.Equal(t, s.count("PUT /v1/rollcall/sessions/s1/renew"), 0, "renewals of the lost session:")
+			expect.Equal(t, s.renewals(1), 0, "renewals of the lost session:")
 			h.Release(t.Context())
 		})
 	}
@@ -160,7 +160,7 @@ func TestLockSessionHasTheLocksOptions(t *testing.T) {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, c *Client) {
 			tc.options.Name = "demo"
 			h := need.Got(c.AcquireLock(t.Context(), tc.options))(t)
-			expect.Equal(t, s.sessions["s1"].request, tc.want, "got")
+			expect.Equal(t, s.request, tc.want, "got")
 			h.Release(t.Context())
 		})
 	}
@@ -188,8 +188,8 @@ func TestElectReturnsWhatLeadReturns(t *testing.T) {
 			ctx := context.WithValue(t.Context(), key{}, "mine")
 			err := c.Elect(ctx, LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
 				time.Sleep(time.Hour)
-				expect.That(t, ctx.Err() == nil && h.Err() == nil && h.Fence().Index == 41 && ctx.Value(key{}) == "mine",
-					"after an hour: %v, %v, token %d, value %v, want leadership with token 41", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}))
+				expect.That(t, ctx.Err() == nil && h.Err() == nil && h.Fence().Index == k.fence() && ctx.Value(key{}) == "mine",
+					"after an hour: %v, %v, token %d, value %v, want leadership with token %d", ctx.Err(), h.Err(), h.Fence().Index, ctx.Value(key{}), k.fence())
 				return want
 			})
 			expect.Equal(t, err, want, "got")

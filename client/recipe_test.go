@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,7 +81,7 @@ func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
 		expect.Equal(t, string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()), "the list is")
 		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}, "the fence is that of the contender's key:")
-		expect.Equal(t, k.sessions[h.Session()].request.Behavior, "delete", "the session's behavior, so that a dead contender's key goes with it, is")
+		expect.Equal(t, k.request.Behavior, "delete", "the session's behavior, so that a dead contender's key goes with it, is")
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
 		expect.Equal(t, k.count("DELETE /v1/kv/"+contender.Key), 1, "how often the contender's key was deleted before its session ended:")
@@ -115,14 +114,10 @@ func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 		k.setFault(func(r *http.Request) (*http.Response, error) {
 			switch tries.Add(1) {
 			case 3: // after the creation of the session and a look
-				k.mu.Lock()
-				defer k.mu.Unlock()
-				k.sessions["quicker"] = &fakeSession{ttl: time.Hour, renewed: time.Now()}
-				k.writeKey("PUT", "lock/demo", url.Values{"acquire": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+				k.perform(kv.CreateSession{ID: "quicker"})
+				k.perform(kv.KeyOp{Verb: kv.Acquire, Key: "lock/demo", Session: "quicker", Flags: uint64(lockFlags)})
 			case 4:
-				k.mu.Lock()
-				defer k.mu.Unlock()
-				k.writeKey("PUT", "lock/demo", url.Values{"release": {"quicker"}, "flags": {fmt.Sprint(uint64(lockFlags))}}, nil)
+				k.releaseKey("lock/demo", "quicker")
 			}
 			return nil, nil
 		})
@@ -143,9 +138,9 @@ func TestRecipeTryDoesNotWait(t *testing.T) {
 		held  bool
 		says  string
 	}{
-		{name: "a lock that is held", held: true, says: "session s1"},
+		{name: "a lock that is held", held: true, says: "session %s"},
 		{name: "a lock that is delayed", says: "no session until a lock-delay is over"},
-		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions s1"},
+		{name: "a semaphore that is full", limit: 1, held: true, says: "sessions %s"},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
 			first := recipeOf(t, c, tc.limit)
@@ -154,10 +149,11 @@ func TestRecipeTryDoesNotWait(t *testing.T) {
 			}
 			start := time.Now()
 			_, err := byRecipe(t.Context(), c, tc.limit, LockOptions{Try: true})
-			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), tc.says) && time.Since(start) <= 0,
+			expect.That(t, errors.Is(err, ErrNotAcquired) && strings.Contains(err.Error(), strings.ReplaceAll(tc.says, "%s", k.id(1))) && time.Since(start) <= 0,
 				"got %v after %v, want %v and %q at once", err, time.Since(start), ErrNotAcquired, tc.says)
-			expect.That(t, !slices.Contains(k.keys(), "semaphore/demo/s2") && len(k.sessions) <= 1,
-				"the one that tried left %q and sessions %v", k.keys(), slices.Collect(maps.Keys(k.sessions)))
+			sessions, _, _ := k.leftovers()
+			expect.That(t, !slices.Contains(k.keys(), "semaphore/demo/"+k.id(2)) && sessions <= 1,
+				"the one that tried left %q and %d sessions", k.keys(), sessions)
 			first.Release(t.Context())
 		})
 	}
@@ -300,15 +296,16 @@ func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
 			killed := false
 			k.setFault(func(r *http.Request) (*http.Response, error) {
-				if strings.Contains(r.URL.RawQuery, "acquire=s1") && !killed {
+				first := k.id(1)
+				if first != "" && strings.Contains(r.URL.RawQuery, "acquire="+first) && !killed {
 					killed = true
-					k.expireSession("s1")
+					k.expireSession(first)
 				}
 				return nil, nil
 			})
 			start := time.Now()
 			h := recipeOf(t, c, limit)
-			expect.That(t, h.Session() == "s2" && time.Since(start) < DefaultSessionTTL/3,
+			expect.That(t, h.Session() == k.id(2) && time.Since(start) < DefaultSessionTTL/3,
 				"acquired by session %s after %v, want by the second one, before any renewal", h.Session(), time.Since(start))
 			wantReleased(t, h)
 		})
@@ -371,10 +368,10 @@ func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 func TestRecipeContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)
-		time.AfterFunc(time.Minute, func() { k.deleteKey("semaphore/demo/s2") })
+		time.AfterFunc(time.Minute, func() { k.deleteKey("semaphore/demo/" + k.id(2)) })
 		time.AfterFunc(time.Hour, func() { first.Release(context.Background()) })
 		second := recipeOf(t, c, 1)
-		if e := k.pair("semaphore/demo/s2"); e.Session != "s2" || kv.Index(e.Fence) != second.Fence().Index {
+		if e := k.pair("semaphore/demo/" + k.id(2)); e.Session != k.id(2) || kv.Index(e.Fence) != second.Fence().Index {
 			t.Errorf("the key is %+v, want it held again, with the token %d", e, second.Fence().Index)
 		}
 		wantReleased(t, second)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
-	"testing"
 
 	"pgregory.net/rapid"
 
@@ -33,15 +32,6 @@ type twins struct {
 func newTwins() *twins {
 	return &twins{straight: NewMachine(), restored: NewMachine(), together: NewMachine(), term: 1,
 		stamp: registry.Stamp{Wall: 1_700_000_000_000}, ids: map[string]BatchID{}}
-}
-
-func TestTwinThatGoesThroughSnapshotsStaysEqual(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tw := newTwins()
-		tw.establish(t)
-		t.Repeat(tw.actions())
-		tw.compare(t)
-	})
 }
 
 // actions are what happens to the twins.

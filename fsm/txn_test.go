@@ -221,6 +221,7 @@ func exposed(v reflect.Value) reflect.Value {
 	return reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
 }
 
+// The twins stay equal besides, whichever goes through snapshots.
 func TestTransactionDoesAllThatItsOperationsDoOrNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tw := newTwins()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -109,11 +110,11 @@ func TestWhatALaggingNodeLacksIsNotDenied(t *testing.T) {
 func (row absent) ask(t *testing.T, leader bool) {
 	t.Helper()
 	m := registrytest.New()
-	c := &coordinated{Memory: m, kv: newLocker(m)}
-	tables := []*access.Table{c.kv.accessTable()}
+	c := &coordinated{Memory: m, kv: kvtest.New(m)}
+	tables := []*access.Table{c.kv.AccessTable()}
 	c.handler = need.Got(httpd.New(httpd.Config{Service: catchingUp{m, func() {
-		m.Set(func(*registrytest.Memory) { c.kv.behind = nil })
-		tables[0] = c.kv.accessTable()
+		m.Set(func(*registrytest.Memory) { c.kv.Behind = nil })
+		tables[0] = c.kv.AccessTable()
 	}}, Coordination: c.kv, Agents: httpd.OneAgent,
 		Access: httpd.AccessConfig{Table: func() *access.Table { return tables[0] }}}))(t)
 	old := need.Got(c.kv.View(t.Context(), registry.Stale))(t)
@@ -122,10 +123,10 @@ func (row absent) ask(t *testing.T, leader bool) {
 		need.Equal(t, c.send("PUT", held+holder, "").status, 200, "the holder")
 	}
 	role := &access.Role{Name: "late", Rules: access.Everything()}
-	need.Equal(t, c.kv.perform(kv.Access{Change: access.Change{PutRoles: []*access.Role{role}}}).Refusal, "", "the role")
-	m.Set(func(m *registrytest.Memory) { c.kv.behind = old })
+	need.Equal(t, c.kv.Perform(kv.Access{Change: access.Change{PutRoles: []*access.Role{role}}}).Refusal, "", "the role")
+	m.Set(func(m *registrytest.Memory) { c.kv.Behind = old })
 	if !leader {
-		m.Set(func(m *registrytest.Memory) { m.ViewErr, c.kv.viewErr = registry.ErrNoLeader, registry.ErrNoLeader })
+		m.Set(func(m *registrytest.Memory) { m.ViewErr, c.kv.ViewErr = registry.ErrNoLeader, registry.ErrNoLeader })
 	}
 	r := c.sendUntil(web.AsAdministrator(context.Background()), row.method, strings.ReplaceAll(row.target, "{session}", waiter), "")
 	expect.That(t, r.status != http.StatusNotFound, "it is denied: %d %s", r.status, r.body)

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -275,7 +276,7 @@ var accessRows = []accessRow{
 type guarded struct {
 	handler  *httpd.Handler
 	memory   *registrytest.Memory
-	locker   *locker // nil: without consensus
+	locker   *kvtest.Memory // nil: without consensus
 	peers    *judgedPeers
 	table    *access.Table // of a node without consensus
 	texts    map[string]string
@@ -329,7 +330,7 @@ func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(
 		Access:       httpd.AccessConfig{Floor: mode, Cluster: func() string { return "c1" }},
 	}
 	if consensus {
-		g.locker = newLocker(g.memory)
+		g.locker = kvtest.New(g.memory)
 		config.Coordination = g.locker
 		config.Access.Table = func() *access.Table { return need.Got(g.locker.View(context.Background(), registry.Stale))(t).Access() }
 	} else {
@@ -439,7 +440,7 @@ func (g *guarded) sendBy(ctx context.Context, method, target, body string, heade
 func (g *guarded) done() (n int) {
 	n = g.memory.Count() + len(g.peers.calls)
 	if g.locker != nil {
-		n += int(g.locker.applied.Load())
+		n += int(g.locker.Applied.Load())
 	}
 	return n
 }
@@ -1053,8 +1054,8 @@ func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
 		{"/v1/txn", `[{"Service":{"Verb":"set","Node":"rollcall","Service":{"ID":"new","Service":"orders"}}}]`},
 		{"/v1/session/destroy/" + create[0].Session.ID, ""},
 	} {
-		l.old, g.locker.behind = services, sessions
-		g.locker.after = func() { l.old, g.locker.behind = nil, nil } // who has waited for the newest state has it
+		l.old, g.locker.Behind = services, sessions
+		g.locker.After = func() { l.old, g.locker.Behind = nil, nil } // who has waited for the newest state has it
 		g.send("PUT", r.target, r.body, bearer(g.texts["ORDERS"])).says(t, http.StatusForbidden, "Permission denied", "%s", r.target)
 	}
 	expect.Equal(t, g.done(), before, "operations")

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -142,7 +143,7 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 	for _, state := range screenedStates {
 		t.Run(state.name, func(t *testing.T) {
 			m := registrytest.New()
-			locker := newLocker(m)
+			locker := kvtest.New(m)
 			config := httpd.Config{Service: m, Node: "node1", Datacenter: "dc1", Version: "v1.2.0", Hosts: []string{"127.0.0.1"}, Coordination: locker,
 				Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}
 			if state.change != nil {

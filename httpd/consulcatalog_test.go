@@ -703,7 +703,7 @@ func bounded(t *testing.T) *coordinated {
 	t.Helper()
 	c := newCoordinated(t, httpd.Config{})
 	c.Memory.Registry.SetLevel(2)
-	c.kv.state.SetLevel(2)
+	c.kv.State.SetLevel(2)
 	put := func(target, body string) {
 		c.send("PUT", target, body).says(t, 200, "", "%s", target)
 	}
@@ -786,9 +786,9 @@ func TestWhatIsTooMuchForOneOperationIsRemovedInSteps(t *testing.T) {
 	c.send("DELETE", "/v1/kv/tree/0?recurse", "").is(t, 200, "true", "10,000 keys go in one step").with(t, "X-Rollcall-Parts", "")
 	_, err = c.kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set again")
-	index := c.kv.state.View().Index()
+	index := c.kv.State.View().Index()
 	c.send("DELETE", "/v1/kv/tree?recurse", "").is(t, 200, "true", "12,500 keys").with(t, "X-Rollcall-Parts", "4")
-	expect.That(t, c.kv.state.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.kv.state.View().Index()-index)
+	expect.That(t, c.kv.State.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.kv.State.View().Index()-index)
 	got := c.send("GET", "/v1/kv/tree?keys", "")
 	expect.Equal(t, got.status, 404, "keys that are left:")
 

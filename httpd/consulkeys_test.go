@@ -263,15 +263,15 @@ func TestTransactionThatWritesNothingIsARead(t *testing.T) {
 		status int
 		mode   string
 	}{{"", 1, 200, "consistent"}, {"?consistent", 1, 200, "consistent"}, {"?stale", 0, 200, "stale"}, {"?stale&consistent", 0, 400, ""}} {
-		before := c.kv.views.Load()
+		before := c.kv.Views.Load()
 		got := c.send("PUT", "/v1/txn"+row.query, body)
-		views := c.kv.views.Load() - before
+		views := c.kv.Views.Load() - before
 		expect.That(t, got.status == row.status && views == row.views && got.header.Get("X-Consul-Effective-Consistency") == row.mode,
 			"%q: got %d %s after asking %d times, want %d after %d", row.query, got.status, got.body, views, row.status, row.views)
 		known := got.header.Get("X-Consul-KnownLeader")
 		expect.That(t, row.status != 200 || known == "true", "%q: a leader is known: %q", row.query, known)
 	}
-	expect.Equal(t, c.kv.applied.Load(), 1, "operations were applied:")
+	expect.Equal(t, c.kv.Applied.Load(), 1, "operations were applied:")
 }
 
 // withFar has node far with a service, a check of it and one of the node.
@@ -460,14 +460,14 @@ func TestTransactionOnTheCatalogNamesWhatIsWrong(t *testing.T) {
 
 func TestTransactionThatReadsTheCatalogAloneIsARead(t *testing.T) {
 	c := withFar(t, httpd.Config{})
-	applied := c.kv.applied.Load()
+	applied := c.kv.Applied.Load()
 	body := `[{"Node":{"Verb":"get","Node":{"Node":"far"}}},{"Check":{"Verb":"get","Check":{"Node":"rollcall","CheckID":"serfHealth"}}}]`
 	for query, mode := range map[string]string{"": "consistent", "?stale": "stale"} {
 		got := c.send("PUT", "/v1/txn"+query, body)
 		expect.That(t, got.status == 200 && got.header.Get("X-Consul-Effective-Consistency") == mode && strings.Contains(got.body, `"rack":"7"`) && strings.Contains(got.body, "Serf Health Status"),
 			"%q: got %d %s, %s", query, got.status, got.body, got.header.Get("X-Consul-Effective-Consistency"))
 	}
-	expect.Equal(t, c.kv.applied.Load(), applied, "operations applied:")
+	expect.Equal(t, c.kv.Applied.Load(), applied, "operations applied:")
 }
 
 func TestTransactionOnTheCatalogIsBoundAsRegistrationsAre(t *testing.T) {

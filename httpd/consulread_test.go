@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -89,7 +90,7 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		{"no session yet", "/v1/session/list?wait=1h", registry.Health{Quorum: true}, "1", "0", "true", "consistent", 1},
 	} {
 		c.Set(func(m *registrytest.Memory) { m.Reported = row.health })
-		before := c.kv.views.Load()
+		before := c.kv.Views.Load()
 		got := c.get(row.target)
 		for name, want := range map[string]string{
 			"X-Consul-Index": row.index, "X-Consul-LastContact": row.contact, "X-Consul-KnownLeader": row.leader,
@@ -97,7 +98,7 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		} {
 			expect.Equal(t, got.header.Get(name), want, "%s: %s is", row.name, name)
 		}
-		views := c.kv.views.Load() - before
+		views := c.kv.Views.Load() - before
 		expect.That(t, views == row.views, "%s: the leader was asked %d times, want %d", row.name, views, row.views)
 	}
 	expect.That(t, c.put(t, "/v1/kv/a", "w").header.Get("X-Consul-Index") == "", "a write has an index")
@@ -216,7 +217,7 @@ func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
 		for i, p := range waiting {
 			need.That(t, p.answered() && p.took == 0, "watcher %d was not woken", i)
 		}
-		expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
+		expect.Equal(t, c.kv.Watchers.Len(), 0, "waiting still:")
 	})
 }
 
@@ -226,11 +227,11 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 		c.put(t, "/v1/kv/other", "")
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m")
 		synctest.Wait()
-		joined := c.kv.joined.Load()
+		joined := c.kv.Joined.Load()
 		// In one step, so that no read comes between.
 		need.Got(c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
 		need.That(t, !p.answered(), "it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
-		expect.That(t, c.kv.joined.Load() != joined, "it was not woken, so there was no other read")
+		expect.That(t, c.kv.Joined.Load() != joined, "it was not woken, so there was no other read")
 		c.put(t, "/v1/kv/a", "")
 		expect.That(t, p.answered() && p.got.status == 200, "it was not woken when the key was there")
 	})
@@ -239,7 +240,7 @@ func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
 func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
 	withKey(t, func(t *testing.T, c *coordinated) {
 		c.Set(func(*registrytest.Memory) {
-			c.kv.after = func() { c.kv.perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
+			c.kv.After = func() { c.kv.Perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
 		got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait()
 		expect.That(t, took == 0 && got.header.Get("X-Consul-Index") == "2", "got %d of index %s after %v, want 2 at once", got.status, got.header.Get("X-Consul-Index"), took)
@@ -255,12 +256,12 @@ func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
 			c.send("DELETE", "/v1/kv/a", "")
 			c.put(t, "/v1/kv/a", "")
 			index := c.get("/v1/kv/a").header.Get("X-Consul-Index")
-			before := c.kv.views.Load()
+			before := c.kv.Views.Load()
 			p := c.start(t.Context(), "GET", "/v1/kv/a?index="+index+row.query)
 			synctest.Wait()
 			c.put(t, "/v1/kv/a", "new")
 			p.wait()
-			views := c.kv.views.Load() - before
+			views := c.kv.Views.Load() - before
 			expect.That(t, views == row.views, "%q: the leader was asked %d times, want %d", row.query, views, row.views)
 		}
 	})
@@ -269,7 +270,7 @@ func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
 func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
 	withKey(t, func(t *testing.T, c *coordinated) {
 		ask := func(method, target string) *pending { return c.start(t.Context(), method, target) }
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		for _, p := range []*pending{ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/a"), ask("PUT", "/v1/session/renew/x"), ask("GET", "/v1/session/list?consistent")} {
 			got, took := p.wait()
 			expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 6900*time.Millisecond && took <= 7100*time.Millisecond,
@@ -278,7 +279,7 @@ func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
 		read, write, stale := ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/b"), ask("GET", "/v1/kv/a?stale")
 		time.Sleep(6 * time.Second)
 		expect.That(t, !read.answered() && !write.answered() && stale.answered(), "after 6s only the stale read should be answered")
-		c.kv.fail(nil)
+		c.kv.Fail(nil)
 		for _, p := range []*pending{read, write} {
 			got, took := p.wait()
 			expect.That(t, got.status == 200 && took <= 6100*time.Millisecond,
@@ -294,17 +295,17 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=5m")
 		synctest.Wait()
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		time.Sleep(time.Minute)
-		c.kv.fail(nil)
+		c.kv.Fail(nil)
 		need.That(t, !p.answered(), "it was answered without a leader: %d %s", p.got.status, p.got.body)
 		c.put(t, "/v1/kv/a", "w")
 		expect.That(t, p.answered() && p.got.status == 200, "it was not woken afterwards")
 		// One that begins, or looks again, while there is none is held.
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		p = c.start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
 		time.Sleep(5 * time.Second)
-		c.kv.fail(nil)
+		c.kv.Fail(nil)
 		time.Sleep(time.Second)
 		expect.That(t, !p.answered(), "it was answered: %d %s", p.got.status, p.got.body)
 		c.put(t, "/v1/kv/a", "x")
@@ -319,7 +320,7 @@ func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
 	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
 		synctest.Wait()
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		got, took := p.wait()
 		expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 22*time.Second && took <= 25*time.Second,
 			"got %d %s after %v, want 500 after 16s and 7s", got.status, got.body, took)
@@ -344,7 +345,7 @@ func TestBlockingQueryTimesAreSpread(t *testing.T) {
 // Only what was certainly not done is done again.
 func TestConsulWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
 	withCoordination(t, func(t *testing.T, c *coordinated) {
-		c.kv.fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
+		c.kv.Fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
 		got, took := c.start(t.Context(), "PUT", "/v1/kv/a").wait()
 		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took == 0,
 			"got %d %s after %v, want 504 at once", got.status, got.body, took)
@@ -360,7 +361,7 @@ func TestBlockingQueryEndsWithItsConnection(t *testing.T) {
 		synctest.Wait()
 		c.get("/v1/kv/a?index=1").says(t, 500, "limits.watchers", "one too many")
 		cancel()
-		expect.That(t, p.answered() && c.kv.watchers.Len() == 0, "%d wait after the client went away", c.kv.watchers.Len())
+		expect.That(t, p.answered() && c.kv.Watchers.Len() == 0, "%d wait after the client went away", c.kv.Watchers.Len())
 		c.get("/v1/kv/a?index=1&wait=1ms").says(t, 200, "", "the place was given back")
 	})
 }
@@ -381,8 +382,8 @@ func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 	withKey(t, func(t *testing.T, c *coordinated) {
 		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		c.kv.fail(registry.ErrNoLeader)
-		c.kv.watchers.WakeAll()
+		c.kv.Fail(registry.ErrNoLeader)
+		c.kv.Watchers.WakeAll()
 		time.Sleep(time.Second)
 		c.handler.EndWatches()
 		got, took := p.wait()
@@ -395,7 +396,7 @@ func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
 func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := registrytest.New()
-		locker := newLocker(m)
+		locker := kvtest.New(m)
 		n := newBubbled(t, httpd.Config{Service: m, Coordination: locker})
 		got := n.send(t, http.MethodPut, "/v1/kv/a", "v")
 		need.Equal(t, got.body, "true", "put: %d", got.status)

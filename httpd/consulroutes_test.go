@@ -220,7 +220,7 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			c := newCoordinated(t, httpd.Config{})
-			c.kv.fail(row.err)
+			c.kv.Fail(row.err)
 			got := c.send("PUT", "/v1/kv/a", "")
 			expect.That(t, got.status == row.status && got.body == row.text && (got.header.Get("X-Rollcall-Outcome") == "unknown") == row.unknown, "%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
 			got = c.send("POST", "/v1/rollcall/sessions", "")
@@ -387,18 +387,18 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 
 func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
 	c := newCoordinated(t, httpd.Config{})
-	c.kv.pass(time.Hour) // the grace of a young leader is over
+	c.kv.Pass(time.Hour) // the grace of a young leader is over
 	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")
 	c.put(t, "/v1/kv/lock?acquire="+a, "")
-	c.kv.pass(19 * time.Second)
+	c.kv.Pass(19 * time.Second)
 	got := c.send("PUT", "/v1/session/renew/"+a, "")
 	need.That(t, got.status == 200, "renewed in time: %d %s", got.status, got.body)
-	c.kv.pass(19500 * time.Millisecond)
+	c.kv.Pass(19500 * time.Millisecond)
 	expect.That(t, c.get("/v1/session/info/"+a).body != "[]", "it ended before twice its TTL")
-	c.kv.pass(2500 * time.Millisecond)
+	c.kv.Pass(2500 * time.Millisecond)
 	c.send("PUT", "/v1/session/renew/"+a, "").says(t, http.StatusNotFound, "", "renewed too late")
 	expect.Equal(t, c.send("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
 	c.send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`).says(t, 409, `failed to lock key \"lock\" due to lock delay`, "in a transaction")
-	c.kv.pass(6 * time.Second)
+	c.kv.Pass(6 * time.Second)
 	c.put(t, "/v1/kv/lock?acquire="+b, "")
 }

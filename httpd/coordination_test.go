@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -24,199 +22,17 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// locker is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
-// clock as a memory.
-type locker struct {
-	m        *registrytest.Memory
-	state    *kv.State // guarded by the memory's mutex
-	watchers kv.Watchers
-	applyErr error        // guarded likewise; of every Apply
-	viewErr  error        // of views that are not stale
-	behind   *kv.View     // what stale views show; nil: the newest
-	after    func()       // happens once, between the next Apply or view that is not stale and its caller
-	applied  atomic.Int64 // operations
-	views    atomic.Int64 // that were not stale
-	joined   atomic.Int64 // calls of Watch
-}
-
-// testCatalog answers package kv from the registry beside it.
-type testCatalog struct{ *registry.Registry }
-
-// Check implements kv.Catalog.
-func (c testCatalog) Check(node, id string) (critical, known bool) {
-	status, known := c.CheckState(node, id)
-	return known && status == catalog.Critical, known
-}
-
-// PerformInTxn implements kv.Registrar.
-func (c testCatalog) PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []kv.CheckRef) {
-	result = c.Registry.PerformInTxn(op)
-	for _, l := range c.Lost() {
-		lost = append(lost, kv.CheckRef(l))
-	}
-	return result, lost
-}
-
-// Readmit implements kv.Registrar.
-func (c testCatalog) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
-	returned, refs := c.Registry.Readmit(m, by)
-	for _, ref := range refs {
-		lost = append(lost, kv.CheckRef(ref))
-	}
-	return returned, lost
-}
-
-func newLocker(m *registrytest.Memory) *locker {
-	l := &locker{m: m, state: kv.New(testCatalog{m.Registry})}
-	l.state.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
-	m.After = l.lose
-	return l
-}
-
-func (l *locker) at() kv.At {
-	stamp := l.m.Stamp()
-	return kv.At{Index: l.m.Registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
-}
-
-// lose ends the sessions that an operation of the registry took the checks of.
-func (l *locker) lose(taken registry.Index) {
-	at := l.at()
-	if taken != 0 {
-		at.Index = taken
-	}
-	ended := false
-	for _, lost := range l.m.Registry.Lost() {
-		if lost.ID == "" {
-			ended = l.state.LoseNode(at, lost.Node) || ended
-		} else {
-			ended = l.state.Lose(at, []kv.CheckRef{kv.CheckRef(lost)}) || ended
-		}
-	}
-	if ended && taken == 0 {
-		l.m.Registry.ReserveIndex()
-	}
-	l.watchers.Wake(l.state.Touched())
-}
-
-// Apply implements kv.Service.
-func (l *locker) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
-	l.m.Mu.Lock()
-	defer l.m.Mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if l.applyErr != nil {
-		return nil, l.applyErr
-	}
-	results := make([]kv.Result, len(ops))
-	for i, op := range ops {
-		results[i] = l.performBy(access.SenderOf(ctx).Name, op)
-	}
-	l.happen()
-	return results, nil
-}
-
-// happen does what is to happen after this call.
-func (l *locker) happen() {
-	if after := l.after; after != nil {
-		l.after = nil
-		after()
-	}
-}
-
-func (l *locker) perform(op kv.Op) kv.Result { return l.performBy("", op) }
-
-func (l *locker) performBy(principal string, op kv.Op) kv.Result {
-	l.applied.Add(1)
-	l.m.Registry.Advance(l.m.Stamp())
-	at := l.at()
-	at.By = principal
-	result := l.state.Apply(at, op)
-	if result.Index >= l.m.Registry.Next() {
-		l.m.Registry.ReserveIndex()
-	}
-	l.m.Watchers.Publish(l.m.Registry.View())
-	l.watchers.Wake(l.state.Touched())
-	return result
-}
-
-// View implements kv.Service.
-func (l *locker) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
-	stale := read == registry.Stale
-	l.m.Mu.Lock()
-	defer l.m.Mu.Unlock()
-	if !stale {
-		l.views.Add(1)
-		if l.viewErr != nil {
-			return nil, l.viewErr
-		}
-	}
-	if stale && l.behind != nil {
-		return l.behind, nil
-	}
-	v := l.state.View()
-	v.Registry = l.m.Registry.View()
-	if !stale {
-		l.happen()
-	}
-	return v, nil
-}
-
-// accessTable is who may do what, as a stale view has it.
-func (l *locker) accessTable() *access.Table {
-	v, _ := l.View(context.Background(), registry.Stale)
-	return v.Access()
-}
-
-// Watch implements kv.Service.
-func (l *locker) Watch(t kv.Topic) *kv.Wait {
-	l.joined.Add(1)
-	return l.watchers.Join(t)
-}
-
-// WatchCatalog implements httpd.Coordination.
-func (l *locker) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
-	return l.m.Watchers.Join(t)
-}
-
-// RaftAddresses implements httpd.Coordination.
-func (l *locker) RaftAddresses() (string, []string) {
-	return "10.0.0.1:7761", []string{"10.0.0.1:7761", "10.0.0.2:7761"}
-}
-
-// fail makes every call fail that asks others.
-func (l *locker) fail(err error) {
-	l.m.Set(func(m *registrytest.Memory) {
-		l.applyErr, l.viewErr, m.ViewErr, m.Reported.Quorum = err, err, err, err == nil
-	})
-}
-
-// due does once what a leader does all the time: it ends sessions and lock-delays whose time has come.
-func (l *locker) due() {
-	l.m.Mu.Lock()
-	defer l.m.Mu.Unlock()
-	for _, op := range l.state.Due(l.m.Stamp().Lease, 1000) {
-		l.perform(op)
-	}
-}
-
-// pass moves the lease clock on.
-func (l *locker) pass(d time.Duration) {
-	l.m.Pass(d)
-	l.due()
-}
-
 // coordinated is a handler with coordination, asked without a network.
 type coordinated struct {
 	*registrytest.Memory
-	kv      *locker
+	kv      *kvtest.Memory
 	handler *httpd.Handler
 }
 
 func newCoordinated(t testing.TB, config httpd.Config) *coordinated {
 	t.Helper()
 	m := registrytest.New()
-	c := &coordinated{Memory: m, kv: newLocker(m)}
+	c := &coordinated{Memory: m, kv: kvtest.New(m)}
 	config.Service, config.Coordination, config.Agents = c.Memory, c.kv, cmp.Or(config.Agents, httpd.OneAgent)
 	var err error
 	if c.handler, err = httpd.New(config); err != nil {
@@ -433,15 +249,15 @@ func TestLockGoesToTheWaitersInTurn(t *testing.T) {
 		last := uint64(0)
 		for i, p := range waiting {
 			need.That(t, !p.answered(), "waiter %d has it before its turn", i)
-			joined := c.kv.joined.Load()
+			joined := c.kv.Joined.Load()
 			c.send("DELETE", lock+holder, "")
 			need.That(t, p.answered(), "waiter %d was not woken", i)
-			expect.Equal(t, c.kv.joined.Load()-joined, 0, "the hand-over to waiter %d woke others:", i)
+			expect.Equal(t, c.kv.Joined.Load()-joined, 0, "the hand-over to waiter %d woke others:", i)
 			a := decodeReply[acquisition](t, p.got)
 			expect.That(t, a.Acquired && a.Fence > last && a.Place == i+1, "waiter %d got %+v", i, a)
 			holder, last = sessions[i], a.Fence
 		}
-		expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
+		expect.Equal(t, c.kv.Watchers.Len(), 0, "waiting still:")
 	})
 }
 
@@ -473,7 +289,7 @@ func TestLockWaitEndsInTime(t *testing.T) {
 			got, took := p.wait()
 			expect.That(t, took == row.took && got.status == row.status && strings.Contains(got.body, row.want),
 				"got %d %s after %v, want %d %s after %v", got.status, got.body, took, row.status, row.want, row.took)
-			expect.Equal(t, c.kv.watchers.Len(), 0, "waiting still:")
+			expect.Equal(t, c.kv.Watchers.Len(), 0, "waiting still:")
 			c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 			if got := c.acquire(t, "/v1/rollcall/locks/l?session="+next, ""); !got.Acquired {
 				t.Errorf("it left something behind: %+v", got)
@@ -487,7 +303,7 @@ func TestLockWaitMissesNoGrantRightAfterItJoined(t *testing.T) {
 		holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		c.Set(func(*registrytest.Memory) {
-			c.kv.after = func() { c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
+			c.kv.After = func() { c.kv.Perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder}) }
 		})
 		got, took := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter).wait()
 		a := decodeReply[acquisition](t, got)
@@ -503,22 +319,22 @@ func TestLockGrantedWhileItsWaiterLeftStaysTheSessions(t *testing.T) {
 		ctx, disconnect := context.WithCancel(t.Context())
 		p := c.start(ctx, "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.m.Mu.Lock() // the node, which is behind, does not see the grant
-		c.kv.behind = c.kv.state.View()
+		c.Memory.Mu.Lock() // the node, which is behind, does not see the grant
+		c.kv.Behind = c.kv.State.View()
 		disconnect()
-		c.kv.perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
-		c.kv.m.Mu.Unlock()
+		c.kv.Perform(kv.ReleasePermit{Kind: kv.Lock, Name: "l", Session: holder})
+		c.Memory.Mu.Unlock()
 		got, _ := p.wait()
 		expect.That(t, decodeReply[acquisition](t, got).Acquired, "the response was %s, which no client reads", got.body)
 		again := c.acquire(t, "/v1/rollcall/locks/l?session="+waiter, "")
-		expect.That(t, again.Acquired && again.Fence < uint64(c.kv.index()), "it has %+v, want what was granted", again)
+		expect.That(t, again.Acquired && again.Fence < uint64(c.nextIndex()), "it has %+v, want what was granted", again)
 	})
 }
 
-func (l *locker) index() kv.Index {
-	l.m.Mu.Lock()
-	defer l.m.Mu.Unlock()
-	return l.state.View().Index() + 1
+func (c *coordinated) nextIndex() kv.Index {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.kv.State.View().Index() + 1
 }
 
 // A snapshot that a node takes over may have lost a waiter's wake-up on the way.
@@ -528,8 +344,8 @@ func TestLockWaitGoesOnAfterItsNodesStateWasReplaced(t *testing.T) {
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.watchers.WakeAll()
-		need.That(t, !p.answered() && c.kv.watchers.Len() == 1, "it does not wait on: %d %s", p.got.status, p.got.body)
+		c.kv.Watchers.WakeAll()
+		need.That(t, !p.answered() && c.kv.Watchers.Len() == 1, "it does not wait on: %d %s", p.got.status, p.got.body)
 		c.send("DELETE", "/v1/rollcall/locks/l?session="+holder, "")
 		got, _ := p.wait()
 		expect.That(t, decodeReply[acquisition](t, got).Acquired, "got %s", got.body)
@@ -542,15 +358,15 @@ func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
 		c.acquire(t, "/v1/rollcall/locks/l?session="+holder, "")
 		p := c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		got, took := p.wait()
 		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took >= 36*time.Second && took <= 38*time.Second,
 			"got %d %s after %v, want 504 after 30s and 7s", got.status, got.body, took)
-		c.kv.fail(nil)
+		c.kv.Fail(nil)
 		p = c.start(t.Context(), "PUT", "/v1/rollcall/locks/l?wait=30s&session="+waiter)
 		synctest.Wait()
-		c.kv.fail(registry.ErrNoLeader)
-		c.kv.watchers.WakeAll() // it asks again
+		c.kv.Fail(registry.ErrNoLeader)
+		c.kv.Watchers.WakeAll() // it asks again
 		got, took = p.wait()
 		expect.That(t, got.status == 504 && took >= 6*time.Second && took <= 8*time.Second,
 			"asking again: got %d %s after %v, want 504 after 7s", got.status, got.body, took)
@@ -561,7 +377,7 @@ func TestLockWaitThatCannotLeaveTheQueueHasAnUnknownOutcome(t *testing.T) {
 func TestOwnCoordinationFailsSoonWithoutALeader(t *testing.T) {
 	withCoordination(t, func(t *testing.T, c *coordinated) {
 		session := c.ownSession(t, "")
-		c.kv.fail(registry.ErrNoLeader)
+		c.kv.Fail(registry.ErrNoLeader)
 		for _, request := range [][2]string{
 			{"POST", "/v1/rollcall/sessions"},
 			{"PUT", "/v1/rollcall/sessions/" + session + "/renew"},
@@ -594,7 +410,7 @@ func TestPermitWaitersHaveALimit(t *testing.T) {
 
 func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 	withCoordination(t, func(t *testing.T, c *coordinated) {
-		c.kv.pass(time.Hour) // on the clocks of the registry
+		c.kv.Pass(time.Hour) // on the clocks of the registry
 		s := c.ownSession(t, `{"name":"worker","ttl":"20s","lock_delay":"1s","behavior":"delete"}`)
 		c.put(t, "/v1/kv/k?acquire="+s, "")
 		c.acquire(t, "/v1/rollcall/locks/l?session="+s, "")
@@ -619,7 +435,7 @@ func TestSessionIsShownWithItsAcquisitions(t *testing.T) {
 			t.Errorf("destroyed: got %d %s", got.status, got.body)
 		}
 		c.get("/v1/rollcall/locks/l").says(t, 200, `"holders":[],"queue":[],"delays_ms":[1000]`, "its lock")
-		c.kv.pass(time.Minute)
+		c.kv.Pass(time.Minute)
 		if got := c.get("/v1/rollcall/locks"); strings.TrimSpace(got.body) != "[]" {
 			t.Errorf("the locks are %s", got.body)
 		}
@@ -675,9 +491,9 @@ func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 		got := c.get("/v1/rollcall/fence/" + row.query)
 		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want, "%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
-	views := c.kv.views.Load()
+	views := c.kv.Views.Load()
 	expect.That(t, views != 0, "no other node was asked")
-	c.kv.fail(registry.ErrNoLeader)
+	c.kv.Fail(registry.ErrNoLeader)
 	bubble(t, func(t *testing.T) {
 		c.get("/v1/rollcall/fence/l?kind=lock&index=4").says(t, 503, "", "without a leader")
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -72,7 +73,7 @@ func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
 	s := roles("well", hostile, "follower", "follower", "leader")
 	s.Nodes[1].ID, s.Nodes[1].HTTP, s.Nodes[1].Version, s.Nodes[1].Zone = hostile, hostile, hostile, hostile
 	quoted := strings.ReplaceAll(hostile, `"`, `\"`)
-	n := newNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: newLocker(m),
+	n := newNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: kvtest.New(m),
 		Peers: &peers{status: `{"peers":[{"name":"` + quoted + `","kind":"datacenter","state":"failing","reason":"` + quoted + `"}]}`}}, nil)
 	m.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 	n.send(t, request("PUT", "/v1/kv/"+url.PathEscape(hostile), hostile))
@@ -411,7 +412,7 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := registrytest.New()
-		n := newBubbled(t, httpd.Config{Service: m, Coordination: newLocker(m)})
+		n := newBubbled(t, httpd.Config{Service: m, Coordination: kvtest.New(m)})
 		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
 		for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
 			page := html.UnescapeString(n.get(t, path).body)

@@ -120,7 +120,7 @@ func TestKeyCommandTakesEveryValue(t *testing.T) {
 func TestKeyWriteOfUnknownOutcomeLeadsToItsKey(t *testing.T) {
 	c := newActing(t)
 	c.put(t, "/v1/kv/a", "old")
-	c.kv.applyErr = registry.ErrUnknownOutcome
+	c.kv.ApplyErr = registry.ErrUnknownOutcome
 	got := c.act("set-key", "key", "a", "cas", "1", "value", "v")
 	expect.That(t, got.status >= 500 && strings.Contains(got.body, `href="/ui/keys?index=now&amp;key=a"`), "got %d %s", got.status, got.body)
 }
@@ -138,7 +138,7 @@ func TestPageAfterAnActShowsIt(t *testing.T) {
 	expect.That(t, strings.Contains(form, "It holds key lead."), "the form does not say what follows: %s", form)
 	got := c.act("end-session", "session", session)
 	need.That(t, got.status == http.StatusSeeOther && got.header.Get("Location") == "/ui/held?done=end-session&index=now", "got %d to %s", got.status, got.header.Get("Location"))
-	c.kv.behind = before
+	c.kv.Behind = before
 	page := c.get(got.header.Get("Location")).body
 	expect.That(t, strings.Contains(page, "Done: end.") && !strings.Contains(page, session) && !strings.Contains(page, "have applied"), "the page shows what was: %s", page)
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -126,7 +127,7 @@ func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h
 		for i := range 200 {
 			h.Perform(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprintf("i%d", i))})
 		}
-		n := newBubbledTLS(t, httpd.Config{Service: h, Coordination: newLocker(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+		n := newBubbledTLS(t, httpd.Config{Service: h, Coordination: kvtest.New(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 		conn := tls.Client(n.open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
 		other := line{conn, bufio.NewReader(conn)}
 		need.Equal(t, other.roundTrip(t, request("GET", "/eureka/apps/ORDERS", "")).status, 200, "before the flood")

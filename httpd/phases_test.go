@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
@@ -87,9 +88,9 @@ func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				m := registrytest.New()
-				l := newLocker(m)
-				n := newBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.accessTable}})
-				m.Set(func(m *registrytest.Memory) { m.Reported, m.ViewErr, l.viewErr = p.health, p.view, p.view })
+				l := kvtest.New(m)
+				n := newBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
+				m.Set(func(m *registrytest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
 				for _, route := range n.handler.Routes(t) {
 					method, path, _ := strings.Cut(route, " ")
 					if method != http.MethodGet || strings.HasPrefix(path, "/v1/agent/check/") { // heartbeats

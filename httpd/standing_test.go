@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -318,7 +319,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			token := k.token(t, "reader", 5*time.Minute)
 			m := registrytest.New()
 			config := k.config()
-			config.Service, config.Coordination, config.Agents = m, newLocker(m), httpd.OneAgent
+			config.Service, config.Coordination, config.Agents = m, kvtest.New(m), httpd.OneAgent
 			n := newBubbled(t, config)
 			ended := n.waiting(t, "X-Consul-Token: "+token)
 			k.token(t, "reader", 0) // a change for nobody

@@ -380,6 +380,9 @@ func replicaOwner(op Replica, origin Origin) string {
 // the instance here while one does there, and never as the owner of a permanent one.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
+	if r.level >= conceding && m.client >= 0 && origin.Kind == RemoteDC && m.op.Owner == Here && before == origin.DC && !m.op.Yields {
+		return "" // each took the other for the owner, and neither would repair it
+	}
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" || r.holds(m.stored, m.op.Yields) {
 		return before
 	}

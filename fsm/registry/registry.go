@@ -80,6 +80,9 @@ const following = 3
 // Yielding is the level from which on peers without the right to take over leave living instances of this datacenter alone.
 const Yielding = 3
 
+// conceding is the level from which on what two datacenters took for each other's is this one's once the other says so.
+const conceding = 3
+
 // outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
 const outlasting = 3
 

@@ -114,8 +114,11 @@ type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
 	contested func(registry.Key) bool
-	diff      api.PeerDiff
-	tasks     []link.Task
+	// cedesTo is the peer's datacenter, if this side is the one of the two that gives up what each takes for the
+	// other's. "": it is not, or both are of one datacenter.
+	cedesTo string
+	diff    api.PeerDiff
+	tasks   []link.Task
 
 	app     string                            // of the last difference
 	records map[registry.Key]registry.Removal // nil: not needed yet
@@ -152,7 +155,7 @@ func (c *comparison) addApp(app string, ours []*registry.Lease, entries []wire.C
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(theirs)) {
-		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id].Version)
+		c.addTheirs(registry.Key{App: app, ID: id}, theirs[id])
 	}
 }
 
@@ -190,15 +193,16 @@ func (c *comparison) addOurs(key registry.Key, what string) {
 
 // addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
 // its removal may still be on its way.
-func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
-	if _, ok := c.scope.view.Find(key); ok {
+func (c *comparison) addTheirs(key registry.Key, theirs wire.Copy) {
+	if l, ok := c.scope.view.Find(key); ok {
+		c.addDisowned(l, theirs)
 		return
 	}
 	rec, known := c.record(key)
 	if known && c.scope.now-rec.Lease.ChangedLease < removalGrace {
 		return
 	}
-	remove, ok := c.removal(key, version, rec, known)
+	remove, ok := c.removal(key, theirs.Version, rec, known)
 	if !ok && c.scope.all {
 		c.list(key, copyNewer)
 		return
@@ -207,6 +211,18 @@ func (c *comparison) addTheirs(key registry.Key, version registry.Version) {
 	c.diff.Extra++
 	if ok {
 		c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Canceled, Remove: remove})
+	}
+}
+
+// addDisowned adds an instance that the peer takes for this side's, if this side takes it for the peer's: neither would
+// compare it as its own. The peer is told what is here, and that it owns it.
+func (c *comparison) addDisowned(l *registry.Lease, theirs wire.Copy) {
+	switch {
+	case c.cedesTo == "" || l.Owner != c.cedesTo:
+	case l.Sum() != theirs.Sum:
+		c.addOurs(l.Key(), compareVersions(l.Version(), theirs.Version))
+	default:
+		c.tasks = append(c.tasks, link.Task{Key: l.Key(), Facts: link.Registered})
 	}
 }
 

@@ -206,6 +206,44 @@ func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 	expect.That(t, a.lease(t, "1").Quarantine != nil, "the quarantine is lost")
 }
 
+// A restore can have each of two datacenters take the other for the owner, and so can a renewal that only one of them
+// counts. Neither compares such an instance as its own.
+func TestCompareGivesWhatEachDatacenterTakesForTheOthersToOne(t *testing.T) {
+	for level, owner := range map[byte]string{1: "dc1", 2: "dc1", 3: ""} {
+		a, b := twoDatacenters(t)
+		take := func(s *site, from string, overrides ...registry.Status) {
+			s.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
+			for n, status := range overrides {
+				need.Got(s.Apply(context.Background(), registry.Origin{Kind: registry.RemoteDC, DC: from}, registry.Replica{
+					Instance: peertest.Instance("ORDERS", fmt.Sprint(n), 1), Life: 1, Edit: 1, Overridden: status, Permanent: n > 0,
+				}))(t)
+			}
+		}
+		take(a, "dc2", registry.Down, registry.OutOfService, registry.Down)
+		take(b, "dc1", registry.OutOfService, registry.Down, registry.Down)
+		ageChanges(a, b)
+		_, tasks := b.diff(t, true)
+		expect.That(t, len(tasks) == 0, "%d tasks of the other one, which would cede, too", len(tasks))
+		d, tasks := a.diff(t, true)
+		wantDiff(t, d, 2, 0, "0 different", "1 different")
+		a.deliver(t, tasks...)
+		ageChanges(a, b)
+		b.repair(t)
+		b.deliverChanges(t, 0)
+		equal(t, a, b)
+		for n := range 3 {
+			here, there := a.lease(t, fmt.Sprint(n)).Owner, b.lease(t, fmt.Sprint(n)).Owner
+			expect.That(t, here == "dc2" && there == owner, "level %d: %d belongs to %q and %q, want dc2 and %q", level, n, here, there, owner)
+		}
+		ageChanges(a, b)
+		for _, s := range []*site{a, b} {
+			d, tasks = s.diff(t, true)
+			wantDiff(t, d, 0, 0)
+			expect.That(t, (len(tasks) > 0) == (s == a && level < 3), "level %d: %d tasks of %s where nothing differs", level, len(tasks), s.side.Node)
+		}
+	}
+}
+
 func TestCompareFindsNoDifferenceInWhatIsOnItsWay(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, a, 1, "1", "2")

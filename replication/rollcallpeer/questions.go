@@ -20,6 +20,9 @@ import (
 func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == link.Node}
 	c := comparison{scope: s, consensus: l.env.Consensus, contested: l.contested}
+	if !s.all && l.env.Datacenter < l.env.Peer.Name {
+		c.cedesTo = l.env.Peer.Name
+	}
 	digests := s.digests()
 	apps := slices.Sorted(maps.Keys(digests))
 	for q, more := l.question(apps, digests, ""), true; more; {

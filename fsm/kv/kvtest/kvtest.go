@@ -1,0 +1,199 @@
+// Package kvtest is a kv.Service for tests of what works on one.
+package kvtest
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+)
+
+// Memory is an httpd.Coordination in one process, over the same registry, counter of indexes and lease
+// clock as a memory.
+type Memory struct {
+	m        *registrytest.Memory
+	State    *kv.State    // guarded by the memory's mutex, as the four that follow
+	ApplyErr error        // of every Apply
+	ViewErr  error        // of views that are not stale
+	Behind   *kv.View     // what stale views show; nil: the newest
+	After    func()       // happens once, between the next Apply or view that is not stale and its caller
+	Applied  atomic.Int64 // operations
+	Views    atomic.Int64 // that were not stale
+	Joined   atomic.Int64 // calls of Watch
+	Watchers kv.Watchers
+}
+
+// testCatalog answers package kv from the registry beside it.
+type testCatalog struct{ *registry.Registry }
+
+// Check implements kv.Catalog.
+func (c testCatalog) Check(node, id string) (critical, known bool) {
+	status, known := c.CheckState(node, id)
+	return known && status == catalog.Critical, known
+}
+
+// PerformInTxn implements kv.Registrar.
+func (c testCatalog) PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []kv.CheckRef) {
+	result = c.Registry.PerformInTxn(op)
+	for _, l := range c.Lost() {
+		lost = append(lost, kv.CheckRef(l))
+	}
+	return result, lost
+}
+
+// Readmit implements kv.Registrar.
+func (c testCatalog) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
+	returned, refs := c.Registry.Readmit(m, by)
+	for _, ref := range refs {
+		lost = append(lost, kv.CheckRef(ref))
+	}
+	return returned, lost
+}
+
+// New is the coordination over a registry, of a leader in its first term.
+func New(m *registrytest.Memory) *Memory {
+	l := &Memory{m: m, State: kv.New(testCatalog{m.Registry})}
+	l.State.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
+	m.After = l.lose
+	return l
+}
+
+func (l *Memory) at() kv.At {
+	stamp := l.m.Stamp()
+	return kv.At{Index: l.m.Registry.Next(), Lease: stamp.Lease, Wall: stamp.Wall, Term: 1}
+}
+
+// lose ends the sessions that an operation of the registry took the checks of.
+func (l *Memory) lose(taken registry.Index) {
+	at := l.at()
+	if taken != 0 {
+		at.Index = taken
+	}
+	ended := false
+	for _, lost := range l.m.Registry.Lost() {
+		if lost.ID == "" {
+			ended = l.State.LoseNode(at, lost.Node) || ended
+		} else {
+			ended = l.State.Lose(at, []kv.CheckRef{kv.CheckRef(lost)}) || ended
+		}
+	}
+	if ended && taken == 0 {
+		l.m.Registry.ReserveIndex()
+	}
+	l.Watchers.Wake(l.State.Touched())
+}
+
+// Apply implements kv.Service.
+func (l *Memory) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if l.ApplyErr != nil {
+		return nil, l.ApplyErr
+	}
+	results := make([]kv.Result, len(ops))
+	for i, op := range ops {
+		results[i] = l.PerformBy(access.SenderOf(ctx).Name, op)
+	}
+	l.happen()
+	return results, nil
+}
+
+// happen does what is to happen after this call.
+func (l *Memory) happen() {
+	if after := l.After; after != nil {
+		l.After = nil
+		after()
+	}
+}
+
+// Perform performs an operation; the caller holds what Memory.Set of the registry holds.
+func (l *Memory) Perform(op kv.Op) kv.Result { return l.PerformBy("", op) }
+
+// PerformBy is Perform in the name of somebody.
+func (l *Memory) PerformBy(principal string, op kv.Op) kv.Result {
+	l.Applied.Add(1)
+	l.m.Registry.Advance(l.m.Stamp())
+	at := l.at()
+	at.By = principal
+	result := l.State.Apply(at, op)
+	if result.Index >= l.m.Registry.Next() {
+		l.m.Registry.ReserveIndex()
+	}
+	l.m.Watchers.Publish(l.m.Registry.View())
+	l.Watchers.Wake(l.State.Touched())
+	return result
+}
+
+// View implements kv.Service.
+func (l *Memory) View(_ context.Context, read registry.Consistency) (*kv.View, error) {
+	stale := read == registry.Stale
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
+	if !stale {
+		l.Views.Add(1)
+		if l.ViewErr != nil {
+			return nil, l.ViewErr
+		}
+	}
+	if stale && l.Behind != nil {
+		return l.Behind, nil
+	}
+	v := l.State.View()
+	v.Registry = l.m.Registry.View()
+	if !stale {
+		l.happen()
+	}
+	return v, nil
+}
+
+// AccessTable is who may do what, as a stale view has it.
+func (l *Memory) AccessTable() *access.Table {
+	v, _ := l.View(context.Background(), registry.Stale)
+	return v.Access()
+}
+
+// Watch implements kv.Service.
+func (l *Memory) Watch(t kv.Topic) *kv.Wait {
+	l.Joined.Add(1)
+	return l.Watchers.Join(t)
+}
+
+// WatchCatalog implements httpd.Coordination.
+func (l *Memory) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
+	return l.m.Watchers.Join(t)
+}
+
+// RaftAddresses implements httpd.Coordination.
+func (l *Memory) RaftAddresses() (string, []string) {
+	return "10.0.0.1:7761", []string{"10.0.0.1:7761", "10.0.0.2:7761"}
+}
+
+// Fail makes every call fail that asks others.
+func (l *Memory) Fail(err error) {
+	l.m.Set(func(m *registrytest.Memory) {
+		l.ApplyErr, l.ViewErr, m.ViewErr, m.Reported.Quorum = err, err, err, err == nil
+	})
+}
+
+// Due does once what a leader does all the time: it ends sessions and lock-delays whose time has come.
+func (l *Memory) Due() {
+	l.m.Mu.Lock()
+	defer l.m.Mu.Unlock()
+	for _, op := range l.State.Due(l.m.Stamp().Lease, 1000) {
+		l.Perform(op)
+	}
+}
+
+// Pass moves the lease clock on.
+func (l *Memory) Pass(d time.Duration) {
+	l.m.Pass(d)
+	l.Due()
+}
