@@ -44,7 +44,7 @@ var rooms = []room{
 	{"cmd/internal/capacity", []string{"fsm/naming", "fsm/access", "httpd", "store/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"cmd/internal/logging", nil},
-	{"httpd", []string{"fsm/naming", "internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "fsm/catalog", "httpd/audit"}},
+	{"httpd", []string{"fsm/naming", "internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/ownroutes", "httpd/consulroutes", "httpd/dashboard", "httpd/show", "httpd/web", "httpd/api", "httpd/ratelimit", "fsm/access", "fsm/registry", "httpd/audit"}},
 	{"httpd/ownroutes", []string{"fsm/naming", "httpd/web", "httpd/show", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/show", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consulroutes", []string{"fsm/naming", "httpd/web", "httpd/consul", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},

@@ -302,7 +302,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
 		{"status of a check that does not exist", item(opSetCheck, 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"replica without an instance", item(opReplica, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
-		{"replica with a status that does not exist", item(append(replica[:len(replica)-12:len(replica)-12], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"replica with a status that does not exist", item(append(replica[:len(replica)-13:len(replica)-13], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
 		{"removal of another kind", item(opRemove, 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
 		{"life beyond 32 bits", item(opRemove, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
 		{"pause that is neither", item(opPausePeer, 0, 2, 0, 0), "truth value 2"},
