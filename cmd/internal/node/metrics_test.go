@@ -172,7 +172,7 @@ func expectOnlyNamesOf(t *testing.T, all map[string]described) {
 }
 
 func TestEveryLimitThatHasAShareIsShownBesideWhatIsUsed(t *testing.T) {
-	withoutShare := []string{"limits.batch-bytes", "limits.ignored-bytes", "limits.register-bytes", "limits.connections-per-address"}
+	withoutShare := []string{"limits.batch-bytes", "limits.ignored-bytes", "limits.register-bytes", "limits.connections-per-address", "limits.principal-share"}
 	for _, tc := range []struct {
 		mode string
 		also []string // have no share in this mode
