@@ -114,8 +114,8 @@ func (l *load) probe() {
 	}
 }
 
-// atOnce is the longest write for which two probes, before and after it, cannot both be wrong, once the node
-// has noticed a lost leader or majority.
+// atOnce is the longest write that is done for which two probes, before and after it, cannot both be wrong. A quick
+// refusal proves less: a write is refused together with those that have waited for a leader for longer.
 const atOnce = 100 * time.Millisecond
 
 // wrong reports whether a node foretold the outcome of a write neither before nor after it. A node that has
@@ -132,7 +132,7 @@ func (l *load) wrong(node string) bool {
 	}
 	says := o == Done
 	is := says != (before.Status == http.StatusOK) && says != (after.Status == http.StatusOK)
-	if is && r.Took <= atOnce && !l.d.isWeak() {
+	if is && says && r.Took <= atOnce && !l.d.isWeak() {
 		l.w.Errorf("I11 true: %s answers a write at %v by %v after %v, and /readyz?writes by %v before and %v after it",
 			node, asked.Sub(began), r, r.Took, before, after)
 	}
