@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/httpd/conformance"
 )
 
@@ -29,6 +30,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, ap bool) {
 		c := StartCluster(t, withSteadyLeader(Config{AP: ap}))
+		c.awaitLevel(t, codec.Newest)
 		n := c.Nodes[0]
 		if !ap {
 			n = c.Others(c.Leader())[0]
