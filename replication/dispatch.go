@@ -33,6 +33,6 @@ func (t transmission) aged(tasks []link.Task) []link.Task {
 		one.Remove.Age += now.Sub(one.AsOf).Milliseconds()
 		aged[i] = one
 	}
-	t.waiting.WithLabelValues(t.Name).Observe(now.Sub(oldest).Seconds())
+	t.waiting.Observe(now.Sub(oldest).Seconds())
 	return aged
 }

@@ -19,7 +19,7 @@ type peer struct {
 	link.PeerConfig
 	config  Config
 	link    link.Link
-	waiting *prometheus.HistogramVec
+	waiting prometheus.Observer // of its tasks; one that is removed counts where nobody looks
 	log     *slog.Logger
 	woken   chan struct{}  // something happened that may need tasks
 	refused *link.Refusals // what the peer refused, and has not accepted since

@@ -64,7 +64,7 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	c = c.withDefaults()
 	c.Incarnation, c.Refusals = link.NewIncarnation(), link.NewRefusals(c.World, c.Log)
 	r := &Replicator{Receiver: rollcallpeer.NewReceiver(c.Side), config: c, waiting: newWaiting(), changed: make(chan struct{}, 1)}
-	r.newPeer = func(p link.PeerConfig) *peer { return newPeer(c, p, r.waiting, newLink) }
+	r.newPeer = func(p link.PeerConfig) *peer { return newPeer(c, p, r.waiting.WithLabelValues(p.Name), newLink) }
 	peers := make([]*peer, len(c.Peers))
 	for i, p := range c.Peers {
 		peers[i] = r.newPeer(p)
@@ -305,6 +305,10 @@ func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 			continue
 		}
 		same = false
+		if old != nil {
+			r.waiting.DeleteLabelValues(c.Name)
+			delete(before, c.Name)
+		}
 		peers[i] = r.newPeer(c)
 		if old != nil {
 			peers[i].record.since, peers[i].record.success = old.reachedAt()
@@ -314,7 +318,7 @@ func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 		return nil
 	}
 	for name := range before {
-		r.waiting.DeletePartialMatch(prometheus.Labels{"peer": name})
+		r.waiting.DeleteLabelValues(name)
 	}
 	r.config.Now.Store(&configs)
 	r.peers.Store(&peers)

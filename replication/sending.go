@@ -13,7 +13,7 @@ import (
 )
 
 // newPeer returns a peer to which nothing is sent yet. waiting is the histogram of how long tasks wait.
-func newPeer(c Config, pc link.PeerConfig, waiting *prometheus.HistogramVec, newLink func(link.Env) link.Link) *peer {
+func newPeer(c Config, pc link.PeerConfig, waiting prometheus.Observer, newLink func(link.Env) link.Link) *peer {
 	p := &peer{
 		PeerConfig: pc, config: c, waiting: waiting,
 		log:     c.Log.With("peer", pc.Name),
