@@ -240,7 +240,7 @@ func inService(status, forced string) error {
 	return fmt.Errorf("shows it as %s", status)
 }
 
-// lagging joins the reports of late servers, or returns nil if there are none.
+// lagging joins the reports of late servers. It returns nil if no server is late.
 func lagging(late []string, servers int) error {
 	switch {
 	case len(late) > 0:

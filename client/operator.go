@@ -124,7 +124,7 @@ func (c *Client) FinalizeUpgrade(ctx context.Context) (Upgrade, error) {
 	return transport.Ask[Upgrade](ctx, c.cluster, q, "finalize the upgrade")
 }
 
-// DebugBundle returns what a server can tell about itself, for whoever is to find a fault: a gzipped tar file.
+// DebugBundle returns what a server can tell about itself, to find a fault with: a gzipped tar file.
 func (c *Client) DebugBundle(ctx context.Context) ([]byte, error) {
 	a, err := c.cluster.Perform(ctx, transport.Own(http.MethodGet, "debug", "bundle"), "make a bundle")
 	return a.Body, err

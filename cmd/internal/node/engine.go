@@ -156,7 +156,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	}
 }
 
-// checkRules are those of checks.
+// checkRules returns where checks may look.
 func (s setup) checkRules(raft *consensus.Raft) probe.Rules {
 	r := s.Checks.Rules
 	r.IsNode = func(a netip.Addr) bool {
@@ -169,7 +169,7 @@ func (s setup) checkRules(raft *consensus.Raft) probe.Rules {
 	return r
 }
 
-// rules are who may do what, by the cluster's table (nil: there is none) and by auth.file.
+// rules returns who may do what, by the cluster's table (nil in mode ap) and by auth.file.
 func (s setup) rules(table func() *access.Table) httpd.AccessConfig {
 	rules := httpd.AccessConfig{World: s.world, Floor: s.Floor(), Table: table}
 	if s.auth != nil {

@@ -117,7 +117,7 @@ func pingOver(conn io.ReadWriter) error {
 
 // grpc asks the health service of a gRPC server
 // (https://github.com/grpc/grpc/blob/master/doc/health-checking.md) about the service that the check names, or
-// about the server. Only SERVING passes. The texts are those of Consul (agent/checks/grpc.go) and of grpc-go,
+// about the server. Only SERVING passes. The texts come from Consul (agent/checks/grpc.go) and from grpc-go,
 // whose errors Consul shows.
 func (c *caller) grpc(ctx context.Context, p *catalog.Probe, address string) (result, error) {
 	_, service, _ := strings.Cut(p.GRPC, "/")

@@ -26,7 +26,7 @@ type Rules struct {
 	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
 	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send, where access control is on (from level 3 of the formats on; before, others are counted); *: all"`
-	// IsNode reports whether an address is that of a node's machine, which is no check's own. Nil: loopback addresses alone.
+	// IsNode reports whether an address belongs to a node's machine; no service owns that. Nil: loopback addresses alone.
 	IsNode func(netip.Addr) bool
 }
 

@@ -27,7 +27,7 @@ type guarded struct {
 	also map[string]struct{} // what others renew at dc2
 }
 
-// guardedLease is that of all instances.
+// guardedLease is how long every instance's lease lasts.
 const guardedLease = 30 * time.Second
 
 // inGuarded runs a scenario with access control at dc1, in both modes. allow has dc1 give dc2's token other rights than exchange.
