@@ -106,7 +106,7 @@ func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
 	}
 	first := fsm.AppendEstablish(nil, s.machine.Level(), e)
 	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
-	applied, err := s.proposer.Start(first, establishTimeout).Wait(ctx, establishTimeout)
+	applied, err := s.proposer.Start(first, establishTimeout).Wait(ctx, 2*establishTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("establish leadership: %w", err)
 	}
@@ -204,7 +204,7 @@ func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 // propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors that wrap
 // port.ErrNotSent are certain; after any other the outcome is unknown.
 func (s *Raft) propose(ctx context.Context, entry []byte) error {
-	_, err := s.proposer.Start(entry, establishTimeout).Wait(ctx, store.ResultWait)
+	_, err := s.proposer.Start(entry, store.ResultWait/2).Wait(ctx, store.ResultWait)
 	return err
 }
 

@@ -80,9 +80,9 @@ func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
 	return applied.Batches, nil
 }
 
-// Wait waits until the entry was applied.
+// Wait waits until the entry was applied, for at most limit since Raft was asked: its queue may have been full.
 func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, error) {
-	if err := raftio.Wait(ctx, e.future, limit); err != nil {
+	if err := raftio.Wait(ctx, e.future, limit-time.Since(e.started)); err != nil {
 		if errors.Is(err, raftio.ErrNoResult) && ctx.Err() == nil {
 			e.metrics.Commit.Observe(time.Since(e.started).Seconds())
 		}

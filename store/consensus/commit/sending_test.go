@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -159,6 +160,29 @@ func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommit, b)))
 	expect.Equal(t, leader.connections.Load(), 2, "connections:")
 }
+
+// A caller hears of an unknown outcome by the same time however long Raft had no place for its entry, as while the leader's disk is slow.
+func TestResultsAreWaitedForSinceRaftWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, answer := time.Now(), make(fullRaft)
+		p := &Proposer{Raft: answer, Metrics: NewMetrics(prometheus.NewRegistry())}
+		_, err := p.Start(nil, enqueueTimeout).Results(t.Context())
+		expect.That(t, err != nil && !errors.Is(err, port.ErrNotSent), "got %v, want an unknown outcome", err)
+		expect.Equal(t, time.Since(began), store.ResultWait, "known after")
+		close(answer)
+	})
+}
+
+// fullRaft takes an entry at the last moment, and applies none before it is closed.
+type fullRaft chan struct{}
+
+func (r fullRaft) Apply(_ []byte, patience time.Duration) raft.ApplyFuture {
+	time.Sleep(patience - time.Millisecond)
+	return r
+}
+func (r fullRaft) Error() error { <-r; return raft.ErrLeadershipLost }
+func (fullRaft) Response() any  { return nil }
+func (fullRaft) Index() uint64  { return 0 }
 
 // noRaft refuses entries.
 type noRaft struct{ raft.ApplyFuture }

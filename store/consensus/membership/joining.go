@@ -130,8 +130,10 @@ func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
 			add = s.Raft.AddVoter // it has moved: the same vote at another address
 		}
 	}
-	f := add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), look.Index, changeLimit)
-	if err := raftio.Wait(context.Background(), f, changeLimit); err != nil {
+	err := raftio.Within(context.Background(), changeLimit, func(patience time.Duration) raft.Future {
+		return add(raft.ServerID(args.ServerID), raft.ServerAddress(args.Addr), look.Index, patience)
+	})
+	if err != nil {
 		return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("take node %q in: %v", name, err)}
 	}
 	s.cfg.Node.Log.Info("member", "member", name, "address", args.Addr)

@@ -83,7 +83,9 @@ func (s *Members) Delete(look *Configuration, name string) JoinReply {
 		return JoinReply{Answer: port.Refused, Reason: err.Error()}
 	}
 	// The replies count for this look only. If the members have changed since, Raft refuses.
-	err := raftio.Wait(context.Background(), s.Raft.RemoveServer(members[i].ID, look.Index, removeLimit), removeLimit)
+	err := raftio.Within(context.Background(), removeLimit, func(patience time.Duration) raft.Future {
+		return s.Raft.RemoveServer(members[i].ID, look.Index, patience)
+	})
 	if err == nil {
 		s.cfg.Node.Log.Info("removed a node", "member", name)
 	}

@@ -164,7 +164,9 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 	log := p.members.cfg.Node.Log.With("member", disk.NodeName(string(m.ID)))
 	err := p.members.agreeWithout(m, look.Servers)
 	if err == nil {
-		err = raftio.Wait(ctx, p.members.Raft.DemoteVoter(m.ID, look.Index, changeLimit), changeLimit)
+		err = raftio.Within(ctx, changeLimit, func(patience time.Duration) raft.Future {
+			return p.members.Raft.DemoteVoter(m.ID, look.Index, patience)
+		})
 	}
 	if err != nil {
 		log.Warn("a node that is not to vote keeps its vote", "err", err)
@@ -180,7 +182,10 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 // Promote gives a newcomer its vote, unless the members have changed since it was considered: one that
 // was removed must not come back with a vote.
 func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
-	if err := raftio.Wait(ctx, p.members.Raft.AddVoter(m.ID, m.Address, index, changeLimit), changeLimit); err != nil {
+	err := raftio.Within(ctx, changeLimit, func(patience time.Duration) raft.Future {
+		return p.members.Raft.AddVoter(m.ID, m.Address, index, patience)
+	})
+	if err != nil {
 		p.members.cfg.Node.Log.Warn("newcomer did not become a voter", "member", disk.NodeName(string(m.ID)), "err", err)
 		return
 	}

@@ -92,6 +92,14 @@ func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 	}
 }
 
+// Within is Wait for what asks Raft, which may itself wait for a place in Raft's queue: for half of limit, so that a
+// refusal is not taken for an outcome that nobody knows. It ends within limit.
+func Within(ctx context.Context, limit time.Duration, ask func(patience time.Duration) raft.Future) error {
+	began := time.Now()
+	f := ask(limit / 2)
+	return Wait(ctx, f, limit-time.Since(began))
+}
+
 // endWith has a future answer when a channel is closed. Raft does so by its own channel, in some of its futures only.
 func endWith(f raft.Future, ended chan struct{}) {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {

@@ -22,6 +22,42 @@ func TestWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
 	expect.ErrorIs(t, err, ErrNoResult, "got")
 }
 
+func TestWhatWaitsForAPlaceInTheQueueEndsByTheSameBound(t *testing.T) {
+	for name, row := range map[string]struct {
+		free time.Duration // until Raft has a place
+		ends time.Duration // of the wait, in s
+		want error
+	}{
+		"at once":      {0, 4, ErrNoResult},
+		"late":         {1900 * time.Millisecond, 4, ErrNoResult},
+		"without room": {time.Hour, 2, raft.ErrEnqueueTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, answer := time.Now(), make(neverDone)
+			err := Within(t.Context(), 4*time.Second, func(patience time.Duration) raft.Future {
+				time.Sleep(min(row.free, patience))
+				if row.free > patience {
+					return refused{}
+				}
+				return answer
+			})
+			expect.ErrorIs(t, err, row.want, "%s: got", name)
+			expect.Equal(t, time.Since(began), row.ends*time.Second, "%s: ended after", name)
+			close(answer)
+		})
+	}
+}
+
+// neverDone is a future that has no answer before it is closed.
+type neverDone chan struct{}
+
+func (n neverDone) Error() error { <-n; return nil }
+
+// refused is what Raft had no place for.
+type refused struct{}
+
+func (refused) Error() error { return raft.ErrEnqueueTimeout }
+
 // nopSnapshot is a snapshot that was saved.
 type nopSnapshot struct{ raft.SnapshotFuture }
 
