@@ -63,7 +63,7 @@ test: build
 	@.ci/outcomes $(OUTCOMES)
 
 # What make check and make test leave out because it takes long, seldom breaks, or needs what others made: stock clients and servers,
-# browsers, the site, other build tags, the modules with large dependencies, fuzzing, upgrades from the last release, all older stacks.
+# browsers, the site, other build tags, the modules with large dependencies, fuzzing, upgrades from each release, all older stacks.
 # The first node of each cluster of the integration tests, and the scenarios in virtual time, have the race detector here.
 test-all: export ROLLCALL_RACE_BIN := $(CURDIR)/$(BIN)-race
 test-all: check race-node clients site test
@@ -116,7 +116,7 @@ ROLLCALL_STACKS ?= .
 stacks: build clients
 	ROLLCALL_STACKS='$(ROLLCALL_STACKS)' ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 30m -run '^TestStacksLive' -v ./integration
 
-# Upgrades from the last release, which is built from the history, and to the next level of the formats, in all orders of three
+# Upgrades from each release, which are built from the history, and to the next level of the formats, in all orders of three
 # nodes, under 2,000 heartbeats a second; `make test` does one order to the next level, with fewer.
 ROLLCALL_UPGRADE_KEEPERS ?= 4000
 upgrades: build
