@@ -35,7 +35,7 @@ type room struct {
 var rooms = []room{
 	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "store/wait", "fsm/access", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/top", []string{"cmd/internal/cli", "client"}},
-	{"cmd/internal/cli", nil},
+	{"cmd/internal/cli", []string{"fsm/naming"}},
 	{"internal/localcluster", nil},
 	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/logging", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "store/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "internal/measure"}},
 	{"cmd/internal/sim", []string{"cmd/internal/authfile", "cmd/internal/config", "cmd/internal/logging", "cmd/internal/node", "httpd/api", "internal/need", "internal/world", "store", "store/expiry", "client", "client/sse", "fsm", "fsm/access", "fsm/codec", "fsm/level", "fsm/registry", "replication/wire"}},

@@ -22,10 +22,10 @@ func Valid(name string) bool {
 }
 
 // Hides reports whether a text has characters that are not seen, and make it look like another text: those that turn the direction of
-// writing, of no width, or that separate lines (Unicode's Cf, Zl and Zp).
+// writing, of no width, or that separate lines (Unicode's Cf, Zl, Zp and all that it calls default ignorable).
 func Hides(text string) bool { return strings.ContainsFunc(text, Unseen) }
 
 // Unseen reports whether a character is one of those.
 func Unseen(r rune) bool {
-	return r > unicode.MaxASCII && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+	return r > unicode.MaxASCII && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

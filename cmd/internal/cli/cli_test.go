@@ -24,6 +24,7 @@ func TestPrintableHidesWhatCannotBeSeen(t *testing.T) {
 		{"line ends and tabs", "a\r\n\tb\u2028c", "a???b?c"},
 		{"direction", "a\u202eb\u2066c\u200fd", "a?b?c?d"},
 		{"no width", "a\u200bb\ufeffc\u00add", "a?b?c?d"},
+		{"no width, and no format character", "a\ufe0fb\u034fc\u3164d\U000e0100e", "a?b?c?d?e"},
 		{"no UTF-8", "a\xffb", "a\ufffdb"},
 	} {
 		expect.Equal(t, Printable(tc.cell), tc.want, "%s:", tc.name)

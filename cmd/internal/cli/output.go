@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 )
 
 // Output is the form in which a command prints its result: table or json.
@@ -71,7 +73,7 @@ func Printable(cell string) string {
 		return "-"
 	}
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if unicode.IsPrint(r) && !naming.Unseen(r) {
 			return r
 		}
 		return '?'
