@@ -219,6 +219,14 @@ func (l *Lease) HasReplaced(dirty int64) bool {
 	return l.Instance.LastDirty < dirty && dirty <= l.Outdated
 }
 
+// raisedTo returns the timestamp after an act that came with one: the newer of the two, but none that was replaced.
+func (l *Lease) raisedTo(dirty int64) int64 {
+	if l.HasReplaced(dirty) {
+		return l.Instance.LastDirty
+	}
+	return max(l.Instance.LastDirty, dirty)
+}
+
 // Version says which of two copies of an instance, on two servers, is the newer one: what the client
 // says of itself by life, then lastDirtyTimestamp; what operators decided of it by life, then Edit.
 // The two halves are compared, and merged, each for itself, so that an override set on one side of a

@@ -86,6 +86,9 @@ func (m encounter) storedNewer() bool   { return min(m.client, m.operator, m.sta
 // unless it is about a life that is over.
 func (r *Registry) mergeReplica(origin Origin, old *Lease, op Replica) Result {
 	if life := op.Life; life > old.Life && op.Owner == Here && r.precedes(origin, old, op.Age) {
+		if r.holds(old, op.Yields) && life > old.Life+livesSkipped {
+			return Result{Outcome: Held, Handle: old.Handle}
+		}
 		op.Life = old.Life
 		r.mergeReplica(origin, old, op)
 		return r.outlive(r.handles.byHandle(old.Handle), life)

@@ -179,6 +179,12 @@ func TestRegistrationsOfAClientCountInTheOrderInWhichTheyCome(t *testing.T) {
 			expect.Equal(t, s.here.peer(at("dead", ahead)).Outcome, KeptExisting, "the server's copy:")
 			expect.Equal(t, s.here.peer(at("dead", ahead-1)).Outcome, KeptExisting, "its copy of before a change of metadata:")
 		}, "new", 100},
+		{"a Eureka server overrides the dead one", func(s *sites) {
+			s.here.client(at("new", 100))
+			s.here.peer(SetOverride{Key: orders1, Status: OutOfService, LastDirty: ahead})
+			s.here.peer(DeleteOverride{Key: orders1, Fallback: Up, LastDirty: ahead})
+			expect.Equal(t, s.here.peer(at("dead", ahead)).Outcome, KeptExisting, "the server's copy after an override:")
+		}, "new", 100},
 		{"and it is sent once more", func(s *sites) { s.here.client(at("new", ahead+1)); s.here.client(at("dead", ahead)) }, "new", ahead + 1},
 		{"one that was under way for long, until the next heartbeat", func(s *sites) {
 			s.here.client(at("new", ahead+1))

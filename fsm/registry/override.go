@@ -23,7 +23,7 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 		return Result{}
 	}
 	l := *old
-	l.Instance = old.Instance.with(op.Status, op.Status, max(old.Instance.LastDirty, op.LastDirty))
+	l.Instance = old.Instance.with(op.Status, op.Status, old.raisedTo(op.LastDirty))
 	l.Override = details
 	l.Edit++
 	return r.exchange(old, &l, ActionModified, origin, Event{Kind: EventOverridden, For: op.For, By: op.By})
@@ -74,7 +74,7 @@ func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
 	if l.Permanent { // no client registers again and reports its status
 		op.Fallback = l.reported()
 	}
-	instance := l.Instance.with(op.Fallback, Unknown, max(l.Instance.LastDirty, op.LastDirty))
+	instance := l.Instance.with(op.Fallback, Unknown, l.raisedTo(op.LastDirty))
 	return r.edit(l, instance, origin, Event{Kind: EventOverrideEnded, By: op.By})
 }
 

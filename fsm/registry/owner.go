@@ -104,6 +104,6 @@ func (r *Registry) holds(l *Lease, yields bool) bool {
 	return yields && r.level >= Yielding && r.servers.lives(l, r.tables.renewals, r.clock.Lease, r.graces(), r.settings.DoubledLease)
 }
 
-// livesSkipped is by how many lives a cancel of another datacenter may be ahead that this one outlives: else a few messages would
+// livesSkipped is by how many lives what another datacenter says may be ahead that this one outlives: else a few messages would
 // bring the life of its instance to MaxCount.
 const livesSkipped = 1000

@@ -72,6 +72,7 @@ func seizures() []seizure {
 		{"in the place of one without a lease", replica("permanent", 6, nil), wire.Held, wire.Done, true, "a client renews it in dc2"},
 		{"a cancel", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 5}, wire.Older, wire.Done, true, ""},
 		{"a cancel far ahead", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 5000, LastDirty: 5}, wire.Held, wire.Done, true, "a client renews it in dc2"},
+		{"of a life before its own, far ahead", replica("1", 5, func(op *registry.Replica) { op.Owner, op.Life, op.Age = here, 5000, 3_600_000 }), wire.Held, wire.Older, true, "a client renews it in dc2"},
 		{"a cancel of an older one", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 4}, wire.Older, 0, false, ""},
 		{"an eviction", registry.Remove{Key: ordersID("1"), Kind: registry.Evicted, Life: 1, LastDirty: 5}, wire.Older, 0, false, ""},
 		{"a renewal", registry.Renew{Key: ordersID("1"), Life: 1, LastDirty: 5}, wire.Done, 0, false, ""},
