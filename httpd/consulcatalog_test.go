@@ -786,6 +786,9 @@ func TestWhatIsTooMuchForOneOperationIsRemovedInSteps(t *testing.T) {
 	c.send("DELETE", "/v1/kv/tree/0?recurse", "").is(t, 200, "true", "10,000 keys go in one step").with(t, "X-Rollcall-Parts", "")
 	_, err = c.kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set again")
+	c.kv.After = func() { c.kv.Revoked = true }
+	expect.Equal(t, c.send("DELETE", "/v1/kv/tree?recurse", "").status, 403, "by a token that is revoked meanwhile:")
+	c.kv.Revoked = false
 	index := c.kv.State.View().Index()
 	c.send("DELETE", "/v1/kv/tree?recurse", "").is(t, 200, "true", "12,500 keys").with(t, "X-Rollcall-Parts", "4")
 	expect.That(t, c.kv.State.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.kv.State.View().Index()-index)

@@ -189,7 +189,7 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	if err != nil {
 		return err
 	}
-	_, err = r.config.Service.Apply(ctx, registry.FromClient, registry.PausePeer{Peer: peer, Paused: paused, By: by})
+	_, err = registry.Unrevoked(r.config.Service.Apply(ctx, registry.FromClient, registry.PausePeer{Peer: peer, Paused: paused, By: by}))
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", peer, err)
 	}

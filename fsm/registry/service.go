@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -23,6 +24,14 @@ type Service interface {
 	Changes(ctx context.Context, after Index, which Selector) (Changes, error)
 	// Health says what this node knows about itself, without asking anybody.
 	Health() Health
+}
+
+// Unrevoked returns what Apply returned, or ErrRevoked if one of the operations got Revoked.
+func Unrevoked(results []Result, err error) ([]Result, error) {
+	if slices.ContainsFunc(results, func(r Result) bool { return r.Outcome == Revoked }) {
+		return nil, ErrRevoked
+	}
+	return results, err
 }
 
 // Health is one node's state as it sees it.
@@ -69,6 +78,8 @@ var (
 	ErrFull = errors.New("no room")
 	// ErrName: nothing was done, because something new would have a name that looks like another one.
 	ErrName = errors.New("a name that hides what it is")
+	// ErrRevoked: nothing was done, because the newest roles and tokens do not allow it any more.
+	ErrRevoked = errors.New("not allowed any more")
 	// ErrTooOld: the change list no longer reaches back to the index asked for. Fetch everything.
 	ErrTooOld = errors.New("index too old")
 	// ErrNotOffered: without consensus no node can say that a read includes what other nodes

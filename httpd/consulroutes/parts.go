@@ -42,7 +42,11 @@ func (c call) deleteInParts(op kv.KeyOp) (kv.Result, error) {
 			if err != nil {
 				return kv.Result{}, err
 			}
-			if last := results[len(results)-1]; !last.OK {
+			last := results[len(results)-1]
+			if last.Revoked {
+				return last, registry.ErrRevoked
+			}
+			if !last.OK {
 				return last, nil // the fence does not hold any more
 			}
 			steps++

@@ -33,6 +33,10 @@ func (e *Eureka) Renew(w http.ResponseWriter, r *http.Request, key registry.Key,
 		return 0, err
 	}
 	result := results[0]
+	if result.Outcome == registry.Revoked {
+		_, err := e.CountResult(ctx, origin, op, results, nil)
+		return 0, err
+	}
 	e.CountRenewal(origin, result.Outcome)
 	switch result.Outcome {
 	case registry.Done:

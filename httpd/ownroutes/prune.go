@@ -82,7 +82,7 @@ func (o *Own) pruneBatch(ctx context.Context, keys []registry.Key) ([]api.Pruned
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	results, err := o.PerformAllowed(ctx, ops...) // pruneNeeds says what is needed, and not to cancel each
+	results, err := registry.Unrevoked(o.PerformAllowed(ctx, ops...)) // pruneNeeds says what is needed, and not to cancel each
 	if err != nil {
 		return nil, web.WriteError(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -82,6 +83,9 @@ func (c *Call) Serve(rt Route[*Call]) error {
 		return err
 	}
 	document, err := rt.Do(c)
+	if errors.Is(err, registry.ErrRevoked) {
+		return c.node.lateDenial(c.R.Context())
+	}
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,8 @@ func RefusalOf(err error) Refusal {
 		return Refusal{Status: http.StatusInternalServerError, Text: panicked, certain: true}
 	case errors.Is(err, registry.ErrFull):
 		return Refusal{Status: http.StatusInsufficientStorage, Text: err.Error()}
+	case errors.Is(err, registry.ErrRevoked):
+		return *errNarrowed
 	case errors.Is(err, registry.ErrName):
 		return Refusal{Status: http.StatusBadRequest, Text: err.Error()}
 	case errors.Is(err, registry.ErrTooOld):

@@ -43,7 +43,7 @@ func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) e
 	if !wire.ValidName(sender) {
 		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", wire.ErrMalformed, wire.Clip(sender), wire.MaxName)
 	}
-	results, err := r.side.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by})
+	results, err := registry.Unrevoked(r.side.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by}))
 	if err != nil {
 		return fmt.Errorf("forget sender %s: %w", sender, err)
 	}

@@ -23,7 +23,8 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 		items[i] = fsm.Item{Origin: origin, Op: s.shorten(op)}
 		renew, ok := items[i].Op.(registry.Renew)
 		repeats := s.repeatsCheck(op)
-		if !ok && !repeats && origin.Kind == registry.Client { // heartbeats name no sender: there are many, and they change nothing
+		changes := !ok || renew.Status != registry.Unknown
+		if changes && !repeats && origin.Kind == registry.Client { // other heartbeats name no sender: there are many
 			items[i].By = access.SenderOf(ctx)
 		}
 		patient = patient && repeats

@@ -171,7 +171,7 @@ func TestHeartbeatNamesNoSender(t *testing.T) {
 			expect.That(t, !strings.Contains(written(named, op), by.Name), "%T has its sender's name", op)
 		}
 		beat.Status = catalog.Critical
-		for _, op := range []registry.Op{registry.Cancel{Key: registry.NewKey("A", "i0")}, beat} {
+		for _, op := range []registry.Op{registry.Renew{Key: registry.NewKey("A", "i0"), Status: registry.Down}, registry.Cancel{Key: registry.NewKey("A", "i0")}, beat} {
 			expect.That(t, strings.Contains(written(named, op), by.Name), "%T lacks its sender's name", op)
 		}
 	})

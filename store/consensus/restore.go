@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
@@ -108,8 +109,10 @@ func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) 
 func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
 	until := time.Now().Add(restorePatience)
 	for {
-		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op}}, commit.AtOnce)
+		results, err := s.committer.Commit(ctx, []fsm.Item{{KV: op, By: access.SenderOf(ctx)}}, commit.AtOnce)
 		switch {
+		case err == nil && results.KV[0].Revoked:
+			return registry.ErrRevoked
 		case err == nil && results.KV[0].Refusal != "":
 			return fmt.Errorf("%w: %s", ErrRestoreRefused, results.KV[0].Refusal)
 		case err == nil:

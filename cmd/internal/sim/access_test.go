@@ -168,7 +168,9 @@ func TestAliasFollowsWhatItsTokenMayReadNow(t *testing.T) {
 // A follower that is cut off for half a second allows calls by the roles that it knows. What they wait for, a newer state or the
 // log, comes after a role was narrowed and a token revoked: they show nothing and change nothing.
 func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
-	on := func(c *config.Config) { c.Auth.Mode = "on" }
+	on := func(c *config.Config) {
+		c.Auth.Mode, c.Replication.Datacenters = "on", map[string]string{"dc2": "http://127.0.2.1:8761"}
+	}
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: on}, func(w *sim.World) {
 		operator := "Authorization: Bearer " + documentOf[api.NewToken](w, w.Admin("n1", "POST", "/v1/rollcall/auth/bootstrap", "")).Secret
 		leader := documentOf[api.Status](w, w.Call("n1", "GET", "/v1/rollcall/status", "", operator)).Leader
@@ -185,9 +187,13 @@ func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 			do("PUT", "/v1/rollcall/auth/roles/"+name, wide)
 			callers[name] = documentOf[api.NewToken](w, do("POST", "/v1/rollcall/auth/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, name, name)))
 		}
+		do("PUT", "/v1/kv/mine/new", "hidden")
+		saved := do("GET", "/v1/rollcall/snapshot", "").Body
+		do("DELETE", "/v1/kv/mine/new", "")
 		do("PUT", "/v1/kv/mine/old", "hidden")
 		const hidden = `{"instance":{"instanceId":%q,"app":"MINE","hostName":"h","ipAddr":"10.1.1.1","status":"UP","dataCenterInfo":{"name":"MyOwn"},"leaseInfo":{"durationInSecs":600}}}`
-		do("POST", "/eureka/apps/MINE", fmt.Sprintf(hidden, "hidden"))
+		do("POST", "/eureka/apps/MINE", strings.Replace(fmt.Sprintf(hidden, "hidden"), `"status"`, `"lastDirtyTimestamp":"5","status"`, 1))
+		do("PUT", "/v1/rollcall/apps/MINE/hidden/override?value=OUT_OF_SERVICE&author=ann", "") // heartbeats with another status count at once
 		w.Wait(revokedWithin)
 		sessions := map[string]string{}
 		for name, k := range callers {
@@ -220,6 +226,10 @@ func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 				{"PUT", "/v1/session/create", `{}`},
 				{"POST", "/eureka/apps/MINE", fmt.Sprintf(hidden, "new")},
 				{"DELETE", "/eureka/apps/MINE/hidden"},
+				{"PUT", "/eureka/apps/MINE/hidden?status=DOWN&lastDirtyTimestamp=5"},
+				{"PUT", "/v1/rollcall/snapshot?keys-only&reason=test", saved},
+				{"POST", "/v1/rollcall/peers/dc2/pause"},
+				{"POST", "/v1/rollcall/peers/n1/forget"},
 				{"PUT", "/v1/agent/service/register", `{"Name":"mine","ID":"new-2"}`},
 			} {
 				calls.Go(func() {

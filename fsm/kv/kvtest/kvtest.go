@@ -20,6 +20,7 @@ type Memory struct {
 	State    *kv.State    // guarded by the memory's mutex, as the four that follow
 	ApplyErr error        // of every Apply
 	ViewErr  error        // of views that are not stale
+	Revoked  bool         // the token of every caller was revoked
 	Behind   *kv.View     // what stale views show; nil: the newest
 	After    func()       // happens once, between the next Apply or view that is not stale and its caller
 	Applied  atomic.Int64 // operations
@@ -100,6 +101,9 @@ func (l *Memory) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	}
 	results := make([]kv.Result, len(ops))
 	for i, op := range ops {
+		if results[i].Revoked = l.Revoked; l.Revoked {
+			continue
+		}
 		results[i] = l.PerformBy(access.SenderOf(ctx).Name, op)
 	}
 	l.happen()
