@@ -50,8 +50,9 @@ func (c call) removeMember() (any, error) {
 		return nil, errNoMembers
 	}
 	by := c.By()
-	if c.IgnoreBody(); c.Err != nil {
-		return nil, c.Err
+	c.IgnoreBody()
+	if err := c.AllowedByNewest(); err != nil {
+		return nil, err
 	}
 	name := c.Segment("name")
 	err := c.config.Members.Remove(c.R.Context(), name)
@@ -71,8 +72,8 @@ func (c call) transferLeadership() (any, error) {
 		return nil, errNoMembers
 	}
 	name := c.Text("to")
-	if c.Err != nil {
-		return nil, c.Err
+	if err := c.AllowedByNewest(); err != nil {
+		return nil, err
 	}
 	to, err := c.config.Members.Transfer(c.R.Context(), name)
 	if err != nil {

@@ -34,6 +34,9 @@ func (c call) finalizeUpgrade() (any, error) {
 	if c.config.Upgrade == nil {
 		return nil, errNoUpgrade
 	}
+	if err := c.AllowedByNewest(); err != nil {
+		return nil, err
+	}
 	err := web.WriteError(c.config.Upgrade.Finalize(c.R.Context()))
 	if refused, ok := errors.AsType[level.NotYet](err); ok {
 		err = &web.Refusal{Status: http.StatusConflict, Text: string(refused), Cause: err}

@@ -153,6 +153,17 @@ func (c *Call) StillAllowed() error {
 	return nil
 }
 
+// AllowedByNewest decides again on a call whose change is in no log, where the newest roles and tokens would decide on it.
+func (c *Call) AllowedByNewest() error {
+	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == Administrator {
+		return c.Err
+	}
+	if _, err := c.node.Newest(c.R.Context()); err != nil {
+		return err
+	}
+	return c.StillAllowed()
+}
+
 type readerKey struct{}
 
 // Bodiless makes an endpoint of do that first drops a body without meaning, see DropBody.

@@ -230,6 +230,10 @@ func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 				{"PUT", "/v1/rollcall/snapshot?keys-only&reason=test", saved},
 				{"POST", "/v1/rollcall/peers/dc2/pause"},
 				{"POST", "/v1/rollcall/peers/n1/forget"},
+				{"DELETE", "/v1/rollcall/members/n9"},
+				{"POST", "/v1/rollcall/transfer?to=n9"},
+				{"POST", "/v1/rollcall/upgrade/finalize"},
+				{"POST", "/v1/rollcall/self-preservation/hold?for=1m&reason=x"},
 				{"PUT", "/v1/agent/service/register", `{"Name":"mine","ID":"new-2"}`},
 			} {
 				calls.Go(func() {
