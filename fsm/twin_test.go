@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -41,6 +42,7 @@ func (tw *twins) actions() map[string]func(*rapid.T) {
 		"write 2":    tw.write, // more often than the rest
 		"evict":      tw.evict,
 		"establish":  tw.establish,
+		"raise":      tw.raise,
 		"restore":    tw.restore,
 		"catch up":   tw.catchUp,
 		"end":        tw.endDue,
@@ -145,6 +147,13 @@ func (tw *twins) establish(t *rapid.T) {
 	}
 	done := tw.both(t, AppendEstablish(nil, codec.Newest, e))
 	tw.epoch = done.Epoch
+}
+
+// raise raises the level by one, as long as there is a higher one.
+func (tw *twins) raise(t *rapid.T) {
+	if next := tw.straight.Level() + 1; next <= codec.Newest {
+		tw.both(t, AppendRaise(nil, codec.Newest, next))
+	}
 }
 
 func (tw *twins) restore(t *rapid.T) {
@@ -351,7 +360,7 @@ func (tw *twins) item() *rapid.Generator[Item] {
 		origin := rapid.SampledFrom([]registry.Origin{registry.FromClient, registry.FromClient, registry.FromEureka, {Kind: registry.LocalPeer},
 			{Kind: registry.RemoteDC, DC: "dc2"}})
 		if rapid.IntRange(0, 2).Draw(t, "which") == 0 {
-			return Item{KV: tw.kvOp(t)}
+			return Item{KV: tw.kvOp(t), By: access.Sender{Name: rapid.SampledFrom([]string{"", "anna"}).Draw(t, "sender")}}
 		}
 		return Item{Origin: origin.Draw(t, "origin"), Op: tw.op(t)}
 	})
@@ -375,11 +384,11 @@ func (tw *twins) op(t *rapid.T) registry.Op {
 		}
 		fallthrough
 	case 5:
-		return registry.Renew{Key: key, LastDirty: dirty, Overridden: status}
+		return registry.Renew{Key: key, LastDirty: dirty, Overridden: status, Status: gen[registry.Status]().Draw(t, "said")}
 	case 6:
 		return registry.Cancel{Key: key}
 	case 7:
-		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty, For: length, By: by}
+		return registry.SetOverride{Key: key, Status: status, LastDirty: dirty, For: length, By: by, Drain: rapid.Bool().Draw(t, "drain")}
 	case 8:
 		return registry.DeleteOverride{Key: key, Fallback: status, LastDirty: dirty, By: by}
 	case 10:
@@ -408,7 +417,7 @@ func (tw *twins) replicated(t *rapid.T, key registry.Key, status registry.Status
 		return registry.Remove{Key: key, Kind: kind, Life: life, LastDirty: dirty, Owner: owner, Age: age}
 	}
 	op := registry.Replica{Instance: tw.instance(t, key, status, dirty), Life: life, Edit: rapid.Uint32Max(3).Draw(t, "edit"), Owner: owner, Age: age,
-		Permanent: rapid.Bool().Draw(t, "permanent")}
+		Permanent: rapid.Bool().Draw(t, "permanent"), Said: rapid.Int64Range(0, 5).Draw(t, "said"), Drain: rapid.Bool().Draw(t, "drain"), Yields: rapid.Bool().Draw(t, "yields")}
 	if op.Overridden = gen[registry.Status]().Draw(t, "override"); op.Overridden != registry.Unknown {
 		op.OverrideBy, op.OverrideFor = by, length
 	}

@@ -75,7 +75,7 @@ var drawClientOp = rapid.Custom(func(t *rapid.T) Op {
 	case 10, 11:
 		return Quarantine{Key: key, For: drawFor.Draw(t, "for"), By: drawAct.Draw(t, "by")}
 	default:
-		return Renew{Key: key, LastDirty: dirty}
+		return Renew{Key: key, LastDirty: dirty, Status: drawStatus.Draw(t, "status")}
 	}
 })
 

@@ -103,7 +103,7 @@ var (
 			Overridden:  rapid.SampledFrom([]Status{Unknown, Unknown, OutOfService, Down}).Draw(t, "override"),
 			OverrideBy:  drawAct.Draw(t, "override by"),
 			OverrideFor: drawFor.Draw(t, "override for"), QuarantineFor: drawFor.Draw(t, "quarantine for"),
-			QuarantineBy: drawAct.Draw(t, "quarantine by"), Drain: rapid.Bool().Draw(t, "drain"),
+			QuarantineBy: drawAct.Draw(t, "quarantine by"), Drain: rapid.Bool().Draw(t, "drain"), Yields: rapid.Bool().Draw(t, "yields"),
 		}
 	})
 	drawPeerOp = rapid.Custom(func(t *rapid.T) Op {
@@ -123,7 +123,7 @@ var (
 		case 0, 1, 2, 3:
 			s.op = Register{drawInstance.Draw(t, "instance")}
 		case 4, 5:
-			s.op = Renew{Key: key, LastDirty: dirty, Overridden: drawStatus.Draw(t, "override")}
+			s.op = Renew{Key: key, LastDirty: dirty, Overridden: drawStatus.Draw(t, "override"), Status: drawStatus.Draw(t, "status")}
 		case 6:
 			s.op = Renew{Handle: Handle{Slot: rapid.Uint32Range(0, 5).Draw(t, "slot"), Gen: rapid.Uint64Range(1, 8).Draw(t, "gen")}}
 		case 7, 12:
