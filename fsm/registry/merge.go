@@ -411,7 +411,7 @@ const (
 func (s Seizure) String() string {
 	return [...]string{
 		"", "to change a living instance of this datacenter", "to remove a living instance of this datacenter",
-		"to enter an instance as this datacenter's own", fmt.Sprintf("to skip more than %d lives of an instance", MaxLives),
+		"to enter an instance as this datacenter's own", fmt.Sprintf("to skip more than %d lives or edits of an instance", MaxLives),
 	}[s]
 }
 
@@ -425,7 +425,7 @@ func (v *View) Seizes(origin Origin, op Op) Seizure {
 	switch op := op.(type) {
 	case Replica:
 		switch {
-		case v.skips(l, key, op.Life):
+		case skips(l, op.Life, op.Edit):
 			return SeizesLives
 		case !live && op.Owner == Here:
 			return SeizesOwnership
@@ -434,13 +434,13 @@ func (v *View) Seizes(origin Origin, op Op) Seizure {
 		}
 	case Remove:
 		switch {
-		case v.skips(l, key, op.Life):
+		case skips(l, op.Life, 0):
 			return SeizesLives
 		case live && v.Lives(l) && op.Kind == Canceled && compareVersion(l, op.Life, op.LastDirty) <= 0:
 			return SeizesRemoval
 		}
 	case Renew:
-		if v.skips(l, key, op.Life) {
+		if skips(l, op.Life, 0) {
 			return SeizesLives
 		}
 	}
@@ -457,21 +457,16 @@ func (v *View) LivesUntil(l *Lease) int64 {
 	return v.servers.endsAt(l, v.tables.renewals.at(l.Handle.Slot).renewedByClient.Load(), v.graces, v.settings.DoubledLease)
 }
 
-// skips says that a life is absurdly far ahead of what is known of an instance, whose lease is l (nil: it has none).
-func (v *View) skips(l *Lease, key Key, life uint32) bool {
-	if life <= MaxLives {
-		return false
+// skips says that a life, or its number of edits, is absurdly far ahead of l, the lease of the instance (nil: it has none). Records of
+// removals are not looked through for each item of a message.
+func skips(l *Lease, life, edit uint32) bool {
+	if l == nil {
+		l = new(Lease)
 	}
-	known := uint32(0)
-	if l != nil {
-		known = l.Life
-	} else if rec, ok := v.Removal(key); ok {
-		known = rec.Lease.Life
-	}
-	return life > known && life-known > MaxLives
+	return int64(life)-int64(l.Life) > MaxLives || int64(edit)-int64(l.Edit) > MaxLives
 }
 
-// MaxLives is by how many lives an instance may be ahead of what is known of it here.
+// MaxLives is by how many lives, or edits, an instance may be ahead of what is known of it here.
 const MaxLives = 1 << 24
 
 // Readmit brings back what an image has and the registry has not; what is registered now is newer and stays. An instance

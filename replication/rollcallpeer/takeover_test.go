@@ -81,6 +81,7 @@ func seizures() []seizure {
 		{"a new one without a lease", replica("new", 1, func(op *registry.Replica) { op.Permanent = true }), wire.Done, 0, false, ""},
 		{"a new one as dc2's own", replica("new", 1, func(op *registry.Replica) { op.Owner = here }), wire.Invalid, wire.Done, true, "as this datacenter's own"},
 		{"an absurd life", replica("new", 1, func(op *registry.Replica) { op.Life = registry.MaxLives + 1 }), wire.Invalid, wire.Done, true, "to skip more than 16777216 lives"},
+		{"absurd edits", replica("new", 1, func(op *registry.Replica) { op.Edit = registry.MaxLives + 1 }), wire.Invalid, wire.Done, true, "to skip more than"},
 		{"an absurd life of a living one", replica("1", 6, func(op *registry.Replica) { op.Life = registry.MaxLives + 2 }), wire.Invalid, wire.Done, true, "to skip more than"},
 		{"a cancel of an absurd life", registry.Remove{Key: ordersID("2"), Kind: registry.Canceled, Life: registry.MaxLives + 1}, wire.Invalid, wire.Done, true, "to skip more than"},
 		{"one of a client that is silent", replica("silent", 6, nil), wire.Done, 0, false, ""},
