@@ -137,33 +137,6 @@ func judgeRead(ctx context.Context) error {
 	return nil
 }
 
-// StillAllowed decides again, by the roles and tokens of now, whether the call may see a state that it has waited for: that state
-// may have a revocation that this node did not know before. Not for calls that have changed something, which are not refused any more.
-func (c *Call) StillAllowed() error {
-	if c.node.access.tables() == c.by {
-		return nil
-	}
-	again := heldCall{asked: c.R.Context(), principal: c.principal, needs: c.needs}
-	if err := c.node.judge(&again); err != nil {
-		return err
-	}
-	if c.principal != nil && again.principal != nil {
-		c.principal.policy.Store(again.principal.policy.Load()) // of what else the response may show
-	}
-	return nil
-}
-
-// AllowedByNewest decides again on a call whose change is in no log, where the newest roles and tokens would decide on it.
-func (c *Call) AllowedByNewest() error {
-	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == Administrator {
-		return c.Err
-	}
-	if _, err := c.node.Newest(c.R.Context()); err != nil {
-		return err
-	}
-	return c.StillAllowed()
-}
-
 type readerKey struct{}
 
 // Bodiless makes an endpoint of do that first drops a body without meaning, see DropBody.
