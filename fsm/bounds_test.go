@@ -28,7 +28,8 @@ func (n *node) raise(to byte) {
 	need.Got(n.m.Apply(n.index, term, AppendRaise(nil, to-1, to)))(n.t)
 }
 
-// The rise to level 3 gives the roles of peers what they could do before, and says so; a cluster that is founded there has none.
+// The rise to level 3 gives the roles of peers what they could do before, and says so; a cluster that is founded there
+// has none.
 func TestRiseGrantsThePeersTakeover(t *testing.T) {
 	n := atLevel(t, 2)
 	rule := need.Got(access.ParseRule("peer dc2 exchange"))(t)

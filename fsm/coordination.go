@@ -6,35 +6,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// catalogState shows package kv the registry beside it.
-type catalogState struct{ *registry.Registry }
-
-// Check implements kv.Catalog.
-func (c catalogState) Check(node, id string) (critical, known bool) {
-	status, known := c.CheckState(node, id)
-	return known && status == catalog.Critical, known
-}
-
-// PerformInTxn implements kv.Registrar.
-func (c catalogState) PerformInTxn(op registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
-	result := c.Registry.PerformInTxn(op)
-	return result, refsOf(c.Lost())
-}
-
-// Readmit implements kv.Registrar.
-func (c catalogState) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
-	returned, refs := c.Registry.Readmit(m, by)
-	return returned, refsOf(refs)
-}
-
-// refsOf are references to checks as package kv has them.
-func refsOf(refs []catalog.CheckRef) (all []kv.CheckRef) {
-	for _, ref := range refs {
-		all = append(all, kv.CheckRef(ref))
-	}
-	return all
-}
-
 // KV is the state of coordination after the newest applied entry.
 func (m *Machine) KV() *kv.View { return m.published.Load().kv }
 
@@ -90,11 +61,11 @@ func (m *Machine) lose(term uint64, taken registry.Index) {
 
 // endSessions ends the sessions that depend on checks and nodes, and says whether any did.
 func (m *Machine) endSessions(at kv.At, lost []catalog.CheckRef) bool {
-	var checks []kv.CheckRef
+	var checks []catalog.CheckRef
 	ended := false
 	for _, l := range lost {
 		if l.ID != "" {
-			checks = append(checks, kv.CheckRef(l))
+			checks = append(checks, l)
 			continue
 		}
 		ended = m.kv.LoseNode(at, l.Node) || ended

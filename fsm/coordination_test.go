@@ -294,7 +294,8 @@ func TestSessionBelongsToThePrincipalThatMadeIt(t *testing.T) {
 		v.Owner(ofAnna), v.Owner(ofEveryone), v.Owner("x"))
 }
 
-// What a principal adds to an operation is the token's accessor, its name, and from level 3 on the revision that it was judged by.
+// What a principal adds to an operation is the token's accessor, its name, and from level 3 on the revision that it was
+// judged by.
 func TestPrincipalOfAnOperationTakesItsBytes(t *testing.T) {
 	written := func(by access.Sender) int {
 		cancel := registry.Cancel{Key: registry.NewKey("A", "i1")}

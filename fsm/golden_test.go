@@ -392,9 +392,9 @@ func goldenKV(beside registry.Frozen) kv.Frozen {
 	return f
 }
 
-// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal, what
-// alias checks may follow, where probes were registered from, and the order of a client's registrations with the status in its
-// heartbeats.
+// goldensOfLevel3 has what level 3 writes otherwise than level 2: drains, overrides that wait in records of removal,
+// what alias checks may follow, where probes were registered from, and the order of a client's registrations with the
+// status in its heartbeats.
 const goldensOfLevel3 = golden.File("testdata/level-3.txtar")
 
 func TestGoldenLevel3(t *testing.T) {

@@ -62,7 +62,7 @@ type published struct {
 // for more than 1 must not miss the first change.
 func NewMachine() *Machine {
 	r := registry.NewAt(1)
-	m := &Machine{registry: r, kv: kv.New(catalogState{r}), memory: memory{}}
+	m := &Machine{registry: r, kv: kv.New(r), memory: memory{}}
 	m.level.Store(codec.Oldest)
 	m.publish(0)
 	return m
@@ -180,7 +180,7 @@ func (m *Machine) establish(epoch registry.Epoch, e Establish) {
 // raise raises the cluster's level, which never goes back. It returns the roles of peers that got the right that a peer
 // has needed since level 3 for what it did before.
 func (m *Machine) raise(to byte) (granted []string) {
-	if before := byte(m.level.Load()); before < registry.Yielding && to >= registry.Yielding {
+	if before := byte(m.level.Load()); before < registry.Level3 && to >= registry.Level3 {
 		if granted = m.kv.GrantTakeover(m.at(0)); granted != nil {
 			m.registry.ReserveIndex()
 		}
@@ -265,7 +265,7 @@ func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]re
 	return results, coordination
 }
 
-// allows decides again on an operation that a node has allowed: its token may have been revoked since, or its roles changed.
+// allows decides again on what a node has allowed: its token may have been revoked since, or its roles changed.
 func (m *Machine) allows(it Item) bool {
 	if it.By.Accessor == "" {
 		return true

@@ -224,7 +224,7 @@ func thaw(f registry.Frozen, k kv.Frozen) (*registry.Registry, *kv.State, error)
 	if newest := max(f.Index, f.Reserved); k.Index > newest {
 		return nil, nil, fmt.Errorf("coordination is at index %d, beyond the newest, which is %d", k.Index, newest)
 	}
-	c, err := kv.Thaw(k, catalogState{r})
+	c, err := kv.Thaw(k, r)
 	return r, c, err
 }
 

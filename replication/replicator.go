@@ -153,7 +153,7 @@ const levelsAge = 30 * time.Second
 func (r *Replicator) Levels() []level.Node {
 	var nodes []level.Node
 	for _, p := range r.present() {
-		if l, ok := p.link.(link.Leveled); ok && p.Kind == link.Node {
+		if l, ok := p.link.(link.Rollcall); ok && p.Kind == link.Node {
 			said, at := l.Levels()
 			nodes = append(nodes, level.Node{Name: p.Name, Known: time.Since(at) < levelsAge, Reads: said})
 		}

@@ -60,20 +60,18 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 		status.LastRepair = &repair
 	}
 	status.State, status.Reason = p.state(v.Peer(p.Name), status)
-	if a, ok := p.link.(link.Asking); ok && p.Kind == link.Datacenter {
-		if status.AuthMode = a.AuthMode(); p.config.AsksMore(status.AuthMode) {
+	if l, ok := p.link.(link.Rollcall); ok {
+		status.AuthFile, status.Reason = comparedFile(l, status.Reason)
+		if status.AuthMode = l.AuthMode(); p.config.AsksMore(status.AuthMode) {
 			status.Reason = sentence(status.Reason, "access control is off there and "+p.config.AuthMode()+" here")
 		}
-	}
-	if c, ok := p.link.(link.Compared); ok {
-		status.AuthFile, status.Reason = comparedFile(c, status.Reason)
 	}
 	return status
 }
 
 // comparedFile says whether the peer's auth.file equals this node's, and adds a difference to a reason.
-func comparedFile(c link.Compared, reason string) (word, _ string) {
-	switch differs, known := c.AuthFileDiffers(); {
+func comparedFile(l link.Rollcall, reason string) (word, _ string) {
+	switch differs, known := l.AuthFileDiffers(); {
 	case !known:
 		return "", reason
 	case differs:

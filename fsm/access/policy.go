@@ -140,8 +140,8 @@ func (p *Policy) AllowsSome(on Resource, verb Verbs) bool {
 	return slices.ContainsFunc(p.granted[on].prefixes, func(p prefix) bool { return p.verbs&verb != 0 })
 }
 
-// AllowsAs is Allows for the principal with a name. Of a session that has an owner, only the owner and operators may do what else
-// those may who may have sessions.
+// AllowsAs is Allows for the principal with a name. Of a session that has an owner, only the owner and operators may do
+// what else those may who may have sessions.
 func (p *Policy) AllowsAs(name string, n Need, owner func(session string) string) bool {
 	if n.Resource == Session && n.Name != "" {
 		if of := owner(n.Name); of != "" && of != name {

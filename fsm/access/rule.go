@@ -40,7 +40,7 @@ const (
 	Override       // drain, quarantine, prune: an operator's part of an application
 	Exchange       // replicate
 	Probe          // have a check look at an address
-	Takeover       // replace or remove, as another datacenter, living instances of this one; from level 3 of the formats on
+	Takeover       // replace or remove, as another datacenter, living instances of this one; from level 3 on
 )
 
 // matching says how the rules of a resource name things.

@@ -11,8 +11,8 @@ import (
 type Sender struct {
 	Accessor string // of the token, which must still be there when the operation takes effect; "": it is no token of the table
 	Name     string // of the principal
-	// Judged is the revision of the table by which a node allowed the operation: a newer one decides again when it takes effect.
-	// 0: it does not, because access control refused nothing.
+	// Judged is the revision of the table by which a node allowed the operation: a newer one decides again when it
+	// takes effect. 0: it does not, because access control refused nothing.
 	Judged order.Index
 }
 

@@ -61,5 +61,5 @@ func (t Target) Contains(at netip.AddrPort) bool {
 // ToProbe is what somebody needs whose check looks at an address.
 func ToProbe(at string) Need { return Need{Resource: CheckTarget, Name: at, Verb: Probe} }
 
-// HeaderTarget begins the name of what somebody needs whose check sends a header beyond the settings: no rule allows it.
+// HeaderTarget begins the name in the need of a check that sends a header beyond the settings: no rule allows it.
 const HeaderTarget = "header:"

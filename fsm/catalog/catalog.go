@@ -119,7 +119,7 @@ func (c *Catalog) ReplaceNode(old, now *Node, index order.Index, at Moment) {
 	for _, check := range before {
 		if _, kept := findCheck(after, check.ID); !kept {
 			c.removeCheck(check, none)
-			if now != nil { // a removed node cannot be deserted, and the next operation may register another of its name
+			if now != nil { // a removed node cannot be deserted, and the next operation may register a namesake
 				c.left = append(c.left, check.Node)
 			}
 		}

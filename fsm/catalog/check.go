@@ -77,15 +77,15 @@ type Probe struct {
 	Interval, Timeout  int64  // ms
 	// How many equal results in a row change the state to passing, warning or critical; 0: one.
 	SuccessBeforePassing, FailuresBeforeWarning, FailuresBeforeCritical int32
-	GRPC                                                                string // host:port; after a slash, the name of the service to ask for
+	GRPC                                                                string // host:port; after a slash, the service
 	UDP, H2PING                                                         string // host:port
 	UseTLS                                                              bool   // of TCP, GRPC and H2PING
 	ServerName                                                          string // that the certificate must have; "": the host
 	// By is the accessor of the token that registered the check. The token must allow what the probe looks at
 	// beyond its own service. "": no token was asked for.
 	By string
-	// From is the address from which the registration came, the only one that is the check's own where there is a By; "": it was
-	// registered below level 3, see registry.View.ProbeSource.
+	// From is the address from which the registration came, the only one that is the check's own where there is a By;
+	// "": it was registered below level 3, see registry.View.ProbeSource.
 	From string
 }
 
@@ -145,14 +145,8 @@ const (
 
 // equal compares what was registered and reported of two checks.
 func (c *Check) equal(o *Check) bool {
-	return c == o || c.sameIdentity(o) && c.sameState(o) && c.sameDefinition(o)
+	return c == o || c.ref() == o.ref() && c.Service == o.Service && c.Status == o.Status && c.Output == o.Output && c.sameDefinition(o)
 }
-
-func (c *Check) sameIdentity(o *Check) bool {
-	return c.Node == o.Node && c.ID == o.ID && c.Service == o.Service
-}
-
-func (c *Check) sameState(o *Check) bool { return c.Status == o.Status && c.Output == o.Output }
 
 func (c *Check) sameDefinition(o *Check) bool {
 	return c.Name == o.Name && c.Notes == o.Notes && c.Type == o.Type && c.TTL == o.TTL && c.ReapAfter == o.ReapAfter &&

@@ -358,7 +358,7 @@ func (r *Registering) complete(given *Check, at Moment) *Check {
 			check.Status, check.Output = row.Check.Status, row.Check.Output
 		}
 		if a := check.Alias; a != nil && a.By != "" && a.Reads == "" && check.sameTarget(row.Check) && a.By == row.Check.Alias.By {
-			check.Alias = row.Check.Alias // the node that took the registration did not know the target yet: keep the leader's judgment
+			check.Alias = row.Check.Alias // keep the leader's judgment: the other node did not know the target
 		}
 		if check.equal(row.Check) {
 			return row.Check

@@ -25,8 +25,8 @@ func (op Access) apply(s *State, at At) Result {
 	return Result{OK: true}
 }
 
-// GrantTakeover has peers go on as before level 3 of the formats, which asks for that right. It returns the roles that have changed;
-// if there are any it has taken at.Index.
+// GrantTakeover has peers go on as before level 3 of the formats, which asks for that right. It returns the roles that
+// have changed; if there are any it has taken at.Index.
 func (s *State) GrantTakeover(at At) (roles []string) {
 	next, roles := s.access.GrantTakeover(at.Index)
 	if roles != nil {

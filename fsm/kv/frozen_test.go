@@ -104,7 +104,7 @@ func TestStateKeepsNothingOfTheOperationsMemory(t *testing.T) {
 	r := newRig(t)
 	text := "keysessionnodechecktext"
 	check := text[14:19]
-	r.nodes[CheckRef{text[10:14], check}], r.nodes[CheckRef{Node: text[10:14]}] = false, false
+	r.nodes[CheckRef{Node: text[10:14], ID: check}], r.nodes[CheckRef{Node: text[10:14]}] = false, false
 	value := []byte("value")
 	s := r.yes(CreateSession{
 		ID: text[3:10], Name: text[3:10], Node: text[10:14], TTLText: text[19:],

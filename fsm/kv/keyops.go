@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // Verb is what a KeyOp does. The words are those of Consul's transactions.
@@ -210,7 +211,7 @@ func (op KeyOp) set(s *State, at At, old *Pair, session string) {
 	}
 	p := s.successor(at, op.Key, old)
 	p.Value, p.Flags, p.Session = cloneBytes(op.Value), op.Flags, session
-	if s.level >= 3 {
+	if s.level >= registry.Level3 {
 		p.By = at.By
 	}
 	if session != "" && session != holder(old) {

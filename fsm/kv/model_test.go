@@ -178,7 +178,7 @@ func (w *world) lose(node *string, refs ...kv.CheckRef) {
 // turnCheck lets a check turn critical, or pass again.
 func (w *world) turnCheck(node string) {
 	ref := kv.CheckRef{Node: node, ID: "c"}
-	critical, known := w.catalog.Check(ref.Node, ref.ID)
+	critical, known := w.catalog.checks[ref]
 	if !known {
 		return
 	}

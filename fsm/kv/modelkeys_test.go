@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	consul "github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
@@ -65,13 +66,18 @@ func (c *catalog) Raise(beyond kv.Index, _ int64) kv.Index {
 
 func (c *catalog) Readmit(registry.Image, registry.Act) (int, []kv.CheckRef) { return 0, nil }
 
-func (c *catalog) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []kv.CheckRef) {
-	return registry.CatalogResult{}, nil
+func (c *catalog) PerformInTxn(registry.CatalogOp) registry.CatalogResult {
+	return registry.CatalogResult{}
 }
 
-func (c *catalog) Check(node, id string) (critical, known bool) {
-	critical, known = c.checks[kv.CheckRef{Node: node, ID: id}]
-	return critical, known
+func (c *catalog) Lost() []kv.CheckRef { return nil }
+
+func (c *catalog) CheckState(node, id string) (status consul.CheckStatus, known bool) {
+	critical, known := c.checks[kv.CheckRef{Node: node, ID: id}]
+	if critical {
+		status = consul.Critical
+	}
+	return status, known
 }
 
 func newModel(c *catalog) *model {
@@ -162,7 +168,7 @@ func (m *model) create(at kv.At, op kv.CreateSession) kv.Result {
 		return kv.Result{Refusal: "Missing node registration"}
 	}
 	for _, id := range op.NodeChecks {
-		critical, known := m.catalog.Check(op.Node, id)
+		critical, known := m.catalog.checks[kv.CheckRef{Node: op.Node, ID: id}]
 		if !known {
 			return kv.Result{Refusal: fmt.Sprintf("Missing check '%s' registration", id)}
 		}

@@ -19,7 +19,7 @@ type Pair struct {
 	// as it is; 0: it was never acquired. It holds while there is a Session. A key that is written again
 	// within a day after its deletion keeps it.
 	Fence Index
-	By    string // the name of the principal that wrote it last; "": none was asked for, or it was written below level 3
+	By    string // the name of the principal that wrote it last; "": none was asked for, or below level 3
 }
 
 // Fields walks a pair.

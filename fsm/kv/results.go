@@ -23,7 +23,7 @@ type Result struct {
 	Place   int        // AcquirePermit: place in the queue, from 1; 0: not in it
 	Limit   uint32     // AcquirePermit: the semaphore's limit
 	Excess  Excess     // Txn: it would have read, or has read, too much; there are no Pairs then
-	Revoked bool       // the token of the client was revoked before the operation took effect
+	Revoked bool       // the client's token was revoked, or its roles narrowed, before the operation took effect
 }
 
 // Fields walks a result. It begins with a number that says what it has: a write's is one byte and its index.

@@ -3,6 +3,7 @@ package kv
 import (
 	"testing"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -23,10 +24,15 @@ func (c checks) HasNode(node string) bool {
 	return known
 }
 
-func (c checks) Check(node, id string) (critical, known bool) {
-	critical, known = c[CheckRef{node, id}]
-	return critical, known
+func (c checks) CheckState(node, id string) (status catalog.CheckStatus, known bool) {
+	critical, known := c[CheckRef{Node: node, ID: id}]
+	if critical {
+		status = catalog.Critical
+	}
+	return status, known
 }
+
+const serfHealth = catalog.SerfHealth
 
 // Nothing here is done to nodes, services and checks.
 func (c checks) Next() Index            { return 1 }
@@ -36,9 +42,10 @@ func (c checks) Raise(beyond Index, _ int64) Index { return beyond + registry.In
 
 func (c checks) Readmit(registry.Image, registry.Act) (int, []CheckRef) { return 0, nil }
 
-func (c checks) PerformInTxn(registry.CatalogOp) (registry.CatalogResult, []CheckRef) {
-	return registry.CatalogResult{}, nil
+func (c checks) PerformInTxn(registry.CatalogOp) registry.CatalogResult {
+	return registry.CatalogResult{}
 }
+func (c checks) Lost() []CheckRef { return nil }
 
 // KeyTxn is a transaction of operations on keys.
 func KeyTxn(ops []KeyOp) Txn {
@@ -60,7 +67,7 @@ const (
 var epoch1 = Epoch{Term: 1, Index: 1}
 
 func newRig(t testing.TB) *rig {
-	nodes := checks{{}: false, {"", serfHealth}: false}
+	nodes := checks{{}: false, {ID: serfHealth}: false}
 	r := &rig{State: New(nodes), t: t, nodes: nodes, next: 100, now: 1000}
 	r.Establish(epoch1, r.now)
 	r.pass(100_000) // grace is over

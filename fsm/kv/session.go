@@ -3,6 +3,7 @@ package kv
 import (
 	"iter"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -111,8 +112,8 @@ func (s *Session) lockDelay() int64 {
 	return (ns + 999_999) / 1_000_000
 }
 
-// CheckRef names a check.
-type CheckRef struct{ Node, ID string }
+// CheckRef names a check, or (ID "") a node.
+type CheckRef = catalog.CheckRef
 
 // refs yields what a session ends with: its checks and (check "") its node.
 func (s *Session) refs() iter.Seq[CheckRef] {
@@ -142,8 +143,6 @@ func (s *SessionState) Fields(c *codec.Codec) {
 	c.Int64(&s.Renewed)
 }
 
-// stays reports whether only clients that may write nodes can remove a check or node: the logical node, and its own check, on
-// which a session depends by default.
-func (r CheckRef) stays() bool { return r.Node == "" && (r.ID == "" || r.ID == serfHealth) }
-
-const serfHealth = "serfHealth"
+// stays reports whether only clients that may write nodes can remove a check or node: the logical node, and its own
+// check, on which a session depends by default.
+func stays(r CheckRef) bool { return r.Node == "" && (r.ID == "" || r.ID == catalog.SerfHealth) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
@@ -73,10 +74,10 @@ func (op CreateSession) refusal(s *State) string {
 		return NoNode
 	}
 	for _, id := range slices.Concat(op.NodeChecks, op.ServiceChecks) {
-		switch critical, known := s.catalog.Check(op.Node, id); {
+		switch status, known := s.catalog.CheckState(op.Node, id); {
 		case !known:
 			return "Missing check '" + id + "' registration"
-		case critical:
+		case status == catalog.Critical:
 			return "Check '" + id + "' is in critical state"
 		}
 	}

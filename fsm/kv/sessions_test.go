@@ -10,8 +10,8 @@ import (
 func TestSessionIsWhatItsCreatorSaid(t *testing.T) {
 	r := newRig(t)
 	r.nodes[CheckRef{Node: "n"}] = false
-	r.nodes[CheckRef{"n", "c"}] = false
-	r.nodes[CheckRef{"n", "s"}] = false
+	r.nodes[CheckRef{Node: "n", ID: "c"}] = false
+	r.nodes[CheckRef{Node: "n", ID: "s"}] = false
 	got := r.session(s1, func(c *CreateSession) {
 		*c = CreateSession{
 			ID: s1, Name: "me", Node: "n", TTL: 10_000, TTLText: "10s", LockDelay: 15e9, Behavior: DeleteKeys,
@@ -50,7 +50,7 @@ func TestSessionNeedsItsNodeAndChecks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t)
 			r.nodes[CheckRef{Node: "n"}] = false
-			r.nodes[CheckRef{"n", "bad"}] = true
+			r.nodes[CheckRef{Node: "n", ID: "bad"}] = true
 			r.session(s2)
 			if test.op.ID == "" {
 				test.op.ID = s1

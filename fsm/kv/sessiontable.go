@@ -178,7 +178,7 @@ func (t *sessionTable) addHeld(l *living, by int) {
 // addLoad adds to what ends with each check, and with the node, of a session.
 func (t *sessionEnds) addLoad(s *Session, by int) {
 	for ref := range s.refs() {
-		if !ref.stays() {
+		if !stays(ref) {
 			if t.load[ref] += by; t.load[ref] == 0 {
 				delete(t.load, ref)
 			}

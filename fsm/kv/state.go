@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -31,8 +32,8 @@ type Op interface {
 type Catalog interface {
 	// HasNode says whether a node is registered; "" is the cluster's own, which always is.
 	HasNode(node string) bool
-	// Check finds a check of a node or of a service on it.
-	Check(node, id string) (critical, known bool)
+	// CheckState finds a check of a node or of a service on it.
+	CheckState(node, id string) (status catalog.CheckStatus, known bool)
 	Registrar
 }
 
@@ -42,13 +43,13 @@ type Registrar interface {
 	Next() Index
 	// Attempt performs do, and takes back all that do has changed by PerformInTxn if it returns false.
 	Attempt(do func() (kept bool))
-	// PerformInTxn performs an operation. lost are the checks that turned critical or were removed by it, and the nodes
-	// (ID "") that were removed.
-	PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []CheckRef)
+	PerformInTxn(op registry.CatalogOp) registry.CatalogResult
+	// Lost returns the checks that turned critical, and the checks and nodes (ID "") that went, since the last call.
+	Lost() []catalog.CheckRef
 	// Raise is Registry.Raise.
 	Raise(beyond Index, wall int64) Index
-	// Readmit is Registry.Readmit; lost is as of PerformInTxn.
-	Readmit(m registry.Image, by registry.Act) (returned int, lost []CheckRef)
+	// Readmit is Registry.Readmit; lost is as of Lost.
+	Readmit(m registry.Image, by registry.Act) (returned int, lost []catalog.CheckRef)
 }
 
 // State is the mutable state. It belongs to one goroutine at a time.

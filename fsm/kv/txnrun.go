@@ -147,13 +147,13 @@ func (t *txnRun) perform(op TxnOp) (what string) {
 // performOnCatalog performs an operation on a node, a service or a check, and ends the sessions that depend on what it made
 // critical or took away, under its index.
 func (t *txnRun) performOnCatalog(op registry.CatalogOp) (what string) {
-	res, lost := t.state.catalog.PerformInTxn(op)
+	res := t.state.catalog.PerformInTxn(op)
 	before := t.changes
 	if res.Index != 0 {
 		t.changes += int(res.Index-t.at.Index) + 1
 		t.index, t.at.Index = res.Index, res.Index
 	}
-	t.state.Lose(t.at, lost)
+	t.state.Lose(t.at, t.state.catalog.Lost())
 	if t.steps += res.Steps; t.steps > registry.MaxSteps && t.state.bounded() {
 		t.spent = true
 		return fmt.Sprintf("the operations of a transaction may have %d alias checks follow, or take %d steps to count them; use several", registry.MaxRemoved, registry.MaxSteps)

@@ -4,14 +4,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-// Use is what a principal has of the state: the sessions that it made, and in bytes, about, these with what they hold or wait for and
-// the keys that it wrote last.
+// Use counts what a principal has: the sessions that it made, and about how many bytes these take with what they hold
+// or wait for, and the keys that it wrote last.
 type Use struct{ Sessions, Bytes int }
 
-// uses are those of all principals that have something, by name. They are derived, and so no part of a snapshot.
+// uses holds the use of each principal that has something, by name. It is derived, so snapshots leave it out.
 type uses struct{ order.Map[string, Use] }
 
-// heldWeight is what a key, lock or place in a queue that a session has counts for, in bytes.
+// heldWeight is the weight, in bytes, of each key, lock or place in a queue that a session has.
 const heldWeight = 512
 
 func newUses() uses { return uses{order.NewMap[string, Use](order.Degree)} }

@@ -178,8 +178,8 @@ func Lacking(nodes []Node, level byte) string {
 	return strings.Join(words, ", ")
 }
 
-// Written returns the level that a cluster writes, as a node that writes own knows it: the entry that raises the level may be
-// one that others have applied already.
+// Written returns the level that a cluster writes, as a node that writes own knows it: the entry that raises the level
+// may be one that others have applied already.
 func Written(own byte, nodes []Node) byte {
 	for _, n := range nodes {
 		own = max(own, n.Writes)

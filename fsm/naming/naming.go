@@ -1,5 +1,5 @@
-// Package naming says which characters names may have, of whatever things. Who registers or makes one decides what to do about those
-// that may not be new: what has such a name already goes on (package capacity).
+// Package naming says which characters names may have, of whatever things, and shortens texts for people. Who makes a
+// thing decides what to do about names that may not be new: what has such a name already goes on (package capacity).
 package naming
 
 import (
@@ -21,9 +21,17 @@ func Valid(name string) bool {
 	return name != "" && len(name) <= Max && name != "." && name != ".." && Plain(name)
 }
 
-// Hides reports whether a text has characters that are not seen, and make it look like another text: those that turn the direction of
-// writing, of no width, or that separate lines (Unicode's Cf, Zl, Zp and all that it calls default ignorable).
+// Hides reports whether a text has characters that are not seen, and make it look like another text: those that turn
+// the direction of writing, of no width, or that separate lines (Unicode's Cf, Zl, Zp and all that it calls default ignorable).
 func Hides(text string) bool { return strings.ContainsFunc(text, Unseen) }
+
+// Cut shortens a text to at most most bytes of whole characters, with dots at the end.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
 
 // Unseen reports whether a character is one of those.
 func Unseen(r rune) bool {

@@ -161,7 +161,7 @@ func TestAliasesChangeNothingWhereTheirTargetsStayAsTheyAre(t *testing.T) {
 func TestAliasFollowsOnlyWhatItsTokenMayRead(t *testing.T) {
 	const hidden = " could not be found on node rollcall, or the token that registered this check may not read it"
 	judged := func(id, reads string) SetCheck {
-		return SetCheck{Check: id, Output: reads, Epoch: Epoch{Term: 1, Index: 1}}
+		return SetCheck{Check: id, Reads: reads, Epoch: Epoch{Term: 1, Index: 1}}
 	}
 	following := func(by, reads, followed string) Op {
 		c := aliasOf("proxy", "p", followed)

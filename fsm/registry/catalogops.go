@@ -107,15 +107,15 @@ func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	return op
 }
 
-// SetCheck sets a check's state and output, and starts its TTL anew. For an alias check, Output from a leader
-// is what the check's token may read now (catalog.Alias.Reads). It takes no Index if nothing changes.
-// Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
+// SetCheck sets a check's state and output, and starts its TTL anew; from level 3 on, a leader sets Reads of an alias
+// check instead. It takes no Index if nothing changes. Outcomes: NotFound, NoTTL (TTL is set, and the check has none).
 type SetCheck struct {
 	Node, Check string
 	Status      catalog.CheckStatus
 	Output      string
-	TTL         bool  // only if the check has one
-	Epoch       Epoch // of the leader that ran the probe, or judged the alias; zero: a client reported it
+	TTL         bool   // only if the check has one
+	Epoch       Epoch  // of the leader that ran the probe, or judged the alias; zero: a client reported it
+	Reads       string // what the token of an alias check may read now, see catalog.Alias
 }
 
 func (SetCheck) kind() Kind { return 20 }
@@ -127,6 +127,9 @@ func (op SetCheck) fields(c *codec.Codec) SetCheck {
 	c.String(&op.Output)
 	c.Bool(&op.TTL)
 	op.Epoch.Fields(c)
+	if c.Since(Level3, false) { // below level 3 no alias has a token
+		c.String(&op.Reads)
+	}
 	return op
 }
 

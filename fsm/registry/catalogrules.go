@@ -16,13 +16,9 @@ type cataloging struct {
 	res      Result
 }
 
-func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.registerCatalog(origin, op)
-}
-
-// registerCatalog registers a node, a service and checks, or nothing. A part that does not change takes no Index.
+// perform registers a node, a service and checks, or nothing. A part that does not change takes no Index.
 // Source: agent/consul/state/catalog.go (EnsureRegistration) of hashicorp/consul.
-func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
+func (op RegisterCatalog) perform(r *Registry, _ uint64, origin Origin) Result {
 	if len(op.Checks) > catalog.MaxChecks { // before anything is done for each of them
 		return Result{Outcome: TooManyChecks}
 	}
@@ -32,7 +28,7 @@ func (r *Registry) registerCatalog(origin Origin, op RegisterCatalog) Result {
 		op = op.OnNode(spelled)
 	}
 	given := op.registration()
-	given.Bounded, given.Judged = r.bounded(), r.level >= following
+	given.Bounded, given.Judged = r.bounded(), r.level >= Level3
 	c, before := &cataloging{Registry: r, Registering: r.catalog.Registering(given), origin: origin, instance: op.Instance}, r.index
 	if r.bounded() && c.readdressed() && r.catalog.Crowded(c.On(), MaxRemoved) {
 		return Result{Outcome: TooMany}
@@ -251,13 +247,9 @@ func (r *Registry) placeNew(origin Origin, s *catalog.Service, in *Instance) Res
 	return r.enter(origin, l, r.clock, rec.History)
 }
 
-func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.deregisterCatalog(term, origin, op)
-}
-
-// deregisterCatalog removes a service, a check or a node. The leader's proposal to remove what was critical
+// perform removes a service, a check or a node. The leader's proposal to remove what was critical
 // for too long takes effect only if the check is still critical.
-func (r *Registry) deregisterCatalog(term uint64, origin Origin, op DeregisterCatalog) Result {
+func (op DeregisterCatalog) perform(r *Registry, term uint64, origin Origin) Result {
 	if op.Epoch != (Epoch{}) {
 		if !r.epoch.Leads(term, op.Epoch) {
 			return Result{Outcome: Refused}

@@ -47,7 +47,7 @@
 //	override.go     overrides
 //	quarantine.go   quarantines
 //	owner.go        to which datacenter an instance belongs
-//	merge.go        replicas, which are merged with what is stored, what of them takes over, and what a restore brings back
+//	merge.go        replicas, which are merged with what is stored, what takes over, and what a restore brings back
 //	peers.go        contacts, cursors and pauses of peers
 //	selfpreservation.go transitions of self-preservation, and settings
 //	servicechecks.go checks, and the status of services that follows from them

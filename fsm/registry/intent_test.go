@@ -130,8 +130,8 @@ func TestIntentOfOperatorsOverTheLivesOfAnInstance(t *testing.T) {
 			"override, drained": {intents["override"], intents["drain"]}, "override for a time, drained": {timed, intents["drain"]},
 		} {
 			for level, wants := range map[byte]string{
-				codec.Newest:   cmp.Or(map[string]string{"drain": row.want.drain, "by itself": row.want.itself, "quarantine": "hidden"}[act], row.want.override),
-				outlasting - 1: map[string]string{"quarantine": "hidden"}[act],
+				codec.Newest: cmp.Or(map[string]string{"drain": row.want.drain, "by itself": row.want.itself, "quarantine": "hidden"}[act], row.want.override),
+				Level3 - 1:   map[string]string{"quarantine": "hidden"}[act],
 			} {
 				if wants == "" {
 					wants = row.want.before
@@ -187,7 +187,8 @@ func TestIntentWaitsForADayAtMost(t *testing.T) {
 	}
 }
 
-// A drain of what an operator keeps out of service for a time ends when that time has passed and its client has started again.
+// A drain of what an operator keeps out of service for a time ends when that time has passed and its client has started
+// again.
 func TestIntentOfADrainWithinAnOverridesTime(t *testing.T) {
 	const hour = 60 * 60 * 1000
 	ends := func(g *rig) {

@@ -25,7 +25,7 @@ type Lease struct {
 	// self-preservation, and is shown with an interval of 30 s and a duration of 90 s. (The field stands here
 	// because here it takes no memory.)
 	Permanent    bool
-	Life         uint32       // from 1; rises where the timestamp cannot say what is newer, see Registry.outlives and Lease.outrank
+	Life         uint32       // from 1; rises where timestamps cannot say what is newer, see outlives and outrank
 	Registered   Index        // of the (re-)registration
 	Changed      Index        // of the last change
 	ChangedLease int64        // lease clock of the last change, ms
@@ -56,9 +56,9 @@ type Lease struct {
 	// instance is listed. Statuses and checks do not count. It is not above Changed, and equal to it in what
 	// is quarantined.
 	Defined Index
-	// Said is the timestamp of the registration by its client, where a server has raised the instance's since (metadata, an
-	// override); 0: it is the instance's. Outdated is the greatest timestamp that a registration has taken the place of.
-	// From level 3 of the formats on, see Registry.keeps.
+	// Said is the timestamp of the registration by its client, where a server has raised the instance's since
+	// (metadata, an override); 0: it is the instance's. Outdated is the greatest timestamp that a registration has
+	// taken the place of. From level 3 of the formats on, see Registry.keeps.
 	Said, Outdated int64
 }
 
@@ -115,8 +115,8 @@ type Override struct {
 	Until    int64  // lease clock, ms, at which it ends; 0: never
 	Reported Status // what the client reported last; the instance gets it back when the override ends
 	Set      Index  // of the SetOverride, or of the registration that brought it back
-	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer. With an Until
-	// it ends when both have come: an operator keeps it out of service for that time, also through a restart.
+	// Drain: it ends with the next registration of the instance by its client that follows a removal or is newer. With
+	// an Until it ends when both have come: an operator keeps it out of service for that time, also through a restart.
 	Drain bool
 }
 
@@ -131,8 +131,8 @@ func (o *Override) fields(c *codec.Codec) {
 	}
 }
 
-// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain alone. It waits
-// in the record of the removal. Before level 3 of the formats none did.
+// Outlasts reports whether the lease's override outlives it: an operator's OUT_OF_SERVICE that is no drain alone. It
+// waits in the record of the removal. Before level 3 of the formats none did.
 func (l *Lease) Outlasts() bool {
 	o := l.Override
 	return o != nil && l.Instance.Overridden == OutOfService && (!o.Drain || o.Until != 0) && o.By != (Act{})
@@ -203,8 +203,8 @@ func (l *Lease) reported() Status {
 	}
 }
 
-// Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says another
-// status than that did, so that registering it would change the lease.
+// Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says
+// another status than that did, so that registering it would change the lease.
 func (l *Lease) Contradicts(op Renew) bool {
 	i, reported := l.Instance, l.reported()
 	if op.Status == Unknown || op.Status == reported || reported == Unknown || l.Permanent {

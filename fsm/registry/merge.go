@@ -207,10 +207,8 @@ func (m encounter) ownership(l *Lease) []Event {
 	}
 }
 
-func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result { return r.replica(origin, op) }
-
-// replica takes over what is newer of an instance that another server has.
-func (r *Registry) replica(origin Origin, op Replica) Result {
+// perform takes over what is newer of an instance that another server has.
+func (op Replica) perform(r *Registry, _ uint64, origin Origin) Result {
 	op.Instance = withAmazonID(op.Instance)
 	op.Life = max(op.Life, 1)
 	if old := r.handles.byKey(op.Instance.Key()); old != nil {
@@ -223,7 +221,7 @@ func (r *Registry) replica(origin Origin, op Replica) Result {
 // has ended. It has the life that comes with it.
 func (r *Registry) newReplica(origin Origin, op Replica) Result {
 	key := op.Instance.Key()
-	if op.Yields && r.level >= Yielding && op.Owner == Here {
+	if op.Yields && r.level >= Level3 && op.Owner == Here {
 		return Result{Outcome: Held}
 	}
 	rec, ok := r.record(key)
@@ -319,7 +317,7 @@ func (r *Registry) decideAs(l *Lease, op Replica) {
 	set := r.Next()
 	l.Edit, l.Override, l.Quarantine = op.Edit, nil, nil
 	if op.Overridden != Unknown && (op.Instance.Status != Unknown || op.OverrideBy != (Act{}) || op.OverrideFor > 0) {
-		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set, Drain: op.Drain && r.outlasting()}
+		l.Override = &Override{By: op.OverrideBy, At: r.clock, Reported: op.Instance.Status, Set: set, Drain: op.Drain && r.level >= Level3}
 		if op.OverrideFor > 0 {
 			l.Override.Until = order.Later(r.clock.Lease, op.OverrideFor)
 		}
@@ -383,7 +381,7 @@ func replicaOwner(op Replica, origin Origin) string {
 // the instance here while one does there, and never as the owner of a permanent one.
 func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	before := m.stored.Owner
-	if r.level >= conceding && m.client >= 0 && origin.Kind == RemoteDC && m.op.Owner == Here && before == origin.DC && !m.op.Yields {
+	if r.level >= Level3 && m.client >= 0 && origin.Kind == RemoteDC && m.op.Owner == Here && before == origin.DC && !m.op.Yields {
 		return "" // each took the other for the owner, and neither would repair it
 	}
 	if m.client < 0 || origin.Kind == RemoteDC && m.op.Owner != "" || r.holds(m.stored, m.op.Yields) {
@@ -395,70 +393,48 @@ func (r *Registry) ownerAfter(origin Origin, m encounter) string {
 	return replicaOwner(m.op, origin)
 }
 
-// Seizure is what of an operation of another datacenter needs the right to take over.
-type Seizure uint8
-
-// The seizures. Those after SeizesRemoval are refused whenever they come, the others while the instance lives.
-const (
-	SeizesNothing Seizure = iota
-	SeizesChange
-	SeizesRemoval
-	SeizesOwnership
-	SeizesLives
-)
-
-// String says what the right is needed for.
-func (s Seizure) String() string {
-	return [...]string{
-		"", "to change a living instance of this datacenter", "to remove a living instance of this datacenter",
-		"to enter an instance as this datacenter's own", fmt.Sprintf("to skip more than %d lives or edits of an instance", MaxLives),
-	}[s]
-}
-
-// Seizes says what of an operation of another datacenter needs the right to take over.
-func (v *View) Seizes(origin Origin, op Op) Seizure {
+// Seizes says for what an operation of another datacenter needs the right to take over; "": for nothing. Without it the
+// operation is refused always, or only while the instance lives.
+func (v *View) Seizes(origin Origin, op Op) (what string, always bool) {
 	key, ok := KeyOf(op)
 	if !ok || origin.Kind != RemoteDC {
-		return SeizesNothing
+		return "", false
 	}
 	l, live := v.Find(key)
+	var life, edit uint32
 	switch op := op.(type) {
 	case Replica:
-		switch {
-		case skips(l, op.Life, op.Edit):
-			return SeizesLives
+		switch life, edit = op.Life, op.Edit; {
 		case !live && op.Owner == Here:
-			return SeizesOwnership
+			what, always = "to enter an instance as this datacenter's own", true
 		case live && v.Lives(l) && newEncounter(origin, l, op).incomingNewer():
-			return SeizesChange
+			what = "to change a living instance of this datacenter"
 		}
 	case Remove:
-		switch {
-		case skips(l, op.Life, 0):
-			return SeizesLives
-		case live && v.Lives(l) && op.Kind == Canceled && compareVersion(l, op.Life, op.LastDirty) <= 0:
-			return SeizesRemoval
+		if life = op.Life; live && v.Lives(l) && op.Kind == Canceled && compareVersion(l, life, op.LastDirty) <= 0 {
+			what = "to remove a living instance of this datacenter"
 		}
 	case Renew:
-		if skips(l, op.Life, 0) {
-			return SeizesLives
-		}
+		life = op.Life
 	}
-	return SeizesNothing
+	if skips(l, life, edit) {
+		return fmt.Sprintf("to skip more than %d lives or edits of an instance", MaxLives), true
+	}
+	return what, always
 }
 
-// Lives says that a live lease is this datacenter's and has not ended by what its own clients renewed.
+// Lives reports whether a lease belongs to this datacenter and has not ended by what its own clients renewed.
 func (v *View) Lives(l *Lease) bool {
 	return v.servers.lives(l, v.tables.renewals, v.stamp.Lease, v.graces, v.settings.DoubledLease)
 }
 
-// LivesUntil is the last moment (lease clock, ms) at which a live lease of this datacenter lives, as its clients have renewed it.
+// LivesUntil returns the last moment (lease clock, ms) at which a lease lives by renewals of clients here.
 func (v *View) LivesUntil(l *Lease) int64 {
 	return v.servers.endsAt(l, v.tables.renewals.at(l.Handle.Slot).renewedByClient.Load(), v.graces, v.settings.DoubledLease)
 }
 
-// skips says that a life, or its number of edits, is absurdly far ahead of l, the lease of the instance (nil: it has none). Records of
-// removals are not looked through for each item of a message.
+// skips reports whether a life, or its number of edits, is absurdly far ahead of l, the lease of the instance (nil: it
+// has none). Records of removals are not looked through for each item of a message.
 func skips(l *Lease, life, edit uint32) bool {
 	if l == nil {
 		l = new(Lease)
@@ -520,7 +496,7 @@ func (r *Registry) readmit(s Saved, by Act) bool {
 			s.Instance = s.Instance.with(l.reported(), Unknown, s.Instance.LastDirty)
 		}
 		r.decideAs(&next, s.Replica)
-		if next.Life = max(l.Life, s.Life); r.outlasting() { // or what waited in the record of its removal would be lost
+		if next.Life = max(l.Life, s.Life); r.level >= Level3 { // or what waited in its removal's record would be lost
 			next.Quarantine = cmp.Or(next.Quarantine, l.Quarantine)
 			if override == Unknown {
 				next.Override, override = l.Override, l.Instance.Overridden

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"iter"
 	"slices"
 	"strings"
 
@@ -56,11 +55,11 @@ func (op PausePeer) needs(*View) []access.Need        { return operating() }
 func (op ForgetSender) needs(*View) []access.Need     { return operating() }
 func (op ExpireCheck) needs(*View) []access.Need      { return operating() }
 
-// needs of a registration: under another VIP than its application's name it would get the calls that are meant for others. Where
-// an application has that name now, the want of the right refuses; anywhere else it is only counted so far.
+// needs of a registration: under another VIP than its application's name it would get the calls that are meant for
+// others. Without the right it is refused if an application has that name now, and only counted otherwise.
 func (op Register) needs(v *View) []access.Need {
 	all := registering(op.Instance.App)
-	for name := range OtherVIPs(op.Instance) {
+	for _, name := range OtherVIPs(op.Instance) {
 		n := ToRegister(name)
 		n.Counted = !v.hasApp(name)
 		all = append(all, n)
@@ -68,22 +67,17 @@ func (op Register) needs(v *View) []access.Need {
 	return all
 }
 
-// OtherVIPs yields the VIPs and secure VIPs of an instance that are not its application's name, in capitals and each once.
-func OtherVIPs(i *Instance) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		var seen []string
-		for _, vips := range []string{i.VIP, i.SecureVIP} {
-			for vip := range parts(vips) {
-				name := strings.ToUpper(strings.TrimSpace(vip))
-				if name == "" || name == strings.ToUpper(i.App) || slices.Contains(seen, name) {
-					continue
-				}
-				if seen = append(seen, name); !yield(name) {
-					return
-				}
+// OtherVIPs returns each VIP and secure VIP of an instance, in capitals, that is not its application's name.
+func OtherVIPs(i *Instance) (names []string) {
+	for _, vips := range []string{i.VIP, i.SecureVIP} {
+		for vip := range parts(vips) {
+			name := strings.ToUpper(strings.TrimSpace(vip))
+			if name != "" && name != strings.ToUpper(i.App) && !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
+	return names
 }
 
 // hasApp reports whether an application is registered; a nil view has none.
@@ -160,8 +154,8 @@ func (op RegisterCatalog) followNeeds(v *View, c *catalog.Check) (all []access.N
 	return all
 }
 
-// CountsNewRights reports whether the rights that level 3 asks of alias checks, probes, sessions and peers are only counted so far.
-func (v *View) CountsNewRights() bool { return v.level < following }
+// CountsNewRights reports whether the rights that level 3 asks of checks, sessions and peers are only counted so far.
+func (v *View) CountsNewRights() bool { return v.level < Level3 }
 
 // ToFollow returns what a token needs so that its alias check may follow what has a name, see View.Followed.
 func ToFollow(a *catalog.Alias, name string) access.Need {

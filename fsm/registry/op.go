@@ -51,14 +51,14 @@ const (
 	AddressTaken
 	// CheckTaken: RegisterCatalog, the agent has a check of that id for something else.
 	CheckTaken
-	// Revoked: the token of the client was revoked before the operation took effect.
+	// Revoked: the client's token was revoked, or its roles no longer allowed the operation, before it took effect.
 	Revoked
 	// TooMany: level 2 bounds this. RegisterCatalog would exceed catalog.MaxFollowers, or readdress an agent
 	// with more than MaxRemoved services and checks; DeregisterCatalog names a node with more than that, some
 	// of which must be removed first.
 	TooMany
-	// Held: the operation would have changed a living instance of this datacenter, or given it one, and Yields; the sender
-	// may offer it again when the lease has ended.
+	// Held: the operation would have changed a living instance of this datacenter, or given it one, and Yields; the
+	// sender may offer it again when the lease has ended.
 	Held
 	// Panicked: the operation panicked, which is a defect, and had no effect. Only without consensus, of an operation
 	// that another server sent among others; it is in no format.

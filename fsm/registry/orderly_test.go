@@ -20,9 +20,10 @@ func beaten(g *rig, origin Origin, op Renew) string {
 	return map[Outcome]string{Done: "200", Newer: "404", NotFound: "404", Older: "409"}[g.apply(origin, op).Outcome]
 }
 
-// underTheSameTimestamp says what becomes of heartbeats that say a status, where another one was registered under the same timestamp and
-// operators did something: for a client that sends nothing else, for one that registers the old status after each 404, and for one that
-// registers the new one; at the node that has the registration, and at another one.
+// underTheSameTimestamp says what becomes of heartbeats that say a status, where another one was registered under the
+// same timestamp and operators did something: for a client that sends nothing else, for one that registers the old
+// status after each 404, and for one that registers the new one; at the node that has the registration, and at another
+// one.
 func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts ...Op) (cell string) {
 	t.Helper()
 	for _, where := range []string{"here", "there", "in turn"} {
@@ -72,8 +73,8 @@ func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts .
 	return cell
 }
 
-// The tables of the page, made by go test ./fsm/registry -run Heartbeats -update: what heartbeats say against what is stored. A new
-// status is in them by itself.
+// The tables of the page, made by go test ./fsm/registry -run Heartbeats -update: what heartbeats say against what is
+// stored. A new status is in them by itself.
 func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 	var all []Status
 	for s := range Status(len(statusNames)) {
@@ -132,7 +133,7 @@ func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 		{"at 100, from a Eureka server", FromEureka, codec.Newest, 100, nil},
 		{"at 100, from another datacenter", Origin{Kind: RemoteDC, DC: "dc2"}, codec.Newest, 100, nil},
 		{"at 100, from a node of this datacenter", fromNode, codec.Newest, 100, nil},
-		{"at 100, below level 3 of the formats", FromClient, orderly - 1, 100, nil},
+		{"at 100, below level 3 of the formats", FromClient, Level3 - 1, 100, nil},
 	} {
 		s := newSites(t, row.level, fromNode, fromNode, append([]Op{Register{instance(orders1, Starting, 100)}}, row.before...)...)
 		var answers []string
@@ -210,7 +211,7 @@ func TestRegistrationsOfAClientCountInTheOrderInWhichTheyCome(t *testing.T) {
 	} {
 		for _, origins := range [][2]Origin{{fromNode, fromNode}, {dc1, dc2}} {
 			for _, alone := range []bool{false, true} {
-				for _, level := range []byte{codec.Newest, orderly - 1} {
+				for _, level := range []byte{codec.Newest, Level3 - 1} {
 					s := newSites(t, level, origins[0], origins[1], at("dead", ahead))
 					s.here.withoutConsensus, s.there.withoutConsensus = alone, alone
 					if level == codec.Newest {

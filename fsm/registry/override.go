@@ -2,21 +2,17 @@ package registry
 
 import "github.com/seed-20419f34/rollcall/fsm/order"
 
-func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.setOverride(origin, op)
-}
-
-// setOverride forces a status and renews the lease. An override equal to the present status is
+// perform forces a status and renews the lease. An override equal to the present status is
 // stored like any other, so that it holds when the client reports something else (upstream drops it).
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.statusUpdate.
-func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
+func (op SetOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	old := r.handles.byKey(op.Key)
 	if old == nil {
 		return Result{Outcome: NotFound}
 	}
 	r.renewLease(old, origin)
 	if old.Permanent && op.Status == Unknown { // it would have no status, and no client would report one
-		return r.deleteOverride(origin, DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By})
+		return DeleteOverride{Key: op.Key, LastDirty: op.LastDirty, By: op.By}.perform(r, 0, origin)
 	}
 	details := r.override(old, op)
 	if i := old.Instance; i.Status == op.Status && i.Overridden == op.Status && sameDecision(old.Override, details) {
@@ -29,18 +25,18 @@ func (r *Registry) setOverride(origin Origin, op SetOverride) Result {
 	return r.exchange(old, &l, ActionModified, origin, Event{Kind: EventOverridden, For: op.For, By: op.By})
 }
 
-// override is what is to be known of an override; nothing of one to UNKNOWN, which is none. A drain shortens none that is to
-// outlive the lease: services that drain whenever they stop would end what an operator has decided.
+// override returns the record of an override, or nil for one to UNKNOWN, which ends it. A drain does not shorten an
+// override that outlives the lease: services that drain whenever they stop would end what an operator has decided.
 func (r *Registry) override(l *Lease, op SetOverride) *Override {
 	if op.Status == Unknown {
 		return nil
 	}
-	if op.Drain && r.outlasting() && l.Outlasts() {
+	if op.Drain && r.level >= Level3 && l.Outlasts() {
 		o := *l.Override
 		o.Drain = o.Until != 0
 		return &o
 	}
-	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next(), Drain: op.Drain && r.outlasting()}
+	o := &Override{By: op.By, At: r.clock, Reported: l.reported(), Set: r.Next(), Drain: op.Drain && r.level >= Level3}
 	if op.For > 0 {
 		o.Until = order.Later(r.clock.Lease, op.For)
 	}
@@ -56,13 +52,9 @@ func sameDecision(o *Override, details *Override) bool {
 	return details == nil || o.By == details.By && o.Until == details.Until && o.Drain == details.Drain
 }
 
-func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.deleteOverride(origin, op)
-}
-
-// deleteOverride ends an override, if there is one, and renews the lease.
+// perform ends an override, if there is one, and renews the lease.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.deleteStatusOverride.
-func (r *Registry) deleteOverride(origin Origin, op DeleteOverride) Result {
+func (op DeleteOverride) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
 	if l == nil {
 		return r.endWaitingOverride(origin, op)
@@ -91,12 +83,8 @@ func (r *Registry) endWaitingOverride(origin Origin, op DeleteOverride) Result {
 	return Result{Count: 1}
 }
 
+// perform ends an override at its time, unless the epoch is over or another override has replaced it.
 func (op EndOverride) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.endOverride(term, origin, op)
-}
-
-// endOverride ends an override at its time, unless the epoch is over or another override has replaced it.
-func (r *Registry) endOverride(term uint64, origin Origin, op EndOverride) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}

@@ -92,18 +92,18 @@ func (r *Registry) Owner(h Handle) string {
 	return ""
 }
 
-// lives says that a lease is this datacenter's and has not ended at a moment (lease clock, ms) by what its own clients
-// renewed: what another datacenter renews keeps nobody out. A permanent one lives until it is removed.
+// lives reports whether a lease belongs to this datacenter and its own clients have renewed it within its duration
+// before now (lease clock, ms): renewals by another datacenter keep nobody out. A permanent one lives until removed.
 func (k *otherServers) lives(l *Lease, t *renewals, now int64, g graces, doubled bool) bool {
 	e := t.at(l.Handle.Slot)
 	return l.Local() && (l.Permanent || e.isOf(l) && k.endsAt(l, e.renewedByClient.Load(), g, doubled) >= now)
 }
 
-// holds says that an operation of another datacenter, which yields or does not, must leave a lease as it is.
+// holds reports whether an operation of another datacenter, which yields or not, must leave a lease as it is.
 func (r *Registry) holds(l *Lease, yields bool) bool {
-	return yields && r.level >= Yielding && r.servers.lives(l, r.tables.renewals, r.clock.Lease, r.graces(), r.settings.DoubledLease)
+	return yields && r.level >= Level3 && r.servers.lives(l, r.tables.renewals, r.clock.Lease, r.graces(), r.settings.DoubledLease)
 }
 
-// livesSkipped is by how many lives what another datacenter says may be ahead that this one outlives: else a few messages would
-// bring the life of its instance to MaxCount.
+// livesSkipped bounds how many lives ahead what another datacenter says may be for this one to outlive it: otherwise
+// a few messages would bring the instance's life to MaxCount.
 const livesSkipped = 1000

@@ -131,7 +131,7 @@ func (op Replica) fields(c *codec.Codec) Replica {
 
 // yields walks the field Yields of an operation of another server.
 func yields(c *codec.Codec, does *bool) {
-	if c.Since(Yielding, false) {
+	if c.Since(Level3, false) {
 		c.Bool(does)
 	}
 }

@@ -1,9 +1,7 @@
 package registry
 
-func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result { return r.removeSender(op) }
-
-// removeSender forgets all that is known of a sender.
-func (r *Registry) removeSender(op ForgetSender) Result {
+// perform forgets all that is known of a sender.
+func (op ForgetSender) perform(r *Registry, _ uint64, _ Origin) Result {
 	var others []Sender // none is nil, as after a restore
 	for _, s := range r.servers.senders {
 		if s.Name != op.Sender {
@@ -24,10 +22,8 @@ func (r *Registry) updateServers(change func(*otherServers)) {
 	r.servers = &k
 }
 
-func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result { return r.contact(op) }
-
-// contact records a message of a peer: it keeps the link and the sender's clock.
-func (r *Registry) contact(op Contact) Result {
+// perform records a message of a peer: it keeps the link and the sender's clock.
+func (op Contact) perform(r *Registry, _ uint64, _ Origin) Result {
 	link, newContact := r.servers.linkAfter(op, r.ago(op.Age).Lease)
 	sender, newer := r.servers.senderAfter(op, r.clock)
 	if !newContact && !newer {
@@ -44,10 +40,8 @@ func (r *Registry) contact(op Contact) Result {
 	return Result{}
 }
 
-func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.ackPeer(op) }
-
-// ackPeer moves a peer's cursor, at most to the newest change.
-func (r *Registry) ackPeer(op AckPeer) Result {
+// perform moves a peer's cursor, at most to the newest change.
+func (op AckPeer) perform(r *Registry, _ uint64, _ Origin) Result {
 	p := r.servers.peer(op.Peer)
 	cursor := min(op.Cursor, r.index)
 	if p.Known && cursor <= p.Cursor {
@@ -58,10 +52,8 @@ func (r *Registry) ackPeer(op AckPeer) Result {
 	return Result{}
 }
 
-func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result { return r.pausePeer(op) }
-
-// pausePeer stops or resumes the sending to a peer.
-func (r *Registry) pausePeer(op PausePeer) Result {
+// perform stops or resumes the sending to a peer.
+func (op PausePeer) perform(r *Registry, _ uint64, _ Origin) Result {
 	p := r.servers.peer(op.Peer)
 	if p.Paused == op.Paused {
 		return Result{}

@@ -4,14 +4,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/order"
 )
 
-func (op Quarantine) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.quarantine(origin, op)
-}
-
-// quarantine hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
+// perform hides an instance, or ends its quarantine. Its lease goes on and is not renewed: the
 // operator is not the client. The record of a removal cannot be quarantined, but its quarantine,
 // which waits for the instance to come back, can be ended.
-func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
+func (op Quarantine) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
 	switch {
 	case l == nil && op.For <= 0:
@@ -31,12 +27,8 @@ func (r *Registry) quarantine(origin Origin, op Quarantine) Result {
 	return r.exchange(l, &hidden, ActionModified, origin, Event{Kind: EventQuarantined, For: op.For, By: op.By})
 }
 
+// perform lists an instance again, unless the epoch is over or another quarantine has replaced it.
 func (op EndQuarantine) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.endQuarantine(term, origin, op)
-}
-
-// endQuarantine lists an instance again, unless the epoch is over or another quarantine has replaced it.
-func (r *Registry) endQuarantine(term uint64, origin Origin, op EndQuarantine) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
@@ -66,7 +58,7 @@ func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 		return Result{Outcome: NotFound}
 	}
 	if rec.Lease.Quarantine == nil {
-		if r.outlasting() {
+		if r.level >= Level3 {
 			return Result{Outcome: NotFound}
 		}
 		return Result{}
@@ -74,5 +66,5 @@ func (r *Registry) endQuarantineOfRemoved(origin Origin, op Quarantine) Result {
 	l := *rec.Lease
 	l.Quarantine = nil
 	r.amendWith(rec, l, origin, Event{Kind: EventQuarantineEnded, By: op.By})
-	return Result{Count: int(one(r.outlasting()))}
+	return Result{Count: int(one(r.level >= Level3))}
 }

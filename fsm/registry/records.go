@@ -132,7 +132,7 @@ func (r *Registry) reduce() {
 		return rec.Full
 	})
 	for _, rec := range old {
-		r.setRecord(rec.reduced(r.outlasting() && rec.Lease.Outlasts())) // with the new strings in the map, too
+		r.setRecord(rec.reduced(r.level >= Level3 && rec.Lease.Outlasts())) // with the new strings in the map, too
 	}
 }
 

@@ -5,14 +5,10 @@ import (
 	"slices"
 )
 
-func (op Register) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.register(origin, op.Instance)
-}
-
-// register adds an instance or replaces it.
+// perform adds an instance or replaces it.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.register.
-func (r *Registry) register(origin Origin, in *Instance) Result {
-	in = withAmazonID(in)
+func (op Register) perform(r *Registry, _ uint64, origin Origin) Result {
+	in := withAmazonID(op.Instance)
 	key := in.Key()
 	if old := r.handles.byKey(key); old != nil {
 		return r.registerAgain(origin, old, in)
@@ -76,7 +72,7 @@ func (r *Registry) continueLife(l *Lease, rec Removal, newer bool, origin Origin
 		}
 	case !origin.Replicated() || rec.Kind == Canceled:
 		l.Life++
-		if r.level >= orderly {
+		if r.level >= Level3 {
 			l.Outdated = rec.Lease.Instance.LastDirty
 		}
 	}
@@ -272,18 +268,14 @@ func storedIsNewer(stored *Instance, dirty int64) bool {
 	return stored.LastDirty > dirty && stored.Status != Unknown
 }
 
-// orderly is the level from which on a client's own registrations count in the order in which they come, and a status in its
-// heartbeats counts.
-const orderly = 3
-
-// keeps reports whether a stored instance stays although one with a timestamp of dirty registers. Of what another server sends, the
-// timestamp alone says whether it is newer. Of two registrations by clients here the later one counts, whatever their clocks
-// say: what was registered by a clock that was ahead would be listed as long as the program lives that has come in its
-// place. Only what was replaced already stays away: it was under way for long, or is sent once more, unless heartbeats have
-// said that its client lives.
+// keeps reports whether a stored instance stays when another registers with the timestamp dirty. For what another
+// server sends, the timestamp alone decides. Of two registrations by clients here the later one counts, whatever their clocks
+// say: otherwise what was registered by a clock that was ahead would be listed as long as its successor lives. Only a
+// registration that was already replaced is kept out, because it was late or is a repetition, unless heartbeats have
+// said since that its client lives.
 func (r *Registry) keeps(origin Origin, l *Lease, dirty int64) bool {
 	switch stored := l.Instance; {
-	case r.level < orderly:
+	case r.level < Level3:
 		return storedIsNewer(stored, dirty) && (origin.Replicated() || !r.ahead(stored.LastDirty))
 	case origin.Replicated():
 		return storedIsNewer(stored, dirty) || stored.Status != Unknown && l.HasReplaced(dirty)
@@ -295,16 +287,16 @@ func (r *Registry) keeps(origin Origin, l *Lease, dirty int64) bool {
 	}
 }
 
-// succeed notes in l, a copy of old with a registration in its place, which timestamps that replaces; said is Lease.Said.
+// succeed notes in l, which replaces old by a registration, which timestamps are outdated; said is Lease.Said.
 func (r *Registry) succeed(l, old *Lease, said int64) {
-	if r.level >= orderly && l.Instance.LastDirty != old.Instance.LastDirty {
+	if r.level >= Level3 && l.Instance.LastDirty != old.Instance.LastDirty {
 		l.Said, l.Outdated = said, max(old.Outdated, old.Instance.LastDirty)
 	}
 }
 
-// said is Lease.Said of what another server sends, or a file has.
+// said returns Lease.Said of what another server sends, or a file has.
 func (r *Registry) said(op Replica) int64 {
-	if r.level < orderly {
+	if r.level < Level3 {
 		return 0
 	}
 	return op.Said
@@ -394,16 +386,12 @@ func decide(reported, override, existing Status, replicated bool) Status {
 	}
 }
 
-func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.updateMetadata(origin, op)
-}
-
-// updateMetadata merges pairs into an instance's metadata and renews the lease. Upstream registers
+// perform merges pairs into an instance's metadata and renews the lease. Upstream registers
 // the stored instance again under its old lastDirtyTimestamp, so that peers and the client's next
 // registration undo it; here the timestamp goes up by one, the least that peers take for newer, so
 // that the client's next change still wins if its clock is behind. The lease goes on and the action
 // is MODIFIED: clients treat it as they treat ADDED.
-func (r *Registry) updateMetadata(origin Origin, op UpdateMetadata) Result {
+func (op UpdateMetadata) perform(r *Registry, _ uint64, origin Origin) Result {
 	l := r.handles.byKey(op.Key)
 	if l == nil {
 		return Result{Outcome: NotFound}

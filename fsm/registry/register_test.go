@@ -63,11 +63,11 @@ func TestRegisterAgain(t *testing.T) {
 		defined   Index
 		outdated  int64
 	}{
-		{"newer is taken", orderly, 101, Done, "new", 101, 2, 100},
-		{"equal is taken", orderly, 100, Done, "new", 100, 2, 0},
-		{"older is taken", orderly, 99, Done, "new", 99, 2, 100},
-		{"newer is taken, before", orderly - 1, 101, Done, "new", 101, 2, 0},
-		{"older keeps the existing, before", orderly - 1, 99, KeptExisting, "old", 100, 1, 0},
+		{"newer is taken", Level3, 101, Done, "new", 101, 2, 100},
+		{"equal is taken", Level3, 100, Done, "new", 100, 2, 0},
+		{"older is taken", Level3, 99, Done, "new", 99, 2, 100},
+		{"newer is taken, before", Level3 - 1, 101, Done, "new", 101, 2, 0},
+		{"older keeps the existing, before", Level3 - 1, 99, KeptExisting, "old", 100, 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -68,25 +68,14 @@ func NewAt(index Index) *Registry {
 // entry. A new Registry is at level 1.
 func (r *Registry) SetLevel(level byte) { r.level = level }
 
-// spellsNodes reports whether the case of node names is ignored, which level 3 brought.
-func (r *Registry) spellsNodes() bool { return r.level >= 3 && !r.readmitting }
+// spellsNodes reports whether the case of node names is ignored.
+func (r *Registry) spellsNodes() bool { return r.level >= Level3 && !r.readmitting }
 
 // bounded reports whether the bounds hold that level 2 brought.
 func (r *Registry) bounded() bool { return r.level >= 2 && !r.readmitting }
 
-// following is the level from which on alias checks follow only what their tokens may read.
-const following = 3
-
-// Yielding is the level from which on peers without the right to take over leave living instances of this datacenter alone.
-const Yielding = 3
-
-// conceding is the level from which on what two datacenters took for each other's is this one's once the other says so.
-const conceding = 3
-
-// outlasting is the level from which on drains end with a restart, and an operator's other OUT_OF_SERVICE outlives the lease.
-const outlasting = 3
-
-func (r *Registry) outlasting() bool { return r.level >= outlasting }
+// Level3 is the level of the formats that brought the rules which name it (docs/run/upgrade.md says all of them).
+const Level3 = 3
 
 // Apply performs one operation at the time of stamp; term is the Raft term of its log entry.
 // It never fails: what cannot be done is an Outcome.
@@ -332,7 +321,7 @@ func (r *Registry) edit(old *Lease, instance *Instance, origin Origin, e Event) 
 func (r *Registry) exchange(old, l *Lease, action Action, origin Origin, events ...Event) Result {
 	l.Action = action
 	l.RenewedAt = r.renewed(old)
-	if r.level >= orderly && l.Said == 0 && l.Instance.LastDirty != old.Instance.LastDirty {
+	if r.level >= Level3 && l.Said == 0 && l.Instance.LastDirty != old.Instance.LastDirty {
 		l.Said = old.Instance.LastDirty
 	}
 	r.mark(l, origin)
@@ -385,9 +374,6 @@ func (r *Registry) define(old, l *Lease) {
 // due returns the slots of leases that have ended at now, and corrects the ends of those that were
 // renewed since they were last looked at.
 func (r *Registry) due(now int64) []uint32 { return r.expiry.Ended(now, r.slotEndsAt) }
-
-// reorder looks at all leases again, after their ends may have become earlier.
-func (r *Registry) reorder() { r.expiry.Reorder(r.slotEndsAt) }
 
 func (r *Registry) slotEndsAt(slot uint32) int64 { return r.leaseEndsAt(r.handles.leases[slot]) }
 

@@ -103,7 +103,7 @@ func TestRegistrationByAnotherServerIsOlderThanATimestampAhead(t *testing.T) {
 
 func TestRegistrationOlderThanATimestampWithinAnHourIsNotStoredBelowLevel3(t *testing.T) {
 	g := newRig(t)
-	g.SetLevel(orderly - 1)
+	g.SetLevel(Level3 - 1)
 	g.register(instance(orders1, Up, g.now.Wall+maxAhead))
 	res := g.client(Register{instance(orders1, Down, g.now.Wall)})
 	expect.That(t, res.Outcome == KeptExisting, "got %+v, want the newer one kept", res)

@@ -4,30 +4,22 @@ import (
 	"strings"
 )
 
-func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.cancel(origin, op.Key)
-}
-
-// cancel removes an instance and its override. A cancel is compared with no timestamp, and noted in
+// perform removes an instance and its override. A cancel is compared with no timestamp, and noted in
 // the recent queue whether or not the instance is known.
 // Source: com.netflix.eureka.registry.AbstractInstanceRegistry.internalCancel.
-func (r *Registry) cancel(origin Origin, key Key) Result {
-	l := r.handles.byKey(key)
+func (op Cancel) perform(r *Registry, _ uint64, origin Origin) Result {
+	l := r.handles.byKey(op.Key)
 	if l == nil {
-		r.recordCancel(key)
+		r.recordCancel(op.Key)
 		return Result{Outcome: NotFound}
 	}
 	r.remove(l, Canceled, origin, Event{Kind: EventCanceled})
 	return Result{Index: r.index}
 }
 
-func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.evict(term, origin, op)
-}
-
-// evict removes the leases that its proposer saw expire, unless the epoch is over or the lease was
+// perform removes the leases that its proposer saw expire, unless the epoch is over or the lease was
 // renewed, registered again or removed since.
-func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
+func (op Evict) perform(r *Registry, term uint64, origin Origin) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
@@ -47,12 +39,8 @@ func (r *Registry) evict(term uint64, origin Origin, op Evict) Result {
 	return res
 }
 
+// perform removes what another server removed, unless what is stored is newer.
 func (op Remove) perform(r *Registry, _ uint64, origin Origin) Result {
-	return r.removeVersion(origin, op)
-}
-
-// removeVersion removes what another server removed, unless what is stored is newer.
-func (r *Registry) removeVersion(origin Origin, op Remove) Result {
 	op.Life = max(op.Life, 1)
 	old := r.handles.byKey(op.Key)
 	if old == nil {
@@ -115,7 +103,7 @@ func (r *Registry) recordUnknownRemoval(origin Origin, op Remove) Result {
 		}
 	}
 	l.Instance = l.Instance.with(l.Instance.Status, l.Instance.Overridden, op.LastDirty)
-	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(removalOwner(op, origin))
+	l.Life, l.Origin, l.Owner = op.Life, origin, strings.Clone(ownerBy(origin, op.Owner))
 	l.Action, l.EvictedAt = ActionDeleted, max(r.clock.Wall, 1)
 	r.mark(&l, origin)
 	r.supersede(op.Key)
@@ -125,6 +113,3 @@ func (r *Registry) recordUnknownRemoval(origin Origin, op Remove) Result {
 	r.addRecord(Removal{Kind: op.Kind, Full: true, Lease: &l, History: history})
 	return Result{Index: r.index}
 }
-
-// removalOwner is the datacenter that a removed instance belonged to, as Replica.owner.
-func removalOwner(op Remove, origin Origin) string { return ownerBy(origin, op.Owner) }

@@ -48,17 +48,17 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 		return changed
 	}
 	l = r.handles.byHandle(l.Handle)
-	if r.level >= orderly && origin.Kind == Client && l.Contradicts(op) {
+	if r.level >= Level3 && origin.Kind == Client && l.Contradicts(op) {
 		return r.believe(origin, op, l, changed)
 	}
 	return r.compare(origin, op, l, changed)
 }
 
-// believe is a client's heartbeat with another status than its registration of the same timestamp. The client is asked to register
-// again, once for each status until it has registered that one under another timestamp: what else it says may have changed,
-// too. Asking for ever would be a loop where a client registers the old status each time. So the second time, and where an
-// override decides what is seen, the heartbeat counts as a registration; to most clients another one has a newer
-// timestamp, which would end a drain.
+// believe is a client's heartbeat with another status than its registration of the same timestamp. The client is asked
+// to register again, once for each status until it has registered that one under another timestamp: what else it says
+// may have changed, too. Asking for ever would be a loop where a client registers the old status each time. So the
+// second time, and where an override decides what is seen, the heartbeat counts as a registration; to most clients
+// another one has a newer timestamp, which would end a drain.
 func (r *Registry) believe(origin Origin, op Renew, l *Lease, res Result) Result {
 	if l.Instance.Overridden == Unknown && r.tables.renewals.ask(l.Handle.Slot, op.Status) {
 		res.Outcome = Newer

@@ -19,13 +19,9 @@ func (v *View) Transitions() []Preservation {
 // preservation is self-preservation now.
 func (r *Registry) preservation() Preservation { return newest(r.transitions) }
 
-func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
-	return r.preserve(term, op)
-}
-
-// preserve is a transition of self-preservation, if it fits the present state. No reader of the
+// perform is a transition of self-preservation, if it fits the present state. No reader of the
 // registry's content sees it, so it takes no Index.
-func (r *Registry) preserve(term uint64, op SelfPreservation) Result {
+func (op SelfPreservation) perform(r *Registry, term uint64, _ Origin) Result {
 	if !r.mayPreserve(term, op) {
 		return Result{Outcome: Refused}
 	}
@@ -81,7 +77,7 @@ func (r *Registry) Configure(s Settings) {
 	ends := s.DoubledLease != r.settings.DoubledLease || s.Expectation != r.settings.Expectation
 	r.settings = s
 	if ends {
-		r.reorder()
+		r.expiry.Reorder(r.slotEndsAt) // ends may have become earlier
 	}
 	r.rebound()
 	r.expectation.NextUpdate = min(r.expectation.NextUpdate, order.Later(r.clock.Lease, s.ExpectationUpdate))

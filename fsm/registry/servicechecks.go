@@ -20,13 +20,9 @@ func statusOf(worst catalog.CheckStatus, maintenance bool) Status {
 // statusByChecks returns the status that follows from a service's checks and those of its node.
 func (r *Registry) statusByChecks(s *catalog.Service) Status { return statusOf(r.catalog.Worst(s)) }
 
-func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.setCheck(term, origin, op)
-}
-
-// setCheck records the reported status and output of a check, and counts the report as its heartbeat. A check
+// perform records the reported status and output of a check, and counts the report as its heartbeat. A check
 // that goes on passing keeps the output with which it began to pass: such a heartbeat is not a change.
-func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
+func (op SetCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	if op.Epoch != (Epoch{}) && !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}
@@ -37,11 +33,11 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	case op.TTL && row.Check.TTL == 0:
 		return Result{Outcome: NoTTL}
 	}
-	if a := row.Check.Alias; a != nil && op.Epoch != (Epoch{}) && r.level >= following {
-		if op.Output == a.Reads {
+	if a := row.Check.Alias; a != nil && op.Epoch != (Epoch{}) && r.level >= Level3 {
+		if op.Reads == a.Reads {
 			return Result{}
 		}
-		return r.exchangeCheck(origin, row, row.Check.Reading(op.Output, r.moment()))
+		return r.exchangeCheck(origin, row, row.Check.Reading(op.Reads, r.moment()))
 	}
 	row.Beat(r.clock.Lease)
 	if row.Check.Status == op.Status && (op.Status == catalog.Passing || row.Check.Output == op.Output) {
@@ -50,13 +46,9 @@ func (r *Registry) setCheck(term uint64, origin Origin, op SetCheck) Result {
 	return r.exchangeCheck(origin, row, row.Check.Reported(op.Status, op.Output, r.moment()))
 }
 
-func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
-	return r.expireCheck(term, origin, op)
-}
-
-// expireCheck turns a check whose TTL has passed critical, unless the epoch is over, a heartbeat came after the
+// perform turns a check whose TTL has passed critical, unless the epoch is over, a heartbeat came after the
 // proposal, or the check is critical already.
-func (r *Registry) expireCheck(term uint64, origin Origin, op ExpireCheck) Result {
+func (op ExpireCheck) perform(r *Registry, term uint64, origin Origin) Result {
 	if !r.epoch.Leads(term, op.Epoch) {
 		return Result{Outcome: Refused}
 	}

@@ -211,7 +211,7 @@ func (v *View) Removals() iter.Seq[Removal] {
 	}
 }
 
-// Level is that of the formats which the rules went by.
+// Level returns the level of the formats whose rules made this state.
 func (v *View) Level() byte { return v.level }
 
 // WaitingOverride is the override that a removed instance gets if it comes back at a moment of the lease clock (ms); nil:

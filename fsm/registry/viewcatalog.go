@@ -39,8 +39,8 @@ func (v *View) Followed(node string, a *catalog.Alias) string {
 	return cmp.Or(t.Node, catalog.LogicalNode)
 }
 
-// ProbeSource returns the address from which a node's check with a probe was registered; of one that was registered below level 3,
-// that of its agent. "": it is not known.
+// ProbeSource returns the address from which a node's check with a probe was registered; of one that was registered
+// below level 3, that of its agent. "": it is not known.
 func (v *View) ProbeSource(node string, p *catalog.Probe) string {
 	if n, ok := v.Node(node); ok && p.From == "" {
 		return n.Address

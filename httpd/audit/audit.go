@@ -9,11 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
@@ -70,7 +70,7 @@ func line(r api.AuditRecord) ([]byte, error) {
 		&r.RequestID: maxWord, &r.Principal: maxWord, &r.Accessor: maxWord, &r.Address: maxWord, &r.Operation: maxWord,
 		&r.Resource: maxText, &r.Name: maxText, &r.Says: maxText, &r.Grants: maxGrants,
 	} {
-		*text = secretText.ReplaceAllString(Cut(*text, most), "${1}…")
+		*text = secretText.ReplaceAllString(naming.Cut(*text, most), "${1}…")
 	}
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -113,14 +113,6 @@ func (l *Log) RecordTry(by Caller, r api.AuditRecord) {
 	if r.Suppressed, kept = l.tries.Admit(r.Time, by, r.Outcome+" "+r.Resource, len(text)); kept {
 		l.Record(r)
 	}
-}
-
-// Cut shortens a text to at most most bytes of whole characters, with dots at the end.
-func Cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // writeAll writes lines until none are left.

@@ -26,7 +26,7 @@ var (
 	verbatim = g.Text
 )
 
-// text shows words. Marks that turn the direction of a text round, which an old name may have, would do so with what follows it.
+// text shows words, with a mark for each unseen character: an old name may turn the direction of what follows it.
 func text(words string) g.Node {
 	return verbatim(strings.Map(func(r rune) rune {
 		if naming.Unseen(r) {
@@ -37,7 +37,7 @@ func text(words string) g.Node {
 }
 
 // name shows a name in a list, of which very long ones show their beginning.
-func name(words string) g.Node { return text(cut(words, 100)) }
+func name(words string) g.Node { return text(naming.Cut(words, 100)) }
 
 func class(name string) g.Node { return attr("class", name) }
 
@@ -259,14 +259,6 @@ func shownStatus(l *registry.Lease) g.Node {
 		return status("quarantined", "quarantined")
 	}
 	return status(l.Instance.Status.String(), l.Instance.Status.String())
-}
-
-// cut is a text of at most so many bytes, as a page shows it.
-func cut(words string, most int) string {
-	if len(words) <= most {
-		return words
-	}
-	return strings.ToValidUTF8(words[:most], "") + "…"
 }
 
 // maxShown bounds the rows of a table that has no pages.

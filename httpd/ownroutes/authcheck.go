@@ -15,7 +15,8 @@ import (
 // maxRefused bounds the rows of a check of permissions.
 const maxRefused = 1000
 
-// checkAccess is GET /v1/rollcall/auth/check: what is registered and would be refused by the roles as they are now, whatever the mode.
+// checkAccess is GET /v1/rollcall/auth/check: what is registered and would be refused by the roles as they are now,
+// whatever the mode.
 func (c call) checkAccess(v web.FreshView) (any, error) {
 	a := api.AuthCheck{VIPs: []api.RefusedVIP{}, Checks: []api.RefusedCheck{}}
 	c.checkVIPs(v.View, &a)
@@ -34,26 +35,19 @@ func addRefused[T any](to *[]T, row T, more *int) {
 
 // checkVIPs finds the VIPs of applications that some of those who may register these may not register.
 func (c call) checkVIPs(v *registry.View, found *api.AuthCheck) {
-	others := map[string]map[string]bool{} // the VIPs by application
+	others := map[[2]string]bool{} // applications with a VIP each
 	for l := range v.All() {
-		for vip := range registry.OtherVIPs(l.Instance) {
-			if others[l.Key().App] == nil {
-				others[l.Key().App] = map[string]bool{}
-			}
-			others[l.Key().App][vip] = true
+		for _, vip := range registry.OtherVIPs(l.Instance) {
+			others[[2]string{l.Key().App, vip}] = true
 		}
 	}
 	all := c.Grantees()
-	for _, app := range slices.Sorted(maps.Keys(others)) {
+	for _, of := range slices.SortedFunc(maps.Keys(others), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		app, vip := registry.ToRegister(of[0]), registry.ToRegister(of[1])
 		for _, g := range all {
-			if !g.Allows(registry.ToRegister(app)) || c.R.Context().Err() != nil {
-				continue
-			}
-			for _, vip := range slices.Sorted(maps.Keys(others[app])) {
-				if n := registry.ToRegister(vip); !g.Allows(n) {
-					row := api.RefusedVIP{App: app, VIP: vip, Roles: g.RolesThat(registry.ToRegister(app)), Tokens: g.Names, Rule: n.String()}
-					addRefused(&found.VIPs, row, &found.More)
-				}
+			if c.R.Context().Err() == nil && g.Allows(app) && !g.Allows(vip) {
+				row := api.RefusedVIP{App: of[0], VIP: of[1], Roles: g.RolesThat(app), Tokens: g.Names, Rule: vip.String()}
+				addRefused(&found.VIPs, row, &found.More)
 			}
 		}
 	}

@@ -268,7 +268,8 @@ func TestRegistrationAfterADeletedOverrideIsNewerThanTheServersOwn(t *testing.T)
 	}
 }
 
-// A Eureka server keeps what a clock that was ahead has registered. What a client has registered after it must not be undone by that.
+// A Eureka server keeps what a clock that was ahead has registered. What a client has registered after it must not be
+// undone by that.
 func TestServerThatKeepsWhatAClientHasReplacedIsSentANewerOne(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		f := peertest.NewEureka(t)

@@ -43,21 +43,14 @@ type Actor interface {
 	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
 }
 
-// Leveled is a link to a Rollcall server, which says what it reads.
-type Leveled interface {
-	// Levels returns what the server said last, and when; zero: it has said nothing.
+// Rollcall is a link to a Rollcall server, which says of itself what this side compares.
+type Rollcall interface {
+	// Levels returns which levels the server reads and writes, as it said last, and when; zero: it has said nothing.
 	Levels() (level.Reads, time.Time)
-}
-
-// Compared is a link to a node of this datacenter, whose file of roles and tokens is compared with this node's.
-type Compared interface {
-	// AuthFileDiffers reports whether the files differ; ok is false while that is not known.
+	// AuthFileDiffers reports whether a node of this datacenter has another file of roles and tokens than this node; ok
+	// is false while that is not known.
 	AuthFileDiffers() (differs, ok bool)
-}
-
-// Asking is a link to a datacenter that says whether it asks its callers who they are.
-type Asking interface {
-	// AuthMode is the mode of access control there, in a word; "" while it is not known.
+	// AuthMode returns the mode of access control in another datacenter, in a word; "" while it is not known.
 	AuthMode() string
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -110,8 +111,8 @@ func (r *Refusals) Drop(key registry.Key, from string) {
 	})
 }
 
-// Due returns the instances to be offered again, and once more after a time if nothing is heard of that. Those that are not
-// there any more are forgotten.
+// Due returns the instances to be offered again, and once more after a time if nothing is heard of that. Those that are
+// not there any more are forgotten.
 func (r *Refusals) Due(again time.Duration, there func(registry.Key) bool) (due []registry.Key) {
 	if r == nil {
 		return nil
@@ -170,9 +171,4 @@ func (r *Refusals) List() []api.RefusedItem {
 }
 
 // clip shortens a text of another server to refusedText bytes.
-func clip(text string) string {
-	if len(text) > refusedText {
-		text = text[:refusedText] + "…"
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
+func clip(text string) string { return naming.Cut(strings.ToValidUTF8(text, "\uFFFD"), refusedText) }

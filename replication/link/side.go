@@ -81,8 +81,8 @@ func (s *Side) Validate() error {
 	return errors.Join(errs...)
 }
 
-// AsksMore says that callers are asked who they are here, and not where the mode of access control is another one; "": that is not
-// known.
+// AsksMore says that callers are asked who they are here, and not where the mode of access control is another one; "":
+// that is not known.
 func (s *Side) AsksMore(mode string) bool { return mode == authOff && s.Asks() }
 
 // Asks says that callers are asked here who they are.

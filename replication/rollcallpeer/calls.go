@@ -53,7 +53,7 @@ type calls struct {
 	at     int         // of peer.URLs, the one in use
 	levels level.Reads // what the server that responded last reads
 	said   time.Time   // when it said so; zero: none has
-	mode   string      // of access control there; "": it has not said so
+	mode   string      // of access control in another datacenter; "": it has not said so
 }
 
 func newCalls(p link.PeerConfig) *calls {
@@ -181,7 +181,9 @@ func (c *calls) learn(header, mode string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.levels, c.said, c.mode = levels, time.Now(), mode
+	if c.levels, c.said = levels, time.Now(); c.peer.Kind == link.Datacenter {
+		c.mode = mode
+	}
 }
 
 // Levels is what the server that responded last reads, and when it said so; zero: none has.
@@ -191,7 +193,7 @@ func (c *calls) Levels() (level.Reads, time.Time) {
 	return c.levels, c.said
 }
 
-// AuthMode is the mode of access control at the server that responded last; "": it has not said so.
+// AuthMode returns mode.
 func (c *calls) AuthMode() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -114,8 +114,8 @@ type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
 	contested func(registry.Key) bool
-	// cedesTo is the peer's datacenter, if this side is the one of the two that gives up what each takes for the
-	// other's. "": it is not, or both are of one datacenter.
+	// cedesTo is the peer's datacenter, if this side gives up instances that each side takes for the other's; "": it
+	// does not, or both sides are nodes of one datacenter.
 	cedesTo string
 	diff    api.PeerDiff
 	tasks   []link.Task

@@ -42,7 +42,7 @@ func New(env link.Env) link.Link {
 	return l
 }
 
-// AuthFileDiffers implements link.Compared.
+// AuthFileDiffers implements link.Rollcall.
 func (l *Link) AuthFileDiffers() (differs, ok bool) { return l.calls.files.differs() }
 
 // URL implements link.
@@ -58,17 +58,17 @@ func (l *Link) level() byte {
 	return own
 }
 
-// Levels implements link.Leveled.
+// Levels implements link.Rollcall.
 func (l *Link) Levels() (level.Reads, time.Time) { return l.calls.Levels() }
 
-// AuthMode implements link.Asking.
+// AuthMode implements link.Rollcall.
 func (l *Link) AuthMode() string { return l.calls.AuthMode() }
 
 // compareModes warns, once per change, where callers are asked who they are here, and not at the peer.
 func (l *Link) compareModes() {
-	open := l.env.Peer.Kind == link.Datacenter && l.env.AsksMore(l.AuthMode())
+	open := l.env.AsksMore(l.AuthMode())
 	if l.open.Swap(open) != open && open {
-		l.log.Warn("access control is on here and off in the other datacenter: whoever reaches that acts in its name here")
+		l.log.Warn("access control is off in the other datacenter, and not here: whoever reaches it acts in its name here")
 	}
 }
 

@@ -166,7 +166,9 @@ type intake struct {
 
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
-func (r *Receiver) intakeOf(view *registry.View, m *wire.Message, origin registry.Origin, t *taking, principal string) *intake {
+func (r *Receiver) intakeOf(
+	view *registry.View, m *wire.Message, origin registry.Origin, t *taking, principal string,
+) *intake {
 	in := &intake{results: make([]wire.Result, len(m.Items)), taking: t}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
 	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late, principal) {

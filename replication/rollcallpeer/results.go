@@ -73,10 +73,10 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 	return wire.Result{Status: wire.Done}
 }
 
-// heldBack is the result where a client renews the instance here, and the sender may not take it over. Below the level that
-// brought it, an older program is told nothing that it would act on.
+// heldBack is the result where a client renews the instance here, and the sender may not take it over. Below the level
+// that brought it, an older program is told nothing that it would act on.
 func (e *resultMaker) heldBack(key registry.Key) wire.Result {
-	if e.level < registry.Yielding {
+	if e.level < registry.Level3 {
 		return wire.Result{Status: wire.Older, Error: e.held}
 	}
 	result := wire.Result{Status: wire.Held, Error: e.held, Again: offerLatest.Milliseconds()}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// contestedFor is how long this side does not repair what it has refused of a peer: the peer would reply with the same.
+	// contestedFor is how long this side does not repair what it refused: the peer would reply with the same.
 	contestedFor = 5 * time.Minute
-	// offerAgain bounds how soon what a peer has refused for a while is offered to it again, and offerLatest how late: of an
-	// instance without a lease nobody knows when it ends.
+	// offerAgain bounds how soon what a peer has refused for a while is offered to it again, and offerLatest how late:
+	// of an instance without a lease nobody knows when it ends.
 	offerAgain, offerLatest = 5 * time.Second, 10 * time.Minute
 )
 
@@ -26,13 +26,13 @@ type taking struct {
 	asked   bool // the right counts for something: another datacenter sends, and is asked who it is
 	refuses bool // it lacks the right, and what needs that is refused
 	may     bool
-	seized  []registry.Seizure // by item
+	seized  []string // by item, see registry.View.Seizes
 }
 
 // takingOf is by whom a message of an origin may take over.
 func takingOf(ctx context.Context, view *registry.View, origin registry.Origin, items int) *taking {
 	t := &taking{
-		judge: access.JudgeOf(ctx), seized: make([]registry.Seizure, items),
+		judge: access.JudgeOf(ctx), seized: make([]string, items),
 		need: access.Need{Resource: access.Peer, Name: origin.DC, Verb: access.Takeover, Counted: view.CountsNewRights()},
 	}
 	t.asked = origin.Kind == registry.RemoteDC && t.judge.Mode != access.Off
@@ -46,9 +46,9 @@ func (t *taking) admit(view *registry.View, origin registry.Origin, item int, op
 	if !t.asked {
 		return yielding(op, false), nil
 	}
-	t.seized[item] = view.Seizes(origin, op)
-	if t.refuses && t.seized[item] > registry.SeizesRemoval {
-		return nil, fmt.Errorf("the sender needs the right %q %s", t.need, t.seized[item])
+	what, always := view.Seizes(origin, op)
+	if t.seized[item] = what; t.refuses && always {
+		return nil, fmt.Errorf("the sender needs the right %q %s", t.need, what)
 	}
 	return yielding(op, t.refuses), nil
 }
@@ -69,8 +69,8 @@ func yielding(op registry.Op, yields bool) registry.Op {
 	return op
 }
 
-// recordTaken counts a message that took over, or would have, without the right; names what is refused; and has the audit
-// record what was taken over.
+// recordTaken counts a message that took over, or would have, without the right; names what is refused; and has the
+// audit record what was taken over.
 func (r *Receiver) recordTaken(m *wire.Message, in *intake) {
 	without := false
 	for n, op := range in.ops {
@@ -81,10 +81,10 @@ func (r *Receiver) recordTaken(m *wire.Message, in *intake) {
 		seized, outcome := in.taking.seized[item], in.applied[n].Outcome
 		key, _ := registry.KeyOf(op)
 		switch {
-		case outcome == registry.Held || in.taking.refuses && seized != registry.SeizesNothing:
+		case outcome == registry.Held || in.taking.refuses && seized != "":
 			without = true
 			r.side.Refusals.Hold(key, m.Items[item].Name(), m.Datacenter, r.heldText(m.Datacenter), contestedFor)
-		case seized == registry.SeizesNothing || in.applied[n].Index == 0:
+		case seized == "" || in.applied[n].Index == 0:
 		default:
 			in.taking.judge.Records(in.taking.need, key.String())
 			if without = without || !in.taking.may; !in.taking.may {
@@ -94,7 +94,7 @@ func (r *Receiver) recordTaken(m *wire.Message, in *intake) {
 		}
 	}
 	for n, result := range in.results {
-		without = without || in.taking.seized[n] != registry.SeizesNothing && result.Status == wire.Invalid
+		without = without || in.taking.seized[n] != "" && result.Status == wire.Invalid
 	}
 	if without {
 		_ = in.taking.judge.Refuses(in.taking.need) // counts it; what is refused has its result
@@ -106,8 +106,8 @@ func (r *Receiver) heldText(from string) string {
 	return fmt.Sprintf("a client renews it in %s, its owner, and %s lacks the right \"peer %[2]s takeover\"", r.side.Datacenter, from)
 }
 
-// dropTaken leaves out what came back with a reply and would take over a living instance: nobody was asked by what right. The
-// peer sends it by itself, too.
+// dropTaken leaves out what came back with a reply and would take over a living instance: nobody was asked by what
+// right. The peer sends it by itself, too.
 func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	if l.env.Peer.Kind != link.Datacenter || !l.env.Asks() {
 		return ops
@@ -115,7 +115,7 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	var kept []registry.Op
 	view, on := l.env.View(), l.env.AuthMode() == access.On.String()
 	for _, op := range ops {
-		if seized := view.Seizes(l.env.Origin, op); seized != registry.SeizesNothing {
+		if seized, _ := view.Seizes(l.env.Origin, op); seized != "" {
 			key, _ := registry.KeyOf(op)
 			if !on { // what the peer sends by itself is accepted, and counted
 				continue
@@ -138,7 +138,7 @@ func (l *Link) hold(t part, result wire.Result) {
 	l.env.Owed.Hold(t.task.Key, t.fact, "", result.Error, after)
 }
 
-// isHeld says whether the peer has a living instance of another client. In a reply below level 3 the reason alone says so.
+// isHeld reports whether the peer has a living instance of another client. Below level 3 only the reason says so.
 func isHeld(result wire.Result) bool {
 	return result.Status == wire.Held || result.Status == wire.Older && result.Error != ""
 }
@@ -155,7 +155,7 @@ func (l *Link) offer() {
 	}
 }
 
-// contested says whether a comparison with the peer is to leave an instance alone: one of the two sides refuses the other's.
+// contested reports whether a comparison must leave an instance alone: one of the two sides refuses the other's.
 func (l *Link) contested(key registry.Key) bool {
 	return l.env.Owed.Held(key, "") || l.env.Refusals.Held(key, l.env.Peer.Name)
 }

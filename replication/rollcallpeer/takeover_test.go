@@ -18,7 +18,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// judging decides on the calls of a peer that may take over or not, and records what was refused or counted, and what was taken.
+// judging decides on the calls of a peer that may take over or not, and records what was refused or counted, and what
+// was taken.
 func judging(mode access.Mode, may bool, refused, taken *[]string) access.Judge {
 	add := func(to *[]string, text string) {
 		if to != nil {
@@ -102,8 +103,8 @@ func living(t *testing.T, b *site, level byte) {
 	}
 }
 
-// What a peer does to a living instance needs the right to take over, where the caller is asked: else nothing changes, and why is
-// said. What else it sends needs none.
+// What a peer does to a living instance needs the right to take over, where the caller is asked: else nothing changes,
+// and why is said. What else it sends needs none.
 func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -157,7 +158,8 @@ func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 	}
 }
 
-// What dc1 is refused it owes, and offers again when the lease at dc2 has ended; till then no comparison sends it, in neither direction.
+// What dc1 is refused it owes, and offers again when the lease at dc2 has ended; till then no comparison sends it, in
+// neither direction.
 func TestSenderKeepsWhatIsHeld(t *testing.T) {
 	a, b := twoDatacenters(t)
 	now := func(s *site) *link.Refusals { return link.NewRefusals(nil, slog.New(slog.DiscardHandler)) }
@@ -167,7 +169,7 @@ func TestSenderKeepsWhatIsHeld(t *testing.T) {
 	b.only().env.AuthMode = on
 	a.only().env.Refused = func(key registry.Key, fact, why string) { a.only().env.Owed.Record(key, fact, "", why) }
 	b.judge = judging(access.On, false, nil, nil)
-	b.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(registry.Yielding) })
+	b.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(registry.Level3) })
 	register := func(s *site, dirty int64) {
 		s.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "1", dirty)})
 	}
@@ -209,7 +211,7 @@ func TestSenderKeepsWhatIsHeld(t *testing.T) {
 // A sender of a version before is told something that it ignores.
 func TestSenderBelowTheLevelIsToldAsBefore(t *testing.T) {
 	a, b := twoDatacenters(t)
-	living(t, b, registry.Yielding)
+	living(t, b, registry.Level3)
 	ctx := access.Judged(t.Context(), judging(access.On, false, nil, nil))
 	m := wire.Message{Head: a.only().head(), Items: []wire.Item{wire.ItemOf(2, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 6), Life: 1})}}
 	var reply wire.Reply
@@ -221,7 +223,7 @@ func TestSenderBelowTheLevelIsToldAsBefore(t *testing.T) {
 // A message cannot say itself that it yields, or does not.
 func TestReceiverDecidesWhoYields(t *testing.T) {
 	a, b := twoDatacenters(t)
-	living(t, b, registry.Yielding)
+	living(t, b, registry.Level3)
 	for _, may := range []bool{false, true} {
 		ctx := access.Judged(context.Background(), judging(access.On, may, nil, nil))
 		var reply wire.Reply

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/naming"
@@ -206,14 +205,4 @@ func (i *Item) Name() string {
 }
 
 // Clip shortens a text for an error.
-func Clip(text string) string {
-	const most = 64
-	if len(text) <= most {
-		return text
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
+func Clip(text string) string { return naming.Cut(text, 64) }

@@ -93,7 +93,7 @@ const (
 	Missing = 404 // a renewal of what is unknown here, or older than what the sender renewed
 	Older   = 409 // what is stored here is newer
 	Gone    = 410 // it was removed here
-	Held    = 423 // a client renews it here, and the sender may not take it over; the sender may offer it again. From level 3 on
+	Held    = 423 // a client renews it here, and the sender may not take it over but offer it again. From level 3 on
 	Failed  = 500 // it panicked here, which is a defect, and has no effect: another try may do better
 )
 

@@ -53,7 +53,7 @@ func judgedAliases(v *registry.View, epoch registry.Epoch, allows func(accessor 
 			name = ""
 		}
 		if name != a.Reads {
-			ops = append(ops, registry.SetCheck{Node: check.Node, Check: check.ID, Output: name, Epoch: epoch})
+			ops = append(ops, registry.SetCheck{Node: check.Node, Check: check.ID, Reads: name, Epoch: epoch})
 		}
 	}
 	return ops

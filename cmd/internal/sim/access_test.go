@@ -165,8 +165,8 @@ func TestAliasFollowsWhatItsTokenMayReadNow(t *testing.T) {
 	})
 }
 
-// A follower that is cut off for half a second allows calls by the roles that it knows. What they wait for, a newer state or the
-// log, comes after a role was narrowed and a token revoked: they show nothing and change nothing.
+// A follower that is cut off for half a second allows calls by the roles that it knows. What they wait for, a newer
+// state or the log, comes after a role was narrowed and a token revoked: they show nothing and change nothing.
 func TestWhatAFollowerAllowedIsJudgedByTheNewestRoles(t *testing.T) {
 	on := func(c *config.Config) {
 		c.Auth.Mode, c.Replication.Datacenters = "on", map[string]string{"dc2": "http://127.0.2.1:8761"}

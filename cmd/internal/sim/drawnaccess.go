@@ -180,8 +180,8 @@ func (p *permits) revoke() {
 // (docs/run/permissions.md).
 const inForce = time.Second
 
-// isInForce reports whether a change of that time must be in force for a write that a node was asked for. A node that hears no
-// leader goes on with what it knows of the cluster's permissions, but from level 3 on the log decides.
+// isInForce reports whether a change of that time must be in force for a write that a node was asked for. A node that
+// hears no leader goes on with what it knows of the cluster's permissions, but from level 3 on the log decides.
 func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	if p.byTheLog {
 		return asked.After(change)
@@ -191,7 +191,8 @@ func (p *permits) isInForce(node string, change, asked time.Time) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce // changed is the last change, so this also covers earlier ones
+	// changed is the last change, so this also covers earlier ones.
+	return p.l.d.stayed(node, asked.Add(-ReadyWithin)) && asked.Sub(p.changed) > fileInForce
 }
 
 // trespass tries something that the stranger may not, or no longer, do.

@@ -234,8 +234,8 @@ func (c *contender) release() {
 	})
 }
 
-// destroy ends the session that holds the lock, which stays kept from others for the lock-delay, unless the session has ended
-// before: a renewal of unknown outcome may have taken longer than the TTL.
+// destroy ends the session that holds the lock, which stays kept from others for the lock-delay, unless the session has
+// ended before: a renewal of unknown outcome may have taken longer than the TTL.
 func (c *contender) destroy() {
 	if to := time.Now().Add(lockDelay); to.Before(c.held.to) {
 		c.l.until(c.held, to)

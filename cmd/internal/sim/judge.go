@@ -61,8 +61,8 @@ func (l *load) judgeGone(node string, list map[string]bool, calm time.Time) {
 // the disk, with data.sync: interval, while the disk is slow or hangs.
 const lost = time.Second + 10*time.Second
 
-// mayLose reports whether what a node wrote may be gone, because its process ended soon after. With data.sync: always that is
-// only what the node has not acknowledged.
+// mayLose reports whether what a node wrote may be gone, because its process ended soon after. With data.sync: always
+// that is only what the node has not acknowledged.
 func (l *load) mayLose(w written) bool {
 	if l.w.Mode() == config.CP || l.d.always && w.outcome != Unknown {
 		return false

@@ -148,7 +148,7 @@ func (l *load) ask(kind, node, method, path, body string, headers ...string) Rep
 	asked := time.Now()
 	r := l.w.call(node, callPatience, method, path, body, headers...)
 	trip := 2 * l.d.latency()
-	late := func(bound time.Duration) { // stretches the bound where nodes are far from each other, see port.Nodes.Stretch
+	late := func(bound time.Duration) { // stretches the bound over long links, see port.Nodes.Stretch
 		stretch := float64(min(maxAttempt, quickAttempt+3*trip)) / float64(quickAttempt)
 		bound = time.Duration(float64(bound)*stretch) + 2*trip + sweep
 		invariant := "I10 prompt"

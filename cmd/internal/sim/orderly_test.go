@@ -28,8 +28,8 @@ func beats(w *sim.World, node, id, status string, dirty int64) (asked bool) {
 	return r.Status == http.StatusNotFound
 }
 
-// One client hears the 404 and registers again, one registers STARTING each time, one never registers again. The node that
-// has asked them to register dies before the next heartbeat, and one node is cut off meanwhile.
+// One client hears the 404 and registers again, one registers STARTING each time, one never registers again. The node
+// that has asked them to register dies before the next heartbeat, and one node is cut off meanwhile.
 func TestHeartbeatsStatusOfTheSameTimestampIsSeenAtAllNodes(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
 		newestLevel(w)
@@ -102,8 +102,9 @@ func addressAt(w *sim.World, node, id string) string {
 	return documentOf[document](w, w.Call(node, "GET", "/eureka/apps/N/"+id, "")).Instance.IPAddr
 }
 
-// A program whose clock was ahead crashes, and another one takes its place at another address, with the right clock. Every node of
-// both datacenters lists it after one registration. What the dead one had sent comes late; what the living one sent comes late.
+// A program whose clock was ahead crashes, and another one takes its place at another address, with the right clock.
+// Every node of both datacenters lists it after one registration. What the dead one had sent comes late; what the
+// living one sent comes late.
 func TestRegistrationAfterACrashIsListedWhateverTheClockBeforeSaid(t *testing.T) {
 	inBothModes(t, sim.Cluster{Nodes: 3, Datacenters: 2}, func(w *sim.World) {
 		newestLevel(w)

@@ -23,7 +23,7 @@ type Schedule struct {
 	Steps    []Step   // by their times
 }
 
-// AtOldestLevel has a cluster founded at the oldest level of the formats, as one of an earlier release is. An operator raises it.
+// AtOldestLevel has a cluster founded at the oldest level of the formats, as by an earlier release.
 func AtOldestLevel(c *config.Config) {
 	c.Store.Test.Falsify, c.Store.Upgrade.Finalize = foundedAtOldest, level.Manual
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
@@ -29,36 +28,9 @@ type Memory struct {
 	Watchers kv.Watchers
 }
 
-// testCatalog answers package kv from the registry beside it.
-type testCatalog struct{ *registry.Registry }
-
-// Check implements kv.Catalog.
-func (c testCatalog) Check(node, id string) (critical, known bool) {
-	status, known := c.CheckState(node, id)
-	return known && status == catalog.Critical, known
-}
-
-// PerformInTxn implements kv.Registrar.
-func (c testCatalog) PerformInTxn(op registry.CatalogOp) (result registry.CatalogResult, lost []kv.CheckRef) {
-	result = c.Registry.PerformInTxn(op)
-	for _, l := range c.Lost() {
-		lost = append(lost, kv.CheckRef(l))
-	}
-	return result, lost
-}
-
-// Readmit implements kv.Registrar.
-func (c testCatalog) Readmit(m registry.Image, by registry.Act) (returned int, lost []kv.CheckRef) {
-	returned, refs := c.Registry.Readmit(m, by)
-	for _, ref := range refs {
-		lost = append(lost, kv.CheckRef(ref))
-	}
-	return returned, lost
-}
-
 // New is the coordination over a registry, of a leader in its first term.
 func New(m *registrytest.Memory) *Memory {
-	l := &Memory{m: m, State: kv.New(testCatalog{m.Registry})}
+	l := &Memory{m: m, State: kv.New(m.Registry)}
 	l.State.Establish(kv.Epoch{Term: 1, Index: 1}, m.Stamp().Lease)
 	m.After = l.lose
 	return l
@@ -77,11 +49,7 @@ func (l *Memory) lose(taken registry.Index) {
 	}
 	ended := false
 	for _, lost := range l.m.Registry.Lost() {
-		if lost.ID == "" {
-			ended = l.State.LoseNode(at, lost.Node) || ended
-		} else {
-			ended = l.State.Lose(at, []kv.CheckRef{kv.CheckRef(lost)}) || ended
-		}
+		ended = l.State.Lose(at, []kv.CheckRef{lost}) || ended
 	}
 	if ended && taken == 0 {
 		l.m.Registry.ReserveIndex()
