@@ -11,9 +11,12 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 )
 
-// Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached.
-// So is what is new and has a name with characters that are not seen. The limits may change at any time. coordination is nil if the node has none, and then so is the one that is returned.
-func Limit(disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer) (registry.Service, httpd.Coordination) {
+// Limit returns a node's services with additions refused while the disk is nearly full or a limit is reached, and new
+// things whose names have characters that are not seen. The limits may change at any time. coordination is nil if the
+// node has none, and then so is the one that is returned.
+func Limit(
+	disk *Disk, limits *atomic.Pointer[Quota], service registry.Service, coordination httpd.Coordination, metrics prometheus.Registerer,
+) (registry.Service, httpd.Coordination) {
 	q := quota{limits, service, coordination, newFigures(metrics)}
 	if coordination != nil {
 		coordination = limitedCoordination{coordination, disk, q}
@@ -69,6 +72,9 @@ type limitedCoordination struct {
 // Apply implements kv.Service.
 func (s limitedCoordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	for _, op := range ops {
+		if once, ok := op.(kv.Once); ok {
+			op = once.Op
+		}
 		if err := s.disk.check(addsKeys(op) || len(registrations(op)) > 0); err != nil {
 			return nil, err
 		}

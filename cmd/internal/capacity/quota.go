@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 )
@@ -66,24 +67,14 @@ func (q quota) judge(refuses bool, why string, err error) error {
 	return err
 }
 
-// checkName refuses something new, if there is any, by its name, from level 3 on.
-func (q quota) checkName(level byte, n named) error {
-	if n == (named{}) {
-		return nil
+// checkNames refuses what an operation makes by its name, from level 3 on.
+func (q quota) checkNames(level byte, made names) error {
+	for _, n := range made {
+		if naming.Hides(n.name) {
+			return q.judge(level >= registry.Level3, byName, fmt.Errorf("%w: the new %s %q has characters that are not seen, and looks like another", registry.ErrName, n.kind, n.name))
+		}
 	}
-	return q.judge(level >= 3, byName, fmt.Errorf("%w: the new %s %q has characters that are not seen, and looks like another", registry.ErrName, n.kind, n.name))
-}
-
-// checkRegistry refuses a registration by a new name, or beyond the limits.
-func (q quota) checkRegistry(ctx context.Context, op registry.Op, read registry.Consistency) error {
-	v, err := q.service.View(ctx, read)
-	if err != nil {
-		return err
-	}
-	if err := q.checkName(v.Level(), hiding(v, op)); err != nil {
-		return err
-	}
-	return q.checkCatalog(ctx, op, read)
+	return nil
 }
 
 // sure makes a check by this node's copy of the state. If that refuses, it may lack what is there already: then the newest
@@ -104,50 +95,50 @@ func (q quota) sure(check func(registry.Consistency) error) error {
 	return err
 }
 
-// checkBytes refuses an operation that adds when keys, sessions, locks and nodes take too many bytes already.
-func (q quota) checkBytes(ctx context.Context, read registry.Consistency) error {
-	catalog, err := q.service.View(ctx, read)
-	if err != nil {
-		return err
-	}
-	bytes := int64(catalog.CatalogBytes())
-	if q.coordination != nil {
-		keys, err := q.coordination.View(ctx, read)
-		if err != nil {
-			return err
-		}
+// checkBytes refuses what adds to a state that has reached the limit; keys is nil without coordination.
+func (q quota) checkBytes(catalog *registry.View, keys *kv.View) error {
+	bytes, most := int64(catalog.CatalogBytes()), q.limits.Load().StateBytes
+	if keys != nil {
 		bytes += int64(keys.Bytes())
 	}
-	limits := q.limits.Load()
-	if bytes < limits.StateBytes {
+	if bytes < most {
 		return nil
 	}
-	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, limits.StateBytes)
+	return fmt.Errorf("%w: keys, sessions, locks, nodes and remembered results take %d bytes, and limits.state-bytes is %d; what is there can be read, renewed and removed", registry.ErrFull, bytes, most)
 }
 
-// checkCatalog refuses a registration that would add a node beyond their limit, or make one larger beyond the limit of
-// bytes.
-func (q quota) checkCatalog(ctx context.Context, op registry.Op, read registry.Consistency) error {
-	catalog, ok := op.(registry.RegisterCatalog)
-	if !ok {
-		return nil
-	}
+// checkRegistry refuses a registration by a new name, or beyond the limits of nodes or of bytes.
+func (q quota) checkRegistry(ctx context.Context, op registry.Op, read registry.Consistency) error {
 	v, err := q.service.View(ctx, read)
 	if err != nil {
 		return err
 	}
-	if limits := q.limits.Load(); catalog.Node != nil && v.NodeCount() >= limits.Nodes {
-		if _, exists := v.Node(catalog.Node.Name); !exists {
+	if err := q.checkNames(v.Level(), namesIn(v, op)); err != nil {
+		return err
+	}
+	given, ok := op.(registry.RegisterCatalog)
+	if !ok {
+		return nil
+	}
+	if limits := q.limits.Load(); given.Node != nil && v.NodeCount() >= limits.Nodes {
+		if _, exists := v.Node(given.Node.Name); !exists {
 			return fmt.Errorf("%w: the catalog has %d nodes, and limits.nodes is %d; those that are there can be registered again and removed", registry.ErrFull, v.NodeCount(), limits.Nodes)
 		}
 	}
-	if v.CatalogGrowth(catalog) <= 0 {
+	if v.CatalogGrowth(given) <= 0 {
 		return nil
 	}
-	return q.checkBytes(ctx, read)
+	var keys *kv.View
+	if q.coordination != nil {
+		if keys, err = q.coordination.View(ctx, read); err != nil {
+			return err
+		}
+	}
+	return q.checkBytes(v, keys)
 }
 
-// checkCoordination refuses an operation that adds beyond the limits of bytes, of sessions or of nodes.
+// checkCoordination refuses an operation by a new name, or one that adds beyond the limits of bytes, of sessions or of
+// nodes, or beyond the share of its sender.
 func (q quota) checkCoordination(ctx context.Context, op kv.Op, read registry.Consistency) error {
 	for _, given := range registrations(op) {
 		if err := q.checkRegistry(ctx, given, read); err != nil {
@@ -158,24 +149,40 @@ func (q quota) checkCoordination(ctx context.Context, op kv.Op, read registry.Co
 	if err != nil {
 		return err
 	}
-	if err := q.checkName(v.Registry.Level(), hidingIn(v, op)); err != nil || !growsCoordination(v, op) {
+	if err := q.checkNames(v.Registry.Level(), namesOf(v, op)); err != nil || !growsCoordination(v, op) {
 		return err
 	}
-	if err := q.checkBytes(ctx, read); err != nil {
+	if err := q.checkBytes(v.Registry, v); err != nil {
 		return err
 	}
-	if once, ok := op.(kv.Once); ok {
-		op = once.Op
-	}
-	limits := q.limits.Load()
 	_, session := op.(kv.CreateSession)
 	if err := q.checkShare(ctx, v, session); err != nil {
 		return err
 	}
-	if session && v.SessionCount() >= limits.Sessions {
-		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), limits.Sessions)
+	if most := q.limits.Load().Sessions; session && v.SessionCount() >= most {
+		return fmt.Errorf("%w: there are %d sessions, and limits.sessions is %d; those that are there can be renewed and destroyed", registry.ErrFull, v.SessionCount(), most)
 	}
 	return nil
+}
+
+// sharedLimit is a limit that a principal has a share of.
+type sharedLimit struct {
+	key, what string
+	most      int64
+	has       func(kv.Use) int
+}
+
+// shared are the limits of bytes and of sessions.
+func (q *Quota) shared() [2]sharedLimit {
+	return [...]sharedLimit{
+		{"limits.state-bytes", "bytes of keys and sessions", q.share(q.StateBytes), func(u kv.Use) int { return u.Bytes }},
+		{"limits.sessions", "sessions", q.share(int64(q.Sessions)), func(u kv.Use) int { return u.Sessions }},
+	}
+}
+
+// share is a principal's part of a limit, at least 1.
+func (q *Quota) share(limit int64) int64 {
+	return max(1, int64(float64(limit)/100*float64(q.Share)))
 }
 
 // checkShare refuses a session, or what takes bytes, beyond the share of its sender.
@@ -184,16 +191,12 @@ func (q quota) checkShare(ctx context.Context, v *kv.View, session bool) error {
 	if limits.Share == 0 || by == "" || mode == access.Off {
 		return nil
 	}
-	use := v.Use(by)
-	what, has, most := "bytes of keys and sessions", int64(use.Bytes), share(limits.StateBytes, limits.Share)
-	if has < most && session {
-		what, has, most = "sessions", int64(use.Sessions), share(int64(limits.Sessions), limits.Share)
+	for _, l := range limits.shared() {
+		if has := int64(l.has(v.Use(by))); has >= l.most && (session || l.key != "limits.sessions") {
+			return q.judge(mode == access.On && v.Registry.Level() >= registry.Level3, byShare, fmt.Errorf("%w: %s has %d %s, and its share is %d (limits.principal-share, %d percent); what is there can be read, renewed and removed", errShare, by, has, l.what, l.most, limits.Share))
+		}
 	}
-	if has < most {
-		return nil
-	}
-	return q.judge(mode == access.On && v.Registry.Level() >= 3, byShare, fmt.Errorf(
-		"%w: %s has %d %s, and its share is %d (limits.principal-share, %d percent); what is there can be read, renewed and removed", errShare, by, has, what, most, limits.Share))
+	return nil
 }
 
 // Used is what a principal has of a limit, by its key.
@@ -202,27 +205,22 @@ type Used struct {
 	Used             int64
 }
 
-// Largest returns the principals that have most of each limit, those with more than half of their share, so many at most.
+// Largest returns, for each limit, at most so many principals: those that have most, beyond half of their share.
 func (q *Quota) Largest(v *kv.View, most int) (all []Used) {
-	for limit, of := range map[string]func(kv.Use) (has, share int64){
-		"limits.sessions":    func(u kv.Use) (int64, int64) { return int64(u.Sessions), share(int64(q.Sessions), q.Share) },
-		"limits.state-bytes": func(u kv.Use) (int64, int64) { return int64(u.Bytes), share(q.StateBytes, q.Share) },
-	} {
+	if q.Share == 0 {
+		return nil
+	}
+	for _, l := range q.shared() {
 		var large []Used
 		for principal, use := range v.Uses() {
-			if has, most := of(use); q.Share > 0 && has > most/2 {
-				large = append(large, Used{limit, principal, has})
+			if has := int64(l.has(use)); has > l.most/2 {
+				large = append(large, Used{l.key, principal, has})
 			}
 		}
 		slices.SortFunc(large, func(a, b Used) int { return cmp.Compare(b.Used, a.Used) })
 		all = append(all, large[:min(len(large), most)]...)
 	}
 	return all
-}
-
-// share is a part of a limit, at least 1.
-func share(limit int64, percent int) int64 {
-	return max(1, int64(float64(limit)/100*float64(percent)))
 }
 
 // growsCoordination says whether an operation may add to what is kept. A session that acquires again what it holds or
@@ -255,9 +253,6 @@ func addsKeys(op kv.Op) bool {
 
 // registrations are those of nodes, services and checks in a transaction.
 func registrations(op kv.Op) (all []registry.RegisterCatalog) {
-	if once, ok := op.(kv.Once); ok {
-		op = once.Op
-	}
 	txn, _ := op.(kv.Txn)
 	for _, each := range txn.Ops {
 		if each.Catalog != nil && each.Catalog.Register != nil {
