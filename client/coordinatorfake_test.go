@@ -21,8 +21,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// coordinator is a server in memory, with the routes and the state of a node that leads. It records requests, and a test has it
-// fail.
+// coordinator is a server in memory, with the routes and the state of a node that leads. It records requests, and a
+// test has it fail.
 type coordinator struct {
 	t      *testing.T
 	memory *registrytest.Memory
@@ -91,8 +91,8 @@ func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// serve has the server's routes respond. A read that is not linearizable fails the test, and so does the end of a session that
-// still holds something, which leaves a lock-delay.
+// serve has the server's routes respond. A read that is not linearizable fails the test, and so does the end of a
+// session that still holds something, which leaves a lock-delay.
 func (s *coordinator) serve(r *http.Request) *http.Response {
 	var body []byte
 	if r.Body != nil {

@@ -130,15 +130,20 @@ func (k KV) Write(ctx context.Context, w Write) (Written, error) {
 	if q.Body == nil {
 		q.Body = []byte{}
 	}
-	a, err := k.client.cluster.Perform(ctx, q, "write key %q", w.Key)
+	return k.change(ctx, q, "write", w.Key)
+}
+
+// change performs a write of a key. After a response that is neither true nor false, as of a proxy, nobody knows.
+func (k KV) change(ctx context.Context, q *transport.Call, verb, key string) (Written, error) {
+	a, err := k.client.cluster.Perform(ctx, q, verb+" key %q", key)
 	if err != nil {
 		return Written{}, err
 	}
-	ok, err := isTrue(a)
-	if err != nil {
-		return Written{}, fmt.Errorf("write key %q: %w", w.Key, err)
+	said := strings.TrimSpace(string(a.Body))
+	if said != "true" && said != "false" {
+		return Written{}, fmt.Errorf("%s key %q: %w: %s answered %d, and neither true nor false", verb, key, ErrUnknownOutcome, a.Server, a.Status)
 	}
-	return Written{OK: ok, Fence: fenceOf(a)}, nil
+	return Written{OK: said == "true", Fence: fenceOf(a)}, nil
 }
 
 func (w Write) query() url.Values {
@@ -181,27 +186,8 @@ func (k KV) DeleteTree(ctx context.Context, prefix string) error {
 func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, error) {
 	q := ofKey(http.MethodDelete, key)
 	q.Query = query
-	a, err := k.client.cluster.Perform(ctx, q, "delete key %q", key)
-	if err != nil {
-		return false, err
-	}
-	ok, err := isTrue(a)
-	if err != nil {
-		return false, fmt.Errorf("delete key %q: %w", key, err)
-	}
-	return ok, nil
-}
-
-// isTrue says whether a response of Consul's routes to a write is true. One that is neither true nor false, as of a proxy, does
-// not say that nothing was written.
-func isTrue(a transport.Response) (bool, error) {
-	switch strings.TrimSpace(string(a.Body)) {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	}
-	return false, fmt.Errorf("%w: %s answered %d, and neither true nor false", ErrUnknownOutcome, a.Server, a.Status)
+	w, err := k.change(ctx, q, "delete", key)
+	return w.OK, err
 }
 
 // fenceOf is the token that comes with a response; 0: none.

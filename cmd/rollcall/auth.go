@@ -66,9 +66,11 @@ type change struct {
 	force bool
 }
 
-func (c *change) addFlags(cmd *cobra.Command) {
+// addFlags returns the command, with the flags.
+func (c *change) addFlags(cmd *cobra.Command) *cobra.Command {
 	c.operator.addFlags(cmd)
 	cmd.Flags().BoolVar(&c.force, "force", false, "also if no token is left then by which roles and tokens can be changed, or none that does not end (the sockets in the data directories remain); of a rotation also if an older secret ends by it at once")
+	return cmd
 }
 
 func (c *change) with() client.AuthChange { return client.AuthChange{By: c.act(), Force: c.force} }
@@ -116,7 +118,7 @@ func (s authStatus) Table() [][]string {
 func newAuthModeCommand() *cobra.Command {
 	var c authConnection
 	var with change
-	cmd := c.command(&cobra.Command{
+	return with.addFlags(c.command(&cobra.Command{
 		Use:   "mode off|log-only|on",
 		Short: "Say what becomes of calls in the whole cluster that their callers may not make",
 		Long: "Sets the cluster's mode. off: no caller is asked for anything. log-only: what would be denied is counted\n" +
@@ -131,9 +133,7 @@ func newAuthModeCommand() *cobra.Command {
 		}
 		s, err := cl.SetAuthMode(ctx, args[0], with.with())
 		return authStatus{s}, err
-	})
-	with.addFlags(cmd)
-	return cmd
+	}))
 }
 
 func newAuthTestCommand() *cobra.Command {

@@ -92,7 +92,8 @@ func newDrainCommand() *cobra.Command {
 		Short: "Take an instance out of service, and return when it may be stopped",
 		Long: "Overrides an instance's status with OUT_OF_SERVICE. It waits until every node of the cluster has\n" +
 			"applied the override, and then until polling clients have fetched it. Afterwards no client calls the\n" +
-			"instance any more. The override ends when the instance is started again, or when you delete it.",
+			"instance any more. The override ends when the instance is started again (below level 3 of the formats:\n" +
+			"when its lease ends), or by override --delete.",
 		Example: "  rollcall drain ORDERS/orders-1\n" +
 			"  rollcall drain ORDERS/orders-1 --settle 60s --reason \"kernel update\"",
 	}, func(ctx context.Context, cl *client.Client, key registry.Key) (cli.Tabler, error) {
@@ -135,8 +136,9 @@ func newOverrideCommand() *cobra.Command {
 	cmd = c.command(&cobra.Command{
 		Use:   "override APP/ID STATUS | override APP/ID --delete",
 		Short: "Force an instance's status, in place of the reported one, or end that",
-		Long: "Forces an instance's status, in place of the reported one. OUT_OF_SERVICE outlives the lease: an instance that\n" +
-			"is canceled or evicted and registers again within 24 h is OUT_OF_SERVICE again. To restart an instance, use drain.",
+		Long: "Forces an instance's status, in place of the reported one. From level 3 of the formats on, OUT_OF_SERVICE\n" +
+			"outlives the lease: an instance that is canceled or evicted and registers again within 24 h is OUT_OF_SERVICE\n" +
+			"again. Below it, and with any other status, the override ends with the lease. To restart an instance, use drain.",
 		Example: "  rollcall override ORDERS/orders-1 OUT_OF_SERVICE\n" +
 			"  rollcall override ORDERS/orders-1 OUT_OF_SERVICE --for 30m --reason \"kernel update\"\n" +
 			"  rollcall override ORDERS/orders-1 --delete",
@@ -184,7 +186,8 @@ func (o *overrideOptions) override(ctx context.Context, cl *client.Client, args 
 	result.Done, result.Status = "overridden", status.String()
 	_, err = cl.Override(ctx, key, status, o.act(), o.length)
 	if err == nil && status == registry.OutOfService && o.length == 0 {
-		fmt.Fprintf(o.hints, "%s stays OUT_OF_SERVICE until --delete, even if it is restarted within 24h; use --for to set an end\n", key)
+		fmt.Fprintf(o.hints, "%s stays OUT_OF_SERVICE until --delete, even if it is restarted within 24h"+
+			" (below level 3 of the formats, until its lease ends); use --for to set an end\n", key)
 	}
 	return result, err
 }

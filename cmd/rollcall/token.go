@@ -76,14 +76,14 @@ func (r rules) Table() (rows [][]string) {
 func newRolePutCommand() *cobra.Command {
 	var c authConnection
 	var with change
-	cmd := c.command(&cobra.Command{
+	return with.addFlags(c.command(&cobra.Command{
 		Use:   "put NAME RULE...",
 		Short: "Make a role, or replace its rules",
 		Long: "Makes a role, or replaces all rules of the one that is there; tokens that have it are judged by the new rules\n" +
 			"at once. A rule is one argument: a resource, what of it, and verbs. {app} stands for the application of the\n" +
 			"token (rollcall token create --app).\n\n" +
 			"  app NAME|PREFIX* read,register,override    check-target CIDR:PORTS probe\n" +
-			"  kv PREFIX read,write                       peer DATACENTER exchange\n" +
+			"  kv PREFIX read,write                       peer DATACENTER exchange,takeover\n" +
 			"  lock PREFIX read,write                     session read,write\n" +
 			"  node read,write                            operator read,write\n" +
 			"  auth read,write                            metrics read",
@@ -92,23 +92,19 @@ func newRolePutCommand() *cobra.Command {
 	}, cobra.MinimumNArgs(2), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		r, err := cl.PutRole(ctx, client.Role{Name: args[0], Rules: args[1:]}, with.with())
 		return roleList{r}, err
-	})
-	with.addFlags(cmd)
-	return cmd
+	}))
 }
 
 func newRoleDeleteCommand() *cobra.Command {
 	var c authConnection
 	var with change
-	cmd := c.command(&cobra.Command{
+	return with.addFlags(c.command(&cobra.Command{
 		Use:     "delete NAME",
 		Short:   "Delete a role: tokens that have it lose what it granted",
 		Example: "  rollcall role delete reports --reason \"the reports are made elsewhere\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return authDone{Done: "deleted", Role: args[0]}, cl.DeleteRole(ctx, args[0], with.with())
-	})
-	with.addFlags(cmd)
-	return cmd
+	}))
 }
 
 // authDone is what was done to a role or a token.
@@ -200,7 +196,7 @@ func newTokenRotateCommand() *cobra.Command {
 func newTokenRevokeCommand() *cobra.Command {
 	var c authConnection
 	var with change
-	cmd := c.command(&cobra.Command{
+	return with.addFlags(c.command(&cobra.Command{
 		Use:   "revoke ACCESSOR",
 		Short: "End a token for good",
 		Long: "Ends a token for good, whatever secrets it has: calls with it are refused within a second, and the watches and\n" +
@@ -208,9 +204,7 @@ func newTokenRevokeCommand() *cobra.Command {
 		Example: "  rollcall token revoke k5b7q2mdn3xw4r6c --reason \"the laptop is lost\"",
 	}, cobra.ExactArgs(1), func(ctx context.Context, cl *client.Client, args []string) (cli.Tabler, error) {
 		return authDone{Done: "revoked", Accessor: args[0]}, cl.RevokeToken(ctx, args[0], with.with())
-	})
-	with.addFlags(cmd)
-	return cmd
+	}))
 }
 
 // tokenFileEnv is --token-file in the environment.

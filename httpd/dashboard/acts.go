@@ -51,7 +51,7 @@ func operates(url.Values) []access.Need {
 // acts lists everything that pages can do.
 var acts = []act{
 	{
-		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: leaves("clients no longer call it, until it is started again"),
+		name: "drain", button: "Drain…", explained: true, title: titleOf("Drain", keyText), reasoned: true, needs: overrides, effect: drains,
 		call: func(f url.Values) request {
 			return request{method: http.MethodPut, path: ofInstance(f) + "/override", query: parameters(f, "value", "OUT_OF_SERVICE", "drain", "true")}
 		},
@@ -278,6 +278,15 @@ func leaves(then string) func(call, *registry.View, url.Values) ([]string, strin
 	}
 }
 
+// drains returns the effect of a drain.
+func drains(c call, v *registry.View, f url.Values) ([]string, string) {
+	until := "until it is started again"
+	if v.Level() < registry.Level3 {
+		until = "until its lease ends"
+	}
+	return leaves("clients no longer call it, "+until)(c, v, f)
+}
+
 // forces returns the effect of an override.
 func forces(c call, v *registry.View, f url.Values) ([]string, string) {
 	effect, last := leaves("clients see the status that you choose, until the override ends; the rest holds for any status but UP")(c, v, f)
@@ -285,7 +294,9 @@ func forces(c call, v *registry.View, f url.Values) ([]string, string) {
 	case registry.Up.String():
 		return effect[:1], ""
 	case registry.OutOfService.String():
-		effect = append(effect, "If the instance is removed meanwhile and registers again within 24 h, it is OUT_OF_SERVICE again.")
+		if v.Level() >= registry.Level3 {
+			effect = append(effect, "If the instance is removed meanwhile and registers again within 24 h, it is OUT_OF_SERVICE again.")
+		}
 	}
 	return effect, last
 }

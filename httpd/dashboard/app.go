@@ -9,6 +9,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/show"
@@ -55,7 +56,7 @@ func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
 	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
 		td(shownStatus(l), g.If(i.Overridden != registry.Unknown, soft(" forced"))),
-		td(code(cut(address(i), 100))),
+		td(code(naming.Cut(address(i), 100))),
 		cell("", dash(zoneOf(i))),
 		td(leaseBar(v, at, l)),
 		td(g.If(l.Owner != "", attr("title", "belongs to datacenter "+l.Owner)), text(dash(cmp.Or(l.Owner, c.Datacenter)))))
@@ -216,7 +217,7 @@ func (c call) checksSection(v *registry.View, l *registry.Lease) g.Node {
 			app = l.Key().App
 		}
 		return tr(named(code(k.ID), g.If(k.Name != "" && k.Name != k.ID, g.Group{text(" "), soft(k.Name)})),
-			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(cut(consul.OutputOf(k, c.ShowsAnswers(v, app)), 500)))))
+			td(status("check-"+consul.StatusWord(k.Status), consul.StatusWord(k.Status))), cell("", dash(k.Type)), td(code(dash(naming.Cut(consul.OutputOf(k, c.ShowsAnswers(v, app)), 500)))))
 	}))
 }
 

@@ -145,7 +145,9 @@ func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCl
 
 // roundTrip sends a request to one server, and returns its response when that begins. Call done when the
 // response has been read. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read.
-func (c *Cluster) roundTrip(ctx context.Context, s *Server, q *Call, connection *connection) (resp *http.Response, done context.CancelFunc, err error) {
+func (c *Cluster) roundTrip(
+	ctx context.Context, s *Server, q *Call, connection *connection,
+) (resp *http.Response, done context.CancelFunc, err error) {
 	if c.life.Err() != nil {
 		return nil, nil, unsent{fmt.Errorf("%s %s: %w", q.method, s.URL, ErrClosed)}
 	}
