@@ -939,7 +939,8 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	expect.Equal(t, g.done(), before, "operations")
 }
 
-// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead. One that no application has now is only counted.
+// TestServiceDoesNotTakeAnothersVIP: clients that look for a VIP would call it instead. One that no application has now
+// is only counted.
 func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) { c.Metrics = metrics })
@@ -1192,7 +1193,8 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnswersOfServicesAreForThoseWhoMayRegisterThem: an HTTP check is a request with the leader's reach, and says what came back.
+// TestAnswersOfServicesAreForThoseWhoMayRegisterThem: an HTTP check is a request with the leader's reach, and says what
+// came back.
 func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.change(t, access.Change{PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{

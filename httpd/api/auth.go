@@ -61,7 +61,7 @@ type Decision struct {
 	Need    string `json:"need"` // what was asked for
 }
 
-// AuthCheck is the response to GET /v1/rollcall/auth/check: what is registered, and would be refused by the roles as they are now.
+// AuthCheck is the response to GET /v1/rollcall/auth/check: what is registered, and the present roles would refuse.
 type AuthCheck struct {
 	VIPs   []RefusedVIP   `json:"vips"`
 	Checks []RefusedCheck `json:"checks"`

@@ -24,8 +24,8 @@ type RefusedItem struct {
 	Last  int64  `json:"last"`
 	Times uint64 `json:"times"` // that it was refused
 	Text  string `json:"text"`  // why
-	// Until is when it is offered again, as Last; 0: it is refused whenever it comes. To a peer: the peer owns it, and a client
-	// renews it there; this datacenter goes on serving what its own client says.
+	// Until is when it is offered again, as Last; 0: it is refused whenever it comes. To a peer: the peer owns it, and
+	// a client renews it there; this datacenter goes on serving what its own client says.
 	Until int64 `json:"until,omitempty"`
 }
 
@@ -112,7 +112,7 @@ type PeerDiff struct {
 type DiffedItem struct {
 	App string `json:"app"`
 	ID  string `json:"id"`
-	// What the peer's copy is: missing, older, newer, different or extra; contested: of another client, and one of the two
-	// datacenters refuses it.
+	// What the peer's copy is: missing, older, newer, different or extra; contested: of another client, and one of the
+	// two datacenters refuses it.
 	What string `json:"what"`
 }

@@ -43,7 +43,7 @@ func (c Check) Follows() bool { return c.follows }
 
 // Public returns the check without what a service answered, but for its status.
 func (c Check) Public() Check {
-	if before, _, has := strings.Cut(c.Output, " Output: "); has && (c.answered || c.follows) { // as package probe writes it
+	if before, _, has := strings.Cut(c.Output, " Output: "); has && (c.answered || c.follows) { // see probe
 		c.Output = before
 	}
 	return c
@@ -206,17 +206,12 @@ func explained(l *registry.Lease) string {
 // maintenanceWord is the aggregate of a service that is kept out of use.
 const maintenanceWord = "maintenance"
 
-// isMaintenance says whether a check of an id keeps a service, or a node, out of use.
-func isMaintenance(id string) bool {
-	return id == catalog.NodeMaintenance || strings.HasPrefix(id, catalog.ServiceMaintenance)
-}
-
 // Aggregate is the worst of checks: passing, warning, critical or maintenance.
 func Aggregate(checks []Check) string {
 	worst := 0
 	for _, c := range checks {
 		state, _ := ParseStatus(c.Status)
-		if isMaintenance(c.CheckID) {
+		if (&catalog.Check{ID: c.CheckID}).Maintenance() {
 			return maintenanceWord
 		}
 		worst = max(worst, int(state))

@@ -174,7 +174,7 @@ func (c call) agentHealthByName() (any, error) {
 	}
 	worst, all := consul.StatusWord(catalog.Passing), []consul.AgentHealth{}
 	for _, s := range cat.services(name) {
-		if s.Node != cat.self.node || cat.isItself(s) {
+		if s.Node != cat.self.node || s.ID == cat.home.Itself().ID {
 			continue
 		}
 		health := cat.health(s)
@@ -187,9 +187,6 @@ func (c call) agentHealthByName() (any, error) {
 	}
 	return c.respondHealth(healthCode(worst), worst, all)
 }
-
-// isItself says whether a service is the one that stands for the cluster.
-func (c *shownCatalog) isItself(s consul.Service) bool { return s.ID == c.home.Itself().ID }
 
 // health is a service of the agent with its checks and those that were registered on its node.
 func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {

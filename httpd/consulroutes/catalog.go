@@ -49,7 +49,7 @@ type shownCatalog struct {
 	answers func(app string) bool
 }
 
-// seen are checks of an application's service, or of a node (app ""), as the caller may see them: an alias may follow anybody's.
+// seen returns checks of a service, or of a node (app ""), as the caller may see them: aliases may follow anybody's.
 func (c *shownCatalog) seen(checks []consul.Check, app string) []consul.Check {
 	whole, all := c.answers(app), c.answers(web.Everything)
 	if whole && all {
@@ -229,7 +229,7 @@ type listing struct {
 	value  func(*shownCatalog) any
 	// version tells one state of the document from the next; nil: the registry's index does.
 	version func(*shownCatalog) catalogVersion
-	app     string // in capitals, of which alone it lists services; "": of all
+	app     string // in capitals: the only one whose services it lists; "": it lists those of all
 	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
 	topic func(*shownCatalog) registry.Topic
 }
@@ -279,7 +279,7 @@ func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
 		}
 		return c.EncodeConsul(document)
 	}
-	// One document for all who may see the same answers: who may see some of those in a list of all applications sees none.
+	// One document for all who may see the same answers. In a list of all applications that is every answer or none.
 	of := func(app string) bool { return c.ShowsAnswers(cat.View, app) }
 	all, app, node := of(web.Everything), of(cmp.Or(list.app, web.Everything)), of("")
 	cat.answers = func(name string) bool { return all && name != "" || app && name == list.app || node && name == "" }
@@ -372,7 +372,8 @@ func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, no
 	}
 	return c.readCatalog(t, listing{
 		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) }, value: func(cat *shownCatalog) any { return value(cat, cat.spelled(name)) },
-		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} }, // an agent always finds its own node
+		// An agent always finds its own node.
+		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} },
 		topic:   func(cat *shownCatalog) registry.Topic { return registry.Topic{Kind: kind, Name: cat.spelled(name)} },
 	})
 }

@@ -45,7 +45,7 @@ func (c call) catalogRegister() (any, error) {
 	if err := c.registerCatalog(op, func(v *registry.View) error { return unknownOfCheck(v, op) }); err != nil || old == "" {
 		return true, err
 	}
-	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // if this fails, the next registration does it
+	return true, c.deregisterPlaced(registry.DeregisterCatalog{Node: old}) // or the next registration does it
 }
 
 // addressOf returns the address of a node of the catalog, by the registry's name, as far as this node knows it.

@@ -35,7 +35,7 @@ func (c call) createSession() (any, error) {
 	}
 	op.ID = web.NewUUID()
 	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
-	if result.Refusal == kv.NoNode && op.Node == self { // nothing is on the agent, so the checks can only be the logical node's
+	if result.Refusal == kv.NoNode && op.Node == self { // so the checks can only be the logical node's
 		op.Node = ""
 		result, err = c.CoordinateAwaitingLeader(c.R.Context(), op)
 	}

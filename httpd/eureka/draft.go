@@ -314,7 +314,7 @@ func setEnabled(to *registry.Port, text []byte) error {
 }
 
 // clip shortens what a client sent for the text of an error.
-func clip(text []byte) []byte { return text[:min(len(text), 64)] }
+func clip(text []byte) string { return naming.Cut(string(text), 64) }
 
 // Bounds of what a registration may hold.
 const (

@@ -69,14 +69,11 @@ func (e *Eureka) renewOp(w http.ResponseWriter, r *http.Request, key registry.Ke
 	return op, q.Err
 }
 
-// contradicts reports whether a client's heartbeat says another status than its registration of the same timestamp, as far as
-// this node knows, and counts it.
+// contradicts reports whether a client's heartbeat says another status than its registration of the same timestamp, as
+// far as this node knows, and counts it.
 func (e *Eureka) contradicts(op registry.Renew) bool {
-	if op.Status == registry.Unknown {
-		return false
-	}
 	v := web.StaleView(e.Service)
-	if v == nil {
+	if op.Status == registry.Unknown || v == nil {
 		return false
 	}
 	l, ok := v.Find(op.Key)

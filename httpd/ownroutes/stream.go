@@ -163,7 +163,7 @@ func appendChange(dst []byte, epoch string, c registry.Change) []byte {
 	dst = eureka.AppendQuoted(append(dst, `,"why":`...), whyChanged(c))
 	dst = eureka.AppendQuoted(append(dst, `,"app":`...), l.Instance.App)
 	dst = eureka.AppendQuoted(append(dst, `,"id":`...), l.Instance.ID())
-	if !isRemovalRecord(l) {
+	if l.RegisteredAt != 0 { // else only the record of its removal is left
 		dst = eureka.AppendQuoted(append(dst, `,"status":`...), l.Instance.Status.String())
 		dst = eureka.AppendInstance(append(dst, `,"instance":`...), eureka.Format{}, l, l.RenewedAt)
 	}
@@ -214,10 +214,6 @@ func shownLease(c registry.Change) *registry.Lease {
 	hidden.Action = registry.ActionDeleted
 	return &hidden
 }
-
-// isRemovalRecord says that only the record of a removal is left of a lease. Every other one knows when it
-// was registered.
-func isRemovalRecord(l *registry.Lease) bool { return l.RegisteredAt == 0 }
 
 // whyChanged is the cause of a change in one word. The end of a quarantine shows an instance anew
 // that was registered before: it is added, but not registered.

@@ -226,18 +226,15 @@ func outcomeOf(err error) string {
 
 // Did records an operator's act that is not a client's operation, and returns its error.
 func (c *Call) Did(operation, name string, by registry.Act, err error) error {
-	if c.node.Audit != nil {
-		d := deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}
-		c.node.recordDeed(c.R.Context(), d, api.AuditDone, 0, err)
-	}
-	return err
+	return c.node.did(c.R.Context(), deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}, err)
 }
 
-// recordExchange records what a server did that replicates, which none of a client's operations shows.
-func (n *Node) recordExchange(ctx context.Context, need access.Need, name string) {
+// did records a deed that none of a client's operations shows, and returns its error.
+func (n *Node) did(ctx context.Context, d deed, err error) error {
 	if n.Audit != nil {
-		n.recordDeed(ctx, deed{operation: need.Verb.String(), needs: []access.Need{need}, name: name}, api.AuditDone, 0, nil)
+		n.recordDeed(ctx, d, api.AuditDone, 0, err)
 	}
+	return err
 }
 
 // deedsIn are the operations of a client that the audit is to have.
@@ -288,7 +285,7 @@ func setBy(op registry.Op) string {
 	switch op := op.(type) {
 	case registry.SetOverride:
 		if op.Drain {
-			return op.Status.String() + " until it starts again"
+			return op.Status.String() + ", a drain"
 		}
 		return forTime(op.Status.String(), op.For)
 	case registry.DeleteOverride:

@@ -211,9 +211,6 @@ func (c *Call) IgnoreBody() {
 	}
 }
 
-// ignoreRest drops what has not been read of a body yet, like IgnoreBody.
-func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
-
 // Segment is a segment of a routed path, unescaped. That cannot fail, because CleanPath escaped the segment.
 func (c *Call) Segment(name string) string { return unescaped(mux.Vars(c.R)[name]) }
 

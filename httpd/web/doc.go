@@ -10,6 +10,11 @@
 //	budget.go       the memory that requests and responses may take together
 //	batches.go      the share of each server that sends batches
 //	node.go         what the routes know of their node
+//	credential.go   the credential of a request
+//	principal.go    who makes a call
+//	access.go       what a call needs, and whether its principal has it
+//	failures.go     tries of bad credentials, by address
+//	audit.go        what the audit has of calls
 //	reads.go        views of the registry, as fresh as a request asks for
 //	blocking.go     reads that wait for a change or for a leader
 //	writes.go       operations on the registry, quotas, and their metrics

@@ -264,7 +264,7 @@ func WriteError(err error) error {
 	return err
 }
 
-// errRevoked is of an operation whose sender lost the token while it was under way, errNarrowed of one whose sender's roles changed.
+// errRevoked refuses an operation whose sender lost the token meanwhile, errNarrowed one whose sender's roles changed.
 var errRevoked = &Refusal{Status: http.StatusUnauthorized, Text: unknownCredential.text, challenge: true, consul: "ACL not found: " + unknownCredential.text}
 
 var errNarrowed = &Refusal{Status: http.StatusForbidden, Text: narrowed, consul: narrowed, denial: true}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // A decision lasts as long as what it was based on: the tables, which every change replaces, the mode
@@ -32,7 +33,7 @@ func (n *Node) renews(s *Standing, by tables, app string) bool {
 		return false
 	case s.app == app:
 		return true
-	case !n.allows(PrincipalOf(s.ctx), registering(app)):
+	case !n.allows(PrincipalOf(s.ctx), registry.ToRegister(app)):
 		return false
 	}
 	s.app = app
@@ -73,7 +74,7 @@ type heldCall struct {
 // which would stay in memory as long as the call waits: over HTTP/2 up to 1 MiB for each connection, which no
 // limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
-	if err := c.ignoreRest(); err != nil {
+	if err := dropRest(c.W, c.R, c.node.Limits().IgnoredBytes); err != nil {
 		return nil, nil, err
 	}
 	ctx, end, release, err := c.node.Watches.admit(c.R)

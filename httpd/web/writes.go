@@ -93,8 +93,8 @@ func (n *Node) Perform(ctx context.Context, origin registry.Origin, ops ...regis
 	return results[1:], nil
 }
 
-// PerformAllowed is Perform of a client's operations that were allowed by other rights than their own, so that Apply does not judge
-// them again but by the token itself.
+// PerformAllowed is Perform of a client's operations that were allowed by other rights than their own, so that Apply
+// does not judge them again but by the token itself.
 func (n *Node) PerformAllowed(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	by := access.SenderOf(ctx)
 	by.Judged = 0
@@ -193,7 +193,9 @@ func (c *Call) Apply(origin registry.Origin, op registry.Op) (registry.Result, e
 }
 
 // CountResult is what came of one operation, after it was counted.
-func (n *Node) CountResult(ctx context.Context, origin registry.Origin, op registry.Op, results []registry.Result, err error) (registry.Result, error) {
+func (n *Node) CountResult(
+	ctx context.Context, origin registry.Origin, op registry.Op, results []registry.Result, err error,
+) (registry.Result, error) {
 	if err != nil {
 		err = WriteError(err)
 		n.CountOperation(op, origin, OutcomeOfError(err))
@@ -282,7 +284,7 @@ func (n *Node) MayRenew(r *http.Request, origin registry.Origin, app string, s *
 		}
 		return ctx, nil
 	}
-	need := registering(app)
+	need := registry.ToRegister(app)
 	if n.allows(PrincipalOf(ctx), need) {
 		s.keep(by, app, ctx)
 		return ctx, nil

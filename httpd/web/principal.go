@@ -1,0 +1,324 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/order"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+)
+
+// Principal is who makes a call. A nil *Principal is a caller without a credential.
+type Principal struct {
+	Name     string // of the token, for people, the history and the audit
+	Accessor string // of the token; "": there is none
+	Via      string // by what the principal is known: token, file, admin.sock
+	policy   atomic.Pointer[access.Policy]
+	judged   order.Index       // revision of the cluster's table; 0: another one says so, or nothing is refused
+	hash     [sha256.Size]byte // of the token's text
+	ends     int64             // when the token, or this secret, expires; ms since the epoch, 0: never
+	all      bool              // everything is allowed
+}
+
+// Administrator is who comes by the socket in a node's data directory: who owns that owns the data.
+var Administrator = &Principal{Name: "admin.sock", Via: "admin.sock", all: true}
+
+func (p *Principal) sender() access.Sender {
+	if p.Via == "token" {
+		return access.Sender{Accessor: p.Accessor, Name: p.Name, Judged: p.judged}
+	}
+	return access.Sender{Name: p.Name}
+}
+
+func (a *control) cluster() string {
+	if a.Cluster == nil {
+		return ""
+	}
+	return a.Cluster()
+}
+
+// identify returns who sent a request, or nil if it has no credential.
+func (a *control) identify(r *http.Request) (*Principal, error) {
+	if p, _ := r.Context().Value(administratorKey{}).(*Principal); p != nil {
+		return p, nil
+	}
+	text, err := credentialOf(r, a.TokenInQuery)
+	if text == "" || err != nil {
+		return nil, err
+	}
+	accessor, hash, err := access.Parse(text, a.cluster())
+	if err != nil {
+		return nil, &credentialError{err.Error()}
+	}
+	return a.principal(accessor, hash)
+}
+
+// principal is who has a token.
+func (a *control) principal(accessor string, hash [sha256.Size]byte) (*Principal, error) {
+	now := a.World.Now().UnixMilli()
+	wrong := unknownCredential
+	by := a.tables()
+	for i, h := range by.holders(accessor) {
+		switch {
+		case h == nil:
+		case h.Good(hash, now):
+			p := &Principal{Name: h.Name, Accessor: accessor, Via: []string{"token", "file"}[i], hash: hash, ends: endOf(h.Token, hash)}
+			if p.policy.Store(h.Policy); a.Mode() == access.On {
+				p.judged = by[i].Revision
+			}
+			return p, nil
+		case h.Expired(now) && h.Has(hash, now):
+			wrong = &credentialError{"the token has expired"}
+		}
+	}
+	return nil, wrong
+}
+
+// tables are the cluster's roles and tokens, and those of the file, as one decision was made by them.
+type tables [2]*access.Table
+
+// holders returns who has a token by each of them, or nil. A token that the cluster has revoked is not good by
+// the file either.
+func (t tables) holders(accessor string) (all [2]*access.Holder) {
+	for i, table := range t {
+		if table != nil {
+			all[i] = table.Holder(accessor)
+		}
+	}
+	if t[0] != nil && t[0].WasRevoked(accessor) {
+		all[1] = nil
+	}
+	return all
+}
+
+// endOf returns when the secret with a hash expires, in ms since the epoch; 0: never.
+func endOf(t *access.Token, hash [sha256.Size]byte) (ends int64) {
+	for _, s := range t.Secrets {
+		if s.Hash == hash {
+			ends = s.Until
+		}
+	}
+	return sooner(ends, t.Expires)
+}
+
+// sooner returns the earlier of two times; 0 means never.
+func sooner(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+type administratorKey struct{}
+
+// AsAdministrator is the context of connections by the socket in the data directory.
+func AsAdministrator(ctx context.Context) context.Context {
+	return context.WithValue(ctx, administratorKey{}, Administrator)
+}
+
+// Principal is who makes the call, nil for nobody.
+func (c *Call) Principal() *Principal { return c.principal }
+
+// PrincipalOf is who makes the call of a context, nil for nobody.
+func PrincipalOf(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}
+
+type principalKey struct{}
+
+// enter returns the context of a request with its principal, and with who judges it.
+func (n *Node) enter(r *http.Request) (context.Context, error) {
+	a, ctx := n.access, r.Context()
+	if a.asks() && !n.knowsAccess() && r.Context().Value(administratorKey{}) == nil {
+		return nil, errAccessUnknown
+	}
+	p, err := a.identify(r)
+	if err != nil {
+		refused := a.refuse(err)
+		if refused != nil {
+			n.recordFailure(ctx, r, api.AuditUnauthenticated, err)
+			if !a.failures.admit(addressOf(r)) {
+				return nil, errTooManyTries
+			}
+			return nil, refused
+		}
+		if a.asks() {
+			n.recordFailure(ctx, r, api.AuditWouldDeny, err)
+		}
+	}
+	if p == nil && !a.asks() {
+		return ctx, nil
+	}
+	if p != nil {
+		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
+	}
+	return access.Judged(ctx, access.Judge{
+		Mode: a.Mode(), Refuses: func(need access.Need) error { return n.allow(ctx, need) },
+		Allows: func(need access.Need) bool { return n.allows(p, need) },
+		Records: func(need access.Need, name string) {
+			_ = n.did(ctx, deed{operation: need.Verb.String(), needs: []access.Need{need}, name: name}, nil)
+		},
+	}), nil
+}
+
+// errAccessUnknown refuses on a node that has just started: what its disk has may be from before a revocation.
+var errAccessUnknown = &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Text: "this node has heard no leader since it started, so it does not know yet who may do what; ask another one"}
+
+// knowsAccess says whether this node knows the cluster's roles and tokens as they were when it started, or later.
+func (n *Node) knowsAccess() bool {
+	if !n.accessKnown.Load() && (n.Coordination == nil || n.Service.Health().Ready) {
+		n.accessKnown.Store(true)
+	}
+	return n.accessKnown.Load()
+}
+
+// refuse returns the refusal for a bad credential, or nil if the call may go on anonymously.
+func (a *control) refuse(wrong error) error {
+	switch a.Mode() {
+	case access.On:
+		a.denials.WithLabelValues("invalid", "", "").Inc()
+		return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error(), challenge: true, consul: "ACL not found: " + wrong.Error(), Cause: wrong}
+	case access.LogOnly:
+		a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
+	}
+	return nil // in mode off: what nobody asked for need not be right
+}
+
+// IsKnown says whether a request comes from somebody, where only those are served.
+func (n *Node) IsKnown(r *http.Request) bool {
+	if n.AccessMode() != access.On {
+		return true
+	}
+	p, err := n.access.identify(r)
+	return p != nil && err == nil
+}
+
+// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts
+// as a failed try, and is recorded.
+func (c *Call) LogIn(token string) error {
+	r := c.R.Clone(c.R.Context())
+	r.Header = http.Header{"X-Consul-Token": {token}}
+	c.noteAsker([]access.Need{})
+	p, wrong := c.node.access.identify(r)
+	if wrong == nil && p != nil {
+		return nil
+	}
+	if wrong == nil {
+		return BadRequest("no token was given")
+	}
+	c.node.recordFailure(c.R.Context(), r, api.AuditUnauthenticated, wrong)
+	if !c.node.access.failures.admit(addressOf(r)) {
+		return errTooManyTries
+	}
+	return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error()}
+}
+
+var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
+
+// Token returns the token that a principal came with, as it is now, or nil if there was none or it is gone.
+func (n *Node) Token(p *Principal) *access.Token {
+	if p == nil {
+		return nil
+	}
+	if h := n.Holder(p.Accessor); h != nil {
+		return h.Token
+	}
+	return nil
+}
+
+// Holder returns who has the token with an accessor, by the cluster or by the file, or nil.
+func (n *Node) Holder(accessor string) *access.Holder {
+	for _, h := range n.access.tables().holders(accessor) {
+		if h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// Grantee is the principals whose tokens have the same roles and parameter.
+type Grantee struct {
+	*access.Policy
+	Names []string // of the principals
+	holds *access.Token
+	table *access.Table
+}
+
+// RolesThat names the roles of a grantee that allow something by themselves.
+func (g *Grantee) RolesThat(allow access.Need) []string {
+	return slices.DeleteFunc(slices.Clone(g.holds.Roles), func(name string) bool {
+		role := g.table.Role(name)
+		return role == nil || !access.Compile(g.holds.App, role).Allows(allow)
+	})
+}
+
+// Grantees returns those whose tokens are good now, the cluster's before the file's.
+func (n *Node) Grantees() (all []*Grantee) {
+	known, now := map[*access.Policy]*Grantee{}, n.World.Now().UnixMilli()
+	for _, t := range n.access.tables() {
+		if t == nil {
+			continue
+		}
+		for _, k := range t.Tokens {
+			h := n.Holder(k.Accessor)
+			if h == nil || h.Token != k || h.Expired(now) {
+				continue
+			}
+			if known[h.Policy] == nil {
+				known[h.Policy] = &Grantee{Policy: h.Policy, holds: k, table: t}
+				all = append(all, known[h.Policy])
+			}
+			known[h.Policy].Names = append(known[h.Policy].Names, h.Name)
+		}
+	}
+	return all
+}
+
+// ClusterID is what the texts of tokens are checked with.
+func (n *Node) ClusterID() string { return n.access.cluster() }
+
+// NewSecret is the text of a new secret, of a token or (accessor "") of a new token.
+func (n *Node) NewSecret(accessor string) string {
+	var random [access.RandomBytes]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return access.NewText(random, accessor, n.ClusterID())
+}
+
+// CredentialOf returns the text of the credential of a call, or "". It is for calls that a page makes in its
+// reader's name.
+func (c *Call) CredentialOf() string {
+	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
+	return text
+}
+
+// addressOf is the address that a request comes from.
+func addressOf(r *http.Request) netip.Addr { return addressIn(r.RemoteAddr) }
+
+func addressIn(remote string) netip.Addr {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap()
+}
+
+// NetworkOf returns the network that an address counts for: of IPv6 a /64, within which machines choose their
+// own addresses.
+func NetworkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}
