@@ -260,7 +260,9 @@ func (s setup) storeConfig() store.Config {
 }
 
 // openPeers makes the replicator of a node.
-func (s setup) openPeers(p *peers, service registry.Service, levels func() level.Reads, rules httpd.AccessConfig, sender func() string) error {
+func (s setup) openPeers(
+	p *peers, service registry.Service, levels func() level.Reads, rules httpd.AccessConfig, sender func() string,
+) error {
 	var err error
 	if p.files, err = s.Config.Replication.TLS.Open(s.log); err != nil {
 		return err

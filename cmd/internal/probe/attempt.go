@@ -97,7 +97,7 @@ func (c *caller) attempt(ctx context.Context, p *catalog.Probe, loc location) re
 	if err != nil {
 		r = result{catalog.Critical, describe(err)}
 	}
-	r.output = shorten(r.output)
+	r.output = strings.ToValidUTF8(r.output[:min(len(r.output), maxOutput)], "")
 	return r
 }
 
@@ -268,12 +268,4 @@ func describe(err error) string {
 		return fmt.Sprintf("%s %q: %v", outer.Op, outer.URL, &same)
 	}
 	return same.Error()
-}
-
-// shorten cuts an output to maxOutput bytes of valid UTF-8.
-func shorten(output string) string {
-	if len(output) > maxOutput {
-		output = output[:maxOutput]
-	}
-	return strings.ToValidUTF8(output, "")
 }

@@ -316,8 +316,8 @@ func TestAttemptBeyondItsServiceNeedsTheTokensTargetsToo(t *testing.T) {
 	}
 }
 
-// TestCheckOwnsTheAddressThatItWasRegisteredFrom asks as a connection does: what the service says of itself does not count, and
-// the nodes' machines are nobody's.
+// TestCheckOwnsTheAddressThatItWasRegisteredFrom asks as a connection does: what the service says of itself does not
+// count, and the nodes' machines are nobody's.
 func TestCheckOwnsTheAddressThatItWasRegisteredFrom(t *testing.T) {
 	for _, tc := range []struct {
 		name, from, to, token string

@@ -26,7 +26,7 @@ type Rules struct {
 	Targets       Targets  `key:"checks.targets" help:"what checks may address beside what their own service registered: CIDR:port, with * for any port, such as 10.0.0.0/8:* or [fd00::/8]:8080"`
 	Methods       []string `key:"checks.methods" default:"GET,HEAD" help:"HTTP methods that checks may use"`
 	Headers       []string `key:"checks.headers" default:"Accept,Content-Type,User-Agent" help:"headers that HTTP checks may send, where access control is on (from level 3 of the formats on; before, others are counted); *: all"`
-	// IsNode reports whether an address belongs to a node's machine; no service owns that. Nil: loopback addresses alone.
+	// IsNode reports whether an address belongs to a node's machine; no check owns that. Nil: only loopback ones do.
 	IsNode func(netip.Addr) bool
 }
 
@@ -59,8 +59,8 @@ type location struct {
 	hosts []string
 	ports []uint16
 	from  string // the address from which the check was registered, which is its own; "": not known
-	// counted notes what will be refused from level 3 on: an address that is not the check's own, and a header that is not
-	// allowed. Nil: they are refused.
+	// counted notes what will be refused from level 3 on: an address that is not the check's own, and a header that is
+	// not allowed. Nil: they are refused.
 	counted func(why string)
 }
 
@@ -120,9 +120,10 @@ func (l location) names() []string {
 }
 
 // Refuses says in words why a probe of a service's check must not run (s and i nil: of a node's check); "": it may, as
-// far as that is known before names are resolved. Then needs is what the token that registers it must be allowed: to look at
-// the address and port that the probe names, if they are not its own, and what no rule allows, to send a header beyond the
-// settings. Counted of what 0.1.1 did not ask for: the address that the service says is its own, and headers.
+// far as that is known before names are resolved. Then needs is what the token that registers it must be allowed: to
+// look at the address and port that the probe names, if they are not its own, and what no rule allows, to send a header
+// beyond the settings. Counted of what 0.1.1 did not ask for: the address that the service says is its own, and
+// headers.
 func (r Rules) Refuses(p *catalog.Probe, s *catalog.Service, i *registry.Instance) (why string, needs []access.Need) {
 	loc := locationOf(s, i)
 	if why = r.refuses(p, loc); why != "" {
@@ -152,14 +153,14 @@ func counted(at string) access.Need {
 	return n
 }
 
-// owns reports whether an address is that from which a check was registered. The nodes' machines are nobody's: a proxy may stand
-// on one, and checks would tell who is behind it which of its ports are open.
+// owns reports whether a check was registered from an address. The machines of the nodes belong to no check: a proxy
+// may stand on one, and checks would tell those behind it which of its ports are open.
 func (r Rules) owns(from string, a netip.Addr) bool {
 	own, err := netip.ParseAddr(from)
 	return err == nil && plain(own) == a && !a.IsLoopback() && (r.IsNode == nil || !r.IsNode(a))
 }
 
-// beyondHeaders names the first header of a probe that checks.headers does not allow, as a need has it; "": it allows all.
+// beyondHeaders returns the first header of a probe that checks.headers does not allow, in the words of a need, or "".
 func (r Rules) beyondHeaders(p *catalog.Probe) string {
 	allowed := r.Headers
 	if allowed == nil {
