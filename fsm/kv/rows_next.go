@@ -17,7 +17,7 @@ type Note struct {
 	Value []byte
 }
 
-func (Note) kind() byte { return maxKind }
+func (Note) kind() byte { return codec.MaxKind }
 
 func (op Note) fields(c *codec.Codec) Note {
 	c.String(&op.Key)

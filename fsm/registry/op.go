@@ -101,5 +101,5 @@ func (r *Result) Fields(c *codec.Codec) {
 // Kind is an operation's number in the formats: 1 to MaxKind. Never renumber or reuse one.
 type Kind byte
 
-// MaxKind leaves two bits of an operation's first byte for its origin.
-const MaxKind Kind = 1<<6 - 1
+// MaxKind is codec.MaxKind.
+const MaxKind Kind = codec.MaxKind

@@ -1,24 +1,12 @@
 package registry
 
-import (
-	"fmt"
-	"reflect"
-
-	"github.com/seed-20419f34/rollcall/fsm/codec"
-)
+import "github.com/seed-20419f34/rollcall/fsm/codec"
 
 // Row is an operation as the formats, the metrics and their pages know it.
-type Row struct {
-	Kind  Kind
-	Level byte   // of the formats, the first that has it
-	Name  string // as metrics call it
-	Type  string // as docs/reference/formats/log-entry.md calls it
-	Zero  Op     // without anything
-	walk  func(*codec.Codec, Op) Op
-}
+type Row = codec.Row[Op]
 
 // operations are all that there are. The rest of an operation stands beside its type.
-var operations = tableOf(
+var operations = codec.Rows[Op]{}.With(
 	row(1, "renew", Renew.fields),
 	row(1, "register", Register.fields),
 	row(1, "cancel", Cancel.fields),
@@ -42,39 +30,13 @@ var operations = tableOf(
 	row(1, "check_expire", ExpireCheck.fields),
 )
 
-// row is the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
-// assigned to.
 func row[T Op](level byte, name string, fields func(T, *codec.Codec) T) Row {
 	var zero T
-	return Row{Kind: zero.kind(), Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: zero, walk: func(c *codec.Codec, op Op) Op {
-		if c.Reading() {
-			return fields(zero, c)
-		}
-		fields(op.(T), c)
-		return op
-	}}
-}
-
-func tableOf(rows ...Row) (table [MaxKind + 1]Row) {
-	for _, r := range rows {
-		if r.Kind == 0 || r.Kind > MaxKind || table[r.Kind].walk != nil {
-			panic(fmt.Sprintf("registry: kind %d of %s is another one's, or none", r.Kind, r.Type))
-		}
-		table[r.Kind] = r
-	}
-	return table
+	return codec.RowOf[Op](byte(zero.kind()), level, name, fields)
 }
 
 // Rows are the operations, by kind.
-func Rows() []Row {
-	var rows []Row
-	for _, r := range operations {
-		if r.walk != nil {
-			rows = append(rows, r)
-		}
-	}
-	return rows
-}
+func Rows() []Row { return operations.All() }
 
 // KindOf is the kind of an operation.
 func KindOf(op Op) Kind { return op.kind() }
@@ -109,12 +71,7 @@ func KeyOf(op Op) (key Key, ok bool) {
 
 // Walk walks an operation of a kind; where it is read, op is set.
 func Walk(c *codec.Codec, kind Kind, op *Op) {
-	if kind > MaxKind || operations[kind].walk == nil || !c.Since(operations[kind].Level, true) {
+	if !operations.Walk(c, byte(kind), op) {
 		c.Fail("operation of unknown kind %d", kind)
-		return
-	}
-	read := operations[kind].walk(c, *op)
-	if c.Reading() {
-		*op = read
 	}
 }
