@@ -35,26 +35,6 @@ func asking(ctx context.Context, r *http.Request, id string, operates bool) cont
 	return context.WithValue(ctx, askerKey{}, &asker{id: id, remote: r.RemoteAddr, method: r.Method, path: r.URL.Path, operates: operates})
 }
 
-// Explain reads author and reason, as By does, for a call whose operations keep neither, so that the audit has them.
-func (c *Call) Explain() {
-	by := c.By()
-	if a, _ := c.R.Context().Value(askerKey{}).(*asker); a != nil {
-		a.by = by
-	}
-}
-
-// noteAsker puts the request into the call's context if something may have to be recorded: in mode off most
-// reads need nothing.
-func (c *Call) noteAsker(wanted []access.Need) {
-	n := c.node
-	reads := len(wanted) > 0 && wanted[0].Verb == access.Read && wanted[0].Resource != access.Auth
-	if n.Audit == nil || reads && !n.access.asks() {
-		return
-	}
-	operates := slices.ContainsFunc(wanted, operating)
-	c.R = c.R.WithContext(asking(c.R.Context(), c.R, c.W.Header().Get(RequestIDHeader), operates))
-}
-
 // operating says whether a need is an operator's.
 func operating(n access.Need) bool {
 	return n.Verb == access.Override || n.Verb == access.Write && (n.Resource == access.Operator || n.Resource == access.Auth)
@@ -222,11 +202,6 @@ func outcomeOf(err error) string {
 		return api.AuditRefused
 	}
 	return api.AuditFailed
-}
-
-// Did records an operator's act that is not a client's operation, and returns its error.
-func (c *Call) Did(operation, name string, by registry.Act, err error) error {
-	return c.node.did(c.R.Context(), deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}, err)
 }
 
 // did records a deed that none of a client's operations shows, and returns its error.

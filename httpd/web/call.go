@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gorilla/mux"
@@ -262,3 +263,31 @@ var (
 	Delete   = []string{http.MethodDelete}
 	PutOrGet = []string{http.MethodPut, http.MethodGet}
 )
+
+// ignoreRest drops what has not been read of a body yet, like IgnoreBody.
+func (c *Call) ignoreRest() error { return dropRest(c.W, c.R, c.node.Limits().IgnoredBytes) }
+
+// Explain reads author and reason, as By does, for a call whose operations keep neither, so that the audit has them.
+func (c *Call) Explain() {
+	by := c.By()
+	if a, _ := c.R.Context().Value(askerKey{}).(*asker); a != nil {
+		a.by = by
+	}
+}
+
+// noteAsker puts the request into the call's context if something may have to be recorded: in mode off most
+// reads need nothing.
+func (c *Call) noteAsker(wanted []access.Need) {
+	n := c.node
+	reads := len(wanted) > 0 && wanted[0].Verb == access.Read && wanted[0].Resource != access.Auth
+	if n.Audit == nil || reads && !n.access.asks() {
+		return
+	}
+	operates := slices.ContainsFunc(wanted, operating)
+	c.R = c.R.WithContext(asking(c.R.Context(), c.R, c.W.Header().Get(RequestIDHeader), operates))
+}
+
+// Did records an operator's act that is not a client's operation, and returns its error.
+func (c *Call) Did(operation, name string, by registry.Act, err error) error {
+	return c.node.did(c.R.Context(), deed{operation: operation, needs: []access.Need{{Resource: access.Operator, Verb: access.Write}}, name: name, by: by}, err)
+}

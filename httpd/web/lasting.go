@@ -74,7 +74,7 @@ type heldCall struct {
 // which would stay in memory as long as the call waits: over HTTP/2 up to 1 MiB for each connection, which no
 // limit counts.
 func (c *Call) Hold() (ctx context.Context, done func(), err error) {
-	if err := dropRest(c.W, c.R, c.node.Limits().IgnoredBytes); err != nil {
+	if err := c.ignoreRest(); err != nil {
 		return nil, nil, err
 	}
 	ctx, end, release, err := c.node.Watches.admit(c.R)

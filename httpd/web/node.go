@@ -160,3 +160,12 @@ func NewCounters(reg prometheus.Registerer, name, help string, labels ...string)
 	reg.MustRegister(c)
 	return c
 }
+
+// StaleView is what this node has, which a Service always has; nil only if it breaks that promise.
+func StaleView(s registry.Service) *registry.View {
+	v, err := s.View(context.Background(), registry.Stale)
+	if err != nil {
+		return nil
+	}
+	return v
+}

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/order"
-	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Principal is who makes a call. A nil *Principal is a caller without a credential.
@@ -36,6 +38,66 @@ func (p *Principal) sender() access.Sender {
 	}
 	return access.Sender{Name: p.Name}
 }
+
+// AccessConfig is what access control needs of a node.
+type AccessConfig struct {
+	World *world.World // nil: the machine's; NewNode sets it
+	// Floor is the mode of this node at least; the cluster's may be stricter. Unset: off.
+	Floor access.Mode
+	// TokenInQuery: a token may stand in the URL, as ?token=.
+	TokenInQuery bool
+	// Cluster is the id that the texts of tokens are checked with; nil: "".
+	Cluster func() string
+	// Table is the cluster's roles and tokens, as this node knows them; File those of a file. Nil, or a nil
+	// table: there are none. What does not change stays the same table: by that, decisions are made again or
+	// not. Both are called often.
+	Table, File func() *access.Table
+	// FileFailure says why the file is not in force as it is now, or returns "". Nil: there is no file.
+	FileFailure func() string
+	// Lacks says in words which protection the node does without that other machines reach, in a mode. Nil: it
+	// lacks nothing.
+	Lacks func(access.Mode) []string
+}
+
+// control decides what becomes of a node's calls.
+type control struct {
+	AccessConfig
+	denials   *prometheus.CounterVec
+	wouldDeny *prometheus.CounterVec
+	failures  failures
+}
+
+func newControl(c AccessConfig, reg prometheus.Registerer) *control {
+	return &control{
+		AccessConfig: c,
+		denials:      NewCounters(reg, "rollcall_auth_denied_total", "Calls that were refused for want of permission, by principal, resource and verb.", "principal", "resource", "verb"),
+		wouldDeny:    NewCounters(reg, "rollcall_auth_would_deny_total", "Calls that were let pass, and that mode on, a later level or a later release refuses, by principal, resource and verb.", "principal", "resource", "verb"),
+	}
+}
+
+// tables are the cluster's roles and tokens, and those of the file; nil: there are none.
+func (c AccessConfig) tables() (of tables) {
+	for i, table := range []func() *access.Table{c.Table, c.File} {
+		if table != nil {
+			of[i] = table()
+		}
+	}
+	return of
+}
+
+// Mode is the one in force: the stricter of the node's and the cluster's.
+func (c AccessConfig) Mode() access.Mode {
+	m := max(c.Floor, access.Off)
+	for _, t := range c.tables() {
+		if t != nil {
+			m = max(m, t.Mode)
+		}
+	}
+	return m
+}
+
+// asks says whether anything is asked of anybody.
+func (c AccessConfig) asks() bool { return c.Mode() != access.Off }
 
 func (a *control) cluster() string {
 	if a.Cluster == nil {
@@ -123,9 +185,6 @@ func AsAdministrator(ctx context.Context) context.Context {
 	return context.WithValue(ctx, administratorKey{}, Administrator)
 }
 
-// Principal is who makes the call, nil for nobody.
-func (c *Call) Principal() *Principal { return c.principal }
-
 // PrincipalOf is who makes the call of a context, nil for nobody.
 func PrincipalOf(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
@@ -133,64 +192,6 @@ func PrincipalOf(ctx context.Context) *Principal {
 }
 
 type principalKey struct{}
-
-// enter returns the context of a request with its principal, and with who judges it.
-func (n *Node) enter(r *http.Request) (context.Context, error) {
-	a, ctx := n.access, r.Context()
-	if a.asks() && !n.knowsAccess() && r.Context().Value(administratorKey{}) == nil {
-		return nil, errAccessUnknown
-	}
-	p, err := a.identify(r)
-	if err != nil {
-		refused := a.refuse(err)
-		if refused != nil {
-			n.recordFailure(ctx, r, api.AuditUnauthenticated, err)
-			if !a.failures.admit(addressOf(r)) {
-				return nil, errTooManyTries
-			}
-			return nil, refused
-		}
-		if a.asks() {
-			n.recordFailure(ctx, r, api.AuditWouldDeny, err)
-		}
-	}
-	if p == nil && !a.asks() {
-		return ctx, nil
-	}
-	if p != nil {
-		ctx = context.WithValue(access.As(ctx, p.sender()), principalKey{}, p)
-	}
-	return access.Judged(ctx, access.Judge{
-		Mode: a.Mode(), Refuses: func(need access.Need) error { return n.allow(ctx, need) },
-		Allows: func(need access.Need) bool { return n.allows(p, need) },
-		Records: func(need access.Need, name string) {
-			_ = n.did(ctx, deed{operation: need.Verb.String(), needs: []access.Need{need}, name: name}, nil)
-		},
-	}), nil
-}
-
-// errAccessUnknown refuses on a node that has just started: what its disk has may be from before a revocation.
-var errAccessUnknown = &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Text: "this node has heard no leader since it started, so it does not know yet who may do what; ask another one"}
-
-// knowsAccess says whether this node knows the cluster's roles and tokens as they were when it started, or later.
-func (n *Node) knowsAccess() bool {
-	if !n.accessKnown.Load() && (n.Coordination == nil || n.Service.Health().Ready) {
-		n.accessKnown.Store(true)
-	}
-	return n.accessKnown.Load()
-}
-
-// refuse returns the refusal for a bad credential, or nil if the call may go on anonymously.
-func (a *control) refuse(wrong error) error {
-	switch a.Mode() {
-	case access.On:
-		a.denials.WithLabelValues("invalid", "", "").Inc()
-		return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error(), challenge: true, consul: "ACL not found: " + wrong.Error(), Cause: wrong}
-	case access.LogOnly:
-		a.wouldDeny.WithLabelValues("invalid", "", "").Inc()
-	}
-	return nil // in mode off: what nobody asked for need not be right
-}
 
 // IsKnown says whether a request comes from somebody, where only those are served.
 func (n *Node) IsKnown(r *http.Request) bool {
@@ -200,28 +201,6 @@ func (n *Node) IsKnown(r *http.Request) bool {
 	p, err := n.access.identify(r)
 	return p != nil && err == nil
 }
-
-// LogIn finds out whether a token is good, for a login. A token that is not is refused in every mode, counts
-// as a failed try, and is recorded.
-func (c *Call) LogIn(token string) error {
-	r := c.R.Clone(c.R.Context())
-	r.Header = http.Header{"X-Consul-Token": {token}}
-	c.noteAsker([]access.Need{})
-	p, wrong := c.node.access.identify(r)
-	if wrong == nil && p != nil {
-		return nil
-	}
-	if wrong == nil {
-		return BadRequest("no token was given")
-	}
-	c.node.recordFailure(c.R.Context(), r, api.AuditUnauthenticated, wrong)
-	if !c.node.access.failures.admit(addressOf(r)) {
-		return errTooManyTries
-	}
-	return &Refusal{Status: http.StatusUnauthorized, Text: wrong.Error()}
-}
-
-var errTooManyTries = &Refusal{Status: http.StatusTooManyRequests, Text: "too many failed tries from this address; wait a second", Retry: true}
 
 // Token returns the token that a principal came with, as it is now, or nil if there was none or it is gone.
 func (n *Node) Token(p *Principal) *access.Token {
@@ -292,13 +271,6 @@ func (n *Node) NewSecret(accessor string) string {
 	return access.NewText(random, accessor, n.ClusterID())
 }
 
-// CredentialOf returns the text of the credential of a call, or "". It is for calls that a page makes in its
-// reader's name.
-func (c *Call) CredentialOf() string {
-	text, _ := credentialOf(c.R, c.node.access.TokenInQuery)
-	return text
-}
-
 // addressOf is the address that a request comes from.
 func addressOf(r *http.Request) netip.Addr { return addressIn(r.RemoteAddr) }
 
@@ -322,3 +294,6 @@ func NetworkOf(a netip.Addr) netip.Prefix {
 	p, _ := a.Prefix(bits)
 	return p
 }
+
+// anything is what every principal may do, but not a caller without a name.
+var anything = access.Need{}

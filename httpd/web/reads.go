@@ -116,15 +116,6 @@ func FormatIndex(epoch string, index registry.Index) string {
 	return epoch + "-" + strconv.FormatUint(uint64(index), 10)
 }
 
-// StaleView is what this node has, which a Service always has; nil only if it breaks that promise.
-func StaleView(s registry.Service) *registry.View {
-	v, err := s.View(context.Background(), registry.Stale)
-	if err != nil {
-		return nil
-	}
-	return v
-}
-
 // Read reads the registry as fresh as the call asks for, or as the settings say.
 func (c *Call) Read() (v FreshView) {
 	read, asked := c.Consistency()
