@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -179,4 +183,201 @@ func TestActOfAPageIsThatOfItsCommand(t *testing.T) {
 	expect.That(t, one.Status == registry.OutOfService.String() && two.Status == one.Status && two.Override.Drain && one.Override.Drain &&
 		one.Override.Author == "ann" && two.Override.Author == "ann" && one.Override.Reason == two.Override.Reason,
 		"by the page %+v, by the command %+v", one.Override, two.Override)
+}
+
+// devLine is what dev prints for a node.
+var devLine = regexp.MustCompile(`(?m)^node=(\d+) dc=dc(\d+) http=(\S+) pid=(\d+)$`)
+
+// devPorts claims the ports that dev uses for so many datacenters, and returns the first. dev serves HTTP at three ports in a
+// row, its nodes talk at the three that are 1000 lower, and each further datacenter uses those that are 100 higher.
+func devPorts(t *testing.T, dcs int) int {
+	t.Helper()
+	var distances []int
+	for dc := range dcs {
+		for i := range 3 {
+			distances = append(distances, 100*dc+i, 100*dc+i-1000)
+		}
+	}
+	return need.Got(localcluster.ClaimPort(distances...))(t)
+}
+
+// startDev runs dev, which starts a cluster of three nodes per datacenter, and waits until dev prints that they are ready.
+func startDev(t *testing.T, port int, data string, ap bool, dcs int) (*Process, []*Node) {
+	t.Helper()
+	mode := map[bool]string{false: "cp", true: "ap"}[ap]
+	dev, err := Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil,
+		"dev", "--nodes", "3", "--mode", mode, "--dcs", strconv.Itoa(dcs), "--http-port", strconv.Itoa(port), "--data", data)
+	need.OK(t, err)
+	Eventually(t, ReadyLimit, "dev says ready", func() error {
+		need.That(t, dev.Running(), "dev has ended: %s", dev.Output(t))
+		out := dev.Output(t)
+		return unless(strings.HasSuffix(out, "\nready\n"), "it says %q", out)
+	})
+	var nodes []*Node
+	for i, line := range devLine.FindAllStringSubmatch(dev.Output(t), -1) {
+		want := []string{strconv.Itoa(i%3 + 1), strconv.Itoa(i/3 + 1), localcluster.Address(port + 100*(i/3) + i%3)}
+		expect.That(t, slices.Equal(line[1:4], want), "line %q, want node %s of datacenter %s at %s", line[0], want[0], want[1], want[2])
+		mustLive(t, line[4])
+		n := serverAt(line[3])
+		n.Name, n.Mode = "node"+line[1], mode
+		nodes = append(nodes, n)
+	}
+	need.That(t, len(nodes) == 3*dcs, "dev names %d nodes, want %d: %s", len(nodes), 3*dcs, dev.Output(t))
+	return dev, nodes
+}
+
+// mustLive expects that a process exists.
+func mustLive(t *testing.T, pid string) {
+	t.Helper()
+	expect.OKf(t, syscall.Kill(need.Got(strconv.Atoi(pid))(t), 0), "pid %s, which dev names", pid)
+}
+
+// interrupt sends dev what Ctrl-C sends, and waits until dev and its nodes have ended.
+func interrupt(t *testing.T, dev *Process, nodes []*Node) {
+	t.Helper()
+	dev.Signal(t, syscall.SIGINT)
+	dev.mustEndWell(t, StopLimit, "dev, after Ctrl-C")
+	for _, n := range nodes {
+		expect.OKf(t, n.Get("/healthz").is(0), "%s still answers after dev ended", n.Name)
+	}
+}
+
+func TestDevClusterFindsItsDataAgain(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, ap bool) {
+		port, data := devPorts(t, 1), filepath.Join(t.TempDir(), "data")
+		dev, nodes := startDev(t, port, data, ap, 1)
+		mustRegister(t, nodes[1], Instance{App: "KEPT", ID: "kept"})
+		for _, n := range nodes {
+			awaitListed(t, n, wantListed("kept"))
+		}
+		interrupt(t, dev, nodes)
+
+		dev, nodes = startDev(t, port, data, ap, 1)
+		for _, n := range nodes {
+			Eventually(t, ReadyLimit, n.Name+" has the data of the first run", func() error {
+				listing, err := n.Listing()
+				if err != nil {
+					return err
+				}
+				return wantListed("kept")(listing)
+			})
+		}
+		interrupt(t, dev, nodes)
+	})
+}
+
+func TestDevNamesThePortInUse(t *testing.T) {
+	t.Parallel()
+	port := devPorts(t, 1)
+	// The second node's port for HTTP, and the third one's for the other nodes.
+	for _, taken := range []string{localcluster.Address(port + 1), localcluster.Address(port - 998)} {
+		t.Run(taken, func(t *testing.T) {
+			l := need.Got(net.Listen("tcp", taken))(t)
+			defer l.Close()
+			data := filepath.Join(t.TempDir(), "data")
+			dev := need.Got(Launch(t, filepath.Join(t.TempDir(), "dev.log"), nil, "dev", "--http-port", strconv.Itoa(port), "--data", data))(t)
+			expect.That(t, dev.ExitCode(t, StopLimit) != 0, "exit code 0, want an error")
+			out := dev.Output(t)
+			expect.That(t, strings.Contains(out, taken), "it does not name %s: %s", taken, out)
+		})
+	}
+}
+
+// terminal is a terminal of tmux in which one command runs.
+type terminal struct {
+	*testing.T
+	socket string
+}
+
+// openTerminal runs a command in a terminal of its own, of 110 columns and 34 lines, which ends with the test.
+func openTerminal(t *testing.T, command ...string) terminal {
+	t.Helper()
+	dir := need.Got(os.MkdirTemp("", "tmux"))(t) // t.TempDir's names are too long for a socket
+	s := terminal{t, filepath.Join(dir, "s")}
+	t.Cleanup(func() {
+		_ = s.tmux("kill-server").Run() // it has ended if its command has
+		need.OK(t, os.RemoveAll(dir))
+	})
+	out, err := s.tmux(append([]string{"-f", os.DevNull, "new-session", "-d", "-x", "110", "-y", "34"}, command...)...).CombinedOutput()
+	need.OKf(t, err, "tmux: %s", out)
+	return s
+}
+
+func (s terminal) tmux(args ...string) *exec.Cmd {
+	cmd := exec.Command("tmux", append([]string{"-u", "-S", s.socket}, args...)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TERM=xterm")
+	return cmd
+}
+
+// shows waits until the screen has matches of all patterns, and returns it.
+func (s terminal) shows(what string, patterns ...string) (screen string) {
+	s.Helper()
+	Eventually(s.T, ReadyLimit, "the screen shows "+what, func() error {
+		out, err := s.tmux("capture-pane", "-p").Output()
+		if err != nil {
+			return fmt.Errorf("capture the screen: %w", err)
+		}
+		screen = strings.TrimRight(string(out), "\n")
+		for _, p := range patterns {
+			if !regexp.MustCompile(p).MatchString(screen) {
+				return fmt.Errorf("%q is missing in:\n%s", p, screen)
+			}
+		}
+		return nil
+	})
+	s.Logf("%s:\n%s", what, screen)
+	return screen
+}
+
+// TestTopInATerminalFollowsTheLossOfLeaders runs `rollcall top` in a terminal while the leader is killed, its successor stands
+// still, and goes on: the screen says each time how the cluster is.
+func TestTopInATerminalFollowsTheLossOfLeaders(t *testing.T) {
+	_, err := exec.LookPath("tmux")
+	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")
+	t.Parallel()
+	c := StartCluster(t, withSteadyLeader(Config{}))
+	mustRegister(t, c.Nodes[0], Instance{App: "ORDERS", ID: "orders-1", Duration: 3600})
+	first := c.Leader()
+	var servers []string
+	for _, n := range append(c.Others(first), first) {
+		servers = append(servers, n.URL())
+	}
+	s := openTerminal(t, Binary(t), "top", "--interval", "200ms", "--addr", strings.Join(servers, ","))
+	leads := func(n *Node) string { return `(?m)^` + n.Name + ` +leader ` }
+	s.shows("three nodes", leads(first), `Nodes 3 of 3`, `(?m)^1 +1 +0 +ORDERS`)
+
+	first.Kill()
+	second := c.Leader(c.Others(first)...)
+	s.shows("the new leader", leads(second), `(?m)^`+first.Name+` +unreachable `, `Nodes 2 of 3`)
+
+	second.Pause(t)
+	s.shows("that nothing leads", `cut off from the others`, `Nodes 1 of 3`)
+
+	second.Resume(t)
+	third := c.Leader(c.Others(first)...)
+	s.shows("a leader again", leads(third), `Nodes 2 of 3`)
+
+	need.OK(t, s.tmux("send-keys", "q").Run())
+	Eventually(t, ReadyLimit, "q ends it", func() error {
+		return unless(s.tmux("has-session").Run() != nil, "it still runs")
+	})
+}
+
+// TestValueOfAKeyEndsTheLineOnATerminal reads a key on a terminal, where the line ends behind it, and into a pipe, which gets its
+// bytes alone.
+func TestValueOfAKeyEndsTheLineOnATerminal(t *testing.T) {
+	_, err := exec.LookPath("tmux")
+	need.Present(t, err == nil, "tmux is missing: apt-get install -y tmux")
+	t.Parallel()
+	n := StartCluster(t, Config{Nodes: 1}).Nodes[0]
+	rollcall := func(args ...string) []string {
+		return append(append([]string{Binary(t), "kv"}, args...), "--addr", n.URL())
+	}
+	put, get := rollcall("put", "config/colour", "blue"), rollcall("get", "config/colour")
+	out, err := exec.Command(put[0], put[1:]...).CombinedOutput()
+	need.OKf(t, err, "%s", out)
+	out = need.Got(exec.Command(get[0], get[1:]...).Output())(t)
+	need.Equal(t, string(out), "blue", "a pipe gets")
+	openTerminal(t, "sh", "-c", strings.Join(get, " ")+"; echo after; exec sleep 600").shows("the value", `(?m)^blue\nafter$`)
 }
