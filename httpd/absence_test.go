@@ -1,18 +1,27 @@
 package httpd_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
@@ -181,4 +190,280 @@ func (b *behindService) View(ctx context.Context, read registry.Consistency) (*r
 		return b.old, nil
 	}
 	return b.Memory.View(ctx, read)
+}
+
+func decimal(n int) string { return strconv.Itoa(n) }
+
+// register is a raw registration of ORDERS/i1.
+func register(body string, headers ...string) string {
+	return request("POST", "/eureka/apps/ORDERS", body, headers...)
+}
+
+// withField is the registration with another field in the instance.
+func withField(field string) string {
+	return strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
+}
+
+func manyPairs(n int) string {
+	var pairs []string
+	for i := range n {
+		pairs = append(pairs, fmt.Sprintf(`"k%d":"v"`, i))
+	}
+	return `"metadata":{` + strings.Join(pairs, ",") + `}`
+}
+
+// badRequests are the inputs of which none may have an effect. What documents of Eureka may not be has its rows in httpd/eureka.
+var badRequests = []struct {
+	name    string
+	request string
+	status  int
+}{
+	{"a header block beyond the limit", register(instanceJSON, "X-Large: "+strings.Repeat("a", 20<<10)), 431},
+	{"five thousand headers", register(instanceJSON, slices.Repeat([]string{"A: b"}, 5000)...), 431},
+	{"a URI beyond the header limit", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a", 30<<10), instanceJSON), 431},
+	{"a URI beyond 2 KiB", request("POST", "/eureka/apps/ORDERS?a="+strings.Repeat("a", 2<<10), instanceJSON), 414},
+	{"two different lengths", register(instanceJSON, "Content-Length: 5"), 400},
+	{"a signed length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: +5\r\n\r\n{}   ", 400},
+	{"a negative length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: -5\r\n\r\n", 400},
+	{"a length of 20 digits", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+	{"an unknown transfer coding", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: xchunked\r\n\r\n", 501},
+	{"a space before the colon", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nAccept : a\r\n\r\n", 400},
+	{"a chunk size that is no number", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + instanceJSON + "\r\n0\r\n\r\n", 400},
+	{"a bad chunk after a whole document", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\nzz\r\n", len(instanceJSON), instanceJSON), 400},
+	{"a chunk extension of 8 KiB", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x;%s\r\n%s\r\n0\r\n\r\n", len(instanceJSON), strings.Repeat("e", 8<<10), instanceJSON), 400},
+	{"no host", "POST /eureka/apps/ORDERS HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400},
+	{"two hosts", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n", 400},
+	{"HTTP/3.0", "POST /eureka/apps/ORDERS HTTP/3.0\r\nHost: node\r\n\r\n", 505},
+	{"CONNECT", "CONNECT node:443 HTTP/1.1\r\nHost: node:443\r\n\r\n", 405},
+	{"TRACE", request("TRACE", "/eureka/apps", ""), 405},
+	{"an unknown method", request("EXPLODE", "/eureka/apps/ORDERS/i1", ""), 405},
+	{"a zero byte in the application", request("POST", "/eureka/apps/ORD%00ERS", instanceJSON), 400},
+	{"a line break in an id", request("PUT", "/eureka/apps/ORDERS/i1%0d%0aX:y", ""), 400},
+	{"invalid UTF-8 in an id", request("PUT", "/eureka/apps/ORDERS/%ff%fe", ""), 400},
+	{"a broken escape in an id", request("PUT", "/eureka/apps/ORDERS/%zz", ""), 400},
+	{"escaped dots as application", request("POST", "/eureka/apps/%2e%2e", instanceJSON), 400},
+	{"a dot as id", request("PUT", "/eureka/apps/ORDERS/.", ""), 400},
+	{"dots as a segment", request("POST", "/eureka/v2/../apps/ORDERS", instanceJSON), 400},
+	{"a name of 256 bytes", request("PUT", "/eureka/apps/ORDERS/"+strings.Repeat("i", 256), ""), 400},
+	{"a body beyond the limit", register(withField(`"x":"` + strings.Repeat("a", 256<<10) + `"`)), 413},
+	{"a chunked body beyond the limit", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 300<<10, strings.Repeat(" ", 300<<10)), 413},
+	{"a body where none belongs, beyond the limit", request("PUT", "/eureka/apps/ORDERS/i1", strings.Repeat("a", 65<<10)), 413},
+	{"a compressed body that is larger inside", register(gzipped(withField(`"x":"`+strings.Repeat("abcdefgh", 40<<10)+`"`)), "Content-Encoding: gzip"), 413},
+	{"a compressed body of zeros", register(gzipped(strings.Repeat(" ", 250<<10)+instanceJSON), "Content-Encoding: gzip"), 413},
+	{"a body that is not gzip", register(instanceJSON, "Content-Encoding: gzip"), 400},
+	{"a gzip body that is cut off", register(gzipped(instanceJSON)[:100], "Content-Encoding: gzip"), 400},
+	{"another coding", register(instanceJSON, "Content-Encoding: br"), 415},
+	{"another type", register(instanceJSON, "Content-Type: application/octet-stream"), 415},
+	{"an external entity", register(`<!DOCTYPE i [<!ENTITY x SYSTEM "file:///etc/hostname">]>` + strings.Replace(instanceXML, "<hostName>h", "<hostName>&x;", 1)), 400},
+	{"a key twice", register(withField(`"app":"ORDERS"`)), 400},
+	{"a VIP address of 65 parts", register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
+	{"257 metadata entries", register(withField(manyPairs(257))), 400},
+	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
+	{"another application in the body", request("POST", "/eureka/apps/OTHER", instanceJSON), 400},
+	{"a timestamp that is no number", request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},
+	{"33 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 32)+"a=b", instanceJSON), 400},
+	{"33 parameters on a heartbeat", request("PUT", "/eureka/apps/ORDERS/i1?"+strings.Repeat("a=b&", 32)+"a=b", ""), 400},
+	{"257 metadata parameters", request("PUT", "/eureka/apps/ORDERS/i1/metadata?"+strings.Repeat("a=b&", 256)+"a=b", ""), 400},
+	{"an unknown consistency", request("GET", "/eureka/apps?consistency=eventual", ""), 400},
+}
+
+func TestRequestThatIsMalformedIsRefusedWithoutEffect(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for _, row := range badRequests {
+		t.Run(row.name, func(t *testing.T) {
+			got := n.send(t, row.request).says(t, row.status, "", "it")
+			expect.That(t, row.status != 405 || got.header.Get("Allow") != "", "405 without Allow")
+			expect.That(t, row.status != 413 || got.closed, "413 leaves the connection open")
+			need.That(t, n.Count() <= 0, "the request had an effect")
+		})
+	}
+	expect.Equal(t, gathered(t, metrics, "rollcall_http_panics_total", nil), 0, "handlers that panicked:")
+}
+
+// oddRequests look strange and are to be accepted: each registers ORDERS/i1.
+var oddRequests = []struct {
+	name    string
+	request string
+}{
+	{"length and chunks together", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(instanceJSON), instanceJSON)},
+	{"lines ended by a line feed alone", strings.Replace(register(instanceJSON), "\r\n", "\n", -1)},
+	{"a folded header", register(instanceJSON, "Accept: application/json,", " text/html")},
+	{"another host in the target", request("POST", "http://elsewhere.example/eureka/apps/ORDERS", instanceJSON)},
+	{"double slashes", request("POST", "//eureka//apps//ORDERS//", instanceJSON)},
+	{"no type", register(instanceJSON)},
+	{"no type, XML", register(instanceXML)},
+	{"the type of a form", register(instanceJSON, "Content-Type: application/x-www-form-urlencoded")},
+	{"a structured JSON type", register(instanceJSON, "Content-Type: application/vnd.x+json; charset=utf-8")},
+	{"a compressed body", register(gzipped(instanceJSON), "Content-Encoding: gzip", "Content-Type: application/json")},
+	{"32 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 31)+"a=b", instanceJSON)},
+	{"an unknown field", register(withField(`"x":{"y":[1,2,{"z":null}]}`))},
+	{"256 metadata entries", register(withField(manyPairs(256)))},
+	{"a lease of 30 years", register(withField(`"leaseInfo":{"durationInSecs":999999999}`))},
+	{"a timestamp in the far future", register(withField(`"lastDirtyTimestamp":"9000000000000000000"`))},
+	{"a key in another case is another key", register(withField(`"APP":"PAY"`))},
+}
+
+func TestRequestThatIsOddIsAccepted(t *testing.T) {
+	for _, row := range oddRequests {
+		t.Run(row.name, func(t *testing.T) {
+			n := newNode(t, httpd.Config{}, nil)
+			got := n.send(t, row.request)
+			need.That(t, got.status == http.StatusNoContent, "got %d %q, want 204", got.status, got.body)
+			_, registered := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
+			expect.That(t, registered, "the instance is not registered")
+		})
+	}
+}
+
+func TestRequestByHTTP2OnClearTextIsRefused(t *testing.T) {
+	expect.Equal(t, newNode(t, httpd.Config{}, nil).send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status, http.StatusBadRequest, "got")
+}
+
+func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		conn := newBubbled(t, httpd.Config{}).open(t)
+		need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
+		answer, err := io.ReadAll(conn)
+		need.OKf(t, err, "the connection was not closed")
+		expect.That(t, len(answer) == 0 || strings.HasPrefix(string(answer), "HTTP/1.1 400 "), "got %q, want 400 or nothing", answer)
+	})
+}
+
+func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
+	withNode(t, func(t *testing.T, n *bubbled) {
+		for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
+			conn := n.open(t)
+			need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
+			expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
+			rest, err := io.ReadAll(conn)
+			expect.That(t, err == nil && len(rest) == 0, "%s: got %q, %v, want the connection closed", target, rest, err)
+		}
+		expect.That(t, n.Count() <= 0, "a request had an effect")
+	})
+}
+
+func TestRequestThatBreaksInItsBodyHasNoEffect(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	conn := n.dial(t)
+	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON))(t)
+	need.OK(t, conn.(interface{ CloseWrite() error }).CloseWrite())
+	expect.Equal(t, readReply(t, conn, "POST").status, http.StatusBadRequest, "got")
+	expect.That(t, n.Count() <= 0, "the request had an effect")
+}
+
+func TestServerHasTheBoundsOfTheThreatModel(t *testing.T) {
+	s := httpd.NewServer("127.0.0.1:0", http.NotFoundHandler(), nil)
+	expect.That(t, s.ReadHeaderTimeout == 5*time.Second && s.ReadTimeout == 15*time.Second && s.WriteTimeout == 30*time.Second && s.IdleTimeout == 90*time.Second,
+		"timeouts are %v, %v, %v, %v", s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout)
+	expect.That(t, s.HTTP2.MaxConcurrentStreams == 100, "a connection may have %d streams, want 100", s.HTTP2.MaxConcurrentStreams)
+}
+
+func TestQuotaRefusesNewInstancesAndLetsOthersGoOn(t *testing.T) {
+	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
+	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
+		n.Perform(t, registry.Register{Instance: newInstance(key.App, key.ID)})
+	}
+	post := func(app, id string) int {
+		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(instanceJSON)
+		return n.send(t, request("POST", "/eureka/apps/"+app, body)).status
+	}
+	expect.Equal(t, post("A", "3"), http.StatusTooManyRequests, "a third instance of an application of two: got")
+	expect.Equal(t, post("B", "1"), http.StatusNoContent, "another application: got")
+	expect.Equal(t, post("C", "1"), http.StatusInsufficientStorage, "a fourth instance of three: got")
+	expect.Equal(t, post("A", "2"), http.StatusNoContent, "re-registration: got")
+	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/A/1", "")).status, http.StatusOK, "heartbeat: got")
+}
+
+func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
+	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
+		method, path, _ := strings.Cut(target, " ")
+		n.send(t, request(method, path, "")).is(t, http.StatusInternalServerError, "", "%s", target)
+	}
+	expect.Equal(t, gathered(t, metrics, "rollcall_http_panics_total", nil), 3, "panics that are counted:")
+}
+
+// panicking is a service with defects.
+type panicking struct{ *registrytest.Memory }
+
+// Apply implements registry.Service.
+func (panicking) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
+	panic("a defect of Apply")
+}
+
+// View implements registry.Service. Metrics are still collected.
+func (p panicking) View(ctx context.Context, read registry.Consistency) (*registry.View, error) {
+	if read != registry.Stale {
+		panic("a defect of View")
+	}
+	return p.Memory.View(ctx, read)
+}
+
+func TestRequestIDIsTheCallersIfItIsPrintable(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	for name, tc := range map[string]struct {
+		given string
+		kept  bool
+	}{
+		"none": {"", false}, "a word": {"order-17/a.b:c", true}, "with a space": {"a b", false}, "too long": {strings.Repeat("x", 129), false},
+		"as long as can be": {strings.Repeat("x", 128), true}, "no ASCII": {"ä", false},
+	} {
+		for _, path := range []string{"/eureka/apps", "/v1/rollcall/status", "/v1/kv/a", "/healthz"} {
+			got := n.send(t, request("GET", path, "", "X-Request-Id: "+tc.given)).header.Get("X-Request-Id")
+			expect.That(t, (got == tc.given) == tc.kept && got != "", "%s: GET %s: the response is called %q", name, path, got)
+		}
+	}
+	got := n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Request-Id: beat-1"))
+	expect.Equal(t, got.header.Get("X-Request-Id"), "beat-1", "a heartbeat is called")
+}
+
+func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
+	var said bytes.Buffer
+	n := newNode(t, httpd.Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
+	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
+	for _, path := range []string{"/eureka/apps", "/v1/rollcall/apps"} {
+		said.Reset()
+		got := n.send(t, request("GET", path, "", "X-Request-Id: q-1"))
+		expect.That(t, got.status == 503 && strings.HasPrefix(path, "/v1") == strings.Contains(got.body, `"request":"q-1"`), "GET %s: %d %s", path, got.status, got.body)
+		for _, want := range []string{"a call failed", "request=q-1", "method=GET", "path=" + path, "remote=", "status=503", "took=", "no leader"} {
+			expect.That(t, strings.Count(said.String(), "\n") == 1 && strings.Contains(said.String(), want), "GET %s: the log says %q, want one line with %q", path, &said, want)
+		}
+	}
+	n.Set(func(m *registrytest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
+	said.Reset()
+	n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", ""))
+	expect.That(t, strings.Count(said.String(), "a call failed") == 1 && strings.Contains(said.String(), "{base}/apps/{app}/{id}"), "a heartbeat that failed: the log says %q", &said)
+	said.Reset()
+	n.send(t, request("GET", "/eureka/apps/NOTHING", ""))
+	expect.Equal(t, said.String(), "", "a call that found nothing is logged")
+}
+
+// lateService takes two seconds for a view.
+type lateService struct{ *registrytest.Memory }
+
+// View implements registry.Service.
+func (s lateService) View(ctx context.Context, c registry.Consistency) (*registry.View, error) {
+	if c != registry.Stale {
+		time.Sleep(2 * time.Second)
+	}
+	return s.Memory.View(ctx, c)
+}
+
+func TestCallsAreSlowUnlessTheyWaitForAChange(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var said bytes.Buffer
+		h := need.Got(httpd.New(httpd.Config{Service: lateService{registrytest.New()}, Log: slog.New(slog.NewTextHandler(&said, nil))}))(t)
+		for path, want := range map[string]int{
+			"/eureka/apps": 1, "/eureka/apps?consistency=stale": 0, "/v1/rollcall/watch?wait=30s&consistency=stale": 0,
+		} {
+			said.Reset()
+			begun := time.Now()
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			expect.That(t, w.Code == 200 && strings.Count(said.String(), "a call was slow") == want, "GET %s: %d after %v, and the log says %q, want %d lines of slow calls", path, w.Code, time.Since(begun), &said, want)
+		}
+	})
 }

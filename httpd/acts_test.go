@@ -230,8 +230,7 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 					Since, Until           int64
 				}
 			}
-			got := n.get(t, "/v1/rollcall/apps"+query)
-			need.OK(t, json.Unmarshal([]byte(got.body), &listed))
+			need.OK(t, json.Unmarshal([]byte(n.get(t, "/v1/rollcall/apps"+query).body), &listed))
 			var names []string
 			for _, i := range listed {
 				names = append(names, i.App+"/"+i.ID)
@@ -361,8 +360,7 @@ func TestLeadershipIsTransferredToTheNodeThatIsNamed(t *testing.T) {
 	}
 	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", httpd.ErrMembership)
 	newNode(t, httpd.Config{Members: &members{err: refused}}, nil).send(t, request("POST", "/v1/rollcall/transfer?to=n2", "")).says(t, 503, "700 entries behind", "refused")
-	got := newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", ""))
-	expect.Equal(t, got.status, 501, "without members: got")
+	expect.Equal(t, newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", "")).status, 501, "without members: got")
 }
 
 func TestMemberIsRemovedByItsName(t *testing.T) {

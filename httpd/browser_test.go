@@ -364,8 +364,7 @@ func TestLoginThatEndsWhileAFormIsOpenLosesNothing(t *testing.T) {
 	login(g.texts["operator"])
 	b.Do(chromedp.WaitVisible(chromedp.CSS("form[action^='/ui/acts/'] button")), chromedp.SendKeys(chromedp.CSS("form[action^='/ui/acts/'] button"), kb.Enter))
 	b.Do(chromedp.WaitVisible(chromedp.CSS("input[name=reason]")))
-	reason := chromium.Ask(b, chromedp.Value(chromedp.CSS("input[name=reason]")))
-	expect.Equal(t, reason, "works in zone b", "after the login the form has")
+	expect.Equal(t, chromium.Ask(b, chromedp.Value(chromedp.CSS("input[name=reason]"))), "works in zone b", "after the login the form has")
 }
 
 // TestPageWhoseReaderLostTheRightSaysSo takes the login, or the role, from the reader of an open page: its line of state says so and leads

@@ -318,9 +318,8 @@ func TestBatchSenderOfLargeBatchesWaitsOnlyForItself(t *testing.T) {
 					}
 				}
 				expect.That(t, took == 1, "%d of the large ones were taken, want the one that was in work", took)
-				if got := sent(h, row.neighbour, "POST", messages, strings.NewReader(body)); got.Code != http.StatusOK {
-					t.Errorf("a large one after them: got %d %q, want 200", got.Code, got.Body)
-				}
+				got := sent(h, row.neighbour, "POST", messages, strings.NewReader(body))
+				expect.That(t, got.Code == http.StatusOK, "a large one after them: got %d %q, want 200", got.Code, got.Body)
 			})
 		})
 	}

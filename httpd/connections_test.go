@@ -88,13 +88,11 @@ func TestConnectionsKeepOneThatWaitsForAResponse(t *testing.T) {
 		waiting = append(waiting, l)
 	}
 	for range 30 { // more than there are above the limit
-		l := n.from(t, "127.0.0.3")
-		need.That(t, l.works(t), "a new connection was not served")
+		need.That(t, n.from(t, "127.0.0.3").works(t), "a new connection was not served")
 	}
 	for i, l := range waiting {
 		l.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		_, err := l.in.ReadByte()
-		expect.That(t, err != io.EOF, "watch %d was closed", i)
+		expect.That(t, expect.Err(l.in.ReadByte()) != io.EOF, "watch %d was closed", i)
 	}
 	got := c.Count()
 	expect.That(t, got <= 2+9, "%d connections, want the limit and its reserve at most", got)

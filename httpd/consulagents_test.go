@@ -66,8 +66,7 @@ func listed(t testing.TB, c *api.Client, name string) []string {
 // serviceIDs are those that an agent has.
 func serviceIDs(t testing.TB, c *api.Client) []string {
 	t.Helper()
-	services := need.Got(c.Agent().Services())(t)
-	return slices.Sorted(maps.Keys(services))
+	return slices.Sorted(maps.Keys(need.Got(c.Agent().Services())(t)))
 }
 
 // TestConsulAgentsOfTwoHostsHaveIDsOfTheirOwn is what stock programs on two hosts do: the same id, the same port. One of
@@ -219,8 +218,7 @@ func TestConsulAgentThatLeavesTwiceTakesNothingElsewhere(t *testing.T) {
 	} {
 		expect.That(t, row.err != nil && strings.Contains(row.err.Error(), "404"), "%s: got %v, want 404", row.what, row.err)
 	}
-	checks := need.Got(second.Checks())(t)
-	expect.Equal(t, len(checks), 3, "checks of the other agent:")
+	expect.Equal(t, len(need.Got(second.Checks())(t)), 3, "checks of the other agent:")
 	expect.Slice(t, serviceIDs(t, agentClient(t, n, "web-2")), []string{"x", "y"}, "the other agent has")
 }
 
@@ -353,8 +351,7 @@ func TestConsulAgentOnTheServersHostIsNamedAfterIt(t *testing.T) {
 // newClient is Consul's official client of a node.
 func newClient(t testing.TB, n *node) *api.Client {
 	t.Helper()
-	client := need.Got(api.NewClient(&api.Config{Address: n.addr}))(t)
-	return client
+	return need.Got(api.NewClient(&api.Config{Address: n.addr}))(t)
 }
 
 // ok fails the test if a call of the client failed.
@@ -399,9 +396,8 @@ func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testin
 		}
 	}
 	ok(t, agent.ServiceDeregister("w1"))
-	if err := agent.PassTTL("service:w1", ""); err == nil || !strings.Contains(err.Error(), `404 (Unknown check ID "service:w1"`) {
-		t.Errorf("a heartbeat after the end: %v, want 404", err)
-	}
+	err := agent.PassTTL("service:w1", "")
+	expect.That(t, err != nil && strings.Contains(err.Error(), `404 (Unknown check ID "service:w1"`), "a heartbeat after the end: %v, want 404", err)
 }
 
 func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
@@ -648,8 +644,7 @@ func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
 	build, _ := self["Stats"]["build"].(map[string]any)
 	ours, _ := self["Stats"]["rollcall"].(map[string]any)
 	expect.That(t, build["version"] == version && ours["version"] == "1.2.3", "the build is %v and ours %v, want %s and 1.2.3", build, ours, version)
-	members := need.Got(client.Agent().Members(false))(t)
-	expect.Equal(t, members[0].Tags["build"], version+":", "a member's build is")
+	expect.Equal(t, need.Got(client.Agent().Members(false))(t)[0].Tags["build"], version+":", "a member's build is")
 	nodes, _, err := client.Catalog().Nodes(nil)
 	ok(t, err)
 	expect.Equal(t, nodes[0].Meta["consul-version"], version, "a node's version is")

@@ -79,8 +79,7 @@ func read[T any](t testing.TB, n *node, target string) T {
 	t.Helper()
 	var value T
 	got := n.must(t, "GET", target, "")
-	err := json.Unmarshal([]byte(got.body), &value)
-	need.That(t, err == nil, "GET %s: %v in %s", target, err, got.body)
+	need.OKf(t, json.Unmarshal([]byte(got.body), &value), "GET %s: %s", target, got.body)
 	return value
 }
 
@@ -559,8 +558,7 @@ func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
 		}
 	}
 	got := n.send(t, request("GET", "/eureka/apps/WEB", "", "Accept: application/json"))
-	err := json.Unmarshal([]byte(got.body), &doc)
-	need.That(t, err == nil, "%v in %s", err, got.body)
+	need.OKf(t, json.Unmarshal([]byte(got.body), &doc), "in %s", got.body)
 	var shown []string
 	for _, i := range doc.Application.Instance {
 		shown = append(shown, fmt.Sprint(i.InstanceID, " ", i.HostName, " ", i.IPAddr, " ", i.VipAddress, "/", i.SecureVipAddress, " ", i.Status, " ", i.Port["$"], " ", i.Port["@enabled"], " ",
@@ -675,8 +673,7 @@ func TestConsulCatalogIndexStaysAtAnUnchangedRegistration(t *testing.T) {
 		Type       string
 		Definition map[string]string
 	}
-	got := fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web"))
-	expect.Equal(t, got, "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
+	expect.Equal(t, fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web")), "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
 }
 
 func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {

@@ -285,9 +285,8 @@ func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
 			expect.That(t, got.status == 200 && took <= 6100*time.Millisecond,
 				"with a leader again: got %d %s after %v, want 200 at once", got.status, got.body, took)
 		}
-		if got, _ := stale.wait(); got.header.Get("X-Consul-KnownLeader") != "false" {
-			t.Errorf("a stale read without a leader says that one is known")
-		}
+		got, _ := stale.wait()
+		expect.That(t, got.header.Get("X-Consul-KnownLeader") == "false", "a stale read without a leader says that one is known")
 	})
 }
 
@@ -309,9 +308,8 @@ func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
 		time.Sleep(time.Second)
 		expect.That(t, !p.answered(), "it was answered: %d %s", p.got.status, p.got.body)
 		c.put(t, "/v1/kv/a", "x")
-		if got, _ := p.wait(); got.header.Get("X-Consul-Index") != "3" {
-			t.Errorf("got %d of index %s, want 3", got.status, got.header.Get("X-Consul-Index"))
-		}
+		got, _ := p.wait()
+		expect.That(t, got.header.Get("X-Consul-Index") == "3", "got %d of index %s, want 3", got.status, got.header.Get("X-Consul-Index"))
 	})
 }
 

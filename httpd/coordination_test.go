@@ -95,8 +95,7 @@ func (c *coordinated) session(t testing.TB, body string) string {
 	t.Helper()
 	got := c.send(http.MethodPut, "/v1/session/create", body)
 	var created struct{ ID string }
-	err := json.Unmarshal([]byte(got.body), &created)
-	need.That(t, err == nil && got.status == http.StatusOK, "create %s: got %d %s", body, got.status, got.body)
+	need.That(t, json.Unmarshal([]byte(got.body), &created) == nil && got.status == http.StatusOK, "create %s: got %d %s", body, got.status, got.body)
 	return created.ID
 }
 
@@ -491,8 +490,7 @@ func TestFenceSaysWhetherAnAcquisitionLasts(t *testing.T) {
 		got := c.get("/v1/rollcall/fence/" + row.query)
 		expect.That(t, got.status == 200 && strings.TrimSpace(got.body) == row.want, "%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
 	}
-	views := c.kv.Views.Load()
-	expect.That(t, views != 0, "no other node was asked")
+	expect.That(t, c.kv.Views.Load() != 0, "no other node was asked")
 	c.kv.Fail(registry.ErrNoLeader)
 	bubble(t, func(t *testing.T) {
 		c.get("/v1/rollcall/fence/l?kind=lock&index=4").says(t, 503, "", "without a leader")

@@ -1,17 +1,28 @@
 package httpd_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -278,4 +289,297 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
+}
+
+// TestLogOnlyCountsWhatModeOnRefuses asks for every route as every caller: what is counted is what mode on refuses, as
+// TestEveryRouteLetsThroughWhomItsRowSays has it. Changes of permissions are refused in either mode, and acts of the
+// dashboard answer with a form first.
+func TestLogOnlyCountsWhatModeOnRefuses(t *testing.T) {
+	var metrics *prometheus.Registry
+	fresh := func() *guarded {
+		metrics = prometheus.NewRegistry()
+		return newGuarded(t, access.LogOnly, true, func(c *httpd.Config) { c.Metrics = metrics })
+	}
+	g := fresh()
+	for _, row := range accessRows {
+		_, path, _ := strings.Cut(row.route, " ")
+		permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/rollcall/audit" || path == "/v1/acl/bootstrap"
+		if permissions || strings.HasPrefix(path, "/ui/acts/") {
+			continue
+		}
+		for i, c := range accessCallers {
+			counted, done := sumOf(t, metrics, "rollcall_auth_would_deny_total"), g.done()
+			got := g.ask(t.Context(), row, c.token, c.app, c.dc)
+			counted = sumOf(t, metrics, "rollcall_auth_would_deny_total") - counted
+			expect.That(t, through(got) && (counted > 0) == (row.may[i] != '+'),
+				"%s %s of %s, for which mode on has %q: %v counted, %d",
+				row.route, row.call, c.name, row.may[i], counted, got.status)
+			if g.done() != done {
+				g = fresh()
+			}
+		}
+	}
+}
+
+// audited is a node with an audit, and tokens by the names of their roles.
+type audited struct {
+	*coordinated
+	path   string
+	tokens map[string]string
+}
+
+func newAudited(t *testing.T, mode access.Mode) *audited {
+	t.Helper()
+	a := &audited{path: filepath.Join(t.TempDir(), "audit.log"), tokens: map[string]string{}}
+	content := access.Content{Revision: 1, Mode: mode}
+	for i, role := range []struct{ name, rules string }{
+		{"operator", ""},
+		{"orders", "app ORDERS read,register;kv orders/ read,write;lock orders read,write;session read,write"},
+	} {
+		r := &access.Role{Name: role.name}
+		for _, text := range strings.FieldsFunc(role.rules, func(c rune) bool { return c == ';' }) {
+			r.Rules = append(r.Rules, need.Got(access.ParseRule(text))(t))
+		}
+		if role.rules == "" {
+			r.Rules = access.Everything()
+		}
+		text := access.NewText([access.RandomBytes]byte{byte(i + 1)}, "", "")
+		accessor, hash, err := access.Parse(text, "")
+		need.That(t, err == nil, "%v", err)
+		content.Roles = append(content.Roles, r)
+		content.Tokens = append(content.Tokens, &access.Token{Accessor: accessor, Name: role.name, Roles: []string{role.name}, Secrets: []access.Secret{{Hash: hash}}})
+		a.tokens[role.name] = text
+	}
+	slices.SortFunc(content.Tokens, func(a, b *access.Token) int { return strings.Compare(a.Accessor, b.Accessor) })
+	table := need.Got(access.TableOf(content))(t)
+	log := need.Got(audit.Open(audit.Config{File: a.path, MaxBytes: 1 << 20, Keep: 1}, nil, slog.New(slog.DiscardHandler)))(t)
+	a.coordinated = newCoordinated(t, httpd.Config{Node: "n1", Audit: log, Members: &members{}, Access: httpd.AccessConfig{Table: func() *access.Table { return table }}})
+	return a
+}
+
+// as sends a request with the token of a role; "": without one.
+func (a *audited) as(role, method, target, body string) reply {
+	if role == "" {
+		return a.send(method, target, body, "Content-Type: application/json")
+	}
+	return a.send(method, target, body, "Content-Type: application/json", "X-Consul-Token: "+a.tokens[role])
+}
+
+// records are those that a query selects.
+func (a *audited) records(t *testing.T, query string) []api.AuditRecord {
+	t.Helper()
+	got := decodeReply[api.Audit](t, a.as("operator", http.MethodGet, "/v1/rollcall/audit?"+query, ""))
+	expect.That(t, got.Node == "n1", "the node is %q, want n1", got.Node)
+	return got.Records
+}
+
+// shown is what most tests want to know of records.
+func shown(records []api.AuditRecord) (lines []string) {
+	for _, r := range records {
+		lines = append(lines, strings.Join([]string{r.Principal, r.Operation, r.Resource, r.Name, r.Outcome, r.Says}, "|"))
+	}
+	return lines
+}
+
+func TestAuditHasEachWriteButRenewals(t *testing.T) {
+	a := newAudited(t, access.On)
+	session := decodeReply[struct{ ID string }](t, a.as("orders", "PUT", "/v1/session/create", `{}`)).ID
+	const orders = "/eureka/apps/ORDERS/i1"
+	for _, row := range []struct {
+		role, method, target, body string
+		want                       string // lines without the principal; "": nothing is recorded
+	}{
+		{"orders", "POST", "/eureka/apps/ORDERS", instanceJSON, "register|app ORDERS|ORDERS/i1|done|"},
+		{"orders", "PUT", orders, "", ""},
+		{"orders", "PUT", orders + "/status?value=DOWN", "", "status|app ORDERS|ORDERS/i1|done|"},
+		{"orders", "PUT", orders + "/metadata?a=b", "", "metadata|app ORDERS|ORDERS/i1|done|"},
+		{"orders", "DELETE", "/eureka/apps/ORDERS/i9", "", "cancel|app ORDERS|ORDERS/i9|refused|"},
+		{"operator", "PUT", i1Path + "/override?value=DOWN&author=amy&reason=deploy", "", "status|app ORDERS|ORDERS/i1|done|amy: deploy"},
+		{"operator", "PUT", i1Path + "/quarantine?for=1h&reason=odd", "", "quarantine|app ORDERS|ORDERS/i1|done|odd"},
+		{"operator", "DELETE", i1Path + "/quarantine", "", "quarantine|app ORDERS|ORDERS/i1|done|"},
+		{"operator", "POST", "/v1/rollcall/self-preservation/hold?for=1h&author=amy", "", "self_preservation|operator|held|done|amy"},
+		{"operator", "POST", "/v1/rollcall/prune?not-passing", "", "cancel|app ORDERS|ORDERS/i1|done|"},
+		{"orders", "PUT", "/v1/agent/service/register", `{"Name":"orders","ID":"o1","Check":{"CheckID":"c1","TTL":"10m"}}`, "catalog_register|app ORDERS|o1|done|"},
+		{"orders", "PUT", "/v1/agent/check/pass/c1", "", "check|app ORDERS|c1|done|"},
+		{"orders", "PUT", "/v1/agent/check/pass/c1", "", ""},
+		{"orders", "PUT", "/v1/agent/service/deregister/o1", "", "catalog_deregister|app ORDERS|o1|done|"},
+		{"orders", "PUT", "/v1/kv/orders/a", "secret value", "key_set|kv orders/a|orders/a|done|"},
+		{"orders", "PUT", "/v1/kv/orders/a?cas=99", "x", "key_cas|kv orders/a|orders/a|refused|"},
+		{"orders", "PUT", "/v1/kv/orders/a?acquire=" + session, "x", "key_lock|kv orders/a|orders/a|done|"},
+		{"orders", "DELETE", "/v1/kv/orders/?recurse", "", "key_delete-tree|kv orders/*|orders/|done|"},
+		{"orders", "PUT", "/v1/txn", `[{"KV":{"Verb":"set","Key":"orders/b","Value":""}},{"KV":{"Verb":"get","Key":"orders/b"}},{"KV":{"Verb":"delete","Key":"orders/c"}}]`,
+			"key_set|kv orders/b|orders/b|done|\nkey_delete|kv orders/c|orders/c|done|"},
+		{"orders", "PUT", "/v1/rollcall/locks/orders?session=" + session, "", "permit_acquire|lock orders|orders|done|"},
+		{"orders", "PUT", "/v1/session/renew/" + session, "", ""},
+		{"orders", "PUT", "/v1/session/destroy/" + session, "", "session_destroy|session|" + session + "|done|"},
+		{"operator", "PUT", "/v1/rollcall/auth/roles/readers", `{"rules":["app * read"]}`, "role_put|auth|readers|done|"},
+		{"operator", "PUT", "/v1/rollcall/auth/roles/readers?author=amy&reason=unused", `{"rules":[]}`, "role_put|auth|readers|done|amy: unused"},
+		{"operator", "PUT", "/v1/rollcall/auth/mode?mode=log-only", "", "auth_mode|auth|log-only|done|"},
+		{"operator", "DELETE", "/v1/rollcall/members/n3?author=amy&reason=dead", "", "member_remove|operator|n3|done|amy: dead"},
+		{"operator", "GET", "/v1/rollcall/apps", "", ""},
+	} {
+		before := len(a.records(t, "limit=1000"))
+		got := a.as(row.role, row.method, row.target, row.body)
+		var lines []string
+		for _, r := range a.records(t, "limit=1000")[before:] {
+			expect.That(t, r.Principal == row.role && r.Via == "token" && len(r.Accessor) == 16 && r.Node == "n1" && r.RequestID == got.header.Get("X-Request-Id"),
+				"%s %s: the record is of %+v", row.method, row.target, r)
+			expect.That(t, r.Address == "192.0.2.1" && time.Since(r.Time) < time.Minute && (r.Index > 0 || r.Operation != "register"),
+				"%s %s: the record has %+v", row.method, row.target, r)
+			_, line, _ := strings.Cut(shown([]api.AuditRecord{r})[0], "|")
+			lines = append(lines, line)
+		}
+		expect.That(t, strings.Join(lines, "\n") == row.want, "%s %s: %d %s, recorded %q, want %q", row.method, row.target, got.status, got.body, lines, row.want)
+	}
+	made := decodeReply[api.NewToken](t, a.as("operator", "POST", "/v1/rollcall/auth/tokens?author=amy", `{"name":"ci","roles":["readers"],"app":"ORDERS","expires":"1h"}`))
+	records := a.records(t, "limit=1000")
+	last := records[len(records)-1]
+	expect.That(t, last.Name == "ci/"+made.Accessor && strings.HasPrefix(last.Grants, "roles readers; app ORDERS; good until 20") && last.Says == "amy", "of a new token: %+v", last)
+	put := slices.IndexFunc(records, func(r api.AuditRecord) bool { return r.Operation == "role_put" && r.Name == "readers" })
+	expect.Equal(t, records[put].Grants, "app * read", "of a role:")
+	content, err := os.ReadFile(a.path)
+	expect.That(t, err == nil && !bytes.Contains(content, []byte("secret value")), "a value stands in the audit (%v)", err)
+}
+
+func TestAuditHasOperatorsActsAloneWhileCallersAreNotAskedForNames(t *testing.T) {
+	a := newAudited(t, access.Off)
+	a.as("", "POST", "/eureka/apps/ORDERS", instanceJSON)
+	a.as("", "PUT", "/v1/kv/k", "v")
+	a.as("", "PUT", i1Path+"/override?value=DOWN&author=amy", "")
+	a.as("", "POST", "/v1/rollcall/prune?not-passing", "")
+	a.as("", "GET", "/v1/rollcall/auth/tokens", "") // which needs a token in every mode
+	want := `["|status|app ORDERS|ORDERS/i1|done|amy" "|cancel|app ORDERS|ORDERS/i1|done|" "|read|auth|GET /v1/rollcall/auth/tokens|unauthenticated|"]`
+	expect.Equal(t, fmt.Sprintf("%q", shown(a.records(t, ""))), want, "recorded:")
+}
+
+func TestAuditHasDeniedTriesInSamples(t *testing.T) {
+	a := newAudited(t, access.On)
+	for range 3 {
+		a.as("orders", "GET", "/v1/kv/pay/a", "")
+		a.as("orders", "PUT", "/eureka/apps/PAY/i1", "") // a heartbeat
+		a.as("", "DELETE", "/v1/rollcall/members/n3?reason=x", "")
+	}
+	a.send("PUT", "/eureka/apps/ORDERS/i1", "", "X-Consul-Token: rct_nonsense", "X-Request-Id: beat-7")
+	want := `["orders|read|kv pay/a|GET /v1/kv/pay/a|denied|" "orders|register|app PAY|PUT /eureka/apps/PAY/i1|denied|" ` +
+		`"|write|operator|DELETE /v1/rollcall/members/n3|unauthenticated|"`
+	records := a.records(t, "")
+	got := fmt.Sprintf("%q", shown(records))
+	need.That(t, strings.HasPrefix(got, want) && len(records) == 4, "recorded %s, want it to begin with %s", got, want)
+	last := records[3]
+	expect.That(t, last.Operation == "authenticate" && last.Outcome == api.AuditUnauthenticated && last.RequestID == "beat-7" && last.Address == "192.0.2.1" && last.Says != "",
+		"the failed credential's record is %+v", last)
+	expect.That(t, last.Suppressed == 2, "it says that %d tries were left out, want 2", last.Suppressed)
+	a.send("PUT", "/eureka/apps/ORDERS/i2", "", "X-Consul-Token: "+a.tokens["orders"], "X-Netflix-Discovery-Replication: true")
+	peer := a.records(t, "principal=orders")
+	beat := peer[len(peer)-1]
+	expect.That(t, beat.Resource == "peer eureka" && beat.Name == "PUT /eureka/apps/ORDERS/i2" && beat.Address == "192.0.2.1", "a server's heartbeat is recorded as %+v", beat)
+}
+
+func TestAuditSaysWhatWouldBeDenied(t *testing.T) {
+	a := newAudited(t, access.LogOnly)
+	a.as("orders", "PUT", "/v1/kv/pay/a", "v")
+	a.as("", "PUT", "/eureka/apps/ORDERS/i1", "")
+	want := `["orders|write|kv pay/a|PUT /v1/kv/pay/a|would-deny|" "orders|key_set|kv pay/a|pay/a|done|" "|register|app ORDERS|PUT /eureka/apps/ORDERS/i1|would-deny|"]`
+	expect.Equal(t, fmt.Sprintf("%q", shown(a.records(t, ""))), want, "recorded:")
+}
+
+func TestAuditHasNoSecret(t *testing.T) {
+	a := newAudited(t, access.On)
+	canary := access.NewText([access.RandomBytes]byte{99}, "", "")
+	secret := strings.Split(canary, "_")[2]
+	basic := func(user, password string) string {
+		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	for i, header := range []string{
+		"X-Consul-Token: " + canary, "X-Consul-Token: " + canary[:len(canary)-1], "X-Consul-Token: x" + canary, "Authorization: Bearer " + canary,
+		"Authorization: " + canary, "Authorization: Digest " + canary, basic("orders", canary), basic(canary, ""), basic(canary, canary), "Authorization: Basic " + canary,
+		"X-Consul-Token: " + a.tokens["orders"] + "\nAuthorization: Bearer " + canary,
+	} {
+		target := fmt.Sprintf("/v1/kv/orders/%d?token=%s", i, canary)
+		for _, one := range []string{target, "/eureka/apps/ORDERS?token=" + canary, "/v1/rollcall/auth/tokens"} {
+			got := a.send("GET", one, "", strings.Split(header, "\n")...)
+			expect.That(t, got.status == 401 || got.status == 403 || got.status == 429, "%s with %s: got %d", one, header, got.status)
+		}
+	}
+	a.as("operator", "POST", "/v1/rollcall/auth/tokens", `{"name":"new","roles":["orders"]}`)
+	a.records(t, "limit=10000")
+	content, err := os.ReadFile(a.path)
+	need.That(t, err == nil && bytes.Count(content, []byte(`"authenticate"`)) > 0, "%v: %s", err, content)
+	expect.That(t, !bytes.Contains(content, []byte(secret)) && !bytes.Contains(content, []byte(canary[:20])), "a secret stands in the audit: %s", content)
+}
+
+func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
+	a := newAudited(t, access.On)
+	a.as("orders", "PUT", "/v1/kv/orders/a", "1")
+	a.as("orders", "POST", "/eureka/apps/ORDERS", instanceJSON)
+	a.as("operator", "PUT", "/v1/kv/other", "1")
+	for _, row := range []struct {
+		query  string
+		status int
+		holds  string // of the response
+		count  int    // of records; -1: it is an error
+	}{
+		{"principal=orders", 200, "orders/a", 2},
+		{"app=orders", 200, "ORDERS/i1", 1},
+		{"outcome=denied", 200, `"records":[]`, 0},
+		{"limit=1", 200, `"other"`, 1},
+		{"since=1h", 200, "", 3},
+		{"since=2999-01-01T00:00:00Z", 200, "", 0},
+		{"since=yesterday", 400, "2h", -1},
+		{"since=-2h", 400, "duration", -1},
+		{"outcome=fine", 400, "would-deny", -1},
+		{"limit=0", 400, "from 1 to 10000", -1},
+		{"limit=10001", 400, "from 1 to 10000", -1},
+		{"limit=many", 400, "limit", -1},
+	} {
+		got := a.as("operator", "GET", "/v1/rollcall/audit?"+row.query, "")
+		expect.That(t, got.status == row.status && strings.Contains(got.body, row.holds) && (row.count < 0 || strings.Count(got.body, `"time"`) == row.count),
+			"%s: got %d %s", row.query, got.status, got.body)
+	}
+	a.as("orders", "GET", "/v1/rollcall/audit", "").says(t, 403, "", "who may not read it")
+	newCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).get("/v1/rollcall/audit").says(t, 401, "", "nobody")
+}
+
+func TestAuthorOfAnActIsThePrincipal(t *testing.T) {
+	a := newAudited(t, access.Off)
+	a.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	a.as("operator", "PUT", i1Path+"/override?value=DOWN&author=amy&reason=deploy", "")
+	e := decodeReply[api.Explanation](t, a.get(i1Path+"/explain"))
+	expect.That(t, e.Override.Author == "operator" && e.Override.Says == "amy" && strings.Contains(e.Summary, "by operator as amy (deploy)"), "got %+v: %s", e.Override, e.Summary)
+	last := e.History[len(e.History)-1]
+	expect.That(t, last.Author == "operator" && last.Says == "amy" && last.Reason == "deploy", "the last event is %+v", last)
+}
+
+func TestHistoryNamesThePrincipal(t *testing.T) {
+	n := newCoordinated(t, httpd.Config{})
+	by := registry.Origin{Principal: "orders-service"}
+	for _, op := range []registry.Op{registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down}, registry.Cancel{Key: keyOf("i1")}} {
+		_, err := n.Apply(t.Context(), by, op)
+		need.That(t, err == nil, "%v", err)
+	}
+	e := decodeReply[api.Explanation](t, n.get(i1Path+"/explain"))
+	need.That(t, len(e.History) == 3, "got %+v", e.History)
+	for i, want := range []string{"registered as UP by orders-service", "DOWN forced until it is ended", "canceled by orders-service"} {
+		expect.That(t, e.History[i].Text == want && e.History[i].Author == "orders-service", "%d: got %+v, want %q", i, e.History[i], want)
+	}
+	expect.That(t, strings.Contains(e.Summary, "by orders-service"), "the summary is %s", e.Summary)
+}
+
+func TestOperatorsActsAreCountedAndWhatClientsDoIsNot(t *testing.T) {
+	a := newAudited(t, access.On)
+	for _, call := range []struct{ role, method, target, body string }{
+		{"orders", "POST", "/eureka/apps/ORDERS", instanceJSON},
+		{"orders", "PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""},
+		{"orders", "PUT", i1Path + "/quarantine?for=1h", ""}, // is denied
+		{"operator", "PUT", i1Path + "/quarantine?for=1h&reason=odd", ""},
+		{"operator", "DELETE", i1Path + "/quarantine", ""},
+		{"operator", "POST", "/v1/rollcall/prune?not-passing", ""},
+	} {
+		a.as(call.role, call.method, call.target, call.body)
+	}
+	text := a.as("operator", "GET", "/metrics", "").body
+	for act, want := range map[string]string{"quarantine": "2", "cancel": "1", "status": "0", "member_remove": "0"} {
+		line := `rollcall_acts_total{act="` + act + `"} ` + want + "\n"
+		expect.That(t, strings.Contains(text, line), "/metrics lacks %q", line)
+	}
 }

@@ -1,10 +1,15 @@
 package httpd
 
 import (
+	"bufio"
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"reflect"
@@ -16,10 +21,14 @@ import (
 
 	"github.com/gorilla/mux"
 	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -123,9 +132,8 @@ func TestHeartbeatMatchedByHandIsARouteOfTheRouter(t *testing.T) {
 		_, _, ok := h.matchRenew(&url.URL{Path: path})
 		expect.That(t, !ok, "%q is taken for an ordinary heartbeat", path)
 	}
-	if _, _, ok := h.matchRenew(&url.URL{Path: "/eureka/apps/A/a/b", RawPath: "/eureka/apps/A/a%2Fb"}); ok {
-		t.Error("an escaped slash is taken for an ordinary heartbeat")
-	}
+	_, _, ok := h.matchRenew(&url.URL{Path: "/eureka/apps/A/a/b", RawPath: "/eureka/apps/A/a%2Fb"})
+	expect.That(t, !ok, "an escaped slash is taken for an ordinary heartbeat")
 }
 
 func TestOpenAPIIsComplete(t *testing.T) {
@@ -320,4 +328,123 @@ func membersOf(of reflect.Type) map[string]member {
 		members[name] = member{field.Type, options == ""}
 	}
 	return members
+}
+
+func TestConfigReportsEveryMistakeAtOnce(t *testing.T) {
+	_, err := New(Config{Reads: "fresh", BasePaths: []string{"eureka", "/eureka/"}, Limits: web.Limits{BatchBytes: -1, InstancesInApp: -2}})
+	need.That(t, err != nil, "the configuration was accepted")
+	for _, want := range []string{"Service", "reads.eureka", `"eureka"`, `"/eureka/"`, "limits.batch-bytes", "limits.instances-in-app"} {
+		expect.That(t, strings.Contains(err.Error(), want), "the error does not name %s: %v", want, err)
+	}
+}
+
+// upstreamTarget is upstream's rule with upstream's pattern.
+func upstreamTarget(method, path string) target {
+	match := regexp.MustCompile(`^.*/apps(/[^/]*)?$`).FindStringSubmatch(path)
+	switch {
+	case method != http.MethodGet || match == nil:
+		return notLimited
+	case match[1] == "" || match[1] == "/":
+		return fullFetch
+	case match[1] == "/delta":
+		return deltaFetch
+	}
+	return applicationFetch
+}
+
+func TestRateLimitTargetsAreThoseOfUpstreamsPattern(t *testing.T) {
+	for _, row := range []struct {
+		method, path string
+		want         target
+	}{
+		{"GET", "/eureka/apps", fullFetch}, {"GET", "/eureka/apps/", fullFetch}, {"GET", "/eureka/v2//apps", fullFetch},
+		{"GET", "/eureka/apps/delta", deltaFetch}, {"GET", "/eureka/apps/delta/", notLimited},
+		{"GET", "/eureka/apps/ORDERS", applicationFetch}, {"GET", "/eureka/apps/DELTA", applicationFetch},
+		{"GET", "/eureka/apps/ORDERS/", notLimited}, {"GET", "/eureka/apps/ORDERS/i1", notLimited}, {"GET", "/eureka/apps//", notLimited},
+		{"GET", "/eureka/apps/APPS", applicationFetch}, {"GET", "/eureka/apps/apps", fullFetch}, {"GET", "/eureka/apps/apps/x", applicationFetch},
+		{"GET", "/eureka/vips/orders", notLimited}, {"GET", "/eureka/svips/orders", notLimited}, {"GET", "/eureka/vips/apps", fullFetch},
+		{"GET", "/eureka/instances/i1", notLimited}, {"GET", "/eureka/myapps", notLimited}, {"GET", "apps", notLimited}, {"GET", "", notLimited},
+		{"HEAD", "/eureka/apps", notLimited}, {"PUT", "/eureka/apps/ORDERS", notLimited}, {"POST", "/eureka/apps/ORDERS", notLimited},
+	} {
+		got, pattern := targetOf(row.method, row.path), upstreamTarget(row.method, row.path)
+		expect.That(t, got == row.want && pattern == row.want, "%s %s: got %d, the pattern says %d, want %d", row.method, row.path, got, pattern, row.want)
+	}
+	pieces := rapid.SampledFrom([]string{"/", "/apps", "apps", "/delta", "delta", "/ORDERS", "/eureka", "/v2", "/vips", "x", "%2F", "%61pps", ";a=b", "/apps/"})
+	rapid.Check(t, func(rt *rapid.T) {
+		path := strings.Join(rapid.SliceOfN(pieces, 0, 8).Draw(rt, "path"), "")
+		method := rapid.SampledFrom([]string{"GET", "GET", "GET", "HEAD", "PUT", "POST", "DELETE"}).Draw(rt, "method")
+		got, want := targetOf(method, path), upstreamTarget(method, path)
+		need.That(rt, got == want, "%s %s: got %d, the pattern says %d", method, path, got, want)
+	})
+}
+
+// done is a service that renews everything at once.
+type done struct{ *registrytest.Memory }
+
+var doneResults = []registry.Result{{Outcome: registry.Done}}
+
+// Apply implements registry.Service.
+func (*done) Apply(context.Context, registry.Origin, ...registry.Op) ([]registry.Result, error) {
+	return doneResults, nil
+}
+
+// heartbeat is what a Java client sends.
+const heartbeat = "PUT /eureka/v2/apps/ORDERS/host-1.example.internal:orders:8080?status=UP&lastDirtyTimestamp=1767225599500 HTTP/1.1\r\n" +
+	"DiscoveryIdentity-Name: DefaultClient\r\nDiscoveryIdentity-Version: 1.4\r\nDiscoveryIdentity-Id: 10.0.0.1\r\nAccept-Encoding: gzip\r\n" +
+	"Content-Length: 0\r\nHost: 127.0.0.1:8761\r\nConnection: Keep-Alive\r\nUser-Agent: Java-EurekaClient/v1.10.17\r\n\r\n"
+
+func newBenched(b testing.TB, access AccessConfig) *Handler {
+	b.Helper()
+	return need.Got(New(Config{Service: &done{registrytest.New()}, Access: access}))(b)
+}
+
+// holding is access control that asks for a token, and a heartbeat that has it.
+func holding(t testing.TB) (c AccessConfig, withToken string) {
+	t.Helper()
+	text := access.NewText([access.RandomBytes]byte{1}, "", "")
+	accessor, hash, err := access.Parse(text, "")
+	need.OK(t, err)
+	rule := need.Got(access.ParseRule("app {app} register"))(t)
+	table, refusal := new(access.Table).Apply(&access.Change{
+		Sure: true, Mode: access.On, PutRoles: []*access.Role{{Name: "service", Rules: []access.Rule{rule}}},
+		Create: []*access.Token{{Accessor: accessor, Name: "orders", App: "ORDERS", Roles: []string{"service"}, Secrets: []access.Secret{{Hash: hash}}}},
+	}, 1, 1)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	user := base64.StdEncoding.EncodeToString([]byte("orders:" + text))
+	return AccessConfig{Table: func() *access.Table { return table }}, strings.Replace(heartbeat, "Host:", "Authorization: Basic "+user+"\r\nHost:", 1)
+}
+
+// endless is a connection on which the same heartbeat comes again and again.
+type endless struct {
+	net.Conn
+	heartbeat string
+}
+
+func (e endless) Read(p []byte) (int, error)      { return copy(p, e.heartbeat), nil }
+func (e endless) Write(p []byte) (int, error)     { return len(p), nil }
+func (e endless) SetDeadline(time.Time) error     { return nil }
+func (e endless) LocalAddr() net.Addr             { return nil }
+func (e endless) SetReadDeadline(time.Time) error { return nil }
+
+// A heartbeat with a credential that is known compares bytes and tables, and allocates what one without does.
+func TestHeartbeatWithAKnownCredentialAllocatesNoMore(t *testing.T) {
+	perHeartbeat := func(c AccessConfig, heartbeat string) float64 {
+		r := httptest.NewRequest(http.MethodPut, "/", nil)
+		r.Host = "127.0.0.1:8761"
+		conn := endless{heartbeat: heartbeat}
+		beats := newBeatConn(newBenched(t, c), new(heartbeats), conn, bufio.NewReader(conn), r)
+		return testing.AllocsPerRun(1000, func() {
+			need.That(t, beats.wait() && beats.heartbeat() && beats.write() && beats.w.status <= http.StatusOK, "%q was answered %d", heartbeat, beats.w.status)
+		})
+	}
+	asks, with := holding(t)
+	plain := perHeartbeat(AccessConfig{}, heartbeat)
+	for name, got := range map[string]float64{
+		"asked for a token":     perHeartbeat(asks, with),
+		"not asked for a token": perHeartbeat(AccessConfig{}, with),
+	} {
+		expect.That(t, got == plain, "%s: %v allocations, want those of a heartbeat without one, %v", name, got, plain)
+	}
 }

@@ -148,8 +148,7 @@ func TestWriteNamesTheVersionThatItMade(t *testing.T) {
 		{request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""), "test-4"},
 		{request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
 	} {
-		got := n.send(t, row.request)
-		expect.Equal(t, got.header.Get("X-Rollcall-Index"), row.want, "%.60q: X-Rollcall-Index is", row.request)
+		expect.Equal(t, n.send(t, row.request).header.Get("X-Rollcall-Index"), row.want, "%.60q: X-Rollcall-Index is", row.request)
 	}
 }
 

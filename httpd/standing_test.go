@@ -254,8 +254,7 @@ func (n *bubbled) waiting(t *testing.T, fields ...string) (ended func() map[stri
 	t.Helper()
 	session := decodeReply[struct{ ID string }](t, n.send(t, "POST", "/v1/rollcall/sessions", "", fields...)).ID
 	other := decodeReply[struct{ ID string }](t, n.send(t, "POST", "/v1/rollcall/sessions", "", fields...)).ID
-	held := n.send(t, "PUT", "/v1/rollcall/locks/l?session="+other, "", fields...)
-	need.Equal(t, held.status, 200, "lock: got")
+	need.Equal(t, n.send(t, "PUT", "/v1/rollcall/locks/l?session="+other, "", fields...).status, 200, "lock: got")
 	key := n.send(t, "GET", "/v1/kv/k", "", fields...)
 	calls := map[string]string{
 		"stream": request("GET", "/v1/rollcall/watch", "", fields...),
@@ -401,8 +400,7 @@ func TestHeartbeatConnectionOverTLSIsTakenOver(t *testing.T) {
 	expect.Equal(t, l.roundTrip(t, beat).status, 401, "revoked: got")
 	idle := l
 	need.OK(t, n.handler.Shutdown(t.Context()))
-	_, err := idle.in.ReadByte()
-	expect.Equal(t, err, io.EOF, "the idle connection after the shutdown: got")
+	expect.Equal(t, expect.Err(idle.in.ReadByte()), io.EOF, "the idle connection after the shutdown: got")
 }
 
 // The life of a connection over TLS is one, whoever reads it.

@@ -3,13 +3,25 @@ package httpd_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-20419f34/rollcall/fsm/codec"
+	"github.com/seed-20419f34/rollcall/fsm/kv/kvtest"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/conformance"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -53,8 +65,7 @@ func TestInstanceListHasEveryInstance(t *testing.T) {
 	list := func(query string) []map[string]any {
 		var instances []map[string]any
 		got := n.send(t, request("GET", "/v1/rollcall/apps"+query, ""))
-		err := json.Unmarshal([]byte(got.body), &instances)
-		need.That(t, err == nil, "%s: %v in %s", query, err, got.body)
+		need.OKf(t, json.Unmarshal([]byte(got.body), &instances), "%s: in %s", query, got.body)
 		return instances
 	}
 	for query, want := range map[string]int{"": 2, "?app=orders": 1, "?app=none": 0} {
@@ -77,8 +88,7 @@ func TestEventsAreShownNewestFirst(t *testing.T) {
 	n := newNode(t, httpd.Config{}, nil)
 	n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
-	got := n.send(t, request("GET", "/v1/rollcall/events", ""))
-	need.OK(t, json.Unmarshal([]byte(got.body), &events))
+	need.OK(t, json.Unmarshal([]byte(n.send(t, request("GET", "/v1/rollcall/events", "")).body), &events))
 	expect.That(t, len(events.Registered) == 2 && events.Registered[0].ID == "2" && events.Registered[1].ID == "1", "registered: %+v", events.Registered)
 	expect.That(t, len(events.Canceled) == 1 && events.Canceled[0].ID == "1" && events.Canceled[0].App == "A", "canceled: %+v", events.Canceled)
 }
@@ -108,8 +118,7 @@ func TestEurekaStatusListsTheReplicas(t *testing.T) {
 			Port     map[string]any
 		}
 	}
-	got := n.send(t, request("GET", "/eureka/status", "", "Accept: application/json"))
-	need.OK(t, json.Unmarshal([]byte(got.body), &doc))
+	need.OK(t, json.Unmarshal([]byte(n.send(t, request("GET", "/eureka/status", "", "Accept: application/json")).body), &doc))
 	for key, want := range map[string]string{
 		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://n3/eureka/",
 		"available-replicas":   "http://127.0.0.1:8762/eureka/,",
@@ -201,4 +210,310 @@ func TestInstanceOfThisDatacenterIsShownWithoutAnOwner(t *testing.T) {
 		expect.That(t, !strings.Contains(page, "belongs to") && strings.Contains(page, "in <b>dc1</b>"),
 			"the dashboard names an owner, or not the node's datacenter: %s", page)
 	})
+}
+
+// readRow is a row of the table of routes in docs/reference/reads.md.
+var readRow = regexp.MustCompile("(?m)^\\| `GET (/[^`]*)` \\| (the state|this node|people) \\|")
+
+// shownByRoutes returns what each reading route shows, as the page says.
+func shownByRoutes(t *testing.T) map[string]string {
+	t.Helper()
+	rows := map[string]string{}
+	for _, m := range readRow.FindAllStringSubmatch(string(need.Got(os.ReadFile("../docs/reference/reads.md"))(t)), -1) {
+		rows[m[1]] = m[2]
+	}
+	return rows
+}
+
+// lifePhase is what a node knows of the others, and which reads it refuses then.
+type lifePhase struct {
+	name   string
+	health registry.Health
+	view   error // of reads that are not stale
+	stale  bool  // stale reads are refused, too
+}
+
+var lifePhases = []lifePhase{
+	{name: "following", health: registry.Health{Ready: true, Quorum: true}},
+	{name: "no leader heard", health: registry.Health{Unheard: true}, view: registry.ErrNoLeader, stale: true},
+	{name: "replaying", health: registry.Health{Unheard: true, Quorum: true}, view: registry.ErrNoLeader, stale: true},
+	{name: "leader lost", health: registry.Health{Ready: true}, view: registry.ErrNoLeader},
+	{name: "stopping", health: registry.Health{Ready: true, Quorum: true}, view: registry.ErrClosed},
+}
+
+// freshness are the ways to ask a route how fresh its response is to be, by whether it may be stale then.
+func freshness(path string) map[string]bool {
+	switch {
+	case strings.HasPrefix(path, "/v1/rollcall/fence/"):
+		return map[string]bool{"index=1": false}
+	case strings.HasPrefix(path, "/v1/rollcall/auth/test"): // there is no such token
+		return map[string]bool{"accessor=x&need=app+x+read": false}
+	case path == "/v1/rollcall/auth/roles", path == "/v1/rollcall/auth/tokens":
+		return map[string]bool{"": true}
+	case path == "/v1/rollcall/auth/roles/{name}":
+		return map[string]bool{"": false}
+	case web.FormOfPath(path) == web.ConsulForm:
+		return map[string]bool{"": false, "stale": true, "consistent": false, "max_stale=87600h": true}
+	}
+	return map[string]bool{"": false, "consistency=stale": true, "consistency=linearizable": false, "consistency=leader": false}
+}
+
+// ask sends a read by the socket in the data directory.
+func (p lifePhase) ask(n *bubbled, target string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	w := httptest.NewRecorder()
+	n.handler.ServeHTTP(w, r.WithContext(web.AsAdministrator(r.Context())))
+	return w
+}
+
+// refused reports whether a response says that there is no leader, in its API's form.
+func (p lifePhase) refused(path string, got *httptest.ResponseRecorder) bool {
+	switch {
+	case web.FormOfPath(path) == web.ConsulForm:
+		return got.Code == http.StatusInternalServerError && (got.Body.String() == "No cluster leader" || p.view == registry.ErrClosed)
+	case got.Code == http.StatusForbidden: // a published server that is not ready
+		return strings.HasPrefix(path, "/eureka/") && !p.health.Ready
+	}
+	return got.Code == http.StatusServiceUnavailable && got.Header().Get("Retry-After") == "1"
+}
+
+func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
+	shown := shownByRoutes(t)
+	for _, p := range lifePhases {
+		t.Run(p.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				m := registrytest.New()
+				l := kvtest.New(m)
+				n := newBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
+				m.Set(func(m *registrytest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
+				for _, route := range n.handler.Routes(t) {
+					method, path, _ := strings.Cut(route, " ")
+					if method != http.MethodGet || strings.HasPrefix(path, "/v1/agent/check/") { // heartbeats
+						continue
+					}
+					what, listed := shown[path]
+					expect.That(t, listed, "docs/reference/reads.md lacks GET %s", path)
+					if what == "the state" && path != "/v1/rollcall/snapshot" {
+						p.reads(t, n, path)
+					}
+				}
+			})
+		})
+	}
+}
+
+// reads asks one route in all ways.
+func (p lifePhase) reads(t *testing.T, n *bubbled, path string) {
+	t.Helper()
+	target := strings.NewReplacer("{state}", "any", "{node}", "rollcall").Replace(path)
+	target = regexp.MustCompile(`{\w+}`).ReplaceAllString(target, "x") + "?wait=1ms&"
+	for words, stale := range freshness(path) {
+		got := p.ask(n, target+words)
+		expect.Equal(t, p.refused(path, got), p.view != nil && (!stale || p.stale), "GET %s%s is refused: %d %s", target, words, got.Code, got.Body)
+		if !stale || !p.stale {
+			continue
+		}
+		got = p.ask(n, target+words+"&unheard=true")
+		expect.That(t, !p.refused(path, got) && got.Header().Get("X-Rollcall-Unheard") == "true",
+			"GET %s%s with unheard: %d %s, marked %q", target, words, got.Code, got.Body, got.Header().Get("X-Rollcall-Unheard"))
+	}
+}
+
+func TestUnheardIsRefusedToOthersThanTheAdministrator(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{Unheard: true} })
+	got := n.call(t, http.MethodGet, "/v1/rollcall/apps?consistency=stale&unheard=true", "")
+	expect.That(t, got.status == http.StatusBadRequest && strings.Contains(got.body, "admin.sock"), "got %d %s", got.status, got.body)
+}
+
+// gathered is the sum of a metric's series that have these labels.
+func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels map[string]string) float64 {
+	t.Helper()
+	families := need.Got(metrics.Gather())(t)
+	sum, found := 0.0, false
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		found = true
+	series:
+		for _, series := range family.GetMetric() {
+			left := len(labels)
+			for _, label := range series.GetLabel() {
+				want, wanted := labels[label.GetName()]
+				if wanted && want != label.GetValue() {
+					continue series
+				}
+				if wanted {
+					left--
+				}
+			}
+			if left == 0 {
+				sum += series.GetCounter().GetValue() + series.GetGauge().GetValue() + float64(series.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	need.That(t, found, "there is no metric %s", name)
+	return sum
+}
+
+func TestMetricsCountOperationsByActionOriginAndOutcome(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	peer := "x-netflix-discovery-replication: true"
+	for _, r := range []string{
+		register(instanceJSON), register(instanceJSON, peer),
+		request("PUT", "/eureka/apps/ORDERS/i1", ""), request("PUT", "/eureka/apps/ORDERS/i1", "", peer), request("PUT", "/eureka/apps/ORDERS/i2", ""),
+		request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
+		request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
+		request("DELETE", "/eureka/apps/ORDERS/i1", ""), request("DELETE", "/eureka/apps/ORDERS/i1", ""),
+		request("POST", "/eureka/peerreplication/batch", `{"replicationList":[{"appName":"A","id":"1","action":"Cancel"},{"appName":"A","id":"1","action":"Heartbeat"}]}`),
+	} {
+		n.send(t, r)
+	}
+	for _, row := range []struct {
+		action, origin, outcome string
+		want                    float64
+	}{
+		{"register", "client", "done", 1}, {"register", "replication", "done", 1},
+		{"renew", "client", "done", 1}, {"renew", "replication", "done", 1}, {"renew", "client", "not_found", 1}, {"renew", "replication", "not_found", 1},
+		{"status", "client", "done", 1}, {"status_delete", "client", "done", 1}, {"metadata", "client", "done", 1},
+		{"cancel", "client", "done", 1}, {"cancel", "client", "not_found", 1}, {"cancel", "replication", "not_found", 1},
+	} {
+		labels := map[string]string{"action": row.action, "origin": row.origin, "outcome": row.outcome}
+		expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), row.want, "%v: got", labels)
+	}
+}
+
+func TestMetricsCountFailedOperationsByTheirError(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
+		n.Set(func(m *registrytest.Memory) { m.ApplyErr = err })
+		n.send(t, request("PUT", "/eureka/apps/A/1", ""))
+		n.send(t, request("DELETE", "/eureka/apps/A/1", ""))
+		for _, action := range []string{"renew", "cancel"} {
+			labels := map[string]string{"action": action, "origin": "client", "outcome": outcome}
+			expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
+		}
+	}
+}
+
+func TestMetricsCountRequestsByRouteTemplate(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for _, r := range []string{
+		request("PUT", "/eureka/apps/A/1", ""), request("PUT", "/v2/apps/A/2/", ""), request("GET", "/eureka/apps/A", ""),
+		request("GET", "/no/such/path", ""), request("BREW", "/eureka/apps", ""), request("GET", "/v1/rollcall/status", ""),
+	} {
+		n.send(t, r)
+	}
+	for _, row := range []struct {
+		route, method, code string
+		want                float64
+	}{
+		{"{base}/apps/{app}/{id}", "PUT", "404", 2},
+		{"{base}/apps/{app}", "GET", "404", 1},
+		{"none", "GET", "404", 1},
+		{"none", "other", "405", 1},
+		{"/v1/rollcall/status", "GET", "200", 1},
+	} {
+		labels := map[string]string{"route": row.route, "method": row.method, "code": row.code}
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_requests_total", labels), row.want, "%v: got", labels)
+		delete(labels, "code")
+		expect.Equal(t, gathered(t, metrics, "rollcall_http_request_duration_seconds", labels), row.want, "durations of %v: got", labels)
+	}
+}
+
+func TestMetricsCountInstancesByStatus(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	for id, status := range map[string]registry.Status{"1": registry.Up, "2": registry.Up, "3": registry.OutOfService} {
+		instance := newInstance("A", id)
+		instance.Status = status
+		n.Perform(t, registry.Register{Instance: instance})
+	}
+	for status, want := range map[string]float64{"UP": 2, "OUT_OF_SERVICE": 1, "DOWN": 0, "STARTING": 0, "UNKNOWN": 0} {
+		expect.Equal(t, gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status}), want, "%s: got", status)
+	}
+}
+
+func TestMetricsAreExposed(t *testing.T) {
+	n := newNode(t, httpd.Config{}, nil)
+	n.send(t, request("PUT", "/eureka/apps/A/1", ""))
+	n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`, "it")
+}
+
+// brokenCollector is a collector with a defect.
+type brokenCollector struct{}
+
+func (brokenCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- prometheus.NewDesc("rollcall_planted", "A defect.", nil, nil)
+}
+
+func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
+
+func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	metrics.MustRegister(brokenCollector{})
+	for scrape := range 2 {
+		a := n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, "rollcall_registry_instances", "it")
+		expect.That(t, scrape == 0 || strings.Contains(a.body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
+	}
+}
+
+// appInstances are the series of rollcall_registry_app_instances.
+func appInstances(t *testing.T, metrics *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	series := map[string]float64{}
+	for _, f := range need.Got(metrics.Gather())(t) {
+		if f.GetName() != "rollcall_registry_app_instances" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			series[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	return series
+}
+
+func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	n := newNode(t, httpd.Config{Metrics: metrics, MetricsApps: 2}, nil)
+	add := func(app string, instances int, status registry.Status) {
+		for i := range instances {
+			n.Perform(t, registry.Register{Instance: &registry.Instance{InstanceID: fmt.Sprint(app, i), App: app, HostName: "h", Status: status, DataCenter: registry.DataCenter{Name: registry.MyOwn}}})
+		}
+	}
+	add("LARGE", 3, registry.Up)
+	add("DOWN", 2, registry.Down)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 3, "DOWN UP": 0, "DOWN DOWN": 2}, "two:")
+	add("SMALL", 1, registry.Up)
+	add("TINY", 1, registry.Starting)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 3, "DOWN UP": 0, "DOWN DOWN": 2, " UP": 1, " STARTING": 1}, "four:")
+	cancel := func(i int) { n.Perform(t, registry.Cancel{Key: registry.NewKey("LARGE", fmt.Sprint("LARGE", i))}) }
+	add("SMALL2", 2, registry.Up)
+	cancel(0)
+	cancel(1)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 1, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL2 UP": 2, " UP": 1, " STARTING": 1}, "one has lost most, and is not among the largest:")
+	cancel(2)
+	expect.Deep(t, appInstances(t, metrics), map[string]float64{"LARGE UP": 0, "DOWN UP": 0, "DOWN DOWN": 2, "SMALL2 UP": 2, " UP": 1, " STARTING": 1}, "it has lost all:")
+}
+
+// TestConformance has heartbeats answered on connections that were taken over, as those of a node are.
+func TestConformance(t *testing.T) {
+	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
+	n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
+	n.LeadAlways(t)
+	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
+}
+
+func TestConformanceWithoutConsensus(t *testing.T) {
+	config := aloneConfig()
+	config.Node, config.Version = "n1", "test"
+	n := newNode(t, config, nil)
+	n.Set(func(m *registrytest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
+	n.LeadAlways(t)
+	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
 }

@@ -116,8 +116,7 @@ func TestWatchSendsTheRecordOfARemoval(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		n.Lead() // moves the clock: the record is reduced
 		want := `{"index":"test-2","action":"DELETED","why":"canceled","app":"ORDERS","id":"i1"}`
-		s := n.watch(t, "?index=test-1")
-		expect.Equal(t, s.want("change").text, want, "got")
+		expect.Equal(t, n.watch(t, "?index=test-1").want("change").text, want, "got")
 		expect.Equal(t, n.get(t, "/v1/rollcall/watch?index=test-1&wait=1s").body, `{"index":"test-2","changes":[`+want+"]}\n", "the poll got")
 	})
 }
@@ -576,8 +575,7 @@ func TestWatchSendsALargeChangeWhole(t *testing.T) {
 		s := n.watch(t, "")
 		for _, size := range []int{31 << 10, 32 << 10, 64 << 10, 65 << 10, 250 << 10} {
 			n.Perform(t, registry.Register{Instance: largeInstance("A", fmt.Sprint(size), size)})
-			e := s.want("change")
-			expect.Equal(t, len(e.data.Instance["metadata"].(map[string]any)["large"].(string)), size, "bytes of %d arrived:", size)
+			expect.Equal(t, len(s.want("change").data.Instance["metadata"].(map[string]any)["large"].(string)), size, "bytes of %d arrived:", size)
 		}
 	})
 }

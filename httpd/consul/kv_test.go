@@ -2,10 +2,13 @@ package consul
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
@@ -22,9 +25,8 @@ func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
 		got, _ := json.Marshal(ShowPair(&row.entry))
 		expect.That(t, string(got) == row.want, "%s: got %s, want %s", row.name, got, row.want)
 	}
-	if got, _ := json.Marshal(ShowPairs(nil)); string(got) != "[]" {
-		t.Errorf("no entries are %s, want []", got)
-	}
+	got, _ := json.Marshal(ShowPairs(nil))
+	expect.That(t, string(got) == "[]", "no entries are %s, want []", got)
 }
 
 func TestTransactionHasAWordForEveryVerb(t *testing.T) {
@@ -44,4 +46,58 @@ func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 			"%s: got %+v", word, op)
 	}
 	expect.That(t, len(verbWords) == len(words), "%d verbs have a word, want %d", len(verbWords), len(words))
+}
+
+// Every session that is accepted keeps the bounds that the state relies on, and can be shown.
+func FuzzDecodeSession(f *testing.F) {
+	for _, seed := range []string{
+		"", "null", "{}", `{"LockDelay":0}`, `{"LockDelay":"15s","TTL":"10s","Behavior":"delete","Checks":null,"NodeChecks":["a"],"ServiceChecks":[{"ID":"b"}]}`,
+		`{"LockDelay":1e400}`, `{"LockDelay":-1e300}`, `{"LockDelay":{}}`, `{"TTL":"9223372036854775807ns"}`, `{"Checks":["serfHealth"]}`, `{"Checks":[null]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		op, err := DecodeSession(body, "")
+		if err != nil {
+			var malformed Malformed
+			var rejected Rejected
+			need.That(t, errors.As(err, &malformed) || errors.As(err, &rejected), "%q: an error without a status: %v", body, err)
+			return
+		}
+		need.That(t, op.LockDelay >= 0 && op.TTL >= 0 && (op.TTL == 0 || op.TTL >= 2*minSessionTTL.Milliseconds()) && op.TTL <= 2*maxSessionTTL.Milliseconds() && op.ID == "", "%q: %+v is out of bounds", body, op)
+		shown, err := json.Marshal(ShowSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
+		need.That(t, err == nil && json.Valid(shown), "%q cannot be shown: %v", body, err)
+	})
+}
+
+func FuzzDecodeTxn(f *testing.F) {
+	for _, seed := range []string{
+		"", "null", "[]", `[{"KV":{"Verb":"set","Key":"a","Value":"dGVzdA==","Flags":18446744073709551615}}]`, `[{"KV":{"Verb":"delete-tree"}}]`,
+		`[{"KV":{"Verb":"x"}},{"KV":{}}]`, `[{"Node":{}}]`, `[null]`,
+		`[{"Node":{"Verb":"cas","Node":{"Node":"far","ModifyIndex":7}}},{"Service":{"Verb":"set","Node":"far","Service":{"Service":"web"}}}]`,
+		`[{"Check":{"Verb":"set","Check":{"Node":"far","CheckID":"c","Status":"passing"}}},{"Session":{"Verb":"delete","Session":{"ID":"s"}}}]`,
+		`[{"Service":{"Verb":"get","Node":"","Service":[]}},{"Check":{"Verb":"delete"}},{"Session":{}}]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		txn, errs, err := DecodeTxn(body, Place{Datacenter: "dc1"})
+		if err != nil {
+			var malformed Malformed
+			var tooMany TooManyOps
+			need.That(t, errors.As(err, &malformed) || errors.As(err, &tooMany), "%q: an error without a status: %v", body, err)
+			return
+		}
+		need.That(t, len(txn.Ops) <= MaxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
+		for i, op := range txn.Ops {
+			if len(errs) != 0 {
+				continue
+			}
+			key, object := op.Key, op.Catalog
+			need.That(t, key != nil || op.Session != "" || object != nil, "%q: operation %d is none", body, i)
+			need.That(t, key == nil || key.Key != "" || key.Verb == kv.DeleteTree, "%q: operation %d has no key", body, i)
+			sets := object != nil && (object.Verb == registry.CatalogSet || object.Verb == registry.CatalogCAS)
+			need.That(t, object == nil || sets == (object.Register != nil), "%q: operation %d sets %t, and has %+v", body, i, sets, object)
+		}
+	})
 }

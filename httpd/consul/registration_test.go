@@ -1,13 +1,19 @@
 package consul_test
 
 import (
+	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/hashicorp/go-bexpr"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -62,9 +68,8 @@ func TestServicesHaveTaggedAddressesOfAllFamilies(t *testing.T) {
 		expect.That(t, err == nil && got == want, "%s: got %s, %v; want %s", address, got, err, want)
 	}
 	op, err := consul.DecodeService([]byte(`{"Name":"x","Address":"10.0.0.1","TaggedAddresses":{"lan_ipv4":{"Address":"10.0.0.2","Port":1}}}`), "", "h")
-	if got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"; err != nil || got != want {
-		t.Errorf("what is given stays: got %s, %v; want %s", got, err, want)
-	}
+	got, want := fmt.Sprint(op.Service.Tagged), "[{lan_ipv4 10.0.0.2 1} {wan_ipv4 10.0.0.1 0}]"
+	expect.That(t, err == nil && got == want, "what is given stays: got %s, %v; want %s", got, err, want)
 }
 
 func TestServiceMetadataIsBoundedAsThatOfEurekasInstances(t *testing.T) {
@@ -169,7 +174,234 @@ func TestCheckAggregateIsThatOfTheWorstCheck(t *testing.T) {
 func TestLogicalNodeIsTheSameOnEveryServer(t *testing.T) {
 	one := consul.Home{Epoch: "c1", Address: "10.1.0.1"}.NodeID()
 	expect.Equal(t, (consul.Home{Epoch: "c1", Version: "2", Address: "10.1.0.2"}).NodeID(), one, "servers of one cluster say %s and", one)
-	other := (consul.Home{Epoch: "c2"}).NodeID()
-	expect.That(t, other != one, "two clusters have one id")
+	expect.That(t, (consul.Home{Epoch: "c2"}).NodeID() != one, "two clusters have one id")
 	expect.That(t, len(one) == 36 && one[14] == '8' && strings.ContainsAny(one[19:20], "89ab"), "%s is no UUID of version 8", one)
+}
+
+// Programs send files of configuration as they are, so that names come in both spellings; what is in Config is the proxy's.
+func TestProxySettingsAreKeptByConsulsNames(t *testing.T) {
+	const kept = `{"TransparentProxy":{"OutboundListenerPort":5,"DialedDirectly":true},"AccessLogs":{"Enabled":true,"JSONFormat":"{}"},` +
+		`"EnvoyExtensions":[{"Name":"e","Required":true,"Arguments":{"a_b":1},"ConsulVersion":"","EnvoyVersion":""}],` +
+		`"DestinationServiceName":"web","DestinationServiceID":"w1","LocalServiceAddress":"::1","LocalServicePort":80,"LocalServiceSocketPath":"/s","Mode":"direct",` +
+		`"Config":{"a_b":{"c_d":1.50}},"Upstreams":[{"DestinationType":"service","DestinationPeer":"p","DestinationName":"db","Datacenter":"dc2","LocalBindAddress":"::1","LocalBindPort":1,` +
+		`"LocalBindSocketPath":"/u","LocalBindSocketMode":"600","Config":{"x_y":null},"MeshGateway":{"Mode":"local"}}],"MeshGateway":{"Mode":"none"},` +
+		`"Expose":{"Checks":true,"Paths":[{"ListenerPort":1,"Path":"/","LocalPathPort":2,"Protocol":"http","ParsedFromCheck":true}]}}`
+	snake := `{"transparent_proxy":{"outbound_listener_port":5,"dialed_directly":true},"access_logs":{"enabled":true,"json_format":"{}"},` +
+		`"envoy_extensions":[{"Name":"e","Required":true,"Arguments":{"a_b":1}}],"destination_service_name":"web","destination_service_id":"w1","local_service_address":"::1","local_service_port":80,` +
+		`"local_service_socket_path":"/s","mode":"direct","config":{"a_b":{"c_d":1.50}},"upstreams":[{"destination_type":"service","destination_peer":"p","destination_name":"db",` +
+		`"destination_namespace":"default","destination_partition":"","datacenter":"dc2","local_bind_address":"::1","local_bind_port":1,"local_bind_socket_path":"/u","local_bind_socket_mode":"600",` +
+		`"config":{"x_y":null},"mesh_gateway":{"mode":"local"}}],"mesh_gateway":{"mode":"none"},` +
+		`"expose":{"checks":true,"paths":[{"listener_port":1,"path":"/","local_path_port":2,"protocol":"http","parsed_from_check":true}]},"unknown":1}`
+	for _, body := range []string{kept, snake} {
+		op := need.Got(consul.DecodeService([]byte(`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":`+body+`}`), "", ""))(t)
+		expect.Equal(t, string(op.Service.Proxy), kept, "of %s:\ngot", body)
+	}
+	for _, body := range []string{`null`, `{}`, `{"Mode":"","Config":null,"Upstreams":null}`} {
+		op := need.Got(consul.DecodeService([]byte(`{"Name":"p","Port":1,"Proxy":`+body+`}`), "", ""))(t)
+		expect.That(t, op.Service.Proxy == nil, "%s: %s is kept, want nothing", body, op.Service.Proxy)
+	}
+	_, err := consul.DecodeService([]byte(`{"Name":"p","Proxy":{"Upstreams":[{"DestinationNamespace":"stage"}]}}`), "", "")
+	expect.That(t, err != nil && err.Error() == `Invalid field: "Namespace" - Namespaces are a Consul Enterprise feature`, "another namespace: got %v", err)
+}
+
+//go:embed testdata/selectors.txt
+var selectorsText string
+
+// consulsSelectors are the selectors of Consul's types with their operators, as texts: by type, and by selector.
+func consulsSelectors(t testing.TB) map[string]map[string]string {
+	t.Helper()
+	types := map[string]map[string]string{}
+	var of map[string]string
+	for lines := bufio.NewScanner(strings.NewReader(selectorsText)); lines.Scan(); {
+		line := lines.Text()
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "== "); ok {
+			of = map[string]string{}
+			types[name] = of
+			continue
+		}
+		selector, operators, ok := strings.Cut(line, ": ")
+		need.That(t, ok && of != nil, "the line %q is no selector", line)
+		of[selector] = sorted(strings.Split(operators, ", "))
+	}
+	return types
+}
+
+func sorted(operators []string) string {
+	slices.Sort(operators)
+	return strings.Join(operators, ", ")
+}
+
+// selectors are those of a type of ours.
+func selectors(t testing.TB, of any) map[string]string {
+	t.Helper()
+	fields := need.Got(bexpr.GenerateFieldConfigurations(of))(t)
+	all := map[string]string{}
+	fields.Walk(func(path bexpr.FieldPath, field *bexpr.FieldConfiguration) bool {
+		var operators []string
+		for _, o := range field.SupportedOperations {
+			operators = append(operators, o.String())
+		}
+		if operators != nil {
+			all[path.String()] = sorted(operators)
+		}
+		return true
+	})
+	return all
+}
+
+// tried makes a filter of each operator of each selector and applies it to a value.
+func tried[T any](t *testing.T, all map[string]string, value T) {
+	t.Helper()
+	for selector, operators := range all {
+		selector = strings.ReplaceAll(selector, "<any>", "lan")
+		for operator := range strings.SplitSeq(operators, ", ") {
+			text := map[string]string{
+				"Equal": `%s == 1`, "Not Equal": `%s != 1`, "In": `1 in %s`, "Not In": `1 not in %s`, "Matches": "%s matches `1`", "Not Matches": "%s not matches `1`",
+				"Is Empty": `%s is empty`, "Is Not Empty": `%s is not empty`,
+			}[operator]
+			filter, err := consul.NewFilter[T](fmt.Sprintf(text, selector))
+			if need.OKf(t, err, "%s %s", selector, operator); err == nil {
+				_, err = filter.Matches(&value)
+				expect.OKf(t, err, "%s %s on a value", selector, operator)
+			}
+		}
+	}
+}
+
+func TestFiltersNameWhatConsulsMayName(t *testing.T) {
+	service := consul.Service{Node: "n", ID: "i", Name: "s", Proxy: &consul.Proxy{}, Tagged: map[string]consul.Address{"lan": {Address: "a", Port: 1}}, Meta: map[string]string{"lan": "1"}}
+	home := consul.Home{}
+	node := home.Node(nil)
+	health := consul.With(node, []consul.Check{{CheckID: "c"}}, service)
+	theirs := consulsSelectors(t)
+	check := func(name string, ours any, try func(all map[string]string)) {
+		t.Run(name, func(t *testing.T) {
+			want, got := theirs[name], selectors(t, ours)
+			for _, selector := range slices.Sorted(maps.Keys(want)) {
+				expect.Equal(t, got[selector], want[selector], "operators of %s:", selector)
+			}
+			for selector := range got {
+				expect.That(t, want[selector] != "", "%s is a selector here, and none of Consul's", selector)
+			}
+			try(want)
+		})
+	}
+	check("Node", node, func(all map[string]string) { tried(t, all, node) })
+	check("NodeService", service.OnNode(), func(all map[string]string) { tried(t, all, service.OnNode()) })
+	check("ServiceNode", service.With(node), func(all map[string]string) { tried(t, all, service.With(node)) })
+	check("HealthCheck", consul.Check{}, func(all map[string]string) { tried(t, all, consul.Check{}) })
+	check("CheckServiceNode", health, func(all map[string]string) { tried(t, all, health) })
+	check("api.AgentService", service.OnNode(), func(all map[string]string) { tried(t, all, service.OnNode()) })
+}
+
+// The parser's time is bounded by the fuzzer's own limit.
+func FuzzFilter(f *testing.F) {
+	for _, seed := range []string{
+		`Service.ID == w1`, "not (\"v1\" in Service.Tags or Node.Meta[\"a b\"] != `2`)", `Checks.Status matches "^c" and Checks is not empty`, `Service.Port == -0.5`,
+		`Service.TaggedAddresses.lan.Port == 0x50`, `(((((((Node.Node == x)))))))`, `not not not Node.ID == "`, "Service.Meta.x matches `(a{1000}){1000}`", `"\x" in Node.Meta`, "\xff(",
+	} {
+		f.Add(seed)
+	}
+	service := consul.Service{ID: "w1", Tags: []string{"v1"}, Proxy: &consul.Proxy{}, Tagged: map[string]consul.Address{"lan": {Port: 80}}, Meta: map[string]string{"x": "aaaa"}}
+	value := consul.With(consul.Home{}.Node(nil), []consul.Check{{Status: "critical"}}, service)
+	f.Fuzz(func(t *testing.T, expression string) {
+		filter, err := consul.NewFilter[consul.HealthService](expression)
+		switch {
+		case err != nil:
+			checkRefusal(t, err)
+			expect.That(t, strings.HasPrefix(err.Error(), "Failed to create boolean expression evaluator: "), "the error is %v", err)
+		case expression != "":
+			expect.OKf(t, expect.Err(filter.Matches(&value)), "what was accepted cannot be evaluated")
+		}
+	})
+}
+
+var seeds = []string{
+	``, `null`, `{}`, `[]`, `{"Name":"web"}`, `{"Name":"web","Checks":[null,{"TTL":"1s"}],"Check":{}}`, `{"Name":"web","Check":{"HTTP":"h","Interval":1e9}}`,
+	`{"Name":"a","ID":"b","Port":65535,"Meta":{"a":"b"},"TaggedAddresses":{"lan":{"Port":1}},"Weights":{"Passing":2},"Locality":{"Zone":"z"},"Ports":[{"Port":1,"Default":true}]}`,
+	`{"Node":"n","Address":"a","Service":{"Service":"s"},"Check":{"Name":"c","Definition":{"Interval":"1s","TCP":7}},"Checks":[{"Name":"d"}]}`,
+	`{"Name":"p","Port":1,"Kind":"connect-proxy","Proxy":{"destination_service_name":"a","Config":{"a_b":[1]},"Upstreams":[{"DestinationName":"d","LocalBindPort":1}],"Expose":{"Paths":[{"Path":"/"}]}},"Connect":{"Native":false}}`,
+	`{"Name":"web","Checks":[{"GRPC":"h:1/s","GRPCUseTLS":true,"Interval":"1s"},{"UDP":"h:1","Interval":"1s"},{"H2PING":"h:1","H2PingUseTLS":false,"Interval":"1s"},{"AliasNode":"n","AliasService":"s"}]}`,
+	`{"Node":"rollcall","ServiceID":"s","CheckID":"c"}`, `{"Status":"passing","Output":"\ud800"}`, `{"name":"ſ"}`, `{"Name":"x","Check":{"TTL":1e300}}`,
+}
+
+// checkRefusal fails if an error is none of the two that the API has words for.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var malformed consul.Malformed
+	var rejected consul.Rejected
+	expect.That(t, (errors.As(err, &malformed) || errors.As(err, &rejected)) && err.Error() != "", "the error is %#v", err)
+}
+
+// checkRegistration fails if what was read is nothing that the registry can keep.
+func checkRegistration(t *testing.T, op registry.RegisterCatalog) {
+	t.Helper()
+	need.That(t, (op.Service == nil) == (op.Instance == nil), "service %v and instance %v", op.Service, op.Instance)
+	if s := op.Service; s != nil {
+		key := op.Instance.Key()
+		expect.That(t, s.Name != "" && s.ID != "" && key == registry.NewKey(s.Name, op.Instance.InstanceID) && len(key.App) <= 255 && len(key.ID) <= 255 && utf8.ValidString(key.ID),
+			"service %+v is the instance %s", s, key)
+		expect.That(t, (s.Locality == nil || json.Valid(s.Locality)) && (s.Ports == nil || json.Valid(s.Ports)) && (s.Proxy == nil || json.Valid(s.Proxy)), "locality %s, ports %s and proxy %s are no JSON", s.Locality, s.Ports, s.Proxy)
+		shown := consul.ServiceOf(&registry.Lease{Instance: op.Instance, Service: s}, s.Name)
+		expect.OKf(t, expect.Err(json.Marshal(consul.With(consul.Node{}, nil, shown))), "it cannot be shown")
+	}
+	for _, c := range op.Checks {
+		expect.That(t, c.ID != "" && c.TTL >= 0 && (c.ReapAfter == 0 || c.ReapAfter >= 60_000) && (c.Definition == nil || json.Valid(c.Definition)), "check %+v", c)
+		p := c.Probe
+		expect.That(t, p == nil || p.Interval >= 1 && p.Timeout >= 0, "probe %+v", p)
+		a := c.Alias
+		expect.That(t, a == nil || c.Probe == nil && c.TTL == 0 && len(a.Node) <= 255 && len(a.Service) <= 255 && (a.Named || a.Service != ""), "alias check %+v of %+v", c, a)
+	}
+}
+
+func FuzzDecodeService(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		op, err := consul.DecodeService(body, "", "h")
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkRegistration(t, op)
+	})
+}
+
+func FuzzDecodeRegistration(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := consul.DecodeRegistration(body, func(string) string { return "" })
+		if err != nil {
+			checkRefusal(t, err)
+			return
+		}
+		checkRegistration(t, got.Op)
+	})
+}
+
+func FuzzDecodeAct(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if op, err := consul.DecodeCheck(body); err != nil {
+			checkRefusal(t, err)
+		} else {
+			checkRegistration(t, op)
+		}
+		if _, _, err := consul.DecodeStatus(body); err != nil {
+			checkRefusal(t, err)
+		}
+		if got, err := consul.DecodeDeregistration(body); err != nil {
+			checkRefusal(t, err)
+		} else if got.Op.Service != "" && got.Op.Check != "" {
+			t.Errorf("both a service and a check: %+v", got.Op)
+		}
+	})
 }

@@ -54,8 +54,7 @@ func formatOf(file string) eureka.Format { return eureka.Format{XML: strings.Has
 func TestRegistrationsOfEveryClientAreRead(t *testing.T) {
 	for file, want := range registered() {
 		t.Run(file, func(t *testing.T) {
-			got := need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App)))(t)
-			expect.Deep(t, got, want, "got")
+			expect.Deep(t, need.Got(eureka.DecodeRegistration(fixture(t, file), formatOf(file), strings.ToLower(want.App)))(t), want, "got")
 		})
 	}
 }

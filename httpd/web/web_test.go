@@ -4,6 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,8 +40,7 @@ func text(body string) func() (encoded, error) {
 // wants reads a document.
 func (s *sharedDocuments) wants(t *testing.T, what string, version any, build func() (encoded, error), body string) {
 	t.Helper()
-	got := need.Got(s.get(t.Context(), sharedKey{what: what}, version, build))(t)
-	expect.Equal(t, string(got.body), body, what)
+	expect.Equal(t, string(need.Got(s.get(t.Context(), sharedKey{what: what}, version, build))(t).body), body, what)
 }
 
 func TestSharedDocumentIsMadeOnceForAllThatWaitForIt(t *testing.T) {
@@ -130,4 +135,53 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 		}()
 		s.wants(t, "list", 1, text("well"), "well")
 	})
+}
+
+// An act that is not in the list is counted from 1 on, which no rate shows.
+func TestActsThatAreRecordedAreCountedFromTheBeginning(t *testing.T) {
+	named := regexp.MustCompile(`(?:\.Did\(|\badd\(|\bdoes :?= )"([a-z_]+)"`)
+	files := append(need.Got(filepath.Glob("../ownroutes/*.go"))(t), "audit.go")
+	found := 0
+	for _, file := range files {
+		for _, m := range named.FindAllStringSubmatch(string(need.Got(os.ReadFile(file))(t)), -1) {
+			found++
+			expect.That(t, slices.Contains(acts, m[1]) || strings.HasPrefix(m[1], "catalog_"), "%s records the act %s, which acts lacks", file, m[1])
+		}
+	}
+	need.That(t, found > 15, "%d acts were found", found)
+}
+
+// FuzzCredential reads credentials from whatever headers and query there are: one that is found stands in the request, and no
+// error repeats it.
+func FuzzCredential(f *testing.F) {
+	f.Add("", "Basic b3JkZXJzOnJjdF94", "", "token=rct_x", true)
+	f.Add("rct_x", "Bearer rct_x", "bearer rct_y", "", false)
+	f.Add("\xff", "Basic ?", "Negotiate", "token=%zz&token=rct_x", true)
+	f.Fuzz(func(t *testing.T, token, first, second, query string, inQuery bool) {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.URL.RawQuery = query
+		r.Header["X-Consul-Token"] = []string{token}
+		r.Header["Authorization"] = []string{first, second}
+		text, err := credentialOf(r, inQuery)
+		if err != nil {
+			expect.That(t, len(token) < 24 || !strings.Contains(err.Error(), token), "the error repeats %q: %v", token, err)
+			return
+		}
+		again, err := credentialOf(r, inQuery)
+		expect.That(t, err == nil && again == text, "got %q, and again %q, %v", text, again, err)
+		expect.That(t, token == "" || text == token, "got %q, and the header has %q", text, token)
+		if text == "" {
+			return
+		}
+		r.Header["X-Consul-Token"] = []string{text + "a"}
+		_, err = credentialOf(r, inQuery)
+		expect.That(t, token != "" || err != nil, "beside another one %q is taken", text)
+	})
+}
+
+// TestLoginCookieOverTLSIsOfThisHostAlone: browsers keep its name from others (RFC 6265bis, 4.1.3.2).
+func TestLoginCookieOverTLSIsOfThisHostAlone(t *testing.T) {
+	for from, want := range map[string]string{"http://node/": "rollcall-login", "https://node/": "__Host-rollcall-login"} {
+		expect.Equal(t, LoginCookie(httptest.NewRequest(http.MethodGet, from, nil)), want, "the cookie of a login at %s:", from)
+	}
 }
