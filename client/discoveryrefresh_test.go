@@ -261,9 +261,8 @@ func TestDiscoveryLeavesASilentStreamForAnotherServer(t *testing.T) {
 		a.markEvery = -1
 		d := discover(t, DiscoveryConfig{}, a, b)
 		pass(streamSilence - 1)
-		if b.wantRequests(t, "before", ""); d.Age() != streamSilence-1 {
-			t.Errorf("the list is %v old, want %v", d.Age(), streamSilence-1)
-		}
+		b.wantRequests(t, "before", "")
+		expect.That(t, d.Age() == streamSilence-1, "the list is %v old, want %v", d.Age(), streamSilence-1)
 		pass(time.Second)
 		b.wantRequests(t, "after the silence", "watch@e-1")
 		for range 10 {
@@ -488,8 +487,7 @@ func TestDiscoveryFileThatCannotBeSavedIsTriedAgain(t *testing.T) {
 		pass(DefaultRefreshInterval)
 		expect.Equal(t, savedAs(t, path), "ORDERS/o1=UP", "saved")
 		for text, want := range map[string]int{"cannot be saved": 1, "saved again": 1} {
-			got := strings.Count(log.String(), text)
-			expect.That(t, got == want, "the log says %d times %q, want %d; %s", got, text, want, log.String())
+			expect.Equal(t, strings.Count(log.String(), text), want, "%s\nhow often the log says %q:", log.String(), text)
 		}
 	})
 }

@@ -471,8 +471,7 @@ func TestDeregisterWaitsForBothLoops(t *testing.T) {
 		c := s.client(t)
 		r := need.Got(c.StartRegistration(RegistrationConfig{Instance: orders1()}))(t)
 		time.Sleep(11 * time.Second)
-		ctx := fake.Within(t, time.Second)
-		expect.ErrorSays(t, r.stop(ctx), "heartbeats of ORDERS/orders-1", "while one does not end in time:")
+		expect.ErrorSays(t, r.stop(fake.Within(t, time.Second)), "heartbeats of ORDERS/orders-1", "while one does not end in time:")
 		if err := r.stop(t.Context()); err != nil || time.Since(s.start) != 15*time.Second {
 			t.Errorf("stopped at %v, %v, want when the heartbeat ends, at 15s", time.Since(s.start), err)
 		}

@@ -127,8 +127,7 @@ func TestLockWaiterThatGivesUpLeavesNothingBehind(t *testing.T) {
 				first := d.of(t, c)
 				keys := k.keys()
 				_, before, _ := k.leftovers()
-				ctx := fake.Within(t, 40*time.Second)
-				expect.ErrorIs(t, expect.Err(d.acquire(ctx, c, LockOptions{Try: tc.try})), tc.want, "got")
+				expect.ErrorIs(t, expect.Err(d.acquire(fake.Within(t, 40*time.Second), c, LockOptions{Try: tc.try})), tc.want, "got")
 				sessions, holders, waiters := k.leftovers()
 				expect.That(t, sessions == 1 && holders == before && waiters == 0 && slices.Equal(k.keys(), keys),
 					"%d sessions, %d holders, %d waiters and the keys %q are left, want the first's", sessions, holders, waiters, k.keys())

@@ -246,8 +246,7 @@ func TestRegistrationLeavesTheGivenInstanceAlone(t *testing.T) {
 
 func TestRegistrationHasTheApplicationInUpperCase(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
-		r := s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" })
-		expect.Equal(t, r.Instance().Key(), key, "it is")
+		expect.Equal(t, s.register(t, func(c *RegistrationConfig) { c.Instance.App = "orders" }).Instance().Key(), key, "it is")
 	})
 }
 
@@ -471,9 +470,8 @@ func TestPreferZone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			given := slices.Clone(tt.instances)
-			if got := PreferZone(tt.zone, tt.instances); !slices.Equal(got, tt.want) {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
+			got := PreferZone(tt.zone, tt.instances)
+			expect.That(t, slices.Equal(got, tt.want), "got %v, want %v", got, tt.want)
 			expect.That(t, slices.Equal(given, tt.instances), "the list that was given was changed")
 		})
 	}

@@ -306,14 +306,12 @@ func TestTransportTriesAsManyInstancesAsConfigured(t *testing.T) {
 			n := &network{}
 			_, err := get(t, list(instances("ORDERS", test.listed)...).transport(t, Config{Base: n, Tries: test.tries, Avoid: -1}), "http://orders/")
 			asked := n.took()
-			if slices.Sort(asked); len(asked) != test.want || len(slices.Compact(asked)) != test.want {
-				t.Errorf("asked %v, want %d different ones", asked, test.want)
-			}
+			slices.Sort(asked)
+			expect.That(t, len(asked) == test.want && len(slices.Compact(asked)) == test.want, "asked %v, want %d different ones", asked, test.want)
 			var op *net.OpError
 			expect.That(t, errors.As(err, &op), "got %v, want why the last was not connected to", err)
-			if test.want > 1 && !strings.Contains(err.Error(), fmt.Sprintf("none of %d instances of orders", test.want)) {
-				t.Errorf("got %v, want it to say how many were tried", err)
-			}
+			expect.That(t, test.want <= 1 || strings.Contains(err.Error(), fmt.Sprintf("none of %d instances of orders", test.want)),
+				"got %v, want it to say how many were tried", err)
 		})
 	}
 }
@@ -344,8 +342,7 @@ func TestTransportEndsItsTriesWithTheContext(t *testing.T) {
 	}}
 	transport := list(instances("ORDERS", 2)...).transport(t, Config{Base: n, Picker: inTurn{}})
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://orders/", nil)
-	_, err := transport.RoundTrip(r)
-	expect.That(t, err != nil, "no error")
+	expect.That(t, expect.Err(transport.RoundTrip(r)) != nil, "no error")
 	asked := n.took()
 	expect.That(t, len(asked) == 1, "asked %v, want the first only", asked)
 	avoided := transport.avoided.now()
@@ -602,8 +599,7 @@ func TestTransportsLastTryConnectsForTheNextCall(t *testing.T) {
 			Transport: list(instances("ORDERS", 1)...).transport(t, Config{Base: newBase(w.dial)}),
 			Timeout:   500 * time.Millisecond,
 		}
-		_, err := c.Get("http://orders/")
-		need.That(t, err != nil, "a call was quicker than its connection")
+		need.That(t, expect.Err(c.Get("http://orders/")) != nil, "a call was quicker than its connection")
 		time.Sleep(time.Second)
 		need.Got(c.Get("http://orders/"))(t).Body.Close()
 	})
@@ -703,8 +699,7 @@ func TestBodyThatCanBeHadAgainIsAskedForAgain(t *testing.T) {
 func TestBodyIsClosedWhenNoInstanceWasReached(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/", body)
-	_, err := list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)
-	expect.That(t, err != nil, "no error")
+	expect.That(t, expect.Err(list(instances("ORDERS", 2)...).transport(t, Config{Base: &network{}}).RoundTrip(r)) != nil, "no error")
 	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
 }
 

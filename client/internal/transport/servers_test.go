@@ -384,9 +384,8 @@ func TestServerURLThatIsNoneIsReportedWithoutUserAndPassword(t *testing.T) {
 	} {
 		_, err := parseServer(given)
 		expect.That(t, err != nil && strings.Contains(err.Error(), shown), "%s: %v, want …%s…", given, err, shown)
-		if err != nil && (strings.Contains(err.Error(), "sec") || strings.Contains(err.Error(), "user")) {
-			t.Errorf("%s: %v shows user or password", given, err)
-		}
+		expect.That(t, err == nil || !strings.Contains(err.Error(), "sec") && !strings.Contains(err.Error(), "user"),
+			"%s: %v shows user or password", given, err)
 	}
 }
 
