@@ -283,9 +283,7 @@ func BenchmarkRestore100k(b *testing.B) {
 	m := NewMachine()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := m.Restore(bytes.NewReader(snapshot)); err != nil {
-			b.Fatal(err)
-		}
+		need.OK(b, m.Restore(bytes.NewReader(snapshot)))
 	}
 	b.ReportMetric(float64(liveHeap()-before)/population, "heap-B/instance")
 	runtime.KeepAlive(m)

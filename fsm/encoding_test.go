@@ -577,9 +577,8 @@ func TestLocalDiskRecordsThatNoEncoderWritesAreRefused(t *testing.T) {
 				_, err := c.again(bad)
 				expect.That(t, errors.Is(err, ErrCorrupt) && strings.Contains(err.Error(), want), "got %v, want ErrCorrupt that says %q", err, want)
 			}
-			if again, err := c.again(c.record); err != nil || !bytes.Equal(again, c.record) {
-				t.Errorf("encoded again: %x, %v, want %x", again, err, c.record)
-			}
+			again, err := c.again(c.record)
+			expect.That(t, err == nil && bytes.Equal(again, c.record), "encoded again: %x, %v, want %x", again, err, c.record)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -38,8 +39,7 @@ func TestRuleIsReadAndWrittenAlike(t *testing.T) {
 		"", "app", "app ORDERS", "app ORDERS write", "app A*B read", "apps A read", "session a write", "operator probe",
 		"kv {key} read", "app ORDERS read,", "app ORDERS read register", "peer dc2 read", "app a\x01b read", "app " + strings.Repeat("A", MaxMatch+1) + " read",
 	} {
-		_, err := ParseRule(bad)
-		expect.That(t, err != nil, "rule %q is taken", bad)
+		expect.That(t, expect.Err(ParseRule(bad)) != nil, "rule %q is taken", bad)
 	}
 }
 
@@ -81,9 +81,7 @@ func TestPolicyDecidesAsReadingItsRules(t *testing.T) {
 					want = want || n.Name == r.Match && !n.Below && n.Name != ""
 				}
 			}
-			if got := p.Allows(n); got != want {
-				t.Fatalf("%v: allowed is %v, want %v, by %v", n, got, want, rules)
-			}
+			need.Equal(t, p.Allows(n), want, "%v, by %v: allowed is", n, rules)
 		}
 	})
 }
@@ -280,8 +278,7 @@ func TestTableThatContradictsItselfIsRefused(t *testing.T) {
 	} {
 		bad := reread(t, table)
 		spoil(bad)
-		_, err := TableOf(bad.Content)
-		expect.That(t, err != nil, "%s: it is taken", name)
+		expect.That(t, expect.Err(TableOf(bad.Content)) != nil, "%s: it is taken", name)
 	}
 }
 
@@ -381,8 +378,7 @@ func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
 	now = apply(t, now, Change{Rotate: []Rotation{{Accessor: accessor("c"), Hash: [32]byte{1}}}, Sure: true})
 
 	was := saved.Saved()
-	restored := apply(t, now, was.Restoring(now.Mode))
-	expect.Equal(t, restored.Digest(), now.Digest(), "of what was never lost something changed:")
+	expect.Equal(t, apply(t, now, was.Restoring(now.Mode)).Digest(), now.Digest(), "of what was never lost something changed:")
 
 	empty := apply(t, new(Table), was.Restoring(Unset))
 	expect.Equal(t, empty.Digest(), saved.Digest(), "in a new cluster:")
@@ -391,4 +387,47 @@ func TestRestoringBringsBackWhatIsLostAlone(t *testing.T) {
 	expect.That(t, refusal != "", "the restored cluster gets another first operator")
 	again := apply(t, apply(t, new(Table), now.Content.Restoring(Unset)), was.Restoring(Unset))
 	expect.That(t, again.Holder(accessor("b")) == nil && again.Holder(accessor("a")) != nil, "an older snapshot brought back what a newer one says was revoked")
+}
+
+func TestParseTargetReadsTargetsAndNamesMistakes(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		in   string // an address and port that it contains
+		out  string
+		err  string
+	}{
+		{text: "10.0.0.0/8:*", in: "10.1.2.3:22", out: "11.0.0.1:22"},
+		{text: "10.0.0.0/8:8080", in: "10.1.2.3:8080", out: "10.1.2.3:22"},
+		{text: "10.0.0.7:80", in: "10.0.0.7:80", out: "10.0.0.8:80"},
+		{text: "[fd00::/8]:443", in: "[fd12::1]:443", out: "[fe12::1]:443"},
+		{text: "[fd00::1]:*", in: "[fd00::1]:1", out: "[fd00::2]:1"},
+		{text: "10.0.0.0/8", err: "no port"},
+		{text: "10.0.0.0/8:0", err: "no port from 1 to 65535"},
+		{text: "10.0.0.0/99:80", err: "does not begin with a CIDR"},
+		{text: "example.com:80", err: "does not begin with a CIDR"},
+	} {
+		target, err := ParseTarget(tc.text)
+		if tc.err != "" {
+			expect.ErrorSays(t, err, tc.err, "%s:", tc.text)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tc.text, err)
+			continue
+		}
+		again, err := ParseTarget(target.String())
+		expect.That(t, err == nil && again == target, "%s is written %s, which is read as %v, %v", tc.text, target, again, err)
+		in, out := netip.MustParseAddrPort(tc.in), netip.MustParseAddrPort(tc.out)
+		expect.That(t, target.Contains(in) && !target.Contains(out), "%s contains %s: %v, and %s: %v", tc.text, in, target.Contains(in), out, target.Contains(out))
+		p := Compile("", &Role{Name: "r", Rules: rules(t, "check-target "+tc.text+" probe")})
+		expect.That(t, p.Allows(ToProbe(tc.in)) && !p.Allows(ToProbe(tc.out)), "a rule with %s decides otherwise", tc.text)
+	}
+}
+
+func TestRuleThatNamesNoTargetIsRefused(t *testing.T) {
+	for _, text := range []string{"check-target 10.0.0.0/8 probe", "check-target example.com:80 probe", "check-target {app}:80 probe", "check-target * probe"} {
+		expect.That(t, expect.Err(ParseRule(text)) != nil, "%q is taken", text)
+	}
+	var none *Policy
+	expect.That(t, !none.Allows(ToProbe("10.0.0.1:80")), "no policy lets checks look at something")
 }

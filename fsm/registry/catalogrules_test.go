@@ -551,8 +551,7 @@ func TestRegistryIndexesComeFromOneCounter(t *testing.T) {
 	first := g.register(instance(orders1, Up, 100)).Index
 	next := g.Next()
 	expect.That(t, next == first+1 && g.ReserveIndex() == next, "took %d after %d", next, first)
-	got := g.View().Index()
-	expect.That(t, got == first, "the registry's index is %d, want that of its own last change, %d", got, first)
+	expect.Equal(t, g.View().Index(), first, "the registry's index, which is that of its own last change, is")
 	expect.Equal(t, g.register(instance(orders2, Up, 100)).Index, first+2, "a change, after what was taken, at")
 	g.ReserveIndex()
 	r, err := Thaw(g.Freeze())

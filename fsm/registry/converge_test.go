@@ -391,9 +391,8 @@ func TestOperatorsActsOutliveTheEvictionByOneNode(t *testing.T) {
 
 	a.client(SetOverride{Key: orders1, Status: Down})
 	b.apply(fromNode, told(a))
-	if l := b.lease(orders1); l.Instance.Overridden != Down {
-		t.Errorf("got %+v, want what was decided last", l.Instance)
-	}
+	l := b.lease(orders1)
+	expect.That(t, l.Instance.Overridden == Down, "got %+v, want what was decided last", l.Instance)
 }
 
 // A registration after a removal goes on with the life that was removed if its timestamp makes it the newer
@@ -450,9 +449,8 @@ func TestCancelOfALifeBeforeTheOwnersRemovesNothing(t *testing.T) {
 			res := g.apply(tt.origin, Remove{Key: orders1, Kind: Canceled, Life: 4, LastDirty: 200, Age: tt.age})
 			l, live := g.View().Lease(orders1)
 			need.That(t, live != tt.gone, "live %t, result %+v, want gone: %t", live, res, tt.gone)
-			if live && (l.Life != 5 || l.ByClient != res.Index || res.Outcome != Older) {
-				t.Errorf("life %d, told of at %d, result %+v; want life 5, which is sent to all peers", l.Life, l.ByClient, res)
-			}
+			expect.That(t, !live || l.Life == 5 && l.ByClient == res.Index && res.Outcome == Older,
+				"the lease is %+v, result %+v; want life 5, which is sent to all peers", l, res)
 		})
 	}
 }

@@ -90,9 +90,8 @@ func TestFreshnessGoesByEachLeasesInterval(t *testing.T) {
 		g.pass(1000)
 	}
 	f := g.View().Freshness(g.now.Lease)
-	if holds, why := g.View().Condition(f); !holds || f.Counted != 20 || f.Fresh != 10 {
-		t.Errorf("got %+v, %s, want half of them not fresh", f, why)
-	}
+	holds, why := g.View().Condition(f)
+	expect.That(t, holds && f.Counted == 20 && f.Fresh == 10, "got %+v, %s, want half of them not fresh", f, why)
 }
 
 // What is taken away on purpose is no failure, in steps of whatever size; and nothing is left of it

@@ -321,8 +321,7 @@ func TestRemoveOfHasTheTimeOfTheLastRenewal(t *testing.T) {
 	expect.Equal(t, age(), 25_000, "renewed")
 	g.pass(300_000)
 	g.Advance(g.now)
-	if rec, _ := g.View().Removal(orders1); rec.Full {
-		t.Fatal("the record is not reduced yet")
-	}
+	rec, _ := g.View().Removal(orders1)
+	need.That(t, !rec.Full, "the record is not reduced yet")
 	expect.Equal(t, age(), 305_000, "reduced: renewed")
 }

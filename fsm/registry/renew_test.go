@@ -139,8 +139,7 @@ func TestRenewByHandleAllocatesNothing(t *testing.T) {
 	g := newRig(t)
 	h := g.register(instance(orders1, Up, 100)).Handle
 	var op Op = Renew{Handle: h, LastDirty: 100}
-	n := testing.AllocsPerRun(100, func() { g.client(op) })
-	expect.That(t, n == 0, "%v allocations, want none", n)
+	expect.Equal(t, testing.AllocsPerRun(100, func() { g.client(op) }), 0, "allocations:")
 }
 
 // An instance whose home is a Eureka server is canceled, at its home or elsewhere. What the home sends of it afterwards was

@@ -138,8 +138,7 @@ func TestAwaitIsNotWokenByOtherApplications(t *testing.T) {
 			w.do(Register{instance(Key{App: "BILLING", ID: fmt.Sprint(i)}, Up, 100)})
 			orders.wantNone(t)
 		}
-		got := w.asked.Load()
-		expect.That(t, got == asked, "looked %d times at states in which nothing selected had changed", got-asked)
+		expect.Equal(t, w.asked.Load(), asked, "looks at states, in none of which something selected had changed:")
 		w.do(Register{instance(orders1, Up, 100)})
 		orders.want(t, orders1)
 	})
@@ -204,8 +203,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 		expect.That(t, n == 1, "%d wait, want only the one that goes on", n)
 		w.do(Cancel{billing1})
 		other.want(t, billing1)
-		n = w.waiters.Len()
-		expect.That(t, n == 0, "%d wait, want none", n)
+		expect.Equal(t, w.waiters.Len(), 0, "waiting:")
 	})
 }
 
@@ -419,8 +417,7 @@ func TestJoinIsWokenByItsServiceAndItsNodes(t *testing.T) {
 			leaveAll()
 			w.do(Register{instance(Key{App: "PAYMENTS", ID: "1"}, Up, 1)})
 			waits.want(t, Key{App: "PAYMENTS", ID: "1"})
-			n := w.waiters.Len()
-			expect.That(t, n == 0, "%s: %d still wait", tt.name, n)
+			expect.Equal(t, w.waiters.Len(), 0, "%s: still waiting:", tt.name)
 		}
 	})
 }
