@@ -78,9 +78,8 @@ func TestFileWithAnyByteFlippedIsRefusedWithThePlace(t *testing.T) {
 			b := bytes.Clone(whole)
 			b[at] ^= bit
 			_, err := backup.Read(bytes.NewReader(b))
-			if !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), "at byte ") {
-				t.Fatalf("byte %d of %d flipped: %v, want ErrDamaged with the place", at, len(whole), err)
-			}
+			need.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), "at byte "),
+				"byte %d of %d flipped: %v, want ErrDamaged with the place", at, len(whole), err)
 		}
 	}
 }
@@ -89,9 +88,8 @@ func TestFileThatIsCutOffOrLongerIsRefusedWithThePlace(t *testing.T) {
 	whole := written(t)
 	for n := range whole {
 		_, err := backup.Read(bytes.NewReader(whole[:n]))
-		if !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("at byte %d: it ends inside its ", n)) {
-			t.Fatalf("cut off at byte %d of %d: %v, want ErrDamaged with the place", n, len(whole), err)
-		}
+		need.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), fmt.Sprintf("at byte %d: it ends inside its ", n)),
+			"cut off at byte %d of %d: %v, want ErrDamaged with the place", n, len(whole), err)
 	}
 	_, err := backup.Read(bytes.NewReader(append(bytes.Clone(whole), 0)))
 	expect.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), "follows its end"), "one byte more: %v", err)
@@ -132,9 +130,8 @@ func FuzzRead(f *testing.F) {
 	f.Add(written(f))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := backup.Read(bytes.NewReader(b))
-		if err != nil && !errors.Is(err, backup.ErrDamaged) && !errors.Is(err, backup.ErrNewerVersion) {
-			t.Fatalf("%v, want one of the two errors of reading", err)
-		}
+		need.That(t, err == nil || errors.Is(err, backup.ErrDamaged) || errors.Is(err, backup.ErrNewerVersion),
+			"%v, want one of the two errors of reading", err)
 		if err == nil {
 			backup.Diff(&c.Image, &c.Image)
 		}

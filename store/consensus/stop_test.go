@@ -75,8 +75,7 @@ func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 	})
 	return func() {
 		hangs.Close()
-		err := <-sent
-		expect.That(t, err != nil, "the snapshot was taken")
+		expect.That(t, (<-sent) != nil, "the snapshot was taken")
 	}
 }
 
@@ -186,8 +185,7 @@ func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := startCluster(t, 1, nil).nodes[0]
 		n.endSaving()
-		err := n.raft.Snapshot().Error()
-		expect.ErrorSays(t, err, context.Canceled.Error(), "the snapshot ended with")
+		expect.ErrorSays(t, n.raft.Snapshot().Error(), context.Canceled.Error(), "the snapshot ended with")
 		left := need.Got(filepath.Glob(filepath.Join(n.cfg.DataDir, disk.RaftDir, "snapshots", "*")))(t)
 		expect.That(t, len(left) == 0, "it leaves %v", left)
 	})

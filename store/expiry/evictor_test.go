@@ -138,8 +138,7 @@ func TestEvictorStopsARoundBetweenTwoEntriesAtAHold(t *testing.T) {
 			return nil
 		}
 		g.pass(5 * time.Second)
-		got := len(g.evictedAt)
-		expect.That(t, got == evictionBatch, "%d leases went, want %d: the hold came before the second entry", got, evictionBatch)
+		expect.Equal(t, len(g.evictedAt), evictionBatch, "the hold came before the second entry: leases that went:")
 	})
 }
 
@@ -250,8 +249,7 @@ func TestEvictorEvictsNoLeaseTwiceAtALeaderChangeInARound(t *testing.T) {
 		g.pass(5 * time.Second)
 		at, ok := g.evictedAt[key]
 		expect.That(t, ok && at <= established+3*time.Second+2*ClockInterval, "gone at %v (%v), want within a grace of %v", at, ok, established)
-		got := g.metric("rollcall_store_evictions_total", "")
-		expect.That(t, got == 1, "%v evictions counted, want 1", got)
+		expect.Equal(t, g.metric("rollcall_store_evictions_total", ""), 1, "evictions counted:")
 	})
 }
 
@@ -274,13 +272,9 @@ func TestEvictorEndsOverridesAndQuarantinesAtTheirTime(t *testing.T) {
 					return ok
 				}
 				g.pass(9 * time.Second)
-				if !overridden() || listed() {
-					t.Errorf("after 9 s: overridden %v, listed %v, want it so for 10 s", overridden(), listed())
-				}
+				expect.That(t, overridden() && !listed(), "after 9 s: overridden %v, listed %v, want it so for 10 s", overridden(), listed())
 				g.pass(2500 * time.Millisecond)
-				if overridden() || !listed() {
-					t.Errorf("after 11.5 s: overridden %v, listed %v, want neither in force", overridden(), listed())
-				}
+				expect.That(t, !overridden() && listed(), "after 11.5 s: overridden %v, listed %v, want neither in force", overridden(), listed())
 			})
 		})
 	}
@@ -293,8 +287,7 @@ func TestEvictorEndsALeaseOfAnotherDatacenterThoughItCountsForNothing(t *testing
 		g.clients[i.Key()] = &rigClient{}
 		g.pass(34 * time.Second)
 		g.wantGone(i.Key(), 33*time.Second) // 30 s for the way of its renewals
-		got := g.metric("rollcall_self_preservation_leases", "all")
-		expect.That(t, got == 0, "%v leases of this datacenter, want none", got)
+		expect.Equal(t, g.metric("rollcall_self_preservation_leases", "all"), 0, "leases of this datacenter:")
 	})
 }
 

@@ -150,12 +150,9 @@ func TestStoreHasAfterAProperStopWhatItHadBefore(t *testing.T) {
 						t.Errorf("%v was renewed at %v, want %v", l.Key(), after.LastRenewal(got), before.LastRenewal(l))
 					}
 				}
-				if after.Total() != 2 {
-					t.Errorf("%d instances, want 2", after.Total())
-				}
-				if _, ok := after.Removal(registry.NewKey("A", "i2")); !ok {
-					t.Error("the record of a removal is gone")
-				}
+				expect.That(t, after.Total() == 2, "%d instances, want 2", after.Total())
+				_, ok := after.Removal(registry.NewKey("A", "i2"))
+				expect.That(t, ok, "the record of a removal is gone")
 			})
 		})
 	}
@@ -169,12 +166,9 @@ func TestEachStartIsAnEpochWithIndexesOfItsOwn(t *testing.T) {
 			g.register(90, "i0")
 			v := g.now()
 			id, boot := g.Identity()
-			if want := fmt.Sprintf("%s-%d", id, boot); v.Epoch() != want || epochs[want] {
-				t.Errorf("epoch %s, want %s, and no epoch twice", v.Epoch(), want)
-			}
-			if v.Index() <= newest {
-				t.Errorf("index %d after %d", v.Index(), newest)
-			}
+			want := fmt.Sprintf("%s-%d", id, boot)
+			expect.That(t, v.Epoch() == want && !epochs[want], "epoch %s, want %s, and no epoch twice", v.Epoch(), want)
+			expect.That(t, v.Index() > newest, "index %d after %d", v.Index(), newest)
 			epochs[v.Epoch()], newest = true, v.Index()
 			g.restart()
 		}
@@ -258,8 +252,7 @@ func (g *localRig) killed(t *testing.T) *registry.View {
 	need.OK(t, os.WriteFile(filepath.Join(dir, disk.LocalFile), b, 0o600))
 	d := need.Got(openRegistryFile(dir))(t)
 	defer d.close()
-	r := need.Got(d.load())(t)
-	return r.View()
+	return need.Got(d.load())(t).View()
 }
 
 func TestIndexesDoNotPassHalfOfTheReserveWithoutAWrite(t *testing.T) {
@@ -371,9 +364,8 @@ func TestFlushThatIsNotMadeIsUnknown(t *testing.T) {
 		synctest.Wait()
 		s.refuseOperations()
 		reason := errors.New("disk gone")
-		if err := s.close(reason); !errors.Is(err, reason) {
-			t.Errorf("the node ended with %v, want the reason", err)
-		}
+		err := s.close(reason)
+		expect.That(t, errors.Is(err, reason), "the node ended with %v, want the reason", err)
 		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
 	})
 }
@@ -431,9 +423,8 @@ func TestStoreIsReadyWhenItHasCopiedTheOtherNodes(t *testing.T) {
 	}
 	t.Run("it is stopped before", func(t *testing.T) {
 		localBubble(t, func(c *store.Config) { copied, c.Copy = make(chan error), copying }, func(t *testing.T, g *localRig) {
-			if err := g.halt(); err != nil || g.Health().Ready {
-				t.Errorf("Run returned %v, ready %v, want neither", err, g.Health().Ready)
-			}
+			err := g.halt()
+			expect.That(t, err == nil && !g.Health().Ready, "Run returned %v, ready %v, want neither", err, g.Health().Ready)
 		})
 	})
 }
@@ -445,9 +436,7 @@ func TestStoreEndsLeasesByItself(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		expect.That(t, g.has("goes"), "it went before its time")
 		time.Sleep(2 * expiry.ClockInterval)
-		if g.has("goes") || !g.has("stays") {
-			t.Errorf("a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
-		}
+		expect.That(t, !g.has("goes") && g.has("stays"), "a moment later: %v and %v, want it gone and the other there", g.has("goes"), g.has("stays"))
 	})
 }
 
@@ -461,12 +450,10 @@ func TestStoreEndsNoLeaseBeforeItsClientHadTimeToComeBack(t *testing.T) {
 		time.Sleep(time.Minute) // in which no node could tell it of a renewal
 		copied <- struct{}{}
 		time.Sleep(5 * time.Second)
-		if h := g.Health(); !g.has("i0") || !h.Suspended {
-			t.Errorf("5 s after the node was ready: there %v, suspended %v, want both", g.has("i0"), h.Suspended)
-		}
-		time.Sleep(2 * time.Second)
 		h := g.Health()
-		expect.That(t, !g.has("i0"), "after the grace it is still there: %+v", h)
+		expect.That(t, g.has("i0") && h.Suspended, "5 s after the node was ready: there %v, suspended %v, want both", g.has("i0"), h.Suspended)
+		time.Sleep(2 * time.Second)
+		expect.That(t, !g.has("i0"), "after the grace it is still there: %+v", g.Health())
 	})
 }
 
@@ -500,9 +487,7 @@ func TestChangesWakeTheirReaders(t *testing.T) {
 		g.register(90, "i0")
 		got := <-a
 		expect.That(t, got.err == nil && len(got.changes.Items) == 1 && got.changes.Items[0].Index == 1, "got %+v, want the change 1", got)
-		if len(b) > 0 {
-			t.Errorf("a reader that waits for another application was told %+v", <-b)
-		}
+		expect.That(t, len(b) == 0, "a reader that waits for another application was told of it")
 		need.OK(t, g.halt())
 		if got := <-b; !errors.Is(got.err, registry.ErrClosed) {
 			t.Errorf("at the end: %+v, want ErrClosed", got)
@@ -513,9 +498,8 @@ func TestChangesWakeTheirReaders(t *testing.T) {
 func TestApplyDoesNothingIfAnOperationIsTooLargeForALog(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		_, err := g.Apply(t.Context(), registry.FromClient, padded("small", 10), padded("huge", store.MaxOpBytes))
-		if !errors.Is(err, registry.ErrTooLarge) || g.now().Total() != 0 {
-			t.Errorf("got %v and %d instances, want ErrTooLarge and none", err, g.now().Total())
-		}
+		expect.That(t, errors.Is(err, registry.ErrTooLarge) && g.now().Total() == 0,
+			"got %v and %d instances, want ErrTooLarge and none", err, g.now().Total())
 	})
 }
 
@@ -544,9 +528,7 @@ func TestApplyBeforeRunWaits(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if len(done) > 0 {
-			t.Fatalf("answered before Run: %v", <-done)
-		}
+		need.That(t, len(done) == 0, "answered before Run")
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()

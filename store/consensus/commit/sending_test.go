@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
@@ -154,8 +157,7 @@ func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 	leader.silent.Store(true)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	_, err := c.commitAt(ctx, leader.address, callCommit, b)
-	need.That(t, err != nil, "a batch without time has a result")
+	need.That(t, expect.Err(c.commitAt(ctx, leader.address, callCommit, b)) != nil, "a batch without time has a result")
 	leader.silent.Store(false)
 	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommit, b)))
 	expect.Equal(t, leader.connections.Load(), 2, "connections:")
@@ -225,9 +227,8 @@ func TestBatchWhoseResultsDoNotFitItIsUnknown(t *testing.T) {
 	} {
 		k := &call{items: make([]fsm.Item, 2), done: make(chan struct{})}
 		c.finish(&batch{calls: []*call{k}}, res)
-		if <-k.done; !errors.Is(k.err, registry.ErrUnknownOutcome) {
-			t.Errorf("%s: got %v, want ErrUnknownOutcome", name, k.err)
-		}
+		<-k.done
+		expect.That(t, errors.Is(k.err, registry.ErrUnknownOutcome), "%s: got %v, want ErrUnknownOutcome", name, k.err)
 	}
 }
 
@@ -260,10 +261,437 @@ func TestBatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 func TestCommitterSendsRenewalsToALeaderThatKnowsNoWait(t *testing.T) {
 	leader := leaderWithout(t) // which serves Node.Commit alone, as those of before
 	c := follower(t, leader.address)
-	b := (&batch{}).encode(codec.Newest, fsm.Bound{})
-	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommitLater, b)))
+	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommitLater, (&batch{}).encode(codec.Newest, fsm.Bound{}))))
 	expect.Equal(t, leader.connections.Load(), 1, "connections:")
 }
 
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newTestCommitter returns a committer that sends nothing.
+func newTestCommitter() *Committer {
+	return New(Config{InFlight: 1, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+}
+
+func renewal() []fsm.Item {
+	return []fsm.Item{{KV: kv.RenewSession{ID: "00000000-0000-0000-0000-000000000001"}}}
+}
+
+// waiting is how many calls are queued, and how many wait for company.
+func (c *Committer) waiting() (queued, gathered int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls), len(c.gathered)
+}
+
+func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 10 {
+			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+			time.Sleep(GatherFor / 20)
+		}
+		synctest.Wait()
+		queued, _ := c.waiting()
+		expect.That(t, queued == 0, "%d renewals are queued after half the time, want none", queued)
+		time.Sleep(GatherFor / 2)
+		synctest.Wait()
+		if queued, gathered := c.waiting(); queued != 10 || gathered != 0 || len(c.wake) != 1 {
+			t.Errorf("%d are queued, %d are not, want all; woken: %d", queued, gathered, len(c.wake))
+		}
+		c.mu.Lock()
+		for _, k := range c.calls {
+			expect.Equal(t, k.arrived.Sub(began), GatherFor, "counted as arrived")
+		}
+		c.mu.Unlock()
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestManyGatheredRenewalsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range gatherMost + 1 {
+			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		}
+		synctest.Wait()
+		queued, gathered := c.waiting()
+		expect.That(t, queued == gatherMost && gathered == 1, "%d are queued and %d wait, want %d and 1", queued, gathered, gatherMost)
+		time.Sleep(GatherFor)
+		synctest.Wait()
+		queued, gathered = c.waiting()
+		expect.That(t, queued == gatherMost+1 && gathered == 0, "%d are queued and %d wait after the time, want all queued", queued, gathered)
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		synctest.Wait()
+		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, AtOnce) })
+		synctest.Wait()
+		queued, gathered := c.waiting()
+		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		synctest.Wait()
+		queued, _ := c.waiting()
+		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
+		cancel()
+		all.Wait()
+	})
+}
+
+func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithTimeout(t.Context(), GatherFor/2)
+		defer cancel()
+		_, err := c.gather(ctx, renewal(), 50, Gathered)
+		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
+			"got %v, want the context's error: it certainly had no effect", err)
+		time.Sleep(GatherFor)
+		if b, _ := c.closeBatch(); b != nil {
+			t.Errorf("%d calls were taken", len(b.calls))
+		}
+	})
+}
+
+func TestGatheredRenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*GatherFor)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.gather(ctx, renewal(), 50, Gathered)
+			done <- err
+		}()
+		time.Sleep(GatherFor)
+		synctest.Wait()
+		b, _ := c.closeBatch()
+		need.That(t, b != nil, "nothing was taken")
+		expect.ErrorIs(t, <-done, registry.ErrUnknownOutcome, "got")
+	})
+}
+
+func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestCommitter()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.gather(t.Context(), renewal(), 50, Gathered)
+			done <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		c.shut()
+		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
+			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
+		}
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50, Gathered)), registry.ErrClosed, "after the end: got")
+		time.Sleep(2 * GatherFor)
+	})
+}
+
+func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	expect.Equal(t, p.grace(now), 0, "before the first beat:")
+	for range 100 {
+		p.beat(now)
+		now = now.Add(20 * time.Millisecond)
+	}
+	expect.Equal(t, p.grace(now), 0, "without a pause:")
+	now = now.Add(time.Minute)
+	expect.Equal(t, p.grace(now), wakeGrace, "the first after a pause:")
+	p.beat(now)
+	expect.Equal(t, p.grace(now.Add(wakeGrace/4)), wakeGrace*3/4, "after the beat:")
+	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
+}
+
+// TestWriteDoesNotWaitForAWallClockThatIsSetBack: the time of the last pause is then in its future.
+func TestWriteDoesNotWaitForAWallClockThatIsSetBack(t *testing.T) {
+	now := time.Now()
+	var p pulse
+	p.beat(now)
+	now = now.Add(time.Minute)
+	p.beat(now) // after a pause
+	back := setBack(now.Add(2*wakeGrace), time.Hour)
+	step := back.Round(0).Sub(now.Round(0))
+	need.That(t, step <= 0 && back.Sub(now) == 2*wakeGrace, "the clock was not set back: %v", step)
+	expect.Equal(t, p.grace(back), 0, "a write waits for")
+}
+
+// setBack is a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes
+// on. Package time has no other way to make one: the seconds are above the lowest 30 bits of its first field.
+func setBack(t time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) -= uint64(by/time.Second) << 30
+	return t
+}
+
+// instantLog is a log whose entries take effect as they come.
+type instantLog struct {
+	machine *fsm.Machine
+
+	mu      sync.Mutex // guards the following
+	index   uint64
+	entries []loggedEntry
+}
+
+type loggedEntry struct {
+	at    time.Duration // since the leader was started
+	items int
+}
+
+// Apply implements applier.
+func (l *instantLog) Apply(entry []byte, _ time.Duration) raft.ApplyFuture {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	applied, err := l.machine.Apply(l.index, 1, entry)
+	return instantResult{applied, err, l.index}
+}
+
+type instantResult struct {
+	applied fsm.Applied
+	err     error
+	index   uint64
+}
+
+func (r instantResult) Error() error  { return r.err }
+func (r instantResult) Response() any { return r.applied }
+func (r instantResult) Index() uint64 { return r.index }
+
+// companyRig is the committer of a leader in virtual time.
+type companyRig struct {
+	*Committer
+	log   *instantLog
+	ctx   context.Context // until the rig stops
+	began time.Time
+	calls sync.WaitGroup
+}
+
+const renewalWait = 100 * time.Millisecond
+
+func newCompanyRig(t *testing.T, wait time.Duration) *companyRig {
+	t.Helper()
+	log := &instantLog{machine: fsm.NewMachine(), index: 1}
+	founded := need.Got(log.machine.Apply(1, 1, fsm.AppendEstablish(nil, codec.Newest, fsm.Establish{Node: "n1", Cluster: "c", Level: codec.Newest})))(t)
+	began := time.Now()
+	ctx, stop := context.WithCancel(context.Background())
+	state := new(leadership.State)
+	state.Lead(leadership.New(expiry.NewReign(founded.Epoch, 0, log.machine.View()), ctx, began))
+	metrics := NewMetrics(prometheus.NewRegistry())
+	r := &companyRig{log: log, ctx: ctx, began: began}
+	r.Committer = New(Config{
+		InFlight: 2, RenewalWait: wait, Node: "n1", Boot: 1, Leadership: state, Nodes: port.NewNodes(nil, nil), Metrics: metrics,
+		Proposer: &Proposer{Raft: r, Level: log.machine.Level, Leadership: state, Metrics: metrics, Stamp: func() registry.Stamp {
+			return registry.Stamp{Lease: time.Since(began).Milliseconds(), Wall: time.Now().UnixMilli()}
+		}},
+	})
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		r.calls.Wait()
+		stop()
+		running.Wait()
+	})
+	return r
+}
+
+// Apply implements applier.
+func (r *companyRig) Apply(entry []byte, patience time.Duration) raft.ApplyFuture {
+	f := r.log.Apply(entry, patience)
+	items := 0
+	for _, b := range f.Response().(fsm.Applied).Batches {
+		items += len(b.Results)
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.entries = append(r.log.entries, loggedEntry{time.Since(r.began), items})
+	return f
+}
+
+func (r *companyRig) entries() []loggedEntry {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return slices.Clone(r.log.entries)
+}
+
+// send commits an operation and reports its outcome.
+func (r *companyRig) send(t *testing.T, op registry.Op, pace Pace, want registry.Outcome) {
+	r.calls.Go(func() {
+		results, err := r.Commit(r.ctx, []fsm.Item{{Origin: registry.FromClient, Op: op}}, pace)
+		expect.That(t, err == nil && results.Registry[0].Outcome == want, "%T: %+v, %v; want %v", op, results, err, want)
+	})
+	synctest.Wait()
+}
+
+var waiter = registry.NewKey("A", "i")
+
+func registration() registry.Op {
+	return registry.Register{Instance: &registry.Instance{App: waiter.App, InstanceID: waiter.ID, Status: registry.Up, Duration: 90}}
+}
+
+func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
+	renew := registry.Renew{Key: waiter}
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	type step struct {
+		after time.Duration
+		op    registry.Op
+		pace  Pace
+		want  registry.Outcome
+	}
+	tests := []struct {
+		name  string
+		wait  time.Duration
+		steps []step // after a registration
+		want  []loggedEntry
+	}{
+		{"several share an entry", renewalWait,
+			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, MayWait, registry.Done}, {ms(70), renew, MayWait, registry.Done}},
+			[]loggedEntry{{0, 1}, {renewalWait, 3}}},
+		{"one long after the last entry", renewalWait,
+			[]step{{renewalWait, renew, MayWait, registry.Done}},
+			[]loggedEntry{{0, 1}, {renewalWait, 1}}},
+		{"one that may not wait, which takes the others along", renewalWait,
+			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, AtOnce, registry.Done}, {ms(10), renew, MayWait, registry.Done}},
+			[]loggedEntry{{0, 1}, {ms(20), 2}, {ms(120), 1}}},
+		{"another write of the instance, in its order", renewalWait,
+			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), registry.Cancel{Key: waiter}, AtOnce, registry.Done}, {ms(10), renew, MayWait, registry.NotFound}},
+			[]loggedEntry{{0, 1}, {ms(20), 2}, {ms(120), 1}}},
+		{"off", 0,
+			[]step{{ms(10), renew, MayWait, registry.Done}, {ms(10), renew, MayWait, registry.Done}},
+			[]loggedEntry{{0, 1}, {ms(10), 1}, {ms(20), 1}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newCompanyRig(t, tt.wait)
+				r.send(t, registration(), AtOnce, registry.Done)
+				for _, s := range tt.steps {
+					time.Sleep(s.after)
+					r.send(t, s.op, s.pace, s.want)
+				}
+				r.calls.Wait()
+				need.Slice(t, r.entries(), tt.want, "entries, by time and number of operations:")
+			})
+		})
+	}
+}
+
+func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
+	const share = fewRenewals / int(time.Second/renewalWait) // renewals in an entry, as few as wait for the whole time
+	tests := []struct {
+		perSecond int
+		entries   int // in a second
+	}{
+		{fewRenewals / 5, 10},
+		{fewRenewals, 10},
+		{2 * fewRenewals, 2 * fewRenewals / share},
+		{manyRenewals * 4 / 5, manyRenewals * 4 / 5 / share},
+		{manyRenewals * 2, manyRenewals * 2},
+	}
+	for _, tt := range tests {
+		t.Run(strconv.Itoa(tt.perSecond), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newCompanyRig(t, renewalWait)
+				r.send(t, registration(), AtOnce, registry.Done)
+				renewForASecond := func() (entries int) {
+					before := len(r.entries())
+					for range tt.perSecond {
+						r.send(t, registry.Renew{Key: waiter}, MayWait, registry.Done)
+						time.Sleep(time.Second / time.Duration(tt.perSecond))
+					}
+					return len(r.entries()) - before
+				}
+				renewForASecond() // in the first second nobody knows yet how many come
+				got := renewForASecond()
+				// One may be of renewals that came before, and each waits for the next renewal, too.
+				expect.That(t, got <= tt.entries+1 && got >= tt.entries*3/4, "%d entries in a second, want %d", got, tt.entries)
+			})
+		})
+	}
+}
+
+func TestFewRenewalsWaitAgainAfterMany(t *testing.T) {
+	k := company{limit: renewalWait}
+	now := time.Now()
+	k.count(2*manyRenewals, now)
+	expect.Equal(t, k.wait(now), 0, "while many come:")
+	expect.Equal(t, k.wait(now.Add(time.Second)), 0, "in the second after that:")
+	expect.Equal(t, k.wait(now.Add(2*time.Second)), renewalWait, "in the next one:")
+}
+
+func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCompanyRig(t, renewalWait)
+		r.send(t, registration(), AtOnce, registry.Done)
+		serve := func(seq uint64, mayWait bool) {
+			r.calls.Go(func() {
+				id := fsm.BatchID{Node: "n2", Boot: 1, Seq: seq}
+				items := []fsm.Item{{Origin: registry.FromClient, Op: registry.Renew{Key: waiter}}}
+				reply := r.Serve(fsm.AppendBatch(nil, codec.Newest, id, items), mayWait)
+				res, err := fsm.ParseResults(reply.Results)
+				expect.That(t, reply.Answer == port.OK && err == nil && res.Results[0].Outcome == registry.Done, "batch %d: %+v, %v", seq, res, err)
+			})
+			synctest.Wait()
+		}
+		time.Sleep(renewalWait / 10)
+		serve(1, true)
+		serve(2, true)
+		time.Sleep(renewalWait)
+		serve(3, true)
+		serve(4, false)
+		serve(5, true)
+		r.send(t, registry.Cancel{Key: waiter}, AtOnce, registry.Done) // does not overtake it
+		r.calls.Wait()
+		later := renewalWait + renewalWait/10
+		need.Slice(t, r.entries(), []loggedEntry{{0, 1}, {renewalWait, 2}, {later, 2}, {later, 2}}, "entries, by time and number of operations:")
+	})
+}
+
+func TestFollowerSendsRenewalsThatMayWaitBesideItsSlots(t *testing.T) {
+	c := New(Config{InFlight: 1, RenewalWait: renewalWait, Leadership: new(leadership.State), Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+	queue := func(pace Pace) {
+		k := newCall(registry.Renew{Key: waiter})
+		k.pace = pace
+		c.enqueue(k)
+	}
+	for i := range waitingBatches {
+		queue(MayWait)
+		expect.Equal(t, c.holdBack(time.Now()), false, "held back:")
+		own, proposals := c.closeBatch()
+		need.That(t, c.sendAside(own, proposals, nil), "batch %d takes a slot", i+1)
+	}
+	queue(MayWait)
+	expect.Equal(t, c.holdBack(time.Now()), true, "with as many at the leader as may be, held back:")
+	queue(AtOnce)
+	expect.Equal(t, c.holdBack(time.Now()), false, "with one that may not wait, held back:")
+	own, proposals := c.closeBatch()
+	expect.That(t, len(own.calls) == 2 && !c.sendAside(own, proposals, nil), "the batch of %d is sent aside, want both, in a slot", len(own.calls))
+	queue(MayWait)
+	c.returnAside()
+	expect.Equal(t, c.holdBack(time.Now()), false, "with one back, held back:")
+}

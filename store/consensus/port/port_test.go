@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,8 +102,7 @@ func TestPortHangsUpOnStrangers(t *testing.T) {
 		defer conn.Close()
 		need.Got(io.WriteString(conn, first))(t)
 		need.OK(t, conn.SetReadDeadline(time.Now().Add(limit)))
-		_, err := io.ReadAll(conn)
-		expect.That(t, !errors.Is(err, os.ErrDeadlineExceeded), "%q: the connection stays open", first)
+		expect.That(t, !errors.Is(expect.Err(io.ReadAll(conn)), os.ErrDeadlineExceeded), "%q: the connection stays open", first)
 	}
 }
 
@@ -150,9 +151,7 @@ func FuzzReadHello(f *testing.F) {
 		}
 		var b strings.Builder
 		need.OK(t, writeHello(&b, h))
-		if !strings.HasPrefix(s, b.String()) {
-			t.Errorf("%q read as %+v, written as %q", s, h, b.String())
-		}
+		expect.That(t, strings.HasPrefix(s, b.String()), "%q read as %+v, written as %q", s, h, b.String())
 	})
 }
 
@@ -258,14 +257,12 @@ func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 		var reply int
 		err := c.Call(tt.method, tt.args, &reply)
 		expect.That(t, tt.want != "" || err == nil && reply == 42, "%s: got %d, %v, want 42", tt.name, reply, err)
-		if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: got %v, want an error with %q", tt.name, err, tt.want)
-		}
+		expect.That(t, tt.want == "" || err != nil && strings.Contains(err.Error(), tt.want),
+			"%s: got %v, want an error with %q", tt.name, err, tt.want)
 	}
 	close(slow)
-	if <-waiting.Done; waiting.Error != nil {
-		t.Errorf("the call that took long: %v", waiting.Error)
-	}
+	<-waiting.Done
+	expect.That(t, waiting.Error == nil, "the call that took long: %v", waiting.Error)
 	c.Close()
 	<-ended
 }
@@ -286,9 +283,8 @@ func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := Hello{ServerID: "n1.aa", Boot: tt.boot, Before: tt.before}.Outdated(tt.known)
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want an error with %q", err, tt.want)
-			}
+			expect.That(t, (err == nil) == (tt.want == "") && (err == nil || strings.Contains(err.Error(), tt.want)),
+				"got %v, want an error with %q", err, tt.want)
 		})
 	}
 }
@@ -358,8 +354,7 @@ func TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged(t *testing.T
 		return err
 	}
 	need.OK(t, call(0))
-	pooled, err := client.Dial(raft.ServerAddress(server.Addr().String()), limit)
-	need.OK(t, err)
+	pooled := need.Got(client.Dial(raft.ServerAddress(server.Addr().String()), limit))(t)
 	first := <-accepted
 	ended := make(chan error, 1)
 	go func() { ended <- call(time.Second) }()
@@ -387,3 +382,252 @@ func replaceFiles(t *testing.T, file string, with ...string) {
 
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// idle opens connections that say nothing, each anew as soon as it is closed, until the returned function is
+// called.
+func idle(t *testing.T, address string, connections int) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			for {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				closed := make(chan struct{})
+				go func() {
+					conn.Read(make([]byte, 1)) // until it is closed, by either side
+					close(closed)
+				}()
+				select {
+				case <-closed:
+					conn.Close()
+				case <-done:
+					conn.Close()
+					<-closed
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(done)
+		all.Wait()
+	}
+}
+
+func TestAdmissionOfNodesIsNotKeptOutByConnectionsThatSayNothing(t *testing.T) {
+	ours := newAuthority(t)
+	for _, tls := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tls=%v", tls), func(t *testing.T) {
+			files := func(node string) store.TLSFiles {
+				if !tls {
+					return store.TLSFiles{}
+				}
+				return ours.issue(t, node)
+			}
+			server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, files("n1"))
+			client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, files("n2"))
+			stop := idle(t, server.Addr().String(), 600)
+			defer stop()
+			eventually(t, "the idle connections are there", func() bool {
+				server.admission.mu.Lock()
+				defer server.admission.mu.Unlock()
+				return server.admission.parked > 500
+			})
+			for i := range 20 {
+				conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
+				need.OKf(t, err, "connection %d", i)
+				need.OKf(t, echo(conn), "connection %d", i)
+				conn.Close()
+			}
+		})
+	}
+}
+
+// fakeConn is a connection from an address.
+type fakeConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr        { return addr(c.from) }
+func (c *fakeConn) SetDeadline(time.Time) error { return nil }
+func (c *fakeConn) Close() error                { c.closed = true; return nil }
+
+func TestAdmissionBoundsUnfinishedHandshakesPerAddressAndInAll(t *testing.T) {
+	a := newAdmission()
+	now := time.Now()
+	knock := func(address string, n int) (callers []*caller) {
+		for i := range n {
+			c := newCaller(&fakeConn{from: fmt.Sprintf("%s:%d", address, i)})
+			if a.startHandshake(c, now) {
+				callers = append(callers, c)
+			}
+		}
+		return callers
+	}
+	ousted := func(callers []*caller) (n int) {
+		for _, c := range callers {
+			if c.ousted.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	atOnce := knock("10.0.0.1", 2000)
+	if got, want := len(atOnce), handshakesPerAddress+handshakesAtOnce; got != want || ousted(atOnce) > 0 {
+		t.Errorf("%d of 2000 connections that come at once are heard and %d of those ousted, want %d and none", got, ousted(atOnce), want)
+	}
+	for _, c := range atOnce[:5] {
+		c.spoke.Store(true)
+	}
+	now = now.Add(silentFor + 1)
+	next := knock("10.0.0.1", 1)
+	if got := a.unfinished("10.0.0.1"); len(next) != 1 || got != handshakesPerAddress || ousted(atOnce[:5]) > 0 {
+		t.Errorf("a blink later there are %d unfinished handshakes, %d new and %d that had spoken were ousted, want %d, 1 and none", got, len(next), ousted(atOnce[:5]), handshakesPerAddress)
+	}
+	now = now.Add(unfinishedFor)
+	if knock("10.0.0.1", 5); ousted(atOnce[:5]) != 5 {
+		t.Errorf("%d of 5 handshakes that were begun and not finished made room, want all", ousted(atOnce[:5]))
+	}
+
+	node := knock("10.0.9.9", 1)[0]
+	need.That(t, a.finishHandshake(node, "n2.bb", true), "a node of the cluster found no room")
+	for i := range 50 {
+		now = now.Add(time.Second)
+		knock(fmt.Sprintf("10.0.1.%d", i), handshakesPerAddress)
+	}
+	got, want := a.waiting, handshakesInAll
+	expect.That(t, got == want, "%d handshakes of unknown addresses are not finished, want %d at most", got, want)
+	known := knock("10.0.9.9", handshakesPerAddress)
+	now = now.Add(time.Second)
+	knock("10.0.2.1", 1)
+	if a.waiting != handshakesInAll || ousted(known) > 0 {
+		t.Errorf("%d handshakes are counted, %d of a known address were ousted: want those of strangers alone", a.waiting, ousted(known))
+	}
+	for _, of := range a.open {
+		for of.Len() > 0 {
+			a.removeHandshake(of.Front().Value.(*caller))
+		}
+	}
+	a.remove(node)
+	expect.That(t, a.waiting == 0 && len(a.open) == 0 && a.nodesAll == 0 && len(a.nodes) == 0,
+		"after all have ended %d, %d, %d and %d are counted", a.waiting, len(a.open), a.nodesAll, len(a.nodes))
+}
+
+func TestAdmissionClosesTheOldestConnectionOfANodeThatOpensEverMore(t *testing.T) {
+	a := newAdmission()
+	var conns []*fakeConn
+	for i := range connectionsPerNode + 3 {
+		conn := &fakeConn{from: fmt.Sprintf("10.0.0.1:%d", i)}
+		c := newCaller(conn)
+		need.That(t, a.startHandshake(c, time.Now()) && a.finishHandshake(c, "n2.bb", true), "connection %d found no room", i)
+		conns = append(conns, conn)
+	}
+	for i, conn := range conns {
+		expect.Equal(t, conn.closed, i < 3, "connection %d was closed:", i)
+	}
+}
+
+// A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
+func TestInvokeEndsWhereTheNodeStandsStill(t *testing.T) {
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	hold := make(chan struct{})
+	server.ServeNode = func(net.Conn, Hello) { <-hold }
+	t.Cleanup(func() { close(hold) })
+	client := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
+	p := NewNodes(client, nil)
+	t.Cleanup(p.Close)
+
+	const calls = 100
+	large := make([]byte, 1<<20)
+	ended := make(chan error, calls)
+	for range calls {
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := Invoke[WorkReply](ctx, p, server.Addr().String(), "Node.Commit", large)
+			ended <- err
+		}()
+	}
+	for i := range calls {
+		select {
+		case err := <-ended:
+			expect.That(t, err != nil, "a call without a reply has succeeded")
+		case <-time.After(limit):
+			t.Fatalf("only %d of %d calls have ended after %v", i, calls, limit)
+		}
+	}
+}
+
+type (
+	WorkReply  struct{ Results []byte }
+	PlaceReply struct{ Index uint64 }
+)
+
+// busyNode answers neither reads nor writes until it is told to.
+type busyNode struct{ writing, answerWrites, answerReads chan struct{} }
+
+func (n *busyNode) Commit(_ []byte, _ *WorkReply) error {
+	close(n.writing)
+	<-n.answerWrites
+	return nil
+}
+
+func (n *busyNode) ReadIndex(_ bool, _ *PlaceReply) error {
+	<-n.answerReads
+	return nil
+}
+
+func TestInvokeThatTimesOutDoesNotCutOffWrites(t *testing.T) {
+	node := &busyNode{writing: make(chan struct{}), answerWrites: make(chan struct{}), answerReads: make(chan struct{})}
+	calls := rpc.NewServer()
+	need.OK(t, calls.RegisterName("Node", node))
+	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
+	server.ServeNode = func(conn net.Conn, _ Hello) { calls.ServeConn(conn) }
+	t.Cleanup(func() { close(node.answerReads) })
+	p := NewNodes(testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{}), nil)
+	t.Cleanup(p.Close)
+
+	written := make(chan error, 1)
+	go func() {
+		_, err := Invoke[WorkReply](t.Context(), p, server.Addr().String(), "Node.Commit", []byte{})
+		written <- err
+	}()
+	<-node.writing
+	_, err := Invoke[PlaceReply](t.Context(), p, server.Addr().String(), "Node.ReadIndex", true)
+	expect.That(t, errors.Is(err, context.DeadlineExceeded), "a read that is not answered: %v, want that its time is up", err)
+	close(node.answerWrites)
+	expect.OKf(t, <-written, "the write that was on its way meanwhile")
+}
+
+func TestAttemptLimitGrowsWhereNodesAreFarFromEachOther(t *testing.T) {
+	tests := []struct {
+		name           string
+		trips          map[lineKey]time.Duration
+		attempt, write time.Duration
+	}{
+		{name: "not connected", attempt: quickAttempt, write: 850 * time.Millisecond},
+		{name: "still dialling", trips: map[lineKey]time.Duration{{"a", laneQuick}: 0}, attempt: quickAttempt, write: 850 * time.Millisecond},
+		{name: "in one place", trips: map[lineKey]time.Duration{{"a", laneQuick}: time.Millisecond}, attempt: 303 * time.Millisecond, write: 858 * time.Millisecond},
+		{name: "the most distant one counts", trips: map[lineKey]time.Duration{{"a", laneQuick}: 0, {"b", laneWork}: 300 * time.Millisecond, {"c", laneWork}: 20 * time.Millisecond}, attempt: 1200 * time.Millisecond, write: 3400 * time.Millisecond},
+		{name: "the shorter of two answers of a node", trips: map[lineKey]time.Duration{{"a", laneQuick}: 100 * time.Millisecond, {"a", laneWork}: 700 * time.Millisecond}, attempt: 600 * time.Millisecond, write: 1700 * time.Millisecond},
+		{name: "too far", trips: map[lineKey]time.Duration{{"a", laneWork}: 10 * time.Second}, attempt: maxAttempt, write: 5666 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := NewNodes(nil, nil)
+			for to, trip := range tt.trips {
+				p.lines[to] = &line{}
+				p.lines[to].shortest.Store(int64(trip))
+			}
+			expect.Equal(t, p.AttemptLimit(), tt.attempt, "attempts get")
+			expect.Equal(t, p.Stretch(850*time.Millisecond).Truncate(time.Millisecond), tt.write, "850 ms become")
+		})
+	}
+}

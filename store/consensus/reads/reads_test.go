@@ -71,9 +71,8 @@ func TestRoundsShareAnAttemptThatBeginsAfterTheyJoined(t *testing.T) {
 			join(2)
 		}
 		time.Sleep(3 * time.Second)
-		if got := attempts.Load(); got != 2 {
-			t.Errorf("%d attempts served all, want 2", got)
-		}
+		got := attempts.Load()
+		expect.That(t, got == 2, "%d attempts served all, want 2", got)
 		cancel()
 		all.Wait()
 	})
@@ -136,9 +135,8 @@ func TestAgeCountsFromTheNewestProofThatIsApplied(t *testing.T) {
 	for i := range 10 * maxPending {
 		f.addProof(at(10+i), uint64(1000+i), 30)
 	}
-	if got, want := f.newest(1_000_000), at(10+maxPending-1); !got.Equal(want) || len(f.pending) != 0 {
-		t.Errorf("after more than are remembered: since %v, want %v", got, want)
-	}
+	got, want := f.newest(1_000_000), at(10+maxPending-1)
+	expect.That(t, got.Equal(want) && len(f.pending) == 0, "after more than are remembered: since %v, want %v", got, want)
 }
 
 func TestAgeIsProvenOftenOnlyWhileItIsAskedFor(t *testing.T) {
