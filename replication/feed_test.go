@@ -327,9 +327,7 @@ func TestRepairByAnOperator(t *testing.T) {
 		}
 		elapse(time.Second)
 		wantSame(t, m, f)
-		if got := r.only().Repairs["asked"]; got != 1 {
-			t.Errorf("%d repairs that were asked for, want 1", got)
-		}
+		expect.Equal(t, r.only().Repairs["asked"], 1, "repairs that were asked for:")
 		f.set(func(f *fakePeer) { f.slow = time.Second })
 		done := make(chan error)
 		go func() {
@@ -644,9 +642,8 @@ func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 			expect.That(t, maps.Equal(got, want), "after %d intervals the Eureka server heard %v, want %v", beats-1, got, want)
 			elapse(30 * time.Second)
 		}
-		if got := fars["dc2"].got().beats; len(got) > 0 {
-			t.Errorf("another Rollcall datacenter heard %v, which never end there", got)
-		}
+		got := fars["dc2"].got().beats
+		expect.That(t, len(got) == 0, "another Rollcall datacenter heard %v, which never end there", got)
 	})
 }
 

@@ -135,8 +135,7 @@ func newStatesPair(t *testing.T, sites string, seen func(fsm.Item, string)) *sta
 	full = append(full, fsm.Item{KV: kv.StagePart{ID: "first", Content: d.packed(kv.Image{Pairs: []*kv.Pair{{Key: "a"}}})}}, fsm.Item{KV: kv.Restore{ID: "first", Parts: 1}})
 	for size, items := range map[string][]fsm.Item{"small": small, "full": append(slices.Clone(small), full...)} {
 		need.OK(t, p.thaw(stateSequence{Start: "empty", Level: codec.Newest}))
-		_, err := p.a.perform(p.a.may(items)...)
-		need.OK(t, errors.Join(err, p.converge()))
+		need.OK(t, errors.Join(expect.Err(p.a.perform(p.a.may(items)...)), p.converge()))
 		p.starts[size] = [2]frozenSite{p.a.freeze(), p.b.freeze()}
 	}
 	p.a.seen, p.b.seen = seen, seen
@@ -543,9 +542,8 @@ func TestStatesDrawEveryOperation(t *testing.T) {
 	for _, r := range stateRows() {
 		func() {
 			defer func() {
-				if missing := recover(); missing != nil {
-					t.Errorf("operation %s: %v", r.name, missing)
-				}
+				missing := recover()
+				expect.That(t, missing == nil, "operation %s: %v", r.name, missing)
 			}()
 			for range 200 {
 				it := d.row(r)

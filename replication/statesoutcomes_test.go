@@ -20,6 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
@@ -229,9 +230,8 @@ func checkStatesSeen(t *testing.T, seen map[string]map[string]int) {
 		counts := map[string]int{}
 		for outcome, n := range seen[row.name] {
 			if _, why, refused := strings.Cut(outcome, ": "); refused {
-				if outcome = cmp.Or(writtenAs(why, must), writtenAs(why, can)); outcome == "" {
-					t.Errorf("%s was refused, and its rule does not name the reason: %s", row.name, why)
-				}
+				outcome = cmp.Or(writtenAs(why, must), writtenAs(why, can))
+				expect.That(t, outcome != "", "%s was refused, and its rule does not name the reason: %s", row.name, why)
 			}
 			counts[outcome] += n
 			if outcome == "done, no change" {
@@ -243,9 +243,7 @@ func checkStatesSeen(t *testing.T, seen map[string]map[string]int) {
 			fmt.Fprintf(&text, "    %7d %s\n", counts[outcome], outcome)
 		}
 		for _, outcome := range slices.Sorted(maps.Keys(must)) {
-			if counts[outcome] == 0 {
-				t.Errorf("%s can be, and never was: %s", row.name, outcome)
-			}
+			expect.That(t, counts[outcome] != 0, "%s can be, and never was: %s", row.name, outcome)
 		}
 	}
 	t.Log("\n" + text.String())

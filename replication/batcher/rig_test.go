@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 // rig is a dispatcher in a bubble, with a receiver whose results a test sets. A task is a string
@@ -227,3 +228,259 @@ func join(older, newer string) string { return older + "+" + newer }
 const ms = time.Millisecond
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scenario is what happens when, and what comes of it.
+type scenario struct {
+	name      string
+	config    Config[string, string]
+	responses []response
+	// script has moments and what is submitted then, at last that of the look: "100ms a1; 400ms b1@2s; 1s", where b1 expires
+	// after 2 s. The dispatcher runs from the beginning, or from the word run on, and until the word stop if there is one.
+	script  string
+	calls   string // "500ms a1 b1; 1s c1"
+	dropped string // "a1 expired, b1 overflow"
+	stats   Stats  // zero: they are not looked at
+	drain   time.Duration
+	ends    time.Duration // when Run returns after a stop
+}
+
+// playEach plays scenarios, each in a bubble of its own.
+func playEach(t *testing.T, all ...scenario) {
+	for _, s := range all {
+		t.Run(s.name, func(t *testing.T) { synctest.Test(t, s.play) })
+	}
+}
+
+func (s scenario) play(t *testing.T) {
+	r := idle(t, s.config, s.responses...)
+	var ended <-chan struct{}
+	if !strings.Contains(s.script, "run") {
+		ended = r.run(s.drain)
+	}
+	for step := range strings.SplitSeq(s.script, "; ") {
+		words := strings.Fields(step)
+		r.at(need.Got(time.ParseDuration(words[0]))(t))
+		for _, word := range words[1:] {
+			task, expiry, expires := strings.Cut(word, "@")
+			switch {
+			case word == "run":
+				ended = r.run(s.drain)
+			case word == "stop":
+				synctest.Wait()
+				r.end()
+			case expires:
+				r.Dispatcher.Process(name(task), task, r.start.Add(need.Got(time.ParseDuration(expiry))(t)))
+			default:
+				r.Dispatcher.Process(name(task), task, time.Time{})
+			}
+		}
+		synctest.Wait()
+	}
+	if strings.Contains(s.script, "stop") {
+		r.wantEnd(ended, s.ends)
+	}
+	r.wantCalls(s.calls)
+	expect.Equal(t, strings.Join(r.dropped, ", "), s.dropped, "dropped:")
+	if s.stats != (Stats{}) {
+		got := r.Stats()
+		counts := counters(got)
+		if s.stats.LastBatchSize+s.stats.PendingJobRequests > 0 {
+			counts.LastBatchSize, counts.PendingJobRequests = got.LastBatchSize, got.PendingJobRequests
+		}
+		expect.Equal(t, counts, s.stats, "stats:")
+	}
+}
+
+// of is how a dispatcher is made for batches of a size, a buffer (0: the default) and workers (0: the default).
+func of(size, buffer, workers int) Config[string, string] {
+	return Config[string, string]{WorkloadSize: size, MaxBufferSize: buffer, WorkerCount: workers}
+}
+
+// merging is of, whose tasks are merged so that both can be seen.
+func merging(size, buffer, workers int) Config[string, string] {
+	c := of(size, buffer, workers)
+	c.Merge = join
+	return c
+}
+
+// The receiver takes a call so slowly, or refuses it.
+func slowly(after time.Duration) response { return response{after: after} }
+func fails(results ...Result) (all []response) {
+	for _, result := range results {
+		all = append(all, response{result: result})
+	}
+	return all
+}
+
+func TestBatchIsDueByItsDelayByItsSizeAndByAFullBuffer(t *testing.T) {
+	playEach(t,
+		scenario{name: "its oldest task has waited for the delay", script: "100ms a1; 400ms b1; 600ms c1; 1.1s", calls: "600ms a1 b1; 1.1s c1"},
+		scenario{name: "it is full", config: of(3, 0, 0), script: "0s a1 b1; 0s c1; 0s d1 e1 f1 g1", calls: "0s a1 b1 c1; 0s d1 e1 f1"},
+		scenario{name: "the buffer is full", config: of(0, 2, 0), script: "0s a1; 0s b1", calls: "0s a1 b1"},
+		scenario{name: "it has no more than its size, from the front", config: of(2, 0, 0), script: "0s a1 b1 c1 d1 e1 run; 500ms",
+			calls: "0s a1 b1; 0s c1 d1; 500ms e1", stats: Stats{SuccessfulExecutions: 5, LastBatchSize: 1, PendingJobRequests: 20}},
+		scenario{name: "a task that is renewed more often than the delay holds nothing back",
+			script: "0s a0 b1; 100ms a1; 200ms a2; 300ms a3; 400ms a4; 500ms a5; 600ms a6; 700ms a7; 800ms a8; 900ms a9; 1s", calls: "500ms a4 b1; 1s a9"},
+		scenario{name: "it was submitted before the start", script: "0s a1; 400ms run; 1s", calls: "500ms a1"},
+	)
+}
+
+func TestNewerTaskTakesThePlaceOfThePendingOneOfItsID(t *testing.T) {
+	playEach(t,
+		scenario{name: "replaced", script: "0s a1 b1 c1 a2 b2 a3; 500ms", calls: "500ms a3 b2 c1", stats: Stats{OverriddenTasks: 3, SuccessfulExecutions: 3}},
+		scenario{name: "merged", config: merging(0, 0, 0), script: "0s a1 b1 a2 a3; 500ms", calls: "500ms a1+a2+a3 b1"},
+		scenario{name: "all that was submitted before the batch is made", config: merging(2, 0, 0), script: "0s a1 b1 c1 a2 b2 run; 0s", calls: "0s a1+a2 b1+b2"},
+	)
+}
+
+func TestOverflowDropsTheOldest(t *testing.T) {
+	playEach(t,
+		scenario{name: "of other ids", config: of(0, 3, 0), script: "0s a1 b1 c1 d1 e1 run; 0s", calls: "0s c1 d1 e1", dropped: "a1 overflow, b1 overflow",
+			stats: Stats{QueueOverflows: 2, SuccessfulExecutions: 3}},
+		scenario{name: "none for an id that is pending", config: of(0, 3, 0), script: "0s a1 b1 c1 b2 c2 run; 0s", calls: "0s a1 b2 c2"},
+		scenario{name: "a blocked task, whose id goes on", config: of(2, 2, 1), responses: []response{slowly(time.Second)}, script: "0s a1 b1; 0s a2 c1 d1; 1s a3 b2",
+			calls: "0s a1 b1; 1s c1 d1; 1s a3 b2", dropped: "a2 overflow"},
+	)
+}
+
+func TestExpiredTaskIsDroppedWhenItsTurnComes(t *testing.T) {
+	playEach(t,
+		scenario{name: "not before", script: "0s a1@100ms; 499ms"},
+		scenario{name: "then", script: "0s a1@500ms b1@501ms c1@100ms; 500ms", calls: "500ms b1", dropped: "a1 expired, c1 expired",
+			stats: Stats{ExpiredTasks: 2, SuccessfulExecutions: 1, LastBatchSize: 1, PendingJobRequests: 20}},
+		scenario{name: "the worker's request stays open", config: of(0, 0, 1), script: "0s a1@100ms b1@100ms; 500ms c1; 1s", calls: "1s c1", dropped: "a1 expired, b1 expired"},
+		scenario{name: "replaced by one that expires earlier", script: "0s a1@9s a2@100ms; 500ms", dropped: "a2 expired"},
+		scenario{name: "replaced by one that expires later", script: "0s a1@100ms a2@9s; 500ms", calls: "500ms a2"},
+		scenario{name: "replaced by one that never does", script: "0s a1@100ms a2; 500ms", calls: "500ms a2"},
+		scenario{name: "merged with one that expires earlier", config: merging(0, 0, 0), script: "0s a1@9s a2@100ms; 500ms", calls: "500ms a1+a2"},
+		scenario{name: "merged with one that expires later", config: merging(0, 0, 0), script: "0s a1@100ms a2@9s; 500ms", calls: "500ms a1+a2"},
+		scenario{name: "merged, the older never expires", config: merging(0, 0, 0), script: "0s a1 a2@100ms; 500ms", calls: "500ms a1+a2"},
+		scenario{name: "merged, the newer never expires", config: merging(0, 0, 0), script: "0s a1@100ms a2; 500ms", calls: "500ms a1+a2"},
+		scenario{name: "merged, both expired", config: merging(0, 0, 0), script: "0s a1@100ms a2@200ms; 500ms", dropped: "a1+a2 expired"},
+		scenario{name: "single items", config: of(1, 0, 0), responses: []response{slowly(time.Second)}, script: "0s a1; 0s b1@500ms c1@500ms; 0s d1; 1s",
+			calls: "0s a1; 1s d1", dropped: "b1 expired, c1 expired"},
+	)
+}
+
+func TestIDInFlightIsNotHandedOutAgain(t *testing.T) {
+	playEach(t,
+		// d1 and e1 fill a batch, although a2 and b2 are before them.
+		scenario{name: "during a slow call", config: of(2, 0, 0), responses: []response{slowly(3 * time.Second)}, script: "0s a1 b1; 0s a2 c1; 500ms b2 d1 e1; 3s",
+			calls: "0s a1 b1; 500ms c1; 500ms d1 e1; 3s a2 b2"},
+		scenario{name: "blocked tasks make no batch due", config: of(2, 0, 0), responses: []response{slowly(3 * time.Second)}, script: "0s a1 b1; 0s a2 b2; 100ms c1; 600ms",
+			calls: "0s a1 b1; 600ms c1"},
+		scenario{name: "several workers of single items", config: of(1, 0, 3), responses: []response{slowly(time.Second)}, script: "0s a1; 0s a2 b1; 1s", calls: "0s a1; 0s b1; 1s a2"},
+	)
+}
+
+func TestSingleItemIsTreatedAsABatchOfOne(t *testing.T) {
+	slow := slowly(time.Second)
+	playEach(t,
+		scenario{name: "at once, one by one, in order", config: of(1, 0, 0), responses: []response{slow, slow, slow}, script: "0s a1; 0s b1 c1 b2; 10s",
+			calls: "0s a1; 1s b2; 2s c1", stats: Stats{SuccessfulExecutions: 3, OverriddenTasks: 1}},
+		scenario{name: "congestion", config: of(1, 0, 0), responses: fails(Congestion), script: "0s a1; 0s b1; 5s", calls: "0s a1; 1s a1; 1s b1",
+			stats: Stats{SuccessfulExecutions: 2, CongestionIssues: 1, ReplayedTasks: 1}},
+		scenario{name: "transient error", config: of(1, 0, 0), responses: fails(TransientError), script: "0s a1; 0s b1; 5s", calls: "0s a1; 100ms a1; 100ms b1",
+			stats: Stats{SuccessfulExecutions: 2, TransientErrors: 1, ReplayedTasks: 1}},
+		scenario{name: "permanent error", config: of(1, 0, 0), responses: fails(PermanentError), script: "0s a1; 0s b1; 5s", calls: "0s a1; 0s b1", dropped: "a1 permanent",
+			stats: Stats{SuccessfulExecutions: 1, PermanentErrors: 1}},
+	)
+}
+
+func TestResultDecidesWhatBecomesOfATask(t *testing.T) {
+	playEach(t,
+		scenario{name: "success", script: "0s a1 b1; 1m", calls: "500ms a1 b1", stats: Stats{SuccessfulExecutions: 2}},
+		scenario{name: "congestion", responses: fails(Congestion), script: "0s a1 b1; 1m", calls: "500ms a1 b1; 1.5s a1 b1",
+			stats: Stats{SuccessfulExecutions: 2, CongestionIssues: 2, ReplayedTasks: 2}},
+		scenario{name: "transient error", responses: fails(TransientError), script: "0s a1 b1; 1m", calls: "500ms a1 b1; 600ms a1 b1",
+			stats: Stats{SuccessfulExecutions: 2, TransientErrors: 2, ReplayedTasks: 2}},
+		scenario{name: "no known result", responses: fails(PermanentError + 1), script: "0s a1 b1; 1m", calls: "500ms a1; 500ms a1 b1; 500ms b1", stats: Stats{SuccessfulExecutions: 2}},
+	)
+}
+
+func TestFailureHoldsBackTheWholeDispatcher(t *testing.T) {
+	playEach(t,
+		scenario{name: "what is behind it", config: of(2, 0, 0), responses: fails(Congestion), script: "0s a1 b1; 0s c1 d1 e1 f1; 1s", calls: "0s a1 b1; 1s a1 b1; 1s c1 d1; 1s e1 f1"},
+		scenario{name: "what comes later goes with it", responses: fails(TransientError, TransientError), script: "0s a1; 550ms b1; 1s", calls: "500ms a1; 600ms a1 b1; 700ms a1 b1"},
+		scenario{name: "as long each time in a row", responses: fails(Congestion, Congestion, Congestion), script: "0s a1; 1m", calls: "500ms a1; 1.5s a1; 2.5s a1; 3.5s a1"},
+	)
+}
+
+func TestPartOfASplitBatchMeetsAllOtherResults(t *testing.T) {
+	split := func(part Result) []response { return fails(PermanentError, part) }
+	playEach(t,
+		scenario{name: "success", config: of(2, 0, 1), responses: split(Success), script: "0s a1 b1; 2s", calls: "0s a1 b1; 0s b1; 0s a1", stats: Stats{SuccessfulExecutions: 2}},
+		scenario{name: "congestion", config: of(2, 0, 1), responses: split(Congestion), script: "0s a1 b1; 2s", calls: "0s a1 b1; 0s b1; 1s a1; 1s b1",
+			stats: Stats{SuccessfulExecutions: 2, CongestionIssues: 1, ReplayedTasks: 1}},
+		scenario{name: "permanent error", config: of(2, 0, 1), responses: split(PermanentError), script: "0s a1 b1; 2s", calls: "0s a1 b1; 0s b1; 0s a1", dropped: "b1 permanent",
+			stats: Stats{SuccessfulExecutions: 1, PermanentErrors: 1}},
+		scenario{name: "congestion, then expired", config: of(2, 0, 1), responses: split(Congestion), script: "0s a1@900ms b1@900ms; 2s", calls: "0s a1 b1; 0s b1",
+			dropped: "a1 expired, b1 expired"},
+		scenario{name: "its ids are in flight until their part is done", config: of(4, 0, 1),
+			responses: []response{{after: time.Second, result: PermanentError}, slowly(10 * time.Second), slowly(10 * time.Second)},
+			script:    "0s a1 b1 c1 d1; 0s a2 b2 c2 d2; 30s", calls: "0s a1 b1 c1 d1; 1s c1 d1; 11s a1 b1; 21s a2 b2 c2 d2"},
+	)
+}
+
+func TestTasksGivenBackGoToTheHeadInTheirOldOrder(t *testing.T) {
+	late := func(result Result) []response { return []response{{after: time.Second, result: result}} }
+	merged := Stats{OverriddenTasks: 1, TransientErrors: 2, ReplayedTasks: 2, SuccessfulExecutions: 3}
+	playEach(t,
+		scenario{name: "before newer ones", config: of(3, 0, 1), responses: late(TransientError), script: "0s a1 b1 c1; 0s d1 e1 f1; 1.1s",
+			calls: "0s a1 b1 c1; 1.1s a1 b1 c1; 1.1s d1 e1 f1"},
+		scenario{name: "without the expired", config: of(2, 0, 0), responses: late(TransientError), script: "0s a1@1s b1@2s; 1.1s", calls: "0s a1 b1; 1.1s b1",
+			dropped: "a1 expired", stats: Stats{ExpiredTasks: 1, TransientErrors: 2, ReplayedTasks: 2, SuccessfulExecutions: 1}},
+		scenario{name: "whose lives do not get longer", responses: fails(Congestion, Congestion, Congestion, Congestion), script: "0s a1@3s; 10s",
+			calls: "500ms a1; 1.5s a1; 2.5s a1", dropped: "a1 expired"},
+		// They are behind c1 then, but a1 was before it.
+		scenario{name: "replaced by newer ones", config: of(2, 0, 1), responses: late(TransientError), script: "0s a1 b1; 900ms c1 a2; 2s",
+			calls: "0s a1 b1; 1.1s a2 b1; 1.4s c1", stats: merged},
+		scenario{name: "merged with newer ones", config: merging(2, 0, 1), responses: late(TransientError), script: "0s a1 b1; 900ms c1 a2; 2s",
+			calls: "0s a1 b1; 1.1s a1+a2 b1; 1.4s c1", stats: merged},
+		scenario{name: "the oldest find no room", config: of(3, 4, 1), responses: late(Congestion), script: "0s a1 b1 c1; 0s d1 e1 f1; 2s",
+			calls: "0s a1 b1 c1; 2s c1 d1 e1; 2s f1", dropped: "b1 overflow, a1 overflow",
+			stats: Stats{QueueOverflows: 2, CongestionIssues: 3, ReplayedTasks: 3, SuccessfulExecutions: 4}},
+		scenario{name: "one that a newer supersedes needs none", config: merging(2, 2, 1), responses: late(Congestion), script: "0s a1 b1; 0s a2 c1; 2s",
+			calls: "0s a1 b1; 2s a1+a2 c1", dropped: "b1 overflow"},
+	)
+}
+
+func TestRateLimitsWhatIsHandedOut(t *testing.T) {
+	limited := func(size, rate int) Config[string, string] {
+		c := of(size, 0, 2)
+		c.Rate = rate
+		return c
+	}
+	script := "0s " + many(17) + "run; 2s"
+	playEach(t,
+		scenario{name: "batches", config: limited(4, 8), script: script,
+			calls: "0s aa1 ab1 ac1 ad1; 490ms ae1 af1 ag1 ah1; 990ms ai1 aj1 ak1 al1; 1.49s am1 an1 ao1 ap1; 1.99s aq1"},
+		scenario{name: "a batch is no larger than the rate", config: limited(250, 2), script: script, calls: "0s aa1 ab1; 990ms ac1 ad1; 1.99s ae1 af1"},
+		scenario{name: "single items", config: limited(1, 2), script: script, calls: "0s aa1; 490ms ab1; 990ms ac1; 1.49s ad1; 1.99s ae1"},
+	)
+}
+
+func TestStopDropsPendingTasks(t *testing.T) {
+	playEach(t,
+		scenario{name: "that wait", script: "0s a1 b1 a2 stop", dropped: "a2 stopped, b1 stopped", stats: Stats{StoppedTasks: 2, OverriddenTasks: 1}},
+		scenario{name: "and ends transmissions under way", config: merging(2, 0, 0), responses: []response{slowly(time.Minute)}, script: "0s a1 b1; 0s c1 a2; 100ms stop",
+			calls: "0s a1 b1", dropped: "a1+a2 stopped, b1 stopped, c1 stopped", ends: 100 * ms},
+		scenario{name: "and the rest of a split batch", config: of(4, 0, 1), responses: []response{{result: PermanentError}, slowly(time.Minute)}, script: "0s a1 b1 c1 d1; 0s b2 stop",
+			calls: "0s a1 b1 c1 d1; 0s c1 d1", dropped: "a1 stopped, b1 stopped, c1 stopped, d1 stopped, b2 stopped"},
+		scenario{name: "and those that come after it", script: "0s stop; 0s a1 b1", dropped: "a1 stopped, b1 stopped"},
+	)
+}
+
+func TestDrainSendsPendingTasksUntilItsTime(t *testing.T) {
+	slow := slowly(time.Second)
+	playEach(t,
+		scenario{name: "without a delay", drain: 5 * time.Second, script: "0s a1 b1 stop", calls: "0s a1 b1"},
+		scenario{name: "those too that come while there is time", drain: 5 * time.Second, config: of(2, 0, 1), responses: []response{slow, slow, slow},
+			script: "0s a1 b1 c1 d1 e1 stop; 500ms f1", calls: "0s a1 b1; 1s c1 d1; 2s e1 f1", ends: 3 * time.Second},
+		scenario{name: "and ends at it", drain: 5 * time.Second, config: of(2, 0, 1), responses: []response{slowly(2 * time.Second), slowly(time.Minute)},
+			script: "0s a1 b1 c1 d1 e1 stop", calls: "0s a1 b1; 2s c1 d1", dropped: "c1 stopped, d1 stopped, e1 stopped", ends: 5 * time.Second},
+		scenario{name: "after the pause of a failure", drain: 5 * time.Second, config: of(2, 0, 0), responses: fails(Congestion), script: "0s a1 b1 stop",
+			calls: "0s a1 b1; 1s a1 b1", ends: time.Second},
+		scenario{name: "at once when there are none", drain: time.Hour, script: "1s stop", ends: time.Second},
+	)
+}

@@ -278,9 +278,8 @@ func TestCompareGetsLargeDifferencesInParts(t *testing.T) {
 	d, tasks := a.diff(t, true)
 	expect.That(t, d.Apps == apps && d.Missing == 0 && d.Extra == apps && len(tasks) == apps,
 		"got %d applications, missing %d, extra %d, %d tasks; want %d, 0, %d and %d", d.Apps, d.Missing, d.Extra, len(tasks), apps, apps, apps)
-	if n := len(b.received(digestPath)); n != 2 {
-		t.Errorf("%d questions, want 2", n)
-	}
+	n := len(b.received(digestPath))
+	expect.That(t, n == 2, "%d questions, want 2", n)
 }
 
 func TestCompareNeverCutsAnApplication(t *testing.T) {

@@ -171,8 +171,7 @@ func TestCallsFailOverAmongURLs(t *testing.T) {
 func TestCallsToBusyAndUnreachableNodesCountAsBusy(t *testing.T) {
 	far := receiver(t)
 	far.failWith(peertest.RespondWith(503, ""))
-	near := sender(t, closed(), far.server.URL, closed())
-	expect.Equal(t, near.only().Process(context.Background(), aTask), batcher.Congestion, "result")
+	expect.Equal(t, sender(t, closed(), far.server.URL, closed()).only().Process(context.Background(), aTask), batcher.Congestion, "result")
 }
 
 // Passwords are sent, and shown nowhere.
@@ -231,9 +230,8 @@ func TestBatchThatIsLargeIsCut(t *testing.T) {
 	for _, r := range came {
 		expect.That(t, len(r.body) <= wire.MaxMessage, "a message of %d bytes", len(r.body))
 	}
-	if n := far.Newest().Total(); len(came) != 2 || n != 9 {
-		t.Errorf("%d messages brought %d instances, want 2 and 9", len(came), n)
-	}
+	n := far.Newest().Total()
+	expect.That(t, len(came) == 2 && n == 9, "%d messages brought %d instances, want 2 and 9", len(came), n)
 }
 
 func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {

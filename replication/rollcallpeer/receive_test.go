@@ -193,14 +193,11 @@ func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 	for range 3 {
 		a.only().send(context.Background(), codec.Newest, nil)
 	}
-	if n := contacts(); n != 1 {
-		t.Errorf("%d contacts of three messages at once, want 1", n)
-	}
+	n := contacts()
+	expect.That(t, n == 1, "%d contacts of three messages at once, want 1", n)
 	a.Pass(time.Second)
 	a.only().send(context.Background(), codec.Newest, nil)
-	if n := contacts(); n != 2 {
-		t.Errorf("%d contacts after a second, want 2", n)
-	}
+	expect.Equal(t, contacts(), 2, "contacts after a second:")
 }
 
 // Contacts of another node count, but never as younger than it can be: else two nodes would keep a
@@ -281,9 +278,8 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 			if e.datacenter != e.at.side.Datacenter {
 				q.Owner = e.datacenter
 			}
-			if _, err = e.at.Compare(context.Background(), wire.Encode(codec.Newest, &q)); errors.Is(err, ErrStranger) != e.stranger {
-				t.Errorf("a comparison: got %v, want ErrStranger: %v", err, e.stranger)
-			}
+			_, err = e.at.Compare(context.Background(), wire.Encode(codec.Newest, &q))
+			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a comparison: got %v, want ErrStranger: %v", err, e.stranger)
 		})
 	}
 	for name, err := range map[string]error{
@@ -318,8 +314,7 @@ func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
 func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
 	a, b := twoDatacenters(t)
 	b.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
-	_, err := b.Receive(context.Background(), write(a.only().head()))
-	expect.ErrorIs(t, err, registry.ErrUnknownOutcome, "got")
+	expect.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(a.only().head()))), registry.ErrUnknownOutcome, "got")
 }
 
 // choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
@@ -367,9 +362,7 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		}
 		expect.That(t, r.Status == want, "item %d: got %+v, want %d", n, r, want)
 	}
-	if n := b.Newest().Total(); n != 6 {
-		t.Errorf("%d are stored, want 6", n)
-	}
+	expect.Equal(t, b.Newest().Total(), 6, "stored:")
 }
 
 // A reply stays within what senders read, however much is newer here.

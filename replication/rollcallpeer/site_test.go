@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -18,10 +20,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
+	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
+	"github.com/seed-20419f34/rollcall/replication/peertest"
 	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
@@ -299,3 +303,91 @@ func both(a, b *site, d time.Duration) {
 
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDifferenceOfFilesIsLoggedOnceAndOnlyIfItStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(strings.Builder)
+		own := "a"
+		f := &fileComparison{own: func() string { return own }, log: slog.New(slog.NewTextHandler(log, nil))}
+		hear := func(digest string, times int) {
+			for range times {
+				f.heard(digest)
+				time.Sleep(10 * time.Second)
+			}
+		}
+		want := func(differs, known bool, warnings int) {
+			t.Helper()
+			d, ok := f.differs()
+			expect.That(t, d == differs && ok == known || !known && !ok, "got %v, %v, want %v, %v", d, ok, differs, known)
+			expect.Equal(t, strings.Count(log.String(), "level=WARN"), warnings, "warnings:")
+		}
+		want(false, false, 0)
+		hear("", 20) // an older version
+		want(false, false, 0)
+		hear("a", 3)
+		want(false, true, 0)
+		own = "b" // the change reaches this node first
+		hear("a", 5)
+		want(true, true, 0)
+		hear("b", 1)
+		want(false, true, 0)
+		hear("none", 20)
+		want(true, true, 1)
+		own = "none"
+		want(false, true, 1)
+	})
+}
+
+// panicking is a registry, as a node without consensus has it, whose operations about an instance panic.
+type panicking struct {
+	registry.Service
+	id      string
+	servers []string // of the calls
+}
+
+// Apply implements registry.Service.
+func (p *panicking) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
+	p.servers = append(p.servers, access.ServerOf(ctx))
+	results := make([]registry.Result, len(ops))
+	for i, op := range ops {
+		key, _ := registry.KeyOf(op)
+		switch {
+		case key.ID != p.id || p.id == "":
+			done, err := p.Service.Apply(ctx, origin, op)
+			if err != nil {
+				return nil, err
+			}
+			results[i] = done[0]
+		case len(ops) == 1:
+			return nil, registry.ErrPanicked
+		default:
+			results[i].Outcome = registry.Panicked
+		}
+	}
+	return results, nil
+}
+
+func TestItemThatPanicsAtThePeerIsSentThreeTimesAndTheOthersOnce(t *testing.T) {
+	a, b := twoNodes(t)
+	p := &panicking{Service: b.Memory, id: "2"}
+	b.Receiver.side.Service = p
+	var tasks []link.Task
+	for _, id := range []string{"1", "2", "3"} {
+		a.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", id, 1)})
+		tasks = append(tasks, link.Task{Key: ordersID(id), Facts: link.Registered, First: a.Newest().Index()})
+	}
+	a.deliver(t, tasks...)
+	b.lease(t, "1")
+	b.lease(t, "3")
+	b.without(t, "2")
+	expect.Equal(t, len(b.requests), link.MaxTries, "messages")
+	expect.Slice(t, a.refused, []string{"-register ORDERS/1", "-register ORDERS/3", "register ORDERS/2"}, "accepted and refused")
+	expect.Equal(t, a.accepted("register"), 2, "registrations that were accepted")
+	expect.That(t, len(a.failed()) == 0, "the peer counts as failing: %v", a.failed())
+	expect.Slice(t, slices.Compact(p.servers), []string{"n1"}, "server that is named")
+
+	p.id = ""
+	a.deliver(t, tasks[1])
+	b.lease(t, "2")
+	expect.Equal(t, a.refused[len(a.refused)-1], "-register ORDERS/2", "said last")
+}

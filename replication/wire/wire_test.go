@@ -226,9 +226,8 @@ func TestBadItemSpoilsNoOther(t *testing.T) {
 				op, err := m.Items[n].Check(Context{})
 				expect.That(t, err == nil && op == registry.Op(good), "item %d beside it: %+v, %v", n, op, err)
 			}
-			if op, err := m.Items[1].Check(Context{}); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %+v, %v; want an error that says %q", op, err, c.says)
-			}
+			op, err := m.Items[1].Check(Context{})
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.says), "got %+v, %v; want an error that says %q", op, err, c.says)
 		})
 	}
 }
@@ -239,9 +238,7 @@ func TestItemAgesAreThoseThatReceiversAccept(t *testing.T) {
 		expect.That(t, err == nil && op.(registry.Renew).Age == want, "an age of %d ms: %+v, %v, want %d", age, op, err, want)
 	}
 	bad := Item{Op: registry.Renew{Key: registry.NewKey("orders", "1"), Life: 1, Age: -1}}
-	if _, err := bad.Check(Context{}); err == nil {
-		t.Error("an age of -1 ms is accepted")
-	}
+	expect.That(t, expect.Err(bad.Check(Context{})) != nil, "an age of -1 ms is accepted")
 }
 
 func TestItemsOfALateMessageAreOlder(t *testing.T) {
@@ -253,8 +250,7 @@ func TestItemsOfALateMessageAreOlder(t *testing.T) {
 	r := ops[0].(registry.Replica)
 	got := []int64{r.Age, r.OverrideFor, r.QuarantineFor, ops[1].(registry.Replica).OverrideFor, ops[2].(registry.Renew).Age, ops[4].(registry.Remove).Age, ops[5].(registry.SelfPreservation).For}
 	// A quarantine whose time has passed has a moment left, so that it is one that ends.
-	want := []int64{44_500, 20_000, 1, 0, 40_080, 135_000, 20_000}
-	expect.Deep(t, got, want, "got")
+	expect.Deep(t, got, []int64{44_500, 20_000, 1, 0, 40_080, 135_000, 20_000}, "got")
 }
 
 func TestItemOwnerIsHereOnlyInMessagesOfAnotherDatacenter(t *testing.T) {
@@ -262,8 +258,7 @@ func TestItemOwnerIsHereOnlyInMessagesOfAnotherDatacenter(t *testing.T) {
 	r.Owner = "dc1"
 	item := ItemOf(codec.Newest, r)
 	for here, want := range map[string]string{"": "dc1", "dc1": registry.Here, "dc3": "dc1"} {
-		op := need.Got(item.Check(Context{Here: here}))(t)
-		expect.Equal(t, op.(registry.Replica).Owner, want, "at %q the owner is", here)
+		expect.Equal(t, need.Got(item.Check(Context{Here: here}))(t).(registry.Replica).Owner, want, "at %q the owner is", here)
 	}
 }
 
