@@ -239,8 +239,7 @@ func logged(log, word string) []string {
 // changed, one without changes nothing and is named as one that waits for a restart.
 func TestEverySettingIsReloadedOrNamedAsItsRowSays(t *testing.T) {
 	dir := t.TempDir()
-	nodes := need.Got(config.ParseNodes([]string{"n1=10.0.0.1"}))(t)
-	need.OK(t, config.WriteNodes(filepath.Join(dir, "cluster"), nodes, false))
+	need.OK(t, config.WriteNodes(filepath.Join(dir, "cluster"), need.Got(config.ParseNodes([]string{"n1=10.0.0.1"}))(t), false))
 	file := settingsFile{filepath.Join(dir, "rollcall.yaml")}
 	base := map[string]string{"data.dir": dir}
 	file.write(t, base)
@@ -255,8 +254,7 @@ func TestEverySettingIsReloadedOrNamedAsItsRowSays(t *testing.T) {
 		var said bytes.Buffer
 		var read, applied string
 		load := func() (config.Loaded, error) {
-			l, err := file.load()
-			need.OK(t, err)
+			l := need.Got(file.load())(t)
 			read = text(l.Config)
 			return l, nil
 		}

@@ -30,8 +30,7 @@ func TestNodeServesUntilItIsStopped(t *testing.T) {
 	n := opened(t, oneNode(t))
 	stop := started(t, n)
 	url := readyURL(t, n)
-	err := stop()
-	expect.That(t, err == nil, "run: %v, want nil after a stop", err)
+	expect.OKf(t, stop(), "run, after a stop")
 	expect.Equal(t, status(url+"/healthz"), 0, "it still responds:")
 }
 
@@ -179,8 +178,7 @@ func text(t *testing.T, url string) string {
 	t.Helper()
 	resp := need.Got(http.Get(url))(t)
 	defer resp.Body.Close()
-	b := need.Got(io.ReadAll(resp.Body))(t)
-	return string(b)
+	return string(need.Got(io.ReadAll(resp.Body))(t))
 }
 
 func TestLeaderProbesServicesUnlessProbesAreOff(t *testing.T) {

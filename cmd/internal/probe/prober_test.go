@@ -239,8 +239,7 @@ func TestProberSetsAChecksStateWhenItChangesAndOnlyThen(t *testing.T) {
 			g.respond("a", s.status, s.output, 0)
 			after(time.Hour)
 			g.wantStatus("a", s.status, s.output)
-			got := g.sets()
-			need.That(t, got == s.sets, "%+v: set %d times", s, got)
+			need.Equal(t, g.sets(), s.sets, "%+v: how often set:", s)
 		}
 		for _, set := range g.applied() {
 			expect.That(t, set.Epoch == g.epoch && !set.TTL, "set %+v, want it under the epoch of the leadership", set)

@@ -46,8 +46,7 @@ func TestLeaderThatIsCutOffServesNoOldState(t *testing.T) {
 func TestRemovalIsTheFirstThatAnApNodeHears(t *testing.T) {
 	sim.Run(t, sim.Cluster{Nodes: 3, Mode: config.AP}, func(w *sim.World) {
 		w.Register("A/a-1", 30*time.Second)
-		r := w.Call("n1", "DELETE", "/eureka/apps/A/a-1", "")
-		expect.Equal(w, r.Status, http.StatusOK, "cancel")
+		expect.Equal(w, w.Call("n1", "DELETE", "/eureka/apps/A/a-1", "").Status, http.StatusOK, "cancel")
 		w.Wait(10 * time.Second)
 		for _, n := range w.Names() {
 			expect.Equal(w, w.Call(n, "GET", "/readyz", "").Status, http.StatusOK, "%s is ready", n)

@@ -1,11 +1,14 @@
 package sim_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 const snapshotPath = "/v1/rollcall/snapshot"
@@ -211,5 +215,156 @@ func TestNewClusterBeginsWithAScheduledSnapshot(t *testing.T) {
 		need.OK(w, w.Stop("n1"))
 		w.Start("n1")
 		expect.ErrorSays(w, w.Ends("n1", sim.ReadyWithin), "belongs to cluster", "a second start with restore-from")
+	})
+}
+
+func verify(w *sim.World, node string) api.Verification {
+	w.Helper()
+	return documentOf[api.Verification](w, w.Call(node, "GET", "/v1/rollcall/verify", ""))
+}
+
+func TestReplicaThatWasFalsifiedInOneByteIsNamedWithinAMinute(t *testing.T) {
+	falsify := func(c *config.Config) {
+		if c.NodeName == "n2" {
+			c.Store.Test.Falsify = func(entry []byte) []byte { return bytes.ReplaceAll(entry, []byte("falsify-me"), []byte("falsify-mE")) }
+		}
+	}
+	sim.Run(t, sim.Cluster{Nodes: 3, Configure: falsify}, func(w *sim.World) {
+		w.Wait(2 * replicas.Interval)
+		v := verify(w, "n1")
+		need.That(w, v.Verdict == "equal" && len(v.Nodes) == 3, "before: %+v, want three nodes that are equal", v)
+		leader := w.Leader()
+		w.Put("n1", "price", "", "falsify-me")
+		began := time.Now()
+		// The first entry of the next minute brings the next digests; the leader writes one entry a second.
+		due := began.Truncate(replicas.Interval).Add(replicas.Interval)
+		w.Wait(time.Until(due) - time.Second)
+		expect.Equal(w, verify(w, "n3").Verdict, "equal", "before the next digests the verdict is")
+		w.Wait(4 * time.Second)
+		v = verify(w, "n3")
+		expect.Equal(w, v.Verdict, "differ", "%v after the write the verdict is", time.Since(began))
+		for _, n := range v.Nodes {
+			want := ""
+			if n.ID == "n2" {
+				want = "keys"
+			}
+			expect.Equal(w, strings.Join(n.Differs, ","), want, "%s differs in", n.ID)
+		}
+		const look = 10 * time.Second // of the leader, for new digests
+		w.Await(time.Until(due.Add(look+2*time.Second)), "the log names it", func() bool { return strings.Contains(w.Log(), "replicas differ") })
+		w.Logf("logged %v after the digests were due", time.Since(due))
+		expect.That(w, strings.Contains(w.Log(), `nodes="n2: keys"`), "the log names another one")
+		for _, n := range w.Names() {
+			want := 0.0
+			if n == "n2" {
+				want = 1
+			}
+			expect.Equal(w, w.Metric(leader, fmt.Sprintf("rollcall_replicas_differ{node=%q}", n)), want, "the metric of %s is", n)
+		}
+	})
+}
+
+func TestVerifyThatCannotCompareANodeIsNoPass(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		away := w.Others(w.Leader())[0]
+		at := w.Others(away)[0]
+		w.Wait(2 * replicas.Interval)
+		need.Equal(w, verify(w, at).Verdict, "equal", "before the verdict is")
+		w.Kill(away)
+		for range 3 { // however long it lasts
+			v := verify(w, at)
+			sentence := ""
+			for _, n := range v.Nodes {
+				if n.ID == away {
+					sentence = n.Sentence
+				}
+			}
+			expect.That(w, v.Verdict == "undecided" && len(v.Nodes) == 3 && sentence == "It could not be asked.", "with %s away: %+v", away, v)
+			w.Wait(replicas.Interval)
+		}
+		w.Start(away)
+		w.ReadyBy(away, sim.ReadyWithin)
+		ready := time.Now()
+		w.Await(replicas.Interval+2*time.Second, "the node that is back is compared", func() bool { return verify(w, at).Verdict == "equal" })
+		w.Logf("compared %v after it was ready", time.Since(ready))
+	})
+}
+
+// counter is a key that one writer counts up, and when each value was acknowledged.
+type counter struct {
+	mu    sync.Mutex
+	acked []time.Time // by value
+}
+
+// write counts the key up at a node, fifty times a second, until the channel is closed.
+func (c *counter) write(w *sim.World, node, key string, ended <-chan struct{}) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c.mu.Lock()
+		next := len(c.acked)
+		c.mu.Unlock()
+		if w.Call(node, "PUT", "/v1/kv/"+key, strconv.Itoa(next)).Status == http.StatusOK {
+			c.mu.Lock()
+			c.acked = append(c.acked, time.Now())
+			c.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return
+		}
+	}
+}
+
+// behind returns how long before a time the value after the one that a reader got was acknowledged; 0: the reader got
+// the newest of that time.
+func (c *counter) behind(got int, asOf time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got+1 >= len(c.acked) {
+		return 0
+	}
+	return max(0, asOf.Sub(c.acked[got+1]))
+}
+
+// TestMaxStaleIsKeptByAFollowerWithASlowDisk reads a follower that stores entries late and hears the leader in time.
+func TestMaxStaleIsKeptByAFollowerWithASlowDisk(t *testing.T) {
+	sim.Run(t, sim.Cluster{Nodes: 3}, func(w *sim.World) {
+		const maxStale = 100 * time.Millisecond
+		leader := w.Leader()
+		slow := w.Others(leader)[0]
+		w.SlowDisk(slow, 300*time.Millisecond)
+		var count counter
+		ended, written := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(written)
+			count.write(w, leader, "n", ended)
+		}()
+		w.Wait(time.Second)
+		kept, late := 0, 0
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); w.Wait(7 * time.Millisecond) {
+			asked := time.Now()
+			if r := w.Call(slow, "GET", "/v1/kv/n?raw&stale", ""); r.Status == http.StatusOK {
+				contact := need.Got(strconv.Atoi(r.Header.Get("X-Consul-LastContact")))(w)
+				by := count.behind(need.Got(strconv.Atoi(r.Body))(w), asked)
+				need.That(w, by <= time.Duration(contact+1)*time.Millisecond,
+					"X-Consul-LastContact is %d ms, but the value is of %v ago", contact, by)
+				if by > maxStale {
+					late++
+				}
+			}
+			asked = time.Now()
+			if r := w.Call(slow, "GET", "/v1/kv/n?raw&max_stale="+maxStale.String(), ""); r.Status == http.StatusOK {
+				by := count.behind(need.Got(strconv.Atoi(r.Body))(w), asked)
+				need.That(w, by <= maxStale, "max_stale=%v is answered with a value of %v ago", maxStale, by)
+				kept++
+			}
+		}
+		close(ended)
+		<-written
+		w.Logf("%d answers within max_stale, %d stale ones of longer ago", kept, late)
+		expect.That(w, kept > 0 && late > 0,
+			"%d answers within max_stale, %d stale ones of longer ago: nothing was tested", kept, late)
 	})
 }

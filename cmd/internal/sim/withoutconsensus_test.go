@@ -269,9 +269,8 @@ func TestApNodesKilledUnderLoadLoseNothing(t *testing.T) {
 		expect.That(w, w.AllListTheSame(w.Names()), "the nodes list different instances")
 		listed := w.Lists("n1")
 		for id, want := range fates {
-			if _, is := listed[id]; is != want {
-				w.Errorf("%s is listed: %t, want %t", id, is, want)
-			}
+			_, is := listed[id]
+			expect.That(w, is == want, "%s is listed: %t, want %t", id, is, want)
 		}
 		for _, n := range w.Names() {
 			w.NoDifference(n)
@@ -349,8 +348,7 @@ func TestMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 		w.AllListOnly(w.Names(), told, "a", "b")
 
 		var state wire.State
-		given := w.Do(http.StatusOK, "n2", "GET", "/v1/rollcall/replication/state?datacenter=dc1").Body
-		need.OK(w, wire.ReadFrame(strings.NewReader(given), &state))
+		need.OK(w, wire.ReadFrame(strings.NewReader(w.Do(http.StatusOK, "n2", "GET", "/v1/rollcall/replication/state?datacenter=dc1").Body), &state))
 		const years = 9 * 365 * 24 * 60 * 60 * 1000
 		for clock, want := range map[int64]int{math.MaxInt64: http.StatusBadRequest, years: http.StatusOK} {
 			r := post(w, "n1", &wire.Message{Head: wire.Head{
