@@ -62,8 +62,7 @@ func compared(t *testing.T, change func(*compareOptions)) *comparePlan {
 	t.Helper()
 	o := compareOptions{dir: "d", dcs: 1, form: cli.Table}
 	change(&o)
-	p := need.Got(o.plan())(t)
-	return p
+	return need.Got(o.plan())(t)
 }
 
 func columnNames(p *comparePlan) []string {
@@ -110,8 +109,7 @@ func TestBenchCompareQuickRunsWhatMattersMostOnce(t *testing.T) {
 
 func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "own.yaml")
-	text := "name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"
-	need.OK(t, os.WriteFile(own, []byte(text), 0o600))
+	need.OK(t, os.WriteFile(own, []byte("name: mine\ntitle: Mine\nfaults:\n  - {at: 1s, for: 1s, kind: kill, nodes: leader}\n"), 0o600))
 	p := compared(t, func(o *compareOptions) {
 		o.scenarios, o.length, o.columns, o.described = []string{own, "steady"}, 4*time.Second, []string{"ap"}, []string{"slow=cp,test.sync-delay=20ms"}
 		o.only = []string{"mine", "steady/slow"}
@@ -125,8 +123,7 @@ func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
 
 func TestBenchCompareRefusesAScenarioThatDoesNotFitIntoTheLength(t *testing.T) {
 	late := filepath.Join(t.TempDir(), "late.yaml")
-	text := "name: late\ntitle: Late\nfaults:\n  - {at: 8s, for: 4s, kind: kill, nodes: leader}\n"
-	need.OK(t, os.WriteFile(late, []byte(text), 0o600))
+	need.OK(t, os.WriteFile(late, []byte("name: late\ntitle: Late\nfaults:\n  - {at: 8s, for: 4s, kind: kill, nodes: leader}\n"), 0o600))
 	if _, stderr, code := bench(t, "compare", "--list", "--scenario", late); code != cli.ExitOK {
 		t.Errorf("exit %d in 15 s: %s", code, stderr)
 	}
@@ -231,8 +228,7 @@ func TestBenchCompareHoldsASecondRunAgainstTheFirst(t *testing.T) {
 
 func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	r := keptRun(func(*trial.Trial) {})
-	need.OK(t, r.Write(dir))
+	need.OK(t, keptRun(func(*trial.Trial) {}).Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
 	need.That(t, code == 0 && strings.Contains(stdout, "Steady state"), "exit %d: %s%s", code, stdout, stderr)
 	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
@@ -478,9 +474,8 @@ broken line
 		got, ok := findMount(mountinfo, path)
 		expect.That(t, ok && got == want, "%s: got %+v, %t, want %+v", path, got, ok, want)
 	}
-	if got, ok := findMount("", "/"); ok {
-		t.Errorf("without mounts: got %+v", got)
-	}
+	got, ok := findMount("", "/")
+	expect.That(t, !ok, "without mounts: got %+v", got)
 }
 
 func TestMachineIsDescribedWithoutNamingIt(t *testing.T) {

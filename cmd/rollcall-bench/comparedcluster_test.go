@@ -284,8 +284,7 @@ func launchedEureka(t *testing.T, dir string) *eurekaCluster {
 	t.Helper()
 	jar, missing := findEureka(filepath.Join("..", "..", eurekaJar))
 	need.Present(t, missing == "", "%s", missing)
-	c := need.Got(launchEureka(jar, dir)(t.Context(), compare.Spec{Datacenters: 1}))(t)
-	return c.(*eurekaCluster)
+	return need.Got(launchEureka(jar, dir)(t.Context(), compare.Spec{Datacenters: 1}))(t).(*eurekaCluster)
 }
 
 // TestEurekaClusterIsThreeStockServers has one cluster for everything, because its start takes more than a minute.

@@ -198,8 +198,7 @@ func registration(t *testing.T, request []byte, app string) *registry.Instance {
 	t.Helper()
 	r, body := parse(t, request)
 	expect.That(t, r.Method == http.MethodPost && r.URL.Path == "/eureka/apps/"+app, "%s %s, want POST to /eureka/v2/apps/%s", r.Method, r.URL, app)
-	i := need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
-	return i
+	return need.Got(eureka.DecodeRegistration(body, eureka.Format{}, app))(t)
 }
 
 func TestFleetRequestsAreWhatClientsSend(t *testing.T) {

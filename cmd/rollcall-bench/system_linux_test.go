@@ -21,8 +21,7 @@ func TestUsageGrowsAndOutlivesTheProcess(t *testing.T) {
 	c := launchedIn(t, dir, compare.Spec{Column: apColumn, Datacenters: 1, Settings: map[string]string{"data.sync": "always"}})
 	usage := func() trial.Usage {
 		t.Helper()
-		u := need.Got(c.Usage(0))(t)
-		return u
+		return need.Got(c.Usage(0))(t)
 	}
 	notBelow := func(when string, now, then trial.Usage) {
 		t.Helper()

@@ -207,8 +207,7 @@ func TestTLSIssueAddsACertificateAndOverwritesNone(t *testing.T) {
 		stdout, stderr, code := rollcall(t, args...)
 		expect.That(t, code == step.code && strings.Contains(stdout+stderr, step.says), "%s: exit %d, %q, %q, want %d and %q", step.name, code, stdout, stderr, step.code, step.says)
 	}
-	info := need.Got(os.Stat(filepath.Join(out, "ci.key")))(t)
-	expect.Equal(t, info.Mode(), fs.FileMode(0o600), "mode of the key")
+	expect.Equal(t, need.Got(os.Stat(filepath.Join(out, "ci.key")))(t).Mode(), fs.FileMode(0o600), "mode of the key")
 	need.OK(t, os.Remove(filepath.Join(cluster, "authority.key")))
 	_, stderr, code = rollcall(t, "tls", "issue", "n3", "--authority", cluster, "--out", out)
 	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "authority.key is not there"), "without the authority's key: exit %d, %q", code, stderr)

@@ -29,8 +29,7 @@ const (
 
 func document(t *testing.T, path string) string {
 	t.Helper()
-	b := need.Got(os.ReadFile(path))(t)
-	return string(b)
+	return string(need.Got(os.ReadFile(path))(t))
 }
 
 func referenceTable() string {

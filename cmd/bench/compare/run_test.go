@@ -523,8 +523,7 @@ func TestRunEndsIfATrialCannotBeKept(t *testing.T) {
 	l := &launcher{t: t, change: func(int, *fakeCluster) error { return errors.New("no port is free") }}
 	c := configOf(l, small())
 	c.Keep = func(*trial.Trial) error { return full }
-	_, err := Run(t.Context(), c)
-	expect.ErrorIs(t, err, full, "Run() =")
+	expect.ErrorIs(t, expect.Err(Run(t.Context(), c)), full, "Run() =")
 	expect.Equal(t, len(l.specs), 1, "clusters that were tried:")
 }
 
@@ -555,8 +554,7 @@ func TestRunFailsIfNoClusterOfAnyColumnCanBeStarted(t *testing.T) {
 		l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
 		c := configOf(l, small())
 		change(&c)
-		_, err := Run(t.Context(), c)
-		expect.ErrorSays(t, err, "start a cluster: no such binary", "%s: Run() =", name)
+		expect.ErrorSays(t, expect.Err(Run(t.Context(), c)), "start a cluster: no such binary", "%s: Run() =", name)
 		expect.That(t, len(l.specs) <= mostLaunches*2, "%s: %d clusters were tried, want two of each column at most", name, len(l.specs))
 	}
 }

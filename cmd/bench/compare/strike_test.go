@@ -195,8 +195,7 @@ func TestKillsAmidWritesThatFailAreReported(t *testing.T) {
 func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second)
-		need.OK(t, i.run(t.Context()))
+		need.OK(t, injectorOf(j, scenarioOf(t, "datacenters: 2\nfaults: [{at: 1s, for: 1s, kind: cut-link}]"), 10*time.Second).run(t.Context()))
 		var cuts []string
 		for _, line := range slices.Compact(j.sortedLines()) {
 			if what, ok := strings.CutPrefix(line, "1s cut "); ok {
@@ -214,8 +213,7 @@ func TestFaultThatCutsDatacentersCutsEveryLinkBetweenThem(t *testing.T) {
 func TestFaultIsUndoneAfterTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
-		i := injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second)
-		need.OK(t, i.run(t.Context()))
+		need.OK(t, injectorOf(j, scenarioOf(t, "faults: [{at: 1s, for: 1s, kind: pause, nodes: node1}]"), 10*time.Second).run(t.Context()))
 		expect.Slice(t, j.lines, []string{"1s pause 0", "2s mark", "2s resume 0"}, "in order:")
 	})
 }
@@ -366,8 +364,7 @@ func (j *journal) mark()             { j.record("mark") }
 
 func scenarioOf(t *testing.T, text string) scenario.Scenario {
 	t.Helper()
-	s := need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
-	return s
+	return need.Got(scenario.Parse("test.yaml", []byte("name: test\n"+text)))(t)
 }
 
 // injectorOf is the injector of a scenario into a journal. Node 1 (node2) leads, unless the test replaces leader.

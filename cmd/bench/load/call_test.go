@@ -46,8 +46,7 @@ func breaks(t *testing.T) string {
 // refuses is an address where no process listens, and none will.
 func refuses(t *testing.T) string {
 	t.Helper()
-	ports := need.Got(localcluster.ClaimPorts(1))(t)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(need.Got(localcluster.ClaimPorts(1))(t)[0]))
 }
 
 func newCaller(t *testing.T, timeout time.Duration, nodes ...string) *caller {
@@ -335,8 +334,7 @@ func TestClientsAreThoseThatCalled(t *testing.T) {
 	l.fleet.interval, l.fleet.stay = 100*time.Millisecond, 150*time.Millisecond
 	need.OK(t, l.Register(t.Context()))
 	t.Cleanup(l.Stop)
-	began := time.Now()
-	need.OK(t, l.Run(t.Context(), began, 500*time.Millisecond))
+	need.OK(t, l.Run(t.Context(), time.Now(), 500*time.Millisecond))
 	found := make(map[trial.Operation]int)
 	for _, client := range l.Clients() {
 		found[client.Operation]++

@@ -292,8 +292,7 @@ func TestChurnInstancesAreRenewedAndCanceled(t *testing.T) {
 	for _, c := range callers {
 		c.close()
 	}
-	got := l.Book.Expected()
-	expect.That(t, got == 6, "the book expects %d instances, want 6", got)
+	expect.Equal(t, l.Book.Expected(), 6, "instances that the book expects:")
 	eventually(t, "all have canceled", func() bool { return len(c.requests(http.MethodDelete, "")) == 6 && c.registered() == 0 })
 	eventually(t, "the book expects nothing", func() bool { return l.Book.Expected() == 0 })
 	for _, r := range c.requests(http.MethodPost, "") {
@@ -335,8 +334,7 @@ func TestChurnCancelsNoInstanceAfterTheEndOfTheLoad(t *testing.T) {
 	stayed := c.registered()
 	need.That(t, stayed != 0, "no instance is left to stay")
 	rounds(4)
-	got := c.registered()
-	expect.That(t, got == stayed, "%d of %d instances are registered after the time of their stay, want all", got, stayed)
+	expect.Equal(t, c.registered(), stayed, "registered after the time of their stay:")
 }
 
 func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
@@ -351,8 +349,7 @@ func TestCancelThatIsNotFoundCountsAsTheEndOfItsInstance(t *testing.T) {
 	tended(t, l.fleet)
 	ghosts := func() int { return l.Book.Judge(0, truth.Listing{id: 1}, time.Now(), time.Now()).Ghosts }
 	eventually(t, "a server that lists it lists a ghost", func() bool { return ghosts() == 1 })
-	got := len(c.requests(http.MethodDelete, ""))
-	expect.That(t, got == 1, "%d cancels, want 1", got)
+	expect.Equal(t, len(c.requests(http.MethodDelete, "")), 1, "cancels:")
 }
 
 func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
@@ -366,8 +363,7 @@ func TestFleetRegistersAnUnknownInstanceAgainAtOnce(t *testing.T) {
 	got := len(c.requests(http.MethodPost, ""))
 	expect.That(t, got == 5, "%d registrations, want the first 4 and another one", got)
 	beat(t, l)
-	got = len(c.requests(http.MethodPut, i.id))
-	expect.That(t, got == 2, "%d heartbeats, want 2", got)
+	expect.Equal(t, len(c.requests(http.MethodPut, i.id)), 2, "heartbeats:")
 }
 
 func TestRegistrationThatIsUncertainIsRepeatedInTheNextVersion(t *testing.T) {
@@ -429,8 +425,7 @@ func TestDeadInstancesSendNothing(t *testing.T) {
 			n, err := l.Die(tc.which)
 			expect.That(t, n == tc.want && err == nil, "%d die, %v, want %d", n, err, tc.want)
 			beat(t, l)
-			got := len(c.requests(http.MethodPut, ""))
-			expect.That(t, got == 20-tc.want, "%d heartbeats, want %d", got, 20-tc.want)
+			expect.Equal(t, len(c.requests(http.MethodPut, "")), 20-tc.want, "heartbeats:")
 			expect.Equal(t, l.Book.Expected(), 20-tc.want, "instances that the book expects:")
 		})
 	}
@@ -494,8 +489,7 @@ func TestSilentInstancesRegisterWhenTheyBeginAnew(t *testing.T) {
 	got = len(c.requests(http.MethodPost, ""))
 	expect.That(t, got == 15, "%d registrations, want the first 10 and 5", got)
 	beat(t, l)
-	got = len(c.requests(http.MethodPut, ""))
-	expect.That(t, got == 15, "%d heartbeats, want 10 more than 5", got)
+	expect.Equal(t, len(c.requests(http.MethodPut, "")), 15, "heartbeats, 10 more than 5:")
 }
 
 func TestFlappingInstancesCancelAndRegisterInTurnAndEndRegistered(t *testing.T) {

@@ -6,10 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client/sse"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
@@ -41,8 +45,7 @@ func parse(t *testing.T, request []byte) (r *http.Request, body []byte) {
 	need.That(t, err == nil, "%v in %q", err, request)
 	body, err = io.ReadAll(r.Body)
 	need.OK(t, err)
-	n := rest.Buffered()
-	need.That(t, n == 0, "%d bytes too many in %q", n, request)
+	need.Equal(t, rest.Buffered(), 0, "bytes too many in %q:", request)
 	return r, body
 }
 
@@ -221,4 +224,353 @@ func TestWatchersAreSpreadOverTheNodesAndLeaveThoseThatDoNotRespond(t *testing.T
 	expect.That(t, got.Breaks == 2 && got.Open == 6, "they saw %+v, want 6 open streams and a break for each whose home refuses", got)
 	a, b := len(first.queries()), len(second.queries())
 	expect.That(t, a == 2 && b == 4, "%d watch the first node and %d the third, want 2 and 4", a, b)
+}
+
+// sendKeys makes calls of a stream of keys, by a caller for each node in turn.
+func sendKeys(t *testing.T, l *Load, name string, calls int) {
+	t.Helper()
+	streams := l.keyStreams()
+	n := slices.IndexFunc(streams, func(s *stream) bool { return s.name == name })
+	callers := l.newCallers(len(l.Nodes))
+	for i := range calls {
+		streams[n].send(t.Context(), callers[i%len(callers)], time.Now())
+	}
+	for _, c := range callers {
+		c.close()
+	}
+}
+
+// callsOn are the calls of the history on a key ("": all) that did something.
+func callsOn(l *Load, key string, actions ...trial.Action) []trial.Call {
+	return slices.DeleteFunc(l.History.Calls(time.Now()), func(c trial.Call) bool {
+		return key != "" && c.Key != key || !slices.Contains(actions, c.Action)
+	})
+}
+
+func TestOwnKeyHasOneWriterThatRegistersAndCancelsAtItsHome(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2})
+	sendKeys(t, l, "writes", 100)
+	for n, id := range []string{"own-0", "own-1"} {
+		calls := callsOn(l, id, trial.Write, trial.Remove)
+		need.That(t, len(calls) == 51, "%s: %d writes, want the registration and 50", id, len(calls))
+		cancels := 0
+		for i, call := range calls {
+			expect.That(t, call.Version == int64(i+1) && call.Node == n && call.Client == calls[0].Client && call.Outcome == trial.Done,
+				"%s: write %d is %+v, want version %d done at node %d by client %d", id, i, call, i+1, n, calls[0].Client)
+			if call.Action == trial.Remove {
+				cancels++
+				expect.That(t, calls[i-1].Action != trial.Remove, "%s: write %d is a second cancel", id, i)
+			}
+		}
+		expect.That(t, cancels >= 3 && cancels <= 20, "%s: %d of 50 writes are cancels, want about 10", id, cancels)
+		last := calls[len(calls)-1]
+		if want := last.Action == trial.Write; l.Book.Alive(id) != want || c.version(id) > 0 != want {
+			t.Errorf("%s: alive %t by the book, in version %d at the servers, after %+v", id, l.Book.Alive(id), c.version(id), last)
+		}
+	}
+}
+
+func TestKeyReadsSeeVersionsAndAbsence(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2})
+	sendKeys(t, l, "writes", 30)
+	c.remove("own-1")
+	sendKeys(t, l, "reads", 40)
+	looks := callsOn(l, "", trial.Look)
+	need.That(t, len(looks) == 40, "%d looks, want 40", len(looks))
+	perKey := map[string]int{}
+	for i, call := range looks {
+		perKey[call.Key]++
+		want := c.version(call.Key)
+		outcome := trial.Done
+		if want == 0 {
+			outcome = trial.NotFound
+		}
+		expect.That(t, call.Version == want && call.Outcome == outcome && call.Node == i%2, "%+v, want version %d (%s) at node %d", call, want, outcome, i%2)
+	}
+	expect.That(t, len(perKey) == 2, "keys that were read: %v, want both", perKey)
+}
+
+func TestKeyWriteThatIsRefusedIsInTheHistoryAndChangesNothing(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 2, SharedKeys: 1})
+	c.decide(func(seen) int { return http.StatusServiceUnavailable })
+	before := len(c.requests(http.MethodPost, "")) + len(c.requests(http.MethodDelete, ""))
+	sendKeys(t, l, "writes", 20)
+	sendKeys(t, l, "reads", 20)
+	expect.Equal(t, len(c.requests(http.MethodPost, ""))+len(c.requests(http.MethodDelete, "")), before+20, "no other node is asked: writes that were sent:")
+	refused := 0
+	for _, call := range callsOn(l, "", trial.Write, trial.Remove, trial.Look) {
+		if call.Outcome == trial.Refused && call.Returned != math.MaxInt64 {
+			refused++
+		}
+	}
+	expect.That(t, refused == 40, "%d calls of the history were refused, want 40", refused)
+	expect.Equal(t, l.Book.Expected(), 3, "instances that the book expects:")
+}
+
+func TestKeyWriterGoesOnAfterAnUnknownOutcome(t *testing.T) {
+	c := newFakeCluster(t, 1)
+	l := registered(t, c, scenario.Load{OwnKeys: 1})
+	c.decide(func(s seen) int { return http.StatusGatewayTimeout })
+	sendKeys(t, l, "writes", 1)
+	c.decide(nil)
+	sendKeys(t, l, "writes", 1)
+	calls := callsOn(l, "own-0", trial.Write, trial.Remove)
+	need.That(t, len(calls) == 3, "%d writes, want 3: %+v", len(calls), calls)
+	u := calls[1]
+	expect.That(t, u.Outcome == trial.Unknown && u.Returned == math.MaxInt64 && u.Version == 2,
+		"the second write is %+v, want version 2 with an unknown outcome that never returned", u)
+	d := calls[2]
+	expect.That(t, d.Outcome == trial.Done && d.Version == 3, "the third write is %+v, want version 3 done", d)
+}
+
+func TestKeyWriterCallsAnotherNodeOnlyForAnOwnKey(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := registered(t, c, scenario.Load{OwnKeys: 1, SharedKeys: 1})
+	c.nodes[0].Close()
+	for _, w := range []*writer{l.keys.keys[0].writers[0], l.keys.keys[1].writers[0]} {
+		w.callers[0].hangUp(0) // what is sent on a connection that was just closed has an unknown outcome
+		w.register(t.Context(), time.Now())
+	}
+	type try struct {
+		node    int
+		version int64
+		outcome trial.Outcome
+	}
+	for key, want := range map[string][]try{
+		"own-0":    {{0, 1, trial.Done}, {0, 2, trial.Unreached}, {1, 2, trial.Done}},
+		"shared-0": {{1, 1, trial.Done}, {0, 2, trial.Unreached}},
+	} {
+		var got []try
+		for _, call := range callsOn(l, key, trial.Write) {
+			got = append(got, try{call.Node, call.Version, call.Outcome})
+		}
+		expect.Slice(t, got, want, "%s: tries", key)
+	}
+	expect.Equal(t, c.version("own-0"), 2, "own-0 is registered in version")
+}
+
+// awaited waits for a write to a node in the background, and is told when the wait has begun.
+func awaited(ctx context.Context, t *testing.T, l *Load, node int) <-chan int {
+	t.Helper()
+	found := make(chan int, 1)
+	go func() { found <- l.AwaitWrite(ctx, node) }()
+	eventually(t, "the wait for a write", func() bool {
+		l.flight.mu.Lock()
+		defer l.flight.mu.Unlock()
+		return l.flight.aimed[node] != nil
+	})
+	return found
+}
+
+func TestAwaitWriteEndsWhenTheNextWriteBeginsAndCountsThoseUnderWay(t *testing.T) {
+	l := need.Got(New(Config{Nodes: []string{"a:1", "b:1"}}))(t)
+	before := l.flight.begin(0)
+	found := awaited(t.Context(), t, l, 0)
+	l.flight.begin(1)() // goes elsewhere
+	need.That(t, len(found) == 0, "a write that had begun, or goes to another node, ended the wait")
+	landed := l.flight.begin(0)
+	expect.Equal(t, <-found, 2, "writes under way:")
+	before()
+	landed()
+	found = awaited(t.Context(), t, l, 0)
+	l.flight.begin(0)()
+	expect.Equal(t, <-found, 1, "writes under way when the others have landed:")
+	l.flight.begin(0)() // nobody waits
+}
+
+func TestAwaitWriteEndsWithItsContext(t *testing.T) {
+	l := need.Got(New(Config{Nodes: []string{"a:1"}}))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	found := awaited(ctx, t, l, 0)
+	cancel()
+	expect.Equal(t, <-found, 0, "writes under way:")
+	l.flight.begin(0)() // it waits for nobody
+}
+
+func TestPaceCountsLateCallsSinceItWasLastAskedFor(t *testing.T) {
+	l := need.Got(New(Config{Nodes: []string{"a:1"}}))(t)
+	for _, lateness := range []time.Duration{time.Millisecond, trial.LateAfter, trial.LateAfter + 1, 80 * time.Millisecond, -time.Millisecond} {
+		l.pace.add(lateness)
+	}
+	due, late, worst := l.Pace()
+	expect.That(t, due == 5 && late == 2 && worst == 80*time.Millisecond, "%d due, %d late, the worst by %s; want 5, 2, 80ms", due, late, worst)
+	due, late, worst = l.Pace()
+	expect.That(t, due == 0 && late == 0 && worst == 0, "then %d due, %d late, the worst by %s; want none", due, late, worst)
+}
+
+func TestBurstIsAllWritersOfAKeyAtOnceAndALookAtEachNode(t *testing.T) {
+	const writers = 7
+	var armed atomic.Bool
+	var posts atomic.Int64
+	together := make(chan struct{})
+	var mu sync.Mutex
+	looks := make(map[int]int) // by node
+	node := func(number int) string {
+		return addrOf(standIn(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !armed.Load():
+			case r.Method == http.MethodGet:
+				mu.Lock()
+				looks[number]++
+				mu.Unlock()
+				w.WriteHeader(http.StatusNotFound)
+				return
+			case posts.Add(1) == writers:
+				close(together)
+			default: // no write is answered before all have come
+				select {
+				case <-together:
+				case <-r.Context().Done():
+				}
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}))
+	}
+	l := newLoad(t, Config{
+		Nodes: []string{node(0), node(1), node(2)}, Load: scenario.Load{SharedKeys: 2, KeyWriters: writers, Writes: 70, Reads: 5}, History: new(History),
+	})
+	need.OK(t, l.Register(t.Context()))
+	streams := l.keyStreams()
+	s := streams[0]
+	expect.That(t, s.fixed == 2 && s.cycle == 2 && l.rate(s) == 10, "%d callers in turns of %d, %v bursts per second; want one for each key, and 10", s.fixed, s.cycle, l.rate(s))
+	l.SetRates(map[string]float64{"writes": 140})
+	expect.Equal(t, l.rate(s), 20, "bursts per second of a storm:")
+
+	armed.Store(true)
+	callers := l.newCallers(2)
+	s.send(t.Context(), callers[1], time.Now())
+	for _, c := range callers {
+		c.close()
+	}
+	versions, nodes := make(map[int64]bool), make(map[int]int)
+	for _, call := range callsOn(l, "shared-1", trial.Write) {
+		if call.Version > 1 {
+			versions[call.Version] = true
+			nodes[call.Node]++
+			expect.Equal(t, call.Outcome, trial.Done, "version %d:", call.Version)
+		}
+	}
+	expect.That(t, len(versions) == writers && nodes[0] == 3 && nodes[1] == 2 && nodes[2] == 2, "versions %v were written at nodes %v, want %d, spread over the nodes", versions, nodes, writers)
+	expect.That(t, looks[0] == 1 && looks[1] == 1 && looks[2] == 1, "looks at nodes: %v, want one at each", looks)
+	expect.Equal(t, len(callsOn(l, "shared-1", trial.Look)), 3, "looks in the history:")
+	expect.Equal(t, len(callsOn(l, "shared-0", trial.Write, trial.Look)), 1, "calls on the other key, beside its registration:")
+}
+
+// sealEach registers sealed instances through each of two nodes in turn, so that numbers 0 and 1 are left alone, 2 and 3
+// registered again, 4 and 5 canceled, and so on; and lets the load write them again until the test ends.
+func sealEach(t *testing.T, l *Load, count int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var tending sync.WaitGroup
+	tending.Go(func() { l.sealed.tend(ctx) })
+	t.Cleanup(func() { cancel(); tending.Wait() })
+	callers := l.newCallers(2)
+	for n := range count {
+		l.sealed.send(t.Context(), callers[n%2], time.Now())
+	}
+	for _, c := range callers {
+		c.close()
+	}
+}
+
+func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
+	began := time.Now()
+	sealEach(t, l, 8)
+	l.sealed.drain(t.Context())
+	took := time.Since(began)
+	expect.That(t, took >= sealPause, "drained after %s, want after the second writes, %s later than the first", took, sealPause)
+	app, all := l.Sealed(began)
+	need.That(t, app == "TEST-SEALED" && len(all) == 8, "%d sealed instances of %s, want 8 of TEST-SEALED", len(all), app)
+	for n, want := range []struct {
+		version int64 // 0: it is not registered
+		second  string
+	}{{1, ""}, {1, ""}, {2, http.MethodPost}, {2, http.MethodPost}, {0, http.MethodDelete}, {0, http.MethodDelete}, {1, ""}, {1, ""}} {
+		s := all[n]
+		expect.Equal(t, c.version(s.ID), want.version, "%s is registered in version", s.ID)
+		posts, cancels := c.requests(http.MethodPost, s.ID), c.requests(http.MethodDelete, s.ID)
+		expect.That(t, len(c.requests(http.MethodPut, s.ID)) == 0, "%s was renewed", s.ID)
+		expect.That(t, len(posts)+len(cancels) == len(s.Writes), "%s: %d registrations and %d cancels came, %d were recorded", s.ID, len(posts), len(cancels), len(s.Writes))
+		expect.That(t, (len(s.Writes) == 2) == (want.second != "") && (len(cancels) == 1) == (want.second == http.MethodDelete),
+			"%s was written %d times, canceled %d times, want %q after its registration", s.ID, len(s.Writes), len(cancels), want.second)
+		for i, w := range s.Writes {
+			expect.That(t, w.Outcome == trial.Done && !w.Doubtful && w.Node == n%2 && w.Called <= w.Returned && w.Cancel == (i == 1 && len(cancels) == 1),
+				"%s: write %d is %+v, want one done at node %d", s.ID, i, w, n%2)
+		}
+		if len(s.Writes) == 2 {
+			pause := s.Writes[1].Called - s.Writes[0].Returned
+			expect.That(t, pause >= trial.Of(sealPause), "%s was written again after %s, want %s", s.ID, pause.Duration(), sealPause)
+		}
+	}
+}
+
+func TestSealedInstanceThatWasNotCertainlyRegisteredIsLeftAlone(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
+	statuses := map[string]int{"sealed-2": http.StatusBadRequest, "sealed-3": http.StatusGatewayTimeout, "sealed-4": http.StatusServiceUnavailable}
+	c.decide(func(s seen) int { return statuses[s.id] })
+	sealEach(t, l, 6)
+	l.sealed.drain(t.Context()) // of sealed-5 only
+	_, all := l.Sealed(time.Now().Add(-time.Minute))
+	for n, want := range map[int]trial.SealWrite{
+		2: {Outcome: trial.Refused, Node: 1},
+		3: {Outcome: trial.Unknown, Doubtful: true, Node: 0}, // its home, node 1, was asked first
+		4: {Outcome: trial.Refused, Node: 1},
+	} {
+		got := all[n].Writes
+		need.That(t, len(got) == 1, "sealed-%d was written %d times, want once", n, len(got))
+		expect.Equal(t, got[0].Returned == math.MaxInt64, want.Outcome == trial.Unknown, "sealed-%d never got an answer:", n)
+		got[0].Called, got[0].Returned = 0, 0
+		expect.Equal(t, got[0], want, "sealed-%d:", n)
+	}
+	expect.That(t, len(all[5].Writes) == 2 && all[5].Writes[1].Cancel, "sealed-5 is %+v, want one that was canceled", all[5])
+}
+
+func TestSealedInstanceHasTheOutcomeOfItsSecondWrite(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
+	c.decide(func(s seen) int {
+		switch {
+		case s.id == "sealed-2" && s.version == 2, s.id == "sealed-4" && s.method == http.MethodDelete:
+			return http.StatusGatewayTimeout
+		case s.id == "sealed-5" && s.method == http.MethodDelete && s.node == 1: // its home; the other node takes it
+			return http.StatusGatewayTimeout
+		case s.id == "sealed-3" && s.version == 2:
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	sealEach(t, l, 6)
+	l.sealed.drain(t.Context())
+	_, all := l.Sealed(time.Now())
+	for n, want := range map[int]struct {
+		outcome  trial.Outcome
+		doubtful bool
+	}{2: {trial.Unknown, true}, 3: {trial.Refused, false}, 4: {trial.Unknown, true}, 5: {trial.Done, true}} {
+		got := all[n].Writes[1]
+		expect.That(t, all[n].Writes[0].Outcome == trial.Done && got.Outcome == want.outcome && got.Doubtful == want.doubtful,
+			"sealed-%d: %+v, want its second write %s, doubtful %t", n, all[n].Writes, want.outcome, want.doubtful)
+		expect.Equal(t, got.Returned == math.MaxInt64, want.outcome == trial.Unknown, "sealed-%d never got an answer:", n)
+	}
+}
+
+func TestRunEndsWhenTheSealedInstancesHaveBeenWritten(t *testing.T) {
+	c := newFakeCluster(t, 2)
+	l := newTestLoad(t, c, scenario.Load{Sealed: 60})
+	t.Cleanup(l.Stop)
+	began := time.Now()
+	need.OK(t, l.Run(t.Context(), began, 200*time.Millisecond))
+	_, all := l.Sealed(began)
+	twice := 0
+	for _, s := range all {
+		if len(s.Writes) == 2 {
+			twice++
+		}
+	}
+	expect.That(t, len(all) == 12 && twice == 8, "%d sealed instances, %d of them written twice, want 12 and 8", len(all), twice)
+	expect.That(t, calls(l, trial.Register) == 16 && calls(l, trial.Cancel) == 4, "%d registrations and %d cancels are counted, want 16 and 4", calls(l, trial.Register), calls(l, trial.Cancel))
 }

@@ -85,8 +85,7 @@ func TestListOfEveryNodeIsFetchedTenTimesASecond(t *testing.T) {
 		r.stop()
 		asked := make(map[trial.Micros]bool)
 		for node := range r.nodes {
-			got := len(r.listsOf(node))
-			expect.That(t, got == 10, "%d lists of node %d in a second, want 10", got, node)
+			expect.Equal(t, len(r.listsOf(node)), 10, "lists of node %d in a second:", node)
 		}
 		for _, l := range r.trial.Lists {
 			asked[l.Asked] = true
@@ -116,8 +115,7 @@ func TestListsAreJudgedByTheBook(t *testing.T) {
 		})
 		after(50 * time.Millisecond)
 		r.stop()
-		want := []trial.List{{Listed: 3, Missing: 1, Behind: 1}}
-		expect.Deep(t, r.listsOf(0), want, "lists")
+		expect.Deep(t, r.listsOf(0), []trial.List{{Listed: 3, Missing: 1, Behind: 1}}, "lists")
 	})
 }
 
@@ -131,8 +129,7 @@ func TestListThatComesLateCountsFromItsRequest(t *testing.T) {
 		know(r.observer.config.Book, "registered while the list was under way", 1)
 		after(late)
 		r.stop()
-		want := []trial.List{{Answered: trial.Of(late)}}
-		expect.Deep(t, r.listsOf(0), want, "lists")
+		expect.Deep(t, r.listsOf(0), []trial.List{{Answered: trial.Of(late)}}, "lists")
 	})
 }
 
@@ -290,8 +287,7 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 			{Leader: 1, Term: 3}, {At: second, Leader: -1, Term: 3}, {At: 2 * second, Leader: 2, Term: 4},
 			{At: 3 * second, Leader: -1}, {At: 4 * second, Leader: 2, Term: 5}, {At: 5 * second, Leader: 2, Term: 6},
 		}
-		got := slices.DeleteFunc(r.trial.Leaders, func(l trial.Leader) bool { return l.Node != 0 })
-		expect.Deep(t, got, want, "leaders")
+		expect.Deep(t, slices.DeleteFunc(r.trial.Leaders, func(l trial.Leader) bool { return l.Node != 0 }), want, "leaders")
 	})
 }
 
@@ -354,8 +350,7 @@ func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 		})
 		after(500 * time.Millisecond)
 		r.stop()
-		want := []trial.Usage{{Instances: 1, Renewals: 42}, {Node: 2, Memory: 2, Instances: 1, Renewals: 42}}
-		expect.Deep(t, r.trial.Usage, want, "usage")
+		expect.Deep(t, r.trial.Usage, []trial.Usage{{Instances: 1, Renewals: 42}, {Node: 2, Memory: 2, Instances: 1, Renewals: 42}}, "usage")
 	})
 }
 

@@ -398,8 +398,7 @@ func tiny() *trial.Trial {
 // encoded shows samples with their gaps.
 func encoded(t *testing.T, s samples) string {
 	t.Helper()
-	text := need.Got(json.Marshal(s))(t)
-	return string(text)
+	return string(need.Got(json.Marshal(s))(t))
 }
 
 func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
@@ -475,8 +474,7 @@ func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
 func TestPageDrawsEverythingInChromium(t *testing.T) {
 	chromium := findChromium(t)
 	dir := t.TempDir()
-	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
-	need.OK(t, r.Write(dir))
+	need.OK(t, (&Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}).Write(dir))
 	// A plot for the one at the top, one for each of four scenarios in which something happens, five ways and the ages, two
 	// removals, two backlogs, three curves.
 	want := map[string]string{"charts": "18", "errors": "0"}

@@ -250,8 +250,7 @@ func TestRunThatMeasuredNothingOrTooLittleIsNotValid(t *testing.T) {
 			r := crash()
 			c.change(r)
 			expect.Slice(t, r.Invalid(), c.want, "not valid:")
-			valid := strings.HasPrefix(r.validText(), "The run is valid")
-			expect.That(t, valid == (len(c.want) == 0), "it says %s", r.validText())
+			expect.That(t, strings.HasPrefix(r.validText(), "The run is valid") == (len(c.want) == 0), "it says %s", r.validText())
 		})
 	}
 }
@@ -267,8 +266,7 @@ func TestPromisesBreakUnderALoadThatWasNotCarried(t *testing.T) {
 func TestRoundsThatWereNotCompletedAreCounted(t *testing.T) {
 	r := lossy(map[string]map[string][]int{"crash": {"cp": {0, 0, 0}}})
 	r.Trials[2].Failed = "node1 did not start"
-	got := words(rowOf(t, r, "Registrations lost, worst scenario"))[0]
-	expect.Equal(t, got, "0 (n=2; 1 not completed; of 100 registrations)", "cell:")
+	expect.Equal(t, words(rowOf(t, r, "Registrations lost, worst scenario"))[0], "0 (n=2; 1 not completed; of 100 registrations)", "cell:")
 	expect.That(t, strings.Contains(r.evidence(), " 3 trials (2 count) of 1 scenario, 2 rounds of "), "evidence: %s", r.evidence())
 }
 
@@ -297,8 +295,7 @@ func TestEvidenceSaysHowFarTheFiguresReach(t *testing.T) {
 	for _, want := range []string{"Sample CPU @ 2.5 GHz, 4 cores", "3 rounds of 15 s each", "Leases of 3 s, where stock clients ask for 90 s", "links have no latency", "3 limits were broken"} {
 		expect.That(t, strings.Contains(got, want), "%q is not in %s", want, got)
 		for _, file := range []string{MarkdownFile, HTMLFile} {
-			shown := strings.ReplaceAll(sampleFiles()[file], "\u00a0", " ")
-			expect.That(t, strings.Contains(shown, want), "%s does not show %q", file, want)
+			expect.That(t, strings.Contains(strings.ReplaceAll(sampleFiles()[file], "\u00a0", " "), want), "%s does not show %q", file, want)
 		}
 	}
 }

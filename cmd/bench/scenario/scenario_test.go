@@ -2,8 +2,10 @@ package scenario
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,8 +22,7 @@ const pages = "../../../docs/"
 
 func page(t *testing.T) string {
 	t.Helper()
-	text := need.Got(os.ReadFile(pages + "scenarios.md"))(t)
-	return string(text)
+	return string(need.Got(os.ReadFile(pages + "scenarios.md"))(t))
 }
 
 func TestScenarioPageShowsTheExampleFile(t *testing.T) {
@@ -80,8 +81,7 @@ func TestScenarioPageShowsEveryBuiltinScenario(t *testing.T) {
 
 func builtins(t *testing.T) []Scenario {
 	t.Helper()
-	all := need.Got(Builtin())(t)
-	return all
+	return need.Got(Builtin())(t)
 }
 
 func TestBuiltinScenariosAreTheFilesOfTheirNames(t *testing.T) {
@@ -123,8 +123,7 @@ func statesCostsOnly(s Scenario) bool { return s.HeartbeatsOnly() && s.Name != "
 
 func TestBuiltinScenariosOfHeartbeatsSendNothingElse(t *testing.T) {
 	for _, s := range builtins(t) {
-		is := s.Name == "idle" || strings.HasPrefix(s.Name, "heartbeats-")
-		expect.Equal(t, s.HeartbeatsOnly(), is, "%s: nothing but heartbeats:", s.Name)
+		expect.Equal(t, s.HeartbeatsOnly(), s.Name == "idle" || strings.HasPrefix(s.Name, "heartbeats-"), "%s: nothing but heartbeats:", s.Name)
 	}
 }
 
@@ -178,8 +177,7 @@ func TestFindColumnSaysWhatIsWrong(t *testing.T) {
 		{"an empty setting", "mine=cp,", `"" is no setting`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := FindColumn(c.text)
-			expect.ErrorSays(t, err, c.want, "FindColumn(%q) =", c.text)
+			expect.ErrorSays(t, expect.Err(FindColumn(c.text)), c.want, "FindColumn(%q) =", c.text)
 		})
 	}
 }
@@ -325,4 +323,258 @@ func TestPairNamesScenariosThatDifferOnlyInTheLeader(t *testing.T) {
 		}
 	}
 	expect.Deep(t, twins, map[string]string{"node-killed": "leader-killed", "leader-isolated": "partition-minority"}, "of those that come with the program:")
+}
+
+func TestParseFillsInTheDefaults(t *testing.T) {
+	got := need.Got(Parse("short.yaml", []byte("name: short")))(t)
+	want := defaults()
+	want.Name, want.Title = "short", "short"
+	expect.Deep(t, got, want, "Parse() =")
+}
+
+const everything = `
+name: everything
+title: Every key
+about: One of each.
+quick: true
+chosen: true
+datacenters: 2
+length: 20s
+load: {instances: 10, heartbeat: 2s, lease: 7s, registers: 1, writes: 2.5, reads: 3, fetches: 4, deltas: 5, watchers: 6, sightings: 7, own-keys: 8, shared-keys: 9, key-writers: 20, sealed: 10.5}
+storms:
+  - {at: 10%, for: 2s, load: {registers: 11, reads: 0, sealed: 12}}
+faults:
+  - {at: 1s, for: 12.5%, kind: kill, nodes: "leader, node5"}
+  - {at: 50%, for: 10%, kind: slow-disk, nodes: dc2, delay: 5ms}
+  - {at: 60%, kind: die, instances: 10%}
+  - {at: 70%, for: 10%, kind: kill, nodes: leader, times: 5}
+  - {at: 90%, kind: lose, nodes: node2}
+settings: {data.sync: always, commit.in-flight: 3}
+limits:
+  cp: {write-gap: 1s, read-gap: 2s, write-success: 0.5, read-success: 1, converged: 3s, false-evictions: 0, removal: 4s}
+  ap: {}
+  mine: {may-lose: true}
+`
+
+func TestParseReadsEveryKey(t *testing.T) {
+	got := need.Got(Parse("everything.yaml", []byte(everything)))(t)
+	want := Scenario{
+		Name: "everything", Title: "Every key", About: "One of each.", Quick: true, Chosen: true, Datacenters: 2,
+		Length: Span(20 * time.Second),
+		Load: Load{Instances: 10, Heartbeat: Span(2 * time.Second), Lease: Span(7 * time.Second), Registers: 1, Writes: 2.5, Reads: 3,
+			Fetches: 4, Deltas: 5, Watchers: 6, Sightings: 7, OwnKeys: 8, SharedKeys: 9, KeyWriters: 20, Sealed: 10.5},
+		Storms: []Storm{{At: Moment{Percent: 10}, For: Moment{Fixed: 2 * time.Second}, Load: map[string]float64{"registers": 11, "reads": 0, "sealed": 12}}},
+		Faults: []Fault{
+			{At: Moment{Fixed: time.Second}, For: Moment{Percent: 12.5}, Kind: Kill, Nodes: "leader, node5"},
+			{At: Moment{Percent: 50}, For: Moment{Percent: 10}, Kind: SlowDisk, Nodes: "dc2", Delay: Span(5 * time.Millisecond)},
+			{At: Moment{Percent: 60}, Kind: Die, Instances: "10%"},
+			{At: Moment{Percent: 70}, For: Moment{Percent: 10}, Kind: Kill, Nodes: "leader", Times: 5},
+			{At: Moment{Percent: 90}, Kind: Lose, Nodes: "node2"},
+		},
+		Settings: map[string]string{"data.sync": "always", "commit.in-flight": "3"},
+		Limits: map[string]Limits{
+			"cp": {WriteGap: new(Span(time.Second)), ReadGap: new(Span(2 * time.Second)), WriteSuccess: new(0.5), ReadSuccess: new(1.0),
+				Converged: new(Span(3 * time.Second)), FalseEvictions: new(0), Removal: new(Span(4 * time.Second))},
+			"ap":   {},
+			"mine": {MayLose: true},
+		},
+	}
+	expect.Deep(t, got, want, "Parse() =")
+}
+
+func TestParseNamesWhatIsWrongAndWhere(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		text string // after "name: x"
+		want string
+	}{
+		{"no scenario", "", ""},
+		{"unknown key", "lenght: 10s", "x.yaml:2: lenght: is unknown; want one of about, chosen, datacenters"},
+		{"unknown key within", "load:\n  instance: 5", "x.yaml:3: load.instance: is unknown; want one of deltas,"},
+		{"repeated key", "datacenters: 1\ndatacenters: 2", "x.yaml:3: datacenters: is given twice"},
+		{"no flag", "quick: often", `x.yaml:2: quick: "often" is neither true nor false`},
+		{"no whole number", "datacenters: 1.5", `x.yaml:2: datacenters: "1.5" is no whole number`},
+		{"no number", "load: {reads: many}", `x.yaml:2: load.reads: "many" is no number`},
+		{"no duration", "length: 10", `x.yaml:2: length: "10" is no duration; want one such as 15s`},
+		{"no value", "title:", "x.yaml:2: title: has no value; want a text"},
+		{"a list for a value", "title: [a]", "x.yaml:2: title: is no plain value; want a text"},
+		{"a value for a list", "faults: none", "x.yaml:2: faults: is no list"},
+		{"a value for keys", "load: much", "x.yaml:2: load: holds no keys; want some of deltas,"},
+		{"more datacenters than can be", "datacenters: 4", "x.yaml:2: datacenters: is 4; want 1 to 3"},
+		{"no datacenters", "datacenters: 0", "x.yaml:2: datacenters: is 0; want 1 to 3"},
+		{"rounds, which are the comparison's", "rounds: 1", "x.yaml:2: rounds: is unknown"},
+		{"length too short", "length: 1s", "x.yaml:2: length: is 1s; want 2s to 1h0m0s"},
+		{"no instances", "load: {instances: 0}", "x.yaml:2: load.instances: is 0; want 1 to 100000"},
+		{"negative rate", "load: {reads: -1}", "x.yaml:2: load.reads: is -1; want 0 to"},
+		{"rate that is no number", "load: {reads: .nan}", "x.yaml:2: load.reads: is NaN; want 0 to"},
+		{"negative rate of sealed instances", "load: {sealed: -1}", "x.yaml:2: load.sealed: is -1; want 0 to"},
+		{"more writers than can be", "load: {key-writers: 1001}", "x.yaml:2: load.key-writers: is 1001; want 0 to 1000"},
+		{"broken seconds", "load: {heartbeat: 1500ms, lease: 6s}", "load.heartbeat: is 1.5s; want whole seconds"},
+		{"lease too short", "load: {lease: 2s}", "load.lease: is 2s; want whole seconds, at least three heartbeats (3s)"},
+		{"lease of two heartbeats", "load: {heartbeat: 5s, lease: 10s}", "at least three heartbeats (15s)"},
+		{"calls on no keys", "load: {own-keys: 0, shared-keys: 0}", "writes and reads have nothing to call on"},
+		{"storm on no keys", "load: {own-keys: 0, shared-keys: 0, writes: 0, reads: 0}\nstorms:\n- {at: 1s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[0].load: has writes or reads"},
+		{"storm of what is no rate", "storms:\n- at: 1s\n  for: 1s\n  load: {instances: 5}", "x.yaml:5: storms[0].load.instances: is unknown; want one of deltas, fetches, reads, registers, sealed, writes"},
+		{"storm of nothing", "storms:\n- {at: 1s, for: 1s}", "x.yaml:3: storms[0].load: is missing"},
+		{"storm without an end", "storms:\n- {at: 1s, load: {reads: 5}}", "storms[0].for: is missing"},
+		{"overlapping storms", "storms:\n- {at: 10%, for: 4s, load: {reads: 5}}\n- {at: 5s, for: 1s, load: {reads: 5}}", "x.yaml:4: storms[1]: overlaps storms[0]"},
+		{"unknown kind", "faults:\n- {at: 1s, for: 1s, kind: explode}", `x.yaml:3: faults[0].kind: is "explode"; want one of cut-link, die,`},
+		{"no node to kill", "faults:\n- {at: 1s, for: 1s, kind: kill}", "faults[0].nodes: is missing; want the nodes that it strikes"},
+		{"nodes that die", "faults:\n- {at: 1s, kind: die, instances: 1, nodes: all}", "faults[0].nodes: is given, but die has none"},
+		{"a node that is not there", "faults:\n- {at: 1s, for: 1s, kind: kill, nodes: node4}", `faults[0].nodes: "node4" selects no node; want leader, follower`},
+		{"all nodes isolated", "faults:\n- {at: 1s, for: 1s, kind: isolate, nodes: all}", "faults[0].nodes: are all nodes"},
+		{"a cut with one datacenter", "faults:\n- {at: 1s, for: 1s, kind: cut-link}", "faults[0].kind: cuts datacenters off from each other, but there is one; want datacenters: 2"},
+		{"death with an end", "faults:\n- {at: 1s, for: 1s, kind: die, instances: 1}", "faults[0].for: is given, but die has none"},
+		{"a loss with an end", "faults:\n- {at: 1s, for: 1s, kind: lose, nodes: node1}", "faults[0].for: is given, but lose has none"},
+		{"a loss of no node", "faults:\n- {at: 1s, kind: lose}", "faults[0].nodes: is missing"},
+		{"a loss of the majority", "faults:\n- {at: 1s, kind: lose, nodes: followers}", "faults[0].nodes: are half of the nodes or more, which no mode survives"},
+		{"a loss of half", "datacenters: 2\nfaults:\n- {at: 1s, kind: lose, nodes: dc2}", "faults[0].nodes: are half of the nodes or more"},
+		{"a loss during another fault of processes", "faults:\n- {at: 1s, for: 5s, kind: pause, nodes: node2}\n- {at: 2s, kind: lose, nodes: node1}", "faults[1]: overlaps faults[0]"},
+		{"pauses that are repeated", "faults:\n- {at: 1s, for: 2s, kind: pause, nodes: all, times: 2}", "faults[0].times: is given, but pause strikes once"},
+		{"kills too often", "faults:\n- {at: 1s, for: 2s, kind: kill, nodes: all, times: 101}", "faults[0].times: is 101; want 0 to 100"},
+		{"no end", "faults:\n- {at: 1s, kind: pause, nodes: all}", "faults[0].for: is missing"},
+		{"disks as slow as ever", "faults:\n- {at: 1s, for: 1s, kind: slow-disk, nodes: all}", "faults[0].delay: is missing"},
+		{"disks too slow", "faults:\n- {at: 1s, for: 1s, kind: slow-disk, nodes: all, delay: 2s}", "faults[0].delay: is 2s; want at most 1s"},
+		{"more deaths than instances", "faults:\n- {at: 1s, kind: die, instances: 301}", `faults[0].instances: "301" is no part of 300 instances`},
+		{"no time", "faults:\n- {at: soon, kind: die, instances: 1}", `faults[0].at: "soon" is no time of a trial; want a share such as 20%`},
+		{"no share", "faults:\n- {at: 120%, kind: die, instances: 1}", `faults[0].at: "120%" is no share; want one from 0% to 100%`},
+		{"fault after the end", "length: 10s\nfaults:\n- {at: 8s, for: 3s, kind: kill, nodes: all}", "x.yaml:4: faults[0]: lasts from 8s to 11s; want it within the 10s of the load"},
+		{"fault that begins at the end", "faults:\n- {at: 100%, kind: die, instances: 1}", "faults[0]: lasts from 15s to 15s"},
+		{"overlapping faults of processes", "faults:\n- {at: 1s, for: 3s, kind: pause, nodes: node1}\n- {at: 2s, for: 3s, kind: kill, nodes: node1}", "x.yaml:4: faults[1]: overlaps faults[0]; want one of the faults of processes to end"},
+		{"limits of a column that comes with the program", "limits: {ap-always: {}}", ""},
+		{"limits of the user's column", "limits: {mine: {}}", ""},
+		{"limits of no column", "limits: {my own: {}}", "x.yaml:2: limits.my own: is no mode and no column's name; want cp, ap or such a name"},
+		{"unknown limit of a column", "limits: {mine: {gap: 1s}}", "limits.mine.gap: is unknown"},
+		{"share above one", "limits: {cp: {read-success: 99}}", "limits.cp.read-success: is 99; want 0 to 1"},
+		{"limit of no time", "limits: {cp: {removal: 0s}}", "limits.cp.removal: is 0s"},
+		{"negative count", "limits: {ap: {false-evictions: -1}}", "limits.ap.false-evictions: is negative"},
+		{"two documents", "---\nname: y", "holds more than one YAML document"},
+		{"no YAML", "a: [", "x.yaml: yaml:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("x.yaml", []byte("name: x\n"+tt.text))
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("Parse(%q) = %v, want no error", tt.text, err)
+			case tt.want != "" && err == nil:
+				t.Errorf("Parse(%q) succeeded, want an error with %q", tt.text, tt.want)
+			case tt.want != "" && !strings.Contains(err.Error(), tt.want):
+				t.Errorf("Parse(%q) =\n%v, want %q in it", tt.text, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseReportsAllMistakesInTheOrderOfTheirLines(t *testing.T) {
+	_, err := Parse("bad.yaml", []byte("name: not a name\nlenght: 10s\ndatacenters: 0\nfaults:\n  - at: 1s\n    kind: kill\n"))
+	need.That(t, err != nil, "Parse succeeded")
+	want := []string{"bad.yaml:1: name:", "bad.yaml:2: lenght:", "bad.yaml:3: datacenters:", "bad.yaml:5: faults[0].nodes:", "bad.yaml:5: faults[0].for:"}
+	lines := strings.Split(err.Error(), "\n")
+	need.That(t, len(lines) == len(want), "Parse() =\n%v\nwant %d lines", err, len(want))
+	for i, line := range lines {
+		expect.That(t, strings.HasPrefix(line, want[i]), "line %d = %q, want it to begin with %q", i+1, line, want[i])
+	}
+}
+
+func TestParseRefusesAnEmptyFile(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n"} {
+		_, err := Parse("x.yaml", []byte(text))
+		expect.That(t, err != nil && strings.Contains(err.Error(), "x.yaml: is empty"), "Parse(%q) = %v, want that it is empty", text, err)
+	}
+}
+
+func TestReadFileNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mine.yaml")
+	_, err := ReadFile(path)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "mine.yaml"), "ReadFile of an absent file = %v, want its name", err)
+	need.OK(t, os.WriteFile(path, []byte("name: mine\ndatacenters: 0\n"), 0o600))
+	_, err = ReadFile(path)
+	expect.That(t, err != nil && strings.HasPrefix(err.Error(), "mine.yaml:2: datacenters:"), "ReadFile of a wrong file = %v, want file and line", err)
+}
+
+func TestScenariosSurviveJSON(t *testing.T) {
+	s := need.Got(Parse("everything.yaml", []byte(everything)))(t)
+	sameThroughJSON(t, s)
+}
+
+func sameThroughJSON(t *testing.T, s Scenario) {
+	t.Helper()
+	text := need.Got(json.Marshal(s))(t)
+	var back Scenario
+	need.OKf(t, json.Unmarshal(text, &back), "read %s", text)
+	expect.Deep(t, back, s, "through %s\ngot", text)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte("name: x\nfaults: [{at: 20%, kind: die, instances: 1}]"))
+	f.Add([]byte("name: &a x\ntitle: *a\nload: {<<: {reads: 1}}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse("fuzz.yaml", text)
+		if err != nil {
+			return
+		}
+		expect.OKf(t, asError(s.Name, mistakes(s)), "Parse accepted a mistake")
+		sameThroughJSON(t, s)
+	})
+}
+
+func TestSelect(t *testing.T) {
+	one, two := Places(1), Places(2)
+	for _, tt := range []struct {
+		selector string
+		nodes    []Place
+		leader   int
+		want     []int
+	}{
+		{"leader", one, 1, []int{1}},
+		{"follower", one, 1, []int{2}},
+		{"follower", one, 2, []int{0}},
+		{"follower", two, 2, []int{0}},
+		{"followers", one, 1, []int{0, 2}},
+		{"followers", two, 1, []int{0, 2}},
+		{"all", two, 0, []int{0, 1, 2, 3, 4, 5}},
+		{"dc2", two, 0, []int{3, 4, 5}},
+		{"node3", one, 0, []int{2}},
+		{"node3, leader,node1", one, 0, []int{0, 2}},
+	} {
+		got, err := Select(tt.selector, tt.nodes, tt.leader)
+		expect.That(t, err == nil && slices.Equal(got, tt.want),
+			"Select(%q, %d nodes, leader %d) = %v, %v, want %v", tt.selector, len(tt.nodes), tt.leader, got, err, tt.want)
+	}
+}
+
+func TestSelectRefusesWhatIsNoNode(t *testing.T) {
+	for selector, want := range map[string]string{"": `""`, "dc2": `"dc2"`, "leader, nobody": `"nobody"`} {
+		_, err := Select(selector, Places(1), 0)
+		expect.That(t, err != nil && strings.Contains(err.Error(), want+" selects no node"),
+			"Select(%q) = %v, want that %s selects no node", selector, err, want)
+	}
+}
+
+func TestShareReadsNumbersAndPercentages(t *testing.T) {
+	for _, tt := range []struct {
+		which string
+		of    int
+		want  int // 0: refused
+	}{
+		{"1", 300, 1},
+		{"300", 300, 300},
+		{"301", 300, 0},
+		{"0", 300, 0},
+		{"-1", 300, 0},
+		{"10%", 300, 30},
+		{"7%", 300, 21},
+		{"1%", 10, 1},
+		{"12.5%", 80, 10},
+		{"100%", 7, 7},
+		{"0%", 300, 0},
+		{"101%", 300, 0},
+		{"NaN%", 300, 0},
+		{"some", 300, 0},
+		{"", 300, 0},
+	} {
+		got, err := Share(tt.which, tt.of)
+		expect.That(t, got == tt.want && (err == nil) == (tt.want > 0), "Share(%q, %d) = %d, %v, want %d", tt.which, tt.of, got, err, tt.want)
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -36,8 +37,7 @@ func TestBookIsWrittenByManyClientsWhileListsAreJudged(t *testing.T) {
 		}
 	})
 	all.Wait()
-	got := b.Expected()
-	expect.That(t, got == clients*each, "%d instances are expected, want %d", got, clients*each)
+	expect.Equal(t, b.Expected(), clients*each, "instances that are expected:")
 }
 
 // call is a write under way.
@@ -281,4 +281,344 @@ func TestJudgeBlamesALaggingServerForOneWriteAfterItsAcknowledgement(t *testing.
 		need.That(t, is == "["+want+"]" && got.Ghosts+got.Missing+got.Behind == 1,
 			"the list %v from before the write is judged %+v, want one %s", old, got, want)
 	})
+}
+
+// began is the begin of a trial in which moments are whole milliseconds.
+var began = time.Unix(1767225600, 0)
+
+func ms(n int) time.Time { return began.Add(time.Duration(n) * time.Millisecond) }
+
+// step is one thing that is recorded of the instance "a".
+type step func(*Book)
+
+func registering(version int64, at int) step {
+	return func(b *Book) { b.Registering("a", version, ms(at)) }
+}
+
+func registered(version int64, at int) step {
+	return func(b *Book) { b.Registered("a", version, ms(at)) }
+}
+
+func canceling(version int64, at int) step {
+	return func(b *Book) { b.Canceling("a", version, ms(at)) }
+}
+
+func canceled(version int64, at int) step {
+	return func(b *Book) { b.Canceled("a", version, ms(at)) }
+}
+
+func renewed(at int) step { return func(b *Book) { b.Renewed("a", ms(at)) } }
+func died(at int) step    { return func(b *Book) { b.Died("a", ms(at)) } }
+
+func notDone(version int64) step { return func(b *Book) { b.NotDone("a", version) } }
+
+func marking() step { return func(b *Book) { b.Mark() } }
+
+// judging lets a node list the instance in a version; -1: not at all.
+func judging(node int, version int64, asked, answered int) step {
+	return func(b *Book) { judgeList(b, node, version, asked, answered) }
+}
+
+func judgeList(b *Book, node int, version int64, asked, answered int) trial.List {
+	return b.Judge(node, listing(version), ms(asked), ms(answered))
+}
+
+func listing(version int64) Listing {
+	if version < 0 {
+		return Listing{}
+	}
+	return Listing{"a": version}
+}
+
+func bookOf(steps ...step) *Book {
+	b := new(Book)
+	for _, s := range steps {
+		s(b)
+	}
+	return b
+}
+
+const (
+	ghost    = "ghost"
+	missing  = "missing"
+	behind   = "behind"
+	unhealed = "unhealed"
+	back     = "back"
+)
+
+func figures(l trial.List) []string {
+	var all []string
+	for _, f := range []struct {
+		name  string
+		count int
+	}{{ghost, l.Ghosts}, {missing, l.Missing}, {behind, l.Behind}, {unhealed, l.Unhealed}, {back, len(l.Back)}} {
+		if f.count > 0 {
+			all = append(all, f.name)
+		}
+	}
+	return all
+}
+
+// lives is an instance registered at 10 ms, in version 1.
+var lives = []step{registering(1, 9), registered(1, 10)}
+
+// after is lives and what follows.
+func after(steps ...step) []step { return append(append([]step{}, lives...), steps...) }
+
+// afterCancel is an instance that was canceled at 30 ms.
+func afterCancel(steps ...step) []step {
+	return after(append([]step{canceling(2, 20), canceled(2, 30)}, steps...)...)
+}
+
+// writtenOnce is an instance that was registered at 10 ms in version 0, which says that its client does not register it
+// again.
+func writtenOnce(steps ...step) []step {
+	return append([]step{registering(0, 9), registered(0, 10)}, steps...)
+}
+
+// changedAndGone is an instance in version 2 from 12 ms on, canceled at 30 ms.
+func changedAndGone(steps ...step) []step {
+	return after(append([]step{registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)}, steps...)...)
+}
+
+func TestJudgeGoesByWhatIsCertain(t *testing.T) {
+	const absent = -1
+	for _, c := range []struct {
+		name            string
+		steps           []step
+		listed          int64 // version
+		asked, answered int
+		want            []string
+	}{
+		{"an instance that was never registered", nil, 7, 50, 51, nil},
+		{"registered", lives, 1, 50, 51, nil},
+		{"registered, in a document without versions", lives, 0, 50, 51, nil},
+		{"registered, but not listed", lives, absent, 50, 51, []string{missing}},
+		{"acknowledged while the list was under way", lives, absent, 9, 51, nil},
+		{"registration under way", []step{registering(1, 9)}, absent, 50, 51, nil},
+		{"registration under way, listed", []step{registering(1, 9)}, 1, 50, 51, nil},
+		{"registration not done", []step{registering(1, 9), notDone(1)}, absent, 50, 51, nil},
+
+		{"next version under way", after(registering(2, 20)), 1, 50, 51, nil},
+		{"next version under way, listed", after(registering(2, 20)), 2, 50, 51, nil},
+		{"next version under way, listed in none", after(registering(2, 20)), absent, 50, 51, []string{missing}},
+		{"older version", after(registering(2, 20), registered(2, 30)), 1, 50, 51, []string{behind}},
+		{"older version, acknowledged while the list was under way", after(registering(2, 20), registered(2, 30)), 1, 29, 51, nil},
+		{"older version than the one before that", after(registering(2, 20), registered(2, 30), registering(3, 31), registered(3, 60)), 1, 50, 61, []string{behind}},
+		{"acknowledgements out of order", after(registering(2, 20), registering(3, 21), registered(3, 30), registered(2, 31)), 2, 50, 51, []string{behind}},
+
+		{"cancel under way", after(canceling(2, 20)), 1, 50, 51, nil},
+		{"cancel under way, not listed", after(canceling(2, 20)), absent, 50, 51, nil},
+		{"cancel that began after the answer", after(canceling(2, 60)), absent, 50, 51, []string{missing}},
+		{"cancel not done", after(canceling(2, 20), notDone(2)), absent, 50, 51, []string{missing}},
+		{"cancel not done at the second try", after(canceling(2, 20), canceling(2, 30), notDone(2)), absent, 50, 51, nil},
+		{"cancel done at the second try", after(canceling(2, 20), canceling(2, 30), canceled(2, 31)), 1, 50, 51, []string{ghost}},
+		{"canceled", afterCancel(), absent, 50, 51, nil},
+		{"canceled, but listed", afterCancel(), 1, 50, 51, []string{ghost}},
+		{"canceled, but listed in an older version", after(registering(2, 11), registered(2, 12), canceling(3, 20), canceled(3, 30)), 1, 50, 51, []string{ghost}},
+		{"canceled while the list was under way", afterCancel(), 1, 29, 51, nil},
+		{"canceled, and being registered again", afterCancel(registering(3, 40)), 3, 50, 51, nil},
+		{"canceled, and registered again after the answer", afterCancel(registering(3, 52)), 1, 50, 51, []string{ghost}},
+		{"canceled, and registered again", afterCancel(registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
+		{"canceled, and registered again, in the old version", afterCancel(registering(3, 40), registered(3, 45)), 1, 50, 51, []string{behind}},
+
+		{"cancel of unknown outcome, then registered", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 50, 51, []string{missing}},
+		{"cancel of unknown outcome, then registered while the list was under way", after(canceling(2, 20), registering(3, 40), registered(3, 45)), absent, 44, 51, nil},
+		{"registration of unknown outcome, then canceled", []step{registering(1, 9), canceling(2, 20), canceled(2, 30)}, 1, 50, 51, []string{ghost}},
+
+		{"registering again, after a heartbeat that was answered 404", after(registering(2, 21)), absent, 50, 51, []string{missing}},
+
+		{"dead", after(died(20)), 1, 50, 51, []string{ghost}},
+		{"dead, and not listed", after(died(20)), absent, 50, 51, nil},
+		{"died while the list was under way", after(died(50)), 1, 49, 51, nil},
+		{"died while the list was under way, and not listed", after(died(50)), absent, 49, 51, nil},
+		{"dead, and about to return", after(died(20), registering(2, 30)), 1, 50, 51, nil},
+		{"dead, and about to return, and not listed", after(died(20), registering(2, 30)), absent, 50, 51, nil},
+		{"dead, and returned", after(died(20), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+
+		{"marked and listed", after(marking()), 1, 50, 51, nil},
+		{"marked and missing", after(marking()), absent, 50, 51, []string{missing, unhealed}},
+		{"registered after the mark", append([]step{marking()}, lives...), absent, 50, 51, []string{missing}},
+		{"marked, listed in an older version", after(registering(2, 20), registered(2, 30), marking()), 1, 50, 51, []string{behind, unhealed}},
+		{"written again after the mark, listed in the marked version", after(marking(), registering(2, 20), registered(2, 30)), 1, 50, 51, []string{behind}},
+		{"marked, then canceled", after(marking(), canceling(2, 20), canceled(2, 30)), absent, 50, 51, nil},
+		{"marked, then dead", after(marking(), died(20)), absent, 50, 51, nil},
+		{"marked, then canceled and registered again", after(marking(), canceling(2, 20), canceled(2, 30), registering(3, 40), registered(3, 41)), absent, 50, 51, []string{missing}},
+		{"marked, then dead and registered again", after(marking(), died(20), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+		{"dead when marked, then registered again", after(died(20), marking(), registering(2, 30), registered(2, 40)), absent, 50, 51, []string{missing}},
+		{"marked while its cancel was under way, then registered again", after(canceling(2, 20), marking(), registering(3, 40), registered(3, 41)), absent, 50, 51, []string{missing}},
+		{"marked while its cancel was under way", after(canceling(2, 20), marking()), absent, 50, 51, nil},
+		{"its cancel marked, but listed", afterCancel(marking()), 1, 50, 51, []string{ghost, unhealed}},
+		{"its cancel marked while it was being registered again, then canceled", afterCancel(registering(3, 31), marking(), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered and canceled again", afterCancel(marking(), registering(3, 31), registered(3, 32), canceling(4, 40), canceled(4, 41)), 1, 50, 51, []string{ghost}},
+		{"its cancel marked, then registered again", afterCancel(marking(), registering(3, 40), registered(3, 45)), 3, 50, 51, nil},
+		{"dead when marked", after(died(20), marking()), 1, 50, 51, []string{ghost}},
+
+		{"written once, and missing", writtenOnce(), absent, 50, 51, []string{missing}},
+		{"written once, marked and missing", writtenOnce(marking()), absent, 50, 51, []string{missing}},
+		{"written once, then canceled, and listed", writtenOnce(canceling(0, 20), canceled(0, 30)), 0, 50, 51, []string{ghost}},
+
+		{"listed again after its cancel", afterCancel(judging(1, 1, 31, 32), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost, back}},
+		{"listed after its cancel for the first time in a version from before it", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
+		{"listed again after its cancel in such a version", changedAndGone(judging(1, 1, 13, 14), judging(1, absent, 40, 41), judging(1, 2, 42, 43), judging(1, absent, 44, 45)), 2, 50, 51, []string{ghost, back}},
+		{"never not listed after its cancel", afterCancel(judging(1, 1, 31, 32)), 1, 50, 51, []string{ghost}},
+		{"not listed by another node", afterCancel(judging(0, 1, 31, 32), judging(0, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed for the first time after its cancel", afterCancel(judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+		{"listed again, told before", afterCancel(judging(1, 1, 31, 32), judging(1, absent, 40, 41), judging(1, 1, 42, 43)), 1, 50, 51, []string{ghost}},
+		{"listed again, registered by a write of unknown outcome", after(registering(2, 11), judging(1, 1, 12, 13), canceling(3, 20), canceled(3, 30), judging(1, absent, 40, 41)), 2, 50, 51, []string{ghost}},
+		{"listed again after its death", after(judging(1, 1, 15, 16), died(20), judging(1, absent, 40, 41)), 1, 50, 51, []string{ghost}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			expect.Deep(t, figures(judgeList(bookOf(c.steps...), 1, c.listed, c.asked, c.answered)), c.want, "a list with version %d is judged", c.listed)
+		})
+	}
+}
+
+func TestReaderOfAnUnansweredListMissesAllThatShouldBeInIt(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		steps           []step
+		asked, answered int
+		want            int
+	}{
+		{"registered", lives, 50, 51, 1},
+		{"acknowledged while the list was under way", lives, 9, 51, 0},
+		{"registration under way", []step{registering(1, 9)}, 50, 51, 0},
+		{"cancel under way", after(canceling(2, 20)), 50, 51, 0},
+		{"canceled", afterCancel(), 50, 51, 0},
+		{"dead", after(died(20)), 50, 51, 0},
+		{"died while the list was under way", after(died(50)), 49, 51, 0},
+		{"written once", writtenOnce(), 50, 51, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := bookOf(c.steps...).Unanswered(2, ms(c.asked), ms(c.answered))
+			expect.Deep(t, got, trial.List{Node: 2, Failed: true, Missing: c.want}, "judged as")
+		})
+	}
+}
+
+func TestAliveMeansRegisteredAndSendingHeartbeats(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  bool
+	}{
+		{"unknown", nil, false},
+		{"being registered", []step{registering(1, 9)}, false},
+		{"registered", lives, true},
+		{"forgotten, and being registered again", after(registering(2, 21)), true},
+		{"being canceled", after(canceling(2, 20)), false},
+		{"not canceled after all", after(canceling(2, 20), notDone(2)), true},
+		{"canceled", afterCancel(), false},
+		{"dead", after(died(20)), false},
+		{"registered by a call that was under way when it died", []step{registering(1, 9), died(10), registered(1, 11)}, false},
+		{"returned", after(died(20), registering(2, 30), registered(2, 40)), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := bookOf(c.steps...)
+			expect.Equal(t, b.Alive("a"), c.want, "alive:")
+			expect.Equal(t, b.Expected() == 1, c.want, "expected:")
+		})
+	}
+}
+
+func TestEndForgivesWhatMayBeLateWork(t *testing.T) {
+	const (
+		absent = -1
+		lease  = 20 * time.Millisecond
+	)
+	for _, c := range []struct {
+		name   string
+		steps  []step
+		listed int64
+		want   string
+	}{
+		{"listed", lives, 1, ""},
+		{"lost", lives, absent, missing},
+		{"lost, after a cancel that was not done", after(canceling(2, 20), notDone(2), registering(3, 30), registered(3, 31)), absent, missing},
+		{"not listed, after a cancel of unknown outcome", after(canceling(2, 20), registering(3, 30), registered(3, 31)), absent, ""},
+		{"revived", afterCancel(), 1, back},
+		{"listed in a version of unknown outcome", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 2, ""},
+		{"listed in another version than that", after(registering(2, 11), canceling(3, 20), canceled(3, 30)), 1, back},
+		{"written once, and lost", writtenOnce(), absent, ""},
+		{"written once, canceled and listed", writtenOnce(canceling(0, 20), canceled(0, 30)), 0, back},
+		{"written again after the first time, and lost", writtenOnce(registering(1, 20), registered(1, 30)), absent, missing},
+		{"dead for less than its lease", after(died(81)), 1, ""},
+		{"dead for longer than its lease", after(died(80)), 1, ghost},
+		{"dead and gone", after(died(20)), absent, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lost, revived, dead := bookOf(c.steps...).End(listing(c.listed), ms(100), lease)
+			got := ""
+			for name, ids := range map[string][]string{missing: lost, back: revived, ghost: dead} {
+				if len(ids) > 0 {
+					got += name
+				}
+			}
+			expect.Equal(t, got, c.want, "it ends as")
+		})
+	}
+}
+
+func TestDeparturesAreOfEveryNodeThatListed(t *testing.T) {
+	const absent = -1
+	gone := trial.Departure{ID: "a", Canceled: true, Last: 30_000, Node: 0, Gone: 45_000} // by its cancel
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  []trial.Departure
+	}{
+		{"no instance departed", lives, nil},
+		{"canceled",
+			after(judging(0, 1, 15, 16), canceling(2, 20), judging(0, absent, 25, 26), canceled(2, 30), judging(0, 1, 35, 36), judging(0, absent, 45, 46), judging(0, absent, 55, 56)),
+			[]trial.Departure{gone}},
+		{"died",
+			after(renewed(15), judging(0, 1, 16, 17), judging(1, 1, 16, 17), died(20), judging(0, absent, 45, 46), judging(1, 1, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 15_000, Node: 0, Gone: 45_000}, {ID: "a", Last: 15_000, Node: 1, Gone: -1}}},
+		{"its last heartbeat was acknowledged after its death",
+			after(judging(0, 1, 16, 17), died(20), renewed(21), judging(0, absent, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
+		{"a node that never listed it", after(judging(0, absent, 15, 16), canceling(2, 20), canceled(2, 30), judging(0, absent, 35, 36)), nil},
+		{"registered again",
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)),
+			[]trial.Departure{gone}},
+		{"canceled while the list was under way", afterCancel(judging(0, 1, 15, 16), judging(0, absent, 29, 31), judging(0, absent, 45, 46)), []trial.Departure{gone}},
+		{"registered by a call that was under way when it died",
+			after(judging(0, 1, 15, 16), registering(2, 19), died(20), registered(2, 21), judging(0, absent, 45, 46)),
+			[]trial.Departure{{ID: "a", Last: 21_000, Node: 0, Gone: 45_000}}},
+		{"dead, and about to return", after(judging(0, 1, 15, 16), died(20), registering(2, 30), judging(0, absent, 45, 46)), nil},
+		{"gone, registered again and dead before it was listed",
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), died(52), judging(0, absent, 55, 56)),
+			[]trial.Departure{gone}},
+		{"registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56)), nil},
+		{"perhaps registered again before it was gone", afterCancel(judging(0, 1, 35, 36), registering(3, 50), judging(0, 3, 55, 56)), nil},
+		{"gone twice",
+			afterCancel(judging(0, 1, 35, 36), judging(0, absent, 45, 46), registering(3, 50), registered(3, 51), judging(0, 3, 55, 56), died(60), judging(0, absent, 65, 66)),
+			[]trial.Departure{gone, {ID: "a", Last: 51_000, Node: 0, Gone: 65_000}}},
+		{"died after its cancel",
+			afterCancel(judging(0, 1, 35, 36), died(40), judging(0, absent, 45, 46)), []trial.Departure{gone}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			expect.Deep(t, bookOf(c.steps...).Departures(began), c.want, "told:")
+		})
+	}
+}
+
+func TestBookKeepsNoWriteOfUnknownOutcomeForEver(t *testing.T) {
+	b := new(Book)
+	for version := range int64(10 * mostOpen) {
+		b.Registering("a", version, ms(int(version)))
+	}
+	got := len(b.records["a"].open)
+	expect.That(t, got <= mostOpen, "%d writes are kept, want at most %d", got, mostOpen)
+}
+
+func TestBookForgetsOldAcknowledgements(t *testing.T) {
+	b := new(Book)
+	for version := range int64(100) {
+		b.Registering("a", version, ms(int(version)*1000))
+		b.Registered("a", version, ms(int(version)*1000))
+	}
+	got, most := len(b.records["a"].acks), int(keepAcks/time.Second)+2
+	expect.That(t, got <= most, "%d acknowledgements are kept, want at most %d", got, most)
 }

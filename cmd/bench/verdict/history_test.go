@@ -277,8 +277,7 @@ func minimal(t *rapid.T, e *Counterexample) {
 	} else {
 		before[e.Last] = pending(last)
 	}
-	got = check(before, patience)
-	need.That(t, got == porcupine.Ok, "before its last return the example is %s, want ok: %+v", got, e)
+	need.Equal(t, check(before, patience), porcupine.Ok, "%+v\nbefore its last return the example is", e)
 	for _, c := range e.Calls {
 		need.That(t, c.Outcome == trial.Unknown || c.Returned <= e.Calls[e.Last].Returned,
 			"%+v returned after the last call of the example: %+v", c, e)
@@ -300,8 +299,7 @@ func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 			whole = append(whole, porcupine.Operation{Input: c, Call: int64(c.Called), Return: int64(c.Returned)})
 		}
 		want := porcupine.CheckOperationsTimeout(register, whole, patience)
-		got := check(calls, patience)
-		need.That(t, got == want, "%s, want %s: %+v", got, want, calls)
+		need.Equal(t, check(calls, patience), want, "%+v\nare", calls)
 		verdicts[want]++
 	})
 	expect.That(t, verdicts[porcupine.Ok] != 0 && verdicts[porcupine.Illegal] != 0, "verdicts were %v, want both", verdicts)

@@ -331,8 +331,7 @@ func TestCostIsOfHeartbeatsOnly(t *testing.T) {
 		{"others watch", scenario.Scenario{Load: scenario.Load{Watchers: 1}}},
 		{"something fails", scenario.Scenario{Faults: []scenario.Fault{{}}}},
 	} {
-		got := cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s)
-		expect.Equal(t, got, Cost{}, "%s: the cost is", c.name)
+		expect.Equal(t, cost(&trial.Trial{Length: 3000 * ms, Usage: usage()}, c.s), Cost{}, "%s: the cost is", c.name)
 	}
 }
 

@@ -90,9 +90,8 @@ func TestConnThatTheServerClosedIsNotIdle(t *testing.T) {
 			io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	}()
-	if status, err := c.Exchange(get); err != nil || status != http.StatusOK {
-		t.Fatalf("status %d, %v, want 200", status, err)
-	}
+	status, err := c.Exchange(get)
+	need.That(t, err == nil && status == http.StatusOK, "status %d, %v, want 200", status, err)
 	<-answered
 	expect.That(t, c.Idle(), "an open connection is not idle")
 	server.Close()
