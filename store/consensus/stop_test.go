@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -222,7 +223,7 @@ func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
 		c := &testCluster{t: t, dir: t.TempDir()}
 		n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
 		slow := slowStore{n.snapshots.SnapshotStore, make(chan string, 9), make(chan struct{})}
-		defer close(slow.synced)
+		defer func() { close(slow.synced); synctest.Wait() }() // what still ends has ended before the directory is removed
 		n.snapshots.SnapshotStore = slow
 		c.nodes = append(c.nodes, n)
 		n.run()
