@@ -68,11 +68,12 @@ func (t Tally) String() string {
 }
 
 // Less returns the figures that are below four fifths of those kept from other runs, in proportion to the
-// number of runs. It allows small numbers their chance, twice their root, on top.
+// number of runs. It allows small numbers their chance, four times their root, on top: refusals come in bursts, so they
+// vary by twice what single events would.
 func (t Tally) Less(kept Tally) (less []string) {
 	compare := func(name string, got, want float64) {
 		want *= float64(t.Runs) / float64(kept.Runs)
-		if least := 0.8*want - 2*math.Sqrt(want); got < least {
+		if least := 0.8*want - 4*math.Sqrt(want); got < least {
 			less = append(less, fmt.Sprintf("%s: %.0f, want %.0f at least", name, got, least))
 		}
 	}
