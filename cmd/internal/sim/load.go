@@ -414,9 +414,9 @@ func (d *drawn) remove(n *Node) {
 	d.forgetMember(n)
 }
 
-// forgetMember asks the other nodes to remove one that does not run.
+// forgetMember asks the other nodes to remove one that does not run. Once nobody knows whether that was done, a later
+// refusal does not tell either.
 func (d *drawn) forgetMember(n *Node) {
-	certain := true
 	for _, other := range d.w.Datacenter(n.dc) {
 		if other == n.Name || !d.w.Node(other).alive() {
 			continue
@@ -427,10 +427,9 @@ func (d *drawn) forgetMember(n *Node) {
 			d.setLimbo(n, false)
 			return
 		case Unknown:
-			certain = false
+			d.setLimbo(n, true)
 		}
 	}
-	d.setLimbo(n, !certain)
 }
 
 func (d *drawn) setLimbo(n *Node, is bool) {
