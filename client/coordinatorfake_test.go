@@ -142,7 +142,7 @@ func (s *coordinator) setFault(fault func(*http.Request) (*http.Response, error)
 	s.fault = fault
 }
 
-// id is that of the session that was created as the first, the second and so on; "": there was none yet.
+// id returns the ID of the nth session that was created, from 1 on; "" if it does not exist yet.
 func (s *coordinator) id(nth int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

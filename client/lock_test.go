@@ -461,7 +461,7 @@ func TestRecipeLockIsAKeyAsConsulsClientsHaveIt(t *testing.T) {
 			"after an hour: %+v, %v, want it held by session %s with the flags of a lock", e, h.Err(), h.Session())
 		expect.That(t, strings.HasPrefix(string(e.Value), "lock:2000-01-01T00:00:00Z"),
 			"the value is %q, want lock: and the time of the acquisition", e.Value)
-		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}, "the fence is that of the key:")
+		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: "lock/demo", Index: kv.Index(e.Fence)}, "the key's fence:")
 		wantReleased(t, h)
 		wantStamp(t, k.pair("lock/demo"), "unlock")
 		wantGone(t, k, "lock/demo")
@@ -475,7 +475,7 @@ func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 		expect.That(t, contender.Session == h.Session() && contender.Flags == 0xe0f69a2baa414de0 && list.Flags == 0xe0f69a2baa414de0 && list.Session == "",
 			"the contender's key is %+v, and the list %+v, want the first held, and the flags of a semaphore on both", contender, list)
 		expect.Equal(t, string(list.Value), fmt.Sprintf(`{"Limit":3,"Holders":{%q:true}}`, h.Session()), "the list is")
-		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}, "the fence is that of the contender's key:")
+		expect.Equal(t, h.Fence(), kv.Fence{Kind: kv.Key, Name: contender.Key, Index: kv.Index(contender.Fence)}, "the fence of the contender's key:")
 		expect.Equal(t, k.request.Behavior, "delete", "the session's behavior, so that a dead contender's key goes with it, is")
 		wantReleased(t, h)
 		wantHolders(t, k, 3)
@@ -564,7 +564,7 @@ func TestRecipeKeyOfOtherUseIsAConflict(t *testing.T) {
 		{name: "a lock's key without flags", key: "lock/demo", want: ErrKeyConflict},
 		{name: "a lock's key with a semaphore's flags", key: "lock/demo", flags: semaphoreFlags, want: ErrKeyConflict},
 		{name: "a list with a lock's flags", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":2}`, flags: lockFlags, want: ErrKeyConflict},
-		{name: "a list that is none", limit: 2, key: "semaphore/demo/.lock", value: `{"Holders":["s1"]}`, flags: semaphoreFlags, want: ErrKeyConflict},
+		{name: "not a list", limit: 2, key: "semaphore/demo/.lock", value: `{"Holders":["s1"]}`, flags: semaphoreFlags, want: ErrKeyConflict},
 		{name: "an empty list", limit: 2, key: "semaphore/demo/.lock", flags: semaphoreFlags},
 		{name: "another limit, and no session holds or waits", limit: 2, key: "semaphore/demo/.lock", value: `{"Limit":3,"Holders":{"dead":true}}`, flags: semaphoreFlags},
 	} {
@@ -622,7 +622,7 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 		{name: "the key was released by hand", harm: func(k *coordinator, h *Held) { k.releaseKey("lock/demo", h.Session()) }, says: errKeyLost},
 		{name: "the list was deleted", limit: 2, harm: func(k *coordinator, _ *Held) { k.deleteKey("semaphore/demo/.lock") }, says: errPruned},
 		{name: "the list lacks it", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", `{"Limit":2}`, semaphoreFlags) }, says: errPruned},
-		{name: "the list is none", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
+		{name: "no list any more", limit: 2, harm: func(k *coordinator, _ *Held) { k.setKey("semaphore/demo/.lock", "x", semaphoreFlags) }, says: ErrKeyConflict},
 		{name: "the contender's key was deleted", limit: 2, harm: func(k *coordinator, h *Held) { k.deleteKey("semaphore/demo/" + h.Session()) }, says: errPruned},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, k *coordinator, c *Client) {
@@ -639,8 +639,8 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	}
 }
 
-// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders that get their responses late, so that they are in each
-// other's way, some of whom are killed.
+// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders that get their responses late, so that they
+// hinder each other, and kills some.
 func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		fake.InBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {

@@ -486,7 +486,7 @@ func (s *keyServer) respond(r *http.Request) (*http.Response, error) {
 	return turn(r)
 }
 
-// keyAt answers with a key at an index; "": there is none.
+// keyAt answers with the value of a key at an index, or with 404 if the value is "".
 func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 	if value == "" {
 		return fake.Always(404, "", "X-Consul-Index", index)

@@ -34,7 +34,7 @@ func ParseCutPolicy(text string) (CutPolicy, error) {
 			return CutPolicy{Keep: true, For: d}, nil
 		}
 	}
-	return CutPolicy{}, fmt.Errorf("%q is none of keep, keep-for:1h (with any duration) and expire", text)
+	return CutPolicy{}, fmt.Errorf("%q is not one of keep, keep-for:1h (with any duration) and expire", text)
 }
 
 // String says the policy as the configuration does, in words.

@@ -272,7 +272,7 @@ func TestCommandsSayWhyTheyAreRefused(t *testing.T) {
 		{name: "denied", args: []string{"token", "ls"}, status: 403, body: `{"error":"Permission denied: token with AccessorID 'a' lacks permission 'auth:read'"}`, code: cli.ExitError, says: "lacks permission 'auth:read'"},
 		{name: "bootstrapped", args: []string{"auth", "bootstrap"}, status: 409, body: `{"error":"the first operator was made already"}`, code: cli.ExitError, says: "made already"},
 		{name: "no such token", args: []string{"token", "revoke", "a"}, status: 404, body: `{"error":"no"}`, code: cli.ExitError, says: `revoke token "a": no such token`},
-		{name: "another mode", args: []string{"auth", "mode", "maybe"}, code: cli.ExitUsage, says: `"maybe" is none of`},
+		{name: "another mode", args: []string{"auth", "mode", "maybe"}, code: cli.ExitUsage, says: `"maybe" is not one of`},
 		{name: "no holder", args: []string{"token", "create"}, code: cli.ExitUsage, says: "--name: is required"},
 		{name: "no rule", args: []string{"role", "put", "r"}, code: cli.ExitUsage, says: "requires at least 2 arg"},
 		{name: "two addresses", args: []string{"auth", "status", "--data-dir=d"}, code: cli.ExitUsage, says: "--addr or --data-dir"},

@@ -37,7 +37,7 @@ func TestDevRefusesWhatItCannotOffer(t *testing.T) {
 	}{
 		{name: "defaults", change: func(*devOptions) {}},
 		{name: "mode ap", change: func(o *devOptions) { o.mode = "ap" }},
-		{name: "another mode", change: func(o *devOptions) { o.mode = "ca" }, want: `--mode: "ca" is none of ["cp" "ap"]`},
+		{name: "another mode", change: func(o *devOptions) { o.mode = "ca" }, want: `--mode: "ca" is not one of ["cp" "ap"]`},
 		{name: "two datacenters", change: func(o *devOptions) { o.dcs = 2 }},
 		{name: "no datacenter", change: func(o *devOptions) { o.dcs = 0 }, want: "--dcs: "},
 		{name: "too many datacenters", change: func(o *devOptions) { o.dcs = 10 }, want: "--dcs: 10 is not a number from 1 to 9"},

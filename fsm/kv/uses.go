@@ -32,7 +32,7 @@ func (u uses) add(by string, sessions, bytes int) {
 	u.Set(by, now)
 }
 
-// replace counts a pair in the place of old. Either may be nil.
+// replace counts a pair instead of the old one. Either may be nil.
 func (u uses) replace(old, p *Pair) {
 	if old != nil {
 		u.add(old.By, 0, -old.Weight())

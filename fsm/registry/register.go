@@ -112,7 +112,7 @@ func (r *Registry) registerAgain(origin Origin, old *Lease, in *Instance) Result
 	return r.accept(origin, old, in, dirty)
 }
 
-// accept registers an instance in the place of one that does not stay.
+// accept replaces a stored instance with the one that registers.
 func (r *Registry) accept(origin Origin, old *Lease, in *Instance, dirty int64) Result {
 	stored := old.Instance
 	ends := r.endsDrain(origin, old, dirty)

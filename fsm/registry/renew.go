@@ -54,7 +54,7 @@ func (r *Registry) renew(origin Origin, op Renew) Result {
 	return r.compare(origin, op, l, changed)
 }
 
-// believe is a client's heartbeat with another status than its registration of the same timestamp. The client is asked
+// believe performs a client's heartbeat that says another status than its registration of the same timestamp. The client is asked
 // to register again, once for each status until it has registered that one under another timestamp: what else it says
 // may have changed, too. Asking for ever would be a loop where a client registers the old status each time. So the
 // second time, and where an override decides what is seen, the heartbeat counts as a registration; to most clients

@@ -170,8 +170,9 @@ func (n *Node) judge(c *heldCall) error {
 	return n.allow(ctx, c.needs...)
 }
 
-// StillAllowed decides again, by the roles and tokens of now, whether the call may see a state that it has waited for: that state
-// may have a revocation that this node did not know before. Not for calls that have changed something, which are not refused any more.
+// StillAllowed decides again, by the roles and tokens of now, whether the call may see a state that it has waited for:
+// that state may have a revocation that this node did not know before. Calls that have changed something do not ask it:
+// they are not refused any more.
 func (c *Call) StillAllowed() error {
 	if c.node.access.tables() == c.by {
 		return nil
@@ -186,7 +187,7 @@ func (c *Call) StillAllowed() error {
 	return nil
 }
 
-// AllowedByNewest decides again on a call whose change is in no log, where the newest roles and tokens would decide on it.
+// AllowedByNewest decides by the newest roles and tokens. It is for changes that stand in no log, where those would decide.
 func (c *Call) AllowedByNewest() error {
 	if c.Err != nil || c.node.AccessMode() != access.On || c.principal == Administrator {
 		return c.Err

@@ -95,7 +95,7 @@ func TestCheckNamesEveryKeyAndItsBound(t *testing.T) {
 	h := Default[every]()
 	need.OK(t, Check(&h))
 	h.Word, h.Int, h.Span, h.Inner.Millis = "c", 4, time.Millisecond, 3
-	const want = "a.word: \"c\" is none of [\"a\" \"b\"]\na.int: 4 is above 3\na.span: 1ms is below 5ms; 0 means never\nb.millis: 3ms is below 1s"
+	const want = "a.word: \"c\" is not one of [\"a\" \"b\"]\na.int: 4 is above 3\na.span: 1ms is below 5ms; 0 means never\nb.millis: 3ms is below 1s"
 	err := Check(&h)
 	expect.That(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 }

@@ -107,7 +107,7 @@ func (s Setting) Check() error {
 	case s.Zero != "" && s.Value.IsZero():
 		return nil
 	case len(s.Words) > 0 && !slices.Contains(s.Words, text):
-		return fmt.Errorf("%s: %q is none of %q", s.Key, text, s.Words)
+		return fmt.Errorf("%s: %q is not one of %q", s.Key, text, s.Words)
 	case s.Min != "" && s.compare(s.Min) < 0 && s.Zero != "":
 		return fmt.Errorf("%s: %s is below %s; 0 means %s", s.Key, text, s.Min, s.Zero)
 	case s.Min != "" && s.compare(s.Min) < 0:

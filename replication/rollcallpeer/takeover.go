@@ -29,7 +29,7 @@ type taking struct {
 	seized  []string // by item, see registry.View.Seizes
 }
 
-// takingOf is by whom a message of an origin may take over.
+// takingOf returns what the sender of a message from an origin may take over.
 func takingOf(ctx context.Context, view *registry.View, origin registry.Origin, items int) *taking {
 	t := &taking{
 		judge: access.JudgeOf(ctx), seized: make([]string, items),

@@ -306,12 +306,12 @@ func drawChange(t *rapid.T, model listModel, edit *edit) {
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// usual is a Guard with the client's defaults in the place of zeros.
+// usual fills the zeros of a Guard with the client's defaults.
 func (g Guard) usual() Guard {
 	return Guard{Share: cmp.Or(g.Share, 0.5), Hold: cmp.Or(g.Hold, 90*time.Second)}
 }
 
-// guardStep is one full response, or one instance of which the server says that it is listed or removed, and the list afterwards.
+// guardStep is one full response, or one instance that the server lists or removes, and the list afterwards.
 // Lists are words such as a1 a2 b1: an application's letter and an id.
 type guardStep struct {
 	at       time.Duration
@@ -437,7 +437,7 @@ func TestGuardHoldsWhatAFullResponseLacks(t *testing.T) {
 			for n, step := range tt.steps {
 				list = step.apply(&g, list, start)
 				got := shortNames(list)
-				expect.That(t, got == step.want && g.held() == step.held, "after step %d, %+v: %q, of which %d are held", n, step, got, g.held())
+				expect.That(t, got == step.want && g.held() == step.held, "after step %d, %+v: %q, %d of them held", n, step, got, g.held())
 			}
 		})
 	}

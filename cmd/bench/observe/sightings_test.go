@@ -396,8 +396,8 @@ func TestListIsReadAsClientsWriteIt(t *testing.T) {
 		{"one instance", `{"applications":{"application":[{"name":"A","instance":[` + instance + `]}]}}`, truth.Listing{"a": 7}},
 		{"objects for lists of one", `{"applications":{"application":{"name":"A","instance":` + instance + `}}}`, truth.Listing{"a": 7}},
 		{"no metadata", `{"applications":{"application":[{"instance":[{"instanceId":"a"}]}]}}`, truth.Listing{"a": 0}},
-		{"metadata that is none", `{"applications":{"application":[{"instance":[{"metadata":null,"instanceId":"a"}]}]}}`, truth.Listing{"a": 0}},
-		{"a version that is none of ours", `{"applications":{"application":[{"instance":[{"metadata":{"n":"x"},"instanceId":"a"}]}]}}`, truth.Listing{"a": 0}},
+		{"null metadata", `{"applications":{"application":[{"instance":[{"metadata":null,"instanceId":"a"}]}]}}`, truth.Listing{"a": 0}},
+		{"a version of somebody else", `{"applications":{"application":[{"instance":[{"metadata":{"n":"x"},"instanceId":"a"}]}]}}`, truth.Listing{"a": 0}},
 		{"a version as a number", `{"applications":{"application":[{"instance":[{"metadata":{"n":12},"instanceId":"a"}]}]}}`, truth.Listing{"a": 12}},
 		{"the version of another object", `{"applications":{"application":[{"instance":[{"instanceId":"a","dataCenterInfo":{"metadata":{"n":"9"}},"n":"8"}]}]}}`, truth.Listing{"a": 0}},
 		{"an id within a value", `{"applications":{"application":[{"instance":[{"instanceId":"a","homePageUrl":"\"instanceId\":\"b\",{[","metadata":{"k":"\\","n":"3"}}]}]}}`, truth.Listing{"a": 3}},
@@ -424,7 +424,7 @@ func TestListThatIsNoneIsAnError(t *testing.T) {
 	}
 }
 
-// documents are those of the protocol, formatted and not.
+// documents are the protocol's, formatted and not.
 func documents(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)

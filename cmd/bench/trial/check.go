@@ -48,7 +48,7 @@ func (c *Comparison) Check() error {
 }
 
 // Check reports the first thing that cannot be in a trial: a node that it does not have, a time before the trial's or days
-// after it, a count below 0, a word that is none of ours. What is merely suspicious is left to verdicts.
+// after it, a count below 0, an unknown word. What is merely suspicious is left to verdicts.
 func (t *Trial) Check() error {
 	c := checks{trial: t}
 	c.that(t.Round >= 1, "round", "%d; want 1 or more", t.Round)

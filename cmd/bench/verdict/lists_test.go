@@ -327,7 +327,7 @@ func ended(w trial.SealWrite, o trial.Outcome) trial.SealWrite {
 	return w
 }
 
-// doubtful is a write of which an earlier try got no answer.
+// doubtful is a write whose earlier try got no answer.
 func doubtful(w trial.SealWrite) trial.SealWrite {
 	w.Doubtful = true
 	return w

@@ -55,7 +55,7 @@ func newFigures(reg prometheus.Registerer) figures {
 	}
 }
 
-// errShare is of what is beyond a principal's share.
+// errShare refuses what goes beyond a principal's share.
 var errShare = fmt.Errorf("%w for more of one principal", registry.ErrFull)
 
 // judge refuses something, or counts it if it is not refused yet.

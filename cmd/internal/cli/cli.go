@@ -48,12 +48,12 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// OneOf is an error if the value of a flag is none of the words.
+// OneOf returns an error if the value of a flag is not one of the words.
 func OneOf(flag, value string, words []string) error {
 	if slices.Contains(words, value) {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is none of %q", flag, value, words)
+	return fmt.Errorf("%s: %q is not one of %q", flag, value, words)
 }
 
 // Exit codes of every command; docs/run/node-died.md explains them.

@@ -533,8 +533,8 @@ func TestValidateNamesThePeer(t *testing.T) {
 		{name: "unknown policy", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Store.Settings.OnCut = "dc2=keep-for:ever"
-		}, want: "replication.on-cut: dc2: \"keep-for:ever\" is none of"},
-		{name: "rate that is none", change: func(c *Config) {
+		}, want: "replication.on-cut: dc2: \"keep-for:ever\" is not one of"},
+		{name: "not a rate", change: func(c *Config) {
 			c.Replication.Datacenters = map[string]string{"dc2": "http://h:1"}
 			c.Replication.Rates = map[string]string{"dc2": "fast"}
 		}, want: "replication.rates: dc2: \"fast\" is not a number"},

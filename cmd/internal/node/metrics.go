@@ -29,7 +29,7 @@ func buildInfo(version, mode string) []prometheus.Collector {
 }
 
 var (
-	limitDesc     = prometheus.NewDesc("rollcall_limit", "The limits of which a share is used, by the key of the setting.", []string{"name"}, nil)
+	limitDesc     = prometheus.NewDesc("rollcall_limit", "The limits that rollcall_limit_used is measured against, by the key of the setting.", []string{"name"}, nil)
 	usedDesc      = prometheus.NewDesc("rollcall_limit_used", "What is used of each; of limits.instances-in-app by the largest application.", []string{"name"}, nil)
 	principalDesc = prometheus.NewDesc("rollcall_limit_used_by_principal", "What a principal has of each, of the ten that have most, if it is more than half of the share of limits.principal-share.", []string{"name", "principal"}, nil)
 )

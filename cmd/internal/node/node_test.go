@@ -358,7 +358,7 @@ func awaitSeries(t testing.TB, reg *prometheus.Registry, name string) {
 	})
 }
 
-// allMetrics are those of nodes in both modes, and in which mode a node has each; "": in both.
+// allMetrics lists the metrics, each with the mode whose nodes have it; "" stands for both.
 func allMetrics(t *testing.T) (all map[string]described, modes map[string]string) {
 	t.Helper()
 	cp, ap := shownBy(t, config.CP), shownBy(t, config.AP)

@@ -314,7 +314,7 @@ func TestH2PINGCheckPassesIfThePingIsAnswered(t *testing.T) {
 		want  string
 	}{
 		"HTTP/1.1":                      {catalog.Probe{H2PING: plain}, "HTTP2 ping failed: "},
-		"TLS where there is none":       {catalog.Probe{H2PING: clear, UseTLS: true}, "Failed to dial to " + clear + ": "},
+		"TLS at a plain port":           {catalog.Probe{H2PING: clear, UseTLS: true}, "Failed to dial to " + clear + ": "},
 		"a certificate without trust":   {catalog.Probe{H2PING: overTLS, UseTLS: true}, "Failed to dial to " + overTLS + ": tls: failed to verify certificate"},
 		"a port that nobody listens at": {catalog.Probe{H2PING: "127.0.0.1:1"}, "Failed to dial to 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
 	} {
@@ -323,7 +323,7 @@ func TestH2PINGCheckPassesIfThePingIsAnswered(t *testing.T) {
 	}
 }
 
-// A server may send other frames before it acknowledges, and one that sends no SETTINGS first, or too much, is none.
+// A server may send other frames before it acknowledges, but one that sends no SETTINGS first, or too much, does not speak HTTP/2.
 func TestPingWaitsForItsAcknowledgmentAndForNothingElse(t *testing.T) {
 	const ack = "\x00\x00\x08\x06\x01\x00\x00\x00\x00"
 	for _, tt := range []struct {
