@@ -100,8 +100,11 @@ func TestUpgradeInAnyOrderLosesNothing(t *testing.T) {
 			}
 			c.awaitLevel(t, 4)
 			for _, n := range c.Nodes {
-				r := n.putNote("late")
-				expect.That(t, r.Status == 200, "%s: got %v, want 200", n.Name, r)
+				Eventually(t, ReadyLimit, n.Name+" takes the operation of the level", func() error { // 503 until it has applied the raise
+					r := n.putNote("late")
+					need.That(t, r.Status == 200 || r.Status == 503, "%s: got %v, want 200", n.Name, r)
+					return unless(r.Status == 200, "%v", r)
+				})
 			}
 			l.stop()
 			c.WaitReady()

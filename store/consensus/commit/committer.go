@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -95,7 +96,8 @@ func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.
 // Commit commits items in order, in as few batches as their size allows. None is committed if one
 // is too large, or needs a higher level than the cluster writes. Only renewals may wait.
 func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Results, error) {
-	if err := c.admit(ctx, items); err != nil {
+	arrived := time.Now()
+	if err := c.admit(ctx, items, arrived); err != nil {
 		return Results{}, err
 	}
 	var few [8]int // most calls are one heartbeat
@@ -114,7 +116,7 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Re
 	var results Results
 	for len(items) > 0 {
 		n, size := fit(sizes)
-		part, err := commit(ctx, items[:n], size, pace)
+		part, err := commit(ctx, arrived, items[:n], size, pace)
 		if err != nil {
 			return Results{}, store.Partly(len(results.Registry), err)
 		}
@@ -122,21 +124,27 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Re
 			return part, nil
 		}
 		results.Add(part)
-		items, sizes = items[n:], sizes[n:]
+		items, sizes, arrived = items[n:], sizes[n:], time.Now()
 	}
 	return results, nil
 }
 
-// admit returns an error if one of the items cannot be written at the cluster's level.
-func (c *Committer) admit(ctx context.Context, items []fsm.Item) error {
-	now := c.cfg.Proposer.Level()
-	if now == level.Newest {
+// admit returns an error if one of the items cannot be written at the cluster's level. A node that has not yet applied the
+// entry that raised the level waits for it, as long as for a leader.
+func (c *Committer) admit(ctx context.Context, items []fsm.Item, arrived time.Time) error {
+	if c.cfg.Proposer.Level() == level.Newest {
 		return nil
 	}
+	var needs byte
 	for _, item := range items {
-		if needs := fsm.Need(item); needs > now {
-			return c.cfg.Above(ctx, needs)
+		needs = max(needs, fsm.Need(item))
+	}
+	for c.cfg.Proposer.Level() < needs {
+		err := c.cfg.Above(ctx, needs)
+		if !errors.Is(err, registry.ErrNoLeader) || ctx.Err() != nil || time.Since(arrived) >= c.noLeader() {
+			return err
 		}
+		wait.Pause(ctx, nil, lookAgain)
 	}
 	return nil
 }
@@ -152,19 +160,19 @@ func fit(sizes []int) (n, size int) {
 
 // Announce commits a batch without items, by which the state machine knows this start of the node.
 func (c *Committer) Announce(ctx context.Context) error {
-	_, err := c.commit(ctx, nil, 0, AtOnce)
+	_, err := c.commit(ctx, time.Now(), nil, 0, AtOnce)
 	return err
 }
 
 // commit waits until items took effect, in order and in one batch.
-func (c *Committer) commit(ctx context.Context, items []fsm.Item, size int, pace Pace) (Results, error) {
+func (c *Committer) commit(ctx context.Context, arrived time.Time, items []fsm.Item, size int, pace Pace) (Results, error) {
 	if grace := c.pulse.grace(time.Now()); grace > 0 {
 		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
 			return Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 		}
 	}
-	k := &call{items: items, size: size, pace: pace, arrived: time.Now(), done: make(chan struct{})}
+	k := &call{items: items, size: size, pace: pace, arrived: arrived, done: make(chan struct{})}
 	if !c.enqueue(k) {
 		return Results{}, registry.ErrClosed
 	}

@@ -218,6 +218,38 @@ func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	}
 }
 
+// Right after the level was raised, a node may not have applied that entry: what needs the level waits for it, as long as for
+// a leader, and what no node writes is refused at once.
+func TestOperationOfALevelWaitsUntilThisNodeHasHeardOfIt(t *testing.T) {
+	behind, above := fmt.Errorf("%w: behind", registry.ErrNoLeader), &registry.LevelError{Text: "no node writes it"}
+	for _, row := range []struct {
+		name   string
+		learns time.Duration // when this node applies the entry
+		err    error         // of Above until then
+		took   time.Duration
+		want   error
+	}{
+		{"it is behind by 100 ms", 100 * time.Millisecond, behind, 5 * lookAgain, nil},
+		{"it learns nothing", time.Hour, behind, store.NoLeaderWait, registry.ErrNoLeader},
+		{"no node writes it", time.Hour, above, 0, above},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				c := New(Config{InFlight: 1, Nodes: &port.Nodes{}, Proposer: &Proposer{Level: func() byte {
+					if time.Since(start) < row.learns {
+						return 0
+					}
+					return 1
+				}}, Above: func(context.Context, byte) error { return row.err }})
+				err := c.admit(t.Context(), []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, start)
+				expect.That(t, errors.Is(err, row.want) && (row.want != nil || err == nil), "got %v, want %v", err, row.want)
+				expect.Equal(t, time.Since(start), row.took, "the answer came after")
+			})
+		})
+	}
+}
+
 func TestBatchWhoseResultsDoNotFitItIsUnknown(t *testing.T) {
 	c := newTestCommitter()
 	for name, res := range map[string]fsm.BatchResult{
@@ -291,7 +323,7 @@ func TestGatheredRenewalsWaitForCompanyAndAreQueuedTogether(t *testing.T) {
 		var all sync.WaitGroup
 		began := time.Now()
 		for range 10 {
-			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
 			time.Sleep(GatherFor / 20)
 		}
 		synctest.Wait()
@@ -318,7 +350,7 @@ func TestManyGatheredRenewalsDoNotWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range gatherMost + 1 {
-			all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+			all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
 		}
 		synctest.Wait()
 		queued, gathered := c.waiting()
@@ -337,9 +369,9 @@ func TestWriteDoesNotWaitForGatheredRenewals(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
 		synctest.Wait()
-		all.Go(func() { c.commit(ctx, []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, AtOnce) })
+		all.Go(func() { c.commit(ctx, time.Now(), []fsm.Item{{KV: kv.KeyOp{Key: "k"}}}, 50, AtOnce) })
 		synctest.Wait()
 		queued, gathered := c.waiting()
 		expect.That(t, queued == 1 && gathered == 1, "%d are queued and %d wait, want the write queued and the renewal not", queued, gathered)
@@ -353,7 +385,7 @@ func TestRenewalIsNotGatheredWithoutBatching(t *testing.T) {
 		c := New(Config{InFlight: 1, NoBatching: true, Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { c.gather(ctx, renewal(), 50, Gathered) })
+		all.Go(func() { c.gather(ctx, time.Now(), renewal(), 50, Gathered) })
 		synctest.Wait()
 		queued, _ := c.waiting()
 		expect.That(t, queued == 1, "%d are queued, want it queued at once", queued)
@@ -367,7 +399,7 @@ func TestGatheredRenewalWhoseCallerGoesHasNoEffect(t *testing.T) {
 		c := newTestCommitter()
 		ctx, cancel := context.WithTimeout(t.Context(), GatherFor/2)
 		defer cancel()
-		_, err := c.gather(ctx, renewal(), 50, Gathered)
+		_, err := c.gather(ctx, time.Now(), renewal(), 50, Gathered)
 		expect.That(t, errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnknownOutcome),
 			"got %v, want the context's error: it certainly had no effect", err)
 		time.Sleep(GatherFor)
@@ -384,7 +416,7 @@ func TestGatheredRenewalUnderWayWhoseCallerGoesIsUnknown(t *testing.T) {
 		defer cancel()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(ctx, renewal(), 50, Gathered)
+			_, err := c.gather(ctx, time.Now(), renewal(), 50, Gathered)
 			done <- err
 		}()
 		time.Sleep(GatherFor)
@@ -400,7 +432,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		c := newTestCommitter()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.gather(t.Context(), renewal(), 50, Gathered)
+			_, err := c.gather(t.Context(), time.Now(), renewal(), 50, Gathered)
 			done <- err
 		}()
 		synctest.Wait()
@@ -409,7 +441,7 @@ func TestGatheredRenewalsEndWhenTheNodeStops(t *testing.T) {
 		if err := <-done; !errors.Is(err, registry.ErrClosed) || time.Since(began) > 0 {
 			t.Errorf("got %v after %v, want ErrClosed at once", err, time.Since(began))
 		}
-		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), renewal(), 50, Gathered)), registry.ErrClosed, "after the end: got")
+		expect.ErrorIs(t, expect.Err(c.gather(t.Context(), time.Now(), renewal(), 50, Gathered)), registry.ErrClosed, "after the end: got")
 		time.Sleep(2 * GatherFor)
 	})
 }

@@ -140,13 +140,16 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 	}
 }
 
+// lookAgain is the pause between two looks at calls that wait.
+const lookAgain = store.NoLeaderWait / 40
+
 // Sweep ends calls that found no slot in time: they certainly took no effect. It looks more often while there are calls.
 func (c *Committer) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		now, pause := time.Now(), expiry.ClockInterval
 		c.pulse.beat(now)
 		if c.expire(now.Add(-c.noLeader())) {
-			pause = store.NoLeaderWait / 40
+			pause = lookAgain
 		}
 		wait.Pause(ctx, nil, pause)
 	}
