@@ -10,15 +10,15 @@ import (
 )
 
 // A follower that is cut off answers reads with max_stale until its state is as old as they allow, says truthfully how
-// old it is, and then answers none until it hears its leader again.
+// old it is, and then refuses them until it hears its leader again.
 func TestMaxStaleIsKeptToTheMomentByAFollowerThatIsCutOff(t *testing.T) {
 	const (
 		maxStale = 5 * time.Second
 		latency  = time.Millisecond
 		proofs   = 100 * time.Millisecond // the age is proven ten times a second while there are readers
 		look     = 10 * time.Millisecond
-		// A follower asks its leader for its newest proof, and skips one turn if its own is younger than half a turn,
-		// and so does the leader: what a follower knows is so old at most.
+		// A follower asks its leader for its newest proof every 100 ms, and skips a turn if its own is younger than 50 ms. So
+		// does the leader. This bounds the age of what a follower knows.
 		known = 2*proofs + proofs/2 + 4*latency
 	)
 	sim.Run(t, sim.Cluster{Nodes: 3, Latency: latency}, func(w *sim.World) {
