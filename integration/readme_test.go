@@ -594,9 +594,6 @@ func TestPicturesOfDocuments(t *testing.T) {
 	keepPicture(t, page, filepath.Join(dir, "overview.png"), leader.URL()+"/", wide)
 	wide.Theme, wide.Height = "dark", 924 // to the end of the metadata
 	keepPicture(t, page, filepath.Join(dir, "instance.png"), leader.URL()+"/ui/apps/ORDERS/"+all.in(zone).named("ORDERS"), wide)
-	report := need.Got(filepath.Abs("../docs/benchmarks/report.html"))(t)
-	wide.Theme, wide.Height = "light", 880
-	keepPicture(t, page, filepath.Join(dir, "report.png"), "file://"+report, wide)
 }
 
 // named is the id of the fleet's first instance of an application.

@@ -61,7 +61,6 @@ type compareOptions struct {
 	data      string
 	eureka    string // the jar of a stock Eureka server
 	from      string // report.json of a run that is over; empty: a new one
-	second    string // report.json of another one that is held against it; empty: none
 	form      cli.Output
 	server    server
 }
@@ -73,8 +72,8 @@ func newBenchCompareCommand() *cobra.Command {
 		Short: "Compare registries under the same load and the same faults",
 		Long: "Starts clusters of three processes of each column (mode cp, mode ap, a stock Eureka cluster, either mode with\n" +
 			"other settings), puts the same load on them, kills, pauses and cuts off nodes as its scenarios say, and writes\n" +
-			"what each made of it: a page for people (report.html), a summary (report.md), and the raw observations\n" +
-			"(report.json, report.csv). What a column promises, and the limits that a scenario states, are checked; one that\n" +
+			"what each made of it: a page for people (report.html), a summary (report.md), the raw observations (report.json),\n" +
+			"and the figures in Go's benchmark format (report.txt), for benchstat. What a column promises, and the limits that a scenario states, are checked; one that\n" +
 			"was broken, or could not be decided, is an error (exit code 1). A run that the machine did not carry is not\n" +
 			"valid (exit code 4). docs/scenarios.md says how to write a scenario.",
 		Example: "  rollcall-bench compare\n" +
@@ -84,8 +83,7 @@ func newBenchCompareCommand() *cobra.Command {
 			"  rollcall-bench compare --columns cp,eureka --scenario leader-killed --scenario mine.yaml --length 30s\n" +
 			"  rollcall-bench compare --columns cp --column slow=cp,test.sync-delay=20ms --rounds 3\n" +
 			"  rollcall-bench compare --resume --only servers-restart/ap\n" +
-			"  rollcall-bench compare --from rollcall-comparison/report.json --out /tmp/anew\n" +
-			"  rollcall-bench compare --from rollcall-comparison/report.json --second other/report.json",
+			"  rollcall-bench compare --from rollcall-comparison/report.json --out /tmp/anew",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := o.plan()
@@ -95,10 +93,7 @@ func newBenchCompareCommand() *cobra.Command {
 			if o.list {
 				return o.form.Print(cmd.OutOrStdout(), scenarioList(plan.scenarios))
 			}
-			switch {
-			case o.second != "":
-				return o.hold(cmd.OutOrStdout())
-			case o.from != "":
+			if o.from != "" {
 				return o.anew(cmd.OutOrStdout())
 			}
 			return o.run(cmd.Context(), plan, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -125,7 +120,6 @@ func (o *compareOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.list, "list", false, "only list the scenarios that would run")
 	f.StringVar(&o.eureka, "eureka-jar", eurekaJar, "jar of a published Eureka server, which make eureka-server builds")
 	f.StringVar(&o.from, "from", "", "report.json of an earlier run: make its report anew, and run nothing")
-	f.StringVar(&o.second, "second", "", "report.json of a second run: hold it against --from, and write and run nothing; exit 1 where they do not agree")
 	f.StringVar(&o.data, "data", filepath.Join("data", "bench"), "directory for the nodes' data, on the disk to be measured; what is made in it is removed")
 }
 
@@ -157,9 +151,6 @@ func (o *compareOptions) plan() (*comparePlan, error) {
 	}
 	if o.dir == "" {
 		errs = append(errs, errors.New("--out: is empty; name a directory"))
-	}
-	if o.second != "" && o.from == "" {
-		errs = append(errs, errors.New("--second: is held against a first run; name its report.json by --from"))
 	}
 	var err error
 	p.Columns, err = o.comparedColumns()
@@ -302,11 +293,11 @@ func launchColumns(server, jar, dir string) compare.Launch {
 	}
 }
 
-// anew makes the report of a run that is over: figures, sentences and plots are computed from what was observed then.
+// anew makes the report of a run that is over: figures and plots are computed from what was observed then.
 func (o *compareOptions) anew(out io.Writer) error {
-	r, err := readReport("--from", o.from)
+	r, err := readReport(o.from)
 	if err != nil {
-		return err
+		return fmt.Errorf("--from: %w", err)
 	}
 	own, err := o.ownDirectory(r)
 	if err != nil {
@@ -322,38 +313,16 @@ func (o *compareOptions) anew(out io.Writer) error {
 	return o.conclude(r, out)
 }
 
-// hold holds a second run against a first one.
-func (o *compareOptions) hold(out io.Writer) error {
-	first, err := readReport("--from", o.from)
-	if err != nil {
-		return err
-	}
-	second, err := readReport("--second", o.second)
-	if err != nil {
-		return err
-	}
-	a := first.Hold(second)
-	if o.form == cli.JSON {
-		err = cli.PrintJSON(out, a)
-	} else {
-		err = a.Write(out)
-	}
-	if err == nil && len(a.Reasons) > 0 {
-		err = listed("the runs do not agree:", a.Reasons)
-	}
-	return err
-}
-
-// readReport reads the raw file that a flag names.
-func readReport(flag, path string) (*reports.Report, error) {
+// readReport reads the raw file of a run that is over.
+func readReport(path string) (*reports.Report, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, err
 	}
 	defer file.Close()
 	r, err := reports.Read(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %s", flag, path, printableLines(err.Error())) // it may quote what the file holds
+		return nil, fmt.Errorf("%s: %s", path, printableLines(err.Error())) // it may quote what the file holds
 	}
 	return r, nil
 }

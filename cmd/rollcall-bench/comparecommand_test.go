@@ -198,47 +198,19 @@ func TestBenchCompareEndsWithTheCodeOfWhatARawFileHolds(t *testing.T) {
 	}
 }
 
-func TestBenchCompareHoldsASecondRunAgainstTheFirst(t *testing.T) {
-	dir := t.TempDir()
-	written := func(name string, cp, ap int64) string { // the latency of a fetch in each column, in µs
-		r := keptRun(func(*trial.Trial) {})
-		one := r.Trials[0]
-		r.Trials, r.Plan.Rounds, r.Plan.Columns = nil, 2, []scenario.Column{cpColumn, apColumn}
-		for round := range 2 {
-			for column, latency := range map[string]int64{"cp": cp, "ap": ap} {
-				one.Column, one.Round, one.Took = column, round+1, trial.Micros(cp)
-				one.Series = []trial.Series{{Operation: trial.Fetch, Bins: []trial.Bin{{Done: 3, Latencies: []int64{latency + int64(round), 3}}}}}
-				r.Trials = append(r.Trials, one)
-			}
-		}
-		need.OK(t, reports.New(r.Comparison).Write(filepath.Join(dir, name)))
-		return filepath.Join(dir, name, reports.JSONFile)
-	}
-	first, same, other := written("first", 1000, 5000), written("same", 1001, 5000), written("other", 5000, 1000)
-	stdout, stderr, code := bench(t, "compare", "--from", first, "--second", same)
-	expect.That(t, code == cli.ExitOK && strings.HasPrefix(stdout, "Two columns are apart in both runs in 1 pair, of which 0 are the other way round.\n"), "runs that agree: exit %d, %q, %q", code, stdout, stderr)
-	stdout, stderr, code = bench(t, "compare", "--from", first, "--second", other, "-o", "json")
-	expect.That(t, code == cli.ExitError && strings.Contains(stdout, `"opposite"`) && strings.Contains(stderr, "the runs do not agree:\n  the columns of 1 pair are the other way round"),
-		"the opposite: exit %d, %q, %q; want 1, and what is opposite", code, stdout, stderr)
-	_, stderr, code = bench(t, "compare", "--second", first)
-	expect.That(t, code == cli.ExitUsage && strings.Contains(stderr, "--second: "), "without a first one: exit %d, %q", code, stderr)
-	_, stderr, code = bench(t, "compare", "--from", first, "--second", filepath.Join(dir, "absent.json"))
-	expect.That(t, code == cli.ExitError && strings.Contains(stderr, "--second: open "), "a file that is missing: exit %d, %q", code, stderr)
-}
-
 func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	need.OK(t, keptRun(func(*trial.Trial) {}).Write(dir))
 	stdout, stderr, code := bench(t, "compare", "--from", filepath.Join(dir, reports.JSONFile), "--out", other)
-	need.That(t, code == 0 && strings.Contains(stdout, "Steady state"), "exit %d: %s%s", code, stdout, stderr)
-	for _, name := range []string{reports.JSONFile, reports.CSVFile, reports.MarkdownFile, reports.HTMLFile} {
+	need.That(t, code == 0 && strings.Contains(stdout, "STEADY STATE"), "exit %d: %s%s", code, stdout, stderr)
+	for _, name := range []string{reports.JSONFile, reports.BenchmarkFile, reports.MarkdownFile, reports.HTMLFile} {
 		before := need.Got(os.ReadFile(filepath.Join(dir, name)))(t)
 		anew, err := os.ReadFile(filepath.Join(other, name))
 		expect.That(t, err == nil && bytes.Equal(anew, before), "%s is not what it was: %v", name, err)
 	}
 	for file, says := range map[string]string{
 		filepath.Join(dir, "absent.json"):   "--from: open ",
-		filepath.Join(dir, reports.CSVFile): "--from: " + filepath.Join(dir, reports.CSVFile) + ": ",
+		filepath.Join(dir, reports.BenchmarkFile): "--from: " + filepath.Join(dir, reports.BenchmarkFile) + ": ",
 	} {
 		_, stderr, code := bench(t, "compare", "--from", file, "--out", other)
 		expect.That(t, code == 1 && strings.Contains(stderr, says), "from %s: exit %d and %q, want 1 and %q", file, code, stderr, says)

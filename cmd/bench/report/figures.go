@@ -2,106 +2,177 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
-// figure is a number that each round of a column has.
+// figure is a row of a table: a number that each round of a column has.
 type figure struct {
 	name   string
-	get    func(run) (float64, bool) // negative: it did not happen within the trial
-	show   func(float64) string
+	unit   unit
 	better direction
-	notes  func(runs) []string // further lines of the cell; nil: none
-	absent func(runs) string   // the cell's text where no round has the figure; nil: a dash
-	cannot func(column) string // why a column has no such figure, whatever its rounds say; nil, or empty: it has
-	apart  func(column) string // why the figure of a column is compared with no other one; nil, or empty: it is
-	rare   bool                // where it is 0 in all columns there is no row
+	get    func(run) (float64, bool) // false: the round does not have it; negative: it did not happen within the trial
+	note   func(runs) string         // what a reader must know beside it; nil or empty: nothing
+	absent string                    // the cell's text where no round has the figure; empty: a dash
+	cannot string                    // why columns of other systems do not have it; empty: they have it
+	apart  string                    // why the figure of other systems is compared with nothing; empty: it is compared
+	rare   bool                      // the row is left out where it is 0 in all columns
+	detail bool                      // only the page shows it
+	brief  bool                      // the terminal shows it
 }
 
-// none stands for a figure that there is not.
+// none stands for a figure that does not exist.
 const none = "–"
 
-// fromVerdict is a figure that a verdict has.
-func fromVerdict(name string, show func(float64) string, better direction, get func(*verdict.Verdict) (float64, bool)) figure {
-	return figure{name: name, show: show, better: better, get: func(o run) (float64, bool) { return get(o.verdict) }}
+// Why figures of a Java machine that has just started are not compared.
+const (
+	compiling  = "not compared: just started, the first compiler alone"
+	collecting = "not compared: garbage is in it"
+)
+
+// figures are the rows of a scenario's table, in their order.
+func figures() []figure {
+	writes := func(v *verdict.Verdict) verdict.Calls { return v.Writes }
+	reads := func(v *verdict.Verdict) verdict.Calls { return v.Reads }
+	whole := func(v *verdict.Verdict) verdict.Staleness { return v.Staleness }
+	all := []figure{
+		answered("writes answered", writes), answered("fetches and deltas answered", reads),
+		longestGap("longest time without an answered write", writes), longestGap("longest time without an answered fetch or delta", reads),
+		worstGap(trial.Heartbeat), worstGap(trial.Fetch),
+		struckAnswered("writes answered", func(w verdict.Window) verdict.Calls { return w.Writes }),
+		struckAnswered("fetches and deltas answered", func(w verdict.Window) verdict.Calls { return w.Reads }),
+		{name: "stale answers to probes, " + during, unit: share, better: less, get: staleShare(struckStaleness), note: staleNote(struckStaleness)},
+		{name: "stale answers to probes", unit: share, better: less, get: staleShare(whole), note: staleNote(whole), absent: "no probe answered", brief: true},
+	}
+	for i, every := range []string{"30 s", "5 min", "1 h"} {
+		all = append(all, figure{name: "stale answers that follow for a key that changes every " + every, unit: share, better: less, get: follows(whole, i), detail: i > 0})
+	}
+	all = append(all,
+		late("write latency", compiling, func(v *verdict.Verdict) verdict.Spread { return v.Writes.Latency }),
+		late("fetch and delta latency", compiling, func(v *verdict.Verdict) verdict.Spread { return v.Reads.Latency }))
+	for _, way := range trial.Ways {
+		all = append(all,
+			late(fmt.Sprintf("a registration is seen at another node, by %s", way), "", func(v *verdict.Verdict) verdict.Spread { return v.Visibility[way] }),
+			late(fmt.Sprintf("a registration is seen in the other datacenter, by %s", way), "", func(v *verdict.Verdict) verdict.Spread { return v.Abroad[way] }))
+	}
+	all = append(all,
+		late("a dead instance is gone from every list", "", func(v *verdict.Verdict) verdict.Spread { return v.Removal }),
+		ofLists("gone instances in lists, in instance-seconds a node", instanceSeconds, func(v *verdict.Verdict) float64 { return v.Ghosts }),
+		ofLists("living instances absent from lists, in instance-seconds a node", instanceSeconds, func(v *verdict.Verdict) float64 { return v.Missing }),
+		ofLists("time without an answer to who asks for the list, a node", seconds, func(v *verdict.Verdict) float64 { return v.Unanswered }),
+		figure{name: "everything in every list after the fault's end", unit: seconds, better: less, get: healed, brief: true},
+		figure{name: "acknowledged changes lost", unit: count, better: less, get: changesLost, brief: true})
+	for _, k := range lossKinds {
+		all = append(all, figure{name: k.name, unit: count, better: less, get: k.count, note: k.ofHowMany})
+	}
+	again := ofLists("instances listed again after their cancel", count, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) })
+	again.cannot = "cannot be told: lists are up to 30 s old"
+	all = append(all,
+		figure{name: "living instances absent at the end, when clients have gone on", unit: count, better: less, get: always(func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }), rare: true},
+		again,
+		figure{name: "dead instances listed at the end", unit: count, get: always(func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }), rare: true},
+		figure{name: "living instances evicted", unit: count, better: less, get: func(o run) (float64, bool) { return float64(o.verdict.FalseEvictions), o.verdict.Told }, cannot: "tells of no evictions"},
+		figure{name: "watched keys whose history no single copy explains", unit: count, better: less, get: unexplained, note: proof, absent: "not promised, or undecided", brief: true},
+		figure{name: "keys and instances on which nodes differ at the end, or that lost an update", unit: count, better: less, get: differing, absent: "undecided", brief: true},
+		figure{name: "elections", unit: count, get: always(func(v *verdict.Verdict) float64 { return float64(v.Elections) }), cannot: "not asked for", rare: true},
+		figure{name: "time in which no node named a leader", unit: seconds, get: always(func(v *verdict.Verdict) float64 { return v.Leaderless }), cannot: "not asked for", rare: true},
+		cost("renewals answered, per second", instanceSeconds, neither, "", func(c verdict.Cost) float64 { return c.Renewals }),
+		cost("processor time of all nodes, per second", seconds, less, compiling, func(c verdict.Cost) float64 { return c.CPU }),
+		cost("written to the disk of a node, as the kernel counts, per second", byteCount, less, "", func(c verdict.Cost) float64 { return c.Written }),
+		cost("sent between nodes, per second", byteCount, less, "", func(c verdict.Cost) float64 { return c.Sent }),
+		cost("memory of a node at the end", byteCount, less, collecting, func(c verdict.Cost) float64 { return c.Memory }),
+		figure{name: "memory of a node for 1,000 instances", unit: byteCount, better: less, get: func(o run) (float64, bool) {
+			return o.verdict.Cost.MemoryPerInstances, o.verdict.Cost.MemoryPerInstances > 0
+		}, cannot: "cannot be told: garbage is in it"})
+	return append(all, operationFigures()...)
 }
 
-// rarely is a figure that every verdict has and that seldom is anything but 0.
-func rarely(name string, show func(float64) string, better direction, get func(*verdict.Verdict) float64) figure {
-	f := fromVerdict(name, show, better, func(v *verdict.Verdict) (float64, bool) { return get(v), true })
-	f.rare = true
-	return f
-}
+// during names the calls of a window in a row.
+const during = "during the fault or storm, of the clients it struck"
 
-// inLists is such a figure of what is in the nodes' lists, less of which is better. Without lists it is not known.
-func inLists(name string, show func(float64) string, get func(*verdict.Verdict) float64) figure {
-	f := fromVerdict(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v), v.Listed })
-	f.rare = true
-	return f
-}
-
-// late is the 99th percentile of a spread, with the median beside it.
-func late(name string, get func(*verdict.Verdict) verdict.Spread) figure {
-	f := fromVerdict(name+", p99", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
-		s := get(v)
-		if s.Never*100 > s.Never+s.Count {
-			return -1, true
+// operationFigures are those of each operation: of all its calls, of the client that was worst off, and of the latencies.
+func operationFigures() []figure {
+	var all []figure
+	for _, o := range trial.Operations {
+		calls := func(name string, u unit, get func(verdict.Calls) float64) figure {
+			return figure{name: fmt.Sprintf("%s: %s", o, name), unit: u, detail: true, get: func(r run) (float64, bool) {
+				c := r.verdict.Operations[o]
+				return get(c), c.Count > 0
+			}}
 		}
-		return s.P99, s.Count > 0
-	})
-	f.notes = func(of runs) []string {
-		half := ""
-		if known := of.known(func(o run) (float64, bool) { return get(o.verdict).P50, get(o.verdict).Count > 0 }); len(known) > 0 {
-			half = "p50 " + showSeconds(known.median())
-		}
-		return []string{half, neverNote(of, get)}
+		all = append(all,
+			calls("calls", count, func(c verdict.Calls) float64 { return float64(c.Count) }),
+			calls("answered", share, func(c verdict.Calls) float64 { return c.Success }),
+			calls("longest gap", seconds, func(c verdict.Calls) float64 { return c.LongestGap }),
+			calls("p50", seconds, func(c verdict.Calls) float64 { return c.Latency.P50 }),
+			calls("p90", seconds, func(c verdict.Calls) float64 { return c.Latency.P90 }),
+			calls("p99", seconds, func(c verdict.Calls) float64 { return c.Latency.P99 }),
+			calls("p99.9", seconds, func(c verdict.Calls) float64 { return c.Latency.P999 }),
+			calls("longest", seconds, func(c verdict.Calls) float64 { return c.Latency.Max }),
+			figure{name: fmt.Sprintf("%s: answered, worst client", o), unit: share, detail: true, get: func(r run) (float64, bool) {
+				w := r.verdict.Worst[o]
+				return w.Success, w.Clients > 0
+			}})
 	}
-	return f
+	return all
 }
 
-// neverNote says how many of a spread did not end within the trial, of all rounds; empty: all did.
-func neverNote(of runs, get func(*verdict.Verdict) verdict.Spread) string {
-	never, all := 0, 0
-	for _, o := range of.of {
-		never, all = never+get(o.verdict).Never, all+get(o.verdict).Never+get(o.verdict).Count
+// always gets a figure that every round has.
+func always(get func(*verdict.Verdict) float64) func(run) (float64, bool) {
+	return func(o run) (float64, bool) { return get(o.verdict), true }
+}
+
+// ofLists is a figure of what is in the nodes' lists, which is not known without lists.
+func ofLists(name string, u unit, get func(*verdict.Verdict) float64) figure {
+	return figure{name: name, unit: u, better: less, rare: true, get: func(o run) (float64, bool) { return get(o.verdict), o.verdict.Listed }}
+}
+
+func answered(name string, calls func(*verdict.Verdict) verdict.Calls) figure {
+	return figure{name: name, unit: share, better: more, get: func(o run) (float64, bool) {
+		c := calls(o.verdict)
+		return c.Success, c.Count > 0
+	}}
+}
+
+// late is the 99th percentile of a spread, with the median beside it. apart is figure.apart.
+func late(name, apart string, get func(*verdict.Verdict) verdict.Spread) figure {
+	return figure{
+		name: name + ", p99", unit: seconds, better: less, apart: apart,
+		get: func(o run) (float64, bool) {
+			s := get(o.verdict)
+			if s.Never*100 > s.Never+s.Count {
+				return -1, true
+			}
+			return s.P99, s.Count > 0
+		},
+		note: func(of runs) string {
+			never, all := 0, 0
+			for _, o := range of.of {
+				s := get(o.verdict)
+				never, all = never+s.Never, all+s.Never+s.Count
+			}
+			half := of.known(func(o run) (float64, bool) { return get(o.verdict).P50, get(o.verdict).Count > 0 })
+			switch {
+			case never > 0:
+				return fmt.Sprintf("%s of %s never", showCount(float64(never)), showCount(float64(all)))
+			case len(half) > 0:
+				return "p50 " + showSeconds(half.median())
+			}
+			return ""
+		},
 	}
-	if never == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s of %s never", showCount(float64(never)), showCount(float64(all)))
-}
-
-func writeSuccess() figure {
-	return fromVerdict("writes answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Writes.Success, v.Writes.Count > 0 })
-}
-
-func readSuccess() figure {
-	return fromVerdict("fetches and deltas answered", showShare, more, func(v *verdict.Verdict) (float64, bool) { return v.Reads.Success, v.Reads.Count > 0 })
-}
-
-func writeGap() figure {
-	return longestGap("longest time without an answered write", func(v *verdict.Verdict) verdict.Calls { return v.Writes })
-}
-
-func readGap() figure {
-	return longestGap("longest time without an answered fetch or delta", func(v *verdict.Verdict) verdict.Calls { return v.Reads })
 }
 
 func longestGap(name string, calls func(*verdict.Verdict) verdict.Calls) figure {
-	f := fromVerdict(name, showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return calls(v).LongestGap, calls(v).Count > 0 })
-	f.notes = func(of runs) []string {
-		return []string{openNote(of, func(v *verdict.Verdict) bool { return calls(v).OpenGap })}
-	}
-	return f
+	return figure{name: name, unit: seconds, better: less, brief: true,
+		get:  func(o run) (float64, bool) { return calls(o.verdict).LongestGap, calls(o.verdict).Count > 0 },
+		note: func(of runs) string { return openNote(of, func(v *verdict.Verdict) bool { return calls(v).OpenGap }) }}
 }
 
-// openNote says in how many rounds a gap had not ended when the calls did; empty: in none.
+// openNote says in how many rounds a gap had not ended when the calls did.
 func openNote(of runs, open func(*verdict.Verdict) bool) string {
 	rounds := 0
 	for _, o := range of.of {
@@ -117,83 +188,57 @@ func openNote(of runs, open func(*verdict.Verdict) bool) string {
 
 // worstGap is the longest time for which one client of an operation got no answer.
 func worstGap(o trial.Operation) figure {
-	f := fromVerdict(fmt.Sprintf("worst client: longest time without an answered %s", o), showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
-		return v.Worst[o].Gap, v.Worst[o].Clients > 0
-	})
-	f.notes = func(of runs) []string {
-		least := of.known(func(o2 run) (float64, bool) { w := o2.verdict.Worst[o]; return w.Success, w.Clients > 0 })
-		return []string{
-			"the worst client got " + showShare(least.median()) + " answered",
-			openNote(of, func(v *verdict.Verdict) bool { return v.Worst[o].Open }),
-		}
+	return figure{
+		name: fmt.Sprintf("worst client: longest time without an answered %s", o), unit: seconds, better: less,
+		get:  func(r run) (float64, bool) { return r.verdict.Worst[o].Gap, r.verdict.Worst[o].Clients > 0 },
+		note: func(of runs) string { return openNote(of, func(v *verdict.Verdict) bool { return v.Worst[o].Open }) },
 	}
-	return f
 }
 
-// cutOff is the share of calls that were answered where the clients were cut off, while they were.
-func cutOff(name string, calls func(verdict.Side) verdict.Calls) figure {
-	return fromVerdict(name, showShare, more, func(v *verdict.Verdict) (float64, bool) {
-		c := calls(struckSide(v))
-		return float64(inTime(c)) / float64(max(c.Count, 1)), c.Count > 0
-	})
+// window is the first fault or storm of a trial, as the clients that it struck saw it.
+func window(v *verdict.Verdict) verdict.Window {
+	if len(v.Windows) == 0 {
+		return verdict.Window{}
+	}
+	return v.Windows[0]
 }
 
-// struckSide is what the clients of the struck nodes saw during the first fault.
-func struckSide(v *verdict.Verdict) verdict.Side {
-	for _, s := range v.Sides {
-		if s.Fault == 0 && s.Struck {
-			return s
-		}
-	}
-	return verdict.Side{}
+func struckStaleness(v *verdict.Verdict) verdict.Staleness { return window(v).Staleness }
+
+// struckAnswered is the share of the calls of a window that were answered before it was over.
+func struckAnswered(name string, calls func(verdict.Window) verdict.Calls) figure {
+	return figure{name: name + ", " + during, unit: share, better: more, get: func(o run) (float64, bool) {
+		c := calls(window(o.verdict))
+		inTime := c.Outcomes[trial.Done] + c.Outcomes[trial.NotFound] - c.Late
+		return float64(inTime) / float64(max(c.Count, 1)), c.Count > 0
+	}}
 }
 
-// staleShare is the share of the probes that got an answer older than what had been acknowledged, with their ages.
-func staleShare(name string, get func(*verdict.Verdict) verdict.Staleness) figure {
-	f := fromVerdict(name, showShare, less, func(v *verdict.Verdict) (float64, bool) { return get(v).Share, get(v).Reads > 0 })
-	f.absent = func(runs) string { return "no probe answered" }
-	f.notes = func(of runs) []string {
-		notes := []string{"of " + amount(of.each(func(o run) float64 { return float64(get(o.verdict).Reads) }).median(), "answer")}
-		ages := func(of runs, age func(verdict.Spread) float64) perRound {
-			return of.known(func(o run) (float64, bool) { s := get(o.verdict); return age(s.Age), s.Stale > 0 })
-		}
-		oldest := ages(of, func(s verdict.Spread) float64 { return s.Max })
-		if len(oldest) == 0 {
-			return notes
-		}
-		return append(notes, fmt.Sprintf("ages p50 %s, p99 %s, most %s",
-			showSeconds(ages(of, func(s verdict.Spread) float64 { return s.P50 }).median()),
-			showSeconds(ages(of, func(s verdict.Spread) float64 { return s.P99 }).median()), showSeconds(slices.Max(oldest))))
-	}
-	return f
+func staleShare(get func(*verdict.Verdict) verdict.Staleness) func(run) (float64, bool) {
+	return func(o run) (float64, bool) { return get(o.verdict).Share, get(o.verdict).Reads > 0 }
 }
 
-func wholeStaleness(v *verdict.Verdict) verdict.Staleness  { return v.Staleness }
-func struckStaleness(v *verdict.Verdict) verdict.Staleness { return struckSide(v).Staleness }
+// staleNote says how many answers there were, and how old the oldest stale one was.
+func staleNote(get func(*verdict.Verdict) verdict.Staleness) func(runs) string {
+	return func(of runs) string {
+		note := "of " + amount(of.each(func(o run) float64 { return float64(get(o.verdict).Reads) }).median(), "answer")
+		oldest := of.known(func(o run) (float64, bool) { s := get(o.verdict); return s.Age.Max, s.Stale > 0 })
+		if len(oldest) > 0 {
+			note += "; the oldest by " + showSeconds(slices.Max(oldest))
+		}
+		return note
+	}
+}
 
-// follows is the share of stale answers that follows for keys which change as seldom as those of a registry do: the first
-// of the intervals as the figure, the others as notes.
-func follows(get func(*verdict.Verdict) verdict.Staleness) figure {
-	share := func(number int) func(run) (float64, bool) {
-		return func(o run) (float64, bool) {
-			follows := get(o.verdict).Follows
-			if number >= len(follows) {
-				return 0, false
-			}
-			return follows[number].Share, true
+// follows is the share of stale answers that follows for keys which change as seldom as those of a registry do.
+func follows(get func(*verdict.Verdict) verdict.Staleness, interval int) func(run) (float64, bool) {
+	return func(o run) (float64, bool) {
+		follows := get(o.verdict).Follows
+		if interval >= len(follows) {
+			return 0, false
 		}
+		return follows[interval].Share, true
 	}
-	f := figure{name: "stale answers that follow for a key that changes every 30 s", show: showShare, better: less, get: share(0)}
-	f.notes = func(of runs) []string {
-		var notes []string
-		for number, f := range get(of.of[0].verdict).Follows {
-			if number > 0 {
-				notes = append(notes, fmt.Sprintf("every %s: %s", showInterval(f.Every), showShare(of.known(share(number)).median())))
-			}
-		}
-		return notes
-	}
-	return f
 }
 
 // lossKind is a kind of loss.
@@ -203,319 +248,89 @@ type lossKind struct {
 	of   func(verdict.Losses) verdict.Loss
 }
 
-// lossKinds are all of them, in the order of reports.
 var lossKinds = []lossKind{
 	{"registrations lost", "registration", func(l verdict.Losses) verdict.Loss { return l.Registrations }},
 	{"updates rolled back", "update", func(l verdict.Losses) verdict.Loss { return l.Updates }},
 	{"cancels undone", "cancel", func(l verdict.Losses) verdict.Loss { return l.Cancels }},
-	{"watched keys rolled back", "version", func(l verdict.Losses) verdict.Loss { return l.Rollbacks }},
 	{"heartbeats answered 404 within the lease", "heartbeat", func(l verdict.Losses) verdict.Loss { return l.Heartbeats }},
 }
 
-// figure counts the losses of the kind, with how many there could have been, and the ages of what was lost at the kill.
-func (k lossKind) figure() figure {
-	f := fromVerdict(k.name, showCount, less, func(v *verdict.Verdict) (float64, bool) {
-		l := k.of(v.Losses)
-		return float64(l.Count), l.Of > 0
-	})
-	unjudged := func(of runs) int { return of.most(func(v *verdict.Verdict) int { return k.of(v.Losses).Unjudged }) }
-	f.absent = func(of runs) string {
-		if unjudged(of) > 0 {
-			return "not judged: a node did not answer"
-		}
-		return none
-	}
-	f.notes = func(of runs) []string {
-		most := of.known(func(o run) (float64, bool) { l := k.of(o.verdict.Losses); return float64(l.Of), l.Of > 0 })
-		var half, oldest perRound
-		lost, aging := 0, 0 // what was lost after the last kill has no age
-		for _, o := range of.of {
-			lost, aging = lost+k.of(o.verdict.Losses).Count, aging+k.of(o.verdict.Losses).Age.Count
-			if age := k.of(o.verdict.Losses).Age; age.Count > 0 {
-				half, oldest = append(half, age.P50), append(oldest, age.Max)
-			}
-		}
-		notes := []string{"of " + amount(most.median(), k.noun)}
-		if n := unjudged(of); n > 0 {
-			notes = append(notes, fmt.Sprintf("%s more could not be judged: a node did not answer", showCount(float64(n))))
-		}
-		if len(half) > 0 {
-			aged := "age at the kill"
-			if aging < lost {
-				aged += fmt.Sprintf(" of %d of %d in all rounds", aging, lost)
-			}
-			notes = append(notes, fmt.Sprintf("%s up to %s, p50 %s", aged, showSeconds(slices.Max(oldest)), showSeconds(half.median())))
-		}
-		return notes
-	}
-	return f
+func (k lossKind) count(o run) (float64, bool) {
+	l := k.of(o.verdict.Losses)
+	return float64(l.Count), l.Of > 0
 }
 
-// changesLost counts the acknowledged changes that were lost in a trial. That an instance was answered 404 follows from one.
-func changesLost(v *verdict.Verdict) (lost float64, judged bool) {
-	l := v.Losses
-	for _, of := range []verdict.Loss{l.Registrations, l.Updates, l.Cancels, l.Rollbacks} {
-		lost, judged = lost+float64(of.Count), judged || of.Of > 0
+// ofHowMany says of how many, how many more could not be judged, and how old the oldest was when a process ended.
+func (k lossKind) ofHowMany(of runs) string {
+	note := "of " + amount(of.each(func(o run) float64 { return float64(k.of(o.verdict.Losses).Of) }).median(), k.noun)
+	unjudged, oldest := 0, 0.0
+	for _, o := range of.of {
+		l := k.of(o.verdict.Losses)
+		unjudged, oldest = max(unjudged, l.Unjudged), max(oldest, l.Age.Max)
 	}
-	return lost, judged
+	if unjudged > 0 {
+		note += fmt.Sprintf("; %d more could not be judged: a node did not answer", unjudged)
+	}
+	if oldest > 0 {
+		note += "; acknowledged up to " + showSeconds(oldest) + " before the kill"
+	}
+	return note
 }
 
-func falseEvictions() figure {
-	f := fromVerdict("living instances evicted", showCount, less, func(v *verdict.Verdict) (float64, bool) { return float64(v.FalseEvictions), v.Told })
-	f.absent = func(of runs) string {
-		if !of.Streams() {
-			return "tells of no evictions"
-		}
-		return none
+// changesLost counts the acknowledged changes that were lost. That an instance was answered 404 follows from one.
+func changesLost(o run) (float64, bool) {
+	lost, judged := 0, 0
+	for _, k := range lossKinds[:3] {
+		l := k.of(o.verdict.Losses)
+		lost, judged = lost+l.Count, judged+l.Of
 	}
-	return f
-}
-
-func missing() figure {
-	f := fromVerdict("living instances absent from lists, in instance-seconds a node", showSum, less, func(v *verdict.Verdict) (float64, bool) { return v.Missing, v.Listed })
-	f.notes = func(of runs) []string {
-		unanswered := of.each(func(o run) float64 { return o.verdict.Unanswered })
-		if unanswered.zero() {
-			return nil
-		}
-		return []string{showSeconds(unanswered.median()) + " without a list"}
-	}
-	return f
-}
-
-func unanswered() figure {
-	return fromVerdict("time without an answer to who asks for the list, a node", showSeconds, less, func(v *verdict.Verdict) (float64, bool) { return v.Unanswered, v.Listed })
+	return float64(lost), judged > 0
 }
 
 // healed is how long the slowest of the faults took to heal.
-func healed() figure {
-	return fromVerdict("everything in every list after the fault's end", showSeconds, less, func(v *verdict.Verdict) (float64, bool) {
-		slowest := 0.0
-		for _, h := range v.Healing {
-			if h.Seconds < 0 {
-				return -1, true
-			}
-			slowest = max(slowest, h.Seconds)
+func healed(o run) (float64, bool) {
+	slowest := 0.0
+	for _, h := range o.verdict.Healing {
+		if h.Seconds < 0 {
+			return -1, true
 		}
-		return slowest, len(v.Healing) > 0
-	})
-}
-
-// explained counts the watched keys whose history no single copy explains, with what the histories prove.
-func explained() figure {
-	f := fromVerdict("watched keys whose history no single copy explains", showCount, less, func(v *verdict.Verdict) (float64, bool) {
-		return float64(len(v.History.Violated)), v.History.Keys > 0 && (v.History.Result == verdict.OK || v.History.Result == verdict.Violated)
-	})
-	f.notes = func(of runs) []string {
-		return []string{
-			"of " + amount(of.each(func(o run) float64 { return float64(o.verdict.History.Keys) }).median(), "key"), overlap(of), aimed(of),
-		}
+		slowest = max(slowest, h.Seconds)
 	}
-	f.absent = func(of runs) string {
-		if !of.Linearizable() {
-			return "not promised"
-		}
-		return results(of, func(v *verdict.Verdict) verdict.Result { return v.History.Result })
+	return slowest, len(o.verdict.Healing) > 0
+}
+
+func unexplained(o run) (float64, bool) {
+	h := o.verdict.History
+	return float64(len(h.Violated)), h.Keys > 0 && (h.Result == verdict.OK || h.Result == verdict.Violated)
+}
+
+// proof says how much a column's histories prove: without writes that overlap, and writes of unknown outcome, little.
+func proof(of runs) string {
+	middle := func(get func(verdict.History) int) float64 {
+		return of.each(func(o run) float64 { return float64(get(o.verdict.History)) }).median()
 	}
-	return f
-}
-
-// overlap says how much a column's histories prove: without writes that overlap, and writes of unknown outcome, little.
-func overlap(of runs) string {
-	return fmt.Sprintf("overlapping writes: %s; of unknown outcome: %s",
-		showCount(of.each(func(o run) float64 { return float64(o.verdict.History.Overlapping) }).median()),
-		showCount(of.each(func(o run) float64 { return float64(o.verdict.History.Unknown) }).median()))
-}
-
-// aimed says how many kills, of all rounds, ended a node to which writes of watched keys were on their way; empty: only kills that
-// strike many times are aimed at writes.
-func aimed(of runs) string {
+	note := fmt.Sprintf("of %s; overlapping writes: %s; of unknown outcome: %s",
+		amount(middle(func(h verdict.History) int { return h.Keys }), "key"),
+		showCount(middle(func(h verdict.History) int { return h.Overlapping })), showCount(middle(func(h verdict.History) int { return h.Unknown })))
 	if !slices.ContainsFunc(of.scenario.Faults, func(f scenario.Fault) bool { return f.Times > 1 }) {
-		return ""
+		return note
 	}
-	kills, met := 0, 0
+	kills, aimed := 0, 0
 	for _, o := range of.of {
 		for _, f := range o.Faults {
-			for _, k := range f.Kills {
-				kills++
-				if k.Writing > 0 {
-					met++
-				}
-			}
+			kills += len(f.Kills)
+			aimed += len(slices.DeleteFunc(slices.Clone(f.Kills), func(k trial.Kill) bool { return k.Writing == 0 }))
 		}
 	}
-	return fmt.Sprintf("%d of %s amid writes", met, counted(kills, "kill"))
+	return note + fmt.Sprintf("; %d of %s amid writes", aimed, amount(float64(kills), "kill"))
 }
 
-// results names each result of the rounds once, and where they differ, in how many of them it was so.
-func results(of runs, get func(*verdict.Verdict) verdict.Result) string {
-	times := make(map[string]int)
-	for _, o := range of.of {
-		if name := string(get(o.verdict)); name != "" {
-			times[name]++
-		}
-	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(times)) {
-		if len(times) > 1 {
-			name = fmt.Sprintf("%s in %d", name, times[name])
-		}
-		names = append(names, name)
-	}
-	if len(names) == 0 {
-		return none
-	}
-	return strings.Join(names, ", ")
+func differing(o run) (float64, bool) {
+	c := o.verdict.Converged
+	return float64(len(c.Differ) + len(c.Lost)), c.Result == verdict.OK || c.Result == verdict.Violated
 }
 
-// removal is how long dead instances were listed.
-func removal() figure {
-	f := late("a dead instance is gone from every list", func(v *verdict.Verdict) verdict.Spread { return v.Removal })
-	notes := f.notes
-	f.notes = func(of runs) []string {
-		died := of.each(func(o run) float64 { return float64(o.verdict.Removal.Count + o.verdict.Removal.Never) })
-		return append(notes(of), fmt.Sprintf("%s died", amount(died.median(), "instance")), "leases here "+showSeconds(of.scenario.Load.Lease.Duration().Seconds()))
-	}
-	return f
-}
-
-// deadAtTheEnd is neither good nor bad: many that die at once are kept on purpose.
-func deadAtTheEnd() figure {
-	return rarely("dead instances listed at the end", showCount, neither, func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) })
-}
-
-func seenBy(way trial.Way) figure {
-	return late(fmt.Sprintf("a registration is seen at another node, by %s", way), func(v *verdict.Verdict) verdict.Spread { return v.Visibility[way] })
-}
-
-func seenAbroadBy(way trial.Way) figure {
-	return late(fmt.Sprintf("a registration is seen in the other datacenter, by %s", way), func(v *verdict.Verdict) verdict.Spread { return v.Abroad[way] })
-}
-
-func listedAgain() figure {
-	f := inLists("instances listed again after their cancel", showCount, func(v *verdict.Verdict) float64 { return float64(len(v.Revived)) })
-	f.cannot = elsewhere("cannot be told: lists are up to 30 s old")
-	return f
-}
-
-// ofOurs is a figure that only Rollcall's nodes are asked for.
-func ofOurs(f figure) figure {
-	f.cannot = elsewhere("not asked for")
-	return f
-}
-
-// figures are the rows of a scenario's table, in their order.
-func figures() []figure {
-	all := []figure{
-		writeSuccess(), readSuccess(), writeGap(), readGap(), worstGap(trial.Heartbeat), worstGap(trial.Fetch),
-		compiled(late("write latency", func(v *verdict.Verdict) verdict.Spread { return v.Writes.Latency })),
-		compiled(late("fetch and delta latency", func(v *verdict.Verdict) verdict.Spread { return v.Reads.Latency })),
-		staleShare("stale answers to probes", wholeStaleness), follows(wholeStaleness),
-	}
-	for _, way := range trial.Ways {
-		all = append(all, seenBy(way), seenAbroadBy(way))
-	}
-	all = append(all, removal(),
-		inLists("gone instances in lists, in instance-seconds a node", showSum, func(v *verdict.Verdict) float64 { return v.Ghosts }),
-		missing(), unanswered(), healed())
-	for _, kind := range lossKinds {
-		all = append(all, kind.figure())
-	}
-	all = append(all,
-		rarely("living instances absent at the end, when clients have gone on", showCount, less, func(v *verdict.Verdict) float64 { return float64(len(v.Lost)) }),
-		listedAgain(),
-		deadAtTheEnd(),
-		falseEvictions(), explained(), converged(),
-		ofOurs(rarely("elections", showCount, neither, func(v *verdict.Verdict) float64 { return float64(v.Elections) })),
-		ofOurs(rarely("time in which no node named a leader", showSeconds, neither, func(v *verdict.Verdict) float64 { return v.Leaderless })))
-	for _, of := range []struct {
-		name string
-		show func(float64) string
-		get  func(verdict.Replicator) float64
-	}{
-		{"tasks", showCount, func(r verdict.Replicator) float64 { return r.Tasks }},
-		{"merged", showCount, func(r verdict.Replicator) float64 { return r.Merged }},
-		{"dropped", showCount, func(r verdict.Replicator) float64 { return r.Dropped }},
-		{"failed and repeated", showCount, func(r verdict.Replicator) float64 { return r.Errors }},
-		{"largest batch", showCount, func(r verdict.Replicator) float64 { return r.Batch }},
-		{"largest lag", showSeconds, func(r verdict.Replicator) float64 { return r.LagSeconds }},
-	} {
-		all = append(all, rarely("replicator: "+of.name, of.show, neither, func(v *verdict.Verdict) float64 { return of.get(v.Replicator) }))
-	}
-	return append(all, costFigures()...)
-}
-
-// converged says whether the nodes held the same at the end.
-func converged() figure {
-	f := figure{name: "nodes agree at the end, and no update is lost against the rule", show: showCount, get: func(run) (float64, bool) { return 0, false }}
-	f.absent = func(of runs) string {
-		return results(of, func(v *verdict.Verdict) verdict.Result { return v.Converged.Result })
-	}
-	return f
-}
-
-// costFigures are what the servers spent while nothing but heartbeats came.
-func costFigures() []figure {
-	cost := func(name string, show func(float64) string, get func(verdict.Cost) float64) figure {
-		return fromVerdict(name, show, less, func(v *verdict.Verdict) (float64, bool) { return get(v.Cost), v.Cost.Memory > 0 })
-	}
-	answered := cost("renewals answered, per second", showSum, func(c verdict.Cost) float64 { return c.Renewals })
-	answered.better = neither // it is the load
-	return []figure{
-		answered,
-		compiled(cost("processor time of all nodes, per second", showSeconds, func(c verdict.Cost) float64 { return c.CPU })),
-		cost("written to the disk of a node", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Written }),
-		cost("sent between nodes", showBytesPerSecond, func(c verdict.Cost) float64 { return c.Sent }),
-		garbage(cost("memory of a node at the end", showBytes, func(c verdict.Cost) float64 { return c.Memory })),
-	}
-}
-
-// observed are the scenarios in which nodes are observed and something can be lost: all but those of heartbeats alone.
-func observed(s scenario.Scenario) bool { return !s.HeartbeatsOnly() }
-
-// calm are the scenarios of which nothing is expected but the load, probes included.
-func calm(s scenario.Scenario) bool { return len(s.Faults)+len(s.Storms) == 0 && s.Load.Reads > 0 }
-
-// with are the scenarios whose only fault is of a kind, strikes certain nodes, and strikes once.
-func with(kind scenario.Kind, nodes string) func(scenario.Scenario) bool {
-	return func(s scenario.Scenario) bool {
-		return len(s.Faults) == 1 && s.Faults[0].Kind == kind && s.Faults[0].Nodes == nodes && s.Faults[0].Times <= 1
-	}
-}
-
-// died are the scenarios in which instances die.
-func died(s scenario.Scenario) bool {
-	return slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == scenario.Die })
-}
-
-// crowded are the scenarios in which many clients write the same key.
-func crowded(s scenario.Scenario) bool { return s.Load.KeyWriters > 0 }
-
-// compiled is a figure of processor time. A Java machine that has just started has not compiled well yet what it runs, so that
-// its figure is shown and compared with no other one.
-func compiled(f figure) figure {
-	f.apart = elsewhere("not compared: just started, the first compiler alone")
-	return f
-}
-
-// collected is a figure of memory that grows with instances: a Java machine fills what it may have with garbage first.
-func collected(f figure) figure {
-	f.cannot = elsewhere("cannot be told: garbage is in it")
-	return f
-}
-
-// garbage is a figure of memory: a Java machine takes what it may have.
-func garbage(f figure) figure {
-	f.apart = elsewhere("not compared: garbage is in it")
-	return f
-}
-
-// elsewhere says why of columns whose servers are not ours, and nothing of the others.
-func elsewhere(why string) func(column) string {
-	return func(c column) string {
-		if c.System == scenario.Rollcall {
-			return ""
-		}
-		return why
-	}
+// cost is what the servers spent while nothing but heartbeats came.
+func cost(name string, u unit, better direction, apart string, get func(verdict.Cost) float64) figure {
+	return figure{name: name, unit: u, better: better, apart: apart, get: func(o run) (float64, bool) { return get(o.verdict.Cost), o.verdict.Cost.Memory > 0 }}
 }

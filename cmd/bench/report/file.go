@@ -52,25 +52,18 @@ func Read(from io.Reader) (*Report, error) {
 		return nil, fmt.Errorf("read a report: %w", err)
 	}
 	var file struct {
-		Comparison *struct {
-			*trial.Comparison
-			Trials []readTrial `json:"trials"`
-		} `json:"comparison"`
+		Comparison *trial.Comparison `json:"comparison"`
 	}
 	if err := json.NewDecoder(plain).Decode(&file); err != nil {
 		return nil, fmt.Errorf("read a report: %w", err)
 	}
-	if file.Comparison == nil || file.Comparison.Comparison == nil {
+	if file.Comparison == nil {
 		return nil, errors.New("read a report: it has no comparison; was it written by rollcall-bench compare?")
 	}
-	c := file.Comparison.Comparison
-	for _, t := range file.Comparison.Trials {
-		c.Trials = append(c.Trials, t.Trial)
-	}
-	if err := c.Check(); err != nil {
+	if err := file.Comparison.Check(); err != nil {
 		return nil, fmt.Errorf("read a report: %w", err)
 	}
-	return New(c), nil
+	return New(file.Comparison), nil
 }
 
 // Holds reports whether a report's JSON file is of the same run: of the same plan and machine, with the same trials.
@@ -118,20 +111,4 @@ func unzipped(from io.Reader) (io.Reader, error) {
 		return gzip.NewReader(buffered)
 	}
 	return buffered, nil
-}
-
-// readTrial is a trial that is being read from a file.
-type readTrial struct{ trial.Trial }
-
-// UnmarshalJSON implements json.Unmarshaler. It refuses trials of files in which two modes were compared: they hold other
-// observations, of which today's figures cannot be computed.
-func (t *readTrial) UnmarshalJSON(data []byte) error {
-	var head struct{ Mode, Column string }
-	if err := json.Unmarshal(data, &head); err != nil {
-		return err
-	}
-	if head.Column == "" && head.Mode != "" {
-		return errors.New("it is of an older version, which compared two modes and not columns; run the comparison again")
-	}
-	return json.Unmarshal(data, &t.Trial)
 }

@@ -3,10 +3,23 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+)
+
+// unit is how a figure is shown, and what it is called in Go's benchmark format.
+type unit struct {
+	name string
+	show func(float64) string
+}
+
+var (
+	seconds         = unit{"sec", showSeconds}
+	share           = unit{"share", showShare}
+	count           = unit{"count", showCount}
+	byteCount       = unit{"B", showBytes}
+	instanceSeconds = unit{"sum", showSum}
 )
 
 // showSeconds shows a span of seconds with three digits and the unit that suits it.
@@ -61,8 +74,6 @@ func showBytes(n float64) string {
 	return threeDigits(n) + " " + units[0]
 }
 
-func showBytesPerSecond(n float64) string { return showBytes(n) + "/s" }
-
 // showSum shows a sum of instance-seconds, or another number that may be a fraction.
 func showSum(n float64) string {
 	if n >= 1000 {
@@ -84,71 +95,31 @@ func threeDigits(n float64) string {
 	return text
 }
 
-// inPlots is how many significant digits a plot can show.
-const inPlots = 4
-
-// significant rounds to so many significant digits.
-func significant(n float64, digits int) float64 {
-	if n == 0 || math.IsNaN(n) || math.IsInf(n, 0) {
-		return n
+// amount is "no write", "1 write" or "412 writes".
+func amount(n float64, noun string) string {
+	switch math.Round(n) {
+	case 0:
+		return "no " + noun
+	case 1:
+		return "1 " + noun
 	}
-	scale := math.Pow(10, float64(digits-1)-math.Floor(math.Log10(math.Abs(n))))
-	return math.Round(n*scale) / scale
-}
-
-// median is that of the values, which it sorts; of an even number the lower one, so that it is one that was measured.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[(len(values)-1)/2]
-}
-
-// showCores shows how many processors are busy.
-func showCores(n float64) string {
-	if n < 0.001 {
-		return "< 0.001 cores"
-	}
-	if text := threeDigits(n); text != "1" {
-		return text + " cores"
-	}
-	return "1 core"
-}
-
-// showInterval shows a span of whole seconds in the greatest unit that leaves no remainder.
-func showInterval(seconds float64) string {
-	whole := int(seconds)
-	switch {
-	case whole > 0 && whole%3600 == 0:
-		return fmt.Sprintf("%d h", whole/3600)
-	case whole > 0 && whole%60 == 0:
-		return fmt.Sprintf("%d min", whole/60)
-	}
-	return showSeconds(seconds)
+	return showCount(n) + " " + noun + "s"
 }
 
 // inMarkdown keeps names out of files of scenarios from being markup.
-func inMarkdown(text string) string {
-	return markup.Replace(onOneLine(text))
-}
+func inMarkdown(text string) string { return markup.Replace(Printable(text)) }
 
 var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[")
 
-// inCode keeps a name within the code span that it stands in.
-func inCode(text string) string { return strings.ReplaceAll(onOneLine(text), "`", "'") }
-
-// onOneLine has no character that ends a line, or drives a terminal.
-func onOneLine(text string) string {
-	return Printable(strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ").Replace(text))
-}
-
-// Printable keeps what servers and files said from driving the terminal, or turning its text round.
+// Printable keeps what servers and files said on one line, and from driving the terminal or turning its text round.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+		switch {
+		case r == '\n' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
 			return '?'
 		}
 		return r
 	}, text)
 }
-
-// anchor is the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
-func anchor(name string) string { return "scenario-" + name }

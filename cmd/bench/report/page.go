@@ -2,14 +2,16 @@ package report
 
 import (
 	_ "embed" // of the page's parts
-	"fmt"
+	"encoding/json"
 	"html/template"
 	"io"
+	"math"
 	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
+	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 )
 
 // The parts of the page. It holds all of them, so that it opens without a network.
@@ -26,78 +28,22 @@ var (
 
 // page is what the template shows.
 type page struct {
-	Title          string
-	Machine        string
-	Plan           string
-	Evidence       string
-	Valid          string // what the banner says of a run that is not valid
-	Invalid        []string
-	Limits         string
-	Broken         []string
-	Columns        []column
-	Groups         []group
-	Marks          string // how cells are marked
-	Lacking        []string
-	Heads          []string // of the matrix
-	Matrix         []matrixRow
-	OperationHeads []string
-	Main           string // the name of the scenario whose time line comes first
-	MainTitle      string
-	MainSays       []string
-	Scenarios      []scenarioPart
-	Removal        bool
-	Ways           bool
-	Backlogs       []scenarioPart
-	Priced         []column // those that ran a load of heartbeats
-	Fleets         []row
-	FleetTitle     string
-	FleetAbout     string
-	Uncarried      []string
-	Files          []string
-	Plots          plots
-	Style          template.CSS
-	Charts         template.JS
-	Script         template.JS
+	*Report
+	Title, Advice, Evidence, Marks, Plan string
+	Columns                              []column
+	Chosen                               []chosenRow
+	Scenarios                            []scenarioPart
+	Files                                []string
+	Plots                                plots
+	Style                                template.CSS
+	Charts, Script                       template.JS
 }
 
 // scenarioPart is a scenario's part of the page.
 type scenarioPart struct {
-	Name, Title, About string
-	Sentences          []string
-	Faults             []faultRow
-	Rounds             int
-	Shown              bool     // there is a time line
-	Absent             []string // columns that have no figures here, a sentence each
-	Failed             []string // trials that could not be completed, a sentence each
-	Broken             bool
-	Figures            []row
-	Operations         []operationRow
-	Examples           []example
-}
-
-// faultRow is a fault of the trials that the time line shows, in words; columns have one if the words are the same.
-type faultRow struct {
-	Sign    string // by which the plot refers to it; empty: it is the only one
-	Columns []column
-	All     bool // of those that are shown
-	Text    string
-}
-
-// plots is the data of all plots, as JSON in the page.
-type plots struct {
-	Main      string       `json:"main"` // a scenario
-	Columns   []plotColumn `json:"columns"`
-	Timelines []timeline   `json:"timelines"`
-	Ways      []wayPlot    `json:"ways"`
-	Removal   removalPlot  `json:"removal"`
-	Curves    []curve      `json:"curves"`
-}
-
-// plotColumn is how plots show a column.
-type plotColumn struct {
-	Name  string `json:"name"`
-	Title string `json:"title"`
-	Class string `json:"class"`
+	scenario.Scenario
+	Rows, Detail []row
+	Plot         bool
 }
 
 func (r *Report) writeHTML(w io.Writer) error {
@@ -105,111 +51,182 @@ func (r *Report) writeHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return parsed.Execute(w, r.page())
-}
-
-func (r *Report) page() page {
 	p := page{
-		Title: r.title(), OperationHeads: operationHeads(), Machine: r.machineText(), Plan: r.planText(), Evidence: r.evidence(), Valid: r.validText(), Invalid: r.Invalid(), Limits: r.limitsText(), Broken: r.Broken(),
-		Columns: r.columns(), Groups: r.groups(), Marks: markText, FleetTitle: fleetTitle, FleetAbout: r.fleetAbout(), Lacking: r.lacking(), Heads: matrixHeads, Matrix: r.matrix(),
-		Priced: r.pricedColumns(), Fleets: r.fleetRows(), Uncarried: r.uncarried(), Plots: r.plots(), Files: []string{JSONFile, CSVFile, MarkdownFile},
-		Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
+		Report: r, Title: title, Advice: Advice, Evidence: r.evidence(), Marks: markText, Plan: r.planText(), Columns: r.columns(), Chosen: r.chosen(),
+		Files: []string{JSONFile, BenchmarkFile, MarkdownFile}, Plots: plots{Curves: r.curves()}, Style: template.CSS(pageStyle), Charts: template.JS(chartsScript), Script: template.JS(pageScript),
 	}
-	for i, s := range r.ran() {
-		part := r.scenarioPart(s, p.Plots.Timelines[i])
-		p.Scenarios = append(p.Scenarios, part)
-		if p.Plots.Timelines[i].hasBacklog() {
-			p.Backlogs = append(p.Backlogs, part)
-		}
-		if s.Name == p.Plots.Main && part.Shown {
-			p.Main, p.MainTitle, p.MainSays = s.Name, s.Title, part.Sentences
-		}
-	}
-	p.Ways = len(p.Plots.Ways) > 0
-	p.Removal = len(p.Plots.Removal.Died)+len(p.Plots.Removal.Canceled) > 0
-	return p
-}
-
-func (r *Report) plots() plots {
-	main := r.telling()
-	p := plots{Main: main.Name, Removal: r.removal(), Curves: r.curves()}
 	for _, c := range r.columns() {
-		p.Columns = append(p.Columns, plotColumn{c.Name, c.Heading(), c.Class})
+		p.Plots.Columns = append(p.Plots.Columns, plotColumn{c.Name, c.Heading(), c.Class})
 	}
 	for _, s := range r.ran() {
-		p.Timelines = append(p.Timelines, r.timelineOf(s))
-	}
-	compared := []scenario.Scenario{}
-	if calm := r.calm(); calm.Name != "" && calm.Name != main.Name {
-		compared = append(compared, calm)
-	}
-	if main.Name != "" {
-		compared = append(compared, main)
-	}
-	p.Ways = slices.Concat([]wayPlot{}, r.visibility(compared, false), r.visibility(r.ran(), true), r.ages(compared))
-	return p
-}
-
-func (r *Report) scenarioPart(s scenario.Scenario, line timeline) scenarioPart {
-	part := scenarioPart{
-		Name: s.Name, Title: s.Title, About: s.About, Sentences: r.sentences(s.Name), Rounds: r.rounds(s.Name), Shown: len(line.Columns) > 0, Faults: faultRows(line, r.columns()),
-		Figures: r.figures(s), Operations: r.operations(s), Absent: r.absent(s), Examples: r.examples(s.Name),
-	}
-	for i, t := range r.Trials {
-		if t.Scenario != s.Name {
-			continue
-		}
-		part.Broken = part.Broken || len(r.broken(i)) > 0
-		if t.Failed != "" {
-			part.Failed = append(part.Failed, r.Column(t.Column).Heading()+": "+t.Failed)
-		}
-	}
-	return part
-}
-
-func faultRows(line timeline, columns []column) []faultRow {
-	var rows []faultRow
-	for _, c := range columns {
-		if line.Columns[c.Name] == nil {
-			continue
-		}
-		for number, b := range line.Columns[c.Name].Bands {
-			row := faultRow{Columns: []column{c}, Text: b.words()}
-			if len(line.Columns[c.Name].Bands) > 1 {
-				row.Sign = circled(number)
-			}
-			same := slices.IndexFunc(rows, func(other faultRow) bool { return other.Sign == row.Sign && other.Text == row.Text })
-			if same >= 0 {
-				rows[same].Columns = append(rows[same].Columns, c)
+		part := scenarioPart{Scenario: s}
+		for _, row := range r.table(s) {
+			if row.detail {
+				part.Detail = append(part.Detail, row)
 				continue
 			}
-			rows = append(rows, row)
+			part.Rows = append(part.Rows, row)
 		}
+		if line := r.timeline(s); len(line.Columns) > 0 {
+			part.Plot = true
+			p.Plots.Timelines = append(p.Plots.Timelines, line)
+		}
+		p.Scenarios = append(p.Scenarios, part)
 	}
-	for i := range rows {
-		rows[i].All = len(rows[i].Columns) == len(line.Columns)
-	}
-	return rows
+	return parsed.Execute(w, p)
 }
 
-// words say what happened when, to a tenth of a second.
-func (b band) words() string {
-	if b.To <= b.From {
-		return fmt.Sprintf("%s at %.1f s", b.Text, b.From)
-	}
-	return fmt.Sprintf("%s from %.1f to %.1f s", b.Text, b.From, b.To)
-}
-
-// circled is a number, from 0 for the first, as the plots show it.
-func circled(number int) string {
-	if number < 20 {
-		return string(rune('①' + number))
-	}
-	return strconv.Itoa(number + 1)
-}
+// anchor is the id of a scenario's part of the page. Its prefix keeps names apart from the ids of other parts.
+func anchor(name string) string { return "scenario-" + name }
 
 // numberAndUnit is the end of a number, and the unit behind it.
 var numberAndUnit = regexp.MustCompile(`(\d) (s\b|ms\b|µs\b|%|B\b|kB\b|MB\b|GB\b)`)
 
 // glued keeps a line from ending between a number and its unit.
 func glued(text string) string { return numberAndUnit.ReplaceAllString(text, "$1\u00a0$2") }
+
+// plots is the data of the plots, as JSON in the page.
+type plots struct {
+	Columns   []plotColumn `json:"columns"`
+	Timelines []timeline   `json:"timelines"`
+	Curves    []curve      `json:"curves"`
+}
+
+type plotColumn struct {
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	Class string `json:"class"`
+}
+
+// timeline is what the first round that counts of each column in a scenario looked like, per 100 ms.
+type timeline struct {
+	Scenario string   `json:"scenario"`
+	Columns  []moment `json:"columns"`
+}
+
+type moment struct {
+	Column string  `json:"column"`
+	Bands  []band  `json:"bands"`
+	Struck samples `json:"struck"` // percent answered of the calls that were due, of the clients of the first fault's nodes; empty: it struck none
+	Others samples `json:"others"` // likewise of all others
+	Age    samples `json:"age"`    // of the oldest stale answer, s
+}
+
+// band is a fault or storm.
+type band struct {
+	From float64 `json:"from"` // seconds
+	To   float64 `json:"to"`
+	Text string  `json:"text"`
+}
+
+// timeline has no columns if no round counts, and of heartbeats alone, which look the same all the time.
+func (r *Report) timeline(s scenario.Scenario) timeline {
+	line := timeline{Scenario: s.Name}
+	for _, c := range r.columns() {
+		of := r.runs(s, c)
+		if len(of.of) > 0 && !s.HeartbeatsOnly() {
+			line.Columns = append(line.Columns, momentsOf(of.of[0].Trial, s))
+		}
+	}
+	return line
+}
+
+func momentsOf(t *trial.Trial, s scenario.Scenario) moment {
+	m := moment{Column: t.Column, Bands: []band{}, Age: noSamples(t), Struck: samples{}}
+	var struck []int
+	for _, f := range t.Faults {
+		m.Bands = append(m.Bands, band{f.From.Seconds(), max(f.From, f.To).Seconds(), f.Text})
+	}
+	for _, storm := range s.Storms {
+		from := storm.At.In(t.Length.Duration()).Seconds()
+		m.Bands = append(m.Bands, band{from, from + storm.For.In(t.Length.Duration()).Seconds(), "storm"})
+	}
+	if len(t.Faults) > 0 {
+		struck = t.Faults[0].Nodes
+	}
+	if len(struck) > 0 && len(struck) < len(t.Nodes) {
+		m.Struck = success(t, func(node int) bool { return slices.Contains(struck, node) })
+	}
+	m.Others = success(t, func(node int) bool { return len(m.Struck) == 0 || !slices.Contains(struck, node) })
+	for _, a := range verdict.Ages(t) {
+		if slot := int(a.Called / trial.Of(trial.BinLength)); slot >= 0 && slot < len(m.Age) && !(m.Age[slot] >= a.Age.Seconds()) {
+			m.Age[slot] = a.Age.Seconds()
+		}
+	}
+	return m
+}
+
+// success is the share of the calls of stock clients that were answered, of clients whose home is one of some nodes.
+func success(t *trial.Trial, home func(node int) bool) samples {
+	s := noSamples(t)
+	due, answered := make([]int, len(s)), make([]int, len(s))
+	for _, series := range t.Series {
+		if !home(series.Node) || !series.Operation.Reads() && !series.Operation.Writes() {
+			continue
+		}
+		for _, b := range series.Bins {
+			if b.Number < len(s) {
+				due[b.Number] += b.Due()
+				answered[b.Number] += b.Answered()
+			}
+		}
+	}
+	for i := range s {
+		if due[i] > 0 {
+			s[i] = 100 * float64(answered[i]) / float64(due[i])
+		}
+	}
+	return s
+}
+
+// samples are values at every 100 ms from 0 on; NaN, in JSON null, where there is none.
+type samples []float64
+
+// MarshalJSON implements json.Marshaler. Values are rounded to what a plot can show.
+func (s samples) MarshalJSON() ([]byte, error) {
+	values := make([]any, len(s))
+	for i, v := range s {
+		if !math.IsNaN(v) {
+			values[i] = math.Round(v*100) / 100
+		}
+	}
+	return json.Marshal(values)
+}
+
+// noSamples are as many as fit into a trial's load, none of them known.
+func noSamples(t *trial.Trial) samples {
+	s := make(samples, t.Length/trial.Of(trial.BinLength))
+	for i := range s {
+		s[i] = math.NaN()
+	}
+	return s
+}
+
+// curve is what renewals cost in a column: points of renewals per second, processors and bytes written per second and node.
+type curve struct {
+	Column string       `json:"column"`
+	Points [][3]float64 `json:"points"`
+}
+
+func (r *Report) curves() []curve {
+	found := []curve{}
+	for _, c := range r.columns() {
+		line := curve{Column: c.Name}
+		for _, s := range r.ran() {
+			of := r.runs(s, c)
+			middle := func(get func(verdict.Cost) float64) float64 {
+				return of.each(func(o run) float64 { return get(o.verdict.Cost) }).median()
+			}
+			if len(of.of) > 0 && s.HeartbeatsOnly() {
+				line.Points = append(line.Points, [3]float64{
+					middle(func(c verdict.Cost) float64 { return c.Renewals }),
+					middle(func(c verdict.Cost) float64 { return c.CPU }), middle(func(c verdict.Cost) float64 { return c.Written }),
+				})
+			}
+		}
+		if len(line.Points) > 0 {
+			found = append(found, line)
+		}
+	}
+	return found
+}

@@ -1,35 +1,25 @@
-// Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, CSV, JSON,
-// and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
+// Package report turns a comparison into what people read: a self-contained HTML page, a Markdown summary, JSON, Go's benchmark
+// format, and a summary for the terminal. It measures and judges nothing (package verdict). Its files:
 //
-//	report.go    a comparison with its verdicts, what is broken or not valid, its CSV file
-//	file.go      its JSON file
-//	columns.go   the columns, the trials of each that count, and rows of cells with their ranges
-//	figures.go   every figure of a trial that a table can show
-//	rows.go      the rows that help to choose, in four groups; the matrix; tables of a scenario
-//	evidence.go  how far the figures reach, and whether the run is valid
-//	cost.go      what renewals cost, as a curve, and what a fleet costs
-//	page.go      the HTML page
-//	plots.go     the data of the page's plots
-//	text.go      the Markdown file, the summary for the terminal
-//	numbers.go   how numbers and names are written
-//	examples.go  calls that no single copy explains
-//	sentences.go sentences about what happened in a scenario
-//	agreement.go how far two runs say the same
-//	runs.go      the clauses of sentences about the rounds of a scenario in one column
+//	report.go     a comparison with its verdicts, what is broken or not valid
+//	file.go       its JSON file
+//	columns.go    the columns, the trials of each that count, and cells with their ranges
+//	figures.go    every figure of a trial that a table can show
+//	tables.go     the chosen rows, the table of a scenario
+//	text.go       the Markdown file, the summary for the terminal
+//	page.go       the HTML page and the data of its plots
+//	benchmarks.go the figures in Go's benchmark format
+//	numbers.go    how numbers and names are written
 package report
 
 import (
 	"bufio"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -57,31 +47,35 @@ func New(c *trial.Comparison) *Report {
 
 // The files of a report, in its directory.
 const (
-	HTMLFile     = "report.html"
-	MarkdownFile = "report.md"
-	JSONFile     = "report.json" // {"comparison": …, "verdicts": […]}
-	CSVFile      = "report.csv"  // one row per trial, operation and 100 ms
+	HTMLFile      = "report.html"
+	MarkdownFile  = "report.md"
+	JSONFile      = "report.json" // {"comparison": …, "verdicts": […]}
+	BenchmarkFile = "report.txt"  // the figures of each trial in Go's benchmark format
 )
 
+// file is one of a report.
+type file struct {
+	name  string
+	write func(io.Writer) error
+}
+
+// files are those of a report, the raw one first: should another one fail, nothing that was measured is lost.
+func (r *Report) files() []file {
+	return []file{{JSONFile, r.writeJSON}, {MarkdownFile, r.writeMarkdown}, {HTMLFile, r.writeHTML}, {BenchmarkFile, r.writeBenchmarks}}
+}
+
 // Write writes the four files into dir, which it makes if it is absent.
-func (r *Report) Write(dir string) error { return r.write(dir, true) }
+func (r *Report) Write(dir string) error { return r.write(dir, r.files()) }
 
 // WriteAgain writes the files into the directory of the report's own JSON file, which stays as it is.
-func (r *Report) WriteAgain(dir string) error { return r.write(dir, false) }
+func (r *Report) WriteAgain(dir string) error { return r.write(dir, r.files()[1:]) }
 
-func (r *Report) write(dir string, raw bool) error {
+func (r *Report) write(dir string, files []file) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	// The raw figures first: should another file fail, nothing that was measured is lost.
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{JSONFile, r.writeJSON}, {CSVFile, r.writeCSV}, {MarkdownFile, r.writeMarkdown}, {HTMLFile, r.writeHTML}} {
-		if file.name == JSONFile && !raw {
-			continue
-		}
-		if err := writeFile(filepath.Join(dir, file.name), file.write); err != nil {
+	for _, f := range files {
+		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	}
@@ -120,7 +114,7 @@ func (r *Report) Broken() []string {
 	var sentences []string
 	for i := range r.Trials {
 		t := &r.Trials[i]
-		for _, broken := range r.broken(i) {
+		for _, broken := range r.Verdicts[i].Broken {
 			limit := strings.TrimPrefix(broken.Limit, t.Column+": ")
 			if limit == verdict.Completed {
 				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", r.where(t), broken.Got))
@@ -130,21 +124,6 @@ func (r *Report) Broken() []string {
 		}
 	}
 	return sentences
-}
-
-// statedLimit is a limit that a scenario states, as package verdict words it: all others are promises.
-var statedLimit = regexp.MustCompile(`^[a-z-]+ at (most|least) `)
-
-// broken are the limits that a trial did not keep. How a column does under a load that never arrived is not known, so that
-// what the scenario states for it does not count then; what the column promises at all times does.
-func (r *Report) broken(number int) []verdict.Broken {
-	all := r.Verdicts[number].Broken
-	if !r.notCarried(number) {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(b verdict.Broken) bool {
-		return statedLimit.MatchString(strings.TrimPrefix(b.Limit, r.Trials[number].Column+": "))
-	})
 }
 
 // Invalid says why the comparison is not valid, a sentence each: the trials that measured the machine and not the servers,
@@ -168,31 +147,19 @@ func (r *Report) unmeasured() []string {
 	case len(r.Trials) == 0:
 		sentences = append(sentences, "no trial was run")
 	case r.counting() == 0:
-		sentences = append(sentences, fmt.Sprintf("no trial counts: none of %s was completed on a machine that carried it", counted(len(r.Trials), "trial")))
+		sentences = append(sentences, "no trial counts: none was completed on a machine that carried it")
 	}
 	for _, c := range r.columns() {
-		if !c.Promises() && !r.leftOut(c.Column) && r.completedNone(c) {
+		of := func(t trial.Trial) bool { return t.Column == c.Name }
+		completed := func(t trial.Trial) bool { return of(t) && t.Failed == "" }
+		if !c.Promises() && slices.ContainsFunc(r.Trials, of) && !slices.ContainsFunc(r.Trials, completed) {
 			sentences = append(sentences, fmt.Sprintf("no trial of %s was completed", c.Heading()))
 		}
 	}
 	if missing, planned := r.missing(); missing > 0 {
-		sentences = append(sentences, fmt.Sprintf("%d of %s were run", planned-missing, counted(planned, "planned trial")))
+		sentences = append(sentences, fmt.Sprintf("%d of %s were run", planned-missing, amount(float64(planned), "planned trial")))
 	}
 	return sentences
-}
-
-// completedNone reports whether a column has trials, and all of them failed.
-func (r *Report) completedNone(c column) bool {
-	failed := false
-	for i := range r.Trials {
-		if t := &r.Trials[i]; t.Column == c.Name {
-			if t.Failed == "" {
-				return false
-			}
-			failed = true
-		}
-	}
-	return failed
 }
 
 // counting is how many trials count: those that were completed and are valid.
@@ -291,24 +258,4 @@ func (r *Report) ran() []scenario.Scenario {
 		}
 	}
 	return ran
-}
-
-// csvHead names the columns: counts of calls that were due in the 100 ms from from_s on, over all nodes, and the
-// latencies of the answered ones in ms; empty if there were none.
-var csvHead = []string{"scenario", "column", "round", "operation", "from_s", "due", "done", "not_found", "refused", "unreached", "unknown", "p50_ms", "p99_ms", "max_ms"}
-
-func (r *Report) writeCSV(to io.Writer) error {
-	rows := [][]string{csvHead}
-	for i := range r.Trials {
-		t := &r.Trials[i]
-		for _, operation := range trial.Operations {
-			bins := sumBins(t, func(s trial.Series) bool { return s.Operation == operation })
-			for _, number := range slices.Sorted(maps.Keys(bins)) {
-				b := bins[number]
-				row := []string{t.Scenario, t.Column, strconv.Itoa(t.Round), string(operation), strconv.FormatFloat(binBegin(number), 'f', 1, 64), strconv.Itoa(b.Due())}
-				rows = append(rows, append(row, b.Columns(-1)...))
-			}
-		}
-	}
-	return csv.NewWriter(to).WriteAll(rows)
 }

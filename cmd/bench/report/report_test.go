@@ -3,12 +3,10 @@ package report
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,11 +18,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
-	"github.com/seed-20419f34/rollcall/cmd/bench/verdict"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -34,7 +30,7 @@ import (
 var sampleFiles = sync.OnceValue(func() map[string]string {
 	r := judgedSample()
 	files := map[string]string{}
-	for name, write := range map[string]func(io.Writer) error{HTMLFile: r.writeHTML, MarkdownFile: r.writeMarkdown, JSONFile: r.writeJSON, CSVFile: r.writeCSV} {
+	for name, write := range map[string]func(io.Writer) error{HTMLFile: r.writeHTML, MarkdownFile: r.writeMarkdown, JSONFile: r.writeJSON, BenchmarkFile: r.writeBenchmarks} {
 		var b strings.Builder
 		if err := write(&b); err != nil {
 			panic(err)
@@ -64,7 +60,7 @@ func written(t *testing.T, r *Report) (files map[string]string) {
 func TestWriteMakesFourFilesThatNameNoPath(t *testing.T) {
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}
 	files := written(t, r)
-	for _, name := range []string{HTMLFile, MarkdownFile, JSONFile, CSVFile} {
+	for _, name := range []string{HTMLFile, MarkdownFile, JSONFile, BenchmarkFile} {
 		expect.That(t, files[name] != "", "%s is absent or empty", name)
 		expect.That(t, !strings.Contains(files[name], r.dir), "%s contains the path of its directory", name)
 	}
@@ -88,27 +84,6 @@ func TestReadRefusesWhatIsNoReport(t *testing.T) {
 	}
 }
 
-func TestReadRefusesFilesInWhichTwoModesWereCompared(t *testing.T) {
-	old := `{"comparison":{"version":"1","plan":{"modes":["cp","ap"]},"trials":[{"scenario":"steady","mode":"cp","round":1}]}}`
-	expect.ErrorSays(t, expect.Err(Read(strings.NewReader(old))), "older version, which compared two modes", "reading an old file:")
-}
-
-func TestCSVHasARowForEachTrialOperationAndTenthOfASecond(t *testing.T) {
-	files := sampleFiles()
-	rows := need.Got(csv.NewReader(strings.NewReader(files[CSVFile])).ReadAll())(t)
-	expect.Slice(t, rows[0], csvHead, "head:")
-	seen := map[string]int{}
-	for _, row := range rows[1:] {
-		seen[strings.Join(row[:5], " ")]++
-	}
-	for _, operation := range trial.Operations {
-		for _, from := range []string{"0.0", "7.5", "14.9"} {
-			key := "steady ap 2 " + string(operation) + " " + from
-			expect.That(t, (operation != trial.Heartbeat || seen[key] == 1) && seen[key] <= 1, "%d rows of %s", seen[key], key)
-		}
-	}
-}
-
 func TestPageRefersToNothingOutside(t *testing.T) {
 	files := sampleFiles()
 	page := files[HTMLFile]
@@ -117,7 +92,7 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 		t.Errorf("the page contains %q", found)
 	}
 	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(withoutCharts(page), -1) {
-		if target := link[1]; !strings.HasPrefix(target, "#") && target != "data:," && target != JSONFile && target != CSVFile && target != MarkdownFile {
+		if target := link[1]; !strings.HasPrefix(target, "#") && target != "data:," && target != JSONFile && target != BenchmarkFile && target != MarkdownFile {
 			t.Errorf("the page links to %q", target)
 		}
 	}
@@ -164,13 +139,32 @@ func oddlyNamed() *Report {
 	return New(c)
 }
 
-// Names end no code span, line or script, and take the place of no other part of the page.
+// Every trial that counts is a line that benchstat reads: a name, a number of iterations, and pairs of a value and a unit.
+func TestBenchmarksHaveALineForEachTrialThatCounts(t *testing.T) {
+	r, got := judgedSample(), 0
+	for line := range strings.Lines(sampleFiles()[BenchmarkFile]) {
+		name, rest, found := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(name, "Benchmark") {
+			continue
+		}
+		got++
+		fields := strings.Fields(rest)
+		need.That(t, found && len(fields)%2 == 1 && fields[0] == "1" && strings.Contains(name, "/column="), "the line begins with %s, and has %d fields", name, len(fields))
+		for i := 1; i < len(fields); i += 2 {
+			_, err := strconv.ParseFloat(fields[i], 64)
+			expect.That(t, err == nil && strings.ContainsRune(fields[i+1], '-'), "%s: the value %s of the unit %s", name, fields[i], fields[i+1])
+		}
+	}
+	expect.Equal(t, got, r.counting(), "lines:")
+	expect.That(t, strings.Contains(sampleFiles()[BenchmarkFile], "BenchmarkLeader_killed/column=ap 1 0."), "no line of leader-killed and ap begins with the writes that were answered")
+}
+
+// Names end no line or script, and take the place of no other part of the page.
 func TestNamesStayInTheirPlace(t *testing.T) {
 	r := oddlyNamed()
 	var md, page bytes.Buffer
 	need.OK(t, errors.Join(r.writeMarkdown(&md), r.writeHTML(&page)))
 	expect.That(t, !strings.ContainsAny(md.String(), "\r\x1b\u202e") && !strings.Contains(md.String(), "\n# forged"), "names end lines in Markdown:\n%s", md.String())
-	expect.That(t, strings.Contains(md.String(), "(`line  # forged  # heading'`)"), "the code span ends within the name:\n%s", md.String())
 	ids := map[string]int{}
 	for _, found := range regexp.MustCompile(`\sid="([^"]*)"`).FindAllStringSubmatch(withoutCharts(page.String()), -1) {
 		ids[found[1]]++
@@ -200,16 +194,12 @@ func TestFileThatCannotBeWrittenLeavesTheOneThatIsThere(t *testing.T) {
 	expect.Equal(t, len(need.Got(os.ReadDir(filepath.Dir(path)))(t)), 1, "files:")
 }
 
-func TestSummaryFitsTheTerminalAndSaysWhereTheFilesAre(t *testing.T) {
+func TestSummarySaysWhatMattersAndWhereTheFilesAre(t *testing.T) {
 	r := &Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts, dir: "out"}
-	var b bytes.Buffer
+	var b strings.Builder
 	need.OK(t, r.Summary(&b))
-	for line := range strings.Lines(b.String()) {
-		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
-		expect.That(t, width <= 100, "%d characters: %s", width, line)
-	}
-	for _, want := range []string{"Steady state", "Partition, minority", "3 limits were broken.", "leader-killed, cp", "Evidence: one machine", filepath.Join(r.dir, HTMLFile)} {
-		expect.That(t, strings.Contains(strings.Join(strings.Fields(b.String()), " "), want), "the summary lacks %q", want)
+	for _, want := range []string{"Leader killed: writes stop for", "STEADY STATE", "PARTITION, MINORITY", "Limits broken: 3.", "leader-killed, cp", "One machine", filepath.Join(r.dir, HTMLFile)} {
+		expect.That(t, strings.Contains(b.String(), want), "the summary lacks %q:\n%s", want, b.String())
 	}
 }
 
@@ -238,154 +228,17 @@ func TestFiguresAreShownWithUnitsThatSuitThem(t *testing.T) {
 		{showSeconds(0), "0 s"}, {showSeconds(0.0000034), "3.4 µs"}, {showSeconds(0.01234), "12.3 ms"}, {showSeconds(6.614), "6.61 s"}, {showSeconds(180), "180 s"}, {showSeconds(-1), "never"},
 		{showShare(1), "100 %"}, {showShare(0.99999), "> 99.99 %"}, {showShare(0.9987), "99.87 %"}, {showShare(0.314), "31.4 %"}, {showShare(0), "0 %"}, {showShare(0.00001), "< 0.01 %"},
 		{showCount(1234567), "1,234,567"}, {showCount(999), "999"}, {showCount(-1000), "−1,000"},
-		{showBytes(38_200_000), "38.2 MB"}, {showBytes(12), "12 B"}, {showBytesPerSecond(1500), "1.5 kB/s"},
+		{showBytes(38_200_000), "38.2 MB"}, {showBytes(12), "12 B"}, {showSum(1500), "1,500"}, {showSum(0.25), "0.25"},
 		{glued("within 28.2 ms (9 % of 3 s)"), "within 28.2\u00a0ms (9\u00a0% of 3\u00a0s)"},
-		{strconv.FormatFloat(significant(123456, inPlots), 'f', -1, 64), "123500"}, {strconv.FormatFloat(significant(0.00123456, inPlots), 'f', -1, 64), "0.001235"},
 	}
 	for _, c := range cases {
 		expect.Equal(t, c.got, c.want, "got")
 	}
 }
 
-// A node answered an old version after a newer one had been acknowledged, while a cancel was under way.
-func TestCounterexampleIsShownCallByCall(t *testing.T) {
-	call := func(client int, action trial.Action, version int64, outcome trial.Outcome, called, returned trial.Micros) trial.Call {
-		return trial.Call{Key: "own-1", Client: client, Node: client % 2, Action: action, Version: version, Outcome: outcome, Called: called, Returned: returned}
-	}
-	stale := trial.Trial{
-		Scenario: "cut", Column: "cp", Round: 1, Nodes: []trial.Node{{Name: "node1"}, {Name: "node|2"}},
-		History: []trial.Call{
-			call(0, trial.Write, 1, trial.Done, 1000, 2000), call(0, trial.Write, 2, trial.Done, 3000, 4000),
-			call(3, trial.Look, 1, trial.Done, 5000, 6000), call(2, trial.Look, 2, trial.Done, 7000, 8000),
-			call(0, trial.Remove, 3, trial.Unknown, 4500, math.MaxInt64),
-		},
-	}
-	r := New(&trial.Comparison{Scenarios: []scenario.Scenario{{Name: "cut", Title: "Cut"}}, Plan: trial.Plan{Columns: scenario.Columns()[:1]}, Trials: []trial.Trial{stale}})
-	var md, page bytes.Buffer
-	need.OK(t, r.writeMarkdown(&md))
-	need.OK(t, r.writeHTML(&page))
-	for _, want := range []string{
-		"CP, round 1: the shortest prefix of the history of own-1 that no single copy explains (4 calls; the last 4 are shown",
-		"| 0.003 s | 0.004 s | 0 | node1 | register version 2: done |\n",
-		"| 0.005 s | 0.006 s | 3 | node\\|2 | **read: version 1** |\n",
-		"|  | 0 | node1 | cancel, version 3: unknown |\n",
-	} {
-		expect.That(t, strings.Contains(md.String(), want), "the summary has not %q:\n%s", want, md.String())
-	}
-	want := "<b>read: version 1 ← cannot be explained</b>"
-	expect.That(t, strings.Contains(page.String(), want), "the page has not %q", want)
-	later := "read: version 2"
-	expect.That(t, !strings.Contains(md.String(), later), "the summary has %q, which came later", later)
-}
-
-// The summary of the sample has every row and sentence that its scenarios bring about.
+// The summary of the sample has every row that its scenarios bring about.
 func TestSummaryOfTheSampleIsAsItWas(t *testing.T) {
 	golden.Page(t, "testdata/sample.md", sampleFiles()[MarkdownFile])
-}
-
-// lacking is a run whose columns lacked living instances for so many instance-seconds, round by round. Each run takes another time.
-func lacking(took trial.Micros, cp, ap []float64) *Report {
-	verdicts := func(sums []float64) (all []verdict.Verdict) {
-		for _, sum := range sums {
-			all = append(all, verdict.Verdict{Listed: true, Missing: sum})
-		}
-		return all
-	}
-	r := story{scenario: scenario.Scenario{Load: scenario.Load{Reads: 1}}, cp: verdicts(cp), ap: verdicts(ap)}.report()
-	r.Plan.Rounds = len(cp)
-	r.Plan.Columns = r.Plan.Columns[:2]
-	r.Machine = trial.Machine{CPU: "one", Cores: 2, Memory: "24 GiB", Disk: "ext4"}
-	for i := range r.Trials {
-		r.Trials[i].Took = took
-	}
-	return r
-}
-
-func TestSecondRunIsHeldAgainstTheFirst(t *testing.T) {
-	first := lacking(1, []float64{10, 11, 12}, []float64{40, 42, 44})
-	first.Scenarios = append(first.Scenarios, scenario.Scenario{Name: "first alone", Load: scenario.Load{Reads: 1}})
-	first.Plan.Only = []string{"story"}
-	const missing = "story: living instances absent from lists, in instance-seconds a node, ap over cp"
-	for _, c := range []struct {
-		name        string
-		second      *Report
-		change      func(second *Report)
-		apart, once int
-		opposite    bool
-		ratios      int
-		outside     string // the end of the line of the pair
-		alone       int
-		differ      []string
-		reasons     []string // how they begin
-	}{
-		{name: "it says the same", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1},
-		{
-			name: "it names the columns in another order", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
-			change: func(second *Report) { slices.Reverse(second.Plan.Columns) },
-		},
-		{
-			name: "it has other scenarios besides", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
-			change: func(second *Report) {
-				second.Scenarios = append(second.Scenarios, scenario.Scenario{Name: "other"})
-				second.Plan.Only = []string{"story"}
-			},
-		},
-		{name: "it cannot tell them apart", second: lacking(2, []float64{11, 44}, []float64{44, 46}), once: 1, ratios: 1, reasons: []string{"no two columns are apart in both runs; "}},
-		{
-			name: "it says the opposite", second: lacking(2, []float64{40, 42}, []float64{10, 11}), apart: 1, opposite: true, ratios: 1, outside: ": 0.25, not 3.33 to 4.4",
-			reasons: []string{"the columns of 1 pair are the other way round", "1 of 1 ratio lie outside"},
-		},
-		{name: "it has another ratio", second: lacking(2, []float64{1, 2}, []float64{40, 42}), apart: 1, ratios: 1, outside: ": 40, not 3.33 to 4.4", reasons: []string{"1 of 1 ratio lie outside"}},
-		{name: "its ratio reads as the end of the range does", second: lacking(2, []float64{10, 10}, []float64{44.04, 44.04}), apart: 1, ratios: 1},
-		{name: "its ratio is beyond the end of the range", second: lacking(2, []float64{10, 10}, []float64{44.06, 44.06}), apart: 1, ratios: 1, outside: ": 4.41, not 3.33 to 4.4", reasons: []string{"1 of 1 ratio lie outside"}},
-		{
-			name: "it is another machine's", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
-			change: func(second *Report) {
-				second.Machine = trial.Machine{CPU: "other", Cores: 4, Memory: "8 GiB", Disk: "xfs", Sync: "measured"}
-				second.Plan.Seed = 2
-			},
-			differ: []string{"the machine: one, 2 cores, 24 GiB of memory, ext4, and other, 4 cores, 8 GiB of memory, xfs in the second run", "the seed: 0, and 2 in the second run"},
-		},
-		{name: "it had one round", second: lacking(2, []float64{10}, []float64{40}), alone: 3, reasons: []string{"no two columns", "no ratio"}},
-		{name: "it has a ratio with 0", second: lacking(2, []float64{0, 0}, []float64{40, 42}), apart: 1, reasons: []string{"no ratio"}},
-		{name: "it is the same file", second: first, apart: 1, ratios: 1, reasons: []string{"both files hold the same run"}},
-		{
-			name: "it is not valid, of another length, with another load and other settings", second: lacking(2, []float64{11, 12}, []float64{40, 46}), apart: 1, ratios: 1,
-			change: func(second *Report) {
-				second.Plan.Rounds++
-				second.Plan.Length += 10_000_000
-				second.Scenarios[0].Load.Reads = 2
-				second.Plan.Columns[1].Settings = map[string]string{"data.sync": "always"}
-			},
-			reasons: []string{"the second run is not valid", "the load lasts ", "the scenario story does not do the same", "the column ap is not the same"},
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.change != nil {
-				c.change(c.second)
-			}
-			a := first.Hold(c.second)
-			expect.That(t, a.Apart == c.apart && a.ApartOnce == c.once && a.Ratios == c.ratios && a.Alone == c.alone && (len(a.Opposite) == 1) == c.opposite && (len(a.Outside) == 1) == (c.outside != ""),
-				"%+v; want %d apart in both, %d in one, %d ratios, %d alone, opposite %t, outside %q", a, c.apart, c.once, c.ratios, c.alone, c.opposite, c.outside)
-			var text strings.Builder
-			need.OK(t, a.Write(&text))
-			for _, line := range slices.Concat(a.Opposite, a.Outside) {
-				expect.That(t, strings.HasPrefix(line, missing) && strings.HasSuffix(line, c.outside) || line == missing, "it names %q, want %q%s", line, missing, c.outside)
-				expect.That(t, strings.Contains(text.String(), "  "+line+"\n"), "it says %q, want %q in it", text.String(), line)
-			}
-			expect.That(t, slices.Equal(a.Differ, c.differ), "the runs differ in %q, want %q", a.Differ, c.differ)
-			for _, what := range c.differ {
-				expect.That(t, strings.Contains(text.String(), "The runs differ in "+what+".\n"), "it says %q, want %q in it", text.String(), what)
-			}
-			expect.That(t, slices.EqualFunc(a.Reasons, c.reasons, strings.HasPrefix), "it does not agree because of %q, want %q", a.Reasons, c.reasons)
-		})
-	}
-}
-
-// What was answered to the last call in all rounds of both runs says nothing of how alike they are.
-func TestRatiosThatAreAlwaysOneAreNotCounted(t *testing.T) {
-	first, second := lacking(1, []float64{5, 5}, []float64{5, 5}), lacking(2, []float64{5, 5}, []float64{5, 5})
-	expect.Equal(t, first.Hold(second).Ratios, 0, "ratios:")
 }
 
 func tiny() *trial.Trial {
@@ -404,70 +257,24 @@ func encoded(t *testing.T, s samples) string {
 func TestTimeLineShowsTheTrialPerTenthOfASecond(t *testing.T) {
 	tr := tiny()
 	tr.Series = []trial.Series{
-		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 2, Latencies: []int64{1000, 1, 3000, 1}}, {Number: 1, Refused: 4}}},
-		{Operation: trial.Register, Node: 1, Bins: []trial.Bin{{Number: 0, Done: 1, Unknown: 1, Latencies: []int64{9000, 1}}}},
+		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Number: 0, Done: 2}, {Number: 1, Refused: 4}, {Number: 2, Refused: 9}}},
+		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Number: 0, Done: 1, Refused: 1}}},
 		{Operation: trial.ProbeRead, Node: 1, Bins: []trial.Bin{{Number: 0, Refused: 1}}},
-		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Number: 1, NotFound: 1, Latencies: []int64{500, 1}}}},
 	}
 	tr.History = []trial.Call{
 		{Key: "k", Action: trial.Write, Version: 1, Outcome: trial.Done, Called: 0, Returned: 10_000},
 		{Key: "k", Action: trial.Look, Version: 0, Outcome: trial.NotFound, Called: 60_000, Returned: 61_000},
-		{Key: "k", Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 150_000, Returned: 151_000},
+		{Key: "k", Action: trial.Look, Version: 1, Outcome: trial.Done, Called: 250_000, Returned: 251_000},
 	}
-	tr.Lists = []trial.List{
-		{Node: 0, Asked: 1000, Behind: 1, Missing: 2}, {Node: 1, Asked: 2000, Behind: 3, Ghosts: 4}, {Node: 0, Asked: 101_000, Failed: true}, {Node: 0, Asked: 201_000, Unhealed: 5},
-	}
-	tr.Replicator = []trial.Replication{{At: 110_000, Node: 0, Queued: 7, LagSeconds: 1}, {At: 120_000, Node: 1, Queued: 1, LagSeconds: 2}, {At: 210_000, Node: 0, Queued: 0}}
-	m := columnLineOf(tr, scenario.Scenario{})
-	cases := []struct {
-		name string
-		got  samples
-		want string
-	}{
-		{"write success", m.WriteSuccess, "[75,0,null]"},
-		{"read success", m.ReadSuccess, "[null,100,null]"},
-		{"write latency", m.WriteLatency, "[9,null,null]"},
-		{"read latency", m.ReadLatency, "[null,0.5,null]"},
-		{"age", m.Age, "[0.05,0,null]"},
-		{"behind", m.Behind, "[3,null,0]"},
-		{"ghosts", m.Ghosts, "[4,null,0]"},
-		{"missing", m.Missing, "[2,null,0]"},
-		{"unhealed", m.Unhealed, "[0,null,5]"},
-		{"queued", m.Queued, "[null,8,1]"},
-		{"lag", m.Lag, "[null,2,2]"},
-		{"sides of no partition", m.CutOffSuccess, "[]"},
-	}
-	for _, c := range cases {
-		expect.Equal(t, encoded(t, c.got), c.want, "%s:", c.name)
-	}
-}
-
-func TestTimeLineOfAPartitionTellsItsSidesApart(t *testing.T) {
-	tr := tiny()
+	m := momentsOf(tr, scenario.Scenario{})
+	expect.Equal(t, encoded(t, m.Others), "[75,0]", "answered:")
+	expect.Equal(t, encoded(t, m.Struck), "[]", "struck clients of no fault:")
+	expect.Equal(t, encoded(t, m.Age), "[0.05,null]", "age:")
 	tr.Faults = []trial.Fault{{Kind: scenario.Isolate, Text: "node2 isolated", Nodes: []int{1}, From: 50_000, To: 90_000}}
-	tr.Series = []trial.Series{
-		{Operation: trial.Heartbeat, Node: 0, Bins: []trial.Bin{{Done: 2}}},
-		{Operation: trial.Fetch, Node: 1, Bins: []trial.Bin{{Done: 1, Refused: 3}}},
-		{Operation: trial.ProbeWrite, Node: 1, Bins: []trial.Bin{{Refused: 9}}},
-	}
-	m := columnLineOf(tr, scenario.Scenario{})
-	expect.Equal(t, encoded(t, m.CutOffSuccess), "[25,null,null]", "cut off:")
-	expect.Equal(t, encoded(t, m.OthersSuccess), "[100,null,null]", "others:")
-	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated", true}}, "bands:")
-}
-
-func TestLeaderStripFollowsTheGreatestTerm(t *testing.T) {
-	tr := tiny()
-	tr.Leaders = []trial.Leader{
-		{At: -100, Node: 0, Leader: 0, Term: 1},
-		{At: 0, Node: 1, Leader: 0, Term: 1},
-		{At: 50_000, Node: 0, Leader: 1, Term: 2}, // node2 does not know yet that it leads
-		{At: 100_000, Node: 1, Leader: 1, Term: 2},
-		{At: 150_000, Node: 1, Leader: -1, Term: 2},
-		{At: 200_000, Node: 0, Leader: -1, Term: 2},
-	}
-	want := []leaderStrip{{Datacenter: "dc1", Reigns: []leaderTime{{0, 0.05, "node1", 1}, {0.05, 0.2, "node2", 2}, {0.2, 0.3, "", 0}}}}
-	expect.Deep(t, leaderStrips(tr), want, "got")
+	m = momentsOf(tr, scenario.Scenario{})
+	expect.Equal(t, encoded(t, m.Struck), "[50,null]", "struck:")
+	expect.Equal(t, encoded(t, m.Others), "[100,0]", "others:")
+	expect.Deep(t, m.Bands, []band{{0.05, 0.09, "node2 isolated"}}, "bands:")
 }
 
 // TestPageDrawsEverythingInChromium opens the page in a browser that can resolve no name.
@@ -475,23 +282,17 @@ func TestPageDrawsEverythingInChromium(t *testing.T) {
 	chromium := findChromium(t)
 	dir := t.TempDir()
 	need.OK(t, (&Report{Comparison: judgedSample().Comparison, Verdicts: judgedSample().Verdicts}).Write(dir))
-	// A plot for the one at the top, one for each of four scenarios in which something happens, five ways and the ages, two
-	// removals, two backlogs, three curves.
-	want := map[string]string{"charts": "18", "errors": "0"}
-	for _, theme := range []string{"light", "dark"} {
-		t.Run(theme, func(t *testing.T) {
-			dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile)+"?theme="+theme)
-			for name, value := range want {
-				expect.That(t, strings.Contains(dom, `data-`+name+`="`+value+`"`),
-					"the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
-			}
-			for _, line := range regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1) {
-				t.Errorf("on the console: %s", line)
-			}
-			for _, request := range requested {
-				t.Errorf("the page asked for %s", request)
-			}
-		})
+	dom, log, requested := open(t, chromium, filepath.Join(dir, HTMLFile))
+	// A plot for each of four scenarios in which something happens, and one of the costs.
+	for name, value := range map[string]string{"charts": "5", "errors": "0"} {
+		expect.That(t, strings.Contains(dom, `data-`+name+`="`+value+`"`),
+			"the page does not say data-%s=%q: %s", name, value, regexp.MustCompile(`<html[^>]*>`).FindString(dom))
+	}
+	for _, line := range regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1) {
+		t.Errorf("on the console: %s", line)
+	}
+	for _, request := range requested {
+		t.Errorf("the page asked for %s", request)
 	}
 }
 

@@ -190,7 +190,7 @@ func (s *sketch) series() {
 				series.Bins = append(series.Bins, b)
 			}
 			s.t.Series = append(s.t.Series, series)
-			if stock(o) {
+			if o.Reads() || o.Writes() {
 				s.t.Clients = append(s.t.Clients, client)
 			}
 		}
@@ -332,12 +332,12 @@ func (s *sketch) seal() (versions []int) {
 	return versions
 }
 
-// servers are the leaders, the replicators' reports, and what the processes used.
+// servers are the leaders, and what the processes used.
 func (s *sketch) servers() {
 	if s.cp() {
 		s.leaders()
 	}
-	rate := rateOf(s.s)
+	rate := float64(s.s.Load.Instances) / s.s.Load.Heartbeat.Duration().Seconds()
 	for at := trial.Micros(-2 * second); at < s.t.Ended; at += second {
 		for node := range s.t.Nodes {
 			passed := float64(at+3*second) / float64(second)
@@ -346,13 +346,6 @@ func (s *sketch) servers() {
 				u.Instances, u.Memory = s.s.Load.Instances, 38e6+int64(s.s.Load.Instances)*3000
 			}
 			s.t.Usage = append(s.t.Usage, u)
-			if s.c.Mode == scenario.AP && !s.s.HeartbeatsOnly() {
-				r := trial.Replication{At: at, Node: node, Accepted: passed * 200, Merged: passed * 20, Sent: passed * 180, Batch: 20, Queued: 4, LagChanges: 2, LagSeconds: 0.02}
-				if s.during(at) {
-					r.Queued, r.LagSeconds, r.Errors = 60, 1, 10
-				}
-				s.t.Replicator = append(s.t.Replicator, r)
-			}
 		}
 	}
 }

@@ -4,16 +4,66 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
+	"text/tabwriter"
 )
+
+// Advice is README's, and written by people: a report makes none up.
+const Advice = "Take CP, the default, unless clients that are cut off with one server must still register, or you have only two machines."
+
+const title = "The same load and the same faults: what each registry does"
+
+// evidence says in one paragraph how far the figures reach: the machine, the rounds, and whether the run is valid.
+func (r *Report) evidence() string {
+	m, p := r.Machine, r.Plan
+	trials := amount(float64(len(r.Trials)), "trial")
+	if counting := r.counting(); counting < len(r.Trials) {
+		trials += fmt.Sprintf(" (%d count)", counting)
+	}
+	text := fmt.Sprintf("One machine (%s, %s, %s) ran clients, nodes and disks, without network latency: ratios between columns tell more than figures. %s of %s, up to %s of %s each.",
+		m.CPU, amount(float64(m.Cores), "core"), m.Disk, trials, amount(float64(len(r.ran())), "scenario"), amount(float64(p.Rounds), "round"), showSeconds(p.Length.Seconds()))
+	repeats := 0
+	for _, t := range r.Trials {
+		repeats += len(t.Repeats)
+	}
+	if repeats > 0 {
+		text += " " + amount(float64(repeats), "try") + " did not count because the machine was too busy."
+	}
+	text += " " + r.validText() + " " + r.limitsText() + " Rollcall's docs/comparison.md says what the words mean."
+	return strings.Replace(text, " trys ", " tries ", 1)
+}
+
+// validText says whether the run is valid.
+func (r *Report) validText() string {
+	if invalid := r.Invalid(); len(invalid) > 0 {
+		return "The run is not valid."
+	}
+	if left := len(r.Trials) - r.counting(); left > 0 {
+		return fmt.Sprintf("The run is valid: the machine carried all but %d loads of heartbeats alone, which are in no figure.", left)
+	}
+	return "The run is valid: the machine carried it."
+}
+
+// limitsText says whether all limits were kept.
+func (r *Report) limitsText() string {
+	switch broken := len(r.Broken()); {
+	case broken > 0:
+		return "Limits broken: " + showCount(float64(broken)) + "."
+	case r.counting() == 0:
+		return "No limit was checked."
+	}
+	return "All limits were kept (Eureka has none)."
+}
+
+// planText says how the comparison was run, and where.
+func (r *Report) planText() string {
+	text := fmt.Sprintf("rollcall %s, %s, seed %d, took %s. %s.", r.Version, r.Date, r.Plan.Seed, r.Plan.Took.Duration().Round(1e9), r.Machine)
+	return strings.Join(append([]string{text}, r.Plan.LeftOut...), " ")
+}
 
 func (r *Report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n", inMarkdown(r.title()))
+	fmt.Fprintf(&b, "# %s\n\n", title)
 	for _, listed := range []struct {
 		head string
 		of   []string
@@ -27,202 +77,108 @@ func (r *Report) writeMarkdown(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%s\n\n## The columns\n\n", inMarkdown(r.evidence()))
+	b.WriteString("**" + Advice + "**\n\n")
+	if rows := r.chosen(); len(rows) > 0 {
+		r.headMarkdown(&b)
+		for _, row := range rows {
+			row.markdown(&b)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s\n\nOf each cell: the median of the rounds, and in brackets their range and number. Bold: better, %s.\n\n", inMarkdown(r.evidence()), markText)
 	for _, c := range r.columns() {
-		fmt.Fprintf(&b, "- **%s** (`%s`): %s\n", inMarkdown(c.Heading()), inCode(c.Name), inMarkdown(c.About()))
+		fmt.Fprintf(&b, "- **%s**: %s\n", inMarkdown(c.Heading()), inMarkdown(c.About()))
 	}
-	for _, g := range r.groups() {
-		r.tableMarkdown(&b, g.Name, g.Rows)
-	}
-	b.WriteString("\nOf each cell: the median of the rounds, and in brackets their range and number. Bold: better, " + markText + ".\n")
-	for _, sentence := range r.lacking() {
-		fmt.Fprintf(&b, "%s\n", inMarkdown(sentence))
-	}
-	r.matrixMarkdown(&b)
-	r.fleetsMarkdown(&b)
 	for _, s := range r.ran() {
-		r.scenarioMarkdown(&b, s)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", inMarkdown(s.Title), inMarkdown(s.About))
+		r.headMarkdown(&b)
+		for _, row := range r.table(s) {
+			if !row.detail {
+				row.markdown(&b)
+			}
+		}
 	}
-	fmt.Fprintf(&b, "\n%s\n\n%s\n\nAll raw observations are in %s, calls per 100 ms in %s, the plots in %s.\n", inMarkdown(r.planText()), inMarkdown(r.machineText()), JSONFile, CSVFile, HTMLFile)
+	fmt.Fprintf(&b, "\n%s\n\nAll raw observations are in %s, the figures of each trial in Go's benchmark format in %s, the plots in %s.\n", inMarkdown(r.planText()), JSONFile, BenchmarkFile, HTMLFile)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// headMarkdown begins a table that has some columns.
-func headMarkdown(b *strings.Builder, first string, columns []column) {
-	fmt.Fprintf(b, "| %s |", inMarkdown(first))
-	for _, c := range columns {
+// headMarkdown begins a table of all columns.
+func (r *Report) headMarkdown(b *strings.Builder) {
+	b.WriteString("|  |")
+	for _, c := range r.columns() {
 		fmt.Fprintf(b, " %s |", inMarkdown(c.Heading()))
 	}
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(columns)) + "\n")
+	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(r.columns())) + "\n")
 }
 
-func (r *Report) tableMarkdown(b *strings.Builder, name string, rows []row) {
-	fmt.Fprintf(b, "\n## %s\n\n", inMarkdown(name))
-	headMarkdown(b, "", r.columns())
-	rowsMarkdown(b, rows)
-}
-
-func rowsMarkdown(b *strings.Builder, rows []row) {
-	for _, row := range rows {
-		fmt.Fprintf(b, "| %s |", inMarkdown(row.label()))
-		for _, c := range row.Cells {
-			fmt.Fprintf(b, " %s |", c.markdown())
+// markdown is a row; figures that are better are in bold.
+func (w row) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "| %s |", inMarkdown(w.Name))
+	for _, c := range w.Cells {
+		text, rest := inMarkdown(c.Text), inMarkdown(strings.TrimPrefix(c.Words(), c.Text))
+		if c.Better {
+			text = "**" + text + "**"
 		}
-		b.WriteByte('\n')
-	}
-}
-
-// markdown is a cell, its figure in bold if it is better.
-func (c cell) markdown() string {
-	return marked(c.Text, c.Better) + inMarkdown(strings.TrimPrefix(c.Words(), c.Text))
-}
-
-func (r *Report) matrixMarkdown(b *strings.Builder) {
-	rows := r.matrix()
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n## Every scenario\n\nLongest time for which one client got no answer to its heartbeats / stale answers to probes / acknowledged changes lost / time until everything was in every list.\n\n")
-	headMarkdown(b, "scenario", r.columns())
-	for _, row := range rows {
-		fmt.Fprintf(b, "| %s |", inMarkdown(row.Title))
-		for _, c := range r.columns() {
-			fmt.Fprintf(b, " %s |", row.markdown(c))
-		}
-		b.WriteByte('\n')
-	}
-}
-
-// markdown are the figures of a column in a scenario of the matrix.
-func (m matrixRow) markdown(c column) string {
-	at := slices.IndexFunc(m.Lines, func(l matrixLine) bool { return l.Column.Name == c.Name })
-	if at < 0 {
-		return none
-	}
-	var cells []string
-	for _, c := range m.Lines[at].Cells {
-		cells = append(cells, marked(c.Text, c.Better))
-	}
-	return strings.Join(cells, " / ")
-}
-
-func (r *Report) fleetsMarkdown(b *strings.Builder) {
-	rows := r.fleetRows()
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", fleetTitle, inMarkdown(r.fleetAbout()))
-	headMarkdown(b, "fleet", r.pricedColumns())
-	rowsMarkdown(b, rows)
-	for _, sentence := range r.uncarried() {
-		fmt.Fprintf(b, "\n%s\n", inMarkdown(sentence))
-	}
-}
-
-func (r *Report) scenarioMarkdown(b *strings.Builder, s scenario.Scenario) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", inMarkdown(s.Title), inMarkdown(s.About))
-	for _, sentence := range r.sentences(s.Name) {
-		fmt.Fprintf(b, "- %s\n", inMarkdown(sentence))
-	}
-	for _, e := range r.examples(s.Name) {
-		exampleMarkdown(b, e)
+		fmt.Fprintf(b, " %s%s |", text, rest)
 	}
 	b.WriteByte('\n')
-	headMarkdown(b, s.Name, r.columns())
-	rowsMarkdown(b, r.figures(s))
 }
 
-// marked is a text, in bold if it is the better one.
-func marked(text string, better bool) string {
-	if better && text != "" {
-		return "**" + inMarkdown(text) + "**"
-	}
-	return inMarkdown(text)
-}
-
-// Summary writes what a terminal shows: the sentences of each scenario, the rows that help to choose, how far they reach, what is
-// not valid and what was broken. Lines fit the terminal's width.
+// Summary writes what a terminal shows: the chosen rows, a few rows of each scenario, how far they reach, what is not valid and
+// what was broken.
 func (r *Report) Summary(w io.Writer) error {
-	s := summary{width: terminalWidth(w)}
-	for _, scenario := range r.ran() {
-		s.line(scenario.Title)
-		for _, sentence := range r.sentences(scenario.Name) {
-			s.wrapped("  - ", sentence)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(cells ...string) {
+		for i := range cells {
+			cells[i] = Printable(cells[i])
 		}
-		s.line("")
+		fmt.Fprintln(out, strings.Join(cells, "\t"))
 	}
-	for _, g := range r.groups() {
-		s.rows(g)
+	table := func(head string, rows []row) {
+		cells := []string{strings.ToUpper(head)}
+		for _, c := range r.columns() {
+			cells = append(cells, c.Heading())
+		}
+		line(cells...)
+		for _, row := range rows {
+			cells := []string{"  " + row.Name}
+			for _, c := range row.Cells {
+				sign := ""
+				if c.Better {
+					sign = "* "
+				}
+				cells = append(cells, sign+c.Text)
+			}
+			line(cells...)
+		}
+		line()
 	}
-	s.wrapped("", r.evidence())
+	var chosen []row
+	for _, row := range r.chosen() {
+		chosen = append(chosen, row.row)
+	}
+	table("* better", chosen)
+	for _, s := range r.ran() {
+		var rows []row
+		for _, row := range r.table(s) {
+			if row.brief || s.HeartbeatsOnly() && !row.detail {
+				rows = append(rows, row)
+			}
+		}
+		table(s.Title, rows)
+	}
+	line(r.evidence())
 	for _, invalid := range r.Invalid() {
-		s.wrapped("  - not valid: ", invalid)
+		line("- not valid: " + invalid)
 	}
 	for _, broken := range r.Broken() {
-		s.wrapped("  - ", broken)
+		line("- " + broken)
 	}
 	if r.dir != "" {
-		s.line("")
-		for _, file := range []string{HTMLFile, MarkdownFile, JSONFile, CSVFile} {
-			s.line(filepath.Join(r.dir, file))
+		for _, file := range r.files() {
+			line(filepath.Join(r.dir, file.name))
 		}
 	}
-	_, err := io.WriteString(w, s.text.String())
-	return err
-}
-
-// summary collects lines of a width in characters.
-type summary struct {
-	width int
-	text  strings.Builder
-}
-
-func (s *summary) line(text string) {
-	s.text.WriteString(strings.TrimRight(Printable(text), " ") + "\n")
-}
-
-// wrapped writes a text behind a bullet, further lines indented by as much.
-func (s *summary) wrapped(bullet, text string) {
-	indent := strings.Repeat(" ", utf8.RuneCountInString(bullet))
-	for i, line := range wrap(text, s.width-len(indent)) {
-		if i > 0 {
-			bullet = indent
-		}
-		s.line(bullet + line)
-	}
-}
-
-// rows writes a group, the columns of each row below each other; * is the better one.
-func (s *summary) rows(g group) {
-	s.line(strings.ToUpper(g.Name) + " (* better)")
-	for _, row := range g.Rows {
-		s.wrapped("  ", row.label())
-		for _, c := range row.Cells {
-			sign := "  "
-			if c.Better {
-				sign = "* "
-			}
-			s.wrapped("    "+sign, c.Column.Heading()+": "+c.Words())
-		}
-	}
-	s.line("")
-}
-
-// wrap breaks a text between words into lines of at most so many characters. A word that is longer has a line
-// of its own.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), word
-		}
-	}
-	return append(lines, line)
+	return out.Flush()
 }

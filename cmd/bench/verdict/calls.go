@@ -150,48 +150,21 @@ func (g *gaps) longest() (length float64, open bool) {
 	return (time.Duration(longest) * trial.BinLength).Seconds(), first >= 0 && last == longest
 }
 
-// sides are what the clients of the struck nodes, and those of the others, saw during each fault that struck nodes.
-func sides(t *trial.Trial, watched keys) []Side {
-	found := []Side{}
-	homes := homesOf(t)
-	for number, f := range t.Faults {
-		if len(f.Nodes) == 0 {
-			continue
+// windows are what the clients of the struck nodes saw during each fault, or all clients if it struck no node, and what all
+// clients saw during each storm.
+func windows(t *trial.Trial, s scenario.Scenario, watched keys) []Window {
+	found := []Window{}
+	homes, all := homesOf(t), numbers(len(t.Nodes))
+	for _, f := range t.Faults {
+		nodes := all
+		if len(f.Nodes) > 0 {
+			nodes = slices.Sorted(slices.Values(f.Nodes))
 		}
-		struck := slices.Sorted(slices.Values(f.Nodes))
-		others := slices.DeleteFunc(numbers(len(t.Nodes)), func(n int) bool { return slices.Contains(struck, n) })
-		for _, nodes := range [][]int{struck, others} {
-			if len(nodes) > 0 {
-				s := side(t, watched, homes, nodes, stretchOf(f, t.Length))
-				s.Fault, s.Struck = number, slices.Contains(struck, nodes[0])
-				found = append(found, s)
-			}
-		}
+		found = append(found, window(t, watched, homes, nodes, stretchOf(f, t.Length)))
 	}
-	return found
-}
-
-// during is what all clients saw during each fault.
-func during(t *trial.Trial, watched keys) []Side {
-	found := []Side{}
-	homes := homesOf(t)
-	for number, f := range t.Faults {
-		s := side(t, watched, homes, numbers(len(t.Nodes)), stretchOf(f, t.Length))
-		s.Fault = number
-		found = append(found, s)
-	}
-	return found
-}
-
-// storms are what all clients saw during each storm of a scenario.
-func storms(t *trial.Trial, s scenario.Scenario, watched keys) []Side {
-	found := []Side{}
-	homes := homesOf(t)
-	for number, storm := range s.Storms {
+	for _, storm := range s.Storms {
 		from := trial.Of(storm.At.In(t.Length.Duration()))
-		during := stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}
-		found = append(found, side(t, watched, homes, numbers(len(t.Nodes)), during))
-		found[number].Fault = number
+		found = append(found, window(t, watched, homes, all, stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}))
 	}
 	return found
 }
@@ -223,73 +196,43 @@ func binStart(b trial.Bin) trial.Micros { return startOf(b.Number) }
 
 func startOf(bin int) trial.Micros { return trial.Micros(bin) * trial.Of(trial.BinLength) }
 
-func side(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Side {
+func window(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Window {
 	load := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast it
-	length := (load.to - load.from).Seconds()
-	reads := func(s trial.Series) bool { return s.Operation.Reads() && slices.Contains(nodes, s.Node) }
-	writes := func(s trial.Series) bool { return s.Operation.Writes() && slices.Contains(nodes, s.Node) }
-	found := Side{
-		Nodes:  nodes,
-		Reads:  callsOf(t.Series, length, reads, load.bin),
-		Writes: callsOf(t.Series, length, writes, load.bin),
+	calls := func(wanted func(trial.Operation) bool) Calls {
+		of := func(s trial.Series) bool { return wanted(s.Operation) && slices.Contains(nodes, s.Node) }
+		c := callsOf(t.Series, (load.to - load.from).Seconds(), of, load.bin)
+		c.Late = late(t.Series, of, load, during)
+		return c
+	}
+	return Window{
+		Nodes: nodes, Reads: calls(trial.Operation.Reads), Writes: calls(trial.Operation.Writes),
 		Staleness: watched.staleness(func(c trial.Call) bool {
 			return during.holds(c.Called) && slices.Contains(nodes, homes[c.Client])
 		}),
-		NoWrites: noWrites(t.Series, writes, load, during),
 	}
-	found.Reads.Late, found.Writes.Late = late(t.Series, reads, load, during), late(t.Series, writes, load, during)
-	return found
 }
 
 // prompt is the longest latency of calls that no fault kept waiting.
 const prompt = 20 * time.Millisecond
 
-// inTime counts the answers of a bin that came before the stretch was over, and those that came later, having waited
-// until then. An answer that was not prompt counts as late unless the bin shows that it was not: it may have been due
-// at the bin's end, and have taken 1 % longer.
-func (s stretch) inTime(b trial.Bin) (inTime, late int) {
-	bin := trial.Of(trial.BinLength)
-	for latency, count := range b.Pairs() {
-		if took := trial.Micros(latency); took > trial.Of(prompt) && binStart(b)+bin+took+took/100 > s.to {
-			late += count
-		}
-	}
-	return b.Answered() - late, late
-}
-
-// late counts the calls that were due in a stretch, and answered only when another one was over.
+// late counts the calls that were due in a stretch, and answered only when another one was over. An answer that was not prompt
+// counts as late unless the bin shows that it was not: it may have been due at the bin's end, and have taken 1 % longer.
 func late(series []trial.Series, wanted func(trial.Series) bool, due, during stretch) int {
-	count := 0
+	late := 0
 	for _, s := range series {
 		for _, b := range s.Bins {
-			if wanted(s) && due.bin(b) {
-				_, late := during.inTime(b)
-				count += late
-			}
-		}
-	}
-	return count
-}
-
-// noWrites is Side.NoWrites.
-func noWrites(series []trial.Series, wanted func(trial.Series) bool, load, during stretch) float64 {
-	var answered, due trial.Micros // ends of the last bins; 0: none
-	for _, s := range series {
-		for _, b := range s.Bins {
-			if !wanted(s) || !load.bin(b) {
+			if !wanted(s) || !due.bin(b) {
 				continue
 			}
-			end := binStart(b) + trial.Of(trial.BinLength)
-			due = max(due, end)
-			if inTime, _ := during.inTime(b); inTime > 0 {
-				answered = max(answered, end)
+			for latency, count := range b.Pairs() {
+				took := trial.Micros(latency)
+				if took > trial.Of(prompt) && binStart(b)+trial.Of(trial.BinLength)+took+took/100 > during.to {
+					late += count
+				}
 			}
 		}
 	}
-	if answered == due {
-		return -1
-	}
-	return max(answered-during.from, 0).Seconds()
+	return late
 }
 
 // homesOf finds the home of each client of the history: the node that the client called most often before the first
@@ -344,26 +287,6 @@ func grown[T any, N int64 | float64 | trial.Micros](samples []T, counter func(T)
 		sum += now - before
 	}
 	return sum
-}
-
-// replicator sums up the samples of all nodes, from the first one of each.
-func replicator(samples []trial.Replication) Replicator {
-	var r Replicator
-	nodes := make(map[int][]trial.Replication)
-	for _, s := range samples {
-		nodes[s.Node] = append(nodes[s.Node], s)
-		r.Batch = max(r.Batch, s.Batch)
-		r.LagChanges = max(r.LagChanges, s.LagChanges)
-		r.LagSeconds = max(r.LagSeconds, s.LagSeconds)
-	}
-	for _, of := range inOrder(nodes, func(s trial.Replication) trial.Micros { return s.At }) {
-		r.Tasks += grown(of, func(s trial.Replication) float64 { return s.Accepted })
-		r.Merged += grown(of, func(s trial.Replication) float64 { return s.Merged })
-		r.Dropped += grown(of, func(s trial.Replication) float64 { return s.Dropped })
-		r.Sent += grown(of, func(s trial.Replication) float64 { return s.Sent })
-		r.Errors += grown(of, func(s trial.Replication) float64 { return s.Errors })
-	}
-	return r
 }
 
 // inOrder are the samples of each node by their times, node by node: sums of floats depend on their order.

@@ -27,9 +27,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Writes:     duringTheLoad(t, func(s trial.Series) bool { return s.Operation.Writes() }),
 		Worst:      worst(t.Clients),
 		Staleness:  watched.staleness(always),
-		Sides:      sides(t, watched),
-		During:     during(t, watched),
-		Storms:     storms(t, s, watched),
+		Windows:    windows(t, s, watched),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
 		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
@@ -37,13 +35,12 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
 		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),
 		Healing:    healings(t),
-		Losses:     losses(t, c, s, watched),
+		Losses:     losses(t, s),
 		Lost:       endings(t, func(e trial.Ending) []string { return e.Missing }),
 		Revived:    revived(t),
 		Dead:       endings(t, func(e trial.Ending) []string { return e.Dead }),
 		Elections:  elections(t),
 		Leaderless: leaderless(t),
-		Replicator: replicator(t.Replicator),
 		Cost:       cost(t, s),
 		History:    history(t, c, watched, patience),
 		Converged:  convergence(t, watched),
@@ -160,9 +157,6 @@ func (l *limits) demanded(t *trial.Trial, s scenario.Scenario, v *Verdict, mayLo
 	}
 	if !v.Listed && !s.HeartbeatsOnly() {
 		l.add("nothing is revived", "undecided: a node gave no list during the load")
-	}
-	if s.Load.Reads > 0 && s.Load.Writes > 0 && v.Losses.Rollbacks.Of == 0 && unread(t) {
-		l.add("no watched key is rolled back", "undecided: none was read after the last process ended")
 	}
 	if s.Load.Instances > 0 && v.Losses.Heartbeats.Of == 0 {
 		l.add("no living instance is forgotten", "undecided: no heartbeat was answered")

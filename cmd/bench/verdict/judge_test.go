@@ -69,7 +69,6 @@ const (
 	answer    = "every node answers at the end"
 	judgeable = "losses can be judged"
 	linear    = "histories are linearizable"
-	rolled    = "no watched key is rolled back"
 	revive    = "nothing is revived"
 	living    = "no living instance is forgotten"
 	evicted   = "false-evictions at most 0"
@@ -144,19 +143,6 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 			{judgeable, "of 1 sealed instances the outcome of none is known"}}, nil},
 		{"a node that was not asked for the sealed instances", func(t *trial.Trial) { t.Ending[0].Sealed = nil }, []Broken{
 			{judgeable, "node1 was asked for 0 of 1 sealed instances"}}, nil},
-		{"a key that is rolled back", func(t *trial.Trial) {
-			t.Faults[0].Kills = []trial.Kill{{At: 100 * ms}}
-			t.History = append(t.History, of(remove(3, 5000, 5001), trial.Refused), look(1, 4000, 4001))
-			since, seen := write(1, 200, 201), look(1, 300, 301) // from then on each column's answers tell what the node has
-			since.Key, since.Node, seen.Key = "own-2", 1, "own-2"
-			t.History = append(t.History, since, seen)
-			for i := range t.Ending {
-				t.Ending[i].Keys["own-2"] = 1
-			}
-		}, []Broken{{rolled, "1 instance (own-1 version 2) read in an older version after a process ended, and never again in the acknowledged one"}},
-			[]Broken{{linear, "a read returned version 1 of own-1 at node2, asked at 4.000 s and answered at 4.001 s, though version 2 had been acknowledged at 0.007 s by node1"}}},
-		{"no key that was read after a process ended", func(t *trial.Trial) { t.Faults[0].Kills = []trial.Kill{{At: 100 * ms}} }, []Broken{
-			{rolled, "undecided: none was read after the last process ended"}}, nil},
 		{"an instance that is forgotten", func(t *trial.Trial) { t.Forgotten = []trial.Forgotten{{ID: "f", Last: 6000 * ms, At: 7000 * ms}} }, []Broken{
 			{"no living instance is forgotten", "1 instance (f) answered 404 within the lease after the last acknowledged heartbeat"}}, nil},
 		{"instances that are lost at the end", func(t *trial.Trial) {
@@ -273,7 +259,7 @@ func TestNodeWithoutConsensusMayNotKnowWhatItDidNotHear(t *testing.T) {
 		broken := slices.ContainsFunc(brokenBy(tr, c.column, scenario.Limits{}), func(b Broken) bool { return b.Limit == living })
 		expect.Equal(t, broken, !c.allowed, "%s: a broken limit is", c.name)
 		lease := scenario.Scenario{Load: scenario.Load{Lease: scenario.Span(3 * time.Second)}}
-		expect.Equal(t, losses(tr, c.column, lease, nil).Heartbeats.Count, 1, "%s: the figure is", c.name)
+		expect.Equal(t, losses(tr, lease).Heartbeats.Count, 1, "%s: the figure is", c.name)
 	}
 }
 

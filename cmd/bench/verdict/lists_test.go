@@ -381,7 +381,7 @@ func TestSealedInstanceIsLostIfANodeDoesNotHoldWhatWasAcknowledged(t *testing.T)
 				return losses(&trial.Trial{
 					Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: c.writes}}, Ending: sealedIn(held...),
 					Faults: []trial.Fault{{Kills: []trial.Kill{{At: 3001 * ms}, {At: 9000 * ms}}}},
-				}, scenario.Column{}, scenario.Scenario{}, nil)
+				}, scenario.Scenario{})
 			}
 			for i, held := range [][]int{c.kept, c.lost} {
 				found := judged(held)
@@ -424,129 +424,8 @@ func TestClaimThatASilentNodeMayRefuteIsNotJudged(t *testing.T) {
 	} {
 		found := losses(&trial.Trial{
 			Nodes: three, Sealed: []trial.Sealed{{ID: "s", Writes: []trial.SealWrite{sealWrite(0)}}}, Ending: c.alter(sealedIn(1, 1, 1)), Faults: c.faults,
-		}, scenario.Column{}, scenario.Scenario{}, nil).Registrations
+		}, scenario.Scenario{}).Registrations
 		expect.That(t, found.Of == c.of && found.Count == c.lost && found.Unjudged == c.unjudged, "%s: got %+v, want %d lost of %d, %d unjudged", c.name, found, c.lost, c.of, c.unjudged)
-	}
-}
-
-func TestRollbackIsAnOlderVersionThatStaysAfterAProcessEnded(t *testing.T) {
-	const kill = 2000 // ms
-	type calls = []trial.Call
-	before := calls{write(1, 0, 1), write(2, 10, 11)}
-	for _, c := range []struct {
-		name     string
-		calls    calls // after those before
-		of, lost int
-	}{
-		{"read in the older version", calls{look(1, 2500, 2501)}, 1, 1},
-		{"read as not registered", calls{look(0, 2500, 2501)}, 1, 1},
-		{"read in the version", calls{look(2, 2500, 2501)}, 1, 0},
-		{"read in the version again, at another node", calls{look(1, 2500, 2501), look(2, 2600, 2601)}, 1, 0},
-		{"read in the version before", calls{look(2, 1990, 1991), look(1, 2500, 2501)}, 1, 1},
-		{"not read", nil, 0, 0},
-		{"read before the process ended only", calls{look(1, 1990, 1991)}, 0, 0},
-		{"read again while the process ends only", calls{look(2, 2050, 2051), look(1, 2500, 2501)}, 1, 1},
-		{"read again when it has ended", calls{look(2, 2051, 2052), look(1, 2500, 2501)}, 1, 0},
-		{"read without an answer", calls{of(look(1, 2500, 2501), trial.Unknown)}, 0, 0},
-		{"a newer write hides it", calls{write(3, 2100, 2101), look(3, 2500, 2501)}, 0, 0},
-		{"a newer write may hide it", calls{of(write(3, 2100, 2101), trial.Unknown), look(1, 2500, 2501)}, 0, 0},
-		{"a newer write came after the read", calls{look(1, 2500, 2501), write(3, 2600, 2601), look(3, 2700, 2701)}, 1, 1},
-		{"a newer write was under way when the process ended", calls{of(write(3, 1999, 2001), trial.Unknown), look(1, 2500, 2501)}, 0, 0},
-		{"a newer write was refused", calls{of(write(3, 2100, 2101), trial.Refused), look(1, 2500, 2501)}, 1, 1},
-		{"a removal hides it", calls{remove(3, 2100, 2101), look(0, 2500, 2501)}, 0, 0},
-		{"removed before the process ended", calls{remove(3, 100, 101), look(0, 2500, 2501)}, 0, 0},
-		{"perhaps removed before", calls{of(remove(3, 100, 101), trial.Unknown), look(0, 2500, 2501)}, 0, 0},
-		{"not removed", calls{of(remove(3, 100, 101), trial.Refused), look(0, 2500, 2501)}, 1, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			all := keysOf(append(append(calls{}, before...), c.calls...))
-			got := rollbacks(killed(kill*ms), all, false)
-			expect.That(t, got.Of == c.of && got.Count == c.lost, "%d rolled back of %d, want %d of %d", got.Count, got.Of, c.lost, c.of)
-			if c.lost > 0 {
-				expect.Slice(t, got.Names, []string{"own-1 version 2"}, "names are")
-				expect.Equal(t, got.Age.Max, 1.989, "seconds from the acknowledgement to the end of the process:")
-			}
-		})
-	}
-}
-
-// killed is a trial in which processes ended at some moments.
-func killed(at ...trial.Micros) *trial.Trial {
-	f := trial.Fault{Kind: scenario.Kill, Nodes: []int{0}}
-	for _, end := range at {
-		f.Kills = append(f.Kills, trial.Kill{At: end})
-	}
-	return &trial.Trial{Nodes: three, Faults: []trial.Fault{f}}
-}
-
-// What a node had not sent to the others before its end it sends when it is there again.
-func TestRollbackIsNotClaimedBeforeNodesThatAllEndedCouldTellEachOther(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		nodes []int
-		read  trial.Micros
-		want  int
-	}{
-		{"all ended, soon after they are back", []int{0, 1, 2}, 8999, 0},
-		{"all ended, a second after they are back", []int{0, 1, 2}, 9000, 1},
-		{"others were there", []int{0, 1}, 2997, 1},
-	} {
-		ended := killed(2000 * ms)
-		ended.Faults[0].Nodes, ended.Faults[0].Ready = c.nodes, 8000*ms
-		got := rollbacks(ended, keysOf([]trial.Call{write(1, 0, 1), write(2, 1995, 1996), look(1, c.read, c.read+1)}), false)
-		expect.That(t, got.Of == c.want && got.Count == c.want, "%s: %+v, want %d", c.name, got, c.want)
-	}
-}
-
-func TestRollbackIsNotClaimedOfReadsThatComeTooEarly(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		read trial.Micros
-		want int
-	}{
-		{"within a second of the acknowledgement", 1010, 0},
-		{"later", 1011, 1},
-	} {
-		got := rollbacks(killed(500*ms), keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, c.read, c.read+1)}), false)
-		expect.That(t, got.Of == c.want && got.Count == c.want, "%s: %+v, want %d", c.name, got, c.want)
-	}
-}
-
-// A cancel of unknown outcome may take effect after a registration that was sent, and acknowledged, later.
-func TestRollbackIsNotClaimedIfALateCancelExplainsIt(t *testing.T) {
-	got := rollbacks(killed(500*ms), keysOf([]trial.Call{write(1, 0, 1), of(remove(2, 10, 11), trial.Unknown), write(3, 20, 21), look(0, 2500, 2501)}), false)
-	expect.That(t, got.Count == 0, "%+v, want none", got)
-}
-
-func TestRollbackIsCountedOnceHoweverManyProcessesEnd(t *testing.T) {
-	calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), look(1, 6000, 6001)})
-	got := rollbacks(killed(500*ms, 2000*ms, 5000*ms), calls, false)
-	expect.That(t, got.Count == 1 && got.Age.Max == 0.489, "%+v, want one, by the first end", got)
-}
-
-func TestReadWithoutAQuorumProvesNoRollback(t *testing.T) {
-	other := func(from, to trial.Micros, o trial.Outcome) trial.Call {
-		c := of(write(1, from, to), o)
-		c.Key, c.Node = "own-2", 1
-		return c
-	}
-	elsewhere := other(2100, 2101, trial.Done)
-	elsewhere.Node = 0
-	for _, c := range []struct {
-		name     string
-		other    trial.Call // of another key
-		of, lost int
-	}{
-		{"the node has acknowledged nothing yet", other(2600, 2601, trial.Done), 0, 0},
-		{"it has", other(2100, 2499, trial.Done), 1, 1},
-		{"it acknowledges at that moment", other(2100, 2501, trial.Done), 0, 0},
-		{"it had before only", other(1900, 1901, trial.Done), 0, 0},
-		{"another node has", elsewhere, 0, 0},
-		{"it may have", other(2100, 2101, trial.Unknown), 0, 0},
-	} {
-		calls := keysOf([]trial.Call{write(1, 0, 1), write(2, 10, 11), look(1, 2500, 2501), c.other})
-		got := rollbacks(killed(2000*ms), calls, true)
-		expect.That(t, got.Of == c.of && got.Count == c.lost, "%s: %d rolled back of %d, want %d of %d", c.name, got.Count, got.Of, c.lost, c.of)
 	}
 }
 
@@ -571,7 +450,7 @@ func TestHeartbeatIsForgottenWithinTheLeaseOnly(t *testing.T) {
 					{Operation: trial.Heartbeat, Bins: []trial.Bin{{Done: 7, NotFound: 2, Refused: 4}}},
 					{Operation: trial.Register, Bins: []trial.Bin{{Done: 5}}},
 				},
-			}, scenario.Column{}, lease, nil).Heartbeats
+			}, lease).Heartbeats
 			expect.That(t, got.Of == 9 && got.Count == c.want && got.Age.Max == c.age, "%+v, want %d of 9, %v s before a kill", got, c.want, c.age)
 		})
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // losses finds what was acknowledged and is not there any more.
-func losses(t *trial.Trial, c scenario.Column, s scenario.Scenario, watched keys) Losses {
+func losses(t *trial.Trial, s scenario.Scenario) Losses {
 	ends := endsOfProcesses(t)
-	found := Losses{Heartbeats: forgotten(t, s, ends), Rollbacks: rollbacks(t, watched, c.ReadsWithoutQuorum())}
+	found := Losses{Heartbeats: forgotten(t, s, ends)}
 	var registrations, updates, cancels lossesOf
 	silent := len(t.Ending) == 0 || len(silentNodes(t)) > 0
 	for i, sealed := range t.Sealed {
@@ -45,7 +45,6 @@ func (l Losses) all() []lossLimit {
 		{l.Registrations, "no registration is lost", "not listed by some node at the end, though acknowledged and never written again"},
 		{l.Updates, "no update is lost", "in an older version at some node at the end, though the newer one was acknowledged"},
 		{l.Cancels, "no cancel is undone", "listed by some node at the end, though the cancel was acknowledged"},
-		{l.Rollbacks, "no watched key is rolled back", "read in an older version after a process ended, and never again in the acknowledged one"},
 		{l.Heartbeats, "no living instance is forgotten", "answered 404 within the lease after the last acknowledged heartbeat"},
 	}
 }
@@ -211,114 +210,3 @@ func withContact(t *trial.Trial) *trial.Trial {
 // onItsWay is for how long after its acknowledgement a write may still be on its way to another node: who reads the version
 // before it until then reads late, which is no loss.
 const onItsWay = time.Second
-
-// settling is for how long after the signal that ends it a process may still answer.
-const settling = 50 * time.Millisecond
-
-// rollbacks finds the watched keys whose newest acknowledged version was never read again after a process ended, though an
-// older one was. Once a newer one was sent, nothing can be told any more; keys that were not read before are not judged.
-func rollbacks(t *trial.Trial, watched keys, withoutQuorum bool) Loss {
-	l := lossesOf{}
-	known := make(map[string]bool)
-	for _, end := range endsOfProcesses(t) {
-		back := backAfter(t, end)
-		from := func(int) trial.Micros { return back }
-		if withoutQuorum {
-			first := watched.firstWrites(end.At)
-			from = func(node int) trial.Micros { return max(back, first(node)) }
-		}
-		for _, name := range watched.names() {
-			newest, ok := newestBefore(watched[name], end.At)
-			mark := fmt.Sprintf("%s version %d", name, newest.Version)
-			if !ok || known[mark] {
-				continue
-			}
-			judged, lost := rolledBack(watched[name], newest, end.At, from)
-			if judged {
-				known[mark] = lost
-				l.judge(mark, newest.Returned, []trial.Kill{end}, lost)
-			}
-		}
-	}
-	return l.loss()
-}
-
-// backAfter is when the nodes were there again, if all had ended: meanwhile nothing is on its way, and what a node had not sent
-// before its end it sends when it is back. Zero: others were there.
-func backAfter(t *trial.Trial, end trial.Kill) trial.Micros {
-	for _, f := range t.Faults {
-		if f.Kind == scenario.Kill && slices.Contains(f.Kills, end) && len(f.Nodes) == len(t.Nodes) {
-			return f.Ready + trial.Of(onItsWay)
-		}
-	}
-	return 0
-}
-
-// firstWrites are the moments at which each node first acknowledged a write that was sent after another one. A node that
-// answers reads without a quorum may know less than the majority before that, and has lost nothing.
-func (k keys) firstWrites(after trial.Micros) func(node int) trial.Micros {
-	first := make(map[int]trial.Micros)
-	for _, calls := range k {
-		for _, c := range calls {
-			if at, known := first[c.Node]; c.Action == trial.Write && c.Outcome == trial.Done && c.Called > after && (!known || c.Returned < at) {
-				first[c.Node] = c.Returned
-			}
-		}
-	}
-	return func(node int) trial.Micros {
-		if at, known := first[node]; known {
-			return at
-		}
-		return endless
-	}
-}
-
-// unread reports whether processes ended and no watched key was read after the last of them.
-func unread(t *trial.Trial) bool {
-	ends := endsOfProcesses(t)
-	return len(ends) > 0 && !slices.ContainsFunc(t.History, func(c trial.Call) bool {
-		return c.Action == trial.Look && c.Outcome.Answered() && c.Called > ends[len(ends)-1].At+trial.Of(settling)
-	})
-}
-
-// newestBefore is the newest acknowledged registration of a key at a moment; not ok: there is none, or a removal may have come
-// after it: one that was sent later, or one of unknown outcome, which may come at any time.
-func newestBefore(calls []trial.Call, at trial.Micros) (newest trial.Call, ok bool) {
-	for _, c := range calls {
-		if c.Action == trial.Write && c.Outcome == trial.Done && c.Returned < at && c.Version > newest.Version {
-			newest, ok = c, true
-		}
-	}
-	for _, c := range calls {
-		if c.Action != trial.Remove || c.Outcome == trial.Refused || c.Outcome == trial.Unreached || c.Called >= at {
-			continue
-		}
-		if c.Version > newest.Version || c.Outcome == trial.Unknown {
-			return newest, false
-		}
-	}
-	return newest, ok
-}
-
-// rolledBack reports whether a version that was the newest when a process ended was lost with it. An older version counts if the
-// node was asked for it from a moment of its own on.
-func rolledBack(calls []trial.Call, newest trial.Call, end trial.Micros, from func(node int) trial.Micros) (judged, lost bool) {
-	until := endless // a newer write hides what was before
-	for _, c := range calls {
-		if c.Action != trial.Look && c.Version > newest.Version && c.Outcome != trial.Refused && c.Outcome != trial.Unreached {
-			until = min(until, c.Called)
-		}
-	}
-	older, again := false, false
-	for _, c := range calls {
-		if c.Action != trial.Look || !c.Outcome.Answered() || c.Called <= end+trial.Of(settling) {
-			continue
-		}
-		again = again || sees(c) == newest.Version
-		if c.Returned < until && c.Called >= max(newest.Returned+trial.Of(onItsWay), from(c.Node)) {
-			judged = true
-			older = older || sees(c) < newest.Version
-		}
-	}
-	return judged, older && !again
-}

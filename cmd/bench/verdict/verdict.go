@@ -29,9 +29,7 @@ type Verdict struct {
 	Writes         Calls                     `json:"writes"`     // Heartbeat, Register and Cancel together
 	Worst          map[trial.Operation]Worst `json:"worst"`      // of the operations of stock clients
 	Staleness      Staleness                 `json:"staleness"`
-	Sides          []Side                    `json:"sides"`           // per fault that strikes nodes: the clients of those, and of the others if there are any
-	During         []Side                    `json:"during"`          // per fault: all clients, struck or not
-	Storms         []Side                    `json:"storms"`          // per storm: all clients; Fault is the storm's number
+	Windows        []Window                  `json:"windows"`         // per fault, then per storm
 	Visibility     map[trial.Way]Spread      `json:"visibility"`      // delays at other nodes of the same datacenter, seconds
 	Abroad         map[trial.Way]Spread      `json:"abroad"`          // delays at nodes of other datacenters, seconds
 	Removal        Spread                    `json:"removal"`         // from a dead instance's last heartbeat until no node lists it, seconds
@@ -48,7 +46,6 @@ type Verdict struct {
 	Listed         bool                      `json:"listed"`          // every node gave lists during the load: otherwise Ghosts, Missing, Unanswered and Revived are not known
 	Elections      int                       `json:"elections"`       // leaders that came after the first
 	Leaderless     float64                   `json:"leaderless"`      // seconds in which no node knew a leader
-	Replicator     Replicator                `json:"replicator"`
 	Cost           Cost                      `json:"cost"`
 	History        History                   `json:"history"`
 	Converged      Convergence               `json:"converged"`
@@ -69,7 +66,6 @@ type Losses struct {
 	Registrations Loss `json:"registrations"` // sealed instances that some node lacks at the end
 	Updates       Loss `json:"updates"`       // sealed instances that some node holds in an older version at the end
 	Cancels       Loss `json:"cancels"`       // sealed instances that some node lists at the end though their cancel was acknowledged
-	Rollbacks     Loss `json:"rollbacks"`     // versions of watched keys that were acknowledged before a process ended, and never read after it though an older one was
 	Heartbeats    Loss `json:"heartbeats"`    // heartbeats answered 404 within a lease after the last acknowledged one
 }
 
@@ -92,9 +88,9 @@ type Calls struct {
 	Latency    Spread                `json:"latency"`     // of the answered, from when they were due, in seconds
 	LongestGap float64               `json:"longest_gap"` // seconds in a row in which calls were due and none was answered, in steps of 0.1
 	// OpenGap says that no answer ended the longest gap, because the calls ended before: it is that long at least. Gaps of a
-	// Side end with it, and are never open.
+	// Window end with it, and are never open.
 	OpenGap bool `json:"open_gap,omitempty"`
-	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Side.
+	// Late are those of the answered whose answers came only after the fault or the storm was over; of a Window.
 	Late int `json:"late,omitempty"`
 }
 
@@ -128,36 +124,19 @@ type Follow struct {
 	Share float64 `json:"share"`
 }
 
-// Side is what the clients of some nodes saw during one fault: until it was undone, and what it had stopped could serve
+// Window is what some clients saw while a fault or a storm lasted: until it was undone, and what it had stopped could serve
 // again. A fault without an end lasts as long as the load.
-type Side struct {
-	Fault     int       `json:"fault"`  // its number in the trial
-	Struck    bool      `json:"struck"` // the clients whose home was struck; otherwise the others
-	Nodes     []int     `json:"nodes"`
+type Window struct {
+	Nodes     []int     `json:"nodes"` // whose clients they are: those that the fault struck, or all if it struck none
 	Reads     Calls     `json:"reads"`
 	Writes    Calls     `json:"writes"`
 	Staleness Staleness `json:"staleness"`
-	// NoWrites is how long after the fault's begin the writes came to a stop: of those that were due later, none was
-	// answered before the fault was over. In seconds; -1: the last one that was due was, or none was due.
-	NoWrites float64 `json:"no_writes"`
 }
 
 // Healing is how long after a fault's end everything acknowledged before was in every node's list.
 type Healing struct {
 	Fault   int     `json:"fault"`
 	Seconds float64 `json:"seconds"` // -1: not within the trial
-}
-
-// Replicator sums up what the replicators of all nodes did.
-type Replicator struct {
-	Tasks      float64 `json:"tasks"`
-	Merged     float64 `json:"merged"`
-	Dropped    float64 `json:"dropped"`
-	Sent       float64 `json:"sent"`
-	Errors     float64 `json:"errors"`
-	Batch      float64 `json:"batch"`       // largest seen
-	LagChanges float64 `json:"lag_changes"` // largest seen
-	LagSeconds float64 `json:"lag_seconds"`
 }
 
 // Cost is what the servers spent while nothing but heartbeats came, and nobody observed them; of other trials all is 0.

@@ -40,7 +40,6 @@ func crowded() *trial.Trial {
 		t.Sightings = append(t.Sightings, trial.Sighting{From: i % 5, To: node, Way: trial.Ways[i%5], Delay: at * ms})
 		t.Departures = append(t.Departures, trial.Departure{ID: fmt.Sprint(i % 9), Node: node, Gone: at * ms})
 		t.Leaders = append(t.Leaders, trial.Leader{At: at * 10 * ms, Node: node, Leader: node - 1, Term: uint64(i)})
-		t.Replicator = append(t.Replicator, trial.Replication{At: at * ms, Node: node, Accepted: float64(i) * 0.1, Sent: 1 / float64(i+1)})
 		t.Clients = append(t.Clients, trial.Client{Operation: trial.Operations[i%5], Home: node, Calls: 10 + i, Answered: 5 + i%7, Gap: at * ms})
 		t.Sealed = append(t.Sealed, trial.Sealed{ID: fmt.Sprint("s", i), Writes: []trial.SealWrite{sealWrite(2 * at)}})
 		t.Forgotten = append(t.Forgotten, trial.Forgotten{ID: fmt.Sprint("f", i%6), Node: node, At: at * 30 * ms, Last: at * 20 * ms})
@@ -200,7 +199,7 @@ func TestCallsAfterTheLoadCountForNothingButTheEndOfAGap(t *testing.T) {
 	}
 	expect.That(t, v.Reads.LongestGap == 0.1 && v.Reads.OpenGap, "the gap of reads is %v s, open %t; want 0.1 s, open", v.Reads.LongestGap, v.Reads.OpenGap)
 	expect.Equal(t, v.Losses.Heartbeats.Of, 1, "heartbeats that could be forgotten:")
-	d := v.During[0].Writes
+	d := v.Windows[0].Writes
 	expect.That(t, d.Count == 2 && d.PerSecond == 2 && d.Late == 0, "during the fault writes are %+v, want two in half a second", d)
 }
 
@@ -269,11 +268,10 @@ func TestResponsesAfterTheFaultAreLate(t *testing.T) {
 			answers(5, 1), refusals(6), answers(7, 500, 198), answers(9, 20, 21),
 		}}},
 	}
-	got := Judge(trial1, cp, scenario.Scenario{}).Sides[0]
+	got := Judge(trial1, cp, scenario.Scenario{}).Windows[0]
 	expect.That(t, got.Writes.Count == 6 && got.Writes.Late == 2,
 		"%d of %d writes were answered late, want 2 of 6: due from 0.7 s on and answered after 500 ms, not 198 ms, due from 0.9 s on and answered after 21 ms, not 20 ms", got.Writes.Late, got.Writes.Count)
-	trial1.Series[0].Bins = []trial.Bin{answers(5, 1), refusals(6), answers(7, 500), answers(9, 130)}
-	expect.Equal(t, Judge(trial1, cp, scenario.Scenario{}).Sides[0].NoWrites, 0.1, "later answers were late: seconds without writes after the fault's begin:")
+	expect.Slice(t, got.Nodes, []int{1}, "nodes:")
 }
 
 func TestStormsAreCutOutOfTheTrial(t *testing.T) {
@@ -282,20 +280,7 @@ func TestStormsAreCutOutOfTheTrial(t *testing.T) {
 		{Operation: trial.Fetch, Bins: []trial.Bin{answers(4, 1), answers(5, 1), answers(6, 1), answers(7, 1)}},
 	}}
 	v := Judge(trial1, cp, scenario.Scenario{Storms: []scenario.Storm{storm}})
-	expect.That(t, len(v.Storms) == 1 && v.Storms[0].Reads.Count == 2, "storms are %+v, want one with the 2 reads of 0.5 s to 0.7 s", v.Storms)
-}
-
-func TestReplicatorCountersBeginAgainWithTheProcess(t *testing.T) {
-	got := replicator([]trial.Replication{
-		{At: 0, Accepted: 100, Sent: 90, Batch: 3, LagSeconds: 1},
-		{At: 1000 * ms, Accepted: 110, Sent: 95, Batch: 7},
-		{At: 2000 * ms, Accepted: 4, Sent: 2, LagChanges: 12},
-		{At: 3000 * ms, Accepted: 5, Sent: 5, Batch: 2},
-		{At: 1000 * ms, Node: 1, Accepted: 50, Dropped: 1},
-		{At: 2000 * ms, Node: 1, Accepted: 51, Dropped: 3, Errors: 2, Merged: 6},
-	})
-	want := Replicator{Tasks: 10 + 4 + 1 + 1, Merged: 6, Dropped: 2, Sent: 5 + 2 + 3, Errors: 2, Batch: 7, LagChanges: 12, LagSeconds: 1}
-	expect.Equal(t, got, want, "the replicators did")
+	expect.That(t, len(v.Windows) == 1 && v.Windows[0].Reads.Count == 2 && len(v.Windows[0].Nodes) == 3, "windows are %+v, want one with the 2 reads of 0.5 s to 0.7 s, of all nodes", v.Windows)
 }
 
 func usage() []trial.Usage {
