@@ -25,18 +25,12 @@ const (
 	longestDelay    = time.Second
 )
 
-// mistake is a value that cannot be.
-type mistake struct {
-	key  string // as in faults[0].at
-	text string
-}
-
-// checks collects mistakes.
-type checks []mistake
+// checks collects values that cannot be, each with its key, as in faults[0].at.
+type checks []error
 
 func (c *checks) unless(ok bool, key, format string, args ...any) {
 	if !ok {
-		*c = append(*c, mistake{key, fmt.Sprintf(format, args...)})
+		*c = append(*c, fmt.Errorf(key+": "+format, args...))
 	}
 }
 
@@ -44,20 +38,20 @@ func (c *checks) unless(ok bool, key, format string, args ...any) {
 func (s Scenario) Fits(length time.Duration) error {
 	var c checks
 	c.times(s, length)
-	return asError(s.Name, c)
+	return asError("scenario "+s.Name, c)
 }
 
-func asError(name string, all []mistake) error {
+func asError(where string, all []error) error {
 	errs := make([]error, len(all))
-	for i, m := range all {
-		errs[i] = fmt.Errorf("scenario %s: %s: %s", name, m.key, m.text)
+	for i, err := range all {
+		errs[i] = fmt.Errorf("%s: %w", where, err)
 	}
 	return errors.Join(errs...)
 }
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 
-func mistakes(s Scenario) []mistake {
+func mistakes(s Scenario) []error {
 	var c checks
 	c.unless(nameRule.MatchString(s.Name), "name", "is %q; want up to 64 letters, digits and dashes", s.Name)
 	within(&c, "datacenters", s.Datacenters, 1, mostDatacenters)
@@ -92,9 +86,9 @@ func (c *checks) load(l Load) {
 	c.unless(heartbeat >= time.Second && heartbeat%time.Second == 0, "load.heartbeat", "is %s; want whole seconds, at least 1s", heartbeat)
 	c.unless(lease%time.Second == 0 && lease >= 3*heartbeat && lease >= 3*time.Second, "load.lease",
 		"is %s; want whole seconds, at least three heartbeats (%s): fewer end by chance", lease, max(3*heartbeat, 3*time.Second))
-	rates := l.Rates()
+	rates := rateFields(&l)
 	for _, name := range slices.Sorted(maps.Keys(rates)) {
-		within(c, "load."+name, rates[name], 0, mostCalls)
+		within(c, "load."+name, *rates[name], 0, mostCalls)
 	}
 	within(c, "load.sightings", l.Sightings, 0, mostCalls)
 	within(c, "load.watchers", l.Watchers, 0, mostWatchers)
@@ -108,7 +102,7 @@ func (c *checks) load(l Load) {
 func (c *checks) storm(key string, storm Storm, l Load) {
 	c.unless(storm.For != Moment{}, key+".for", "is missing; want how long the storm lasts")
 	c.unless(len(storm.Load) > 0, key+".load", "is missing; want the rates that the storm changes")
-	rates := l.Rates()
+	rates := rateFields(&l)
 	for _, name := range slices.Sorted(maps.Keys(storm.Load)) {
 		_, known := rates[name]
 		c.unless(known, key+".load."+name, "is no rate; want one of %s", strings.Join(slices.Sorted(maps.Keys(rates)), ", "))

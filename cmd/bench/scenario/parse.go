@@ -3,16 +3,11 @@ package scenario
 import (
 	"bytes"
 	"cmp"
-	"encoding"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -27,201 +22,41 @@ func ReadFile(path string) (Scenario, error) {
 	return Parse(filepath.Base(path), text)
 }
 
-// Parse reads a scenario, and fills in the defaults. Its error joins every mistake, each with the file's name,
-// the line and the key: unknown and repeated keys, values of the wrong kind, and values that cannot be.
+// Parse reads a scenario, and fills in the defaults. Unknown and repeated keys and values of the wrong kind are errors with their
+// lines; if there are none of these, the error joins every value that cannot be, with its key.
 func Parse(name string, text []byte) (Scenario, error) {
-	root, err := singleDocument(text)
-	if err != nil {
+	s := defaults()
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	switch err := dec.Decode(&s); {
+	case errors.Is(err, io.EOF):
+		return Scenario{}, fmt.Errorf("%s: is empty; want a scenario, see docs/scenarios.md", name)
+	case err != nil:
 		return Scenario{}, fmt.Errorf("%s: %w", name, err)
 	}
-	p := parser{file: name, lines: map[string]int{"": root.Line}}
-	s := defaults()
-	p.value("", root, reflect.ValueOf(&s).Elem())
-	if s.Title == "" {
-		s.Title = s.Name
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Scenario{}, fmt.Errorf("%s: holds more than one YAML document; want one scenario per file", name)
 	}
-	for _, m := range mistakes(s) {
-		p.wrong(m.key, "%s", m.text)
-	}
-	if len(p.wrongs) > 0 {
-		return Scenario{}, p.err()
+	s.Title = cmp.Or(s.Title, s.Name)
+	if err := asError(name, mistakes(s)); err != nil {
+		return Scenario{}, err
 	}
 	return s, nil
 }
 
-// singleDocument returns the root of the only document.
-func singleDocument(text []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	var doc, second yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, errors.New("is empty; want a scenario, see docs/scenarios.md")
-	} else if err != nil {
-		return nil, err
-	}
-	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, errors.New("holds more than one YAML document; want one scenario per file")
-	}
-	return doc.Content[0], nil
+// UnmarshalYAML implements yaml.Unmarshaler, to name the line.
+func (s *Span) UnmarshalYAML(n *yaml.Node) error { return atLine(n, s.UnmarshalText([]byte(n.Value))) }
+
+// UnmarshalYAML implements yaml.Unmarshaler, to name the line.
+func (m *Moment) UnmarshalYAML(n *yaml.Node) error {
+	return atLine(n, m.UnmarshalText([]byte(n.Value)))
 }
 
-// parser collects what is wrong with a file, and where its values stand.
-type parser struct {
-	file   string
-	lines  map[string]int // by key, as in faults[0].at
-	wrongs []wrong
-}
-
-type wrong struct {
-	line int
-	key  string
-	text string
-}
-
-// wrong notes a mistake in the value of a key, at most one for each.
-func (p *parser) wrong(key, format string, args ...any) {
-	if slices.ContainsFunc(p.wrongs, func(w wrong) bool { return w.key == key }) {
-		return
-	}
-	p.wrongs = append(p.wrongs, wrong{p.line(key), key, fmt.Sprintf(format, args...)})
-}
-
-// line is where a key stands, or the one that it would belong to.
-func (p *parser) line(key string) int {
-	for {
-		if line, known := p.lines[key]; known {
-			return line
-		}
-		key = key[:max(0, strings.LastIndexAny(key, ".["))]
-	}
-}
-
-func (p *parser) err() error {
-	slices.SortStableFunc(p.wrongs, func(a, b wrong) int { return cmp.Compare(a.line, b.line) })
-	errs := make([]error, len(p.wrongs))
-	for i, w := range p.wrongs {
-		errs[i] = fmt.Errorf("%s:%d: %s: %s", p.file, w.line, cmp.Or(w.key, "the scenario"), w.text)
-	}
-	return errors.Join(errs...)
-}
-
-// value reads a node into a value, by its type: the keys of a struct are the yaml names of its fields.
-func (p *parser) value(key string, n *yaml.Node, to reflect.Value) {
-	if wants, ok := plain[to.Type()]; ok {
-		p.scalar(key, n, wants, to)
-		return
-	}
-	switch to.Kind() {
-	case reflect.Pointer: // nil where none is given
-		to.Set(reflect.New(to.Type().Elem()))
-		p.value(key, n, to.Elem())
-	case reflect.Struct:
-		fields := make(map[string]reflect.Value)
-		for i := range to.NumField() {
-			if name := to.Type().Field(i).Tag.Get("yaml"); name != "-" {
-				fields[name] = to.Field(i)
-			}
-		}
-		p.mapping(key, n, slices.Sorted(maps.Keys(fields)), func(inner, name string, n *yaml.Node) { p.value(inner, n, fields[name]) })
-	case reflect.Map:
-		to.Set(reflect.MakeMap(to.Type()))
-		p.mapping(key, n, keysOf(to.Type(), n), func(inner, name string, n *yaml.Node) {
-			element := reflect.New(to.Type().Elem()).Elem()
-			p.value(inner, n, element)
-			to.SetMapIndex(reflect.ValueOf(name).Convert(to.Type().Key()), element)
-		})
-	case reflect.Slice:
-		p.list(key, n, to)
-	}
-}
-
-// keysOf are the keys that a map may hold. The names of the servers' settings are not known here.
-func keysOf(t reflect.Type, n *yaml.Node) (keys []string) {
-	switch t {
-	case reflect.TypeFor[map[string]Limits](): // of modes, and of columns that have limits of their own
-		return append(columnNames(), keysIn(n)...)
-	case reflect.TypeFor[map[string]float64]():
-		return slices.Sorted(maps.Keys(rateFields(new(Load))))
-	}
-	return keysIn(n)
-}
-
-func keysIn(n *yaml.Node) (keys []string) {
-	for i := 0; i < len(n.Content); i += 2 {
-		keys = append(keys, n.Content[i].Value)
-	}
-	return keys
-}
-
-func (p *parser) mapping(key string, n *yaml.Node, known []string, read func(inner, name string, n *yaml.Node)) {
-	if n.Kind != yaml.MappingNode {
-		p.wrong(key, "holds no keys; want some of %s", strings.Join(known, ", "))
-		return
-	}
-	seen := make(map[string]bool)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name := n.Content[i].Value
-		inner := strings.TrimPrefix(key+"."+name, ".")
-		p.lines[inner] = n.Content[i].Line
-		switch {
-		case !slices.Contains(known, name):
-			p.wrong(inner, "is unknown; want one of %s", strings.Join(known, ", "))
-		case seen[name]:
-			p.wrong(inner, "is given twice; want it once")
-		default:
-			read(inner, name, n.Content[i+1])
-		}
-		seen[name] = true
-	}
-}
-
-func (p *parser) list(key string, n *yaml.Node, to reflect.Value) {
-	if n.Kind != yaml.SequenceNode {
-		p.wrong(key, "is no list; want one, a dash before each element")
-		return
-	}
-	to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
-	for i, element := range n.Content {
-		inner := fmt.Sprintf("%s[%d]", key, i)
-		p.lines[inner] = element.Line
-		p.value(inner, element, to.Index(i))
-	}
-}
-
-// wants says what a plain value must be, and of a wrong one what it is not; empty: its own error says so.
-type wants struct{ what, not string }
-
-var plain = map[reflect.Type]wants{
-	reflect.TypeFor[string]():  {"a text", ""},
-	reflect.TypeFor[Kind]():    {"a text", ""},
-	reflect.TypeFor[bool]():    {"true or false", "is neither true nor false"},
-	reflect.TypeFor[int]():     {"a whole number", "is no whole number"},
-	reflect.TypeFor[float64](): {"a number", "is no number"},
-	reflect.TypeFor[Span]():    {"a duration such as 15s", ""},
-	reflect.TypeFor[Moment]():  {"a share such as 20% or a duration such as 3s", ""},
-}
-
-func (p *parser) scalar(key string, n *yaml.Node, w wants, to reflect.Value) {
-	switch {
-	case n.Kind != yaml.ScalarNode:
-		p.wrong(key, "is no plain value; want %s", w.what)
-		return
-	case n.Tag == "!!null":
-		p.wrong(key, "has no value; want %s", w.what)
-		return
-	}
-	var err error
-	switch text, own := to.Addr().Interface().(encoding.TextUnmarshaler); {
-	case own:
-		err = text.UnmarshalText([]byte(n.Value))
-	case to.Kind() == reflect.String:
-		to.SetString(n.Value) // also of what would be a number elsewhere
-	case to.Kind() == reflect.Int && n.ShortTag() != "!!int", // Decode would cut 1.5 to 1
-		n.Decode(to.Addr().Interface()) != nil:
-		err = fmt.Errorf("%q %s", n.Value, w.not)
-	}
+func atLine(n *yaml.Node, err error) error {
 	if err != nil {
-		p.wrong(key, "%s", err)
+		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
+	return nil
 }
 
 // defaults is a scenario of which nothing was said.
@@ -249,12 +84,7 @@ func defaults() Scenario {
 // rateFields are the rates of a load that a storm may change, by their names in files.
 func rateFields(l *Load) map[string]*float64 {
 	return map[string]*float64{
-		"registers": &l.Registers,
-		"writes":    &l.Writes,
-		"reads":     &l.Reads,
-		"fetches":   &l.Fetches,
-		"deltas":    &l.Deltas,
-		"sealed":    &l.Sealed,
+		"registers": &l.Registers, "writes": &l.Writes, "reads": &l.Reads, "fetches": &l.Fetches, "deltas": &l.Deltas, "sealed": &l.Sealed,
 	}
 }
 
@@ -268,13 +98,4 @@ func (l Load) With(rates map[string]float64) Load {
 		}
 	}
 	return l
-}
-
-// Rates are the rates that a storm may change, by their names in files.
-func (l Load) Rates() map[string]float64 {
-	rates := make(map[string]float64)
-	for name, rate := range maps.All(rateFields(&l)) {
-		rates[name] = *rate
-	}
-	return rates
 }
