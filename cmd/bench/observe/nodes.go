@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
 )
@@ -164,75 +159,6 @@ func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint6
 		return -1, 0
 	}
 	return slices.Index(o.config.Names, status.Leader), status.Term
-}
-
-// replicator records the figures of a node's replicator every second, if the node has one that sends.
-func (o *Observer) replicator(ctx context.Context, node int) {
-	if o.config.Column.System != scenario.Rollcall {
-		return
-	}
-	asker := o.asker(node)
-	repeat(ctx, time.Second, func() time.Duration {
-		if o.isDropped(node) {
-			return longPause
-		}
-		at := time.Now()
-		resp, err := asker.find(ctx, "/metrics")
-		if err != nil {
-			return 0
-		}
-		if r, sends := replication(resp.body); sends {
-			r.At, r.Node = o.at(at), node
-			o.add(func(t *trial.Trial) { t.Replicator = append(t.Replicator, r) })
-		}
-		return 0
-	})
-}
-
-// replication reads the figures of all peers from a node's metrics; sends is false if there are none.
-func replication(metrics []byte) (r trial.Replication, sends bool) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
-	if err != nil {
-		return trial.Replication{}, false
-	}
-	values := func(name string) []float64 {
-		var all []float64
-		for _, m := range families["rollcall_replication_"+name].GetMetric() {
-			all = append(all, m.GetCounter().GetValue()+m.GetGauge().GetValue()) // each is one of them, the other is 0
-		}
-		sends = sends || len(all) > 0
-		return all
-	}
-	r = trial.Replication{
-		Accepted:   sum(values("accepted_tasks_total")),
-		Merged:     sum(values("overridden_tasks_total")),
-		Dropped:    sum(values("queue_overflows_total")) + sum(values("expired_tasks_total")) + sum(values("permanent_errors_total")),
-		Sent:       sum(values("successful_executions_total")),
-		Errors:     sum(values("transient_errors_total")) + sum(values("congestion_issues_total")),
-		Batch:      most(values("batch_size")),
-		Queued:     sum(values("acceptor_queue_size")) + sum(values("reprocess_queue_size")) + sum(values("queue_size")),
-		LagChanges: most(values("lag_changes")),
-		LagSeconds: most(values("lag_seconds")),
-	}
-	return r, sends
-}
-
-func sum(values []float64) float64 {
-	total := 0.0
-	for _, v := range values {
-		total += v
-	}
-	return total
-}
-
-// most is the greatest of values that are not negative; 0 of none.
-func most(values []float64) float64 {
-	greatest := 0.0
-	for _, v := range values {
-		greatest = max(greatest, v)
-	}
-	return greatest
 }
 
 // usage records every second what a node's process has used, with the heartbeats that were answered until then.

@@ -1,12 +1,12 @@
 // Package observe looks at a cluster during a trial as clients and operators do, and records what it sees: lists,
-// sightings, leaders, evictions, the replicator's figures. No node's behaviour is an error for it: a node that gives no
+// sightings, leaders, evictions. No node's behaviour is an error for it: a node that gives no
 // response is an observation, too. It registers instances of its own for sightings, and otherwise changes nothing. Its
 // files:
 //
 //	observe.go   the state of an observation, and how a node is asked
 //	run.go       its parts, their run, and what they add to a trial
 //	lists.go     the lists of each node, ten times a second
-//	nodes.go     what each node says of itself: its watch, its leader, its replicator, what its process uses
+//	nodes.go     what each node says of itself: its watch, its leader, what its process uses
 //	sightings.go registrations whose way to every node is timed
 //	lookout.go   the search for them at one node in one way
 //	ending.go    what nodes hold at the end

@@ -291,50 +291,6 @@ func TestLeadersAreRecordedWhenTheyChange(t *testing.T) {
 	})
 }
 
-// metricsOfTwoPeers is a page of metrics of a node with the peers a and b.
-var metricsOfTwoPeers = func() string {
-	var page strings.Builder
-	for line := range strings.Lines(`accepted_tasks_total counter a=10 b=1.5e+02
-overridden_tasks_total counter a=2
-queue_overflows_total counter a=3
-expired_tasks_total counter a=20
-permanent_errors_total counter a=100
-successful_executions_total counter a=5 b=6
-transient_errors_total counter b=7
-congestion_issues_total counter b=30
-batch_size gauge a=4 b=9
-acceptor_queue_size gauge a=1
-reprocess_queue_size gauge a=20
-queue_size gauge b=300
-lag_changes gauge a=8 b=5
-lag_seconds gauge a=0.25`) {
-		words := strings.Fields(line)
-		fmt.Fprintf(&page, "# TYPE rollcall_replication_%s %s\n", words[0], words[1])
-		for _, sample := range words[2:] {
-			peer, value, _ := strings.Cut(sample, "=")
-			fmt.Fprintf(&page, "rollcall_replication_%s{peer=%q} %s\n", words[0], peer, value)
-		}
-	}
-	return page.String()
-}()
-
-func TestReplicatorFiguresAreThoseOfAllItsPeers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := observe(t, func(c *fakeCluster, _ *Config) {
-			c.nodes[1].set(func(s *fakeState) { s.metrics = metricsOfTwoPeers })
-			c.nodes[2].set(func(s *fakeState) { s.metrics = "no metrics {" })
-		})
-		after(1500 * time.Millisecond)
-		r.stop()
-		figures := trial.Replication{
-			Node: 1, Accepted: 160, Merged: 2, Dropped: 123, Sent: 11, Errors: 37, Batch: 9, Queued: 321, LagChanges: 8, LagSeconds: 0.25,
-		}
-		later := figures
-		later.At = trial.Of(time.Second)
-		expect.Deep(t, r.trial.Replicator, []trial.Replication{figures, later}, "replicator")
-	})
-}
-
 func TestUsageIsRecordedBesideWhatClientsHadOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := observe(t, func(_ *fakeCluster, config *Config) {
@@ -484,7 +440,6 @@ type fakeState struct {
 	slow    time.Duration // before a list ends
 	leader  string
 	term    int
-	metrics string
 }
 
 func newFakeCluster(nodes int) *fakeCluster {
@@ -596,7 +551,6 @@ func (n *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /v1/rollcall/status", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"leader":%q,"term":%d}`, state.leader, state.term)
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, state.metrics) })
 	mux.ServeHTTP(w, r)
 }
 

@@ -37,7 +37,7 @@ func (o *Observer) Run(ctx context.Context) {
 	}
 	if o.config.Quiet == 0 || wire.Pause(ctx, time.Until(o.config.Began.Add(o.config.Quiet))) {
 		for node := range o.config.Nodes {
-			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders, o.replicator} {
+			for _, part := range []func(context.Context, int){o.follow, o.watch, o.leaders} {
 				parts.Go(func() { part(ctx, node) })
 			}
 		}
@@ -76,7 +76,6 @@ func (o *Observer) Into(t *trial.Trial) {
 	})...)
 	t.Evictions = append(t.Evictions, sorted(s.Evictions, func(e trial.Eviction) place { return place{e.At, e.Node, e.ID} })...)
 	t.Leaders = append(t.Leaders, sorted(s.Leaders, func(l trial.Leader) place { return place{l.At, l.Node, ""} })...)
-	t.Replicator = append(t.Replicator, sorted(s.Replicator, func(r trial.Replication) place { return place{r.At, r.Node, ""} })...)
 	t.Machine = append(t.Machine, s.Machine...)
 	t.Usage = append(t.Usage, sorted(s.Usage, func(u trial.Usage) place { return place{u.At, u.Node, ""} })...)
 }

@@ -168,7 +168,7 @@ func TestDroppedNodeIsAskedNoMoreAndOwesNothing(t *testing.T) {
 			know(config.Book, "dead", 1)
 			for _, n := range c.nodes {
 				n.listVersion("dead", 1)
-				n.set(func(s *fakeState) { s.leader, s.term, s.metrics = "node1", 1, metricsOfTwoPeers })
+				n.set(func(s *fakeState) { s.leader, s.term = "node1", 1 })
 			}
 		})
 		after(2500 * time.Millisecond)
@@ -246,7 +246,7 @@ func TestEurekaIsAskedOnlyForWhatItHas(t *testing.T) {
 		for _, way := range []trial.Way{trial.ByRead, trial.ByList, trial.ByDelta} {
 			expect.That(t, len(seen[way]) >= 2, "by %s: %d sightings, want those of 3 s", way, len(seen[way]))
 		}
-		expect.That(t, len(seen) == 3 && len(r.trial.Leaders)+len(r.trial.Replicator)+len(r.trial.Evictions) == 0, "sightings are %v, leaders %v", seen, r.trial.Leaders)
+		expect.That(t, len(seen) == 3 && len(r.trial.Leaders)+len(r.trial.Evictions) == 0, "sightings are %v, leaders %v", seen, r.trial.Leaders)
 		left := 0
 		for _, n := range r.nodes {
 			left += n.size()

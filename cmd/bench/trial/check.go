@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,17 +52,40 @@ func (c *Comparison) Check() error {
 // Check reports the first thing that cannot be in a trial: a node that it does not have, a time before the trial's or days
 // after it, a count below 0, an unknown word. What is merely suspicious is left to verdicts.
 func (t *Trial) Check() error {
-	c := checks{trial: t}
-	c.that(t.Round >= 1, "round", "%d; want 1 or more", t.Round)
-	c.that(t.Length > 0 && t.Length <= longest, "length_us", "%d; want more than 0 and at most %d", t.Length, longest)
-	c.that(t.Cores >= 0, "cores", "%d; want 0 or more", t.Cores)
-	c.moment(t.Agreed, "agreed_us")
-	c.moment(t.Ended, "settled_us")
-	c.moment(t.Took, "took_us")
-	for _, section := range []func(){c.faults, c.series, c.clients, c.sealed, c.machine, c.history, c.lists, c.sights, c.samples, c.ending} {
-		section()
+	switch {
+	case t.Round < 1:
+		return t.wrong("round", "%d; want 1 or more", t.Round)
+	case t.Length <= 0 || t.Length > longest:
+		return t.wrong("length_us", "%d; want more than 0 and at most %d", t.Length, longest)
 	}
-	return c.first
+	c := checks{trial: t}
+	v := reflect.ValueOf(t).Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		records := v.Field(i)
+		if records.Kind() != reflect.Slice {
+			c.value(records, f.Tag.Get("check"))
+			if c.text != "" {
+				return t.wrong(name, "%s", c.text)
+			}
+			continue
+		}
+		for n := range records.Len() {
+			c.record(records.Index(n))
+			if c.text != "" {
+				return t.wrong(fmt.Sprintf("%s[%d]", name, n), "%s", c.text)
+			}
+		}
+	}
+	asked := make(map[int]bool)
+	for i, e := range t.Ending {
+		if asked[e.Node] {
+			return t.wrong(fmt.Sprintf("ending[%d]", i), "it is the second one of node number %d", e.Node)
+		}
+		asked[e.Node] = true
+	}
+	return nil
 }
 
 // wrong is a mistake in a field of a trial.
@@ -68,187 +93,105 @@ func (t *Trial) wrong(field, format string, args ...any) error {
 	return fmt.Errorf("the trial of %s in the column %s, round %d: %s: %s", t.Scenario, t.Column, t.Round, field, fmt.Sprintf(format, args...))
 }
 
-// checks keep the first mistake of a trial. A field is named as in JSON; at are the numbers of the list items that it is in.
+// checks finds the first mistake in the records of a trial. The tags "check" of their fields say what a number is: a node, a count,
+// a total since a machine began, or the end of a call, of which method call knows more. Other times are within a day of the load.
 type checks struct {
 	trial *Trial
-	first error
+	text  string // of the first mistake; empty: none was found
 }
 
-func (c *checks) that(ok bool, field, format string, args ...any) {
-	if !ok && c.first == nil {
-		c.first = c.trial.wrong(field, format, args...)
+func (c *checks) that(ok bool, format string, args ...any) {
+	if !ok && c.text == "" {
+		c.text = fmt.Sprintf(format, args...)
 	}
 }
 
-func (c *checks) item(ok bool, field string, at int, format string, value any) {
-	if !ok && c.first == nil {
-		c.that(false, fmt.Sprintf("%s[%d]", field, at), format, value)
+// record checks a record, and all that is in it.
+func (c *checks) record(v reflect.Value) {
+	if v.Kind() != reflect.Struct {
+		c.value(v, "")
+		return
+	}
+	c.rules(v.Interface())
+	for i := range v.NumField() {
+		c.value(v.Field(i), v.Type().Field(i).Tag.Get("check"))
 	}
 }
 
-func (c *checks) node(n int, field string, at int) {
-	c.item(n >= 0 && n < len(c.trial.Nodes), field, at, "there is no node number %d", n)
-}
-
-func (c *checks) moment(m Micros, field string) {
-	c.that(m >= -longest && m <= longest, field, "%d µs; want at most a day", m)
-}
-
-func (c *checks) moments(field string, at int, all ...Micros) {
-	for _, m := range all {
-		c.item(m >= -longest && m <= longest, field, at, "%d µs; want at most a day", m)
+func (c *checks) value(v reflect.Value, is string) {
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			if v.Index(i).Kind() == reflect.Struct {
+				c.record(v.Index(i))
+			} else {
+				c.value(v.Index(i), is)
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		n := v.Int()
+		_, moment := v.Interface().(Micros)
+		switch is {
+		case "node":
+			c.that(n >= 0 && n < int64(len(c.trial.Nodes)), "there is no node number %d", n)
+		case "count", "total":
+			c.that(n >= 0, "it counts %d; want 0 or more", n)
+		}
+		if moment && is != "total" && is != "end" {
+			c.that(Micros(n) >= -longest && Micros(n) <= longest, "%d µs; want at most a day", n)
+		}
 	}
 }
 
-func (c *checks) spans(field string, at int, all ...Micros) {
-	for _, m := range all {
-		c.item(m >= 0 && m <= longest, field, at, "it took %d µs; want 0 or more, and at most a day", m)
+// rules are those of a record that the type of no field says.
+func (c *checks) rules(record any) {
+	switch r := record.(type) {
+	case Fault:
+		c.span(r.To - r.From)
+	case Series:
+		c.that(slices.Contains(Operations, r.Operation), "there is no operation %q", r.Operation)
+	case Bin:
+		c.bin(r)
+	case Client:
+		c.that(r.Calls >= r.Answered, "it counts %d; want 0 or more", r.Calls-r.Answered)
+	case Sealed:
+		c.that(len(r.Writes) >= 1 && len(r.Writes) <= 2, "it was written %d times; want once or twice", len(r.Writes))
+	case SealWrite:
+		c.call(r.Outcome, r.Called, r.Returned)
+	case Call:
+		c.that(slices.Contains([]Action{Write, Remove, Look}, r.Action), "there is no action %q", r.Action)
+		c.call(r.Outcome, r.Called, r.Returned)
+	case List:
+		c.span(r.Answered - r.Asked)
+	case Sighting:
+		c.that(slices.Contains(Ways, r.Way), "there is no way %q", r.Way)
+		c.span(r.Delay + 1) // -1: not within the trial
+	case Leader:
+		c.that(r.Leader >= -1 && r.Leader < len(c.trial.Nodes), "there is no node number %d", r.Leader) // -1: none
 	}
 }
 
-func (c *checks) counts(field string, at int, all ...int) {
-	for _, n := range all {
-		c.item(n >= 0, field, at, "it counts %d; want 0 or more", n)
-	}
+func (c *checks) span(took Micros) {
+	c.that(took >= 0 && took <= longest, "it took %d µs; want 0 or more, and at most a day", took)
 }
 
 // call checks how a call ended: only one of unknown outcome may never have been answered.
-func (c *checks) call(o Outcome, called, returned Micros, field string, at int) {
-	c.item(slices.Contains(Outcomes, o), field, at, "there is no outcome %q", o)
-	c.moments(field, at, called)
+func (c *checks) call(o Outcome, called, returned Micros) {
+	c.that(slices.Contains(Outcomes, o), "there is no outcome %q", o)
 	if returned == math.MaxInt64 {
-		c.item(o == Unknown, field, at, "it was never answered, but its outcome is %q", o)
+		c.that(o == Unknown, "it was never answered, but its outcome is %q", o)
 		return
 	}
-	c.spans(field, at, returned-called)
+	c.span(returned - called)
 }
 
-func (c *checks) faults() {
-	for i, f := range c.trial.Faults {
-		c.moments("faults", i, f.From, f.To, f.Ready)
-		c.spans("faults", i, f.To-f.From)
-		c.counts("faults", i, f.Count)
-		for _, n := range f.Nodes {
-			c.node(n, "faults", i)
-		}
-		for _, k := range f.Kills {
-			c.node(k.Node, "faults", i)
-			c.moments("faults", i, k.At)
-		}
+func (c *checks) bin(b Bin) {
+	c.that(b.Number >= 0 && b.Number <= int(longest/Of(BinLength)), "bin %d; want one from 0 on, within a day", b.Number)
+	answers := 0
+	for latency, count := range b.Pairs() {
+		c.span(Micros(latency))
+		c.that(count >= 0, "it counts %d; want 0 or more", count)
+		answers += count
 	}
-}
-
-func (c *checks) series() {
-	for i, s := range c.trial.Series {
-		c.node(s.Node, "series", i)
-		c.item(slices.Contains(Operations, s.Operation), "series", i, "there is no operation %q", s.Operation)
-		for _, b := range s.Bins {
-			c.item(b.Number >= 0 && b.Number <= int(longest/Of(BinLength)), "series", i, "bin %d; want one from 0 on, within a day", b.Number)
-			c.counts("series", i, b.Done, b.NotFound, b.Refused, b.Unreached, b.Unknown)
-			answers := 0
-			for latency, count := range b.Pairs() {
-				c.spans("series", i, Micros(latency))
-				c.counts("series", i, count)
-				answers += count
-			}
-			if c.first == nil && (answers != b.Answered() || len(b.Latencies)%2 != 0) {
-				c.item(false, "series", i, "%s", fmt.Sprintf("bin %d has %d answers, and the latencies of %d", b.Number, b.Answered(), answers))
-			}
-		}
-	}
-}
-
-func (c *checks) clients() {
-	for i, client := range c.trial.Clients {
-		c.node(client.Home, "clients", i)
-		c.counts("clients", i, client.Answered, client.Calls-client.Answered)
-		c.spans("clients", i, client.Gap)
-	}
-}
-
-func (c *checks) sealed() {
-	for i, s := range c.trial.Sealed {
-		c.item(len(s.Writes) >= 1 && len(s.Writes) <= 2, "sealed", i, "it was written %d times; want once or twice", len(s.Writes))
-		for _, w := range s.Writes {
-			c.node(w.Node, "sealed", i)
-			c.call(w.Outcome, w.Called, w.Returned, "sealed", i)
-		}
-	}
-	for i, f := range c.trial.Forgotten {
-		c.node(f.Node, "forgotten", i)
-		c.moments("forgotten", i, f.At, f.Last)
-	}
-}
-
-func (c *checks) machine() {
-	for i, h := range c.trial.Machine {
-		c.moments("machine", i, h.At)
-		c.counts("machine", i, h.Due, h.Late)
-		c.spans("machine", i, h.Worst, h.Sync)
-		c.counts("machine", i, int(h.Busy), int(h.Own)) // of all processors since they began
-	}
-}
-
-func (c *checks) history() {
-	for i, call := range c.trial.History {
-		c.node(call.Node, "history", i)
-		c.item(slices.Contains([]Action{Write, Remove, Look}, call.Action), "history", i, "there is no action %q", call.Action)
-		c.item(call.Version >= 0, "history", i, "version %d; want 0 or more", call.Version)
-		c.call(call.Outcome, call.Called, call.Returned, "history", i)
-	}
-}
-
-func (c *checks) lists() {
-	for i, l := range c.trial.Lists {
-		c.node(l.Node, "lists", i)
-		c.moments("lists", i, l.Asked)
-		c.spans("lists", i, l.Answered-l.Asked)
-		c.counts("lists", i, l.Listed, l.Ghosts, l.Missing, l.Behind, l.Unhealed)
-	}
-}
-
-func (c *checks) sights() {
-	for i, s := range c.trial.Sightings {
-		c.node(s.From, "sightings", i)
-		c.node(s.To, "sightings", i)
-		c.item(slices.Contains(Ways, s.Way), "sightings", i, "there is no way %q", s.Way)
-		c.moments("sightings", i, s.Acked)
-		c.spans("sightings", i, s.Delay+1) // -1: not within the trial
-	}
-	for i, d := range c.trial.Departures {
-		c.node(d.Node, "departures", i)
-		c.moments("departures", i, d.Last, d.Gone)
-	}
-	for i, e := range c.trial.Evictions {
-		c.node(e.Node, "evictions", i)
-		c.moments("evictions", i, e.At)
-	}
-	for i, l := range c.trial.Leaders {
-		c.node(l.Node, "leaders", i)
-		c.node(max(l.Leader, 0), "leaders", i) // -1: none
-		c.moments("leaders", i, l.At)
-	}
-}
-
-func (c *checks) samples() {
-	for i, r := range c.trial.Replicator {
-		c.node(r.Node, "replicator", i)
-		c.moments("replicator", i, r.At)
-	}
-	for i, u := range c.trial.Usage {
-		c.node(u.Node, "usage", i)
-		c.moments("usage", i, u.At)
-		c.counts("usage", i, int(u.CPU), int(u.Memory), int(u.Written), int(u.Stored), int(u.Sent), u.Instances, int(u.Renewals))
-	}
-}
-
-func (c *checks) ending() {
-	asked := make(map[int]bool)
-	for i, e := range c.trial.Ending {
-		c.node(e.Node, "ending", i)
-		c.item(!asked[e.Node], "ending", i, "it is the second one of node number %d", e.Node)
-		asked[e.Node] = true
-		c.spans("ending", i, e.Watched)
-		c.counts("ending", i, e.Sealed...)
-	}
+	c.that(answers == b.Answered() && len(b.Latencies)%2 == 0, "bin %d has %d answers, and the latencies of %d", b.Number, b.Answered(), answers)
 }

@@ -4,7 +4,6 @@
 package trial
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -96,31 +95,30 @@ type Trial struct {
 	Column   string `json:"column"` // its name
 	Round    int    `json:"round"`  // from 1
 	Seed     uint64 `json:"seed"`
-	Length   Micros `json:"length_us"`  // of the load; observations go on until the end
-	Agreed   Micros `json:"agreed_us"`  // when all nodes held the same at the end; -1: they did not in time
-	Ended    Micros `json:"settled_us"` // when the observations ended
-	Cores    int    `json:"cores"`      // of the machine
-	Took     Micros `json:"took_us"`    // all of it, the cluster's start and end included
-	Nodes    []Node `json:"nodes"`      // numbered by their place in this list
-	Failed   string `json:"failed"`     // why the trial could not be completed; empty: it was
+	Length   Micros `json:"length_us"`           // of the load; observations go on until the end
+	Agreed   Micros `json:"agreed_us"`           // when all nodes held the same at the end; -1: they did not in time
+	Ended    Micros `json:"settled_us"`          // when the observations ended
+	Cores    int    `json:"cores" check:"count"` // of the machine
+	Took     Micros `json:"took_us"`             // all of it, the cluster's start and end included
+	Nodes    []Node `json:"nodes"`               // numbered by their place in this list
+	Failed   string `json:"failed"`              // why the trial could not be completed; empty: it was
 	// Repeats are why earlier tries of the trial are not valid: the machine did not carry them. They are in no figure.
 	Repeats []string `json:"repeats,omitempty"`
 
-	Faults     []Fault       `json:"faults"`
-	Series     []Series      `json:"series"`
-	Clients    []Client      `json:"clients"`    // what single clients had to bear
-	Sealed     []Sealed      `json:"sealed"`     // instances that are written once or twice, and never again
-	Forgotten  []Forgotten   `json:"forgotten"`  // heartbeats answered 404 though the instance was registered and alive
-	Machine    []Health      `json:"machine"`    // every second: whether the machine carried all this
-	History    []Call        `json:"history"`    // every call on the watched keys, ordered by the time of the call
-	Lists      []List        `json:"lists"`      // every list that an observer fetched
-	Sightings  []Sighting    `json:"sightings"`  // when acknowledged registrations were first seen
-	Departures []Departure   `json:"departures"` // instances that died or were canceled, and when nodes stopped listing them
-	Evictions  []Eviction    `json:"evictions"`  // told by the nodes' watches
-	Leaders    []Leader      `json:"leaders"`    // whenever what a node says of its leader changed; mode cp
-	Replicator []Replication `json:"replicator"` // every second, per node that sends
-	Usage      []Usage       `json:"usage"`      // every second, per node
-	Ending     []Ending      `json:"ending"`     // per node, when all nodes agreed or time was up
+	Faults     []Fault     `json:"faults"`
+	Series     []Series    `json:"series"`
+	Clients    []Client    `json:"clients"`    // what single clients had to bear
+	Sealed     []Sealed    `json:"sealed"`     // instances that are written once or twice, and never again
+	Forgotten  []Forgotten `json:"forgotten"`  // heartbeats answered 404 though the instance was registered and alive
+	Machine    []Health    `json:"machine"`    // every second: whether the machine carried all this
+	History    []Call      `json:"history"`    // every call on the watched keys, ordered by the time of the call
+	Lists      []List      `json:"lists"`      // every list that an observer fetched
+	Sightings  []Sighting  `json:"sightings"`  // when acknowledged registrations were first seen
+	Departures []Departure `json:"departures"` // instances that died or were canceled, and when nodes stopped listing them
+	Evictions  []Eviction  `json:"evictions"`  // told by the nodes' watches
+	Leaders    []Leader    `json:"leaders"`    // whenever what a node says of its leader changed; mode cp
+	Usage      []Usage     `json:"usage"`      // every second, per node
+	Ending     []Ending    `json:"ending"`     // per node, when all nodes agreed or time was up
 }
 
 // NodeName is what a node is called, by its number.
@@ -140,19 +138,19 @@ type Node struct {
 // Fault is a fault as it was injected: what the bands in the plots show.
 type Fault struct {
 	Kind  scenario.Kind `json:"kind"`
-	Text  string        `json:"text"`  // as in "leader node2 killed"
-	Nodes []int         `json:"nodes"` // that it struck; of a partition: the smaller side
+	Text  string        `json:"text"`               // as in "leader node2 killed"
+	Nodes []int         `json:"nodes" check:"node"` // that it struck; of a partition: the smaller side
 	From  Micros        `json:"from_us"`
-	To    Micros        `json:"to_us"`    // when it was undone; equal to From: it has no length
-	Ready Micros        `json:"ready_us"` // when all restarted nodes could serve again; 0: nothing was restarted
-	Count int           `json:"count"`    // instances that it struck
-	Kills []Kill        `json:"kills"`    // of a fault that ends processes: each end
+	To    Micros        `json:"to_us"`               // when it was undone; equal to From: it has no length
+	Ready Micros        `json:"ready_us"`            // when all restarted nodes could serve again; 0: nothing was restarted
+	Count int           `json:"count" check:"count"` // instances that it struck
+	Kills []Kill        `json:"kills"`               // of a fault that ends processes: each end
 }
 
 // Kill is the end of a process.
 type Kill struct {
 	At      Micros `json:"at_us"`
-	Node    int    `json:"node"`
+	Node    int    `json:"node" check:"node"`
 	Writing int    `json:"writing"` // writes of watched keys that were on their way to it
 }
 
@@ -204,7 +202,7 @@ const BinLength = 100 * time.Millisecond
 // Series is what came of one operation of those clients whose home is one node.
 type Series struct {
 	Operation Operation `json:"operation"`
-	Node      int       `json:"node"`
+	Node      int       `json:"node" check:"node"`
 	Bins      []Bin     `json:"bins"` // ascending; empty ones are left out
 }
 
@@ -213,11 +211,11 @@ type Series struct {
 // cannot hide the calls that it kept from being sent.
 type Bin struct {
 	Number    int `json:"n"` // it begins at Number × BinLength
-	Done      int `json:"d,omitempty"`
-	NotFound  int `json:"f,omitempty"`
-	Refused   int `json:"r,omitempty"`
-	Unreached int `json:"x,omitempty"`
-	Unknown   int `json:"u,omitempty"`
+	Done      int `json:"d,omitempty" check:"count"`
+	NotFound  int `json:"f,omitempty" check:"count"`
+	Refused   int `json:"r,omitempty" check:"count"`
+	Unreached int `json:"x,omitempty" check:"count"`
+	Unknown   int `json:"u,omitempty" check:"count"`
 	// Latencies of the answered calls (Done and NotFound) as pairs of a latency in µs, ascending, and how
 	// many calls took as long, to within 1 % (the lowest value of a bucket of an HdrHistogram of two digits).
 	Latencies []int64 `json:"l,omitempty"`
@@ -306,11 +304,11 @@ func (b *Bin) Columns(decimals int) []string {
 // that it can reach where one gives no answer, as stock clients do.
 type Client struct {
 	Operation Operation `json:"operation"`
-	Home      int       `json:"home"` // node
+	Home      int       `json:"home" check:"node"` // node
 	Calls     int       `json:"calls"`
-	Answered  int       `json:"answered"`
-	Gap       Micros    `json:"gap_us"`         // the longest time from when a call was due until the client got an answer again
-	Open      bool      `json:"open,omitempty"` // that gap had not ended when the client's calls did
+	Answered  int       `json:"answered" check:"count"`
+	Gap       Micros    `json:"gap_us" check:"count"` // the longest time from when a call was due until the client got an answer again
+	Open      bool      `json:"open,omitempty"`       // that gap had not ended when the client's calls did
 }
 
 // Sealed is an instance with a lease that outlasts the trial. It is registered, a second later perhaps registered in
@@ -323,17 +321,17 @@ type Sealed struct {
 // SealWrite is one write of a sealed instance. Its version is its place in the list, from 1; a cancel has none.
 type SealWrite struct {
 	Cancel   bool    `json:"cancel"`
-	Node     int     `json:"node"` // that was asked last
+	Node     int     `json:"node" check:"node"` // that was asked last
 	Outcome  Outcome `json:"outcome"`
 	Doubtful bool    `json:"doubtful"` // an earlier try of it got no answer, and may take effect late
 	Called   Micros  `json:"called_us"`
-	Returned Micros  `json:"returned_us"`
+	Returned Micros  `json:"returned_us" check:"end"`
 }
 
 // Forgotten is a heartbeat that was answered 404.
 type Forgotten struct {
 	At   Micros `json:"at_us"`
-	Node int    `json:"node"` // that answered
+	Node int    `json:"node" check:"node"` // that answered
 	ID   string `json:"id"`
 	Last Micros `json:"last_us"` // the last acknowledged heartbeat or registration of the instance before
 }
@@ -341,12 +339,12 @@ type Forgotten struct {
 // Health is a look at the machine. Busy and Own count since they began; the others are of the time since the last look.
 type Health struct {
 	At    Micros `json:"at_us"`
-	Busy  Micros `json:"busy_us"`  // all processors together, all processes
-	Own   Micros `json:"own_us"`   // this program: load, proxies, observation
-	Due   int    `json:"due"`      // calls that the schedule made due
-	Late  int    `json:"late"`     // of these, how many were handed to a client more than LateAfter later
-	Worst Micros `json:"worst_us"` // the latest of them
-	Sync  Micros `json:"sync_us"`  // what one durable write took on the disk of the nodes
+	Busy  Micros `json:"busy_us" check:"total"`  // all processors together, all processes
+	Own   Micros `json:"own_us" check:"total"`   // this program: load, proxies, observation
+	Due   int    `json:"due" check:"count"`      // calls that the schedule made due
+	Late  int    `json:"late" check:"count"`     // of these, how many were handed to a client more than LateAfter later
+	Worst Micros `json:"worst_us" check:"count"` // the latest of them
+	Sync  Micros `json:"sync_us" check:"count"`  // what one durable write took on the disk of the nodes
 }
 
 // LateAfter is from when on a call that was due counts as late: a client that has to wait for the program that measures is
@@ -375,29 +373,29 @@ const (
 // in the same version, as a call of its own.
 type Call struct {
 	Key      string  `json:"key"`
-	Client   int     `json:"client"` // sends one call after the other
-	Node     int     `json:"node"`   // that was asked
+	Client   int     `json:"client"`            // sends one call after the other
+	Node     int     `json:"node" check:"node"` // that was asked
 	Action   Action  `json:"action"`
-	Version  int64   `json:"version"` // written, or seen; 0: not registered
+	Version  int64   `json:"version" check:"count"` // written, or seen; 0: not registered
 	Outcome  Outcome `json:"outcome"`
 	Called   Micros  `json:"called_us"`
-	Returned Micros  `json:"returned_us"`
+	Returned Micros  `json:"returned_us" check:"end"`
 }
 
 // List is one fetch of the whole registry by an observer, and how it differs from what the clients know to
 // be true. A node is asked every 100 ms.
 type List struct {
-	Node     int    `json:"node"`
+	Node     int    `json:"node" check:"node"`
 	Asked    Micros `json:"asked_us"`
 	Answered Micros `json:"answered_us"`
 	Failed   bool   `json:"failed,omitempty"` // no list came; what follows is 0, but for Missing
-	Listed   int    `json:"listed"`
-	Ghosts   int    `json:"ghosts"`  // listed, though they died or their cancel was acknowledged before it was asked
-	Missing  int    `json:"missing"` // not listed, though registered, acknowledged and alive all the time; all such, if no list came
-	Behind   int    `json:"behind"`  // listed in an older version than what was acknowledged before it was asked
+	Listed   int    `json:"listed" check:"count"`
+	Ghosts   int    `json:"ghosts" check:"count"`  // listed, though they died or their cancel was acknowledged before it was asked
+	Missing  int    `json:"missing" check:"count"` // not listed, though registered, acknowledged and alive all the time; all such, if no list came
+	Behind   int    `json:"behind" check:"count"`  // listed in an older version than what was acknowledged before it was asked
 	// Unhealed counts what was acknowledged before the last fault ended, and is not yet in this list (or still
 	// is, if it was a cancel).
-	Unhealed int `json:"unhealed"`
+	Unhealed int `json:"unhealed" check:"count"`
 	// Back lists instances that this node had stopped listing after their acknowledged cancel, and lists again.
 	Back []string `json:"back,omitempty"`
 }
@@ -420,8 +418,8 @@ var Ways = []Way{ByRead, ByStale, ByList, ByDelta, ByWatch}
 // Sighting is when a registration that was acknowledged through one node was first seen at another, or the
 // same, node.
 type Sighting struct {
-	From  int    `json:"from"`
-	To    int    `json:"to"`
+	From  int    `json:"from" check:"node"`
+	To    int    `json:"to" check:"node"`
 	Way   Way    `json:"way"`
 	Acked Micros `json:"acked_us"`
 	Delay Micros `json:"delay_us"` // until the answer that showed it had come; 0: before the acknowledgement; -1: not within the trial
@@ -432,14 +430,14 @@ type Departure struct {
 	ID       string `json:"id"`
 	Canceled bool   `json:"canceled,omitempty"` // otherwise it died
 	Last     Micros `json:"last_us"`            // its last answered heartbeat or registration; of a canceled one, the cancel's answer
-	Node     int    `json:"node"`
+	Node     int    `json:"node" check:"node"`
 	Gone     Micros `json:"gone_us"` // the asking of the first list without it; -1: it was listed until the end
 }
 
 // Eviction is an eviction that a node's watch reported.
 type Eviction struct {
 	At    Micros `json:"at_us"`
-	Node  int    `json:"node"`
+	Node  int    `json:"node" check:"node"`
 	ID    string `json:"id"`
 	Alive bool   `json:"alive"` // its client sent heartbeats all the time: a false eviction
 }
@@ -447,42 +445,27 @@ type Eviction struct {
 // Leader is what a node said of its leader from At on.
 type Leader struct {
 	At     Micros `json:"at_us"`
-	Node   int    `json:"node"`   // that was asked
-	Leader int    `json:"leader"` // -1: none, or no answer
+	Node   int    `json:"node" check:"node"` // that was asked
+	Leader int    `json:"leader"`            // -1: none, or no answer
 	Term   uint64 `json:"term"`
-}
-
-// Replication is the replicator of one node, summed over its peers. Counters count since the node started.
-type Replication struct {
-	At         Micros  `json:"at_us"`
-	Node       int     `json:"node"`
-	Accepted   float64 `json:"accepted"` // tasks
-	Merged     float64 `json:"merged"`   // tasks that became part of another one of their instance
-	Dropped    float64 `json:"dropped"`  // tasks given up: overflow, expiry, refusal
-	Sent       float64 `json:"sent"`     // tasks transmitted
-	Errors     float64 `json:"errors"`   // tasks whose transmission failed, and is repeated
-	Batch      float64 `json:"batch"`    // tasks of the last batch, of the peer with the largest
-	Queued     float64 `json:"queued"`
-	LagChanges float64 `json:"lag_changes"` // of the peer that is most behind
-	LagSeconds float64 `json:"lag_seconds"`
 }
 
 // Usage is what a node's process has used since it started.
 type Usage struct {
 	At        Micros `json:"at_us"`
-	Node      int    `json:"node"`
-	CPU       Micros `json:"cpu_us"`
-	Memory    int64  `json:"memory"`    // resident bytes
-	Written   int64  `json:"written"`   // bytes sent to the disk
-	Stored    int64  `json:"stored"`    // bytes of its data directory
-	Sent      int64  `json:"sent"`      // bytes to other nodes
-	Instances int    `json:"instances"` // that its registry should hold, by what clients know
-	Renewals  int64  `json:"renewals"`  // heartbeats answered by the whole cluster until then
+	Node      int    `json:"node" check:"node"`
+	CPU       Micros `json:"cpu_us" check:"total"`
+	Memory    int64  `json:"memory" check:"count"`    // resident bytes
+	Written   int64  `json:"written" check:"count"`   // bytes sent to the disk
+	Stored    int64  `json:"stored" check:"count"`    // bytes of its data directory
+	Sent      int64  `json:"sent" check:"count"`      // bytes to other nodes
+	Instances int    `json:"instances" check:"count"` // that its registry should hold, by what clients know
+	Renewals  int64  `json:"renewals" check:"count"`  // heartbeats answered by the whole cluster until then
 }
 
 // Ending is what one node held at the end, when all nodes agreed or time was up.
 type Ending struct {
-	Node   int              `json:"node"`
+	Node   int              `json:"node" check:"node"`
 	Failed string           `json:"failed,omitempty"` // why it could not be asked
 	Keys   map[string]int64 `json:"keys"`             // the watched keys' versions; absent: not registered
 	// Missing are instances, registered, acknowledged and alive, that it does not list, Revived those that it
@@ -490,147 +473,6 @@ type Ending struct {
 	Missing []string `json:"missing"`
 	Revived []string `json:"revived"`
 	Dead    []string `json:"dead"`
-	Sealed  []int    `json:"sealed"`     // the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0: not listed
-	Watched Micros   `json:"watched_us"` // for how long its stream of changes was read: without it evictions are not known
-}
-
-// Records that a trial has thousands of are arrays in JSON, without the names of their fields: a comparison's file would be
-// three times as large with them. The order of the fields is given with each MarshalJSON.
-
-// The letters of outcomes are those of Bin's fields.
-var (
-	outcomeLetters = letters[Outcome]{Done: "d", NotFound: "f", Refused: "r", Unreached: "x", Unknown: "u"}
-	actionLetters  = letters[Action]{Write: "w", Remove: "r", Look: "l"}
-)
-
-// MarshalJSON implements json.Marshaler: [key, client, node, action, version, outcome, called, took]. The action
-// is w (write), r (remove) or l (look); the outcome d (done), f (not found), r (refused), x (unreached) or u
-// (unknown); called is in µs since the load began, took in µs, -1 of a call that was never answered.
-func (c Call) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{c.Key, c.Client, c.Node, actionLetters.of(c.Action), c.Version, outcomeLetters.of(c.Outcome), c.Called, took(c.Called, c.Returned)})
-}
-
-// took is how long a call took; -1: it was never answered.
-func took(called, returned Micros) Micros {
-	if returned == math.MaxInt64 {
-		return -1
-	}
-	return returned - called
-}
-
-// returned is when a call ended that took so long; -1: it was never answered. Other spans below 0 are left to Check.
-func returned(called, took Micros) Micros {
-	if took == -1 {
-		return math.MaxInt64
-	}
-	return called + took
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *Call) UnmarshalJSON(data []byte) error {
-	var action, outcome string
-	var took Micros
-	if err := fields(data, "a call", &c.Key, &c.Client, &c.Node, &action, &c.Version, &outcome, &c.Called, &took); err != nil {
-		return err
-	}
-	c.Action, c.Outcome, c.Returned = actionLetters.meant(action), outcomeLetters.meant(outcome), returned(c.Called, took)
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler: [node, asked, took, failed, listed, ghosts, missing, behind, unhealed],
-// and the instances that are back as a tenth if there are any. Asked is in µs since the load began, took in µs.
-func (l List) MarshalJSON() ([]byte, error) {
-	values := []any{l.Node, l.Asked, l.Answered - l.Asked, l.Failed, l.Listed, l.Ghosts, l.Missing, l.Behind, l.Unhealed}
-	if len(l.Back) > 0 {
-		values = append(values, l.Back)
-	}
-	return json.Marshal(values)
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *List) UnmarshalJSON(data []byte) error {
-	var took Micros
-	into := []any{&l.Node, &l.Asked, &took, &l.Failed, &l.Listed, &l.Ghosts, &l.Missing, &l.Behind, &l.Unhealed}
-	err := fields(data, "a list", into...)
-	if err != nil {
-		err = fields(data, "a list", append(into, &l.Back)...)
-	}
-	l.Answered = l.Asked + took
-	return err
-}
-
-// MarshalJSON implements json.Marshaler: [from, to, way, acked, delay], the last two in µs.
-func (s Sighting) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{s.From, s.To, s.Way, s.Acked, s.Delay})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *Sighting) UnmarshalJSON(data []byte) error {
-	return fields(data, "a sighting", &s.From, &s.To, &s.Way, &s.Acked, &s.Delay)
-}
-
-// MarshalJSON implements json.Marshaler: [id, canceled, last, node, gone], last and gone in µs since the load began.
-func (d Departure) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{d.ID, d.Canceled, d.Last, d.Node, d.Gone})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *Departure) UnmarshalJSON(data []byte) error {
-	return fields(data, "a departure", &d.ID, &d.Canceled, &d.Last, &d.Node, &d.Gone)
-}
-
-// MarshalJSON implements json.Marshaler: [operation, home, calls, answered, gap in µs, open].
-func (c Client) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{c.Operation, c.Home, c.Calls, c.Answered, c.Gap, c.Open})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *Client) UnmarshalJSON(data []byte) error {
-	return fields(data, "a client", &c.Operation, &c.Home, &c.Calls, &c.Answered, &c.Gap, &c.Open)
-}
-
-// MarshalJSON implements json.Marshaler: [cancel, node, outcome, doubtful, called, took], the last two in µs, -1 of a write that
-// was never answered.
-func (w SealWrite) MarshalJSON() ([]byte, error) {
-	return json.Marshal([]any{w.Cancel, w.Node, outcomeLetters.of(w.Outcome), w.Doubtful, w.Called, took(w.Called, w.Returned)})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *SealWrite) UnmarshalJSON(data []byte) error {
-	var outcome string
-	var took Micros
-	err := fields(data, "a write of a sealed instance", &w.Cancel, &w.Node, &outcome, &w.Doubtful, &w.Called, &took)
-	w.Outcome, w.Returned = outcomeLetters.meant(outcome), returned(w.Called, took)
-	return err
-}
-
-// fields decodes a JSON array of exactly as many values as there are pointers.
-func fields(data []byte, what string, into ...any) error {
-	values := append([]any(nil), into...)
-	if err := json.Unmarshal(data, &values); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if len(values) != len(into) {
-		return fmt.Errorf("%s has %d values, not %d: %.80s", what, len(values), len(into), data)
-	}
-	return nil
-}
-
-// letters abbreviates a closed set of words. Any other word stands for itself.
-type letters[W ~string] map[W]string
-
-func (l letters[W]) of(word W) string {
-	if letter, ok := l[word]; ok {
-		return letter
-	}
-	return string(word)
-}
-
-func (l letters[W]) meant(letter string) W {
-	for word, abbreviation := range l {
-		if abbreviation == letter {
-			return word
-		}
-	}
-	return W(letter)
+	Sealed  []int    `json:"sealed" check:"count"`     // the versions in which it lists the sealed instances, in the order of Trial.Sealed; 0: not listed
+	Watched Micros   `json:"watched_us" check:"count"` // for how long its stream of changes was read: without it evictions are not known
 }

@@ -28,7 +28,6 @@ func whole() Trial {
 		Departures: []Departure{{ID: "i", Gone: -1}},
 		Evictions:  []Eviction{{ID: "i"}},
 		Leaders:    []Leader{{Leader: -1}},
-		Replicator: []Replication{{Node: 1}},
 		Usage:      []Usage{{Node: 1, Memory: 5}},
 		Ending:     []Ending{{Node: 0, Sealed: []int{1}, Watched: 9}, {Node: 1, Failed: "gone"}},
 	}
@@ -44,7 +43,7 @@ func TestTrialIsCheckedForWhatCannotBe(t *testing.T) {
 		{func(t *Trial) { t.Round = 0 }, "round: 0; want 1 or more"},
 		{func(t *Trial) { t.Length = 0 }, "length_us: 0; want more than 0"},
 		{func(t *Trial) { t.Ended = math.MaxInt64 }, "settled_us: 9223372036854775807 µs; want at most a day"},
-		{func(t *Trial) { t.Cores = -1 }, "cores: -1"},
+		{func(t *Trial) { t.Cores = -1 }, "cores: it counts -1"},
 		{func(t *Trial) { t.Faults[0].To = 9 }, "faults[0]: it took -1 µs"},
 		{func(t *Trial) { t.Faults[0].Nodes[0] = 2 }, "faults[0]: there is no node number 2"},
 		{func(t *Trial) { t.Faults[0].Kills[0].Node = -1 }, "faults[0]: there is no node number -1"},
@@ -64,7 +63,7 @@ func TestTrialIsCheckedForWhatCannotBe(t *testing.T) {
 		{func(t *Trial) { t.Machine[0].Late = -1 }, "machine[0]: it counts -1"},
 		{func(t *Trial) { t.History[0].Action = "hop" }, `history[0]: there is no action "hop"`},
 		{func(t *Trial) { t.History[0].Outcome = "z" }, `history[0]: there is no outcome "z"`},
-		{func(t *Trial) { t.History[0].Version = -1 }, "history[0]: version -1; want 0 or more"},
+		{func(t *Trial) { t.History[0].Version = -1 }, "history[0]: it counts -1; want 0 or more"},
 		{func(t *Trial) { t.History[0].Returned = 0 }, "history[0]: it took -5 µs"},
 		{func(t *Trial) { t.Lists[0].Answered = -6 }, "lists[0]: it took -1 µs"},
 		{func(t *Trial) { t.Lists[0].Ghosts = -1 }, "lists[0]: it counts -1"},
@@ -73,10 +72,9 @@ func TestTrialIsCheckedForWhatCannotBe(t *testing.T) {
 		{func(t *Trial) { t.Departures[0].Node = 2 }, "departures[0]: there is no node number 2"},
 		{func(t *Trial) { t.Evictions[0].Node = 2 }, "evictions[0]: there is no node number 2"},
 		{func(t *Trial) { t.Leaders[0].Leader = 2 }, "leaders[0]: there is no node number 2"},
-		{func(t *Trial) { t.Replicator[0].Node = 2 }, "replicator[0]: there is no node number 2"},
 		{func(t *Trial) { t.Usage[0].Memory = -5 }, "usage[0]: it counts -5"},
 		{func(t *Trial) { t.Ending[1].Node = 0 }, "ending[1]: it is the second one of node number 0"},
-		{func(t *Trial) { t.Ending[0].Watched = -1 }, "ending[0]: it took -1 µs"},
+		{func(t *Trial) { t.Ending[0].Watched = -1 }, "ending[0]: it counts -1"},
 	} {
 		one := whole()
 		c.alter(&one)
@@ -113,7 +111,7 @@ func TestComparisonIsCheckedForTrialsThatItDoesNotDescribe(t *testing.T) {
 		"the trial of steady in the column cp, round 1: round: there are two trials of it",
 		"the trial of steady in the column cpp, round 1: column: the comparison does not describe it",
 		"the trial of stedy in the column cp, round 1: scenario: the comparison does not describe it",
-		"the trial of steady in the column cp, round 2: cores: -1; want 0 or more",
+		"the trial of steady in the column cp, round 2: cores: it counts -1; want 0 or more",
 	} {
 		expect.ErrorSays(t, err, want, "says:")
 	}
