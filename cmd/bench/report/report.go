@@ -80,8 +80,26 @@ func (r *Report) write(dir string, files []file) error {
 		}
 	}
 	r.dir = dir
+	return r.drawHistories(dir)
+}
+
+// drawHistories draws the first history of each trial that no single copy explains.
+func (r *Report) drawHistories(dir string) error {
+	for i := range r.Trials {
+		violated := r.Verdicts[i].History.Violated
+		if len(violated) == 0 {
+			continue
+		}
+		draw := func(w io.Writer) error { return verdict.Draw(&r.Trials[i], violated[0], w) }
+		if err := writeFile(filepath.Join(dir, historyFile(i)), draw); err != nil {
+			return fmt.Errorf("draw a history: %w", err)
+		}
+	}
 	return nil
 }
+
+// historyFile is the drawing of a trial, by its place in the report.
+func historyFile(number int) string { return fmt.Sprintf("history-%d.html", number+1) }
 
 // writeFile puts a whole file in the place of the one that is there, or leaves that one as it is.
 func writeFile(path string, write func(io.Writer) error) (err error) {
@@ -120,7 +138,11 @@ func (r *Report) Broken() []string {
 				sentences = append(sentences, fmt.Sprintf("%s: the trial could not be completed: %s", r.where(t), broken.Got))
 				continue
 			}
-			sentences = append(sentences, fmt.Sprintf("%s: %s, but got %s", r.where(t), limit, broken.Got))
+			sentence := fmt.Sprintf("%s: %s, but got %s", r.where(t), limit, broken.Got)
+			if limit == verdict.Linearizable && len(r.Verdicts[i].History.Violated) > 0 {
+				sentence += " (" + historyFile(i) + ")"
+			}
+			sentences = append(sentences, sentence)
 		}
 	}
 	return sentences

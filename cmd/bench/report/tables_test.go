@@ -257,7 +257,7 @@ func TestColumnsHaveClassesOfAFewWords(t *testing.T) {
 func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
 	s := scenario.Scenario{Load: scenario.Load{KeyWriters: 20}}
 	h := func(result verdict.Result, violated ...string) verdict.Verdict {
-		return verdict.Verdict{History: verdict.History{Result: result, Keys: 4, Overlapping: 1234, Unknown: 56, Violated: violated, Example: &verdict.Counterexample{Key: "k"}}}
+		return verdict.Verdict{History: verdict.History{Result: result, Keys: 4, Overlapping: 1234, Unknown: 56, Violated: violated}}
 	}
 	r := story{scenario: s, cp: []verdict.Verdict{h(verdict.OK), h(verdict.Violated, "k")}, ap: []verdict.Verdict{h(verdict.Unpromised)}}.report()
 	expect.Slice(t, words(rowNamed(t, r, "watched keys whose history no single copy explains")), []string{

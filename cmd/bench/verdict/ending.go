@@ -217,7 +217,11 @@ func newestOf(t *trial.Trial, calls []trial.Call) string {
 			newest = c
 		}
 	}
-	return evidence(t, newest)
+	what := fmt.Sprintf("version %d", newest.Version)
+	if newest.Action == trial.Remove {
+		what = fmt.Sprintf("its cancel (version %d)", newest.Version)
+	}
+	return fmt.Sprintf("%s had been acknowledged at %.3f s by %s", what, newest.Returned.Seconds(), t.NodeName(newest.Node))
 }
 
 // oneSided are the instances that some of the nodes lack, or list though they were canceled, and others do not.

@@ -1,11 +1,10 @@
 package verdict
 
 import (
-	"cmp"
 	"fmt"
+	"io"
 	"math"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -33,6 +32,7 @@ var register = porcupine.Model{
 			return sees(c) == stored, stored
 		}
 	},
+	DescribeOperation: func(input, _ any) string { return callText(input.(trial.Call)) },
 }
 
 // history checks the calls on each watched key, where the column promises that they are linearizable. No promise is made
@@ -58,14 +58,14 @@ func history(t *trial.Trial, c scenario.Column, watched keys, patience time.Dura
 		for _, dc := range datacenters(t, watched[name]) {
 			calls := informative(local(t, watched[name], dc))
 			h.Calls += len(calls)
-			h.check(t, name, calls, patience)
+			h.check(name, calls, patience)
 		}
 	}
 	return h
 }
 
 // check adds what the checker says of one key's calls.
-func (h *History) check(t *trial.Trial, name string, calls []trial.Call, patience time.Duration) {
+func (h *History) check(name string, calls []trial.Call, patience time.Duration) {
 	switch check(calls, patience) {
 	case porcupine.Unknown:
 		if h.Result == OK {
@@ -75,9 +75,6 @@ func (h *History) check(t *trial.Trial, name string, calls []trial.Call, patienc
 		h.Result = Violated
 		if !slices.Contains(h.Violated, name) {
 			h.Violated = append(h.Violated, name)
-		}
-		if h.Example == nil {
-			h.Example = counterexample(t, name, calls, patience)
 		}
 	}
 }
@@ -191,129 +188,28 @@ func operationsOf(calls []trial.Call) (operations []porcupine.Operation) {
 	return operations
 }
 
-// counterexample is the shortest prefix of a key's calls that cannot be explained; the whole cannot. A prefix of
-// what can be explained can be explained, too, so that it is found by halving. A prefix on which the checker runs out of
-// time counts as explained.
-func counterexample(t *trial.Trial, name string, calls []trial.Call, patience time.Duration) *Counterexample {
-	ends := returns(calls)
-	shortest := sort.Search(len(ends)-1, func(last int) bool {
-		return check(prefix(calls, ends, last), patience) == porcupine.Illegal
-	})
-	found := prefix(calls, ends, shortest)
-	culprit := slices.Index(found, calls[ends[shortest]])
-	return &Counterexample{Key: name, Calls: found, Last: culprit, Text: explain(t, found, culprit)}
-}
-
-// returns are the places of the calls that returned, by the time at which they did.
-func returns(calls []trial.Call) []int {
-	var found []int
-	for i, c := range calls {
-		if c.Outcome != trial.Unknown {
-			found = append(found, i)
+// Draw draws the calls on a key that no single copy explains, as a page of HTML.
+func Draw(t *trial.Trial, key string, w io.Writer) error {
+	calls := keysOf(t.History)[key]
+	for _, dc := range datacenters(t, calls) {
+		if found := informative(local(t, calls, dc)); check(found, patience) == porcupine.Illegal {
+			_, info := porcupine.CheckOperationsVerbose(register, operationsOf(found), patience)
+			return porcupine.Visualize(register, info, w)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(calls[a].Returned, calls[b].Returned) })
-	return found
+	return nil
 }
 
-// prefix are the calls as they were known when that of ends[last] returned. Looks that had not returned do not count.
-func prefix(calls []trial.Call, ends []int, last int) []trial.Call {
-	returned := make(map[int]bool)
-	for _, place := range ends[:last+1] {
-		returned[place] = true
-	}
-	now := calls[ends[last]].Returned
-	var found []trial.Call
-	for i, c := range calls {
-		switch {
-		case returned[i]:
-			found = append(found, c)
-		case c.Called <= now && c.Action != trial.Look:
-			found = append(found, pending(c))
-		}
-	}
-	return found
-}
-
-// explain says what is wrong with the last call to return.
-func explain(t *trial.Trial, calls []trial.Call, culprit int) string {
-	c := calls[culprit]
-	said := fmt.Sprintf("%s of %s at %s, %s", verb(c), c.Key, t.NodeName(c.Node), moments(c))
-	if c.Action == trial.Look && sees(c) != 0 && !writtenBefore(calls, c) {
-		return said + ", which no client had written by then"
-	}
-	before, ok := contradiction(calls, c)
-	if !ok {
-		return said + "; no order of the calls before it explains that"
-	}
-	return fmt.Sprintf("%s, though %s", said, evidence(t, before))
-}
-
-// verb is what a call did and what it was answered.
-func verb(c trial.Call) string {
+// callText is what was asked, and what was answered.
+func callText(c trial.Call) string {
+	node := fmt.Sprintf("node %d", c.Node+1)
 	switch {
-	case c.Action == trial.Remove && c.Outcome == trial.NotFound:
-		return "a cancel found no registration"
+	case c.Action == trial.Look && sees(c) == 0:
+		return "read at " + node + ": not registered"
+	case c.Action == trial.Look:
+		return fmt.Sprintf("read at %s: version %d", node, c.Version)
 	case c.Action == trial.Remove:
-		return fmt.Sprintf("a cancel (version %d) found a registration", c.Version)
-	case c.Action == trial.Write:
-		return fmt.Sprintf("a registration (version %d)", c.Version)
-	case sees(c) == 0:
-		return "a read found no registration"
+		return fmt.Sprintf("cancel at %s: %s", node, c.Outcome)
 	}
-	return fmt.Sprintf("a read returned version %d", c.Version)
-}
-
-func moments(c trial.Call) string {
-	return fmt.Sprintf("asked at %.3f s and answered at %.3f s", c.Called.Seconds(), c.Returned.Seconds())
-}
-
-// writtenBefore reports whether the version that a look saw was sent before it returned.
-func writtenBefore(calls []trial.Call, look trial.Call) bool {
-	return slices.ContainsFunc(calls, func(c trial.Call) bool {
-		return c.Action == trial.Write && c.Version == look.Version && c.Called <= look.Returned
-	})
-}
-
-// contradiction is what was known before c was asked, and says the opposite: the newest version that was
-// acknowledged, or else that was read. There may be none, if the contradiction is one of several calls together.
-func contradiction(calls []trial.Call, c trial.Call) (trial.Call, bool) {
-	var newest trial.Call
-	found := false
-	for _, before := range calls {
-		if before.Outcome == trial.Unknown || before.Returned >= c.Called {
-			continue
-		}
-		if before.Action == trial.Remove && before.Outcome == trial.NotFound || before.Action == trial.Look && sees(before) == 0 {
-			continue
-		}
-		newer := before.Version > newest.Version || before.Version == newest.Version && before.Action != trial.Look
-		if !found || newer {
-			newest, found = before, true
-		}
-	}
-	registered := newest.Action != trial.Remove
-	var contradicts bool
-	switch {
-	case c.Action == trial.Look && sees(c) != 0:
-		contradicts = newest.Version > c.Version
-	case c.Action == trial.Look || c.Outcome == trial.NotFound:
-		contradicts = registered
-	default:
-		contradicts = !registered
-	}
-	return newest, found && contradicts
-}
-
-// evidence is a call that contradicts, in words.
-func evidence(t *trial.Trial, c trial.Call) string {
-	at := fmt.Sprintf("at %.3f s by %s", c.Returned.Seconds(), t.NodeName(c.Node))
-	switch c.Action {
-	case trial.Write:
-		return fmt.Sprintf("version %d had been acknowledged %s", c.Version, at)
-	case trial.Remove:
-		return fmt.Sprintf("its cancel (version %d) had been acknowledged %s", c.Version, at)
-	default:
-		return fmt.Sprintf("version %d had been read before, answered %s", c.Version, at)
-	}
+	return fmt.Sprintf("version %d at %s: %s", c.Version, node, c.Outcome)
 }

@@ -60,6 +60,10 @@ func always[T any](T) bool { return true }
 // Completed is the limit, without its mode, that a trial breaks that could not be completed.
 const Completed = "the trial is completed"
 
+// Linearizable is the limit, without its mode, that a trial breaks whose histories no single copy explains, or which the checker
+// could not decide.
+const Linearizable = "histories are linearizable"
+
 // limits collects those that a trial did not keep.
 type limits struct {
 	column string
@@ -103,9 +107,9 @@ func (l *limits) add(limit, got string) {
 func (l *limits) promises(v *Verdict, lost Losses, mayLose bool) {
 	switch v.History.Result {
 	case Violated:
-		l.add("histories are linearizable", v.History.Example.Text)
+		l.add(Linearizable, "no single copy explains the calls on "+strings.Join(v.History.Violated, ", "))
 	case Undecided:
-		l.add("histories are linearizable", "undecided: "+v.History.Doubt())
+		l.add(Linearizable, "undecided: "+v.History.Doubt())
 	}
 	if v.Converged.Result != OK && !(mayLose && v.Converged.Result == Violated && len(v.Converged.Differ) == 0) {
 		l.add("nodes converge, and no update is lost against the rule", v.Converged.Text)
@@ -137,7 +141,7 @@ func (h History) Doubt() string {
 // asked demands that what is judged was asked for, and answered.
 func (l *limits) asked(t *trial.Trial, c scenario.Column, s scenario.Scenario, v *Verdict) {
 	if c.Linearizable() && s.Load.Writes > 0 && v.History.Calls == 0 {
-		l.add("histories are linearizable", "undecided: no call on a watched key is known")
+		l.add(Linearizable, "undecided: no call on a watched key is known")
 	}
 	if silent := silentNodes(t); len(silent) > 0 {
 		l.add("every node answers at the end", strings.Join(silent, ", ")+" did not")

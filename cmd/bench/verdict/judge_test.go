@@ -120,7 +120,7 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 			}
 		}, []Broken{{converge, "every node holds version 1 of own-1, though version 2 had been acknowledged at 0.007 s by node1"}}, nil},
 		{"a history that is not linearizable", func(t *trial.Trial) { t.History = append(t.History, look(1, 10, 11)) }, nil,
-			[]Broken{{linear, "a read returned version 1 of own-1 at node2, asked at 0.010 s and answered at 0.011 s, though version 2 had been acknowledged at 0.007 s by node1"}}},
+			[]Broken{{linear, "no single copy explains the calls on own-1"}}},
 		{"a history that the checker cannot decide", func(t *trial.Trial) { t.History = undecidable() }, nil,
 			[]Broken{{linear, "undecided: the checker ran out of time"}}},
 		{"a key that was never read", func(t *trial.Trial) {
@@ -130,7 +130,7 @@ func TestAlteredTrialsBreakALimit(t *testing.T) {
 		{"a read of what nobody wrote", func(t *trial.Trial) {
 			t.History = append(t.History, look(7, 10, 11))
 			t.History[4].Key = "own-9"
-		}, nil, []Broken{{linear, "a read returned version 7 of own-9 at node2, asked at 0.010 s and answered at 0.011 s, which no client had written by then"}}},
+		}, nil, []Broken{{linear, "no single copy explains the calls on own-9"}}},
 
 		{"a registration that is lost", func(t *trial.Trial) { t.Ending[1].Sealed = []int{0} }, []Broken{
 			{converge, "some nodes list the instance sealed-0, others do not, or in another version"},

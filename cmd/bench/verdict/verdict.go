@@ -169,20 +169,10 @@ type History struct {
 	Calls  int    `json:"calls"`
 	// Overlapping are the writes that began while another one of their key was under way, Unknown those of which it is not
 	// known whether they took effect: without both a history proves little.
-	Overlapping int             `json:"overlapping"`
-	Unknown     int             `json:"unknown"`
-	Example     *Counterexample `json:"example,omitempty"` // of the first key that cannot be explained
-	Violated    []string        `json:"violated"`          // all such keys
-	Unread      []string        `json:"unread,omitempty"`  // keys that were written, and no look at them was answered
-}
-
-// Counterexample is the shortest prefix of a key's history that cannot be explained: without its last return it
-// could be.
-type Counterexample struct {
-	Key   string       `json:"key"`
-	Calls []trial.Call `json:"calls"` // those that had begun; one that had not returned is of unknown outcome and has no end
-	Last  int          `json:"last"`  // the place in Calls of the last to return, which cannot be explained
-	Text  string       `json:"text"`  // a sentence: what was read, and what had been acknowledged before
+	Overlapping int      `json:"overlapping"`
+	Unknown     int      `json:"unknown"`
+	Violated    []string `json:"violated"`         // the keys that cannot be explained
+	Unread      []string `json:"unread,omitempty"` // keys that were written, and no look at them was answered
 }
 
 // Convergence is whether at the end all nodes held the same, and what the rule says they must: of each watched
