@@ -128,14 +128,13 @@ type comparePlan struct {
 	trial.Plan
 	scenarios []scenario.Scenario
 	machine   trial.Machine
-	only      func(scenario, column string) bool // nil: all trials run
 }
 
 // plan reads the flags and the scenarios that they name, and finds every mistake in them.
 func (o *compareOptions) plan() (*comparePlan, error) {
 	p := &comparePlan{Plan: trial.Plan{
 		Seed: o.seed, Quick: o.quick, Rounds: o.rounds, Datacenters: o.dcs,
-		Length: trial.Of(o.trialLength()), Timeout: trial.Of(compareTimeout),
+		Length: trial.Of(o.trialLength()), Timeout: trial.Of(compareTimeout), Only: o.only,
 	}}
 	if p.Rounds == 0 {
 		p.Rounds = fullRounds
@@ -156,9 +155,7 @@ func (o *compareOptions) plan() (*comparePlan, error) {
 	p.Columns, err = o.comparedColumns()
 	errs = append(errs, err)
 	p.scenarios, p.LeftOut, err = o.comparedScenarios()
-	errs = append(errs, err)
-	p.only, err = o.comparedOnly(p)
-	return p, errors.Join(append(errs, err)...)
+	return p, errors.Join(append(errs, err, o.checkOnly(p))...)
 }
 
 func (o *compareOptions) trialLength() time.Duration {
@@ -202,11 +199,8 @@ func (o *compareOptions) comparedColumns() ([]scenario.Column, error) {
 	return columns, errors.Join(errs...)
 }
 
-// comparedOnly says which trials run; nil: all.
-func (o *compareOptions) comparedOnly(p *comparePlan) (func(scenario, column string) bool, error) {
-	if len(o.only) == 0 {
-		return nil, nil
-	}
+// checkOnly finds names that no trial has.
+func (o *compareOptions) checkOnly(p *comparePlan) error {
 	var errs []error
 	for _, text := range o.only {
 		one, names := trial.Plan{Only: []string{text}}, false
@@ -219,8 +213,7 @@ func (o *compareOptions) comparedOnly(p *comparePlan) (func(scenario, column str
 			errs = append(errs, fmt.Errorf("--only: %q names none of the trials; want a scenario, a column, or both as in steady/cp", text))
 		}
 	}
-	p.Only = o.only
-	return p.Wants, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // run compares the columns, writes the report, and names the limits that were broken.
@@ -245,7 +238,7 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	whole := false
 	defer func() { err = errors.Join(err, log.close(whole)) }()
 	config := compare.Config{
-		Plan: p.Plan, Version: version, Machine: p.machine, Scenarios: p.scenarios, Only: p.only,
+		Plan: p.Plan, Version: version, Machine: p.machine, Scenarios: p.scenarios,
 		Launch: launchColumns(o.server.path, jar, dir), Progress: progress,
 		Health: machineHealth(dir), Invalid: verdicts.Invalid, Done: log.done, Keep: func(t *trial.Trial) error { return log.keep(ctx, t, progress) },
 	}
@@ -261,8 +254,8 @@ func (o *compareOptions) run(ctx context.Context, p *comparePlan, out, progress 
 	if err := r.Write(o.dir); err != nil {
 		return fmt.Errorf("--out: %w; what was measured is in %s: make room, and give --resume", err, trialsFile)
 	}
-	whole = p.only == nil && len(r.Invalid()) == 0
-	if p.only == nil && !whole {
+	whole = len(p.Only) == 0 && len(r.Invalid()) == 0
+	if len(p.Only) == 0 && !whole {
 		fmt.Fprintln(progress, "what is not valid is tried again by the same command with --resume")
 	}
 	return o.conclude(r, out)

@@ -118,7 +118,7 @@ func TestBenchCompareRunsTheScenariosThatAreNamed(t *testing.T) {
 		t.Errorf("%q in %v, want mine and steady in 4s", got, p.Length.Duration())
 	}
 	expect.That(t, slices.Equal(columnNames(p), []string{"ap", "slow"}) && p.Columns[1].Settings["test.sync-delay"] == "20ms", "columns %+v, want ap, and slow with its setting", p.Columns)
-	expect.That(t, p.only("mine", "ap") && p.only("mine", "slow") && p.only("steady", "slow") && !p.only("steady", "ap"), "it does not run mine in all columns and steady in slow alone")
+	expect.That(t, p.Wants("mine", "ap") && p.Wants("mine", "slow") && p.Wants("steady", "slow") && !p.Wants("steady", "ap"), "it does not run mine in all columns and steady in slow alone")
 }
 
 func TestBenchCompareRefusesAScenarioThatDoesNotFitIntoTheLength(t *testing.T) {
@@ -209,7 +209,7 @@ func TestBenchCompareMakesAReportAnewFromItsRawFile(t *testing.T) {
 		expect.That(t, err == nil && bytes.Equal(anew, before), "%s is not what it was: %v", name, err)
 	}
 	for file, says := range map[string]string{
-		filepath.Join(dir, "absent.json"):   "--from: open ",
+		filepath.Join(dir, "absent.json"):         "--from: open ",
 		filepath.Join(dir, reports.BenchmarkFile): "--from: " + filepath.Join(dir, reports.BenchmarkFile) + ": ",
 	} {
 		_, stderr, code := bench(t, "compare", "--from", file, "--out", other)

@@ -64,8 +64,6 @@ type Config struct {
 	Scenarios []scenario.Scenario
 	Launch    Launch
 	Progress  io.Writer // a line for each trial, and while it runs
-	// Only says which scenarios run in which columns; nil: all.
-	Only func(scenario, column string) bool
 	// Health is what the machine has done until now: Busy, Own and Sync of it.
 	Health func() (trial.Health, error)
 	// Invalid says why a trial is not valid; nil: all are. One that is not is run again, up to Repeats times.

@@ -18,16 +18,16 @@ const progressEvery = 5 * time.Second
 type progress struct {
 	to     io.Writer
 	prefix string
-	left   string // how long all that is left will take
+	left   string // how long all that is left will take; empty: nobody knows
 	begun  time.Time
 }
 
-func newProgress(to io.Writer, number, of int, t turn, e *estimate) *progress {
+func newProgress(to io.Writer, number, of int, t turn) *progress {
 	if to == nil {
 		to = io.Discard
 	}
 	return &progress{
-		to: to, begun: time.Now(), left: e.left(),
+		to: to, begun: time.Now(),
 		prefix: fmt.Sprintf("[%d/%d] %s, %s, round %d: ", number, of, t.scenario.Name, t.column.Name, t.round),
 	}
 }

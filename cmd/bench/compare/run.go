@@ -38,7 +38,7 @@ func (c Config) turns() []turn {
 	for round := range c.Plan.Rounds {
 		for _, s := range c.Scenarios {
 			for _, column := range columns {
-				if round < column.RoundsOf(s, c.Plan.Rounds) && (c.Only == nil || c.Only(s.Name, column.Name)) {
+				if round < column.RoundsOf(s, c.Plan.Rounds) && c.Plan.Wants(s.Name, column.Name) {
 					all = append(all, turn{s, column, round + 1, seed(c.Plan.Seed, s.Name, round+1)})
 				}
 			}
@@ -126,32 +126,32 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	turns := c.turns()
 	launches := launches{failed: make(map[string]int)}
 	earlier := false
-	estimate := newEstimate(turns, c.length)
 	for number, turn := range turns {
 		if done := slices.IndexFunc(c.Done, func(t trial.Trial) bool { return turn.is(&t) }); done >= 0 {
 			result.Trials = append(result.Trials, c.Done[done])
-			estimate.add(turn, c.Done[done].Took)
+			result.Plan.Took += c.Done[done].Took
 			earlier = true
 			continue
 		}
 		if launches.hopeless(turn.column) {
-			estimate.skip(turn)
 			continue
 		}
-		t, err := c.run(ctx, turn, newProgress(c.Progress, number+1, len(turns), turn, estimate), &launches)
+		p := newProgress(c.Progress, number+1, len(turns), turn)
+		if ended := len(result.Trials); ended > 0 { // columns alternate, so that their mean tells of the rest
+			mean := result.Plan.Took.Duration() / time.Duration(ended)
+			p.left = fmt.Sprintf(", about %s are left", (mean * time.Duration(len(turns)-number)).Round(time.Minute))
+		}
+		t, err := c.run(ctx, turn, p, &launches)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("compare: %w", context.Cause(ctx))
 		}
 		if err != nil {
 			return nil, err
 		}
-		estimate.add(turn, t.Took)
+		result.Plan.Took += t.Took
 		result.Trials = append(result.Trials, t)
 	}
 	result.Plan.LeftOut = append(result.Plan.LeftOut, launches.leftOut...)
-	for _, t := range result.Trials {
-		result.Plan.Took += t.Took
-	}
 	if len(launches.failed) > 0 && launches.none() && !earlier {
 		return nil, launches.first
 	}
@@ -257,59 +257,4 @@ func (c Config) fits() error {
 		errs = append(errs, s.Fits(c.length(s)))
 	}
 	return errors.Join(errs...)
-}
-
-// estimate is how long the trials that are left will take, by those that have ended.
-type estimate struct {
-	length func(scenario.Scenario) time.Duration
-	ahead  map[string][]time.Duration // by column: the lengths of the loads that are left
-	beside map[string][]time.Duration // by column: what trials took beside their loads
-}
-
-func newEstimate(turns []turn, length func(scenario.Scenario) time.Duration) *estimate {
-	e := &estimate{length: length, ahead: make(map[string][]time.Duration), beside: make(map[string][]time.Duration)}
-	for _, t := range turns {
-		e.ahead[t.column.Name] = append(e.ahead[t.column.Name], length(t.scenario))
-	}
-	return e
-}
-
-// add counts a trial that has ended. The turns end in their order.
-func (e *estimate) add(t turn, took trial.Micros) {
-	name := t.column.Name
-	e.ahead[name] = e.ahead[name][1:]
-	e.beside[name] = append(e.beside[name], took.Duration()-e.length(t.scenario))
-}
-
-// skip counts a trial that does not run.
-func (e *estimate) skip(t turn) { e.ahead[t.column.Name] = e.ahead[t.column.Name][1:] }
-
-// left is ", about 1h20m are left", or nothing while no trial has ended.
-func (e *estimate) left() string {
-	if len(e.beside) == 0 {
-		return ""
-	}
-	var all []time.Duration
-	for _, of := range e.beside {
-		all = append(all, of...)
-	}
-	var sum time.Duration
-	for name, ahead := range e.ahead {
-		of := e.beside[name]
-		if len(of) == 0 {
-			of = all
-		}
-		for _, length := range ahead {
-			sum += length + mean(of)
-		}
-	}
-	return fmt.Sprintf(", about %s are left", sum.Round(time.Minute))
-}
-
-func mean(of []time.Duration) time.Duration {
-	var sum time.Duration
-	for _, d := range of {
-		sum += d
-	}
-	return sum / time.Duration(len(of))
 }

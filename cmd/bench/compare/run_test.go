@@ -435,7 +435,7 @@ func TestTurnsAlternateTheColumns(t *testing.T) {
 		rounds    int
 		columns   []scenario.Column
 		scenarios []scenario.Scenario
-		only      func(scenario, column string) bool
+		only      []string
 		want      []string
 	}{
 		{"rounds", 3, both, []scenario.Scenario{steady, kill}, nil, []string{
@@ -450,13 +450,13 @@ func TestTurnsAlternateTheColumns(t *testing.T) {
 		}},
 		{"costs", 5, both[1:], []scenario.Scenario{idle}, nil, []string{"idle ap 1", "idle ap 2", "idle ap 3"}},
 		{"what a column cannot", 1, columns("cp", "eureka"), []scenario.Scenario{two, steady}, nil, []string{"two cp 1", "steady cp 1", "steady eureka 1"}},
-		{"some only", 2, both, []scenario.Scenario{steady, kill}, func(scenario, column string) bool { return scenario == "kill" || column == "ap" }, []string{
+		{"some only", 2, both, []scenario.Scenario{steady, kill}, []string{"kill", "ap"}, []string{
 			"steady ap 1", "kill cp 1", "kill ap 1", "steady ap 2", "kill ap 2", "kill cp 2",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			c := Config{Plan: trial.Plan{Columns: tt.columns, Rounds: tt.rounds}, Scenarios: tt.scenarios, Only: tt.only}
+			c := Config{Plan: trial.Plan{Columns: tt.columns, Rounds: tt.rounds, Only: tt.only}, Scenarios: tt.scenarios}
 			for _, turn := range c.turns() {
 				got = append(got, fmt.Sprintf("%s %s %d", turn.scenario.Name, turn.column.Name, turn.round))
 			}
@@ -549,7 +549,7 @@ func TestRunFailsIfNoClusterOfAnyColumnCanBeStarted(t *testing.T) {
 		"all columns":           func(*Config) {},
 		"several rounds":        func(c *Config) { c.Plan.Rounds = 5 },
 		"one that never has to": func(c *Config) { c.Plan.Columns = columns("cp", "ap", "cp-stale") },
-		"one column only":       func(c *Config) { c.Only = func(_, column string) bool { return column == "ap" } },
+		"one column only":       func(c *Config) { c.Plan.Only = []string{"ap"} },
 	} {
 		l := &launcher{t: t, refuse: func(Spec) error { return errors.New("no such binary") }}
 		c := configOf(l, small())

@@ -3,7 +3,6 @@ package report
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -13,43 +12,76 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
+// head is the begin of the JSON file: what tells a run from others.
+func (r *Report) head() ([]byte, error) {
+	var b bytes.Buffer
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{`{"comparison":{"version":`, r.Version}, {`,"date":`, r.Date}, {",\n\"machine\":", r.Machine}, {",\n\"plan\":", r.Plan}} {
+		text, err := json.Marshal(part.value)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(part.name)
+		b.Write(text)
+	}
+	return b.Bytes(), nil
+}
+
 // writeJSON writes trial after trial, a line each, so that the whole file is never held in memory and two of them can
 // be compared line by line.
 func (r *Report) writeJSON(w io.Writer) error {
-	var failed error
-	text := func(t string) {
-		if failed == nil {
-			_, failed = io.WriteString(w, t)
+	head, err := r.head()
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		name    string
+		length  int
+		element func(i int) any
+	}{
+		{",\n\"scenarios\":", len(r.Scenarios), func(i int) any { return r.Scenarios[i] }},
+		{",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] }},
+		{"},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] }},
+	} {
+		if err := writeList(w, list.name, list.length, list.element); err != nil {
+			return err
 		}
 	}
-	value := func(name string, v any) {
-		b, err := json.Marshal(v)
-		failed = cmp.Or(failed, err)
-		text(name + string(b))
+	_, err = io.WriteString(w, "}\n")
+	return err
+}
+
+func writeList(w io.Writer, name string, length int, element func(i int) any) error {
+	if _, err := io.WriteString(w, name+"["); err != nil {
+		return err
 	}
-	list := func(name string, length int, element func(i int) any) {
-		text(name + "[")
-		for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
-			value(begin, element(i))
+	for i, begin := 0, "\n"; i < length; i, begin = i+1, ",\n" {
+		text, err := json.Marshal(element(i))
+		if err != nil {
+			return err
 		}
-		text("\n]")
+		if _, err := io.WriteString(w, begin+string(text)); err != nil {
+			return err
+		}
 	}
-	value(`{"comparison":{"version":`, r.Version)
-	value(`,"date":`, r.Date)
-	value(",\n\"machine\":", r.Machine)
-	value(",\n\"plan\":", r.Plan)
-	list(",\n\"scenarios\":", len(r.Scenarios), func(i int) any { return r.Scenarios[i] })
-	list(",\n\"trials\":", len(r.Trials), func(i int) any { return &r.Trials[i] })
-	list("},\n\"verdicts\":", len(r.Verdicts), func(i int) any { return &r.Verdicts[i] })
-	text("}\n")
-	return failed
+	_, err := io.WriteString(w, "\n]")
+	return err
 }
 
 // Read reads a report's JSON file, compressed by gzip or not. Verdicts are computed anew.
 func Read(from io.Reader) (*Report, error) {
-	plain, err := unzipped(from)
-	if err != nil {
-		return nil, fmt.Errorf("read a report: %w", err)
+	plain := bufio.NewReaderSize(from, 1<<16)
+	if magic, err := plain.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		unzipped, err := gzip.NewReader(plain)
+		if err != nil {
+			return nil, fmt.Errorf("read a report: %w", err)
+		}
+		plain = bufio.NewReader(unzipped)
 	}
 	var file struct {
 		Comparison *trial.Comparison `json:"comparison"`
@@ -66,49 +98,16 @@ func Read(from io.Reader) (*Report, error) {
 	return New(file.Comparison), nil
 }
 
-// Holds reports whether a report's JSON file is of the same run: of the same plan and machine, with the same trials.
+// Holds reports whether a report's JSON file, as Write writes it, is of the same run.
 func (r *Report) Holds(from io.Reader) (bool, error) {
-	plain, err := unzipped(from)
+	want, err := r.head()
 	if err != nil {
 		return false, err
 	}
-	var file struct{ Comparison runOf }
-	if err := json.NewDecoder(plain).Decode(&file); err != nil {
-		return false, err
+	got := make([]byte, len(want))
+	_, err = io.ReadFull(from, got)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, nil
 	}
-	own := runOf{Version: r.Version, Date: r.Date, Machine: r.Machine, Plan: r.Plan}
-	for _, t := range r.Trials {
-		own.Trials = append(own.Trials, trialOf{t.Scenario, t.Column, t.Round, t.Took})
-	}
-	want, err := json.Marshal(own)
-	if err != nil {
-		return false, err
-	}
-	got, err := json.Marshal(file.Comparison)
-	return bytes.Equal(want, got), err
-}
-
-// runOf is what tells a run from others.
-type runOf struct {
-	Version string        `json:"version"`
-	Date    string        `json:"date"`
-	Machine trial.Machine `json:"machine"`
-	Plan    trial.Plan    `json:"plan"`
-	Trials  []trialOf     `json:"trials"`
-}
-
-type trialOf struct {
-	Scenario string       `json:"scenario"`
-	Column   string       `json:"column"`
-	Round    int          `json:"round"`
-	Took     trial.Micros `json:"took_us"`
-}
-
-// unzipped is what a reader reads, uncompressed if it begins as gzip does.
-func unzipped(from io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReaderSize(from, 1<<16)
-	if magic, err := buffered.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
-		return gzip.NewReader(buffered)
-	}
-	return buffered, nil
+	return bytes.Equal(got, want), err
 }
