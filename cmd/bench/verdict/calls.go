@@ -86,7 +86,7 @@ func (c *Calls) add(b trial.Bin) {
 
 func (b buckets) add(from trial.Bin) {
 	for latency, count := range from.Pairs() {
-		b[latency] += count
+		b[trial.Micros(latency).Seconds()] += count
 	}
 }
 
@@ -154,17 +154,17 @@ func (g *gaps) longest() (length float64, open bool) {
 // clients saw during each storm.
 func windows(t *trial.Trial, s scenario.Scenario, watched keys) []Window {
 	found := []Window{}
-	homes, all := homesOf(t), numbers(len(t.Nodes))
+	all := numbers(len(t.Nodes))
 	for _, f := range t.Faults {
 		nodes := all
 		if len(f.Nodes) > 0 {
 			nodes = slices.Sorted(slices.Values(f.Nodes))
 		}
-		found = append(found, window(t, watched, homes, nodes, stretchOf(f, t.Length)))
+		found = append(found, window(t, watched, nodes, stretchOf(f, t.Length)))
 	}
 	for _, storm := range s.Storms {
 		from := trial.Of(storm.At.In(t.Length.Duration()))
-		found = append(found, window(t, watched, homes, all, stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}))
+		found = append(found, window(t, watched, all, stretch{from, from + trial.Of(storm.For.In(t.Length.Duration()))}))
 	}
 	return found
 }
@@ -196,7 +196,7 @@ func binStart(b trial.Bin) trial.Micros { return startOf(b.Number) }
 
 func startOf(bin int) trial.Micros { return trial.Micros(bin) * trial.Of(trial.BinLength) }
 
-func window(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during stretch) Window {
+func window(t *trial.Trial, watched keys, nodes []int, during stretch) Window {
 	load := stretch{during.from, min(during.to, max(t.Length, during.from))} // a fault may outlast it
 	calls := func(wanted func(trial.Operation) bool) Calls {
 		of := func(s trial.Series) bool { return wanted(s.Operation) && slices.Contains(nodes, s.Node) }
@@ -207,7 +207,7 @@ func window(t *trial.Trial, watched keys, homes map[int]int, nodes []int, during
 	return Window{
 		Nodes: nodes, Reads: calls(trial.Operation.Reads), Writes: calls(trial.Operation.Writes),
 		Staleness: watched.staleness(func(c trial.Call) bool {
-			return during.holds(c.Called) && slices.Contains(nodes, homes[c.Client])
+			return during.holds(c.Called) && slices.Contains(nodes, c.Node) // who looks stays with a node
 		}),
 	}
 }
@@ -233,45 +233,6 @@ func late(series []trial.Series, wanted func(trial.Series) bool, due, during str
 		}
 	}
 	return late
-}
-
-// homesOf finds the home of each client of the history: the node that the client called most often before the first
-// fault, or in the whole trial if it called none then; of several the first one.
-func homesOf(t *trial.Trial) map[int]int {
-	calm := func(c trial.Call) bool { return len(t.Faults) == 0 || c.Called < t.Faults[0].From }
-	homes := mostAsked(t.History, always)
-	maps.Copy(homes, mostAsked(t.History, calm))
-	return homes
-}
-
-func mostAsked(calls []trial.Call, wanted func(trial.Call) bool) map[int]int {
-	asked := make(map[int]map[int]int) // by client and node
-	for _, c := range calls {
-		if !wanted(c) {
-			continue
-		}
-		if asked[c.Client] == nil {
-			asked[c.Client] = make(map[int]int)
-		}
-		asked[c.Client][c.Node]++
-	}
-	homes := make(map[int]int)
-	for client, byNode := range asked {
-		homes[client] = most(byNode)
-	}
-	return homes
-}
-
-// most is the number that was counted most often; of several the smallest.
-func most(counts map[int]int) int {
-	sorted := sortedKeys(counts)
-	best := sorted[0]
-	for _, n := range sorted {
-		if counts[n] > counts[best] {
-			best = n
-		}
-	}
-	return best
 }
 
 func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }

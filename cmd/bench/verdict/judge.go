@@ -30,7 +30,7 @@ func judge(t *trial.Trial, c scenario.Column, s scenario.Scenario, patience time
 		Windows:    windows(t, s, watched),
 		Visibility: visibility(t, false),
 		Abroad:     visibility(t, true),
-		Removal:    spreadOfMicros(slices.Collect(maps.Values(LastGone(t.Departures, false)))),
+		Removal:    spreadOfMicros(slices.Collect(maps.Values(lastGone(t.Departures, false)))),
 		Ghosts:     integral(answeredLists(t.Lists), t.Length, func(l trial.List) int { return l.Ghosts }),
 		Missing:    integral(t.Lists, t.Length, func(l trial.List) int { return l.Missing }),
 		Unanswered: integral(t.Lists, t.Length, func(l trial.List) int { return toNumber(l.Failed) }),

@@ -117,8 +117,8 @@ func names(set map[string]bool) []string {
 	return slices.AppendSeq(make([]string, 0, len(set)), slices.Values(slices.Sorted(maps.Keys(set))))
 }
 
-// LastGone is, of each instance that died, or that was canceled, how long the last node listed it; -1: until the end.
-func LastGone(departures []trial.Departure, canceled bool) map[string]trial.Micros {
+// lastGone is, of each instance that died, or that was canceled, how long the last node listed it; -1: until the end.
+func lastGone(departures []trial.Departure, canceled bool) map[string]trial.Micros {
 	longest := make(map[string]trial.Micros)
 	for _, d := range departures {
 		if d.Canceled != canceled {
@@ -150,25 +150,17 @@ func spreadOfMicros(values []trial.Micros) Spread {
 // visibility describes how long registrations took until other nodes showed them, by way: nodes of the same
 // datacenter, or of other ones.
 func visibility(t *trial.Trial, abroad bool) map[trial.Way]Spread {
-	found := make(map[trial.Way]Spread)
-	for _, way := range trial.Ways {
-		if delays := Delays(t, way, abroad); len(delays) > 0 {
-			found[way] = spreadOfMicros(delays)
+	delays := make(map[trial.Way][]trial.Micros)
+	for _, s := range t.Sightings {
+		if s.From != s.To && (datacenter(t, s.From) != datacenter(t, s.To)) == abroad {
+			delays[s.Way] = append(delays[s.Way], s.Delay)
 		}
+	}
+	found := make(map[trial.Way]Spread)
+	for way, of := range delays {
+		found[way] = spreadOfMicros(of)
 	}
 	return found
-}
-
-// Delays are how long registrations took until other nodes showed them by a way: nodes of the same datacenter, or of
-// other ones; -1: not within the trial.
-func Delays(t *trial.Trial, way trial.Way, abroad bool) []trial.Micros {
-	var delays []trial.Micros
-	for _, s := range t.Sightings {
-		if s.Way == way && s.From != s.To && (datacenter(t, s.From) != datacenter(t, s.To)) == abroad {
-			delays = append(delays, s.Delay)
-		}
-	}
-	return delays
 }
 
 // datacenter is that of a node.
@@ -225,8 +217,8 @@ func falseEvictions(evictions []trial.Eviction) int {
 	return len(found)
 }
 
-// LeadersByDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
-func LeadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
+// leadersByDatacenter are what nodes said of their leaders, by the time; each datacenter has its own.
+func leadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
 	found := make(map[string][]trial.Leader)
 	for _, l := range t.Leaders {
 		dc := datacenter(t, l.Node)
@@ -241,7 +233,7 @@ func LeadersByDatacenter(t *trial.Trial) map[string][]trial.Leader {
 // elections counts the leaders that came after the first, of every datacenter. A term has one.
 func elections(t *trial.Trial) int {
 	count := 0
-	for _, of := range LeadersByDatacenter(t) {
+	for _, of := range leadersByDatacenter(t) {
 		terms := make(map[uint64]bool)
 		for _, l := range of {
 			if l.Leader >= 0 {
@@ -257,7 +249,7 @@ func elections(t *trial.Trial) int {
 // datacenters, the one that was without for the longest.
 func leaderless(t *trial.Trial) float64 {
 	var longest trial.Micros
-	for _, of := range LeadersByDatacenter(t) {
+	for _, of := range leadersByDatacenter(t) {
 		longest = max(longest, without(of, t.Ended))
 	}
 	return longest.Seconds()

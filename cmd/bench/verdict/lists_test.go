@@ -78,7 +78,7 @@ func TestRemovalIsUntilTheLastNodeStoppedListing(t *testing.T) {
 	got := Judge(&trial.Trial{Departures: departures}, cp, scenario.Scenario{}).Removal
 	expect.Equal(t, got, (Spread{Count: 1, Never: 1, P50: 4, P90: 4, P99: 4, P999: 4, Max: 4}), "removal is")
 	for canceled, want := range map[bool]map[string]trial.Micros{false: {"a": 4000 * ms, "b": -1}, true: {"c": 8000 * ms}} {
-		got := LastGone(departures, canceled)
+		got := lastGone(departures, canceled)
 		expect.That(t, maps.Equal(got, want), "canceled %t: %v, want %v", canceled, got, want)
 	}
 }

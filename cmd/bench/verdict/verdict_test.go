@@ -241,7 +241,7 @@ func TestSpreadsAreOfTheNearestRank(t *testing.T) {
 	counts := make(buckets)
 	for i := 1000; i > 0; i-- {
 		values = append(values, float64(i)*1e-6)
-		counts[int64(i)]++
+		counts[trial.Micros(i).Seconds()]++
 	}
 	want := Spread{Count: 1000, P50: 500e-6, P90: 900e-6, P99: 990e-6, P999: 999e-6, Max: 1000e-6}
 	for i, v := range values {
