@@ -3,7 +3,6 @@ package observe
 import (
 	"bytes"
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,23 +23,21 @@ const (
 // glance is a way of looking.
 type glance struct {
 	way  trial.Way
-	path func(id string) string
+	path func(id string) string // nil: a stream of changes shows it
 	// together: one document shows all registrations that are searched for.
 	together bool
 }
 
 var (
 	byRead      = glance{way: trial.ByRead, path: instancePath}
-	byStaleRead = glance{way: trial.ByStale, path: stalePath}
+	byStaleRead = glance{way: trial.ByStale, path: func(id string) string { return instancePath(id) + "?consistency=stale" }}
 	byList      = glance{way: trial.ByList, path: func(string) string { return registryPath + "/" + sightApp }, together: true}
 	byDelta     = glance{way: trial.ByDelta, path: func(string) string { return registryPath + "/delta" }, together: true}
 )
 
 func instancePath(id string) string { return registryPath + "/" + sightApp + "/" + id }
 
-func stalePath(id string) string { return instancePath(id) + "?consistency=stale" }
-
-// lookout looks for registrations at one node in one way, one look at a time.
+// lookout looks for registrations at one node in one way.
 type lookout struct {
 	observer *Observer
 	node     int
@@ -49,149 +46,204 @@ type lookout struct {
 	arrived  chan struct{} // has an element if a search was added since the last look
 
 	mu      sync.Mutex
-	waiting []*search
-}
-
-// search is a lookout's search for one registration.
-type search struct {
-	*sighting
-	due      time.Time // of the next look
-	finished bool      // seen, or given up
+	streams bool                    // of a watch: its stream has begun once
+	waiting map[*sighting]time.Time // when the next look is due
+	early   map[*sighting]time.Time // when a stream showed what is not acknowledged yet; zero: it has not
 }
 
 func newLookout(o *Observer, node int, g glance) *lookout {
-	return &lookout{observer: o, node: node, glance: g, asker: o.asker(node), arrived: make(chan struct{}, 1)}
+	return &lookout{
+		observer: o, node: node, glance: g, asker: o.asker(node), arrived: make(chan struct{}, 1),
+		waiting: make(map[*sighting]time.Time), early: make(map[*sighting]time.Time),
+	}
 }
 
-// add begins the search for a registration that was acknowledged just now.
-func (l *lookout) add(g *sighting) {
+// expect lets a stream show a registration before it is acknowledged. One that has not begun never will.
+func (l *lookout) expect(g *sighting) {
 	l.mu.Lock()
-	l.waiting = append(l.waiting, &search{sighting: g, due: g.acked})
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if l.streams {
+		l.early[g] = time.Time{}
+	}
+}
+
+// forget ends the expectation of a registration that failed.
+func (l *lookout) forget(g *sighting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.early, g)
+}
+
+// begin begins the search for a registration that was acknowledged just now.
+func (l *lookout) begin(g *sighting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting[g] = g.acked
+	if l.glance.path == nil {
+		shown, expected := l.early[g]
+		delete(l.early, g)
+		switch {
+		case !expected:
+			l.end(g)
+		case !shown.IsZero():
+			l.seen(g, shown)
+		}
+		return
+	}
 	select {
 	case l.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// run looks until ctx ends.
-func (l *lookout) run(ctx context.Context) {
-	defer l.giveUp()
-	for ctx.Err() == nil {
-		batch, pause := l.batch(time.Now())
-		if len(batch) > 0 {
-			l.askAll(ctx, batch)
-			continue
-		}
-		l.idle(ctx, pause)
+// end ends a search, if it goes on, and reports whether it did. The lookout is locked.
+func (l *lookout) end(g *sighting) bool {
+	if _, searched := l.waiting[g]; !searched {
+		return false
+	}
+	delete(l.waiting, g)
+	g.found.Done()
+	return true
+}
+
+// seen records that a registration was seen at a time. The lookout is locked.
+func (l *lookout) seen(g *sighting, at time.Time) {
+	if l.end(g) {
+		l.record(g, max(trial.Of(at.Sub(g.acked)), 0))
 	}
 }
 
-// batch is what to search for now, or if there is nothing, the pause until then; -1: until a search is added.
-func (l *lookout) batch(now time.Time) (batch []*search, pause time.Duration) {
+// giveUp ends a search without success, which counts unless it is young or the node is lost.
+func (l *lookout) giveUp(g *sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = slices.DeleteFunc(l.waiting, func(w *search) bool { return w.finished })
-	pause = -1
-	for _, w := range l.waiting {
-		left := w.due.Sub(now)
-		if left <= 0 {
-			batch = append(batch, w)
-		} else if pause < 0 || left < pause {
-			pause = left
+	if l.end(g) && time.Since(g.acked) >= sightLeast && !l.observer.isDropped(l.node) {
+		l.record(g, -1)
+	}
+}
+
+func (l *lookout) record(g *sighting, delay trial.Micros) {
+	l.observer.add(func(t *trial.Trial) {
+		t.Sightings = append(t.Sightings, trial.Sighting{From: g.from, To: l.node, Way: l.glance.way, Acked: l.observer.at(g.acked), Delay: delay})
+	})
+}
+
+// begun says that the node's stream of changes has begun.
+func (l *lookout) begun() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams = true
+}
+
+// shown says that the node's stream showed a registration.
+func (l *lookout) shown(id string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for g, before := range l.early {
+		if g.id == id && before.IsZero() {
+			l.early[g] = at
 		}
 	}
-	if len(batch) > 0 && l.glance.together {
-		batch = slices.Clone(l.waiting)
-	}
-	return batch, pause
-}
-
-func (l *lookout) idle(ctx context.Context, pause time.Duration) {
-	var due <-chan time.Time
-	if pause >= 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-ctx.Done():
-	case <-l.arrived:
-	case <-due:
-	}
-}
-
-// askAll searches for a batch: with one question for all, or with one for each.
-func (l *lookout) askAll(ctx context.Context, batch []*search) {
-	if l.glance.together {
-		l.ask(ctx, batch)
-		return
-	}
-	for i := range batch {
-		l.ask(ctx, batch[i:i+1])
-	}
-}
-
-// ask asks one question, but a lost node none. A registration counts as seen when the response that shows it has come: before that no client
-// knows of it.
-func (l *lookout) ask(ctx context.Context, batch []*search) {
-	if l.observer.isDropped(l.node) {
-		for _, w := range batch {
-			w.finish()
+	for g := range l.waiting {
+		if g.id == id {
+			l.seen(g, at)
 		}
-		return
 	}
-	resp, err := l.asker.find(ctx, l.glance.path(batch[0].id))
-	if ctx.Err() != nil {
-		return
+}
+
+// skip says that the node's stream left out what happened until now.
+func (l *lookout) skip() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for g, shown := range l.early {
+		if shown.IsZero() {
+			delete(l.early, g)
+		}
+	}
+	for g := range l.waiting {
+		l.end(g)
+	}
+}
+
+// run looks until ctx ends.
+func (l *lookout) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		due, next := l.due(time.Now())
+		switch {
+		case len(due) > 0 && l.glance.together:
+			l.ask(ctx, due)
+			continue
+		case len(due) > 0:
+			for i := range due {
+				l.ask(ctx, due[i:i+1])
+			}
+			continue
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-l.arrived:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// due is what to search for now, or if there is nothing, the pause until then. A document that shows all is asked for all.
+func (l *lookout) due(now time.Time) (due []*sighting, next time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next = longPause
+	var all []*sighting
+	for g, at := range l.waiting {
+		all = append(all, g)
+		if left := at.Sub(now); left <= 0 {
+			due = append(due, g)
+		} else {
+			next = min(next, left)
+		}
+	}
+	if len(due) > 0 && l.glance.together {
+		due = all
+	}
+	return due, next
+}
+
+// ask asks one question, but a lost node none. A registration counts as seen when the response that shows it has come: before
+// that no client knows of it.
+func (l *lookout) ask(ctx context.Context, of []*sighting) {
+	lost := l.observer.isDropped(l.node)
+	var resp response
+	var err error
+	if !lost {
+		if resp, err = l.asker.find(ctx, l.glance.path(of[0].id)); ctx.Err() != nil {
+			return
+		}
 	}
 	now, least := time.Now(), shortestLook
 	if err == nil {
 		least = max(least, (lookLoad-1)*now.Sub(resp.firstByte))
 	}
-	for _, w := range batch {
-		if err == nil && shows(resp.body, w.id) {
-			l.observer.sighted(w.sighting, l.node, l.glance.way, now)
-			w.finish()
-			continue
+	pause := func(g *sighting) time.Duration {
+		if l.glance.together && l.observer.config.Column.System == scenario.Eureka {
+			return cachedLook
 		}
-		l.again(w, now, least)
+		return max(least, now.Sub(g.acked)/lookShare)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range of {
+		_, searched := l.waiting[g]
+		switch {
+		case lost:
+			l.end(g)
+		case err == nil && shows(resp.body, g.id):
+			l.seen(g, now)
+		case searched:
+			l.waiting[g] = now.Add(pause(g))
+		}
 	}
 }
 
 // shows reports whether a document is about the instance. Ids are unique, so a quoted id stands for nothing else.
 func shows(document []byte, id string) bool { return bytes.Contains(document, []byte(`"`+id+`"`)) }
-
-// again makes the next look due, unless the search has lasted for sightLimit.
-func (l *lookout) again(w *search, now time.Time, least time.Duration) {
-	age := now.Sub(w.acked)
-	if age > l.observer.sightLimit() {
-		l.observer.unseen(w.sighting, l.node, l.glance.way)
-		w.finish()
-		return
-	}
-	pause := max(least, age/lookShare)
-	if l.glance.together && l.observer.config.Column.System == scenario.Eureka {
-		pause = cachedLook
-	}
-	w.due = now.Add(pause)
-}
-
-// finish ends the search of one lookout.
-func (w *search) finish() {
-	w.finished = true
-	if w.searches.Add(-1) == 0 {
-		close(w.done)
-	}
-}
-
-// giveUp ends all searches.
-func (l *lookout) giveUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range l.waiting {
-		if !w.finished {
-			l.observer.unseen(w.sighting, l.node, l.glance.way)
-		}
-	}
-}

@@ -59,11 +59,11 @@ func (o *Observer) addWatched(node int, read time.Duration) {
 func (o *Observer) changed(node int, e client.WatchEvent, at time.Time) {
 	switch e := e.(type) {
 	case client.WatchStart:
-		o.sightings.recordStreamStart(node)
+		o.sightings.watches[node].begun()
 	case client.WatchReset:
-		o.sightings.skip(node)
+		o.sightings.watches[node].skip()
 	case client.WatchChange:
-		o.sightings.recordWatch(node, e.ID, at)
+		o.sightings.watches[node].shown(e.ID, at)
 		if e.Why == "evicted" {
 			alive := o.config.Book.Alive(e.ID)
 			o.add(func(t *trial.Trial) {
