@@ -28,6 +28,7 @@ type fleet struct {
 
 	mu          sync.Mutex
 	passing     []*instance // that have come, in this order
+	seals       []*instance // in the order of their numbers
 	forgot      []pastForgotten
 	dice        *rand.Rand // by which instances are struck
 	agendas     []*agenda  // by home node
@@ -46,6 +47,7 @@ type instance struct {
 	acked   time.Time // its newest acknowledged heartbeat or registration since its last cancel, likewise; zero: there is none
 	late    bool      // a cancel got no answer, and may take effect at any time, likewise
 	felt    struct{ heartbeats, registrations, cancels felt }
+	writes  []pastSeal // of a sealed one
 
 	// Guarded by the fleet.
 	mode       mode
@@ -66,6 +68,7 @@ const (
 	silent        // it sends nothing until it begins anew
 	dead          // it never sends anything again
 	canceled      // it has canceled, and does not register again
+	sealed        // it is written once or twice, and never again
 )
 
 // Each purpose draws from a sequence of its own.
@@ -186,6 +189,10 @@ func (f *fleet) release(i *instance, certain bool) {
 	case i.mode == dead || i.mode == silent:
 		f.book.Died(i.id, now)
 	case i.mode == canceled:
+	case i.mode == sealed:
+		if f.fate(i) != alone {
+			f.plan(i, i.writes[0].returned.Add(sealPause))
+		}
 	case !certain:
 		f.plan(i, now.Add(retryPause))
 	case i.mode == flapping:
@@ -353,6 +360,8 @@ func (f *fleet) next(i *instance, at time.Time) errand {
 	switch {
 	case i.mode == silent, i.mode == dead, i.mode == canceled:
 		return nil
+	case i.mode == sealed:
+		return f.sealAgain
 	case i.canceling, i.registered && i.mode == flapping:
 		return f.cancelOnce
 	case !i.registered:

@@ -74,7 +74,6 @@ type Load struct {
 	watched  watchCounts // by the watchers
 	fleet    *fleet
 	keys     *watchedKeys
-	sealed   *seals
 	fetching []*stream
 	flight   flight
 	pace     pace

@@ -465,11 +465,11 @@ func sealEach(t *testing.T, l *Load, count int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var tending sync.WaitGroup
-	tending.Go(func() { l.sealed.tend(ctx) })
+	tending.Go(func() { l.fleet.tend(ctx) })
 	t.Cleanup(func() { cancel(); tending.Wait() })
 	callers := l.newCallers(2)
 	for n := range count {
-		l.sealed.send(t.Context(), callers[n%2], time.Now())
+		(sealing{l.fleet}).send(t.Context(), callers[n%2], time.Now())
 	}
 	for _, c := range callers {
 		c.close()
@@ -481,7 +481,7 @@ func TestSealedInstancesAreWrittenOnceOrTwiceAndNeverAgain(t *testing.T) {
 	l := newTestLoad(t, c, scenario.Load{Sealed: 1})
 	began := time.Now()
 	sealEach(t, l, 8)
-	l.sealed.drain(t.Context())
+	l.fleet.drain(t.Context())
 	took := time.Since(began)
 	expect.That(t, took >= sealPause, "drained after %s, want after the second writes, %s later than the first", took, sealPause)
 	app, all := l.Sealed(began)
@@ -514,7 +514,7 @@ func TestSealedInstanceThatWasNotCertainlyRegisteredIsLeftAlone(t *testing.T) {
 	statuses := map[string]int{"sealed-2": http.StatusBadRequest, "sealed-3": http.StatusGatewayTimeout, "sealed-4": http.StatusServiceUnavailable}
 	c.decide(func(s seen) int { return statuses[s.id] })
 	sealEach(t, l, 6)
-	l.sealed.drain(t.Context()) // of sealed-5 only
+	l.fleet.drain(t.Context()) // of sealed-5 only
 	_, all := l.Sealed(time.Now().Add(-time.Minute))
 	for n, want := range map[int]trial.SealWrite{
 		2: {Outcome: trial.Refused, Node: 1},
@@ -545,7 +545,7 @@ func TestSealedInstanceHasTheOutcomeOfItsSecondWrite(t *testing.T) {
 		return 0
 	})
 	sealEach(t, l, 6)
-	l.sealed.drain(t.Context())
+	l.fleet.drain(t.Context())
 	_, all := l.Sealed(time.Now())
 	for n, want := range map[int]struct {
 		outcome  trial.Outcome

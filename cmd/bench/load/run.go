@@ -39,13 +39,12 @@ func (l *Load) Run(ctx context.Context, began time.Time, length time.Duration) e
 	l.recorder.window.Store(&window{r.begin, r.end})
 	l.background.Go(func() { l.watch(living) })
 	l.background.Go(func() { l.fleet.tend(living) })
-	l.background.Go(func() { l.sealed.tend(living) })
 	if l.Closed {
 		r.closed()
 	}
 	r.open()
 	l.fleet.stayOn()
-	l.sealed.drain(living)
+	l.fleet.drain(living)
 	return ctx.Err()
 }
 
@@ -504,7 +503,7 @@ func New(c Config) (*Load, error) {
 		c.Reach = new(Reach)
 	}
 	l := &Load{Config: c, recorder: newRecorder(len(c.Nodes))}
-	l.fleet, l.keys, l.sealed = newFleet(l), newKeys(l), newSeals(l)
+	l.fleet, l.keys = newFleet(l), newKeys(l)
 	l.flight.aimed = make([]chan int, len(c.Nodes))
 	l.flight.counts = make([]int, len(c.Nodes))
 	return l, nil
