@@ -717,8 +717,28 @@ func (s *loadSummary) rows(out io.Writer) error {
 		for _, b := range series.Bins {
 			begin := (time.Duration(b.Number) * trial.BinLength).Seconds()
 			row := []string{strconv.FormatFloat(begin, 'f', 1, 64), string(series.Operation), s.Nodes[series.Node]}
-			rows = append(rows, append(row, b.Columns(3)...))
+			rows = append(rows, append(row, binColumns(&b)...))
 		}
 	}
 	return w.WriteAll(rows)
+}
+
+// binColumns are the calls of a bin by their outcomes, and the median, the 99th percentile and the greatest of the latencies in ms;
+// empty where no call was answered.
+func binColumns(b *trial.Bin) []string {
+	var columns []string
+	for _, o := range trial.Outcomes {
+		columns = append(columns, strconv.Itoa(*b.Count(o)))
+	}
+	for _, q := range []float64{0.5, 0.99, 1} {
+		text, left := "", max(1, int(math.Ceil(q*float64(b.Answered()))))
+		for latency, n := range b.Pairs() {
+			if left -= n; left <= 0 {
+				text = strconv.FormatFloat(float64(latency)/1e3, 'f', 3, 64)
+				break
+			}
+		}
+		columns = append(columns, text)
+	}
+	return columns
 }

@@ -95,9 +95,6 @@ func (c Column) Linearizable() bool {
 	return c.Mode == CP && (c.Settings[readsKey] == "" || c.Settings[readsKey] == "linearizable")
 }
 
-// ReadsWithoutQuorum reports whether its nodes answer reads, too, before they know what the majority has.
-func (c Column) ReadsWithoutQuorum() bool { return c.Leads() && !c.Linearizable() }
-
 // Leads reports whether a node of each datacenter leads.
 func (c Column) Leads() bool { return c.Mode == CP }
 

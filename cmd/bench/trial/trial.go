@@ -6,10 +6,7 @@ package trial
 import (
 	"fmt"
 	"iter"
-	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
@@ -251,53 +248,6 @@ func (b *Bin) Pairs() iter.Seq2[int64, int] {
 			}
 		}
 	}
-}
-
-// Add adds the calls of another bin.
-func (b *Bin) Add(other *Bin) {
-	for _, o := range Outcomes {
-		*b.Count(o) += *other.Count(o)
-	}
-	sum := maps.Collect(b.Pairs())
-	for latency, count := range other.Pairs() {
-		sum[latency] += count
-	}
-	b.Latencies = make([]int64, 0, 2*len(sum))
-	for _, latency := range slices.Sorted(maps.Keys(sum)) {
-		b.Latencies = append(b.Latencies, latency, int64(sum[latency]))
-	}
-}
-
-// Quantile is that of the latencies, in µs, by the nearest rank; not ok if no call was answered.
-func (b *Bin) Quantile(q float64) (micros int64, ok bool) {
-	count := 0
-	for _, n := range b.Pairs() {
-		count += n
-	}
-	rank := max(1, int(math.Ceil(q*float64(count))))
-	for latency, n := range b.Pairs() {
-		if rank -= n; rank <= 0 {
-			return latency, true
-		}
-	}
-	return 0, false
-}
-
-// Columns are the calls by their outcomes, and the median, the 99th percentile and the greatest of the latencies in ms with
-// so many decimals (-1: as many as there are), for a table. Latencies are empty where no call was answered.
-func (b *Bin) Columns(decimals int) []string {
-	var columns []string
-	for _, o := range Outcomes {
-		columns = append(columns, strconv.Itoa(*b.Count(o)))
-	}
-	for _, q := range []float64{0.5, 0.99, 1} {
-		text := ""
-		if micros, ok := b.Quantile(q); ok {
-			text = strconv.FormatFloat(float64(micros)/1e3, 'f', decimals, 64)
-		}
-		columns = append(columns, text)
-	}
-	return columns
 }
 
 // Client is what one client saw of one operation: of heartbeats the client of one instance. It goes on to the next node
