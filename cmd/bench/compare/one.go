@@ -252,9 +252,29 @@ func (r *run) injector() *injector {
 		i.nodes = append(i.nodes, scenario.Place{Name: n.Name, Datacenter: n.Datacenter})
 	}
 	if r.turn.column.Leads() {
-		i.leader = leaderOf(r.nodes)
+		i.leader = r.leader
 	}
 	return i
+}
+
+const (
+	leaderWithin = 5 * time.Second // one must have been elected, or there is no leader to strike
+	leaderPoll   = 50 * time.Millisecond
+)
+
+// leader finds the leader of the first datacenter, and waits a while if there is none.
+func (r *run) leader(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderWithin, fmt.Errorf("find the leader: no leader within %s", leaderWithin))
+	defer cancel()
+	leader := -1
+	await(ctx, leaderPoll, func() bool {
+		leader = r.observer.Leader(min(scenario.NodesPerDatacenter, len(r.nodes)))
+		return leader >= 0
+	})
+	if leader < 0 {
+		return 0, context.Cause(ctx)
+	}
+	return leader, nil
 }
 
 // ending fills in the sealed instances of the trial, too: the nodes are asked for them.

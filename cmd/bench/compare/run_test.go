@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/cmd/bench/observe"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -391,39 +392,12 @@ func small() scenario.Scenario {
 	}
 }
 
-// statusNodes starts nodes that answer with what each is given about its leader; "" answers 503.
-func statusNodes(t *testing.T, answers ...string) []Node {
-	t.Helper()
-	var nodes []Node
-	for i, answer := range answers {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if answer == "" || r.URL.Path != "/v1/rollcall/status" {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-			fmt.Fprint(w, answer)
-		}))
-		t.Cleanup(s.Close)
-		nodes = append(nodes, Node{Name: fmt.Sprintf("node%d", i+1), Datacenter: "dc1", HTTP: s.Listener.Addr().String()})
-	}
-	return nodes
-}
-
-func TestLeaderIsThatOfTheNewestTerm(t *testing.T) {
-	nodes := statusNodes(t,
-		`{"leader": "node1", "term": 3, "quorum": true}`,
-		`{"leader": "node3", "term": 4, "quorum": true}`,
-		``,
-	)
-	got, err := leaderOf(nodes)(t.Context())
-	expect.That(t, got == 2 && err == nil, "leader is %d, %v, want 2", got, err)
-}
-
 func TestLeaderThatIsNotElectedInTimeIsAnError(t *testing.T) {
-	nodes := statusNodes(t, `{"leader": "node1", "term": 3, "quorum": false}`, ``)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	got, err := leaderOf(nodes)(ctx)
-	expect.That(t, err != nil && strings.Contains(err.Error(), "find the leader"), "leader is %d, %v, want an error", got, err)
+	r := run{nodes: make([]Node, 3), observer: observe.New(observe.Config{Nodes: []string{"a", "b", "c"}})}
+	got, err := r.leader(ctx)
+	expect.That(t, err != nil, "leader is %d, want an error", got)
 }
 
 func TestTurnsAlternateTheColumns(t *testing.T) {

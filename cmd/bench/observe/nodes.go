@@ -139,9 +139,14 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 	var last *trial.Leader
 	repeat(ctx, leaderEvery, func() time.Duration {
 		l := trial.Leader{At: o.at(time.Now()), Node: node, Leader: -1}
+		var said client.Status
 		if !o.isDropped(node) {
-			l.Leader, l.Term = o.leader(ctx, asker)
+			said = o.askStatus(ctx, asker)
+			l.Leader, l.Term = slices.Index(o.config.Names, said.Leader), said.Term
 		}
+		o.mu.Lock()
+		o.statuses[node] = said
+		o.mu.Unlock()
 		if ctx.Err() != nil || last != nil && last.Leader == l.Leader && last.Term == l.Term {
 			return 0
 		}
@@ -151,14 +156,27 @@ func (o *Observer) leaders(ctx context.Context, node int) {
 	})
 }
 
-// leader is the number of the leader that a node knows, -1 if it knows none, and its term.
-func (o *Observer) leader(ctx context.Context, a *asker) (leader int, term uint64) {
-	var status client.Status
+// askStatus asks a node how it is; the zero value: it does not respond.
+func (o *Observer) askStatus(ctx context.Context, a *asker) (status client.Status) {
 	resp, err := a.find(ctx, "/v1/rollcall/status")
 	if err != nil || json.Unmarshal(resp.body, &status) != nil {
-		return -1, 0
+		return client.Status{}
 	}
-	return slices.Index(o.config.Names, status.Leader), status.Term
+	return status
+}
+
+// Leader is the leader of the newest term that any of the first nodes knew when it was last asked; -1: none. A former leader
+// that is cut off may still believe that it leads.
+func (o *Observer) Leader(nodes int) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var newest client.Status
+	for _, s := range o.statuses[:nodes] {
+		if s.Quorum && s.Leader != "" && s.Term >= newest.Term {
+			newest = s
+		}
+	}
+	return slices.Index(o.config.Names, newest.Leader)
 }
 
 // usage records every second what a node's process has used, with the heartbeats that were answered until then.

@@ -57,6 +57,8 @@ type Observer struct {
 	lists   []lastList      // by node
 	dropped []bool          // by node: it is lost, and is not asked any more
 	watched []time.Duration // by node: for how long its stream of changes was read
+	// statuses are what the nodes last said of themselves.
+	statuses []client.Status
 }
 
 // Drop says that a node is lost: nobody asks it from now on.

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/truth"
@@ -693,3 +694,12 @@ func (w *pipedWriter) Write(p []byte) (int, error) {
 }
 
 func (w *pipedWriter) Flush() {}
+
+func TestLeaderIsThatOfTheNewestTermWithAQuorum(t *testing.T) {
+	o := New(Config{Nodes: []string{"a", "b", "c", "d"}, Names: []string{"node1", "node2", "node3", "node4"}})
+	expect.Equal(t, o.Leader(3), -1, "before any node was asked:")
+	o.statuses = []client.Status{
+		{Leader: "node1", Term: 3, Quorum: true}, {Leader: "node3", Term: 4, Quorum: true}, {Leader: "node2", Term: 5}, {Leader: "node4", Term: 9, Quorum: true},
+	}
+	expect.Equal(t, o.Leader(3), 2, "of the first three nodes:")
+}

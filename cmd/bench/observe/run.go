@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/bench/scenario"
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 	"github.com/seed-20419f34/rollcall/cmd/bench/wire"
@@ -22,7 +23,7 @@ func newObserver(c Config, h *http.Client) *Observer {
 		c.Every = max(c.Every, cachedLook)
 	}
 	o := &Observer{
-		config: c, http: h, lists: make([]lastList, len(c.Nodes)), dropped: make([]bool, len(c.Nodes)), watched: make([]time.Duration, len(c.Nodes)),
+		config: c, http: h, lists: make([]lastList, len(c.Nodes)), dropped: make([]bool, len(c.Nodes)), watched: make([]time.Duration, len(c.Nodes)), statuses: make([]client.Status, len(c.Nodes)),
 	}
 	o.sightings = newSightings(o)
 	return o
