@@ -174,7 +174,7 @@ var (
 // as Tomcat's errors have.
 type responseReader struct {
 	status  int
-	body    int64  // bytes of the body: of a chunked one as far as it has come, otherwise known once head is false
+	body    int64  // bytes of the body: of a chunked one known at its end, otherwise once head is false
 	missing int64  // bytes of the body that have not come; of a body that is not chunked
 	head    bool   // the header is not complete
 	closes  bool   // the server closes the connection behind the response
@@ -182,11 +182,11 @@ type responseReader struct {
 	keep    bool   // keep the body
 	text    []byte // the body as far as it has come, if it is kept
 	chunked bool
-	chunks  chunkedReader // of a chunked body
+	raw     []byte // of a chunked body, as far as it has come
 }
 
 func (r *responseReader) reset(keep bool) {
-	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0]}
+	*r = responseReader{head: true, kept: r.kept[:0], keep: keep, text: r.text[:0], raw: r.raw[:0]}
 }
 
 // read takes the next bytes and reports whether the response is complete.
@@ -197,29 +197,19 @@ func (r *responseReader) read(b []byte) (whole bool, err error) {
 		}
 	}
 	if r.chunked {
-		return r.readChunks(b)
+		var body []byte
+		r.raw = append(r.raw, b...)
+		if body, whole, err = readChunked(r.raw); whole {
+			r.body = int64(len(body))
+			r.keepText(body)
+		}
+		return whole, err
 	}
 	if r.missing -= int64(len(b)); r.missing < 0 {
 		return false, errSurplus
 	}
 	r.keepText(b)
 	return r.missing == 0, nil
-}
-
-// readChunks takes the next bytes of a chunked body.
-func (r *responseReader) readChunks(b []byte) (whole bool, err error) {
-	for len(b) > 0 {
-		var data []byte
-		if data, b, whole, err = r.chunks.read(b); err != nil {
-			return false, err
-		}
-		if whole && len(b) > 0 {
-			return false, errSurplus
-		}
-		r.body += int64(len(data))
-		r.keepText(data)
-	}
-	return whole, nil
 }
 
 func (r *responseReader) keepText(b []byte) {
