@@ -100,13 +100,21 @@ func convergence(t *trial.Trial, watched keys) Convergence {
 	c := Convergence{Result: OK, Differ: []string{}, Lost: []string{}}
 	asked := slices.DeleteFunc(slices.Clone(t.Ending), func(e trial.Ending) bool { return e.Failed != "" })
 	for _, key := range held(asked, watched) {
-		switch versions := versionsOf(asked, key); {
-		case len(slices.Compact(slices.Sorted(slices.Values(versions)))) > 1:
+		holders := holders(t, asked, key)
+		if len(holders) > 1 {
 			c.Differ = append(c.Differ, key)
-			c.setText("%s", differing(t, asked, key))
-		case len(asked) > 0 && older(watched[key], versions[0]):
-			c.Lost = append(c.Lost, key)
-			c.setText("every node holds %s of %s, though %s", version(versions[0]), key, newestOf(t, watched[key]))
+			var parts []string
+			for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
+				parts = append(parts, fmt.Sprintf("version %d at %s", v, strings.Join(holders[v], ", ")))
+			}
+			c.setText("%s differs: %s", key, strings.Join(parts, "; "))
+			continue
+		}
+		for version := range holders {
+			if older(watched[key], version) {
+				c.Lost = append(c.Lost, key)
+				c.setText("every node holds version %d of %s, though %s had been acknowledged", version, key, newestOf(watched[key]))
+			}
 		}
 	}
 	for _, id := range append(oneSided(asked), sealedApart(t, asked)...) {
@@ -144,11 +152,11 @@ func held(asked []trial.Ending, watched keys) []string {
 	return names(found)
 }
 
-// versionsOf are the versions of a key that the nodes hold; 0: it is not registered.
-func versionsOf(asked []trial.Ending, key string) []int64 {
-	var found []int64
+// holders are the names of the nodes by the version of a key that they hold; 0: it is not registered.
+func holders(t *trial.Trial, asked []trial.Ending, key string) map[int64][]string {
+	found := make(map[int64][]string)
 	for _, e := range asked {
-		found = append(found, e.Keys[key])
+		found[e.Keys[key]] = append(found[e.Keys[key]], t.NodeName(e.Node))
 	}
 	return found
 }
@@ -185,43 +193,18 @@ func lastLook(version int64) trial.Call {
 	return look
 }
 
-func version(v int64) string {
-	if v == 0 {
-		return "no registration"
-	}
-	return fmt.Sprintf("version %d", v)
-}
-
-// differing says which node holds which version of a key.
-func differing(t *trial.Trial, asked []trial.Ending, key string) string {
-	holders := make(map[int64][]string)
-	for _, e := range asked {
-		holders[e.Keys[key]] = append(holders[e.Keys[key]], t.NodeName(e.Node))
-	}
-	var parts []string
-	for _, v := range slices.Backward(slices.Sorted(maps.Keys(holders))) {
-		verb := "hold"
-		if len(holders[v]) == 1 {
-			verb = "holds"
-		}
-		parts = append(parts, fmt.Sprintf("%s %s %s", strings.Join(holders[v], " and "), verb, version(v)))
-	}
-	return fmt.Sprintf("of %s, %s", key, strings.Join(parts, ", "))
-}
-
-// newestOf says what the newest acknowledged call on a key was.
-func newestOf(t *trial.Trial, calls []trial.Call) string {
+// newestOf names the newest acknowledged write.
+func newestOf(calls []trial.Call) string {
 	var newest trial.Call
 	for _, c := range calls {
 		if c.Action != trial.Look && c.Outcome == trial.Done && c.Version > newest.Version {
 			newest = c
 		}
 	}
-	what := fmt.Sprintf("version %d", newest.Version)
 	if newest.Action == trial.Remove {
-		what = fmt.Sprintf("its cancel (version %d)", newest.Version)
+		return "its cancel"
 	}
-	return fmt.Sprintf("%s had been acknowledged at %.3f s by %s", what, newest.Returned.Seconds(), t.NodeName(newest.Node))
+	return fmt.Sprintf("version %d", newest.Version)
 }
 
 // oneSided are the instances that some of the nodes lack, or list though they were canceled, and others do not.
