@@ -257,15 +257,15 @@ func TestTrialsOfAnInterruptedComparisonAreKept(t *testing.T) {
 func TestResumeNamesWhatDiffers(t *testing.T) {
 	begun := compared(t, func(o *compareOptions) { o.columns = []string{"cp", "eureka"} })
 	for want, change := range map[string]func(*comparePlan){
-		"what differs is --seed: 0 then, 2 now": func(p *comparePlan) { p.Seed = 2 },
-		"columns: cp, eureka then, cp now (Eureka is missing.)": func(p *comparePlan) {
+		"what differs is seed: 0 then, 2 now": func(p *comparePlan) { p.Seed = 2 },
+		"what differs is columns (Eureka is missing.)": func(p *comparePlan) {
 			p.Columns, p.LeftOut = p.Columns[:1], []string{"Eureka is missing."}
 		},
-		"processor of the machine:  then, another now": func(p *comparePlan) { p.machine.CPU = "another" },
-		"number of its cores: 0 then, 64 now":          func(p *comparePlan) { p.machine.Cores = 64 },
-		"--length: 15s then, 20s now":                  func(p *comparePlan) { p.Length = trial.Of(20 * time.Second) },
-		"what the scenario steady does":                func(p *comparePlan) { p.scenarios[0].Load.Reads++ },
-		"the settings of the columns":                  func(p *comparePlan) { p.Columns[0].Settings = map[string]string{"a": "b"} },
+		"cpu:  then, another now":                func(p *comparePlan) { p.machine.CPU = "another" },
+		"cores: 0 then, 64 now":                  func(p *comparePlan) { p.machine.Cores = 64 },
+		"length_us: 15000000 then, 20000000 now": func(p *comparePlan) { p.Length = trial.Of(20 * time.Second) },
+		"what differs is scenarios":              func(p *comparePlan) { p.scenarios[0].Load.Reads++ },
+		"what differs is columns":                func(p *comparePlan) { p.Columns[0].Settings = map[string]string{"a": "b"} },
 	} {
 		dir := t.TempDir()
 		need.OK(t, need.Got(openTrials(dir, begun, false))(t).close(false))

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,44 +52,22 @@ func (p *comparePlan) logged() logPlan {
 	return logPlan{version, time.Now().Format(time.DateOnly), p.machine.CPU, p.machine.Cores, plan, p.scenarios}
 }
 
-// differs names the first thing in which a run differs from this one; empty: they have all in common.
-func (p logPlan) differs(was logPlan) string {
-	type thing struct {
-		name    string
-		was, is any
-	}
-	for _, t := range []thing{
-		{"version", was.Version, p.Version}, {"processor of the machine", was.CPU, p.CPU}, {"number of its cores", was.Cores, p.Cores},
-		{"--seed", was.Plan.Seed, p.Plan.Seed}, {"--quick", was.Plan.Quick, p.Plan.Quick}, {"--rounds", was.Plan.Rounds, p.Plan.Rounds},
-		{"--dcs", was.Plan.Datacenters, p.Plan.Datacenters}, {"--length", was.Plan.Length.Duration(), p.Plan.Length.Duration()},
-		{"columns", namesOf(was.Plan.Columns, columnName), namesOf(p.Plan.Columns, columnName)},
-		{"scenarios", namesOf(was.Scenarios, scenarioName), namesOf(p.Scenarios, scenarioName)},
-	} {
-		if t.was != t.is {
-			return fmt.Sprintf("%s: %v then, %v now", t.name, t.was, t.is)
+// firstDifference names the first field in which two values of one struct differ, as in JSON; empty: they are equal.
+func firstDifference(was, is reflect.Value) string {
+	for i := range is.NumField() {
+		name, _, _ := strings.Cut(is.Type().Field(i).Tag.Get("json"), ",")
+		before, now := was.Field(i), is.Field(i)
+		switch {
+		case sameJSON(before.Interface(), now.Interface()):
+		case now.Kind() == reflect.Struct:
+			return firstDifference(before, now)
+		case now.Kind() == reflect.Slice: // too long to be shown
+			return name
+		default:
+			return fmt.Sprintf("%s: %v then, %v now", name, before, now)
 		}
-	}
-	for i, s := range p.Scenarios {
-		if !sameJSON(s, was.Scenarios[i]) {
-			return "what the scenario " + s.Name + " does"
-		}
-	}
-	if !sameJSON(p.Plan, was.Plan) {
-		return "the settings of the columns"
 	}
 	return ""
-}
-
-func columnName(c scenario.Column) string { return c.Name }
-
-func scenarioName(s scenario.Scenario) string { return s.Name }
-
-func namesOf[T any](all []T, name func(T) string) string {
-	var names []string
-	for _, one := range all {
-		names = append(names, name(one))
-	}
-	return strings.Join(names, ", ")
 }
 
 // sameJSON compares values by what a file holds of them.
@@ -157,10 +136,13 @@ func (l *trialLog) read(p *comparePlan) (whole int64, err error) {
 	if err != nil || json.Unmarshal(text, &head) != nil {
 		return 0, errors.New("its first line holds no plan")
 	}
-	if other := p.logged().differs(head); other != "" {
+	l.date = head.Date
+	own := p.logged()
+	own.Date = head.Date
+	if other := firstDifference(reflect.ValueOf(head), reflect.ValueOf(own)); other != "" {
 		return 0, fmt.Errorf("it was begun otherwise, and can go on only as it began; what differs is %s%s", other, p.leftOut())
 	}
-	l.date, whole = head.Date, int64(len(text))
+	whole = int64(len(text))
 	for number := 2; ; number++ {
 		text, err := lines.ReadBytes('\n')
 		switch {

@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) (*trial.Comparison, error) {
 	result := &trial.Comparison{
 		Version: c.Version, Date: time.Now().Format(time.DateOnly), Machine: c.Machine, Plan: c.Plan, Scenarios: c.Scenarios,
 	}
-	result.Plan.LeftOut = append(slices.Clone(c.Plan.LeftOut), c.unable()...)
+	result.Plan.LeftOut = slices.Clone(c.Plan.LeftOut)
 	turns := c.turns()
 	launches := launches{failed: make(map[string]int)}
 	earlier := false
@@ -137,19 +137,6 @@ func (c Config) invalid(t *trial.Trial) []string {
 		return nil
 	}
 	return c.Invalid(t)
-}
-
-// unable says which columns cannot run which scenarios.
-func (c Config) unable() []string {
-	var all []string
-	for _, column := range c.Plan.Columns {
-		for _, s := range c.Scenarios {
-			if why := column.Cannot(s); why != "" {
-				all = append(all, fmt.Sprintf("%s did not run in column %s: %s.", s.Title, column.Heading(), why))
-			}
-		}
-	}
-	return all
 }
 
 // mostLaunches is how often a column's cluster may fail to start before the column is left out.

@@ -546,12 +546,6 @@ func TestColumnOfEurekaIsLoadedAndAwaitedAsItsServersAre(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatAColumnCannot(t *testing.T) {
-	slow := scenario.Scenario{Title: "Slow disks", Datacenters: 1, Faults: []scenario.Fault{{Kind: scenario.SlowDisk}}}
-	c := Config{Plan: trial.Plan{Columns: columns("cp", "eureka")}, Scenarios: []scenario.Scenario{slow, small()}}
-	expect.Slice(t, c.unable(), []string{"Slow disks did not run in column Eureka: Eureka writes to no disk that could be slow."}, "sentences are")
-}
-
 func TestTrialThatIsNotValidIsRunAgain(t *testing.T) {
 	t.Parallel()
 	heartbeats := scenario.Scenario{Name: "beats", Datacenters: 1, Length: scenario.Span(500 * time.Millisecond), Load: small().Load}
