@@ -113,7 +113,7 @@ type cell struct {
 
 // cellOf is the cell of a figure in the rounds of a column.
 func cellOf(f figure, of runs) cell {
-	c := cell{Column: of.column, Absent: true, Text: cmp.Or(f.absent, none)}
+	c := cell{Column: of.column, Absent: true, Text: none}
 	foreign := of.System != scenario.Rollcall
 	switch {
 	case len(of.of) == 0:
@@ -125,6 +125,9 @@ func cellOf(f figure, of runs) cell {
 	}
 	c.values = of.known(f.get)
 	if len(c.values) == 0 {
+		if f.absent != nil {
+			c.Text = f.absent(of.column)
+		}
 		return c
 	}
 	c.Absent, c.Text, c.Range = false, f.unit.show(c.values.median()), c.values.spread(f.unit.show)

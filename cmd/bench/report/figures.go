@@ -16,7 +16,7 @@ type figure struct {
 	better direction
 	get    func(run) (float64, bool) // false: the round does not have it; negative: it did not happen within the trial
 	note   func(runs) string         // what a reader must know beside it; nil or empty: nothing
-	absent string                    // the cell's text where no round has the figure; empty: a dash
+	absent func(column) string       // the cell's text where no round has the figure; nil: a dash
 	cannot string                    // why columns of other systems do not have it; empty: they have it
 	apart  string                    // why the figure of other systems is compared with nothing; empty: it is compared
 	rare   bool                      // the row is left out where it is 0 in all columns
@@ -45,7 +45,7 @@ func figures() []figure {
 		struckAnswered("writes answered", func(w verdict.Window) verdict.Calls { return w.Writes }),
 		struckAnswered("fetches and deltas answered", func(w verdict.Window) verdict.Calls { return w.Reads }),
 		{name: "stale answers to probes, " + during, unit: share, better: less, get: staleShare(struckStaleness), note: staleNote(struckStaleness)},
-		{name: "stale answers to probes", unit: share, better: less, get: staleShare(whole), note: staleNote(whole), absent: "no probe answered", brief: true},
+		{name: "stale answers to probes", unit: share, better: less, get: staleShare(whole), note: staleNote(whole), absent: saying("no probe answered"), brief: true},
 	}
 	for i, every := range []string{"30 s", "5 min", "1 h"} {
 		all = append(all, figure{name: "stale answers that follow for a key that changes every " + every, unit: share, better: less, get: follows(whole, i), detail: i > 0})
@@ -75,8 +75,8 @@ func figures() []figure {
 		again,
 		figure{name: "dead instances listed at the end", unit: count, get: always(func(v *verdict.Verdict) float64 { return float64(len(v.Dead)) }), rare: true},
 		figure{name: "living instances evicted", unit: count, better: less, get: func(o run) (float64, bool) { return float64(o.verdict.FalseEvictions), o.verdict.Told }, cannot: "tells of no evictions"},
-		figure{name: "watched keys whose history no single copy explains", unit: count, better: less, get: unexplained, note: proof, absent: "not promised, or undecided", brief: true},
-		figure{name: "keys and instances on which nodes differ at the end, or that lost an update", unit: count, better: less, get: differing, absent: "undecided", brief: true},
+		figure{name: "watched keys whose history no single copy explains", unit: count, better: less, get: unexplained, note: proof, absent: unproven, brief: true},
+		figure{name: "keys and instances on which nodes differ at the end, or that lost an update", unit: count, better: less, get: differing, absent: saying("undecided"), brief: true},
 		figure{name: "elections", unit: count, get: always(func(v *verdict.Verdict) float64 { return float64(v.Elections) }), cannot: "not asked for", rare: true},
 		figure{name: "time in which no node named a leader", unit: seconds, get: always(func(v *verdict.Verdict) float64 { return v.Leaderless }), cannot: "not asked for", rare: true},
 		cost("renewals answered, per second", instanceSeconds, neither, "", func(c verdict.Cost) float64 { return c.Renewals }),
@@ -118,6 +118,17 @@ func operationFigures() []figure {
 			}})
 	}
 	return all
+}
+
+// saying is one text for all columns.
+func saying(text string) func(column) string { return func(column) string { return text } }
+
+// unproven says why nothing is known of a column's histories.
+func unproven(c column) string {
+	if !c.Linearizable() {
+		return "not promised"
+	}
+	return "undecided"
 }
 
 // always gets a figure that every round has.

@@ -261,7 +261,7 @@ func TestHistoriesSayHowMuchTheyProve(t *testing.T) {
 	}
 	r := story{scenario: s, cp: []verdict.Verdict{h(verdict.OK), h(verdict.Violated, "k")}, ap: []verdict.Verdict{h(verdict.Unpromised)}}.report()
 	expect.Slice(t, words(rowNamed(t, r, "watched keys whose history no single copy explains")), []string{
-		"0 (0 to 1, n=2; of 4 keys; overlapping writes: 1,234; of unknown outcome: 56)", "not promised, or undecided", "not run",
+		"0 (0 to 1, n=2; of 4 keys; overlapping writes: 1,234; of unknown outcome: 56)", "not promised", "not run",
 	}, "cells:")
 }
 
