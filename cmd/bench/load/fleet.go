@@ -274,22 +274,13 @@ func (f *fleet) plan(i *instance, due time.Time) {
 
 // tend does what is planned until ctx ends, and returns when nothing is under way any more.
 func (f *fleet) tend(ctx context.Context) {
-	callers := f.load.newCallers(errandClients * len(f.agendas))
-	idle := make([]chan *caller, len(f.agendas))
-	for n := range idle {
-		idle[n] = make(chan *caller, errandClients)
-	}
-	for _, c := range callers {
-		idle[c.home] <- c
-	}
+	idle, hangUp := f.load.idleCallers()
+	defer hangUp()
 	var homes sync.WaitGroup
 	for n, a := range f.agendas {
 		homes.Go(func() { f.attend(ctx, a, idle[n]) })
 	}
 	homes.Wait()
-	for _, c := range callers {
-		c.close()
-	}
 }
 
 // attend does what is planned in one agenda, each thing by a caller that is idle.

@@ -81,36 +81,37 @@ func (l *Load) registered() []cancelable {
 // without a response (failed).
 func (l *Load) cancel(ctx context.Context, all []cancelable, pinned bool) (done, failed int64) {
 	var left, lost atomic.Int64
-	var clients sync.WaitGroup
-	waiting := byHome(all, len(l.Nodes))
-	for _, c := range l.newCallers(errandClients * len(l.Nodes)) {
-		clients.Go(func() {
-			defer c.close()
-			for i := range waiting[c.home] {
-				switch outcome := c.call(ctx, i.cancel(), pinned).outcome; {
-				case !outcome.Answered():
-					lost.Add(1)
-				case outcome == trial.Done:
-					left.Add(1)
-				}
+	var under sync.WaitGroup
+	idle, hangUp := l.idleCallers()
+	for _, i := range all {
+		c := <-idle[i.home]
+		under.Go(func() {
+			switch outcome := c.call(ctx, i.cancel(), pinned).outcome; {
+			case !outcome.Answered():
+				lost.Add(1)
+			case outcome == trial.Done:
+				left.Add(1)
 			}
+			idle[i.home] <- c
 		})
 	}
-	clients.Wait()
+	under.Wait()
+	hangUp()
 	return left.Load(), lost.Load()
 }
 
-// byHome are queues, one for each home.
-func byHome(all []cancelable, homes int) []chan cancelable {
-	queues := make([]chan cancelable, homes)
-	for home := range queues {
-		queues[home] = make(chan cancelable, len(all))
+// idleCallers are clients of each home that have nothing to do. hangUp ends them when all are idle again.
+func (l *Load) idleCallers() (idle []chan *caller, hangUp func()) {
+	for range l.Nodes {
+		idle = append(idle, make(chan *caller, errandClients))
 	}
-	for _, i := range all {
-		queues[i.home] <- i
+	callers := l.newCallers(errandClients * len(idle))
+	for _, c := range callers {
+		idle[c.home] <- c
 	}
-	for _, q := range queues {
-		close(q)
+	return idle, func() {
+		for _, c := range callers {
+			c.close()
+		}
 	}
-	return queues
 }
