@@ -1,5 +1,5 @@
 // Package trial is what a comparison has measured: one scenario, in one column, once, is a trial. It holds
-// raw observations only; every figure and sentence of a report is computed from them (package verdict),
+// raw observations only; every figure of a report is computed from them (package verdict),
 // so that they can be computed again from the file.
 package trial
 
@@ -316,9 +316,9 @@ const (
 // the other, always to its home node while that can be reached. Keys named shared-… are written through
 // all nodes and never canceled; versions of one key are drawn in the order of sending.
 //
-// The state of a key is the registered version, 0 while there is none. By the registry's conflict rule a
-// registration with an older version than the registered one is Done and leaves that: it makes the state the
-// greater of the two. A cancel is compared with nothing: whenever it takes effect, the state is 0, and the next
+// The state of a key is the registered version, 0 while there is none. Of two registrations by clients the later one
+// counts, whatever their versions (ADR 36); stock Eureka, and Rollcall below level 3, keep the greater version. A cancel is compared
+// with nothing: whenever it takes effect, the state is 0, and the next
 // registration is taken in whatever version. A write that no node took (Unreached) may be sent to the next node
 // in the same version, as a call of its own.
 type Call struct {

@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -178,10 +179,20 @@ func sealedApart(t *trial.Trial, asked []trial.Ending) []string {
 	return found
 }
 
-// older reports whether a version is older than what the rule says a key must hold when all calls are over.
+// older reports whether a version is older than what a key must hold when all calls are over: a write that was acknowledged was
+// certainly sent after the version was written. Of two writes at one time either may be the later one, which counts.
 func older(calls []trial.Call, version int64) bool {
-	_, behind := stale(calls, lastLook(version))
-	return behind > 0
+	look := lastLook(version)
+	seen, end := seenBy(calls, look), trial.Micros(math.MinInt64)
+	for _, c := range calls {
+		if c.Action != trial.Look && c.Version == seen {
+			end = max(end, c.Returned)
+		}
+	}
+	_, behind := stale(calls, look)
+	return behind > 0 && slices.ContainsFunc(calls, func(c trial.Call) bool {
+		return c.Action != trial.Look && c.Outcome == trial.Done && c.Version > seen && c.Called > end
+	})
 }
 
 // lastLook is a look after everything.

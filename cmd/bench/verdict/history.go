@@ -16,16 +16,15 @@ import (
 // patience is how long the checker tries one history. Histories of a trial take milliseconds.
 const patience = 5 * time.Second
 
-// register is a watched key as a single copy: the version that is stored, 0 while it is not registered. A
-// registration with an older lastDirtyTimestamp than the stored one's does not replace it
-// (fsm/registry, registerAgain).
+// register is a watched key as a single copy: the version that is stored, 0 while it is not registered. Of two registrations by
+// clients the later one counts, whatever their timestamps (ADR 36).
 var register = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, _ any) (bool, any) {
 		stored, c := state.(int64), input.(trial.Call)
 		switch c.Action {
 		case trial.Write:
-			return true, max(stored, c.Version)
+			return true, c.Version
 		case trial.Remove:
 			return c.Outcome == trial.Unknown || (c.Outcome == trial.Done) == (stored != 0), int64(0)
 		default:
@@ -170,7 +169,7 @@ func informative(calls []trial.Call) []trial.Call {
 
 // check asks whether calls on one key, as informative returns them, can be explained by a single copy.
 func check(calls []trial.Call, patience time.Duration) porcupine.CheckResult {
-	if growing(calls) {
+	if writtenOnce(calls) {
 		if explainsVersions(calls) {
 			return porcupine.Ok
 		}

@@ -93,7 +93,8 @@ func TestHistoryIsLinearizableInEachDatacenter(t *testing.T) {
 	expect.Equal(t, check(write(1, 0, 1), write(2, 2, 3), abroad(look(1, 4, 5)), look(2, 6, 7)), OK, "an old answer from abroad:")
 	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), abroad(write(3, 4, 5)), look(2, 6, 7), look(3, 8, 9)), OK,
 		"a write from abroad that arrives late:")
-	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), look(1, 6, 7)), Violated, "a stale answer at home:")
+	expect.Equal(t, check(write(1, 0, 1), abroad(write(2, 2, 3)), write(3, 4, 5), look(1, 6, 7)), Violated, "a stale answer at home:")
+	expect.Equal(t, check(abroad(write(1, 0, 1)), write(2, 2, 3), look(1, 6, 7)), OK, "a write from abroad that comes last:")
 	expect.Equal(t, check(abroad(write(1, 0, 1)), abroad(write(2, 2, 3)), write(3, 4, 5), abroad(look(1, 6, 7))), Violated,
 		"a stale answer in the other datacenter:")
 }
@@ -135,8 +136,9 @@ type span struct {
 }
 
 // atomic draws what clients see of a single copy. Of own keys one client writes, one call after the other; keys that
-// are not have several writers and are never removed.
-func atomic(t *rapid.T) []trial.Call {
+// are not have several writers and are never removed. Of two writes the later one counts, or else the one with the greater version, as
+// with stock Eureka.
+func atomic(t *rapid.T, later bool) []trial.Call {
 	own := rapid.Bool().Draw(t, "own")
 	writers := 1
 	if !own {
@@ -168,7 +170,7 @@ func atomic(t *rapid.T) []trial.Call {
 		version++
 		spans[i].call.Version = version
 	}
-	return carriedOut(spans)
+	return carriedOut(spans, later)
 }
 
 // drawn is a call of a client that is free from a moment on. Moments of calls and effects are even and odd, so that
@@ -181,7 +183,7 @@ func drawn(t *rapid.T, free int) span {
 }
 
 // carriedOut lets the calls take effect in the order of their moments, and returns them as the clients saw them.
-func carriedOut(spans []span) []trial.Call {
+func carriedOut(spans []span, later bool) []trial.Call {
 	order := make([]int, len(spans))
 	for i := range order {
 		order[i] = i
@@ -192,8 +194,9 @@ func carriedOut(spans []span) []trial.Call {
 		c := &spans[i].call
 		switch {
 		case spans[i].never:
+		case c.Action == trial.Write && (later || c.Version > stored):
+			stored = c.Version
 		case c.Action == trial.Write:
-			stored = max(stored, c.Version)
 		case c.Action == trial.Remove:
 			if c.Outcome == trial.Done && stored == 0 {
 				c.Outcome = trial.NotFound
@@ -216,38 +219,44 @@ func carriedOut(spans []span) []trial.Call {
 
 func TestHistoriesOfASingleCopyAreExplainedAndNeverStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		calls := atomic(t)
+		later := rapid.Bool().Draw(t, "later")
+		calls := atomic(t, later)
 		h := judged(calls...)
 		need.That(t, h.Result == OK || h.Result == Undecided && len(h.Unread) == 1, "%s: %+v", h.Result, calls)
 		s := keysOf(calls).staleness(always)
-		need.That(t, s.Stale == 0, "%d answers of a single copy are called stale: %+v", s.Stale, calls)
+		need.That(t, later || s.Stale == 0, "%d answers of a single copy are called stale: %+v", s.Stale, calls)
 	})
 }
 
 func TestHistoriesWithStaleAnswersAreNotExplained(t *testing.T) {
-	found := 0
-	rapid.Check(t, func(t *rapid.T) {
-		calls := atomic(t)
-		spoilt := rapid.IntRange(0, len(calls)-1).Draw(t, "spoilt")
-		if calls[spoilt].Action != trial.Look {
-			return
-		}
-		calls[spoilt].Version = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version")
-		calls[spoilt].Outcome = trial.Done
-		h := judged(calls...)
-		stale := keysOf(calls).staleness(always).Stale
-		need.That(t, stale <= 0 || h.Result != OK, "%d stale answers, but the history is explained: %+v", stale, calls)
-		if h.Result == Violated {
-			found++
-		}
-	})
-	expect.That(t, found != 0, "no spoilt history was found out")
+	found, ordered := 0, false
+	for range 20 { // times the 100 of rapid
+		rapid.Check(t, func(t *rapid.T) {
+			calls := atomic(t, false)
+			spoilt := rapid.IntRange(0, len(calls)-1).Draw(t, "spoilt")
+			if calls[spoilt].Action != trial.Look {
+				return
+			}
+			calls[spoilt].Version = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version")
+			calls[spoilt].Outcome = trial.Done
+			h := judged(calls...)
+			stale := keysOf(calls).staleness(always).Stale
+			// Of two writes at one time, and of one of unknown outcome, nobody knows which came later.
+			certain := overlapping(calls) == 0 && unknown(calls) == 0
+			need.That(t, stale <= 0 || h.Result != OK || !certain, "%d stale answers, but the history is explained: %+v", stale, calls)
+			ordered = ordered || stale > 0 && certain
+			if h.Result == Violated {
+				found++
+			}
+		})
+	}
+	expect.That(t, found != 0 && ordered, "%d spoilt histories were found out, some of stale answers: %t", found, ordered)
 }
 
 func TestHistoryIsJudgedTheSameWhenItIsNarrowed(t *testing.T) {
 	verdicts := make(map[porcupine.CheckResult]int)
 	rapid.Check(t, func(t *rapid.T) {
-		calls := atomic(t)
+		calls := atomic(t, true)
 		for i := range calls {
 			if calls[i].Action == trial.Look && rapid.IntRange(0, 9).Draw(t, "spoil") == 0 {
 				calls[i].Version, calls[i].Outcome = rapid.Int64Range(0, int64(len(calls))).Draw(t, "version"), trial.Done
@@ -272,7 +281,7 @@ func TestWritesOverlapThoseThatAreKnownToBeUnderWay(t *testing.T) {
 	expect.Equal(t, unknown(calls), 1, "of unknown outcome:")
 }
 
-func TestVersionGrowsIfItIsNeverRemovedNorWrittenTwice(t *testing.T) {
+func TestVersionsAreWrittenOnceIfNoneIsRemovedNorWrittenTwice(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		calls []trial.Call
@@ -284,7 +293,7 @@ func TestVersionGrowsIfItIsNeverRemovedNorWrittenTwice(t *testing.T) {
 		{"a version that is written twice", []trial.Call{write(1, 0, 1), write(1, 2, 3)}, false},
 		{"version 0", []trial.Call{write(0, 0, 1)}, false},
 	} {
-		expect.Equal(t, growing(c.calls), c.want, "%s:", c.name)
+		expect.Equal(t, writtenOnce(c.calls), c.want, "%s:", c.name)
 	}
 }
 

@@ -174,12 +174,12 @@ type History struct {
 	Unread      []string `json:"unread,omitempty"` // keys that were written, and no look at them was answered
 }
 
-// Convergence is whether at the end all nodes held the same, and what the rule says they must: of each watched
-// key the last acknowledged write, where several nodes wrote the greatest version.
+// Convergence is whether at the end all nodes held the same, and of each watched key no version that an acknowledged write had
+// certainly replaced.
 type Convergence struct {
 	Result Result   `json:"result"`
 	Differ []string `json:"differ"` // watched keys, or instances, on which nodes differ
-	Lost   []string `json:"lost"`   // watched keys of which every node holds an older version than the rule says
+	Lost   []string `json:"lost"`   // watched keys of which every node holds a version that was replaced
 	Text   string   `json:"text"`   // a sentence for the first of them
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/bench/trial"
 )
 
-// growing reports whether the version of a key can only grow: it is never removed, and each version is written once.
-func growing(calls []trial.Call) bool {
+// writtenOnce reports whether a key is never removed, and each of its versions written once.
+func writtenOnce(calls []trial.Call) bool {
 	written := make(map[int64]bool)
 	for _, c := range calls {
 		switch c.Action {
@@ -25,38 +25,59 @@ func growing(calls []trial.Call) bool {
 	return true
 }
 
-// explainsVersions reports whether a single copy explains the calls on a key whose version can only grow. It is exact, and
-// needs no search, however many calls overlap: a look that saw version x took effect after the write of x and before every
-// write of a greater one, so looks took effect in the order of what they saw. Each write and each look is given the
-// earliest moment that this order and its own begin allow; the calls can be explained if and only if none is given one
-// after its end.
+// zone is when a version was certainly stored, if it begins before it ends; otherwise it was stored at some moment between the end
+// and the begin.
+type zone struct{ begin, end trial.Micros }
+
+// explainsVersions reports whether a single copy, of whose versions the one written last counts, explains the calls on a key that is
+// never removed and whose versions are written once each. It is exact, and needs no search, however many calls overlap (Gibbons and
+// Korach, Testing Shared Memories, 1997): a version is stored at least from the first end of a call that wrote or saw it until the
+// last begin of one. No two versions are certainly stored at one time, none is stored only while another one certainly is, and none
+// is seen before it is written.
 func explainsVersions(calls []trial.Call) bool {
-	calls = slices.Clone(calls)
-	slices.SortStableFunc(calls, func(a, b trial.Call) int {
-		return cmp.Or(cmp.Compare(versionOf(a), versionOf(b)), cmp.Compare(toNumber(a.Action == trial.Look), toNumber(b.Action == trial.Look)))
-	})
 	never := trial.Micros(math.MinInt64)
-	// The latest moments of the looks at older versions, and of those at the version of now; when that was written.
-	older, newest, written := never, never, never
-	version := int64(0)
+	zones := map[int64]*zone{0: {never, never}} // of no registration, which was stored at first
+	written := map[int64]trial.Micros{0: never}
+	seen := map[int64]bool{0: true}
 	for _, c := range calls {
-		end := max(c.Returned, c.Called)
 		if c.Action == trial.Write {
-			older = max(older, newest)
-			version, written = c.Version, max(c.Called, older)
-			if written > end {
-				return false
-			}
-			continue
+			written[c.Version] = c.Called
+		} else {
+			seen[sees(c)] = true
 		}
-		if sees(c) != version {
-			return false // it saw what was never written
+	}
+	for _, c := range calls {
+		version, end := versionOf(c), max(c.Returned, c.Called)
+		if begun, known := written[version]; !known || end < begun {
+			return false // it saw what was not written yet
 		}
-		at := max(c.Called, written)
-		if at > end {
+		if c.Action == trial.Write && c.Outcome == trial.Unknown && !seen[version] {
+			continue // it took effect at the end of time
+		}
+		z := zones[version]
+		if z == nil {
+			z = &zone{end, c.Called}
+			zones[version] = z
+		}
+		z.begin, z.end = min(z.begin, end), max(z.end, c.Called)
+	}
+	var certain []zone
+	for _, z := range zones {
+		if z.begin < z.end {
+			certain = append(certain, *z)
+		}
+	}
+	slices.SortFunc(certain, func(a, b zone) int { return cmp.Compare(a.begin, b.begin) })
+	for i := 1; i < len(certain); i++ {
+		if certain[i].begin < certain[i-1].end {
 			return false
 		}
-		newest = max(newest, at)
+	}
+	for _, z := range zones {
+		within := func(other zone) bool { return other.begin < z.end && z.begin < other.end }
+		if z.begin >= z.end && slices.ContainsFunc(certain, within) {
+			return false
+		}
 	}
 	return true
 }
