@@ -124,7 +124,7 @@ func (l *listModel) hash() string {
 		counts[i.Status.String()]++
 	}
 	var text string
-	for _, s := range []string{"DOWN", "OUT_OF_SERVICE", "STARTING", "UNKNOWN", "UP"} {
+	for _, s := range slices.Sorted(slices.Values(registry.StatusWords())) {
 		if counts[s] > 0 {
 			text += fmt.Sprintf("%s_%d_", s, counts[s])
 		}

@@ -201,7 +201,7 @@ func (s *registrationState) health() error {
 }
 
 // statuses is a set of statuses.
-type statuses uint8
+type statuses uint64
 
 func (s statuses) with(one registry.Status) statuses { return s | 1<<one }
 

@@ -254,6 +254,7 @@ func TestEncodingOfARenewalsResultTakesOneByte(t *testing.T) {
 func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 	item := func(b ...byte) []byte { return append([]byte{codec.Newest, 0, 0, 1, 0, 0, 0, 1}, b...) }
 	long := append(binary.AppendUvarint(nil, maxNote+1), bytes.Repeat([]byte{'x'}, maxNote+1)...)
+	noStatus := byte(len(registry.Statuses()))
 	replica := itemBytes(Item{Op: registry.Replica{Instance: &registry.Instance{}}})
 	for _, c := range []struct {
 		name  string
@@ -273,7 +274,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"operation of unknown kind", item(62, 0, 0), "unknown kind 62"},
 		{"token without an accessor", item(0xc0|opCancel, 0, 0, 0), "announced and zero"},
 		{"renewal of slot beyond 32 bits", item(append([]byte{opRenew, 1}, 0xff, 0xff, 0xff, 0xff, 0x7f, 0)...), "32 bits"},
-		{"status that does not exist", item(opSetOverride, 0, 0, 5, 0, 0, 0, 0), "status 5"},
+		{"status that does not exist", item(opSetOverride, 0, 0, noStatus, 0, 0, 0, 0), fmt.Sprint("status ", noStatus)},
 		{"instance with bytes left", item(append([]byte{opRegister, 30}, make([]byte, 30)...)...), "too many"},
 		{"author without end", item(append([]byte{opQuarantine, 0, 0, 0}, append(long, 0)...)...), "author or reason of 1025 bytes"},
 		{"reason without end", item(append([]byte{opQuarantine, 0, 0, 0, 0}, long...)...), "author or reason of 1025 bytes"},
@@ -302,7 +303,7 @@ func TestDecoderRefusesBatchesThatNoEncoderWrites(t *testing.T) {
 		{"parts of a registration that do not exist", item(opRegisterCatalog, 0x80, 1, 0, 0), "registration of unknown form 0x80"},
 		{"status of a check that does not exist", item(opSetCheck, 0, 0, 3, 0, 0, 0, 0), "status of a check 3"},
 		{"replica without an instance", item(opReplica, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "instance that ends at byte 10"},
-		{"replica with a status that does not exist", item(append(replica[:len(replica)-13:len(replica)-13], 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "status 5"},
+		{"replica with a status that does not exist", item(append(replica[:len(replica)-13:len(replica)-13], noStatus, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), fmt.Sprint("status ", noStatus)},
 		{"removal of another kind", item(opRemove, 0, 0, 2, 0, 0, 0, 0), "truth value 2"},
 		{"life beyond 32 bits", item(opRemove, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0), "32 bits"},
 		{"pause that is neither", item(opPausePeer, 0, 2, 0, 0), "truth value 2"},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
-	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -161,12 +160,12 @@ func (g instanceGauge) Describe(ch chan<- *prometheus.Desc) { ch <- instancesDes
 
 // Collect implements prometheus.Collector.
 func (g instanceGauge) Collect(ch chan<- prometheus.Metric) {
-	counts := map[registry.Status]int{}
+	var counts registry.Counts
 	if view := web.StaleView(g.service); view != nil {
-		counts = show.StatusCounts(view.HashCode())
+		counts = view.Counts()
 	}
-	for status := registry.Unknown; status <= registry.OutOfService; status++ {
-		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(counts[status]), status.String())
+	for status, n := range counts {
+		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(n), registry.Status(status).String())
 	}
 }
 
@@ -199,7 +198,7 @@ func (g *appGauge) Collect(ch chan<- prometheus.Metric) {
 	slices.SortFunc(apps, func(a, b *registry.App) int { return cmp.Or(b.Len()-a.Len(), strings.Compare(a.Name, b.Name)) })
 	largest := apps[:min(len(apps), g.most)]
 	left := g.leftOf(largest, time.Now())
-	var others [registry.OutOfService + 1]uint32
+	var others registry.Counts
 	for i, app := range apps {
 		if i < g.most || left[app.Name] {
 			sendCounts(ch, app.Name, app.Counts())
@@ -214,12 +213,12 @@ func (g *appGauge) Collect(ch chan<- prometheus.Metric) {
 		sendCounts(ch, "", others)
 	}
 	for name := range left {
-		sendCounts(ch, name, [registry.OutOfService + 1]uint32{})
+		sendCounts(ch, name, registry.Counts{})
 	}
 }
 
 // sendCounts sends the instances of an application by status.
-func sendCounts(ch chan<- prometheus.Metric, app string, counts [registry.OutOfService + 1]uint32) {
+func sendCounts(ch chan<- prometheus.Metric, app string, counts registry.Counts) {
 	for status, n := range counts {
 		if status := registry.Status(status); n > 0 || status == registry.Up {
 			ch <- prometheus.MustNewConstMetric(appInstancesDesc, prometheus.GaugeValue, float64(n), app, status.String())

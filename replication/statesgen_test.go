@@ -95,7 +95,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		"registry.Figures":  func(d *stateDraw) any { return registry.Figures{Leases: d.Uint32(), Counted: 3, Fresh: 1} },
 		"registry.Instance": func(d *stateDraw) any { return *d.instance(d.draw(reflect.TypeFor[registry.Key](), "").(registry.Key)) },
 		"registry.Status": func(d *stateDraw) any {
-			return pick(d, []registry.Status{registry.Up, registry.Up, registry.Down, registry.Starting, registry.OutOfService, registry.Unknown})
+			return pick(d, append([]registry.Status{registry.Up}, registry.Statuses()...))
 		},
 		"registry.ChangeKind": func(d *stateDraw) any { return pick(d, []registry.ChangeKind{registry.Canceled, registry.Evicted}) },
 		"[]registry.Pair": func(d *stateDraw) any {

@@ -29,9 +29,16 @@ func parseKey(text string) (registry.Key, error) {
 func parseStatus(name, word string) (registry.Status, error) {
 	status, ok := registry.ParseStatus(word)
 	if !ok {
-		return 0, fmt.Errorf("%s: %q is not UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN", name, word)
+		return 0, fmt.Errorf("%s: %q is not %s", name, word, statusChoice())
 	}
 	return status, nil
+}
+
+// statusChoice lists the statuses: "UP, DOWN or UNKNOWN".
+func statusChoice() string {
+	words := registry.StatusWords()
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // firstOf is the first of optional arguments; "": none was given.

@@ -110,7 +110,7 @@ func (o *registerOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ip, "ip", "", "IP address (default: this machine's first that is not loopback)")
 	f.Uint16Var(&o.port, "port", 8080, "port of the service; 0: none")
 	f.StringVar(&o.vip, "vip", "", "VIP address (default: APP in lower case)")
-	f.StringVar(&o.status, "status", registry.Up.String(), "UP, DOWN, STARTING, OUT_OF_SERVICE or UNKNOWN")
+	f.StringVar(&o.status, "status", registry.Up.String(), statusChoice())
 	f.StringToStringVar(&o.meta, "meta", nil, "metadata, as key=value; may be repeated")
 	f.DurationVar(&o.lease, "lease", registry.DefaultDuration*time.Second, "how long the instance lives after its last heartbeat")
 	f.DurationVar(&o.interval, "interval", registry.DefaultRenewalInterval*time.Second, "time between two heartbeats")

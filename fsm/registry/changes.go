@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/order"
@@ -155,20 +154,8 @@ type Changes struct {
 	Items []Change // oldest first; never empty
 }
 
-// hashOrder is the lexicographic order of the status names.
-var hashOrder = [...]Status{Down, OutOfService, Starting, Unknown, Up}
-
-// HashCode is apps__hashcode: for each status with instances, in lexicographic order, NAME_COUNT_.
-// Source: com.netflix.discovery.shared.Applications.getReconcileHashCode.
-func (v *View) HashCode() string {
-	var b strings.Builder
-	for _, s := range hashOrder {
-		if n := v.tables.counts[s]; n > 0 {
-			b.WriteString(s.String() + "_" + strconv.Itoa(n) + "_")
-		}
-	}
-	return b.String()
-}
+// Counts returns how many instances are listed with each status.
+func (v *View) Counts() Counts { return v.tables.counts }
 
 // Delta is what changed within the delta window (180 s of lease clock, cut in steps of 30 s, so an
 // entry lives 180 to 210 s): each instance once, in its current or last state, grouped by
@@ -211,7 +198,7 @@ func (v *View) Delta() Delta {
 	slices.SortFunc(leases, compareInDelta)
 	return Delta{
 		Leases:   leases,
-		HashCode: v.HashCode(),
+		HashCode: v.Counts().HashCode(),
 		// Neither goes back, so the sum stands still only if both do.
 		Version: uint64(v.index) + uint64(v.DeltaStep()),
 	}

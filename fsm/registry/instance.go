@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -14,35 +15,75 @@ import (
 // Status is an instance's status. The zero value is Unknown.
 type Status uint8
 
-// The five words of the protocol; no other word may ever be emitted.
+// The statuses, by their numbers in the formats. A new one goes to the end, see docs/changing.md.
 const (
 	Unknown Status = iota
 	Up
 	Down
 	Starting
 	OutOfService
+
+	statusCount int = iota
 )
 
-func (s *Status) fields(c *codec.Codec) { codec.Enum(c, s, OutOfService, "status") }
+// statusWords are the words of the protocol. No other word may ever be emitted.
+var statusWords = [statusCount]string{Unknown: "UNKNOWN", Up: "UP", Down: "DOWN", Starting: "STARTING", OutOfService: "OUT_OF_SERVICE"}
 
-var statusNames = [...]string{Unknown: "UNKNOWN", Up: "UP", Down: "DOWN", Starting: "STARTING", OutOfService: "OUT_OF_SERVICE"}
+// Statuses returns every status in the order in which texts list them: UP first, UNKNOWN last.
+func Statuses() []Status {
+	all := make([]Status, 0, statusCount)
+	for s := range Status(statusCount) {
+		if s != Unknown {
+			all = append(all, s)
+		}
+	}
+	return append(all, Unknown)
+}
+
+// StatusWords returns the words of Statuses.
+func StatusWords() []string {
+	words := make([]string, 0, statusCount)
+	for _, s := range Statuses() {
+		words = append(words, s.String())
+	}
+	return words
+}
 
 // String returns the word used on the wire, upper case.
 func (s Status) String() string {
-	if int(s) < len(statusNames) {
-		return statusNames[s]
+	if int(s) < statusCount {
+		return statusWords[s]
 	}
-	return statusNames[Unknown]
+	return statusWords[Unknown]
 }
 
 // ParseStatus returns the status of an exact upper-case word; ok is false for any other text.
 func ParseStatus(word string) (s Status, ok bool) {
-	for i, name := range statusNames {
-		if name == word {
-			return Status(i), true
-		}
+	if i := slices.Index(statusWords[:], word); i >= 0 {
+		return Status(i), true
 	}
 	return Unknown, false
+}
+
+func (s *Status) fields(c *codec.Codec) { codec.Enum(c, s, Status(statusCount-1), "status") }
+
+// Counts are numbers of instances by status.
+type Counts [statusCount]int
+
+// hashOrder is the lexicographic order of the words.
+var hashOrder = slices.SortedFunc(slices.Values(Statuses()), func(a, b Status) int { return strings.Compare(a.String(), b.String()) })
+
+// HashCode returns apps__hashcode: for each status with instances, in lexicographic order, NAME_COUNT_.
+// Source: com.netflix.discovery.shared.Applications.getReconcileHashCode.
+func (c Counts) HashCode() string {
+	var hash []byte
+	for _, s := range hashOrder {
+		if c[s] > 0 {
+			hash = append(append(hash, s.String()...), '_')
+			hash = append(strconv.AppendInt(hash, int64(c[s]), 10), '_')
+		}
+	}
+	return string(hash)
 }
 
 // Action says what the last change of an instance was (actionType on the wire).

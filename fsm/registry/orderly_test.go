@@ -77,7 +77,7 @@ func underTheSameTimestamp(t *testing.T, stored, said Status, alone bool, acts .
 // stored. A new status is in them by itself.
 func TestHeartbeatsAgainstWhatIsStored(t *testing.T) {
 	var all []Status
-	for s := range Status(len(statusNames)) {
+	for s := range Status(statusCount) {
 		all = append(all, s)
 	}
 	states := []struct {

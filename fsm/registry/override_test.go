@@ -386,8 +386,8 @@ func TestQuarantineHidesAnInstanceFromEveryReader(t *testing.T) {
 	expect.That(t, !ok, "an application whose only instance is quarantined exists")
 	app, _ := v.App("ORDERS")
 	expect.That(t, app.Len() == 1 && app.Changed == 4, "application of %d instances, changed at %d; want 1, 4", app.Len(), app.Changed)
-	expect.That(t, v.Len() == 1 && v.Total() == 3 && v.HashCode() == "UP_1_",
-		"%d listed of %d, hash %s; want 1 of 3, UP_1_", v.Len(), v.Total(), v.HashCode())
+	expect.That(t, v.Len() == 1 && v.Total() == 3 && v.Counts().HashCode() == "UP_1_",
+		"%d listed of %d, hash %s; want 1 of 3, UP_1_", v.Len(), v.Total(), v.Counts().HashCode())
 	l := g.find(orders1)
 	details := Quarantined{By: keeper, At: g.now, Until: g.now.Lease + 60_000, Set: 4}
 	expect.That(t, l.Quarantine != nil && *l.Quarantine == details && l.Instance.Status == Up && l.Registered == 1,

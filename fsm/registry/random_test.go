@@ -55,7 +55,7 @@ func (s step) apply(r *Registry, now Stamp) Result {
 
 var (
 	drawOrigin = rapid.SampledFrom([]Origin{FromClient, FromClient, FromClient, FromEureka, {Kind: LocalPeer}, {Kind: RemoteDC, DC: "dc2"}})
-	drawStatus = rapid.SampledFrom([]Status{Up, Up, Up, Down, Starting, OutOfService, Unknown})
+	drawStatus = rapid.SampledFrom(append([]Status{Up, Up}, Statuses()...))
 	drawDirty  = rapid.SampledFrom([]int64{0, 100, 101, 102, 103, startOfWall, startOfWall + 60_000})
 	drawPass   = rapid.SampledFrom([]int64{0, 0, 0, 1, 999, 999, 5000, 5000, 29_999, 30_000, 30_000, 61_000, 61_000, MaxRemovalAge / 2})
 	drawKey    = rapid.Custom(func(t *rapid.T) Key {
@@ -287,7 +287,7 @@ func checkLive(r *Registry, v *View, l *Lease) error {
 // checkLists verifies that readers find the leases that are listed, and no others.
 func checkLists(v *View, listed []*Lease) error {
 	byID, byVIP, bySecureVIP := map[string]int{}, map[string]int{}, map[string]int{}
-	var counts [len(statusNames)]int
+	var counts Counts
 	for _, l := range listed {
 		counts[l.Instance.Status]++
 		byID[l.Key().ID]++

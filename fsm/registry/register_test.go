@@ -332,7 +332,7 @@ func TestHandleSlotIsKeptOverReregistrationAndReusedAfterRemoval(t *testing.T) {
 // Every row of the outcome table of the status rules; "any" stands for each value.
 func TestStatusRuleChain(t *testing.T) {
 	const replicated = true
-	all := []Status{Unknown, Up, Down, Starting, OutOfService}
+	all := Statuses()
 	tests := []struct {
 		name       string
 		reported   Status

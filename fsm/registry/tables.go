@@ -17,8 +17,8 @@ type tables struct {
 	ids        order.Tree[Key]      // by id, then application
 	vips       order.Tree[vipEntry] // by part of the VIP address, then key
 	secureVIPs order.Tree[vipEntry]
-	size       int                   // leases in the tables above
-	counts     [OutOfService + 1]int // the same by status
+	size       int    // leases in the tables above
+	counts     Counts // the same by status
 
 	quarantined order.Tree[*Lease]        // in none of the tables above; by application and id
 	live        order.Map[Index, *Lease]  // each live instance, quarantined or not, at its last change
@@ -354,7 +354,7 @@ type App struct {
 	services int
 	service  string
 	defined  Index // the last change of what Lease.Defined is about, of any of its instances
-	counts   [OutOfService + 1]uint32
+	counts   Counts
 
 	on atomic.Pointer[nodesUnder] // what a View found last
 }
@@ -363,7 +363,7 @@ type App struct {
 func (a *App) Len() int { return a.leases.Len() }
 
 // Counts is the same by status.
-func (a *App) Counts() [OutOfService + 1]uint32 { return a.counts }
+func (a *App) Counts() Counts { return a.counts }
 
 // Leases yields the application's leases, sorted by id.
 func (a *App) Leases() iter.Seq[*Lease] {

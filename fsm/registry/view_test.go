@@ -69,14 +69,14 @@ func TestByVIPMatchesPartsExactly(t *testing.T) {
 
 func TestHashCodeCountsByStatusInLexicographicOrder(t *testing.T) {
 	g := newRig(t)
-	expect.Equal(t, g.View().HashCode(), "", "empty registry:")
+	expect.Equal(t, g.View().Counts().HashCode(), "", "empty registry:")
 	statuses := map[Status]int{Up: 10, Down: 1, OutOfService: 2, Unknown: 3, Starting: 4}
 	for status, n := range statuses {
 		for i := range n {
 			g.register(instance(Key{App: "ORDERS", ID: fmt.Sprint(status, i)}, status, 100))
 		}
 	}
-	expect.Equal(t, g.View().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_", "got")
+	expect.Equal(t, g.View().Counts().HashCode(), "DOWN_1_OUT_OF_SERVICE_2_STARTING_4_UNKNOWN_3_UP_10_", "got")
 }
 
 func TestViewDoesNotChange(t *testing.T) {
@@ -94,8 +94,8 @@ func TestViewDoesNotChange(t *testing.T) {
 	wantKeys(t, "application", keysOf(app.Leases()), orders1, orders2)
 	wantKeys(t, "by vip", keysOf(v.ByVIP("ORDERS")), orders1, orders2)
 	if got, _ := v.Lease(orders1); got != first || v.Index() != 2 || app.Changed != 2 || v.Len() != 2 ||
-		v.HashCode() != "UP_2_" || v.Stamp() != stamp {
-		t.Errorf("index %d, changed %d, %d leases, hash %s at %v", v.Index(), app.Changed, v.Len(), v.HashCode(), v.Stamp())
+		v.Counts().HashCode() != "UP_2_" || v.Stamp() != stamp {
+		t.Errorf("index %d, changed %d, %d leases, hash %s at %v", v.Index(), app.Changed, v.Len(), v.Counts().HashCode(), v.Stamp())
 	}
 	changes, err := v.Changes(0, 0)
 	expect.That(t, err == nil && len(changes) == 2, "changes %v, %v", changes, err)
@@ -197,8 +197,8 @@ func readAll(v *View) error {
 			return fmt.Errorf("change %d in a view of %d", c.Index, v.Index())
 		}
 	}
-	if d := v.Delta(); d.HashCode != v.HashCode() {
-		return fmt.Errorf("delta of %s in a view of %s", d.HashCode, v.HashCode())
+	if d := v.Delta(); d.HashCode != v.Counts().HashCode() {
+		return fmt.Errorf("delta of %s in a view of %s", d.HashCode, v.Counts().HashCode())
 	}
 	if n := len(slices.Collect(v.RecentlyRegistered())); n > recentLength {
 		return fmt.Errorf("%d recent registrations", n)
@@ -247,7 +247,7 @@ func TestCountsOfAnApplicationAreWhatAWalkFinds(t *testing.T) {
 	}
 	for i, v := range views {
 		for app := range v.Apps() {
-			var want [OutOfService + 1]uint32
+			var want Counts
 			for l := range app.Leases() {
 				want[l.Instance.Status]++
 			}

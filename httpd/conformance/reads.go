@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -346,11 +347,11 @@ var reads = []check{
 		c.wantEmpty(http.StatusNotFound, http.MethodGet, "/eureka/nothing", "")
 	}},
 	{"AllStatusesAreListed", func(t *testing.T, c *client) {
-		for _, status := range statusWords {
+		for _, status := range registry.StatusWords() {
 			c.register(registration{id: status, status: status})
 		}
 		found := statuses(t, c.getJSON("/eureka/apps"))
-		for _, status := range statusWords {
+		for _, status := range registry.StatusWords() {
 			if got := found[c.app+"/"+status]; got != status {
 				t.Errorf("%s is listed as %q", status, got)
 			}

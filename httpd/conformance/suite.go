@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -243,8 +244,6 @@ var (
 	compactOptional = []string{"instanceId", "vipAddress", "secureVipAddress", "actionType", "asgName"}
 )
 
-var statusWords = []string{"UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN"}
-
 // wantKeys fails unless an object has exactly these keys.
 func wantKeys(t *testing.T, object map[string]any, want ...string) {
 	t.Helper()
@@ -298,7 +297,7 @@ func checkInstance(t *testing.T, instance any, compact bool) {
 	} else {
 		checkFull(t, object)
 	}
-	expect.That(t, slices.Contains(statusWords, text(t, object, "status")), "status is %v", object["status"])
+	expect.That(t, slices.Contains(registry.StatusWords(), text(t, object, "status")), "status is %v", object["status"])
 	for _, port := range []string{"port", "securePort"} {
 		wantKeys(t, object[port].(map[string]any), "$", "@enabled")
 	}

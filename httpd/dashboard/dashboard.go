@@ -281,8 +281,9 @@ func safeLink(address string) string {
 	return ""
 }
 
-// statusOrder is how the dashboard lists statuses.
-var statusOrder = []registry.Status{registry.Up, registry.Starting, registry.Down, registry.OutOfService, registry.Unknown}
+// statusOrder is how the dashboard lists statuses: STARTING stands behind UP, the others as everywhere.
+var statusOrder = slices.Insert(slices.DeleteFunc(registry.Statuses(), func(s registry.Status) bool { return s == registry.Starting }),
+	1, registry.Starting)
 
 // circumstances returns what an explanation needs beside the view.
 func (c call) circumstances() show.Circumstances {

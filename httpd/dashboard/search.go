@@ -61,7 +61,7 @@ func (c call) readSearch() (s search) {
 	}
 	if word := c.Text("status"); word != "" {
 		if s.status, s.byStat = registry.ParseStatus(word); !s.byStat {
-			c.Refuse("status must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
+			c.Refuse("status must be one of %s", strings.Join(registry.StatusWords(), ", "))
 		}
 	}
 	s.dc, s.byDC = c.Lookup("dc")

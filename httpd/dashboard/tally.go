@@ -34,7 +34,7 @@ type tally struct {
 // appCount is what is counted of one application.
 type appCount struct {
 	Name    string
-	Counts  [registry.OutOfService + 1]int // instances by status
+	Counts  registry.Counts // instances by status
 	Total   int
 	Changed int64 // of its last change, ms since the epoch
 
@@ -117,10 +117,7 @@ func (t *tally) countApp(app *registry.App, now int64) {
 		return
 	}
 	first := a.index == 0
-	a.index, a.Total = app.Changed, app.Len()
-	for s, n := range app.Counts() {
-		a.Counts[s] = int(n)
-	}
+	a.index, a.Total, a.Counts = app.Changed, app.Len(), app.Counts()
 	if a.Changed = now; !first {
 		return
 	}
@@ -135,7 +132,7 @@ func (a *appCount) gone(now int64) {
 	if a.Total > 0 {
 		a.Changed = now
 	}
-	a.index, a.Total, a.Counts = 0, 0, [registry.OutOfService + 1]int{}
+	a.index, a.Total, a.Counts = 0, 0, registry.Counts{}
 }
 
 // remember begins the minutes that have passed since the last look, and forgets what has been gone for as long as is

@@ -140,20 +140,13 @@ func AppendApplication(dst []byte, f Format, name string, leases iter.Seq[*regis
 	return dst
 }
 
-// hashCode is apps__hashcode of some leases: NAME_COUNT_ per status, names in lexicographic order.
+// hashCode is apps__hashcode of some leases.
 func hashCode(leases iter.Seq[*registry.Lease]) string {
-	var counts [256]int // by Status, whatever its value
+	var counts registry.Counts
 	for l := range leases {
 		counts[l.Instance.Status]++
 	}
-	var hash []byte
-	for _, s := range []registry.Status{registry.Down, registry.OutOfService, registry.Starting, registry.Unknown, registry.Up} {
-		if counts[s] > 0 {
-			hash = append(append(hash, s.String()...), '_')
-			hash = append(strconv.AppendInt(hash, int64(counts[s]), 10), '_')
-		}
-	}
-	return string(hash)
+	return counts.HashCode()
 }
 
 // AppendInstance appends an instance as it stands in the list of an application: a bare JSON

@@ -131,7 +131,7 @@ func oneOf(words ...string) func(*testing.T, string, node) {
 }
 
 var (
-	isStatus = oneOf("UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN")
+	isStatus = oneOf(registry.StatusWords()...)
 	isAction = oneOf("ADDED", "MODIFIED", "DELETED")
 	isBool   = oneOf("true", "false")
 )

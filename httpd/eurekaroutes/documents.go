@@ -66,7 +66,7 @@ func (k kind) of(v *registry.View) shown {
 		d := v.Delta()
 		return shown{strconv.FormatUint(d.Version, 10), d.HashCode, slices.Values(d.Leases), len(d.Leases)}
 	}
-	return shown{eureka.FullVersion, v.HashCode(), v.Leases(), v.Len()}
+	return shown{eureka.FullVersion, v.Counts().HashCode(), v.Leases(), v.Len()}
 }
 
 // list is the document of one kind and representation.

@@ -230,7 +230,7 @@ func encode(v *registry.View, key responseKey) ([]byte, bool) {
 	f := key.rep.format
 	switch key.entity {
 	case allApps:
-		return eureka.AppendApplications(nil, f, eureka.FullVersion, v.HashCode(), v.Leases()), true
+		return eureka.AppendApplications(nil, f, eureka.FullVersion, v.Counts().HashCode(), v.Leases()), true
 	case allAppsDelta:
 		return eureka.AppendDelta(nil, f, v.Delta()), true
 	case oneVIP:

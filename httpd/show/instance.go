@@ -1,9 +1,6 @@
 package show
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
@@ -39,25 +36,6 @@ func ownerOf(v *registry.View, now int64, owner string) api.Owner {
 		shown.UnheardMS = now - link.LastContact
 	}
 	return shown
-}
-
-// StatusCounts reads apps__hashcode, a sequence of NAME_COUNT_ in which a name may contain underscores.
-func StatusCounts(hash string) map[registry.Status]int {
-	counts := map[registry.Status]int{}
-	fields := strings.Split(strings.TrimSuffix(hash, "_"), "_")
-	name := ""
-	for _, field := range fields {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			name = strings.TrimPrefix(name+"_"+field, "_")
-			continue
-		}
-		if status, ok := registry.ParseStatus(name); ok {
-			counts[status] = n
-		}
-		name = ""
-	}
-	return counts
 }
 
 // Instance returns an instance as v knows it, at a moment.

@@ -14,10 +14,3 @@ func TestUptimeHasTheFormOfUpstream(t *testing.T) {
 		expect.Equal(t, Uptime(d), want, "%v is", d)
 	}
 }
-
-func TestStatusCountsReadsTheHash(t *testing.T) {
-	counts := StatusCounts("DOWN_1_OUT_OF_SERVICE_2_UP_10_")
-	expect.That(t, len(counts) == 3 && counts[2] == 1 && counts[4] == 2 && counts[1] == 10, "got %v", counts)
-	got := StatusCounts("")
-	expect.That(t, len(got) == 0, "an empty hash has %v", got)
-}

@@ -186,7 +186,7 @@ func (q *Params) StatusValue(required bool) registry.Status {
 	}
 	status, known := registry.ParseStatus(word)
 	if !known {
-		q.Refuse("value must be one of UP, DOWN, STARTING, OUT_OF_SERVICE, UNKNOWN")
+		q.Refuse("value must be one of %s", strings.Join(registry.StatusWords(), ", "))
 	}
 	return status
 }

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -15,8 +14,8 @@ import (
 // changed. The zero List is empty. Its methods are those of client.Snapshot.
 type List struct {
 	size   int
-	counts [registry.OutOfService + 1]int // instances by status; their sum is size
-	all    listings                       // by application
+	counts registry.Counts // instances by status; their sum is size
+	all    listings        // by application
 	// Those that are UP: lists that are asked for at every call of a service are made when they change,
 	// not when they are asked for.
 	up         listings // by application
@@ -71,20 +70,8 @@ func (s *List) VIP(address string) []*registry.Instance { return s.vips.get(addr
 // SecureVIP is VIP for secure VIP addresses.
 func (s *List) SecureVIP(address string) []*registry.Instance { return s.secureVIPs.get(address) }
 
-// hashOrder is the lexicographic order of the names of statuses.
-var hashOrder = [...]registry.Status{registry.Down, registry.OutOfService, registry.Starting, registry.Unknown, registry.Up}
-
-// HashCode is apps__hashcode of the list: for each status with instances, in lexicographic order,
-// NAME_COUNT_. Source: com.netflix.discovery.shared.Applications.getReconcileHashCode.
-func (s *List) HashCode() string {
-	var b strings.Builder
-	for _, status := range hashOrder {
-		if n := s.counts[status]; n > 0 {
-			b.WriteString(status.String() + "_" + strconv.Itoa(n) + "_")
-		}
-	}
-	return b.String()
-}
+// HashCode returns apps__hashcode of the list.
+func (s *List) HashCode() string { return s.counts.HashCode() }
 
 // edit begins another List from this one, which stays as it is. Its cost grows with what is changed and with the
 // lists that the change is in (a pointer for each member), not with the whole.
