@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,6 +43,6 @@ func TestPagesAndColorsHaveEveryStatus(t *testing.T) {
 	const styles = "httpd/dashboard/assets/style.css"
 	style := string(need.Got(os.ReadFile("../../" + styles))(t))
 	for _, word := range words {
-		expect.That(t, strings.Contains(style, "\n."+word+","), "%s has no color for %s", styles, word)
+		expect.That(t, regexp.MustCompile(`\.`+word+`[ ,]`).MatchString(style), "%s has no color for %s", styles, word)
 	}
 }
