@@ -59,7 +59,7 @@ var rooms = []room{
 	{"httpd/ratelimit", nil},
 	{"httpd/conformance", []string{"client/sse", "httpd/eureka", "fsm/registry", "internal/expect", "internal/need"}},
 	{"store/consensus", []string{"store/consensus/commit", "store/consensus/reads", "store/consensus/membership", "store/consensus/replicas", "store/consensus/leadership", "store/consensus/raftio", "store/consensus/port", "store", "store/backup", "store/expiry", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "internal/measure", "internal/setting", "internal/world"}},
-	{"store/consensus/commit", []string{"store/consensus/leadership", "store/consensus/port", "store/consensus/raftio", "store", "store/expiry", "store/wait", "fsm", "fsm/level", "fsm/registry", "fsm/kv"}},
+	{"store/consensus/commit", []string{"store/consensus/leadership", "store/consensus/port", "store/consensus/raftio", "store", "store/expiry", "store/wait", "fsm", "fsm/level", "fsm/registry"}},
 	{"store/consensus/reads", []string{"internal/world", "store/consensus/leadership", "store/consensus/port", "store", "store/wait", "fsm", "fsm/registry"}},
 	{"store/consensus/membership", []string{"store/consensus/leadership", "store/consensus/replicas", "store/consensus/raftio", "store/consensus/port", "store", "store/disk", "store/wait", "fsm", "fsm/level", "fsm/registry"}},
 	{"store/consensus/replicas", []string{"fsm", "internal/measure"}},

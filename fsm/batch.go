@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -146,26 +147,26 @@ const (
 	originShift = 6
 	kindMask    = 1<<originShift - 1
 	// coordination stands for the operations of package kv, whose own kinds follow.
-	coordination = registry.MaxKind
+	coordination = codec.MaxKind
 )
 
 func (it *Item) fields(c *codec.Codec) {
-	var kind registry.Kind
+	var kind byte
 	var origin registry.Origin
 	switch {
 	case c.Reading():
 	case it.KV != nil:
 		kind = coordination
 	default:
-		kind, origin = registry.KindOf(it.Op), it.Origin
+		kind, origin = registry.Operations.Kind(it.Op), it.Origin
 	}
 	if it.By != (access.Sender{}) {
 		origin.Kind = fromNamed
 	}
-	first := byte(kind) | byte(origin.Kind)<<originShift
+	first := kind | byte(origin.Kind)<<originShift
 	c.Byte(&first)
 	if c.Reading() {
-		kind, origin.Kind = registry.Kind(first&kindMask), registry.OriginKind(first>>originShift)
+		kind, origin.Kind = first&kindMask, registry.OriginKind(first>>originShift)
 	}
 	switch origin.Kind {
 	case registry.RemoteDC:
@@ -176,12 +177,12 @@ func (it *Item) fields(c *codec.Codec) {
 		origin.Kind = registry.Client
 	}
 	if kind != coordination {
-		registry.Walk(c, kind, &it.Op)
+		registry.Operations.Walk(c, kind, &it.Op)
 	} else {
 		if origin.Kind != registry.Client {
 			c.Fail("operation of coordination from origin %d, want a client's", origin.Kind)
 		}
-		kv.Walk(c, &it.KV)
+		kv.Operations.Fields(c, &it.KV)
 	}
 	if c.Reading() {
 		it.Origin = origin
@@ -197,10 +198,7 @@ type BatchResult struct {
 	// Late: the batch came to the leader, or stands in the log, after its Bound. This copy of it had no
 	// effect; another copy may take effect.
 	Late    bool
-	Results []registry.Result // one per item; shared with the machine's memory, not to be changed
-	// KV are the results of the operations of coordination, one per item (zero for the others); nil: the
-	// batch has none.
-	KV []kv.Result
+	Results // shared with the machine's memory, not to be changed
 }
 
 // AppendResults appends the encoding of a batch's results at a level, for the node-to-node channel.
@@ -227,14 +225,74 @@ func (r *BatchResult) fields(c *codec.Codec) {
 	r.ID.fields(c)
 	c.Bool(&r.Refused)
 	c.Bool(&r.Late)
-	walkResults(c, &r.Results, &r.KV)
+	r.Results.fields(c)
 }
 
-// walkResults walks the results of a batch's operations, and those of coordination: none, or one for each.
-func walkResults(c *codec.Codec, results *[]registry.Result, coordination *[]kv.Result) {
-	codec.List(c, results, 1, (*registry.Result).Fields)
-	codec.List(c, coordination, 1, (*kv.Result).Fields)
-	if n := len(*coordination); n != 0 && n != len(*results) {
-		c.Fail("%d results of coordination for %d operations", n, len(*results))
+// Results are the results of operations, in their order. The zero Results are those of no operation.
+type Results struct {
+	// Registry has one for each operation; that of an operation of coordination is zero.
+	Registry []registry.Result
+	// KV has one for each operation too, those of the registry zero, or is nil: none is of coordination.
+	KV []kv.Result
+}
+
+// newResults returns a zero result for each item.
+func newResults(items []Item) (r Results) {
+	if len(items) > 0 {
+		r.Registry = make([]registry.Result, len(items))
 	}
+	for i := range items {
+		if items[i].KV != nil {
+			r.KV = make([]kv.Result, len(items))
+			break
+		}
+	}
+	return r
+}
+
+// Len returns how many operations had these results.
+func (r *Results) Len() int { return len(r.Registry) }
+
+// Add appends the results of further operations, all of which are of coordination or none.
+func (r *Results) Add(more Results) {
+	r.Registry = append(r.Registry, more.Registry...)
+	r.KV = append(r.KV, more.KV...)
+}
+
+// Cut removes the results of the first n operations and returns them.
+func (r *Results) Cut(n int) Results {
+	first := Results{Registry: r.Registry[:n:n]}
+	r.Registry = r.Registry[n:]
+	if r.KV != nil {
+		first.KV, r.KV = r.KV[:n:n], r.KV[n:]
+	}
+	return first
+}
+
+func (r *Results) fields(c *codec.Codec) {
+	codec.List(c, &r.Registry, 1, (*registry.Result).Fields)
+	codec.List(c, &r.KV, 1, (*kv.Result).Fields)
+	if n := len(r.KV); n != 0 && n != r.Len() {
+		c.Fail("%d results of coordination for %d operations", n, r.Len())
+	}
+}
+
+// keptRead bounds what is remembered of the pairs that the operations of a batch have read, in bytes: snapshots have it too.
+const keptRead = 1 << 20
+
+// kept returns the results as they are remembered: without what was read, where that is too much for one or for all.
+func (r Results) kept() Results {
+	left := keptRead
+	copied := false
+	for i, given := range r.KV {
+		k := given.Kept(min(left, kv.MaxKeptRead))
+		left -= k.Weight()
+		if k.Excess != given.Excess {
+			if !copied {
+				r.KV, copied = slices.Clone(r.KV), true
+			}
+			r.KV[i] = k
+		}
+	}
+	return r
 }

@@ -63,7 +63,7 @@ func filled(t testing.TB, level byte) *node {
 	n.perform(op(placed("target", check("target", 0))))
 	for i := range 20 {
 		r := n.perform(op(follower(serviceID(i), "target", 50)))
-		need.That(t, r.Results[0].Outcome == registry.Done, "%d followers: %+v", 50*(i+1), r.Results)
+		need.That(t, r.Registry[0].Outcome == registry.Done, "%d followers: %+v", 50*(i+1), r.Registry)
 	}
 	return n
 }
@@ -93,10 +93,10 @@ func TestAliasBeyondTheBoundIsRefusedAndChangesNothing(t *testing.T) {
 			last := len(c.ops) - 1
 			for _, o := range c.ops[:last] {
 				r := n.perform(op(o))
-				need.That(t, r.Results[0].Outcome == registry.Done, "%+v: %+v", o, r.Results)
+				need.That(t, r.Registry[0].Outcome == registry.Done, "%+v: %+v", o, r.Registry)
 			}
 			index, figures := n.m.View().Index(), n.m.View().AliasFigures()
-			expect.Equal(t, n.perform(op(c.ops[last])).Results[0], registry.Result{Outcome: registry.TooMany}, "got")
+			expect.Equal(t, n.perform(op(c.ops[last])).Registry[0], registry.Result{Outcome: registry.TooMany}, "got")
 			expect.That(t, n.m.View().Index() == index && figures.Refused.Load() == 1, "index %d, before %d; counted %d", n.m.View().Index(), index, figures.Refused.Load())
 		})
 	}
@@ -113,7 +113,7 @@ func TestAliasesThatStayWithinTheBoundAreAccepted(t *testing.T) {
 		follower("other", serviceID(1)+"-not-there", 50),
 		registry.RegisterCatalog{Checks: []*catalog.Check{{ID: "aside", Service: "target", Type: "alias", Alias: &catalog.Alias{Service: "target"}}, {ID: "aside", Service: "target"}}},
 	} {
-		got := n.perform(op(o)).Results[0]
+		got := n.perform(op(o)).Registry[0]
 		expect.That(t, got.Outcome == registry.Done, "%+v: %+v", o, got)
 	}
 }
@@ -134,7 +134,7 @@ func TestAClusterOfSidecarsIsNoMatterOfTheBound(t *testing.T) {
 				return op(onIt(follower("sidecar-"+serviceID(1000*i+j), serviceID(1000*i+j), 1)))
 			})
 		}
-		got := n.perform(op(onIt(follower("one-more", serviceID(0), 1)))).Results[0]
+		got := n.perform(op(onIt(follower("one-more", serviceID(0), 1)))).Registry[0]
 		expect.That(t, got.Outcome == registry.Done && n.m.View().AliasFigures().Refused.Load() == 0 && n.m.View().Len() == 4001,
 			"node %q: %+v, %d refused of %d", name, got, n.m.View().AliasFigures().Refused.Load(), n.m.View().Len())
 	}
@@ -152,9 +152,9 @@ func TestAliasesOfOtherNodesOnANodeAreBounded(t *testing.T) {
 	}
 	for i := range 20 {
 		r := n.perform(op(far(i, 50)))
-		need.That(t, r.Results[0].Outcome == registry.Done, "%+v", r.Results)
+		need.That(t, r.Registry[0].Outcome == registry.Done, "%+v", r.Registry)
 	}
-	got := n.perform(op(far(20, 1))).Results[0]
+	got := n.perform(op(far(20, 1))).Registry[0]
 	expect.That(t, got.Outcome == registry.TooMany, "one more: %+v", got)
 }
 
@@ -180,7 +180,7 @@ func TestBoundsHoldFromLevelTwoOn(t *testing.T) {
 	})
 	n.performMany(kv.MaxDeleted+1, func(i int) Item { return coordinates(kv.KeyOp{Verb: kv.Set, Key: fmt.Sprintf("many/%06d", i)}) })
 	r := n.perform(op(follower("more", "target", 1)))
-	expect.That(t, r.Results[0].Outcome == registry.Done, "at level 1: %+v", r.Results)
+	expect.That(t, r.Registry[0].Outcome == registry.Done, "at level 1: %+v", r.Registry)
 	expect.Equal(t, n.m.View().AliasFigures().WouldRefuse.Load(), int64(1), "would be refused of alias checks:")
 	expect.Equal(t, n.m.KV().Figures().WouldRefuse.Load(), int64(1), "would be refused of acquisitions:")
 	n.raise(2)
@@ -203,8 +203,8 @@ func TestBoundsHoldFromLevelTwoOn(t *testing.T) {
 		{"the end of the session", coordinates(kv.DestroySession{ID: sessionID(0)}), false},
 	} {
 		r := n.perform(c.item)
-		refused := r.Results[0].Outcome == registry.TooMany || r.KV != nil && (r.KV[0].Refusal != "" || r.KV[0].Excess == kv.Crowded)
-		expect.That(t, refused == c.refused && !(refused && (r.KV != nil && r.KV[0].Index != 0)), "%s: got %+v %+v, want refused: %v", c.name, r.Results, r.KV, c.refused)
+		refused := r.Registry[0].Outcome == registry.TooMany || r.KV != nil && (r.KV[0].Refusal != "" || r.KV[0].Excess == kv.Crowded)
+		expect.That(t, refused == c.refused && !(refused && (r.KV != nil && r.KV[0].Index != 0)), "%s: got %+v %+v, want refused: %v", c.name, r.Registry, r.KV, c.refused)
 	}
 	expect.Equal(t, n.m.View().AliasFigures().Largest.Load(), int64(1001), "set in motion:")
 }

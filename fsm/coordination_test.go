@@ -20,7 +20,7 @@ func (n *node) writeKV(ops ...kv.Op) []kv.Result {
 	n.t.Helper()
 	n.id.Seq++
 	r := n.apply(n.batchKV(ops...)).Batches[0]
-	if r.Refused || len(r.KV) != len(ops) || len(r.Results) != len(ops) {
+	if r.Refused || len(r.KV) != len(ops) || len(r.Registry) != len(ops) {
 		n.t.Fatalf("batch %+v: got %+v, want %d results", n.id, r, len(ops))
 	}
 	return r.KV
@@ -60,7 +60,7 @@ func TestMachineNumbersChangesOfRegistryAndKeysByOneCounter(t *testing.T) {
 	r := n.apply(AppendBatch(nil, codec.Newest, n.id, items)).Batches[0]
 	var got []uint64
 	for i := range items {
-		got = append(got, uint64(r.Results[i].Index)+uint64(r.KV[i].Index))
+		got = append(got, uint64(r.Registry[i].Index)+uint64(r.KV[i].Index))
 	}
 	expect.Slice(t, got, []uint64{2, 3, 0, 4, 5, 6}, "indexes")
 	if v, k := n.m.View(), n.m.KV(); v.Index() != 5 || k.Index() != 6 {
@@ -107,7 +107,7 @@ func TestMachineEndsSessionsOfALostCheckUnderTheSameIndex(t *testing.T) {
 			n.writeKV(linkedSession, heldKey)
 			n.id.Seq++
 			done := n.apply(n.batch(op))
-			index := done.Batches[0].Results[0].Index
+			index := done.Batches[0].Registry[0].Index
 			e, _ := n.m.KV().Get("k")
 			s, at := n.m.KV().Session("s1")
 			expect.That(t, index != 0 && s == nil && at == index && e.Session == "" && e.ModifyIndex == index,
@@ -265,14 +265,14 @@ func TestOperationOfARevokedTokenIsRefusedWhenItIsApplied(t *testing.T) {
 	of := registry.FromClient
 	got := n.writeItems(Item{Op: register, Origin: of, By: anna}, Item{Op: register, Origin: of, By: narrowed}, Item{KV: put, By: anna}, Item{KV: put, By: narrowed},
 		Item{KV: kv.DestroySession{ID: ofAll}, By: narrowed})
-	for i := range got.Results {
-		expect.That(t, got.Results[i].Outcome == registry.Revoked || got.KV[i].Revoked && !got.KV[i].OK, "operation %d, of a token that was revoked or narrowed: %+v", i, got)
+	for i := range got.Registry {
+		expect.That(t, got.Registry[i].Outcome == registry.Revoked || got.KV[i].Revoked && !got.KV[i].OK, "operation %d, of a token that was revoked or narrowed: %+v", i, got)
 	}
 	expect.That(t, n.m.View().Index() == before && n.m.View().Len() == 0, "it changed the state")
 	done := n.writeItems(Item{KV: kv.DestroySession{ID: ofBob}, By: narrowed}, Item{KV: put, By: bob})
 	expect.That(t, done.KV[0].OK && done.KV[1].OK, "what the role allows still, and what no node has judged: %+v", done)
 	got = n.writeItems(Item{Op: register, Origin: registry.FromClient, By: bob}, Item{KV: put, By: bob})
-	expect.That(t, got.Results[0].Outcome == registry.Done && got.KV[1].OK, "of the other token: %+v", got)
+	expect.That(t, got.Registry[0].Outcome == registry.Done && got.KV[1].OK, "of the other token: %+v", got)
 }
 
 func TestIdempotencyKeyIsThatOfOnePrincipal(t *testing.T) {

@@ -97,13 +97,13 @@ func withSessions(n *node, sessions int) {
 
 func keyName(i int) string { return fmt.Sprintf("tree/%07d", i) }
 
-func isDone(_ *node, r BatchResult) bool { return r.Results[0].Outcome == registry.Done }
+func isDone(_ *node, r BatchResult) bool { return r.Registry[0].Outcome == registry.Done }
 func isOK(_ *node, r BatchResult) bool   { return r.KV[0].OK }
 
 func isRefused(_ *node, r BatchResult) bool { return !r.KV[0].OK && len(r.KV[0].Errors) == 1 }
 
 func hasTooManyChecks(_ *node, r BatchResult) bool {
-	return r.Results[0].Outcome == registry.TooManyChecks
+	return r.Registry[0].Outcome == registry.TooManyChecks
 }
 
 // costlies has operations that are large, or meet many objects in another way than those of applyings.
@@ -203,7 +203,7 @@ func (c costly) applied(t testing.TB, objects int) (bytes uint64) {
 	item := c.prepare(n, objects)
 	var r BatchResult
 	bytes = allocated(func() { r = n.perform(item) })
-	need.That(t, c.done(n, r), "%s: got %+v %+v", c.name, r.Results, r.KV)
+	need.That(t, c.done(n, r), "%s: got %+v %+v", c.name, r.Registry, r.KV)
 	return bytes
 }
 

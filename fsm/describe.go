@@ -15,11 +15,11 @@ func Describe(it Item) string {
 		it.KV = once.Op
 	}
 	if it.KV != nil {
-		name, about = kv.NameOf(it.KV), named(it.KV)
+		name, about = kv.Operations.Name(it.KV), named(it.KV)
 	} else if key, ok := registry.KeyOf(it.Op); ok {
-		name, about = registry.NameOf(it.Op), key.String()
+		name, about = registry.Operations.Name(it.Op), key.String()
 	} else {
-		name, about = registry.NameOf(it.Op), named(it.Op)
+		name, about = registry.Operations.Name(it.Op), named(it.Op)
 	}
 	if about == "" {
 		return name

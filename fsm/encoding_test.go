@@ -65,10 +65,10 @@ func TestCodecReadsResultsAsTheyWereWritten(t *testing.T) {
 			ID:      gen[BatchID]().Draw(t, "id"),
 			Refused: rapid.Bool().Draw(t, "refused"),
 			Late:    rapid.Bool().Draw(t, "late"),
-			Results: nilIfEmpty(rapid.SliceOfN(gen[registry.Result](), 0, 5).Draw(t, "results")),
+			Results: Results{Registry: nilIfEmpty(rapid.SliceOfN(gen[registry.Result](), 0, 5).Draw(t, "results"))},
 		}
 		if rapid.Bool().Draw(t, "coordination") {
-			n := len(want.Results)
+			n := len(want.Registry)
 			want.KV = nilIfEmpty(rapid.SliceOfN(gen[kv.Result](), n, n).Draw(t, "kv"))
 		}
 		want.ID.Bound = Bound{}
@@ -633,7 +633,7 @@ func TestDecoderReadsListsOfEmptyElements(t *testing.T) {
 		expect.That(t, err == nil && reflect.DeepEqual(got, []Item{it}), "%T%T: got %+v, %v, want %d", it.Op, it.KV, got, err, many)
 	}
 	for _, r := range []kv.Result{{Pairs: slices.Repeat([]*kv.Pair{{}}, many)}, {Errors: make([]kv.TxnError, many)}, {Found: make([]kv.Found, many)}} {
-		want := BatchResult{Results: make([]registry.Result, 1), KV: []kv.Result{r}}
+		want := BatchResult{Results: Results{Registry: make([]registry.Result, 1), KV: []kv.Result{r}}}
 		got, err := ParseResults(AppendResults(nil, codec.Newest, want))
 		expect.That(t, err == nil && reflect.DeepEqual(got, want), "results: got %+v, %v, want %d entries or errors", got, err, many)
 	}

@@ -148,7 +148,7 @@ func genSettings() *rapid.Generator[registry.Settings] {
 // genOp draws from every row of the registry's operations.
 func genOp() *rapid.Generator[registry.Op] {
 	return rapid.Custom(func(t *rapid.T) registry.Op {
-		v := reflect.New(reflect.TypeOf(rapid.SampledFrom(registry.Rows()).Draw(t, "row").Zero))
+		v := reflect.New(reflect.TypeOf(rapid.SampledFrom(registry.Operations.Rows()).Draw(t, "row").Zero))
 		draw(t, v.Elem(), "operation")
 		if i := v.Elem().FieldByName("Instance"); i.IsValid() && i.IsNil() {
 			present(t, i, "instance")
@@ -182,10 +182,10 @@ func genOrigin() *rapid.Generator[registry.Origin] {
 }
 
 // genKVOp draws from every row of coordination's operations.
-func genKVOp() *rapid.Generator[kv.Op] { return genKVOpOf(kv.Rows()) }
+func genKVOp() *rapid.Generator[kv.Op] { return genKVOpOf(kv.Operations.Rows()) }
 
 func genSimpleKVOp() *rapid.Generator[kv.Op] {
-	return genKVOpOf(slices.DeleteFunc(kv.Rows(), func(r kv.Row) bool {
+	return genKVOpOf(slices.DeleteFunc(kv.Operations.Rows(), func(r codec.Row[kv.Op]) bool {
 		switch r.Zero.(type) {
 		case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access:
 			return true
@@ -194,7 +194,7 @@ func genSimpleKVOp() *rapid.Generator[kv.Op] {
 	}))
 }
 
-func genKVOpOf(rows []kv.Row) *rapid.Generator[kv.Op] {
+func genKVOpOf(rows []codec.Row[kv.Op]) *rapid.Generator[kv.Op] {
 	return rapid.Custom(func(t *rapid.T) kv.Op {
 		v := reflect.New(reflect.TypeOf(rapid.SampledFrom(rows).Draw(t, "row").Zero))
 		draw(t, v.Elem(), "operation")

@@ -122,8 +122,8 @@ func TestGoldenDigest(t *testing.T) {
 func TestGoldenResults(t *testing.T) {
 	goldens.Check(t, "results", AppendResults(nil, codec.Oldest, BatchResult{
 		ID: BatchID{Node: "n1-7f3a", Boot: 2, Seq: 41, Finished: 39},
-		Results: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
-			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}},
+		Results: Results{Registry: []registry.Result{{Outcome: registry.Done}, {Outcome: registry.NotFound},
+			{Index: 18, Handle: registry.Handle{Slot: 300, Gen: 70_000}}, {Index: 19, Count: 2}}},
 	}))
 	goldens.Check(t, "results-refused", AppendResults(nil, codec.Oldest, BatchResult{ID: BatchID{Node: "n1", Boot: 1, Seq: 1, Finished: 1}, Refused: true}))
 }
@@ -205,8 +205,8 @@ func goldenLeases() *Snapshot {
 		index:  1234,
 		nodes: []frozenNode{
 			{name: "n1-7f3a", nodeMemory: nodeMemory{boot: 2, finished: 39, batches: []remembered{
-				{seq: 40, results: []registry.Result{{Index: 5, Handle: lease.Handle}}},
-				{seq: 41, results: []registry.Result{{}, {Outcome: registry.NotFound}}},
+				{seq: 40, results: Results{Registry: []registry.Result{{Index: 5, Handle: lease.Handle}}}},
+				{seq: 41, results: Results{Registry: []registry.Result{{}, {Outcome: registry.NotFound}}}},
 			}}},
 			{name: "n2-11c0", nodeMemory: nodeMemory{boot: 1, finished: 7}},
 		},
@@ -338,16 +338,16 @@ func goldenKVResults() []kv.Result {
 func TestGoldenResultsOfCoordination(t *testing.T) {
 	id := BatchID{Node: "n1-7f3a", Boot: 2, Seq: 44, Finished: 42}
 	all := goldenKVResults()
-	goldens.Check(t, "results-coordination", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: make([]registry.Result, len(all)), KV: all}))
-	goldens.Check(t, "results-catalog", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: []registry.Result{
-		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}))
+	goldens.Check(t, "results-coordination", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: Results{make([]registry.Result, len(all)), all}}))
+	goldens.Check(t, "results-catalog", AppendResults(nil, codec.Oldest, BatchResult{ID: id, Results: Results{Registry: []registry.Result{
+		{}, {Outcome: registry.UnknownService}, {Outcome: registry.NameTaken}, {Outcome: registry.NoTTL}}}}))
 }
 
 // goldenSnapshot is written from values, so that the file shows the format and not the rules of what it
 // holds.
 func goldenSnapshot() *Snapshot {
 	s := goldenWithPeers()
-	s.nodes[0].batches[1].kv = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
+	s.nodes[0].batches[1].results.KV = []kv.Result{{}, {OK: true, Index: 5, Fence: 4}}
 	f := &s.registry
 	f.Leases[0].Lease.Permanent, f.Leases[0].Lease.Service = true, goldenService()
 	f.Removals[0].Lease.Permanent = true
@@ -435,7 +435,7 @@ func TestGoldenLevel2(t *testing.T) {
 	goldensOfLevel2.Check(t, "entry-write", AppendWrite(nil, 2, registry.Stamp{Lease: 61_000, Wall: 1_700_000_000_200}, 1200, batch))
 	goldensOfLevel2.Check(t, "entry-raise", AppendRaise(nil, 1, 2))
 	goldensOfLevel2.Check(t, "results-bounds", AppendResults(nil, 2, BatchResult{ID: id,
-		Results: []registry.Result{{Outcome: registry.TooMany}, {}}, KV: []kv.Result{{}, {Excess: kv.Crowded, Refusal: "too many"}}}))
+		Results: Results{[]registry.Result{{Outcome: registry.TooMany}, {}}, []kv.Result{{}, {Excess: kv.Crowded, Refusal: "too many"}}}}))
 	s := goldenSnapshot()
 	s.level = 2
 	var b bytes.Buffer

@@ -224,45 +224,41 @@ func (m *Machine) once(term uint64, stamp registry.Stamp, b batch) BatchResult {
 	case standing == refused:
 		result.Refused = true
 	case standing == repeated:
-		result.Results, result.KV = before.results, before.kv
+		result.Results = before.results
 	case !b.id.Bound.permits(m.registry.Epoch(), m.tenure):
 		result.Late = true
 	default:
-		result.Results, result.KV = m.perform(term, stamp, b.items)
-		m.memory.remember(b.id, result.Results, result.KV)
+		result.Results = m.perform(term, stamp, b.items)
+		m.memory.remember(b.id, result.Results)
 	}
 	return result
 }
 
-// perform applies the operations of a batch. The second list is nil unless one is of coordination.
-func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) ([]registry.Result, []kv.Result) {
-	if len(items) == 0 {
-		return nil, nil
-	}
-	results := make([]registry.Result, len(items))
-	var coordination []kv.Result
+// perform applies the operations of a batch.
+func (m *Machine) perform(term uint64, stamp registry.Stamp, items []Item) Results {
+	results := newResults(items)
 	read := 0
 	for i, it := range items {
 		m.doing.item = i
 		it.Origin.Principal = it.By.Name
-		if !m.allows(it) {
-			coordination = refuse(i, it, results, coordination)
-			continue
+		allowed := m.allows(it)
+		switch {
+		case allowed && it.KV == nil:
+			results.Registry[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
+			m.lose(term, results.Registry[i].Index)
+		case allowed:
+			results.KV[i] = m.coordinate(term, read, it.Origin.Principal, it.KV)
+			read += results.KV[i].Weight()
+		case it.KV == nil:
+			results.Registry[i].Outcome = registry.Revoked
+		default:
+			results.KV[i].Revoked = true
 		}
-		if it.KV == nil {
-			results[i] = m.registry.Apply(stamp, term, it.Origin, it.Op)
-			m.lose(term, results[i].Index)
+		if allowed {
 			m.performed(it)
-			continue
 		}
-		if coordination == nil {
-			coordination = make([]kv.Result, len(items))
-		}
-		coordination[i] = m.coordinate(term, read, it.Origin.Principal, it.KV)
-		read += coordination[i].Weight()
-		m.performed(it)
 	}
-	return results, coordination
+	return results
 }
 
 // allows decides again on what a node has allowed: its token may have been revoked since, or its roles changed.
@@ -284,19 +280,6 @@ func (m *Machine) allows(it Item) bool {
 	return !slices.ContainsFunc(needs, func(n access.Need) bool {
 		return !n.Counted && !h.Policy.AllowsAs(it.By.Name, n, m.kv.Owner)
 	})
-}
-
-// refuse refuses an operation whose client may not do it any more.
-func refuse(i int, it Item, results []registry.Result, coordination []kv.Result) []kv.Result {
-	if it.KV == nil {
-		results[i].Outcome = registry.Revoked
-		return coordination
-	}
-	if coordination == nil {
-		coordination = make([]kv.Result, len(results))
-	}
-	coordination[i].Revoked = true
-	return coordination
 }
 
 func (m *Machine) publish(index uint64) {

@@ -39,10 +39,10 @@ func (n *node) write(ops ...registry.Op) []registry.Result {
 	n.t.Helper()
 	n.id.Seq++
 	r := n.apply(n.batch(ops...)).Batches[0]
-	if r.Refused || len(r.Results) != len(ops) {
+	if r.Refused || len(r.Registry) != len(ops) {
 		n.t.Fatalf("batch %+v: got %+v, want %d results", n.id, r, len(ops))
 	}
-	return r.Results
+	return r.Registry
 }
 
 func (n *node) batch(ops ...registry.Op) []byte {
@@ -91,7 +91,7 @@ func TestMachineAppliesTheBatchesOfAnEntryInOrder(t *testing.T) {
 	done := n.apply(first, second)
 	var got []registry.Outcome
 	for _, b := range done.Batches {
-		for _, r := range b.Results {
+		for _, r := range b.Registry {
 			got = append(got, r.Outcome)
 		}
 	}
@@ -120,7 +120,7 @@ func TestMachineRefusesAFinishedBatchWithoutEffect(t *testing.T) {
 	n.id = BatchID{Node: n.id.Node, Boot: 1, Seq: 2, Finished: 1}
 	n.apply(n.batch())
 	got := n.apply(late).Batches[0]
-	expect.That(t, got.Refused && got.Results == nil && n.m.View().Len() == 0,
+	expect.That(t, got.Refused && got.Registry == nil && n.m.View().Len() == 0,
 		"got %+v and %d leases, want a refusal and none", got, n.m.View().Len())
 }
 

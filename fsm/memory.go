@@ -6,8 +6,6 @@ import (
 	"sort"
 
 	"github.com/seed-20419f34/rollcall/fsm/codec"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
 // maxRemembered bounds the batches that are remembered of one node. A node has two batches under way
@@ -27,17 +25,15 @@ type nodeMemory struct {
 	batches  []remembered // above finished, sorted by number
 }
 
-// remembered is what the batch numbered seq brought about: BatchResult.Results and BatchResult.KV, both
-// immutable.
+// remembered is what the batch numbered seq brought about. It is immutable.
 type remembered struct {
 	seq     uint64
-	results []registry.Result
-	kv      []kv.Result
+	results Results
 }
 
 func (r *remembered) fields(c *codec.Codec) {
 	c.Uint64(&r.seq)
-	walkResults(c, &r.results, &r.kv)
+	r.results.fields(c)
 }
 
 // standing says what is to be done with a batch.
@@ -71,36 +67,13 @@ func (m memory) classify(id BatchID) (standing, remembered) {
 }
 
 // remember keeps the results of a batch that classify called fresh.
-func (m memory) remember(id BatchID, results []registry.Result, coordination []kv.Result) {
+func (m memory) remember(id BatchID, results Results) {
 	node := m[id.Node]
 	i, _ := node.find(id.Seq)
-	node.batches = slices.Insert(node.batches, i, remembered{seq: id.Seq, results: results, kv: kept(coordination)})
+	node.batches = slices.Insert(node.batches, i, remembered{seq: id.Seq, results: results.kept()})
 	if len(node.batches) > maxRemembered {
 		node.finish(node.batches[0].seq)
 	}
-}
-
-// keptRead bounds what is remembered of the pairs that the operations of a batch have read, in bytes: snapshots have it too.
-const keptRead = 1 << 20
-
-// kept are results as they are remembered: without what was read, where that is too much for one or for all.
-func kept(results []kv.Result) []kv.Result {
-	left := keptRead
-	var all []kv.Result // a copy, once one differs
-	for i, r := range results {
-		k := r.Kept(min(left, kv.MaxKeptRead))
-		left -= k.Weight()
-		if k.Excess != r.Excess {
-			if all == nil {
-				all = slices.Clone(results)
-			}
-			all[i] = k
-		}
-	}
-	if all == nil {
-		return results
-	}
-	return all
 }
 
 func (n *nodeMemory) find(seq uint64) (int, bool) {

@@ -38,7 +38,7 @@ func operations(t *testing.T) []operation {
 		return v.Interface()
 	}
 	var all []operation
-	for _, r := range registry.Rows() {
+	for _, r := range registry.Operations.Rows() {
 		op := filled(r.Zero).(registry.Op)
 		if renew, ok := op.(registry.Renew); ok {
 			renew.Handle = registry.Handle{} // see TestCodecReadsARenewalByHandleAsItWasWritten
@@ -46,7 +46,7 @@ func operations(t *testing.T) []operation {
 		}
 		all = append(all, operation{byte(r.Kind), r.Level, r.Name, r.Type, "", Item{Op: op}})
 	}
-	for _, r := range kv.Rows() {
+	for _, r := range kv.Operations.Rows() {
 		all = append(all, operation{r.Kind, r.Level, r.Name, r.Type, "kv.", Item{KV: filled(r.Zero).(kv.Op)}})
 	}
 	return all
@@ -163,13 +163,13 @@ func (m memory) run(id BatchID) (standing, registry.Index) {
 	what, remembered := m.classify(id)
 	results := remembered.results
 	if what == fresh {
-		results = []registry.Result{{Index: registry.Index(id.Boot*1000 + id.Seq)}}
-		m.remember(id, results, nil)
+		results = Results{Registry: []registry.Result{{Index: registry.Index(id.Boot*1000 + id.Seq)}}}
+		m.remember(id, results)
 	}
-	if len(results) == 0 {
+	if results.Len() == 0 {
 		return what, 0
 	}
-	return what, results[0].Index
+	return what, results.Registry[0].Index
 }
 
 func TestMemoryClassifiesBatchesByWhatTheirNodeReported(t *testing.T) {
@@ -358,5 +358,5 @@ func TestMachineAppliesAnotherCopyOfALateBatch(t *testing.T) {
 	res = b.send(2000, 1, Bound{Leadership: b.leadership, Until: 3000})
 	expect.That(t, !res.Late && !res.Refused, "the second copy: late %v, refused %v", res.Late, res.Refused)
 	res = b.send(9000, 1, Bound{Leadership: b.leadership, Until: 3000})
-	expect.That(t, !res.Late && !res.Refused && len(res.Results) == 1, "a third copy of what took effect: %+v, want the result", res)
+	expect.That(t, !res.Late && !res.Refused && len(res.Registry) == 1, "a third copy of what took effect: %+v, want the result", res)
 }

@@ -210,7 +210,7 @@ func TestRestoreRefusesASnapshotThatLies(t *testing.T) {
 		{"two results under one key", rewrite(func(s *Snapshot) { s.kv.Kept = append(s.kv.Kept, s.kv.Kept[0]) }), ErrCorrupt},
 		{"key held by an unknown session", rewrite(func(s *Snapshot) { s.kv.Sessions = nil }), ErrCorrupt},
 		{"results of coordination for another number of operations", rewrite(func(s *Snapshot) {
-			s.nodes[0].batches[0].kv = make([]kv.Result, len(s.nodes[0].batches[0].results)+1)
+			s.nodes[0].batches[0].results.KV = make([]kv.Result, s.nodes[0].batches[0].results.Len()+1)
 		}), ErrCorrupt},
 		{"nodes out of order", rewrite(func(s *Snapshot) { s.nodes = append(s.nodes, s.nodes[0]) }), ErrCorrupt},
 		{"batches out of order", rewrite(func(s *Snapshot) {

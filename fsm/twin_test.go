@@ -316,7 +316,7 @@ func (tw *twins) apply(t *rapid.T, batches [][]byte) {
 	tw.pass(t)
 	done := tw.both(t, AppendWrite(nil, codec.Newest, tw.stamp, 0, batches...))
 	for _, b := range done.Batches {
-		for _, r := range b.Results {
+		for _, r := range b.Registry {
 			if r.Handle.Gen != 0 {
 				tw.handles = append(tw.handles, r.Handle)
 			}

@@ -166,9 +166,9 @@ func withoutIndex(errs []kv.TxnError) (all []kv.TxnError) {
 func (m *Machine) perform1(term uint64, stamp registry.Stamp, op kv.Op) kv.Result {
 	m.registry.Advance(stamp)
 	m.kv.Advance(stamp.Lease)
-	_, results := m.perform(term, stamp, []Item{{KV: op}})
+	results := m.perform(term, stamp, []Item{{KV: op}})
 	m.publish(m.Index())
-	return results[0]
+	return results.KV[0]
 }
 
 // withoutIndexes is a state in which every index is 0: operations one by one take more of them.

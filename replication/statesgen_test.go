@@ -28,10 +28,10 @@ type stateRow struct {
 }
 
 func stateRows() (rows []stateRow) {
-	for _, r := range registry.Rows() {
+	for _, r := range registry.Operations.Rows() {
 		rows = append(rows, stateRow{r.Name, r.Zero, r.Level})
 	}
-	for _, r := range kv.Rows() {
+	for _, r := range kv.Operations.Rows() {
 		rows = append(rows, stateRow{"kv." + r.Name, r.Zero, r.Level})
 	}
 	return rows
@@ -40,9 +40,9 @@ func stateRows() (rows []stateRow) {
 // stateRowOf names the row of an item.
 func stateRowOf(it fsm.Item) string {
 	if it.KV != nil {
-		return "kv." + kv.NameOf(it.KV)
+		return "kv." + kv.Operations.Name(it.KV)
 	}
-	return registry.NameOf(it.Op)
+	return registry.Operations.Name(it.Op)
 }
 
 // stateDraw draws operations: names of which there are few, so that they meet; what is in the state of a site; numbers at bounds.
@@ -113,7 +113,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		"[32]uint8": func(d *stateDraw) any { return [32]byte{byte(d.IntN(4))} },
 		"kv.Op": func(d *stateDraw) any {
 			for {
-				op := d.draw(reflect.TypeOf(pick(d, kv.Rows()).Zero), "").(kv.Op)
+				op := d.draw(reflect.TypeOf(pick(d, kv.Operations.Rows()).Zero), "").(kv.Op)
 				switch op.(type) {
 				case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access: // which a Once cannot have
 					continue

@@ -88,7 +88,7 @@ func (r *stateRules) of(row stateRow, must bool) map[string]bool {
 	}
 	todo := []types.Object{r.method(dir, reflect.TypeOf(row.zero).Name(), name)}
 	if _, once := row.zero.(kv.Once); once && !must { // performs any of the others
-		for _, other := range kv.Rows() {
+		for _, other := range kv.Operations.Rows() {
 			todo = append(todo, r.method("kv", other.Type, name))
 		}
 	}

@@ -456,7 +456,7 @@ func (s *statesSite) performInLog(items []fsm.Item) ([]registry.Result, error) {
 			if a.Batches[0].KV != nil {
 				r = a.Batches[0].KV[i]
 			}
-			outcome := outcomeOf(it, a.Batches[0].Results[i], r)
+			outcome := outcomeOf(it, a.Batches[0].Registry[i], r)
 			for _, e := range r.Errors[min(1, len(r.Errors)):] {
 				s.seen(it, "failed: "+e.What)
 			}
@@ -475,7 +475,7 @@ func (s *statesSite) performInLog(items []fsm.Item) ([]registry.Result, error) {
 	if b := applied.Batches[0]; b.Refused || b.Late {
 		return nil, fmt.Errorf("the batch was refused: %+v", b)
 	}
-	return applied.Batches[0].Results, nil
+	return applied.Batches[0].Registry, nil
 }
 
 func (s *statesSite) performAlone(items []fsm.Item) (results []registry.Result) {

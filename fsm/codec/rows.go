@@ -20,10 +20,10 @@ type Row[Op any] struct {
 
 // RowOf returns the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
 // assigned to.
-func RowOf[Op, T any](kind, level byte, name string, fields func(T, *Codec) T) Row[Op] {
+func RowOf[Op, T any](level byte, name string, fields func(T, *Codec) T) Row[Op] {
 	var zero T
 	op := func(of T) Op { return any(of).(Op) }
-	return Row[Op]{Kind: kind, Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: op(zero), walk: func(c *Codec, given Op) Op {
+	return Row[Op]{Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: op(zero), walk: func(c *Codec, given Op) Op {
 		if c.Reading() {
 			return op(fields(zero, c))
 		}
@@ -32,23 +32,34 @@ func RowOf[Op, T any](kind, level byte, name string, fields func(T, *Codec) T) R
 	}}
 }
 
-// Rows has operations by their kinds.
-type Rows[Op any] [MaxKind + 1]Row[Op]
-
-// With returns the rows and more of them. It panics if two have one kind.
-func (t Rows[Op]) With(rows ...Row[Op]) Rows[Op] {
-	for _, r := range rows {
-		if r.Kind == 0 || r.Kind > MaxKind || t[r.Kind].walk != nil {
-			panic(fmt.Sprintf("codec: kind %d of %s is another one's, or none", r.Kind, r.Type))
-		}
-		t[r.Kind] = r
-	}
-	return t
+// Table has the operations of one half of the state.
+type Table[Op any] struct {
+	what string        // they are, for errors
+	kind func(Op) byte // the number of an operation
+	rows [MaxKind + 1]Row[Op]
 }
 
-// All returns the rows, by kind.
-func (t *Rows[Op]) All() (all []Row[Op]) {
-	for _, r := range t {
+// TableOf returns a table. It panics if two operations have one kind.
+func TableOf[Op any](what string, kind func(Op) byte, rows ...Row[Op]) *Table[Op] {
+	return (&Table[Op]{what: what, kind: kind}).With(rows...)
+}
+
+// With returns the table and more operations.
+func (t *Table[Op]) With(rows ...Row[Op]) *Table[Op] {
+	all := *t
+	for _, r := range rows {
+		r.Kind = t.kind(r.Zero)
+		if r.Kind == 0 || r.Kind > MaxKind || all.rows[r.Kind].walk != nil {
+			panic(fmt.Sprintf("codec: kind %d of %s is another one's, or none", r.Kind, r.Type))
+		}
+		all.rows[r.Kind] = r
+	}
+	return &all
+}
+
+// Rows returns the rows, by kind.
+func (t *Table[Op]) Rows() (all []Row[Op]) {
+	for _, r := range t.rows {
 		if r.walk != nil {
 			all = append(all, r)
 		}
@@ -56,13 +67,34 @@ func (t *Rows[Op]) All() (all []Row[Op]) {
 	return all
 }
 
-// Walk walks an operation of a kind, and sets op where it is read. It reports whether the level has that kind.
-func (t *Rows[Op]) Walk(c *Codec, kind byte, op *Op) bool {
-	if kind > MaxKind || t[kind].walk == nil || !c.Since(t[kind].Level, true) {
-		return false
+// Kind returns the number of an operation.
+func (t *Table[Op]) Kind(op Op) byte { return t.kind(op) }
+
+// Name returns what metrics and people call an operation.
+func (t *Table[Op]) Name(op Op) string { return t.rows[t.kind(op)].Name }
+
+// Fields walks an operation with its kind in front, and sets op where it is read.
+func (t *Table[Op]) Fields(c *Codec, op *Op) {
+	var kind byte
+	if !c.Reading() {
+		kind = t.kind(*op)
 	}
-	if read := t[kind].walk(c, *op); c.Reading() {
-		*op = read
+	c.Byte(&kind)
+	t.Walk(c, kind, op)
+}
+
+// Walk is Fields for an operation whose kind was walked before. It panics if it has to write one that the table, or the
+// level, does not have.
+func (t *Table[Op]) Walk(c *Codec, kind byte, op *Op) {
+	switch {
+	case kind > MaxKind || t.rows[kind].walk == nil || !c.Since(t.rows[kind].Level, true):
+		if !c.Reading() {
+			panic(fmt.Sprintf("codec: %T cannot be written here", *op))
+		}
+		c.Fail("%s of unknown kind %d", t.what, kind)
+	case c.Reading():
+		*op = t.rows[kind].walk(c, *op)
+	default:
+		t.rows[kind].walk(c, *op)
 	}
-	return true
 }

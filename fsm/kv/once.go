@@ -21,7 +21,7 @@ func (Once) kind() byte { return 11 }
 
 func (op Once) fields(c *codec.Codec) Once {
 	c.String(&op.Key)
-	walk(c, &simple, &op.Op) // not a Once
+	simple.Fields(c, &op.Op)
 	return op
 }
 
@@ -59,9 +59,9 @@ func hashOf(op Op) uint64 {
 		op = create
 	}
 	needs := codec.Needer()
-	Walk(&needs, &op)
+	Operations.Fields(&needs, &op)
 	c := codec.Writer(nil, needs.Need())
-	Walk(&c, &op)
+	Operations.Fields(&c, &op)
 	h := fnv.New64a()
 	h.Write(c.Written())
 	return h.Sum64()

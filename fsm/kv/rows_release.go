@@ -2,5 +2,7 @@
 
 package kv
 
+import "github.com/seed-20419f34/rollcall/fsm/codec"
+
 // nextRows are no operations: only programs that stand for the next version have some.
-var nextRows []Row
+var nextRows []codec.Row[Op]

@@ -19,7 +19,7 @@ type At struct {
 	Read  int    // what the operations before it in its batch have read (Result.Weight)
 }
 
-// Op is one operation: one of those that have a row in Rows, and no other one.
+// Op is one operation: one of those in Operations, and no other one.
 type Op interface {
 	kind() byte
 	apply(s *State, at At) Result

@@ -29,7 +29,7 @@ type RegisterCatalog struct {
 	Agent, Readdress bool
 }
 
-func (RegisterCatalog) kind() Kind { return 18 }
+func (RegisterCatalog) kind() byte { return 18 }
 
 // On returns the name of the node; "": the logical one.
 func (op RegisterCatalog) On() string {
@@ -96,7 +96,7 @@ type DeregisterCatalog struct {
 	CriticalSince        int64
 }
 
-func (DeregisterCatalog) kind() Kind { return 19 }
+func (DeregisterCatalog) kind() byte { return 19 }
 
 func (op DeregisterCatalog) fields(c *codec.Codec) DeregisterCatalog {
 	c.String(&op.Node)
@@ -118,7 +118,7 @@ type SetCheck struct {
 	Reads       string // what the token of an alias check may read now, see catalog.Alias
 }
 
-func (SetCheck) kind() Kind { return 20 }
+func (SetCheck) kind() byte { return 20 }
 
 func (op SetCheck) fields(c *codec.Codec) SetCheck {
 	c.String(&op.Node)
@@ -142,7 +142,7 @@ type ExpireCheck struct {
 	RenewedAt   int64
 }
 
-func (ExpireCheck) kind() Kind { return 21 }
+func (ExpireCheck) kind() byte { return 21 }
 
 func (op ExpireCheck) fields(c *codec.Codec) ExpireCheck {
 	op.Epoch.Fields(c)

@@ -203,17 +203,6 @@ func (l *Lease) reported() Status {
 	}
 }
 
-// Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says
-// another status than that did, so that registering it would change the lease.
-func (l *Lease) Contradicts(op Renew) bool {
-	i, reported := l.Instance, l.reported()
-	if op.Status == Unknown || op.Status == reported || reported == Unknown || l.Permanent {
-		return false
-	}
-	ofIt := op.LastDirty != 0 && (op.LastDirty == i.LastDirty || op.LastDirty == l.Said)
-	return ofIt && (l.Override != nil || decide(op.Status, i.Overridden, i.Status, false) != i.Status)
-}
-
 // HasReplaced reports whether a timestamp that is newer than the stored one is of a registration that was replaced.
 func (l *Lease) HasReplaced(dirty int64) bool {
 	return l.Instance.LastDirty < dirty && dirty <= l.Outdated

@@ -6,7 +6,7 @@ import "github.com/seed-20419f34/rollcall/fsm/codec"
 // the lease.
 type Register struct{ Instance *Instance }
 
-func (Register) kind() Kind { return 2 }
+func (Register) kind() byte { return 2 }
 
 func (op Register) fields(c *codec.Codec) Register {
 	body(c, &op.Instance)
@@ -29,7 +29,7 @@ type Renew struct {
 	Yields bool // see Replica
 }
 
-func (Renew) kind() Kind { return 1 }
+func (Renew) kind() byte { return 1 }
 
 // fields walks a client's renewal by its handle, 14 bytes at most with the kind, and the renewals of other
 // servers by name.
@@ -64,7 +64,7 @@ func (op Renew) NeedsName() bool {
 // it (Lease.Outlasts), which wait in the record of the removal.
 type Cancel struct{ Key Key }
 
-func (Cancel) kind() Kind { return 3 }
+func (Cancel) kind() byte { return 3 }
 
 func (op Cancel) fields(c *codec.Codec) Cancel {
 	op.Key.Fields(c)
@@ -82,7 +82,7 @@ type SetOverride struct {
 	Drain     bool // see Override
 }
 
-func (SetOverride) kind() Kind { return 4 }
+func (SetOverride) kind() byte { return 4 }
 
 func (op SetOverride) fields(c *codec.Codec) SetOverride {
 	op.Key.Fields(c)
@@ -106,7 +106,7 @@ type DeleteOverride struct {
 	By        Act
 }
 
-func (DeleteOverride) kind() Kind { return 5 }
+func (DeleteOverride) kind() byte { return 5 }
 
 func (op DeleteOverride) fields(c *codec.Codec) DeleteOverride {
 	op.Key.Fields(c)
@@ -124,7 +124,7 @@ type EndOverride struct {
 	Set    Index
 }
 
-func (EndOverride) kind() Kind { return 6 }
+func (EndOverride) kind() byte { return 6 }
 
 func (op EndOverride) fields(c *codec.Codec) EndOverride {
 	op.Epoch.Fields(c)
@@ -142,7 +142,7 @@ type Quarantine struct {
 	By  Act
 }
 
-func (Quarantine) kind() Kind { return 8 }
+func (Quarantine) kind() byte { return 8 }
 
 func (op Quarantine) fields(c *codec.Codec) Quarantine {
 	op.Key.Fields(c)
@@ -158,7 +158,7 @@ type EndQuarantine struct {
 	Set    Index
 }
 
-func (EndQuarantine) kind() Kind { return 9 }
+func (EndQuarantine) kind() byte { return 9 }
 
 func (op EndQuarantine) fields(c *codec.Codec) EndQuarantine {
 	op.Epoch.Fields(c)
@@ -180,7 +180,7 @@ type SelfPreservation struct {
 	Figures Figures
 }
 
-func (SelfPreservation) kind() Kind { return 11 }
+func (SelfPreservation) kind() byte { return 11 }
 
 func (op SelfPreservation) fields(c *codec.Codec) SelfPreservation {
 	op.Epoch.Fields(c)
@@ -198,7 +198,7 @@ type UpdateMetadata struct {
 	Pairs []Pair
 }
 
-func (UpdateMetadata) kind() Kind { return 7 }
+func (UpdateMetadata) kind() byte { return 7 }
 
 func (op UpdateMetadata) fields(c *codec.Codec) UpdateMetadata {
 	op.Key.Fields(c)
@@ -226,7 +226,7 @@ type Evict struct {
 	Items []EvictItem
 }
 
-func (Evict) kind() Kind { return 10 }
+func (Evict) kind() byte { return 10 }
 
 func (op Evict) fields(c *codec.Codec) Evict {
 	op.Epoch.Fields(c)

@@ -5,9 +5,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
-// Op is one operation. Every Op has a row in Rows.
+// Op is one operation of the registry. Every Op has a row in Operations.
 type Op interface {
-	kind() Kind
+	kind() byte // its number in the formats
 	// perform is the operation's rule; term is the Raft term of its log entry.
 	perform(r *Registry, term uint64, origin Origin) Result
 	// needs returns what a client must be allowed to do to send it, see Needs.
@@ -97,9 +97,3 @@ func (r *Result) Fields(c *codec.Codec) {
 	}
 	c.Confirm(has == codec.Bits(r.Index != 0, r.Handle != Handle{}, r.Count != 0))
 }
-
-// Kind is an operation's number in the formats: 1 to MaxKind. Never renumber or reuse one.
-type Kind byte
-
-// MaxKind is codec.MaxKind.
-const MaxKind Kind = codec.MaxKind

@@ -23,7 +23,7 @@ type Contact struct {
 	Principal string
 }
 
-func (Contact) kind() Kind { return 14 }
+func (Contact) kind() byte { return 14 }
 
 func (op Contact) fields(c *codec.Codec) Contact {
 	c.String(&op.DC)
@@ -44,7 +44,7 @@ type ForgetSender struct {
 	By     Act // nothing is kept of it but the entry of the log
 }
 
-func (ForgetSender) kind() Kind { return 17 }
+func (ForgetSender) kind() byte { return 17 }
 
 func (op ForgetSender) fields(c *codec.Codec) ForgetSender {
 	c.String(&op.Sender)
@@ -107,7 +107,7 @@ func (op Replica) Check() error {
 	return nil
 }
 
-func (Replica) kind() Kind { return 12 }
+func (Replica) kind() byte { return 12 }
 
 func (op Replica) fields(c *codec.Codec) Replica {
 	body(c, &op.Instance)
@@ -147,7 +147,7 @@ type AckPeer struct {
 	Cursor Index
 }
 
-func (AckPeer) kind() Kind { return 15 }
+func (AckPeer) kind() byte { return 15 }
 
 func (op AckPeer) fields(c *codec.Codec) AckPeer {
 	c.String(&op.Peer)
@@ -162,7 +162,7 @@ type PausePeer struct {
 	By     Act
 }
 
-func (PausePeer) kind() Kind { return 16 }
+func (PausePeer) kind() byte { return 16 }
 
 func (op PausePeer) fields(c *codec.Codec) PausePeer {
 	c.String(&op.Peer)
@@ -195,7 +195,7 @@ type Remove struct {
 	Yields    bool   // see Replica
 }
 
-func (Remove) kind() Kind { return 13 }
+func (Remove) kind() byte { return 13 }
 
 func (op Remove) fields(c *codec.Codec) Remove {
 	op.Key.Fields(c)

@@ -8,6 +8,17 @@ func (op Renew) perform(r *Registry, _ uint64, origin Origin) Result {
 	return res
 }
 
+// Contradicts reports whether a heartbeat of the instance's client, under the timestamp of its registration, says
+// another status than that did, so that registering it would change the lease.
+func (l *Lease) Contradicts(op Renew) bool {
+	i, reported := l.Instance, l.reported()
+	if op.Status == Unknown || op.Status == reported || reported == Unknown || l.Permanent {
+		return false
+	}
+	ofIt := op.LastDirty != 0 && (op.LastDirty == i.LastDirty || op.LastDirty == l.Said)
+	return ofIt && (l.Override != nil || decide(op.Status, i.Overridden, i.Status, false) != i.Status)
+}
+
 // renew is a heartbeat. The lease is renewed before the timestamps are compared, so also where the
 // answer is Newer or Older; only an instance without a status is not renewed, and none by a renewal
 // of a life that is over.

@@ -111,10 +111,10 @@ func labelClamped(header http.Header, instance *registry.Instance) {
 func (c call) change(op registry.Op) (any, error) {
 	origin := c.originOf(c.R)
 	if c.IgnoreBody(); c.Err != nil {
-		return nil, c.recordRefusal(origin, c.Key(), registry.NameOf(op), c.Err)
+		return nil, c.recordRefusal(origin, c.Key(), registry.Operations.Name(op), c.Err)
 	}
 	result, err := c.Apply(origin, op)
-	if c.recordRefusal(origin, c.Key(), registry.NameOf(op), err) != nil {
+	if c.recordRefusal(origin, c.Key(), registry.Operations.Name(op), err) != nil {
 		return nil, err
 	}
 	if result.Outcome == registry.NotFound {

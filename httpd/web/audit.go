@@ -223,7 +223,7 @@ func (n *Node) deedsIn(ctx context.Context, origin registry.Origin, ops []regist
 	v := StaleView(n.Service)
 	for i, op := range ops {
 		name, by := nameOf(op)
-		deeds = append(deeds, deed{operation: registry.NameOf(op), needs: registry.Needs(op, v), name: name, grants: setBy(op), by: by, at: i})
+		deeds = append(deeds, deed{operation: registry.Operations.Name(op), needs: registry.Needs(op, v), name: name, grants: setBy(op), by: by, at: i})
 	}
 	return n.recorded(ctx, deeds)
 }
@@ -336,7 +336,7 @@ func (n *Node) deedsOf(ctx context.Context, op kv.Op) []deed {
 	}
 	v := StaleView(n.Service)
 	simple := func(name string) []deed {
-		return []deed{{operation: kv.NameOf(op), needs: kv.Needs(op, v), name: name}}
+		return []deed{{operation: kv.Operations.Name(op), needs: kv.Needs(op, v), name: name}}
 	}
 	var deeds []deed
 	switch op := op.(type) {
@@ -388,7 +388,7 @@ func partsOf(op kv.Txn, v *registry.View) (deeds []deed) {
 			deeds = append(deeds, deed{operation: does, needs: o.Catalog.Needs(v), name: placed(o.Catalog.Node, o.Catalog.Service, o.Catalog.Check)})
 		default:
 			destroys := kv.DestroySession{ID: o.Session}
-			deeds = append(deeds, deed{operation: kv.NameOf(destroys), needs: kv.Needs(destroys, v), name: o.Session})
+			deeds = append(deeds, deed{operation: kv.Operations.Name(destroys), needs: kv.Needs(destroys, v), name: o.Session})
 		}
 	}
 	return deeds

@@ -40,7 +40,7 @@ func (n *Node) CountOperation(op registry.Op, origin registry.Origin, outcome st
 	if origin.Replicated() {
 		from = "replication"
 	}
-	n.operations.WithLabelValues(registry.NameOf(op), from, outcome).Inc()
+	n.operations.WithLabelValues(registry.Operations.Name(op), from, outcome).Inc()
 }
 
 // renewals are the counters of renewals by outcome, the most frequent operation, which are looked up once.

@@ -120,7 +120,7 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 			if !on { // what the peer sends by itself is accepted, and counted
 				continue
 			}
-			l.env.Refusals.Hold(key, registry.NameOf(op), l.env.Peer.Name, fmt.Sprintf("what comes back with a reply has no right %s", seized), contestedFor)
+			l.env.Refusals.Hold(key, registry.Operations.Name(op), l.env.Peer.Name, fmt.Sprintf("what comes back with a reply has no right %s", seized), contestedFor)
 			continue
 		}
 		kept = append(kept, yielding(op, on))

@@ -43,9 +43,7 @@ func ItemOf(level byte, op registry.Op) Item {
 	}
 	const renewal = 128 // bytes, more than most take
 	c := codec.Writer(make([]byte, 0, renewal), level)
-	kind := byte(registry.KindOf(op))
-	c.Byte(&kind)
-	registry.Walk(&c, registry.Kind(kind), &op)
+	registry.Operations.Fields(&c, &op)
 	return Item{Op: op, encoded: c.Written()}
 }
 
@@ -61,9 +59,7 @@ func (i *Item) fields(c *codec.Codec) {
 	if part.Left() == 0 {
 		return
 	}
-	var kind byte
-	part.Byte(&kind)
-	registry.Walk(&part, registry.Kind(kind), &i.Op)
+	registry.Operations.Fields(&part, &i.Op)
 	i.err = part.End()
 }
 
@@ -100,7 +96,7 @@ func (i *Item) Check(c Context) (registry.Op, error) {
 	case registry.SelfPreservation:
 		return c.preserve(op)
 	}
-	return nil, fmt.Errorf("an operation %s, which servers do not tell each other", registry.NameOf(i.Op))
+	return nil, fmt.Errorf("an operation %s, which servers do not tell each other", registry.Operations.Name(i.Op))
 }
 
 func (c Context) replica(op registry.Replica) (registry.Op, error) {
@@ -201,7 +197,7 @@ func (i *Item) Name() string {
 	if i.Op == nil {
 		return "unreadable"
 	}
-	return registry.NameOf(i.Op)
+	return registry.Operations.Name(i.Op)
 }
 
 // Clip shortens a text for an error.

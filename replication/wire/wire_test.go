@@ -197,7 +197,7 @@ func TestBadItemSpoilsNoOther(t *testing.T) {
 	}{
 		{"nothing", raw(), "without an operation"},
 		{"an unknown kind", raw(63), "unknown kind 63"},
-		{"one that is cut off", raw(byte(registry.KindOf(good)), 0, 6), "corrupt"},
+		{"one that is cut off", raw(registry.Operations.Kind(good), 0, 6), "corrupt"},
 		{"one with something after it", Item{encoded: append(ItemOf(codec.Newest, good).encoded, 0)}, "1 bytes too many"},
 		{"an operation of clients", ItemOf(codec.Newest, registry.Cancel{Key: good.Key}), "cancel, which servers do not tell each other"},
 		{"a renewal by handle", ItemOf(codec.Newest, registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}), "Invalid appName"},

@@ -153,7 +153,7 @@ func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []re
 	for i, op := range ops {
 		items[i] = fsm.Item{Origin: origin, Op: op}
 	}
-	return g.batch(items).Results
+	return g.batch(items).Registry
 }
 
 // register adds an instance whose client renews every so often; 0: never.

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
-	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
@@ -113,31 +111,8 @@ type call struct {
 	arrived time.Time
 	state   atomic.Int32
 	done    chan struct{}
-	results Results
+	results fsm.Results
 	err     error
-}
-
-// Results are the results of items: one of the registry per item, and one of coordination per item (nil:
-// no item is of coordination).
-type Results struct {
-	Registry []registry.Result
-	KV       []kv.Result
-}
-
-// Add appends the results of further items, all of which are of coordination or none.
-func (r *Results) Add(more Results) {
-	r.Registry = append(r.Registry, more.Registry...)
-	r.KV = append(r.KV, more.KV...)
-}
-
-// cut removes the results of the first n items and returns them.
-func (r *Results) cut(n int) Results {
-	first := Results{Registry: r.Registry[:n:n]}
-	r.Registry = r.Registry[n:]
-	if r.KV != nil {
-		first.KV, r.KV = r.KV[:n:n], r.KV[n:]
-	}
-	return first
 }
 
 // States of a call. The goroutine that moves it out of queued decides what becomes of it.

@@ -95,17 +95,17 @@ func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.
 
 // Commit commits items in order, in as few batches as their size allows. None is committed if one
 // is too large, or needs a higher level than the cluster writes. Only renewals may wait.
-func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Results, error) {
+func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (fsm.Results, error) {
 	arrived := time.Now()
 	if err := c.admit(ctx, items, arrived); err != nil {
-		return Results{}, err
+		return fsm.Results{}, err
 	}
 	var few [8]int // most calls are one heartbeat
 	sizes := few[:0]
 	for i, item := range items {
 		size := store.SizeOf(item)
 		if size > store.MaxOpBytes {
-			return Results{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
+			return fsm.Results{}, fmt.Errorf("operation %d has %d bytes, at most %d are allowed: %w", i+1, size, store.MaxOpBytes, registry.ErrTooLarge)
 		}
 		sizes = append(sizes, size)
 	}
@@ -113,14 +113,14 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (Re
 	if pace == Gathered {
 		commit = c.gather
 	}
-	var results Results
+	var results fsm.Results
 	for len(items) > 0 {
 		n, size := fit(sizes)
 		part, err := commit(ctx, arrived, items[:n], size, pace)
 		if err != nil {
-			return Results{}, store.Partly(len(results.Registry), err)
+			return fsm.Results{}, store.Partly(results.Len(), err)
 		}
-		if n == len(items) && results.Registry == nil {
+		if n == len(items) && results.Len() == 0 {
 			return part, nil
 		}
 		results.Add(part)
@@ -165,31 +165,31 @@ func (c *Committer) Announce(ctx context.Context) error {
 }
 
 // commit waits until items took effect, in order and in one batch.
-func (c *Committer) commit(ctx context.Context, arrived time.Time, items []fsm.Item, size int, pace Pace) (Results, error) {
+func (c *Committer) commit(ctx context.Context, arrived time.Time, items []fsm.Item, size int, pace Pace) (fsm.Results, error) {
 	if grace := c.pulse.grace(time.Now()); grace > 0 {
 		wait.Pause(ctx, nil, grace)
 		if ctx.Err() != nil {
-			return Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
+			return fsm.Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 		}
 	}
 	k := &call{items: items, size: size, pace: pace, arrived: arrived, done: make(chan struct{})}
 	if !c.enqueue(k) {
-		return Results{}, registry.ErrClosed
+		return fsm.Results{}, registry.ErrClosed
 	}
 	return c.await(ctx, k)
 }
 
 // await waits for the result of a call that was let in.
-func (c *Committer) await(ctx context.Context, k *call) (Results, error) {
+func (c *Committer) await(ctx context.Context, k *call) (fsm.Results, error) {
 	c.cfg.Metrics.Operations.Add(float64(len(k.items)))
 	select {
 	case <-k.done:
 		return k.results, k.err
 	case <-ctx.Done():
 		if k.state.CompareAndSwap(queued, abandoned) {
-			return Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
+			return fsm.Results{}, fmt.Errorf("%w: %w", registry.ErrGivenUp, ctx.Err())
 		}
-		return Results{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
+		return fsm.Results{}, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, ctx.Err())
 	}
 }
 

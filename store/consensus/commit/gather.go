@@ -27,13 +27,13 @@ func (c *Committer) SetPatience(d time.Duration) {
 }
 
 // gather is commit for what can wait for company. The first one sets the time.
-func (c *Committer) gather(ctx context.Context, arrived time.Time, items []fsm.Item, size int, _ Pace) (Results, error) {
+func (c *Committer) gather(ctx context.Context, arrived time.Time, items []fsm.Item, size int, _ Pace) (fsm.Results, error) {
 	if c.patience == 0 {
 		return c.commit(ctx, arrived, items, size, AtOnce)
 	}
 	k := &call{items: items, size: size, done: make(chan struct{})}
 	if !c.collect(k) {
-		return Results{}, registry.ErrClosed
+		return fsm.Results{}, registry.ErrClosed
 	}
 	return c.await(ctx, k)
 }

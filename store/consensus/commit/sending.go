@@ -56,15 +56,14 @@ func (c *Committer) finish(b *batch, res fsm.BatchResult) {
 	for _, k := range b.calls {
 		want += len(k.items)
 	}
-	if res.Refused || len(res.Results) != want || (res.KV != nil && len(res.KV) != want) {
+	if res.Refused || res.Len() != want || (res.KV != nil && len(res.KV) != want) {
 		// The state machine no longer remembers the result. That cannot happen to a batch that is
 		// still open, but were it to happen, its outcome would be unknown.
 		c.failCalls(b, registry.ErrUnknownOutcome)
 		return
 	}
-	all := Results{Registry: res.Results, KV: res.KV}
 	for _, k := range b.calls {
-		k.results = all.cut(len(k.items))
+		k.results = res.Cut(len(k.items))
 		close(k.done)
 	}
 }

@@ -66,7 +66,7 @@ func leaderWithout(t *testing.T) *leaderWithoutLog {
 		if l.silent.Load() {
 			<-ended
 		}
-		results := fsm.BatchResult{Results: make([]registry.Result, len(items))}
+		results := fsm.BatchResult{Results: fsm.Results{Registry: make([]registry.Result, len(items))}}
 		return CommitReply{Results: fsm.AppendResults(nil, codec.Newest, results)}
 	})}
 	p := openPort(t, "n2.bb")
@@ -254,8 +254,8 @@ func TestBatchWhoseResultsDoNotFitItIsUnknown(t *testing.T) {
 	c := newTestCommitter()
 	for name, res := range map[string]fsm.BatchResult{
 		"refused":               {Refused: true},
-		"too few of the first":  {KV: make([]kv.Result, 2)},
-		"too few of the second": {Results: make([]registry.Result, 2), KV: make([]kv.Result, 1)},
+		"too few of the first":  {Results: fsm.Results{KV: make([]kv.Result, 2)}},
+		"too few of the second": {Results: fsm.Results{Registry: make([]registry.Result, 2), KV: make([]kv.Result, 1)}},
 	} {
 		k := &call{items: make([]fsm.Item, 2), done: make(chan struct{})}
 		c.finish(&batch{calls: []*call{k}}, res)
@@ -557,7 +557,7 @@ func (r *companyRig) Apply(entry []byte, patience time.Duration) raft.ApplyFutur
 	f := r.log.Apply(entry, patience)
 	items := 0
 	for _, b := range f.Response().(fsm.Applied).Batches {
-		items += len(b.Results)
+		items += len(b.Registry)
 	}
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -686,7 +686,7 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 				items := []fsm.Item{{Origin: registry.FromClient, Op: registry.Renew{Key: waiter}}}
 				reply := r.Serve(fsm.AppendBatch(nil, codec.Newest, id, items), mayWait)
 				res, err := fsm.ParseResults(reply.Results)
-				expect.That(t, reply.Answer == port.OK && err == nil && res.Results[0].Outcome == registry.Done, "batch %d: %+v, %v", seq, res, err)
+				expect.That(t, reply.Answer == port.OK && err == nil && res.Registry[0].Outcome == registry.Done, "batch %d: %+v, %v", seq, res, err)
 			})
 			synctest.Wait()
 		}
