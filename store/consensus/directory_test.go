@@ -99,7 +99,7 @@ func TestACopyThatRunsBesideItsOriginalStops(t *testing.T) {
 		c.nodes[at] = c.start(original)
 		c.waitReady(at)
 		c.start(copied).mustEndWith(t, copied.DataDir)
-		for _, node := range c.nodes[at].Status(context.Background()).Nodes {
+		for _, node := range c.nodes[at].members.Status(context.Background()).Nodes {
 			expect.That(t, node.ID != original.Node || node.Cluster == original.ClusterAddr, "the cluster knows %s at %s, want the original's %s", node.ID, node.Cluster, original.ClusterAddr)
 		}
 	})

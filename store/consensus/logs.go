@@ -36,9 +36,6 @@ func (s *Raft) reportDamaged(index uint64) {
 // SetSyncDelay makes each durable write to the log take so much longer from now on; 0: no longer.
 func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.SlowDown(by) }
 
-// SetJoin replaces cluster.join, the addresses at which this node looks for its cluster.
-func (s *Raft) SetJoin(addresses []string) { s.members.SetJoin(addresses) }
-
 // logWatchInterval is how often the size of the log is looked at.
 const logWatchInterval = 2 * time.Second
 

@@ -27,9 +27,9 @@ func TestStatusNamesEveryNodeAndTheLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()].cfg.Node
 		for _, n := range c.nodes {
-			var st Status
+			var st membership.Status
 			eventually(t, "all nodes reach "+n.cfg.Node, func() bool {
-				st = n.Status(context.Background())
+				st = n.members.Status(context.Background())
 				for _, node := range st.Nodes {
 					if !node.Reachable {
 						return false
@@ -55,7 +55,7 @@ func TestNodeThatMovedTellsTheCluster(t *testing.T) {
 		c.waitReady(moved)
 		for _, node := range c.nodes {
 			eventually(t, node.cfg.Node+" knows the new address", func() bool {
-				for _, n := range node.Status(context.Background()).Nodes {
+				for _, n := range node.members.Status(context.Background()).Nodes {
 					if n.ID == cfg.Node {
 						return n.Cluster == cfg.ClusterAddr
 					}
@@ -72,7 +72,7 @@ func TestNodeThatCannotReadTheLevelIsNotTakenIn(t *testing.T) {
 		later := level.Reads{Version: "0.9", Oldest: codec.Newest + 1, Newest: codec.Newest + 2}
 		refused := leader.members.Join(membership.JoinArgs{ServerID: "n9.aa", Addr: freeAddr(t), Reads: later})
 		expect.That(t, refused.Answer == port.Refused && strings.Contains(refused.Reason, fmt.Sprintf("runs 0.9, which reads %d to %d", later.Oldest, later.Newest)), "got %+v, want a refusal that says what the node reads", refused)
-		nodes := leader.Status(context.Background()).Nodes
+		nodes := leader.members.Status(context.Background()).Nodes
 		expect.That(t, len(nodes) == 1, "the cluster has %d nodes, want 1", len(nodes))
 	})
 }
@@ -122,7 +122,7 @@ func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 		reply = leader.members.Add(look, membership.JoinArgs{ServerID: "n9.bb", Addr: freeAddr(t)})
 		expect.That(t, reply.Answer == port.Refused, "a second directory of the same name was taken in by the same look: %+v", reply)
 		with := need.Got(leader.members.Committed())(t)
-		need.OK(t, leader.RemoveMember(context.Background(), "n9"))
+		need.OK(t, leader.members.RemoveMember(context.Background(), "n9"))
 		leader.members.Promoter().Promote(context.Background(), raft.Server{ID: raft.ServerID(first.ServerID), Address: raft.ServerAddress(first.Addr)}, with.Index)
 		members := need.Got(leader.members.All())(t)
 		expect.That(t, len(members) == 3, "the members are %v, want the first three", members)
@@ -131,7 +131,7 @@ func TestMembershipChangeDecidedOnAnOlderConfigurationIsNotMade(t *testing.T) {
 
 func TestRemoveOfAnUnknownNodeSaysSo(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		expect.ErrorIs(t, c.nodes[0].RemoveMember(context.Background(), "n9"), ErrUnknownMember, "got")
+		expect.ErrorIs(t, c.nodes[0].members.RemoveMember(context.Background(), "n9"), membership.ErrUnknownMember, "got")
 	})
 }
 
@@ -158,19 +158,19 @@ func TestRemoveRefusesANodeWithoutWhichTheOthersCouldNotAgree(t *testing.T) {
 		down, up := c.nodes[(leader+1)%3], c.nodes[(leader+2)%3]
 		need.OK(t, down.halt())
 		for _, n := range []*testNode{up, c.nodes[leader]} {
-			err := n.RemoveMember(context.Background(), up.cfg.Node)
-			expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "start or remove "+down.cfg.Node+" first"),
+			err := n.members.RemoveMember(context.Background(), up.cfg.Node)
+			expect.That(t, errors.Is(err, membership.ErrMembership) && strings.Contains(err.Error(), "start or remove "+down.cfg.Node+" first"),
 				"%s: got %v, want a refusal that names %s", n.cfg.Node, err, down.cfg.Node)
 		}
-		expect.OKf(t, up.RemoveMember(context.Background(), down.cfg.Node), "remove the node that is down")
+		expect.OKf(t, up.members.RemoveMember(context.Background(), down.cfg.Node), "remove the node that is down")
 		up.apply(t, registry.Register{Instance: instance("A", "i", 90)})
 	})
 }
 
 func TestRemoveRefusesTheOnlyVoter(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
-		err := c.nodes[0].RemoveMember(context.Background(), c.nodes[0].cfg.Node)
-		expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "no other node has a vote"), "got %v, want a refusal", err)
+		err := c.nodes[0].members.RemoveMember(context.Background(), c.nodes[0].cfg.Node)
+		expect.That(t, errors.Is(err, membership.ErrMembership) && strings.Contains(err.Error(), "no other node has a vote"), "got %v, want a refusal", err)
 	})
 }
 
@@ -178,7 +178,7 @@ func TestRemoveOfTheLeaderWorksThroughAnyNode(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
 		other := c.nodes[(leader+1)%3]
-		need.OK(t, other.RemoveMember(context.Background(), c.nodes[leader].cfg.Node))
+		need.OK(t, other.members.RemoveMember(context.Background(), c.nodes[leader].cfg.Node))
 		err := <-c.nodes[leader].done
 		c.nodes[leader].done <- nil // stopAll looks again
 		expect.ErrorSays(t, err, "removed from cluster", "the removed leader ended with")
@@ -197,7 +197,7 @@ func TestRemoveDoesNothingWithoutALeader(t *testing.T) {
 			need.OK(t, n.halt())
 		}
 		eventually(t, "the loss is noticed", func() bool { return !left.Health().Quorum })
-		expect.ErrorIs(t, left.RemoveMember(context.Background(), c.nodes[1].cfg.Node), registry.ErrNoLeader, "got")
+		expect.ErrorIs(t, left.members.RemoveMember(context.Background(), c.nodes[1].cfg.Node), registry.ErrNoLeader, "got")
 	})
 }
 
@@ -225,7 +225,7 @@ func TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration(t *testing.T) {
 				first, second := others[tt.down].cfg.Node, others[tt.down+1].cfg.Node
 				need.OKf(t, c.nodes[leader].members.Delete(look, first).Removal(), "remove %s", first)
 				err := c.nodes[leader].members.Delete(look, second).Removal()
-				expect.That(t, errors.Is(err, ErrMembership) && strings.Contains(err.Error(), "look at the members again"),
+				expect.That(t, errors.Is(err, membership.ErrMembership) && strings.Contains(err.Error(), "look at the members again"),
 					"remove %s by the same look: got %v, want a refusal that says what to do", second, err)
 				c.nodes[leader].apply(t, registry.Register{Instance: instance("A", "i", 90)})
 				awaitRemoved(t, others[tt.down])
@@ -245,7 +245,7 @@ func awaitRemoved(t *testing.T, n *testNode) {
 // rolesOf are the roles of the nodes, as a node sees them.
 func rolesOf(n *testNode) map[string]string {
 	roles := map[string]string{}
-	for _, node := range n.Status(context.Background()).Nodes {
+	for _, node := range n.members.Status(context.Background()).Nodes {
 		roles[node.ID] = node.Role
 	}
 	return roles
@@ -268,15 +268,15 @@ func TestLeadershipIsHandedOverToANodeThatDoesNotLag(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		leader := c.nodes[c.leader()]
 		others := slices.DeleteFunc(slices.Clone(c.nodes), func(n *testNode) bool { return n == leader })
-		to, err := others[1].TransferLeadership(t.Context(), others[0].cfg.Node)
+		to, err := others[1].members.Transfer(t.Context(), others[0].cfg.Node)
 		expect.That(t, err == nil && to == others[0].cfg.Node, "from a node that does not lead: got %q, %v", to, err)
 		eventually(t, to+" leads", func() bool { return others[0].leadership.Own() != nil })
-		to, err = others[0].TransferLeadership(t.Context(), "")
+		to, err = others[0].members.Transfer(t.Context(), "")
 		expect.That(t, err == nil && to != others[0].cfg.Node && to != "", "to whichever is furthest: got %q, %v", to, err)
 		eventually(t, to+" leads", func() bool { return leader.leadership.Name() == to && c.nodes[c.leader()].cfg.Node == to })
 		leads := c.nodes[c.leader()]
 		for name, want := range map[string]error{"n9": membership.ErrUnknownMember, leads.cfg.Node: membership.ErrMembership} {
-			_, err = leads.TransferLeadership(t.Context(), name)
+			_, err = leads.members.Transfer(t.Context(), name)
 			expect.ErrorIs(t, err, want, "to %s: got", name)
 		}
 	})
@@ -294,7 +294,7 @@ func TestLeadershipIsNotHandedOverToANodeThatLags(t *testing.T) {
 			}
 			return behind.machine.Index()+200 < leader.machine.Index()
 		})
-		_, err := leader.TransferLeadership(t.Context(), behind.cfg.Node)
+		_, err := leader.members.Transfer(t.Context(), behind.cfg.Node)
 		expect.That(t, errors.Is(err, membership.ErrMembership) && strings.Contains(err.Error(), "entries behind"), "got %v, want that it lags", err)
 		expect.That(t, leader.leadership.Own() != nil, "the leader leads no longer")
 	})
@@ -550,7 +550,7 @@ func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 		c.waitReady(3)
 		want := []membership.ForeignNode{{ID: alone.Node, Address: alone.ClusterAddr, ClusterID: c.nodes[3].identity.Cluster()}}
 		eventually(t, "the leader shows the other cluster", func() bool {
-			return leader.Health().Leads && slices.Equal(leader.Status(context.Background()).Foreign, want)
+			return leader.Health().Leads && slices.Equal(leader.members.Status(context.Background()).Foreign, want)
 		})
 	})
 }

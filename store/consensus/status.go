@@ -1,50 +1,14 @@
 package consensus
 
 import (
-	"context"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 )
 
-// Status is the cluster as one node sees it now.
-type Status = membership.Status
-
-// NodeStatus is one node of it.
-type NodeStatus = membership.NodeStatus
-
-// Errors of RemoveMember that a caller can act on.
-var (
-	ErrUnknownMember = membership.ErrUnknownMember
-	ErrMembership    = membership.ErrMembership
-)
-
-// Status asks every node how it is.
-func (s *Raft) Status(ctx context.Context) Status { return s.members.Status(ctx) }
-
-// RemoveMember takes a node out of the cluster for good, see membership.Members.RemoveMember.
-func (s *Raft) RemoveMember(ctx context.Context, name string) error {
-	return s.members.RemoveMember(ctx, name)
-}
-
-// TransferLeadership hands leadership over, see membership.Members.Transfer.
-func (s *Raft) TransferLeadership(ctx context.Context, name string) (to string, err error) {
-	return s.members.Transfer(ctx, name)
-}
-
-// Upgrade is where a cluster stands between two levels of the formats.
-type Upgrade = membership.Upgrade
-
-// Levels is what this node says of its program.
-func (s *Raft) Levels() level.Reads { return s.members.Reads() }
-
-// Upgrade asks all nodes what they read.
-func (s *Raft) Upgrade(ctx context.Context) Upgrade { return s.members.Upgrade(ctx) }
-
-// Finalize has the cluster write the next level, see membership.Members.Finalize.
-func (s *Raft) Finalize(ctx context.Context) error { return s.members.Finalize(ctx) }
+// Members returns this node's part in its cluster: the members, how they are, and how they change.
+func (s *Raft) Members() *membership.Members { return s.members }
 
 // Leader is the name of the node that leads, as far as this node knows; "": it knows none.
 func (s *Raft) Leader() string { return s.leadership.Name() }

@@ -10,16 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
-// Comparison is what comparing the states of all nodes has found.
-type (
-	Comparison = replicas.Comparison
-	Compared   = replicas.Compared // one node of it
-	Digest     = replicas.Digest   // of its state
-)
-
-// Verify compares the newest digests of all nodes' states. It takes as long as Status.
-func (s *Raft) Verify(ctx context.Context) Comparison { return s.members.Verify(ctx) }
-
 // compareInterval is how often a leader looks whether there are digests to compare.
 const compareInterval = 10 * time.Second
 
@@ -33,7 +23,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 			return
 		}
 		s.panics.Contain(measure.Replicas, func() {
-			c := s.Verify(ctx)
+			c := s.members.Verify(ctx)
 			if c.Verdict == replicas.Undecided {
 				return // not all have made theirs; or a node is away, which other signs show
 			}
@@ -45,7 +35,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 
 // reportComparison shows a comparison by metric, and logs which nodes differ unless that is what was logged last. It returns what is
 // logged now.
-func (s *Raft) reportComparison(c Comparison, logged string) string {
+func (s *Raft) reportComparison(c replicas.Comparison, logged string) string {
 	var differ []string
 	s.metrics.differ.Reset() // of nodes that are members no longer
 	for _, n := range c.Nodes {

@@ -13,15 +13,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication"
-	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // cluster is the store's nodes as an httpd.Cluster.
-type cluster struct{ store *consensus.Raft }
+type cluster struct{ members *membership.Members }
 
 // Status implements httpd.Cluster.
 func (c cluster) Status(ctx context.Context) api.Status {
-	s := c.store.Status(ctx)
+	s := c.members.Status(ctx)
 	status := api.Status{Mode: config.CP, ClusterID: s.ClusterID, Leader: s.Leader, Term: s.Term}
 	for _, n := range s.Nodes {
 		status.Nodes = append(status.Nodes, nodeStatus(s.ClusterID, n))
@@ -33,7 +34,7 @@ func (c cluster) Status(ctx context.Context) api.Status {
 	return status
 }
 
-func nodeStatus(epoch string, n consensus.NodeStatus) api.NodeStatus {
+func nodeStatus(epoch string, n membership.NodeStatus) api.NodeStatus {
 	shown := api.NodeStatus{
 		ID: n.ID, HTTP: n.HTTP, Cluster: n.Cluster, Role: n.Role, Applied: n.Applied, Voter: n.Voter,
 		Version: n.Version, Zone: n.Zone, Contact: n.Contact.Milliseconds(), Lag: n.Lag, DiskFree: n.DiskFree,
@@ -53,8 +54,8 @@ func formatIndex(epoch string, index registry.Index) string {
 type members struct {
 	store interface {
 		RemoveMember(ctx context.Context, name string) error
-		TransferLeadership(ctx context.Context, name string) (to string, err error)
-		Verify(ctx context.Context) consensus.Comparison
+		Transfer(ctx context.Context, name string) (to string, err error)
+		Verify(ctx context.Context) replicas.Comparison
 	}
 }
 
@@ -79,16 +80,16 @@ func (m members) Remove(ctx context.Context, name string) error {
 
 // Transfer implements httpd.Members.
 func (m members) Transfer(ctx context.Context, name string) (to string, err error) {
-	to, err = m.store.TransferLeadership(ctx, name)
+	to, err = m.store.Transfer(ctx, name)
 	return to, memberError(err)
 }
 
 // memberError is an error about members in the terms of HTTP.
 func memberError(err error) error {
 	switch {
-	case errors.Is(err, consensus.ErrUnknownMember):
+	case errors.Is(err, membership.ErrUnknownMember):
 		return inTermsOf{err, httpd.ErrUnknownMember}
-	case errors.Is(err, consensus.ErrMembership):
+	case errors.Is(err, membership.ErrMembership):
 		return inTermsOf{err, httpd.ErrMembership}
 	}
 	return err

@@ -23,7 +23,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store/backup"
-	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
+	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
 // removing is a store whose removals all end alike.
@@ -31,16 +32,16 @@ type removing struct{ err error }
 
 func (r removing) RemoveMember(context.Context, string) error { return r.err }
 
-func (r removing) TransferLeadership(_ context.Context, name string) (string, error) {
+func (r removing) Transfer(_ context.Context, name string) (string, error) {
 	return name, r.err
 }
 
 // Verify is a comparison in which n2 differs, and n3 has no digest.
-func (r removing) Verify(context.Context) consensus.Comparison {
-	one, other := new(consensus.Digest), new(consensus.Digest)
+func (r removing) Verify(context.Context) replicas.Comparison {
+	one, other := new(replicas.Digest), new(replicas.Digest)
 	one.Index, one.Parts = 7, []uint64{1}
 	other.Index, other.Parts = 7, []uint64{2}
-	return consensus.Comparison{Index: 7, Age: time.Second, Verdict: "differ", Nodes: []consensus.Compared{
+	return replicas.Comparison{Index: 7, Age: time.Second, Verdict: "differ", Nodes: []replicas.Compared{
 		{Name: "n1", Digest: one}, {Name: "n2", Digest: other, Differs: []string{"keys"}}, {Name: "n3"},
 	}}
 }
@@ -59,8 +60,8 @@ func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
 		err  error // of the store
 		want error // as httpd knows it
 	}{
-		{name: "unknown node", err: consensus.ErrUnknownMember, want: httpd.ErrUnknownMember},
-		{name: "refused", err: consensus.ErrMembership, want: httpd.ErrMembership},
+		{name: "unknown node", err: membership.ErrUnknownMember, want: httpd.ErrUnknownMember},
+		{name: "refused", err: membership.ErrMembership, want: httpd.ErrMembership},
 		{name: "no leader", err: registry.ErrNoLeader, want: registry.ErrNoLeader},
 		{name: "unknown outcome", err: registry.ErrUnknownOutcome, want: registry.ErrUnknownOutcome},
 	} {
@@ -76,7 +77,7 @@ func TestMembersReturnErrorsInTheTermsOfTheAPI(t *testing.T) {
 }
 
 func TestNodeStatusHasTheIndexOfTheNodesResponses(t *testing.T) {
-	n := consensus.NodeStatus{
+	n := membership.NodeStatus{
 		ID: "n1", HTTP: "a", Cluster: "b", Role: "follower", Applied: 9, Index: 7, Reachable: true, Voter: true, Version: "v1", Zone: "z",
 		Contact: 1500 * time.Microsecond, Lag: 3, DiskFree: 8,
 	}
@@ -84,7 +85,7 @@ func TestNodeStatusHasTheIndexOfTheNodesResponses(t *testing.T) {
 		ID: "n1", HTTP: "a", Cluster: "b", Role: "follower", Applied: 9, Index: "c0ffee-7", Voter: true, Version: "v1", Zone: "z", Contact: 1, Lag: 3, DiskFree: 8,
 	}
 	expect.Equal(t, nodeStatus("c0ffee", n), want, "got")
-	got := nodeStatus("c0ffee", consensus.NodeStatus{ID: "n1", Role: "unreachable"})
+	got := nodeStatus("c0ffee", membership.NodeStatus{ID: "n1", Role: "unreachable"})
 	expect.That(t, got.Index == "", "an unreachable node is at %q, want no index", got.Index)
 }
 

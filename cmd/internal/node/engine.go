@@ -42,22 +42,15 @@ type engine struct {
 	snapshots *snapshots
 	// coordination offers sessions, keys and locks; nil in mode ap, because they need consensus.
 	coordination httpd.Coordination
-	// access returns who may do what in the cluster, and clusterID its id; nil in mode ap.
-	access    func() *access.Table
-	clusterID func() string
-	// setSyncDelay slows the disk down for tests: see consensus.Raft and local.Store.
-	setSyncDelay func(time.Duration)
-	// setJoin replaces cluster.join; it does nothing in mode ap.
-	setJoin func([]string)
-	// leaderDiskFull reports whether another node leads and its disk is nearly full; nil in mode ap.
-	leaderDiskFull func(context.Context) bool
-	// reloadCertificates reads the store's certificate files again, see consensus.Raft; nil in mode ap.
-	reloadCertificates func() (changed []string)
-	// alive returns true once the store's loop that waits for the disk has replied, false when ctx has ended.
-	alive func(context.Context) bool
-	// handOver gives leadership away; nil in mode ap.
-	handOver func()
-	rules    probe.Rules // of checks; they know the nodes' machines
+	rules        probe.Rules // of checks; they know the nodes' machines
+	// store is the service's store, in either mode.
+	store interface {
+		// Alive returns true once the loop that waits for the disk has replied, false when ctx has ended.
+		Alive(ctx context.Context) bool
+		// SetSyncDelay slows the disk down, for tests.
+		SetSyncDelay(by time.Duration)
+	}
+	raft *consensus.Raft // the store in mode cp, for what needs consensus; nil in mode ap
 }
 
 // setup holds what both engines are made of.
@@ -103,7 +96,7 @@ func (s setup) openRaft() (*engine, error) {
 	p.call = raft.AskLeader
 	p.sender = raft.Leader
 	service := planted(s.name, raft)
-	err = s.openPeers(p, service, raft.Levels, s.rules(raft.Access), func() string {
+	err = s.openPeers(p, service, raft.Members().Reads, s.rules(raft.Access), func() string {
 		v, _ := raft.View(context.Background(), registry.Stale) // never fails
 		return v.Epoch()
 	})
@@ -124,9 +117,9 @@ func (s setup) openRaft() (*engine, error) {
 		})
 	}
 	return &engine{
-		service: service, run: run, cluster: cluster{raft}, members: members{raft}, upgrade: upgrade{raft, s.Store.Upgrade}, peers: p, snapshots: saves,
-		coordination: raft.Coordination(), access: raft.Access, clusterID: raft.ClusterID, setSyncDelay: raft.SetSyncDelay, setJoin: raft.SetJoin, leaderDiskFull: raft.LeaderDiskFull, reloadCertificates: raft.ReloadCertificates, alive: raft.Alive, handOver: raft.HandOver,
-		rules: s.checkRules(raft),
+		service: service, run: run, cluster: cluster{raft.Members()}, members: members{raft.Members()},
+		upgrade: upgrade{raft.Members(), s.Store.Upgrade}, peers: p, snapshots: saves,
+		coordination: raft.Coordination(), rules: s.checkRules(raft), store: raft, raft: raft,
 	}, nil
 }
 
@@ -143,7 +136,7 @@ func (s setup) lead(ctx context.Context, raft *consensus.Raft, p *peers) {
 	all.Go(func() {
 		raft.WhileLeading(ctx, func(ctx context.Context, _ registry.Epoch) { p.send(ctx, s.log) })
 	})
-	watch := &clusterWatch{status: cluster{raft}.Status, panics: measure.NewPanics(s.log, s.metrics)}
+	watch := &clusterWatch{status: cluster{raft.Members()}.Status, panics: measure.NewPanics(s.log, s.metrics)}
 	s.metrics.MustRegister(watch)
 	all.Go(func() { raft.WhileLeading(ctx, watch.run) })
 	rules := s.rules(raft.Access)
@@ -239,7 +232,10 @@ func (s setup) openLocal() (*engine, error) {
 			}
 		})
 	}
-	return &engine{service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node, s.world}, upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, setSyncDelay: node.SetSyncDelay, setJoin: func([]string) {}, alive: node.Alive}, nil
+	return &engine{
+		service: actingService{service, p.replicator}, run: run, cluster: nodes{s.self(), s.Datacenter, s.disk.Left, p.replicator, node, s.world},
+		upgrade: localUpgrade{node, s.Store.Upgrade}, peers: p, snapshots: saves, store: node,
+	}, nil
 }
 
 // storeConfig returns the settings of the store, including those that other settings decide, and what the

@@ -123,10 +123,9 @@ func open(o Options) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.handOver != nil {
-		n.handOver = e.handOver
+	if e.raft != nil {
+		n.handOver, n.disk.LeaderLow = e.raft.HandOver, e.raft.LeaderDiskFull
 	}
-	n.disk.LeaderLow = e.leaderDiskFull
 	n.disk.Measure()
 	n.metrics.MustRegister(n.disk.Metrics()...)
 	if files := e.peers.files; files != nil {
@@ -135,7 +134,7 @@ func open(o Options) (_ *node, err error) {
 			n.metrics.MustRegister(certfiles.ExpiryGauge("replication", files))
 		}
 	}
-	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.alive, log: n.log}
+	n.notify = &notifier{readiness: func() (bool, string) { return n.handler.Readiness() }, alive: e.store.Alive, log: n.log}
 	n.metrics.MustRegister(&bounds{service: e.service, coordination: e.coordination})
 	beside := []func(context.Context){n.disk.Run, new(idleMemory).run, n.certificates.run, n.notify.run}
 	if n.auth != nil {
@@ -209,12 +208,14 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		n.connections.SetLimits(c.HTTPD.Limits.Connections, c.HTTPD.Limits.PerAddress)
 		n.quota.Store(new(c.Quota))
 		e.snapshots.limits.Store(&restoreLimits{stateBytes: c.Quota.StateBytes, instances: c.HTTPD.Limits.InstancesTotal, room: n.disk.Room})
-		e.setJoin(c.Store.Join)
+		if e.raft != nil {
+			e.raft.Members().SetJoin(c.Store.Join)
+		}
 		if err := e.peers.replicator.SetPeers(e.peers.configured(c)); err != nil { // though Validate has found no mistake
 			n.log.Error("the peers stay as they were", "err", err)
 		}
 		o.Level.Configure(c.LogLevel)
-		e.setSyncDelay(c.Store.Test.SyncDelay)
+		e.store.SetSyncDelay(c.Store.Test.SyncDelay)
 		n.shutdownDelay.Store(int64(c.ShutdownDelay))
 	}
 	n.apply(c)
@@ -223,8 +224,8 @@ func (n *node) handle(o Options, name string, e *engine) error {
 		if n.auth != nil && n.auth.Reload() {
 			changed = append(changed, "auth.file")
 		}
-		if e.reloadCertificates != nil {
-			changed = append(changed, e.reloadCertificates()...)
+		if e.raft != nil {
+			changed = append(changed, e.raft.ReloadCertificates()...)
 		}
 		return changed
 	}
@@ -239,7 +240,10 @@ func (n *node) handle(o Options, name string, e *engine) error {
 
 // accessConfig says where roles and tokens come from. Changes of auth.file go into the audit.
 func (n *node) accessConfig(c *config.Config, name string, e *engine) httpd.AccessConfig {
-	a := httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery, Table: e.access, Cluster: e.clusterID}
+	a := httpd.AccessConfig{Floor: c.Floor(), TokenInQuery: c.Auth.TokenInQuery}
+	if e.raft != nil {
+		a.Table, a.Cluster = e.raft.Access, e.raft.ClusterID
+	}
 	a.Lacks = func(mode access.Mode) (warnings []string) {
 		for _, lack := range c.Insecure(mode) {
 			warnings = append(warnings, lack.Warning)

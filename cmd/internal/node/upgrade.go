@@ -6,19 +6,19 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/store/consensus"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/local"
 )
 
 // upgrade is the levels of a cluster as httpd.Upgrade.
 type upgrade struct {
-	*consensus.Raft
+	*membership.Members
 	policy level.Policy
 }
 
 // Upgrade implements httpd.Upgrade.
 func (u upgrade) Upgrade(ctx context.Context) api.Upgrade {
-	s := u.Raft.Upgrade(ctx)
+	s := u.Members.Upgrade(ctx)
 	return upgradeOf(s.Level, s.Nodes, s.Due, u.policy)
 }
 
