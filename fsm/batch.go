@@ -228,7 +228,7 @@ func (r *BatchResult) fields(c *codec.Codec) {
 	r.Results.fields(c)
 }
 
-// Results are the results of operations, in their order. The zero Results are those of no operation.
+// Results are the results of operations, in their order.
 type Results struct {
 	// Registry has one for each operation; that of an operation of coordination is zero.
 	Registry []registry.Result
@@ -277,7 +277,8 @@ func (r *Results) fields(c *codec.Codec) {
 	}
 }
 
-// keptRead bounds what is remembered of the pairs that the operations of a batch have read, in bytes: snapshots have it too.
+// keptRead bounds, in bytes, what is remembered of the pairs that the operations of a batch have read: snapshots have
+// it too.
 const keptRead = 1 << 20
 
 // kept returns the results as they are remembered: without what was read, where that is too much for one or for all.
