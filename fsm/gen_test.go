@@ -185,7 +185,7 @@ func genOrigin() *rapid.Generator[registry.Origin] {
 func genKVOp() *rapid.Generator[kv.Op] { return genKVOpOf(kv.Operations.Rows()) }
 
 func genSimpleKVOp() *rapid.Generator[kv.Op] {
-	return genKVOpOf(slices.DeleteFunc(kv.Operations.Rows(), func(r codec.Row[kv.Op]) bool {
+	return genKVOpOf(slices.DeleteFunc(kv.Operations.Rows(), func(r codec.Row) bool {
 		switch r.Zero.(type) {
 		case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access:
 			return true
@@ -194,7 +194,7 @@ func genSimpleKVOp() *rapid.Generator[kv.Op] {
 	}))
 }
 
-func genKVOpOf(rows []codec.Row[kv.Op]) *rapid.Generator[kv.Op] {
+func genKVOpOf(rows []codec.Row) *rapid.Generator[kv.Op] {
 	return rapid.Custom(func(t *rapid.T) kv.Op {
 		v := reflect.New(reflect.TypeOf(rapid.SampledFrom(rows).Draw(t, "row").Zero))
 		draw(t, v.Elem(), "operation")

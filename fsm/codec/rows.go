@@ -9,26 +9,25 @@ import (
 const MaxKind = 1<<6 - 1
 
 // Row is an operation as the formats, the metrics and their pages know it.
-type Row[Op any] struct {
+type Row struct {
 	Kind  byte   // its number; never renumber one, and never use one again
 	Level byte   // of the formats, the first that has it
 	Name  string // as metrics and people call it
 	Type  string // as docs/reference/formats/log-entry.md calls it
-	Zero  Op     // without anything
-	walk  func(*Codec, Op) Op
+	Zero  any    // without anything
+	walk  func(c *Codec, op any) (read any)
 }
 
 // RowOf returns the row of an operation whose fields are walked so. They are walked in a copy: what is written is not
 // assigned to.
-func RowOf[Op, T any](level byte, name string, fields func(T, *Codec) T) Row[Op] {
+func RowOf[T any](level byte, name string, fields func(T, *Codec) T) Row {
 	var zero T
-	op := func(of T) Op { return any(of).(Op) }
-	return Row[Op]{Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: op(zero), walk: func(c *Codec, given Op) Op {
+	return Row{Level: level, Name: name, Type: reflect.TypeFor[T]().Name(), Zero: zero, walk: func(c *Codec, op any) any {
 		if c.Reading() {
-			return op(fields(zero, c))
+			return fields(zero, c)
 		}
-		fields(any(given).(T), c)
-		return given
+		fields(op.(T), c)
+		return nil
 	}}
 }
 
@@ -36,19 +35,19 @@ func RowOf[Op, T any](level byte, name string, fields func(T, *Codec) T) Row[Op]
 type Table[Op any] struct {
 	what string        // they are, for errors
 	kind func(Op) byte // the number of an operation
-	rows [MaxKind + 1]Row[Op]
+	rows [MaxKind + 1]Row
 }
 
 // TableOf returns a table. It panics if two operations have one kind.
-func TableOf[Op any](what string, kind func(Op) byte, rows ...Row[Op]) *Table[Op] {
+func TableOf[Op any](what string, kind func(Op) byte, rows ...Row) *Table[Op] {
 	return (&Table[Op]{what: what, kind: kind}).With(rows...)
 }
 
 // With returns the table and more operations.
-func (t *Table[Op]) With(rows ...Row[Op]) *Table[Op] {
+func (t *Table[Op]) With(rows ...Row) *Table[Op] {
 	all := *t
 	for _, r := range rows {
-		r.Kind = t.kind(r.Zero)
+		r.Kind = t.kind(r.Zero.(Op))
 		if r.Kind == 0 || r.Kind > MaxKind || all.rows[r.Kind].walk != nil {
 			panic(fmt.Sprintf("codec: kind %d of %s is another one's, or none", r.Kind, r.Type))
 		}
@@ -58,7 +57,7 @@ func (t *Table[Op]) With(rows ...Row[Op]) *Table[Op] {
 }
 
 // Rows returns the rows, by kind.
-func (t *Table[Op]) Rows() (all []Row[Op]) {
+func (t *Table[Op]) Rows() (all []Row) {
 	for _, r := range t.rows {
 		if r.walk != nil {
 			all = append(all, r)
@@ -93,7 +92,7 @@ func (t *Table[Op]) Walk(c *Codec, kind byte, op *Op) {
 		}
 		c.Fail("%s of unknown kind %d", t.what, kind)
 	case c.Reading():
-		*op = t.rows[kind].walk(c, *op)
+		*op = t.rows[kind].walk(c, nil).(Op)
 	default:
 		t.rows[kind].walk(c, *op)
 	}

@@ -4,23 +4,23 @@ import "github.com/seed-20419f34/rollcall/fsm/codec"
 
 // simple has the operations that a Once may perform. The rest of an operation stands beside its type.
 var simple = codec.TableOf("operation of coordination", Op.kind,
-	codec.RowOf[Op](1, "key", KeyOp.fields),
-	codec.RowOf[Op](1, "txn", Txn.fields),
-	codec.RowOf[Op](1, "session_create", CreateSession.fields),
-	codec.RowOf[Op](1, "session_renew", RenewSession.fields),
-	codec.RowOf[Op](1, "session_destroy", DestroySession.fields),
-	codec.RowOf[Op](1, "session_expire", ExpireSession.fields),
-	codec.RowOf[Op](1, "delay_end", EndDelay.fields),
-	codec.RowOf[Op](1, "permit_acquire", AcquirePermit.fields),
-	codec.RowOf[Op](1, "permit_release", ReleasePermit.fields),
-	codec.RowOf[Op](1, "queue_leave", LeaveQueue.fields),
+	codec.RowOf(1, "key", KeyOp.fields),
+	codec.RowOf(1, "txn", Txn.fields),
+	codec.RowOf(1, "session_create", CreateSession.fields),
+	codec.RowOf(1, "session_renew", RenewSession.fields),
+	codec.RowOf(1, "session_destroy", DestroySession.fields),
+	codec.RowOf(1, "session_expire", ExpireSession.fields),
+	codec.RowOf(1, "delay_end", EndDelay.fields),
+	codec.RowOf(1, "permit_acquire", AcquirePermit.fields),
+	codec.RowOf(1, "permit_release", ReleasePermit.fields),
+	codec.RowOf(1, "queue_leave", LeaveQueue.fields),
 ).With(nextRows...)
 
 // Operations has every operation of coordination.
 var Operations = simple.With(
-	codec.RowOf[Op](1, "once", Once.fields),
-	codec.RowOf[Op](1, "restore_stage", StagePart.fields),
-	codec.RowOf[Op](1, "restore", Restore.fields),
-	codec.RowOf[Op](1, "restore_drop", DropStaged.fields),
-	codec.RowOf[Op](1, "access", Access.fields),
+	codec.RowOf(1, "once", Once.fields),
+	codec.RowOf(1, "restore_stage", StagePart.fields),
+	codec.RowOf(1, "restore", Restore.fields),
+	codec.RowOf(1, "restore_drop", DropStaged.fields),
+	codec.RowOf(1, "access", Access.fields),
 )

@@ -9,7 +9,7 @@ import (
 )
 
 // nextRows are the operations of a program with the tag nextlevel, which stands for the next version in tests.
-var nextRows = []codec.Row[Op]{codec.RowOf[Op](4, "note", Note.fields)}
+var nextRows = []codec.Row{codec.RowOf(4, "note", Note.fields)}
 
 // Note writes a key, as an operation of level 4.
 type Note struct {

@@ -5,4 +5,4 @@ package kv
 import "github.com/seed-20419f34/rollcall/fsm/codec"
 
 // nextRows are no operations: only programs that stand for the next version have some.
-var nextRows []codec.Row[Op]
+var nextRows []codec.Row
