@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
-	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
@@ -110,8 +110,8 @@ type (
 	// AccessConfig says where roles and tokens come from, and how strict the node is.
 	AccessConfig = web.AccessConfig
 	// Coordination is kv.Service, and what Consul's API needs beside it.
-	Coordination = consulroutes.Coordination
-	Agents       = consulroutes.Agents
+	Coordination = consul.Coordination
+	Agents       = consul.Agents
 	// Members, Upgrade, Debug, Peers and PeerRefusal are what our own API needs.
 	Members     = ownroutes.Members
 	Upgrade     = ownroutes.Upgrade
@@ -127,8 +127,8 @@ type (
 
 // The settings of consul.agents.
 const (
-	AgentsBySource = consulroutes.AgentsBySource
-	OneAgent       = consulroutes.OneAgent
+	AgentsBySource = consul.AgentsBySource
+	OneAgent       = consul.OneAgent
 )
 
 // Errors of Members and of Snapshots.

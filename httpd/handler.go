@@ -1,7 +1,7 @@
 // Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under /v1/rollcall/,
 // Consul's API, the dashboard, health and metrics, all over one [registry.Service].
 //
-// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consulroutes and dashboard, what
+// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consul and dashboard, what
 // they share in package web, and the documents in the packages eureka, api and consul, which clients import
 // too. httpd does not know in which mode the node runs, which node leads, or how an operation becomes durable;
 // for the state of the cluster it asks [Cluster]. Its files:
@@ -33,7 +33,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
@@ -189,7 +189,7 @@ func (h *Handler) serveRouted(w http.ResponseWriter, r *http.Request) {
 		h.metrics.countResponse(a.Route, r.Method, a.Status, took)
 		h.node.LogEnded(r, web.Ended{ID: a.ID, Route: a.Route, Status: a.Status, Took: took, Waited: a.Waited, Err: a.Err})
 	}()
-	cut, err := consulroutes.CutAgent(r)
+	cut, err := consul.CutAgent(r)
 	if err != nil {
 		h.node.Fail(a, web.ConsulForm, err)
 		return

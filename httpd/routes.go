@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/httpd/consulroutes"
+	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/measure"
@@ -98,7 +98,7 @@ func allowed(router *mux.Router, r *http.Request, methods []string) []string {
 func (h *Handler) routeVerbatim() {
 	h.verbatim.NotFoundHandler = http.HandlerFunc(h.unroutedVerbatim)
 	h.verbatim.MethodNotAllowedHandler = http.HandlerFunc(h.unroutedVerbatim)
-	routes := consulroutes.Routes(h.node, consulroutes.Config{
+	routes := consul.Routes(h.node, consul.Config{
 		Coordination: h.config.Coordination, Agents: h.config.Agents, Host: h.config.Host, ReapCritical: h.config.ReapCritical, JudgeProbe: h.config.JudgeProbe,
 	})
 	for _, rt := range append(routes, h.own.FenceRoute()) {
@@ -134,7 +134,7 @@ func (h *Handler) unroutedVerbatim(w http.ResponseWriter, r *http.Request) {
 	methods := allowed(h.verbatim, r, []string{http.MethodGet, http.MethodPut, http.MethodDelete})
 	switch {
 	case len(methods) == 0:
-		h.node.Fail(w, form, consulroutes.Unserved(r.URL.Path, h.node.AccessMode()))
+		h.node.Fail(w, form, consul.Unserved(r.URL.Path, h.node.AccessMode()))
 	case r.Method == http.MethodOptions:
 		w.Header().Set("Allow", allowHeader(methods))
 	default:

@@ -1,243 +1,258 @@
 package consul
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"context"
 	"fmt"
-	"maps"
+	"iter"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients
-// decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
-// consul-esm does not start without a version that it can compare. Rollcall's own version stands beside it
-// (Self.Stats).
-const APIVersion = "1.22.0"
+// Ids of services and checks belong to an agent (docs/adr/0024). In Consul that is a process beside the programs of a
+// host; here every server answers for every agent, and an agent is only a name: its node's.
 
-// BuildInfo is the response of agent/version.
-type BuildInfo struct {
-	SHA          string
-	BuildDate    string
-	HumanVersion string
-	FIPS         string
-	Rollcall     string // our own program's version
-}
+// Agents says whose agent takes a call that names none.
+type Agents string
 
-// Build returns what clients are told of the program.
-func (h Home) Build() BuildInfo { return BuildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
-
-// Self is the response of agent/self. Every top-level member is an object, because the official client decodes
-// a map of maps.
-type Self struct {
-	Config      SelfConfig
-	DebugConfig SelfDebug
-	Coord       struct{}
-	Member      Member
-	Stats       map[string]map[string]string
-	Meta        map[string]string
-}
-
-// SelfConfig is what clients read of an agent's configuration.
-type SelfConfig struct {
-	Datacenter        string
-	PrimaryDatacenter string
-	NodeName          string
-	NodeID            string
-	Server            bool
-	Revision          string
-	Version           string
-}
-
-// SelfDebug is what clients read of the debugging settings: consul debug asks whether there are profiles to
-// fetch, and this API has none.
-type SelfDebug struct{ EnableDebug, ACLsEnabled bool }
-
-// Member is a server of the cluster, in responses of agent/members.
-type Member struct {
-	Name        string
-	Addr        string
-	Port        int
-	Tags        map[string]string
-	Status      int // MemberAlive or MemberFailed
-	ProtocolMin int
-	ProtocolMax int
-	ProtocolCur int
-	DelegateMin int
-	DelegateMax int
-	DelegateCur int
-}
-
-// The states of a member, as in serf.
+// The settings of consul.agents.
 const (
-	MemberAlive  = 1
-	MemberFailed = 4
+	// AgentsBySource, the default: each address from which calls come has an agent.
+	AgentsBySource Agents = "source"
+	// OneAgent: the logical node's, for all.
+	OneAgent Agents = "one"
 )
 
-// Member returns a server as a member, with the versions of the protocols that Consul's servers speak.
-func (h Home) Member(name, host string, port int, alive bool) Member {
-	m := Member{
-		Name: name, Addr: host, Port: port, Status: MemberFailed,
-		Tags: map[string]string{
-			"role": "consul", "dc": h.Datacenter, "id": uuidOf("server " + h.Epoch + " " + name), "port": fmt.Sprint(port), "build": APIVersion + ":",
-			"acls": "0", "vsn": "2", "vsn_min": "2", "vsn_max": "3",
-		},
-		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
-	}
-	if alive {
-		m.Status = MemberAlive
-	}
-	return m
+// agent is the agent that a call is for.
+type agent struct {
+	node    string // as the registry names it
+	address string // of its host, as far as the call shows it
+	named   bool   // by the call: all of it is of one host
 }
 
-// Self returns what a node's agent says of itself; member is the server that answers, leader the leader's address.
-func (h Home) Self(agent Node, member Member, leader string) Self {
-	return Self{
-		Config: SelfConfig{
-			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: APIVersion,
-		},
-		Member: member,
-		Stats: map[string]map[string]string{
-			"build":    {"version": APIVersion},
-			"consul":   {"server": "true", "known_datacenters": "1", "leader_addr": leader},
-			"rollcall": {"version": h.Version},
-		},
-		Meta: agent.Meta,
+// agentPath is in front of the paths of calls that name their agent: clients have it from their server's address,
+// http://host:8761/agent/web-7.
+const agentPath = "/agent/"
+
+// namedAgent is the context key for the agent that a call names.
+type namedAgent struct{}
+
+// CutAgent removes the agent in front of a request's path, and puts it into the request's context. Error: the
+// path begins like one that names an agent, but names none.
+func CutAgent(r *http.Request) (*http.Request, error) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), agentPath)
+	if !ok {
+		return r, nil
 	}
+	segment, path, ok := strings.Cut(rest, "/")
+	name, err := url.PathUnescape(segment)
+	if err != nil {
+		return nil, web.BadRequest("the path is not correctly escaped")
+	}
+	if err := checkAgent(name); err != nil {
+		return nil, err
+	}
+	if !ok || !strings.HasPrefix(path, "v1/") {
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: fmt.Sprintf(
+			"an agent's name is one segment of the path, and a path of Consul's API follows it: %s%s/v1/...", agentPath, segment)}
+	}
+	cut := r.WithContext(context.WithValue(r.Context(), namedAgent{}, name))
+	u := *r.URL
+	cut.URL = &u
+	u.RawPath = "/" + path
+	u.Path, _ = url.PathUnescape(u.RawPath) // it was escaped
+	return cut, nil
 }
 
-// WithHash returns the service with the hash of its content, with which a client waits for a change.
-func (s AgentService) WithHash() AgentService {
-	s.ContentHash = ""
-	text, _ := json.Marshal(s) // texts, numbers and JSON always encode
-	sum := sha256.Sum256(text)
-	s.ContentHash = fmt.Sprintf("%x", sum[:8])
-	return s
-}
-
-// Home is what responses say of the logical node.
-type Home struct {
-	Datacenter string
-	Version    string // of our own program
-	Epoch      string // the cluster's id
-	Address    string // host by which clients reach the cluster
-	Port       int    // of the service "consul": where its servers reach each other
-}
-
-// NodeID returns the logical node's UUID. All servers of a cluster derive the same one.
-func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
-
-// uuidOf derives a UUID (RFC 9562, version 8) from a text.
-func uuidOf(text string) string {
-	id := sha256.Sum256([]byte("rollcall " + text))
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
-	d := hex.EncodeToString(id[:16])
-	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
-}
-
-// Node is a node in responses.
-type Node struct {
-	ID              string
-	Node            string
-	Address         string
-	Datacenter      string
-	TaggedAddresses map[string]string
-	Meta            map[string]string
-	CreateIndex     registry.Index `bexpr:"-"`
-	ModifyIndex     registry.Index `bexpr:"-"`
-
-	Partition, PeerName string `json:"-"` // always empty: the free edition has none, and no other cluster's nodes are here
-}
-
-// Node returns a node as responses show it; nil stands for the logical one.
-func (h Home) Node(n *catalog.Node) Node {
-	if n == nil || n.Name == "" {
-		return h.logical(n)
-	}
-	shown := Node{
-		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
-		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
-	}
-	if n.Alive() {
-		h.complete(&shown)
-	}
-	return shown
-}
-
-// complete adds what agents of Consul say of their node, where no registrar said something else.
-func (h Home) complete(n *Node) {
-	if n.ID == "" {
-		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
-	}
-	if len(n.TaggedAddresses) == 0 {
-		n.TaggedAddresses = taggedAddresses(n.Address)
-	}
-	n.Meta = agentMeta(n.Meta)
-}
-
-// taggedAddresses returns the ones that agents of Consul give their node.
-func taggedAddresses(address string) map[string]string {
-	tagged := map[string]string{"lan": address, "wan": address}
-	if family := familyOf(address); family != "" {
-		tagged["lan_"+family], tagged["wan_"+family] = address, address
-	}
-	return tagged
-}
-
-// logical returns the logical node with the metadata and checks that n, which may be nil, stores.
-func (h Home) logical(n *catalog.Node) Node {
-	shown := Node{
-		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
-		Meta: bareMeta, CreateIndex: 1, ModifyIndex: 1,
-	}
-	if n != nil {
-		shown.Meta, shown.ModifyIndex = agentMeta(registry.MapOf(n.Meta)), n.ModifyIndex
-	}
-	return shown
-}
-
-// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, because clients compare
-// it. It is shared, and never changed.
-var bareMeta = map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
-
-// agentMeta is bareMeta with what was registered beside it.
-func agentMeta(registered map[string]string) map[string]string {
-	if len(registered) == 0 {
-		return bareMeta
-	}
-	meta := maps.Clone(bareMeta)
-	maps.Copy(meta, registered)
-	return meta
-}
-
-// familyOf returns ipv4 or ipv6, or "" for a name or an empty address.
-func familyOf(address string) string {
-	ip, err := netip.ParseAddr(address)
+// checkAgent refuses what cannot be the name of an agent.
+func checkAgent(name string) error {
+	why := ""
 	switch {
-	case err != nil:
-		return ""
-	case ip.Is4():
-		return "ipv4"
+	case name == "":
+		why = "give one"
+	case name == "." || name == "..":
+		why = "it would mean a folder"
+	case len(name) > web.MaxNameBytes:
+		why = fmt.Sprintf("it must be at most %d bytes long", web.MaxNameBytes)
+	case strings.Contains(name, "/"):
+		why = "it must not have a slash"
+	case !naming.Plain(name):
+		why = "it must be UTF-8 without control characters"
+	default:
+		return nil
 	}
-	return "ipv6"
+	return web.BadRequest(fmt.Sprintf("Invalid agent name %q in the path: %s", name, why))
 }
 
-// NodeName is the name of the logical node, which stands for the whole cluster, whichever server is asked. In
-// domain values its name is empty.
-const NodeName = catalog.LogicalNode
+// agent is the one that the call is for.
+func (c call) agent() agent {
+	source := c.source()
+	name, named := c.R.Context().Value(namedAgent{}).(string)
+	switch {
+	case !named && c.config.Agents == OneAgent:
+		name = NodeName
+	case !named:
+		name = source
+	}
+	a := agent{node: nodeOf(name), address: source}
+	if v := web.StaleView(c.Service); v != nil {
+		a.node, _ = v.SpelledNode(a.node)
+	}
+	a.named = named && !a.isLogical()
+	if a.isLogical() {
+		a.address = c.addressOf("")
+	}
+	return a
+}
 
-// ShownNode returns a node's name as responses show it.
-func ShownNode(node string) string { return cmp.Or(node, NodeName) }
+// address is the address from which the call comes, a loopback one too.
+func (c call) address() string {
+	host, _ := splitAddress(c.R.RemoteAddr)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().WithZone("").String()
+	}
+	return host
+}
 
-// NodeOf reverses ShownNode. It accepts the logical node's name in any case.
-func NodeOf(shown string) string {
-	if strings.EqualFold(shown, NodeName) {
+// source is the address of the host from which the call comes. A program on the host of this server may ask it on
+// loopback and the next server on the network: it comes from this server's host, as other hosts name it.
+func (c call) source() string {
+	ip, err := netip.ParseAddr(c.address())
+	if err != nil {
+		return c.address()
+	}
+	switch {
+	case ip.IsLoopback() && c.config.Host != "":
+		return c.config.Host
+	case ip == netip.IPv6Loopback():
+		return "127.0.0.1" // the same host
+	}
+	return ip.String()
+}
+
+func (a agent) isLogical() bool { return a.node == "" }
+
+// registering is op as an operation of the agent.
+func (a agent) registering(op registry.RegisterCatalog) registry.RegisterCatalog {
+	op.Agent, op.Readdress = true, a.named
+	if !a.isLogical() {
+		op.Node = &catalog.Node{Name: a.node, Address: a.address}
+	}
+	return op
+}
+
+// asNode returns the agent's node where nothing is registered on it: whoever asks an agent finds it in the catalog.
+func (a agent) asNode() *catalog.Node {
+	return &catalog.Node{Name: a.node, Address: a.address, Checks: []*catalog.Check{a.alive()}, CreateIndex: 1, ModifyIndex: 1}
+}
+
+func (a agent) alive() *catalog.Check {
+	alive := catalog.AgentAlive
+	alive.Node, alive.CreateIndex, alive.ModifyIndex = a.node, 1, 1
+	return &alive
+}
+
+// otherNodes yields the registry's names of all nodes except that of the call's agent, the logical one first.
+func (c call) otherNodes(v *registry.View) iter.Seq[string] {
+	own := c.agent().node
+	return func(yield func(string) bool) {
+		if own != "" && !yield("") {
+			return
+		}
+		for n := range v.Nodes() { // the logical one is among them only if something of it is stored
+			if n.Name != "" && n.Name != own && !yield(n.Name) {
+				return
+			}
+		}
+	}
+}
+
+// elsewhere returns the lease of a service with an id that the call's agent does not have: operators remove
+// and maintain services from wherever they are. It is nil if no other agent has one, or if the agent itself
+// had it and lost it, so that a program that leaves late does not hit its namesake on another host. Errors:
+// several agents have one.
+func (c call) elsewhere(v *registry.View, id string) (found *registry.Lease, err error) {
+	if _, ambiguous := v.ServiceOn("", id); ambiguous {
+		return nil, ambiguousService(v, id)
+	}
+	var all []*registry.Lease
+	for node := range c.otherNodes(v) {
+		if l, _ := v.ServiceOn(node, id); l != nil {
+			all = append(all, l)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, nil
+	case len(all) > 1:
+		return nil, severalAgents(fmt.Sprintf("Service ID %q", id), nodeOfLease(all[0]), nodeOfLease(all[1]), len(all))
+	}
+	if c.had(v, id) {
+		return nil, nil
+	}
+	return all[0], nil
+}
+
+// had reports whether the call's agent had a service with an id and lost it, as far as records of removals are kept.
+func (c call) had(v *registry.View, id string) bool {
+	instance := instanceID(c.agent().node, id)
+	for rec := range v.Removals() {
+		if rec.Lease.Instance.ID() == instance {
+			return true
+		}
+	}
+	return false
+}
+
+// isNamesake reports whether a check on another node belongs to a service whose id the call's agent has or
+// had, or to the node itself: then the call comes from a program that leaves late, and means a check that is
+// gone.
+func (c call) isNamesake(v *registry.View, node, id string) bool {
+	check, ok := v.CheckOn(node, id)
+	if !ok || check.Service == "" {
+		return ok
+	}
+	own, _ := v.ServiceOn(c.agent().node, check.Service)
+	return own != nil || c.had(v, check.Service)
+}
+
+// nodeOfLease is the node of a service, by the registry's name.
+func nodeOfLease(l *registry.Lease) string {
+	if l.Service == nil {
 		return ""
 	}
-	return shown
+	return l.Service.Node
+}
+
+// nodeOfCheck returns the only other agent that has a check with an id, if one does. Errors: several do.
+func (c call) nodeOfCheck(v *registry.View, id string) (node string, known bool, err error) {
+	var all []string
+	for other := range c.otherNodes(v) {
+		if _, ok := v.CheckOn(other, id); ok {
+			all = append(all, other)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return all[0], true, nil
+	}
+	return "", false, severalAgents(fmt.Sprintf("Check ID %q", id), all[0], all[1], len(all))
+}
+
+// severalAgents names two of the agents that have an id.
+func severalAgents(what, one, other string, all int) error {
+	more := ""
+	if all > 2 {
+		more = fmt.Sprintf(", and %d more", all-2)
+	}
+	return conflict(fmt.Sprintf("%s is that of agent %q and of agent %q%s; name the one that is meant in front of the path: %s/v1/...",
+		what, ShownNode(one), ShownNode(other), more, pathOf(one)))
 }

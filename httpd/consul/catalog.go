@@ -1,241 +1,424 @@
-// Package consul turns the JSON of Consul's HTTP API into domain values and back: requests are read
-// leniently, as its clients need it (unknown fields are ignored, names compared without case), responses
-// are written with the fields and the spelling that its official Go client decodes. It knows no HTTP. Its files:
-//
-//	fields.go  fields of a body, by their names without case
-//	kv.go      keys
-//	txn.go     transactions
-//	session.go sessions
-//	check.go   checks as they are registered
-//	service.go services as they are registered
-//	proxy.go   what proxies and gateways of a service mesh say of themselves
-//	catalog.go registrations and deregistrations of the catalog
-//	listed.go  services as they are listed
-//	health.go  checks as they are listed, and what services are worth by them
-//	filter.go  filters of what is listed
-//	agent.go   the agent: itself, its members, services and checks
 package consul
 
 import (
 	"cmp"
-	"encoding/hex"
-	"encoding/json"
+	"fmt"
+	"iter"
+	"net"
+	"slices"
+	"sort"
+	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// registrationBody is the body of catalog/register.
-type registrationBody struct {
-	id, node, address, datacenter string
-	tagged, meta                  map[string]string
-	service                       *serviceBody
-	check                         *catalogCheckBody
-	checks                        []catalogCheckBody
-	skipNodeUpdate                bool
+// home returns what responses say of the logical node. Its address is the first voter's node-to-node address
+// without the port: every server knows it, and it does not change with the leader.
+func (e *endpoints) home(epoch string) Home {
+	_, all := e.config.Coordination.RaftAddresses()
+	home := Home{Datacenter: e.datacenter(), Version: e.Version, Epoch: epoch, Address: "127.0.0.1"}
+	if len(all) > 0 {
+		home.Address, home.Port = splitAddress(all[0])
+	}
+	return home
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *registrationBody) UnmarshalJSON(data []byte) error {
-	return decodeFields(data, map[string]any{
-		"id": &r.id, "node": &r.node, "address": &r.address, "datacenter": &r.datacenter, "taggedaddresses": &r.tagged, "nodemeta": &r.meta,
-		"service": &r.service, "check": &r.check, "checks": &r.checks, "skipnodeupdate": &r.skipNodeUpdate,
+// splitAddress takes host:port apart; what has no port is a host.
+func splitAddress(address string) (host string, port int) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return address, 0
+	}
+	port, _ = strconv.Atoi(text)
+	return host, port
+}
+
+// shownCatalog is a view of the registry as Consul's API shows it.
+type shownCatalog struct {
+	*registry.View
+	*nodeForms
+	self  agent           // of the call
+	metas []registry.Pair // what a node's metadata must have to be shown
+	// answers reports whether the caller may see what services of an application answered to HTTP checks; "": nodes.
+	answers func(app string) bool
+}
+
+// seen returns checks of a service, or of a node (app ""), as the caller may see them: aliases may follow anybody's.
+func (c *shownCatalog) seen(checks []Check, app string) []Check {
+	whole, all := c.answers(app), c.answers(web.Everything)
+	if whole && all {
+		return checks
+	}
+	checks = slices.Clone(checks)
+	for i, check := range checks {
+		if !whole || check.Follows() && !all {
+			checks[i] = check.Public()
+		}
+	}
+	return checks
+}
+
+// serviceOf is a lease as a service of a name, with its checks as the caller may see them.
+func (c *shownCatalog) serviceOf(l *registry.Lease, name string) Service {
+	s := ServiceOf(l, name)
+	s.Checks = c.seen(s.Checks, l.Key().App)
+	return s
+}
+
+// checksOfNode are a node's own checks as the caller may see them.
+func (c *shownCatalog) checksOfNode(name string) []Check { return c.seen(c.on(name).checks, "") }
+
+// nodeForms are nodes as responses show them. A list of services names as many as these are on, and nodes change seldom: so
+// a form is made once for all reads, until a node or a check of one changes.
+type nodeForms struct {
+	home  Home
+	index registry.Index // of that change
+	mu    sync.RWMutex
+	forms map[string]*nodeForm // by the registry's name
+}
+
+// nodeForm is a node with its own checks. Immutable.
+type nodeForm struct {
+	Node
+	checks []Check
+}
+
+func (c call) shownCatalog(v *registry.View, metas []registry.Pair) *shownCatalog {
+	home, index := c.home(v.Epoch()), v.CatalogIndex()
+	f := c.nodeForms.Load()
+	if f == nil || f.index != index || f.home != home {
+		f = &nodeForms{home: home, index: index, forms: map[string]*nodeForm{}}
+		c.nodeForms.Store(f)
+	}
+	answers := func(app string) bool { return c.ShowsAnswers(v, app) }
+	return &shownCatalog{View: v, nodeForms: f, self: c.agent(), metas: metas, answers: answers}
+}
+
+// on returns a node by the registry's name.
+func (c *shownCatalog) on(name string) *nodeForm {
+	c.mu.RLock()
+	n := c.forms[name]
+	c.mu.RUnlock()
+	if n != nil {
+		return n
+	}
+	stored, known := c.Node(name)
+	if !known && name != "" {
+		return c.form(name, c.self.asNode()) // it is there for this call only
+	}
+	n = c.form(name, stored)
+	c.mu.Lock()
+	c.forms[name] = n
+	c.mu.Unlock()
+	return n
+}
+
+func (c *shownCatalog) form(name string, stored *catalog.Node) *nodeForm {
+	return &nodeForm{c.home.Node(stored), nodeChecks(name == "", stored)}
+}
+
+// shows reports whether a node has the requested metadata.
+func (c *shownCatalog) shows(name string) bool {
+	return !slices.ContainsFunc(c.metas, func(want registry.Pair) bool {
+		value, has := c.on(name).Meta[want.Key]
+		return !has || value != want.Value
 	})
 }
 
-// catalogCheckBody is a check as registrars give it: its state, and how they found out.
-type catalogCheckBody struct {
-	node, checkID, name, notes, status, output, service, kind string
-	definition                                                map[string]json.RawMessage
+// knows reports whether a node is there; the logical one always is, and an agent's is for those who ask it.
+func (c *shownCatalog) knows(name string) bool {
+	_, known := c.Node(name)
+	return known || name == "" || name == c.self.node
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *catalogCheckBody) UnmarshalJSON(data []byte) error {
-	return decodeFields(data, map[string]any{
-		"node": &c.node, "checkid": &c.checkID, "name": &c.name, "notes": &c.notes, "status": &c.status, "output": &c.output,
-		"serviceid": &c.service, "type": &c.kind, "definition": &c.definition,
+// names returns the registry's names of the nodes that are shown, in the order of the names that clients know.
+func (c *shownCatalog) names() []string {
+	all := []string{""}
+	for n := range c.Nodes() {
+		if n.Name != "" {
+			all = append(all, n.Name)
+		}
+	}
+	all = slices.DeleteFunc(all, func(name string) bool { return !c.shows(name) })
+	slices.SortFunc(all, func(a, b string) int { return strings.Compare(ShownNode(a), ShownNode(b)) })
+	return all
+}
+
+// services returns the services with a name, on nodes that are shown, by node and id.
+func (c *shownCatalog) services(name string) []Service {
+	found := []Service{}
+	if itself := c.home.Itself(); strings.EqualFold(name, itself.Name) && c.shows("") {
+		found = append(found, itself)
+	}
+	app, ok := c.App(strings.ToUpper(name))
+	if !ok {
+		return found
+	}
+	known := app.ServiceName()
+	for l := range app.Leases() {
+		if s := c.serviceOf(l, known); c.shows(s.Node) {
+			found = append(found, s)
+		}
+	}
+	return sortedServices(found)
+}
+
+// sortedServices sorts services by node and id.
+func sortedServices(services []Service) []Service {
+	sort.Slice(services, func(i, j int) bool {
+		a, b := &services[i], &services[j]
+		return cmp.Or(strings.Compare(ShownNode(a.Node), ShownNode(b.Node)), strings.Compare(a.ID, b.ID)) < 0
 	})
+	return services
 }
 
-// Placed is a request about the catalog, with the datacenter that it names, or "".
-type Placed[T any] struct {
-	Op         T
-	Datacenter string
-}
-
-// DecodeRegistration reads the body of catalog/register. addressOf returns the address of a registered node
-// (by its registry's name), or "". Errors: Malformed, Rejected.
-func DecodeRegistration(body []byte, addressOf func(node string) string) (Placed[registry.RegisterCatalog], error) {
-	var r registrationBody
-	if err := decodeBody(body, &r); err != nil {
-		return Placed[registry.RegisterCatalog]{}, err
+// all returns the services of a node, by name and id, with the service "consul" if itself is set.
+func (c *shownCatalog) all(node string, itself bool) []Service {
+	found := []Service{}
+	if itself && node == "" {
+		found = append(found, c.home.Itself())
 	}
-	op, err := r.op(addressOf)
-	return Placed[registry.RegisterCatalog]{Op: op, Datacenter: r.datacenter}, err
-}
-
-func (r *registrationBody) op(addressOf func(node string) string) (op registry.RegisterCatalog, err error) {
-	switch {
-	case r.node == "":
-		return op, Rejected("Must provide node")
-	case r.address == "" && !r.skipNodeUpdate:
-		return op, Rejected("Must provide address if SkipNodeUpdate is not set")
-	}
-	if err := cmp.Or(checkName("node name", r.node), r.checkID()); err != nil {
-		return op, err
-	}
-	node := NodeOf(r.node)
-	op.Node, op.KeepNode = r.nodeOf(), r.skipNodeUpdate
-	if r.service != nil {
-		address := r.address
-		if node == "" || r.skipNodeUpdate {
-			address = cmp.Or(addressOf(node), r.address)
-		}
-		if op.Service, op.Instance, err = r.serviceOn(node, address); err != nil {
-			return op, err
+	for l := range c.ServicesOn(node) {
+		if l.Quarantine == nil {
+			found = append(found, c.service(l))
 		}
 	}
-	op.Checks, err = r.checksOn(node)
-	return op, err
+	return found
 }
 
-// checkID returns an error if the node's ID is not a UUID, in Consul's words
-// (agent/consul/catalog_endpoint.go, and go-uuid).
-func (r *registrationBody) checkID() error {
-	digits := strings.ReplaceAll(r.id, "-", "")
-	switch {
-	case r.id == "":
-		return nil
-	case len(r.id) != 36:
-		return Rejected("Bad node ID: uuid string is wrong length")
-	case len(digits) != 32 || r.id[8] != '-' || r.id[13] != '-' || r.id[18] != '-' || r.id[23] != '-':
-		return Rejected("Bad node ID: uuid is improperly formatted")
+// service returns a lease as a service.
+func (c *shownCatalog) service(l *registry.Lease) Service {
+	name := strings.ToLower(l.Instance.App)
+	if app, ok := c.App(l.Instance.App); ok {
+		name = app.ServiceName()
 	}
-	if _, err := hex.DecodeString(digits); err != nil {
-		return rejected("Bad node ID: %v", err)
-	}
-	return nil
+	return c.serviceOf(l, name)
 }
 
-// nodeOf returns the node to register. The logical one needs no registration, and registrars can set only its
-// metadata; nil: nothing of it is set.
-func (r *registrationBody) nodeOf() *catalog.Node {
-	switch {
-	case NodeOf(r.node) == "" && r.meta == nil:
-		return nil
-	case NodeOf(r.node) == "":
-		return &catalog.Node{Meta: pairsOf(r.meta)}
+// byNode returns the topic of a read that selects nodes: whatever nodes are selected by belongs to it.
+func byNode(t registry.Topic) registry.Topic {
+	switch t.Kind {
+	case registry.ServicesTopic:
+		return registry.Topic{Kind: registry.ServicesByNodeTopic}
+	case registry.InstancesTopic:
+		return registry.Topic{Kind: registry.HealthTopic, Name: t.Name}
+	case registry.ChecksTopic, registry.NodeChecksTopic:
+		return registry.Topic{Kind: registry.AllTopic}
 	}
-	return &catalog.Node{ID: r.id, Name: r.node, Address: r.address, Tagged: pairsOf(r.tagged), Meta: pairsOf(r.meta)}
+	return t
 }
 
-func (r *registrationBody) serviceOn(node, address string) (*catalog.Service, *registry.Instance, error) {
-	name := cmp.Or(r.service.service, r.service.name)
+// ofItself returns the topic of a read of the service "consul": that is not an application, and is shown with
+// the logical node.
+func ofItself(kind registry.TopicKind) registry.Topic {
+	if kind == registry.HealthTopic {
+		return registry.Topic{Kind: registry.AllTopic}
+	}
+	return registry.Topic{Kind: registry.ServicesByNodeTopic}
+}
+
+// listing is a document made from the catalog.
+type listing struct {
+	weight func(*shownCatalog) int // of what is in it
+	value  func(*shownCatalog) any
+	// version tells one state of the document from the next; nil: the registry's index does.
+	version func(*shownCatalog) catalogVersion
+	app     string // in capitals: the only one whose services it lists; "": it lists those of all
+	// topic is what it is about, where that depends on the view; nil: the topic that is waited for.
+	topic func(*shownCatalog) registry.Topic
+}
+
+// catalogVersion is a version of a document.
+type catalogVersion struct {
+	home  Home
+	index registry.Index
+	app   *registry.App // nil: of all
+	self  agent         // zero: it is the same for all agents
+}
+
+// readCatalog responds with a listing, at once or when a topic changes.
+func (c call) readCatalog(t registry.Topic, list listing) (any, error) {
+	var metas []registry.Pair
+	for _, text := range c.All("node-meta") {
+		key, value, _ := strings.Cut(text, ":")
+		metas = append(metas, registry.Pair{Key: key, Value: value})
+	}
+	if metas != nil {
+		t = byNode(t)
+	}
+	return c.consulRead(c.catalogSource(t, func(v *registry.View) web.Found {
+		cat, about := c.shownCatalog(v, metas), t
+		if list.topic != nil {
+			about = list.topic(cat)
+		}
+		if metas != nil {
+			about = byNode(about)
+		}
+		index, absent := v.LastChange(about)
+		return web.Found{Index: uint64(index), Absent: absent, Document: func() (any, error) { return c.respondCatalog(cat, list) }}
+	}))
+}
+
+// respondCatalog sends a listing, which is made once for all calls that ask for the same.
+func (c call) respondCatalog(cat *shownCatalog, list listing) (any, error) {
+	version := catalogVersion{index: cat.Index()}
+	if list.version != nil {
+		version = list.version(cat)
+	}
+	version.home = cat.home
+	build := func() ([]byte, error) {
+		document := list.value(cat)
+		if c.Err != nil {
+			return nil, c.Err // a filter failed
+		}
+		return c.EncodeConsul(document)
+	}
+	// One document for all who may see the same answers. In a list of all applications that is every answer or none.
+	of := func(app string) bool { return c.ShowsAnswers(cat.View, app) }
+	all, app, node := of(web.Everything), of(cmp.Or(list.app, web.Everything)), of("")
+	cat.answers = func(name string) bool { return all && name != "" || app && name == list.app || node && name == "" }
+	what := fmt.Sprintf("%s?%s %t %t %t", c.R.URL.Path, shownBy(c.R.URL.RawQuery), all, app, node)
+	return c.RespondShared(what, version, "application/json", func() int { return list.weight(cat) }, build)
+}
+
+// shownBy returns a query without the parameters that do not affect what a list shows, only when and by whom
+// it is read.
+func shownBy(query string) string {
+	var kept strings.Builder
+	for part := range strings.SplitSeq(query, "&") {
+		switch name, _, _ := strings.Cut(part, "="); name {
+		case "", "index", "wait", "stale", "consistent", "cached", "max_stale", "token":
+		default:
+			kept.WriteString("&" + part)
+		}
+	}
+	return kept.String()
+}
+
+// readService responds with what value makes of the services with the name in the path, for a kind of topic.
+func (c call) readService(kind registry.TopicKind, value func(*shownCatalog, []Service) any) (any, error) {
+	name := c.Rest()
 	if name == "" {
-		return nil, nil, Rejected("Must provide service name")
+		c.Refuse("Missing service name")
 	}
-	if node == "" && r.service.id == ItselfID {
-		return nil, nil, malformed("Invalid service id, %q stands for the cluster itself", ItselfID)
+	tags := c.All("tag")
+	app := strings.ToUpper(name)
+	weight := func(cat *shownCatalog) int { return web.WeightOf(web.LeasesOf(cat.View, app)) }
+	t := registry.Topic{Kind: kind, Name: app}
+	version := func(cat *shownCatalog) catalogVersion { // its instances, and the nodes that they are on
+		instances, _ := cat.App(app)
+		at, _ := cat.LastChange(registry.Topic{Kind: registry.HealthTopic, Name: app})
+		return catalogVersion{app: instances, index: at}
 	}
-	return r.service.register(node, name, address)
+	if strings.EqualFold(name, itselfID) {
+		t, version = ofItself(kind), nil
+	}
+	shows := func(cat *shownCatalog) any {
+		tagged := slices.DeleteFunc(cat.services(name), func(s Service) bool { return !s.HasTags(tags) })
+		return value(cat, tagged)
+	}
+	return c.readCatalog(t, listing{weight: weight, value: shows, version: version, app: app})
 }
 
-// checksOn returns Check and Checks together.
-func (r *registrationBody) checksOn(node string) ([]*catalog.Check, error) {
-	bodies := r.checks
-	if r.check != nil {
-		bodies = append([]catalogCheckBody{*r.check}, bodies...)
+// readConnect responds with what value makes of the services through which a mesh connects to the name in the path.
+func (c call) readConnect(value func(*shownCatalog, []Service) any) (any, error) {
+	name := c.Rest()
+	if name == "" {
+		c.Refuse("Missing service name")
 	}
-	var checks []*catalog.Check
-	for _, body := range bodies {
-		if body.node != "" && !strings.EqualFold(body.node, r.node) {
-			return nil, rejected("check node %q does not match node %q", body.node, r.node)
+	tags := c.All("tag")
+	weight := func(cat *shownCatalog) int { return web.WeightOf(cat.connectedTo(name)) }
+	return c.readCatalog(registry.Topic{Kind: registry.AllTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
+		found := []Service{}
+		for l := range cat.connectedTo(name) {
+			if s := cat.service(l); s.HasTags(tags) && cat.shows(s.Node) {
+				found = append(found, s)
+			}
 		}
-		check, err := body.check(node)
-		if err != nil {
-			return nil, err
-		}
-		checks = append(checks, check)
-	}
-	return checks, nil
+		return value(cat, sortedServices(found))
+	}})
 }
 
-func (c *catalogCheckBody) check(node string) (*catalog.Check, error) {
-	status, known := ParseStatus(c.status)
-	switch {
-	case c.status == "":
-		status = catalog.Critical
-	case !known:
-		return nil, malformed("Invalid check status: '%s'", c.status)
-	}
-	check := &catalog.Check{
-		Node: node, ID: cmp.Or(c.checkID, c.name), Name: c.name, Notes: c.notes, Output: c.output, Status: status, Service: c.service,
-		Type: cmp.Or(c.kind, c.derivedType()), Definition: c.given(),
-	}
-	return check, checkName("check id", check.ID)
-}
-
-// derivedType returns the type that a definition implies, or "".
-func (c *catalogCheckBody) derivedType() string {
-	for _, way := range [...]struct{ field, kind string }{
-		{"http", "http"}, {"tcp", "tcp"}, {"udp", "udp"}, {"grpc", "grpc"}, {"osservice", "os_service"},
-	} {
-		for name, value := range c.definition {
-			if folded(name) == way.field && !isZero(value) {
-				return way.kind
+// connectedTo yields the services through which a mesh connects to a name: its proxies, and services of that
+// name that need none.
+func (c *shownCatalog) connectedTo(name string) iter.Seq[*registry.Lease] {
+	return func(yield func(*registry.Lease) bool) {
+		for l := range c.Leases() {
+			if l.Service != nil && strings.EqualFold(meshName(l.Service), name) && !yield(l) {
+				return
 			}
 		}
 	}
-	return ""
 }
 
-// given returns the definition in the form in which it is echoed, with durations as texts, or nil if it is empty.
-func (c *catalogCheckBody) given() []byte {
-	shown := map[string]json.RawMessage{}
-	for name, value := range c.definition {
-		if isZero(value) {
-			continue
-		}
-		switch folded(name) {
-		case "interval", "timeout", "deregistercriticalserviceafter":
-			value = durationText(value)
-		}
-		shown[name] = value
+// readNode responds with what value makes of the node in the path, by the registry's name, for a kind of topic.
+func (c call) readNode(kind registry.TopicKind, value func(cat *shownCatalog, node string) any) (any, error) {
+	name := c.Rest()
+	if name == "" {
+		return nil, web.BadRequest("Missing node name")
 	}
-	if len(shown) == 0 {
+	// A node that is not there yet may come under another spelling, so wait for any change.
+	t := registry.Topic{Kind: registry.AllTopic}
+	if v := web.StaleView(c.Service); v != nil {
+		if spelled, known := v.SpelledNode(nodeOf(name)); known {
+			t = registry.Topic{Kind: kind, Name: spelled}
+		}
+	}
+	return c.readCatalog(t, listing{
+		weight: func(cat *shownCatalog) int { return cat.weightOn(cat.spelled(name)) }, value: func(cat *shownCatalog) any { return value(cat, cat.spelled(name)) },
+		// An agent always finds its own node.
+		version: func(cat *shownCatalog) catalogVersion { return catalogVersion{index: cat.Index(), self: cat.self} },
+		topic:   func(cat *shownCatalog) registry.Topic { return registry.Topic{Kind: kind, Name: cat.spelled(name)} },
+	})
+}
+
+// weightOn returns what a node and its services take in a response.
+func (c *shownCatalog) weightOn(node string) int {
+	bytes := web.WeightOf(c.ServicesOn(node))
+	if n, ok := c.Node(node); ok {
+		bytes += n.Weight()
+	}
+	return bytes
+}
+
+// weight returns what all nodes and services take in a response.
+func (c *shownCatalog) weight() int { return c.CatalogBytes() + web.WeightOf(c.Leases()) }
+
+// catalog returns the registry for responses of the agent, which never wait for a change.
+func (c call) catalog() (cat *shownCatalog) {
+	q := c.consulQuery()
+	if c.Err != nil {
 		return nil
 	}
-	encoded, _ := json.Marshal(shown) // what was decoded encodes, in the order of its names
-	return encoded
+	var f web.Found
+	f, c.Err = web.ReadOnce(c.R.Context(), q, c.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(v *registry.View) web.Found {
+		cat = c.shownCatalog(v, nil)
+		return web.Found{}
+	}))
+	if c.Err == nil {
+		c.labelConsul(q.Read, f.Age)
+	}
+	return cat
 }
 
-// durationText normalizes a duration; any other text is returned unchanged.
-func durationText(value json.RawMessage) json.RawMessage {
-	var d duration
-	if d.UnmarshalJSON(value) != nil {
-		return value
+// agentCatalog is catalog for a response that shows all of the agent's node.
+func (c call) agentCatalog() *shownCatalog {
+	cat := c.catalog()
+	if c.Err == nil {
+		c.Err = c.Reserve(cat.weightOn(cat.self.node))
 	}
-	text, _ := json.Marshal(time.Duration(d).String())
-	return text
+	return cat
 }
 
-// DecodeDeregistration reads the body of catalog/deregister. Errors: Malformed, Rejected.
-func DecodeDeregistration(body []byte) (Placed[registry.DeregisterCatalog], error) {
-	var node string
-	var p Placed[registry.DeregisterCatalog]
-	err := decodeFields(body, map[string]any{
-		"node": &node, "serviceid": &p.Op.Service, "checkid": &p.Op.Check, "datacenter": &p.Datacenter,
-	})
-	switch {
-	case err != nil:
-		return p, undecodable(requestFailed, err)
-	case node == "":
-		return p, Rejected("Must provide node")
-	case p.Op.Service != "":
-		p.Op.Check = "" // the reference, too, heeds the service only
+// spelled returns the registry's name for a node in the view. An agent that is not registered finds itself.
+func (c *shownCatalog) spelled(shown string) string {
+	name, known := c.SpelledNode(nodeOf(shown))
+	if !known && strings.EqualFold(name, c.self.node) {
+		return c.self.node
 	}
-	p.Op.Node = NodeOf(node)
-	return p, nil
+	return name
 }

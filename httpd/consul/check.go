@@ -20,8 +20,8 @@ var statusWords = [...]string{catalog.Passing: "passing", catalog.Warning: "warn
 // StatusWord returns the word for a check's state.
 func StatusWord(s catalog.CheckStatus) string { return statusWords[s] }
 
-// ParseStatus reverses StatusWord.
-func ParseStatus(word string) (catalog.CheckStatus, bool) {
+// parseStatus reverses StatusWord.
+func parseStatus(word string) (catalog.CheckStatus, bool) {
 	at := slices.Index(statusWords[:], word)
 	return catalog.CheckStatus(max(at, 0)), at >= 0
 }
@@ -135,7 +135,7 @@ func (c *checkBody) check() (*catalog.Check, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	status, known := ParseStatus(c.status)
+	status, known := parseStatus(c.status)
 	switch {
 	case c.status == "":
 		status = catalog.Critical
@@ -153,7 +153,7 @@ func (c *checkBody) check() (*catalog.Check, error) {
 	case len(ways) > 0:
 		made.Type, made.Probe = ways[0].kind, c.probe()
 	case c.isAlias():
-		made.Type, made.Alias = "alias", &catalog.Alias{Named: c.aliasNode != "", Node: NodeOf(c.aliasNode), Service: c.aliasService}
+		made.Type, made.Alias = "alias", &catalog.Alias{Named: c.aliasNode != "", Node: nodeOf(c.aliasNode), Service: c.aliasService}
 		return made, c.checkAlias()
 	}
 	return made, nil
@@ -226,16 +226,16 @@ func DecodeStatus(body []byte) (status catalog.CheckStatus, output string, err e
 	if err := decodeFields(body, map[string]any{"status": &word, "output": &output}); err != nil {
 		return 0, "", undecodable(requestFailed, err)
 	}
-	status, known := ParseStatus(word)
+	status, known := parseStatus(word)
 	if !known {
 		return 0, "", malformed("Invalid check status: '%s'", word)
 	}
 	return status, output, nil
 }
 
-// Maintenance returns the check that keeps a service, or with service "" an agent's node, out of use. Its
+// maintenance returns the check that keeps a service, or with service "" an agent's node, out of use. Its
 // texts are Consul's (agent/agent.go).
-func Maintenance(service, reason string) *catalog.Check {
+func maintenance(service, reason string) *catalog.Check {
 	id, name, what := catalog.NodeMaintenance, "Node Maintenance Mode", "node"
 	if service != "" {
 		id, name, what = catalog.ServiceMaintenance+service, "Service Maintenance Mode", "service"

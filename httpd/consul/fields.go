@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ var tenancyFields = map[string]error{
 	"partition": Malformed(`Invalid field: "Partition" - Partitions are a Consul Enterprise feature`),
 }
 
-// IsDefault says whether a namespace or partition is the one that there is.
-func IsDefault(name string) bool { return name == "" || name == "default" }
+// isDefault says whether a namespace or partition is the one that there is.
+func isDefault(name string) bool { return name == "" || name == "default" }
 
 // checkTenancy refuses a field, by its folded name, that puts an object into another namespace or partition.
 func checkTenancy(field string, value []byte) error {
@@ -64,7 +65,7 @@ func checkTenancy(field string, value []byte) error {
 		return nil
 	}
 	var name string
-	if err := json.Unmarshal(value, &name); err != nil || !IsDefault(name) {
+	if err := json.Unmarshal(value, &name); err != nil || !isDefault(name) {
 		return refusal
 	}
 	return nil
@@ -73,9 +74,9 @@ func checkTenancy(field string, value []byte) error {
 // inDefault refuses an object whose namespace or partition is another than the default one.
 func inDefault(namespace, partition string) error {
 	switch {
-	case !IsDefault(namespace):
+	case !isDefault(namespace):
 		return tenancyFields["namespace"]
-	case !IsDefault(partition):
+	case !isDefault(partition):
 		return tenancyFields["partition"]
 	}
 	return nil
@@ -120,12 +121,18 @@ type Malformed string
 // Error implements error.
 func (m Malformed) Error() string { return string(m) }
 
+// Status returns the status of the response.
+func (m Malformed) Status() int { return http.StatusBadRequest }
+
 // Rejected says why a request that was understood cannot be done. Consul's servers answer 500 with the
 // text.
 type Rejected string
 
 // Error implements error.
 func (r Rejected) Error() string { return string(r) }
+
+// Status returns the status of the response.
+func (r Rejected) Status() int { return http.StatusInternalServerError }
 
 func malformed(format string, args ...any) error { return Malformed(fmt.Sprintf(format, args...)) }
 

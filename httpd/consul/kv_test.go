@@ -22,10 +22,10 @@ func TestKeysAreShownAsClientsDecodeThem(t *testing.T) {
 		{"an empty value", kv.Pair{Key: "k", Value: []byte{}, CreateIndex: 3, ModifyIndex: 4},
 			`{"LockIndex":0,"Key":"k","Flags":0,"Value":null,"CreateIndex":3,"ModifyIndex":4}`},
 	} {
-		got, _ := json.Marshal(ShowPair(&row.entry))
+		got, _ := json.Marshal(showPair(&row.entry))
 		expect.That(t, string(got) == row.want, "%s: got %s, want %s", row.name, got, row.want)
 	}
-	got, _ := json.Marshal(ShowPairs(nil))
+	got, _ := json.Marshal(showPairs(nil))
 	expect.That(t, string(got) == "[]", "no entries are %s, want []", got)
 }
 
@@ -36,7 +36,7 @@ func TestTransactionHasAWordForEveryVerb(t *testing.T) {
 		"delete-cas": kv.DeleteCAS, "delete-tree": kv.DeleteTree,
 	}
 	for word, want := range words {
-		txn, errs, err := DecodeTxn([]byte(`[{"KV":{"Verb":"`+word+`","Key":"k","Value":"dg==","Flags":7,"Index":8,"Session":"s"}}]`), Place{})
+		txn, errs, err := decodeTxn([]byte(`[{"KV":{"Verb":"`+word+`","Key":"k","Value":"dg==","Flags":7,"Index":8,"Session":"s"}}]`), place{})
 		if err != nil || errs != nil || len(txn.Ops) != 1 {
 			t.Errorf("%s: %v, %v, %v", word, txn, errs, err)
 			continue
@@ -57,7 +57,7 @@ func FuzzDecodeSession(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		op, err := DecodeSession(body, "")
+		op, err := decodeSession(body, "")
 		if err != nil {
 			var malformed Malformed
 			var rejected Rejected
@@ -65,7 +65,7 @@ func FuzzDecodeSession(f *testing.F) {
 			return
 		}
 		need.That(t, op.LockDelay >= 0 && op.TTL >= 0 && (op.TTL == 0 || op.TTL >= 2*minSessionTTL.Milliseconds()) && op.TTL <= 2*maxSessionTTL.Milliseconds() && op.ID == "", "%q: %+v is out of bounds", body, op)
-		shown, err := json.Marshal(ShowSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
+		shown, err := json.Marshal(showSession(&kv.Session{Name: op.Name, TTLText: op.TTLText, Checks: op.Checks, NodeChecks: op.NodeChecks, ServiceChecks: op.ServiceChecks}))
 		need.That(t, err == nil && json.Valid(shown), "%q cannot be shown: %v", body, err)
 	})
 }
@@ -81,14 +81,14 @@ func FuzzDecodeTxn(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		txn, errs, err := DecodeTxn(body, Place{Datacenter: "dc1"})
+		txn, errs, err := decodeTxn(body, place{Datacenter: "dc1"})
 		if err != nil {
 			var malformed Malformed
-			var tooMany TooManyOps
+			var tooMany tooManyOps
 			need.That(t, errors.As(err, &malformed) || errors.As(err, &tooMany), "%q: an error without a status: %v", body, err)
 			return
 		}
-		need.That(t, len(txn.Ops) <= MaxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
+		need.That(t, len(txn.Ops) <= maxTxnOps && len(errs) <= len(txn.Ops), "%q: %d operations, %d errors", body, len(txn.Ops), len(errs))
 		for i, op := range txn.Ops {
 			if len(errs) != 0 {
 				continue

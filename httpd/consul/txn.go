@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
-// MaxTxnOps is how many operations a transaction may have.
-const MaxTxnOps = 128
+// maxTxnOps is how many operations a transaction may have.
+const maxTxnOps = 128
 
 // verbWords are the words for what an operation of a transaction does to keys.
 var verbWords = [...]string{
@@ -44,27 +47,30 @@ type keyOpBody struct {
 	Index                kv.Index
 }
 
-// TooManyOps says that a transaction has more operations than MaxTxnOps. Consul's agent answers 413 with this text.
-type TooManyOps string
+// tooManyOps says that a transaction has more operations than maxTxnOps. Consul's agent answers 413 with this text.
+type tooManyOps string
 
 // Error implements error.
-func (t TooManyOps) Error() string { return string(t) }
+func (t tooManyOps) Error() string { return string(t) }
 
-// Place is what a transaction needs to know of where it is decoded.
-type Place struct {
+// Status returns the status of the response.
+func (t tooManyOps) Status() int { return http.StatusRequestEntityTooLarge }
+
+// place is what a transaction needs to know of where it is decoded.
+type place struct {
 	Datacenter string
 	Address    string // of the logical node
 }
 
-// DecodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as errs; then
-// the transaction must not be performed. Errors: Malformed, TooManyOps.
-func DecodeTxn(body []byte, at Place) (txn kv.Txn, errs []kv.TxnError, err error) {
+// decodeTxn reads a transaction. What every replica would refuse, whatever its state, comes back as errs; then
+// the transaction must not be performed. Errors: Malformed, tooManyOps.
+func decodeTxn(body []byte, at place) (txn kv.Txn, errs []kv.TxnError, err error) {
 	var given []txnBody
 	if err := json.Unmarshal(body, &given); err != nil {
 		return txn, nil, malformed("Failed to parse body: %v", err)
 	}
-	if len(given) > MaxTxnOps {
-		return txn, nil, TooManyOps(fmt.Sprintf("Transaction contains too many operations (%d > %d)", len(given), MaxTxnOps))
+	if len(given) > maxTxnOps {
+		return txn, nil, tooManyOps(fmt.Sprintf("Transaction contains too many operations (%d > %d)", len(given), maxTxnOps))
 	}
 	txn.Ops = make([]kv.TxnOp, len(given))
 	for i := range given {
@@ -88,7 +94,7 @@ type txnFailure string
 func (f txnFailure) Error() string { return string(f) }
 
 // op returns the operation. Errors: txnFailure, Malformed, or that of the decoder.
-func (b *txnBody) op(at Place) (kv.TxnOp, error) {
+func (b *txnBody) op(at place) (kv.TxnOp, error) {
 	switch {
 	case b.KV != nil:
 		return b.KV.op()
@@ -149,11 +155,11 @@ type txnObject interface {
 	// target returns what the operation is about.
 	target(verb registry.CatalogVerb) (registry.CatalogOp, error)
 	// register returns what a setting operation registers.
-	register(node string, at Place) (registry.RegisterCatalog, error)
+	register(node string, at place) (registry.RegisterCatalog, error)
 }
 
 // catalogOp returns an operation on an object.
-func catalogOp(body []byte, object txnObject, at Place) (kv.TxnOp, error) {
+func catalogOp(body []byte, object txnObject, at place) (kv.TxnOp, error) {
 	word, err := object.decode(body)
 	if err != nil {
 		return kv.TxnOp{}, err
@@ -222,10 +228,10 @@ func (n *txnNode) target(registry.CatalogVerb) (op registry.CatalogOp, err error
 	if n.node == "" {
 		return op, errNoNode
 	}
-	return registry.CatalogOp{Node: NodeOf(n.node), Index: n.modified}, nil
+	return registry.CatalogOp{Node: nodeOf(n.node), Index: n.modified}, nil
 }
 
-func (n *txnNode) register(_ string, at Place) (op registry.RegisterCatalog, err error) {
+func (n *txnNode) register(_ string, at place) (op registry.RegisterCatalog, err error) {
 	if n.datacenter != "" && n.datacenter != at.Datacenter {
 		return op, malformed("node %q is of datacenter %q, and this one is %q", n.node, n.datacenter, at.Datacenter)
 	}
@@ -269,10 +275,10 @@ func (s *txnService) target(verb registry.CatalogVerb) (op registry.CatalogOp, e
 	case id == "":
 		return op, txnFailure(fmt.Sprintf("service %q on node %q doesn't exist", id, s.node))
 	}
-	return registry.CatalogOp{Node: NodeOf(s.node), Service: id, Index: s.modified}, nil
+	return registry.CatalogOp{Node: nodeOf(s.node), Service: id, Index: s.modified}, nil
 }
 
-func (s *txnService) register(node string, at Place) (op registry.RegisterCatalog, err error) {
+func (s *txnService) register(node string, at place) (op registry.RegisterCatalog, err error) {
 	op = onNode(node)
 	placed, address := registrationBody{service: &s.serviceBody}, ""
 	if node == "" { // of another one the state knows the address, and what is known of it here may be another when a client tries again
@@ -314,83 +320,205 @@ func (c *txnCheck) target(verb registry.CatalogVerb) (op registry.CatalogOp, err
 	case id == "":
 		return op, txnFailure(fmt.Sprintf("check %q on node %q doesn't exist", id, c.node))
 	}
-	return registry.CatalogOp{Node: NodeOf(c.node), Check: id, Index: c.modified}, nil
+	return registry.CatalogOp{Node: nodeOf(c.node), Check: id, Index: c.modified}, nil
 }
 
-func (c *txnCheck) register(node string, _ Place) (op registry.RegisterCatalog, err error) {
+func (c *txnCheck) register(node string, _ place) (op registry.RegisterCatalog, err error) {
 	op = onNode(node)
 	check, err := c.check(node)
 	op.Checks = []*catalog.Check{check}
 	return op, err
 }
 
-// TxnResponse is the response to a transaction.
-type TxnResponse struct {
-	Results []TxnResult
-	Errors  []TxnError
+// txnResponse is the response to a transaction.
+type txnResponse struct {
+	Results []txnResult
+	Errors  []txnError
 }
 
-// TxnResult is what one operation of a transaction found or made: one of the members.
-type TxnResult struct {
-	KV      *Pair        `json:",omitempty"`
+// txnResult is what one operation of a transaction found or made: one of the members.
+type txnResult struct {
+	KV      *pair        `json:",omitempty"`
 	Node    *Node        `json:",omitempty"`
-	Service *NodeService `json:",omitempty"`
+	Service *nodeService `json:",omitempty"`
 	Check   *Check       `json:",omitempty"`
 }
 
-// TxnError is why one operation of a transaction failed.
-type TxnError struct {
+// txnError is why one operation of a transaction failed.
+type txnError struct {
 	OpIndex int
 	What    string
 }
 
 // ShowTxn returns the response to a transaction that succeeded, or failed.
-func (h Home) ShowTxn(r kv.Result) TxnResponse {
+func (h Home) ShowTxn(r kv.Result) txnResponse {
 	if len(r.Errors) > 0 {
-		failed := TxnResponse{}
+		failed := txnResponse{}
 		for _, e := range r.Errors {
-			failed.Errors = append(failed.Errors, TxnError(e))
+			failed.Errors = append(failed.Errors, txnError(e))
 		}
 		return failed
 	}
-	done := TxnResponse{Results: make([]TxnResult, TxnResults(r))}
+	done := txnResponse{Results: make([]txnResult, txnResults(r))}
 	for i := range done.Results {
 		done.Results[i] = h.TxnResult(r, i)
 	}
 	return done
 }
 
-// TxnResults returns how many results a transaction has.
-func TxnResults(r kv.Result) int { return len(r.Pairs) + len(r.Found) }
+// txnResults returns how many results a transaction has.
+func txnResults(r kv.Result) int { return len(r.Pairs) + len(r.Found) }
 
-// TxnResult returns one result of a transaction, in the order of its operations.
-func (h Home) TxnResult(r kv.Result, i int) TxnResult {
+// txnResult returns one result of a transaction, in the order of its operations.
+func (h Home) TxnResult(r kv.Result, i int) txnResult {
 	place := func(found int) int { return found + r.Found[found].Pairs }
 	before := sort.Search(len(r.Found), func(found int) bool { return place(found) >= i })
 	if before < len(r.Found) && place(before) == i {
 		return h.found(&r.Found[before].Found)
 	}
-	pair := ShowPair(r.Pairs[i-before])
-	return TxnResult{KV: &pair}
+	pair := showPair(r.Pairs[i-before])
+	return txnResult{KV: &pair}
 }
 
 // found shows what one operation found. Missing tags are null here, as in Consul, whose lists have [].
-func (h Home) found(f *registry.Found) TxnResult {
+func (h Home) found(f *registry.Found) txnResult {
 	switch {
 	case f.Node != nil:
 		node := h.Node(f.Node)
-		return TxnResult{Node: &node}
+		return txnResult{Node: &node}
 	case f.Service != nil:
 		service := ServiceOf(f.Service, f.Name).OnNode()
 		if len(service.Tags) == 0 {
 			service.Tags = nil
 		}
-		return TxnResult{Service: &service}
+		return txnResult{Service: &service}
 	}
 	check := serfHealth
 	if f.Check.ID != catalog.SerfHealth || f.Check.CreateIndex != check.CreateIndex { // else nobody has registered it
 		check = checkOf(f.Check)
 		check.ServiceName, check.ServiceTags = f.Name, f.Tags
 	}
-	return TxnResult{Check: &check}
+	return txnResult{Check: &check}
+}
+
+// txn is PUT txn: operations on keys, sessions, nodes, services and checks, all or none.
+func (c call) txn() (any, error) {
+	body, err := c.readValue()
+	if err != nil {
+		return nil, err
+	}
+	txn, errs, err := decodeTxn(body, place{Datacenter: c.datacenter(), Address: c.addressOf("")})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(errs) > 0:
+		return c.respondTxn(Home{}, kv.Result{Errors: errs})
+	}
+	if err := c.spellNodes(c.R.Context(), txn.Ops); err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(txn.Ops, kv.TxnOp.Writes) {
+		return c.readTxn(txn.Ops)
+	}
+	if err := c.checkRegistrations(txn); err != nil {
+		return nil, err
+	}
+	result, err := c.performOnce(txn)
+	if err != nil {
+		return nil, err
+	}
+	if err := errorOfExcess(result); err != nil {
+		return nil, err
+	}
+	return c.respondTxn(c.home(c.Epoch()), result)
+}
+
+// checkRegistrations refuses what a registration outside transactions would be refused for before it is ordered.
+func (c call) checkRegistrations(txn kv.Txn) error {
+	for _, op := range txn.Ops {
+		if op.Catalog == nil || op.Catalog.Register == nil {
+			continue
+		}
+		given := *op.Catalog.Register
+		if given.Instance != nil {
+			if err := c.CheckQuota(c.R.Context(), given.Instance.Key()); err != nil {
+				return err
+			}
+		}
+		if err := c.checkProbes(given); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errorOfExcess returns the error of a transaction that reads too much, or nil.
+func errorOfExcess(result kv.Result) error {
+	switch result.Excess {
+	case kv.TooLarge:
+		return errTxnTooLarge
+	case kv.TooBusy:
+		return errTxnBusy
+	case kv.Forgotten:
+		return &web.Refusal{Status: http.StatusGone, Text: "the transaction was performed, but its answer was asked for again, and what it read was too much to be kept until now; read again"}
+	}
+	return nil
+}
+
+var (
+	errTxnTooLarge = &web.Refusal{
+		Status: http.StatusRequestEntityTooLarge,
+		Text:   fmt.Sprintf("the transaction was not performed: what it reads has more than %d bytes, the most that a transaction which also writes may read; read by a transaction of its own", kv.MaxTxnRead),
+	}
+	errTxnBusy = &web.Refusal{
+		Status: http.StatusServiceUnavailable, Retry: true,
+		Text: "the transaction was not performed: it and others at the same time read too much together; try again",
+	}
+)
+
+// readTxn responds to a transaction that writes nothing like to any other read, but cannot wait for a change.
+func (c call) readTxn(ops []kv.TxnOp) (any, error) {
+	if err := c.Allow(kv.Needs(kv.Txn{Ops: ops}, web.StaleView(c.Service))...); err != nil {
+		return nil, err
+	}
+	return c.readConsul(web.Query{Read: c.consulFreshness()}, false, c.KVSource(kv.Topic{}, func(v *kv.View) web.Found {
+		return web.Found{Document: func() (any, error) {
+			result := v.Read(ops)
+			if result.Excess != kv.NoExcess {
+				return nil, errReadTooLarge
+			}
+			return c.respondTxn(c.home(v.Registry.Epoch()), result)
+		}}
+	}))
+}
+
+// respondTxn responds with the outcome of a transaction; home shows the logical node.
+func (c call) respondTxn(home Home, result kv.Result) (any, error) {
+	if len(result.Errors) > 0 {
+		c.Status = http.StatusConflict
+	}
+	if result.Weight() >= maxWhole {
+		return c.respondLarge(txnList(txnResults(result), func(i int) any { return c.seenResult(home.TxnResult(result, i)) }))
+	}
+	shown := home.ShowTxn(result)
+	for i := range shown.Results {
+		shown.Results[i] = c.seenResult(shown.Results[i])
+	}
+	return shown, nil
+}
+
+// seenResult is a result of a transaction as the caller may see it.
+func (c call) seenResult(r txnResult) txnResult {
+	if r.Check == nil {
+		return r
+	}
+	app := strings.ToUpper(r.Check.ServiceName)
+	if r.Check.Follows() {
+		app = web.Everything
+	}
+	if !c.ShowsAnswers(web.StaleView(c.Service), app) {
+		public := r.Check.Public()
+		r.Check = &public
+	}
+	return r
 }

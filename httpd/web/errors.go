@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
@@ -61,25 +60,25 @@ func (r *Refusal) Unwrap() error { return r.Cause }
 // NotFound is empty on Eureka's routes: its clients decode whatever body they get.
 var NotFound = &Refusal{Status: http.StatusNotFound}
 
+// statusError is an error of an API's own, with the status of the response; its text is for the client.
+type statusError interface {
+	error
+	Status() int
+}
+
 // RefusalOf maps every error of every endpoint to the response.
 func RefusalOf(err error) Refusal {
 	var refused *Refusal
 	var invalid *eureka.ValidationError
-	var malformed consul.Malformed
-	var rejected consul.Rejected
-	var tooMany consul.TooManyOps
+	var answered statusError
 	var above *registry.LevelError
 	switch {
 	case errors.As(err, &refused):
 		return *refused
 	case errors.As(err, &invalid):
 		return Refusal{Status: http.StatusBadRequest, Text: invalid.Text}
-	case errors.As(err, &malformed):
-		return Refusal{Status: http.StatusBadRequest, Text: string(malformed)}
-	case errors.As(err, &rejected):
-		return Refusal{Status: http.StatusInternalServerError, Text: string(rejected)}
-	case errors.As(err, &tooMany):
-		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: string(tooMany)}
+	case errors.As(err, &answered):
+		return Refusal{Status: answered.Status(), Text: answered.Error()}
 	case errors.Is(err, eureka.ErrTooManyItems):
 		return Refusal{Status: http.StatusRequestEntityTooLarge, Text: eureka.ErrTooManyItems.Error()}
 	case errors.Is(err, registry.ErrUnknownOutcome):

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
@@ -27,9 +26,9 @@ func TestFilterStopsAtItsTime(t *testing.T) {
 	} {
 		r := httptest.NewRequestWithContext(row.ctx, "GET", "/v1/catalog/nodes?filter=Node+==+n1", nil)
 		c := call{Call: &web.Call{Params: web.ParamsOf(r), R: r}}
-		f := filterOf[consul.Node](c)
+		f := filterOf[Node](c)
 		f.end = row.end
-		kept := f.of([]consul.Node{{Node: "n2"}, {Node: "n1"}})
+		kept := f.of([]Node{{Node: "n2"}, {Node: "n1"}})
 		expect.That(t, len(kept) == row.kept && c.Err == row.want, "%s: kept %v and the error is %v", row.name, kept, c.Err)
 	}
 }

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -64,10 +63,10 @@ var tenancies = []struct{ param, header, plural string }{
 func inOneNamespace(e endpoint) endpoint {
 	return func(c call) (any, error) {
 		for _, t := range tenancies {
-			if name := c.R.Header.Get(t.header); !consul.IsDefault(name) {
+			if name := c.R.Header.Get(t.header); !isDefault(name) {
 				return nil, web.BadRequest(fmt.Sprintf("Invalid header: %q - %s are a Consul Enterprise feature", t.header, t.plural))
 			}
-			if name := c.Text(t.param); !consul.IsDefault(name) {
+			if name := c.Text(t.param); !isDefault(name) {
 				c.Refuse("Invalid query parameter: %q - %s are a Consul Enterprise feature", t.param, t.plural)
 			}
 			if c.Err != nil {

@@ -1,11 +1,10 @@
-package consulroutes
+package consul
 
 import (
 	"net/http"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -38,9 +37,9 @@ func (c call) getTree(prefix string) (any, error) {
 			case len(entries) == 0:
 				return c.respondNothing()
 			case (kv.Result{Pairs: entries}).Weight() >= maxWhole:
-				return c.respondLarge(plainList(len(entries), func(i int) any { return consul.ShowPair(entries[i]) }))
+				return c.respondLarge(plainList(len(entries), func(i int) any { return showPair(entries[i]) }))
 			}
-			return consul.ShowPairs(entries), nil
+			return showPairs(entries), nil
 		}}
 	}))
 }
@@ -165,7 +164,7 @@ func (c call) showEntry(e *kv.Pair) (any, error) {
 		web.LabelFence(c.W.Header(), e.Fence)
 	}
 	if !c.Given("raw") {
-		return []consul.Pair{consul.ShowPair(e)}, nil
+		return []pair{showPair(e)}, nil
 	}
 	c.W.Header().Set("Content-Security-Policy", "sandbox")
 	web.Respond(c.W, c.R, http.StatusOK, "text/plain", e.Value)
@@ -211,4 +210,36 @@ func (c call) fenceFor(key string) *kv.Fence {
 		return nil
 	}
 	return fence
+}
+
+// pair is a key's entry in responses. Flags are a number of 64 bits: the markers of Consul's clients fit
+// into no smaller one.
+type pair struct {
+	LockIndex   uint64
+	Key         string
+	Flags       uint64
+	Value       []byte // in base64; null if it is empty
+	Session     string `json:",omitempty"` // the holder
+	CreateIndex kv.Index
+	ModifyIndex kv.Index
+}
+
+// showPair is an entry as responses show it.
+func showPair(e *kv.Pair) pair {
+	shown := pair{
+		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Session: e.Session, CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+	}
+	if len(e.Value) > 0 { // a client that gets "" makes something else of it than of null
+		shown.Value = e.Value
+	}
+	return shown
+}
+
+// showPairs is showPair for a list, which is never null.
+func showPairs(entries []*kv.Pair) []pair {
+	shown := make([]pair, len(entries))
+	for i, e := range entries {
+		shown[i] = showPair(e)
+	}
+	return shown
 }

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"fmt"
@@ -7,13 +7,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // registerCheck is PUT /v1/agent/check/register.
 func (c call) registerCheck() (any, error) {
-	op := web.Decode(c.Call, c.Limits().RegisterBytes, consul.DecodeCheck)
+	op := web.Decode(c.Call, c.Limits().RegisterBytes, DecodeCheck)
 	if c.Err != nil {
 		return nil, c.Err
 	}
@@ -54,7 +53,7 @@ func beatCheck(status catalog.CheckStatus) endpoint {
 func (c call) updateCheck() (any, error) {
 	var output string
 	status := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (status catalog.CheckStatus, err error) {
-		status, output, err = consul.DecodeStatus(body)
+		status, output, err = DecodeStatus(body)
 		return status, err
 	})
 	return c.setCheck(status, output)
@@ -118,13 +117,13 @@ func (c call) unknownCheck(v *registry.View, id string) error {
 	unknown := unknownCheckID(id)
 	if node, known, _ := c.nodeOfCheck(v, id); known {
 		unknown.Text += fmt.Sprintf(" Agent %q has a check of that ID, and this call is for agent %q: name the agent in front of the path, %s/v1/...",
-			consul.ShownNode(node), consul.ShownNode(c.agent().node), pathOf(node))
+			ShownNode(node), ShownNode(c.agent().node), pathOf(node))
 	}
 	return unknown
 }
 
 // ofService returns the checks of a service of the agent.
-func (c *shownCatalog) ofService(id string) []consul.Check {
+func (c *shownCatalog) ofService(id string) []Check {
 	if l, _ := c.ServiceOn(c.self.node, id); l != nil {
 		return c.service(l).Checks
 	}
@@ -181,7 +180,7 @@ func (c call) removed(op registry.DeregisterCatalog) (found bool, err error) {
 func (c call) registerService() (any, error) {
 	replace, a := c.Present("replace-existing-checks"), c.agent()
 	op := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (registry.RegisterCatalog, error) {
-		return consul.DecodeService(body, a.node, a.address)
+		return DecodeService(body, a.node, a.address)
 	})
 	if c.Err != nil {
 		return nil, c.Err
@@ -262,7 +261,7 @@ func (c call) serviceMaintenance() (any, error) {
 	case l.Service.Node != a.node:
 		a = agent{node: l.Service.Node}
 	}
-	return web.Sent, c.maintain(v, a, consul.Maintenance(id, by.Reason), enable, unknownServiceID(id))
+	return web.Sent, c.maintain(v, a, maintenance(id, by.Reason), enable, unknownServiceID(id))
 }
 
 // nodeMaintenance is PUT /v1/agent/maintenance. On the logical node it can only end maintenance: operators
@@ -279,12 +278,12 @@ func (c call) nodeMaintenance() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.Sent, c.maintain(v, c.agent(), consul.Maintenance("", by.Reason), enable, nil)
+	return web.Sent, c.maintain(v, c.agent(), maintenance("", by.Reason), enable, nil)
 }
 
 var errNodeMaintenance = web.BadRequest(fmt.Sprintf("node %q has the services of all hosts, and its maintenance would take every one of them out of use; "+
 	"name a host's agent in front of the path, %sNAME/v1/agent/maintenance?enable=true, or use the maintenance of single services: "+
-	"PUT /v1/agent/service/maintenance/{id}?enable=true", consul.NodeName, agentPath))
+	"PUT /v1/agent/service/maintenance/{id}?enable=true", NodeName, agentPath))
 
 // maintain registers a maintenance check on an agent unless it is there, or removes it. unknown is the error
 // if its service is gone.

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -18,10 +17,10 @@ func (c call) catalogDatacenters() (any, error) {
 
 // catalogNodes is GET /v1/catalog/nodes.
 func (c call) catalogNodes() (any, error) {
-	filter := filterOf[consul.Node](c)
+	filter := filterOf[Node](c)
 	weight := func(cat *shownCatalog) int { return cat.CatalogBytes() }
 	return c.readCatalog(registry.Topic{Kind: registry.NodesTopic}, listing{weight: weight, value: func(cat *shownCatalog) any {
-		nodes := []consul.Node{}
+		nodes := []Node{}
 		for _, name := range cat.names() {
 			nodes = append(nodes, cat.on(name).Node)
 		}
@@ -32,13 +31,13 @@ func (c call) catalogNodes() (any, error) {
 // catalogServices is GET /v1/catalog/services: the names, each with the tags of those of its instances that a
 // filter selects.
 func (c call) catalogServices() (any, error) {
-	filter := filterOf[consul.CatalogService](c)
+	filter := filterOf[catalogService](c)
 	topic := registry.Topic{Kind: registry.ServicesTopic}
 	if filter.is != nil {
 		topic = byNode(topic) // it may select by what nodes hold
 	}
 	return c.readCatalog(topic, listing{weight: (*shownCatalog).namesWeight, value: func(cat *shownCatalog) any {
-		wanted := func(s consul.Service) bool {
+		wanted := func(s Service) bool {
 			shown := s.With(cat.on(s.Node).Node)
 			return filter.wants(&shown)
 		}
@@ -48,7 +47,7 @@ func (c call) catalogServices() (any, error) {
 		}
 		for app := range cat.Apps() {
 			selected := func(l *registry.Lease) bool {
-				return filter.is == nil || wanted(consul.ServiceOf(l, app.ServiceName()))
+				return filter.is == nil || wanted(ServiceOf(l, app.ServiceName()))
 			}
 			if found, some := cat.tagsOf(app, selected); some {
 				tags[app.ServiceName()] = found
@@ -100,10 +99,10 @@ func (c call) catalogService() (any, error) {
 // catalogConnect is GET /v1/catalog/connect/{name}.
 func (c call) catalogConnect() (any, error) { return c.readConnect(c.listServices()) }
 
-func (c call) listServices() func(*shownCatalog, []consul.Service) any {
-	filter := filterOf[consul.CatalogService](c)
-	return func(cat *shownCatalog, services []consul.Service) any {
-		shown := make([]consul.CatalogService, len(services))
+func (c call) listServices() func(*shownCatalog, []Service) any {
+	filter := filterOf[catalogService](c)
+	return func(cat *shownCatalog, services []Service) any {
+		shown := make([]catalogService, len(services))
 		for i, s := range services {
 			shown[i] = s.With(cat.on(s.Node).Node)
 		}
@@ -113,41 +112,41 @@ func (c call) listServices() func(*shownCatalog, []consul.Service) any {
 
 // nodeWithServices is a node with its services by id, or in a list.
 type nodeWithServices[S any] struct {
-	Node     *consul.Node
+	Node     *Node
 	Services S
 }
 
 // catalogNode is GET /v1/catalog/node/{node}. If several instances have one id, which only clients of Eureka
 // can bring about, it shows the first.
 func (c call) catalogNode() (any, error) {
-	filter := filterOf[consul.NodeService](c)
+	filter := filterOf[nodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.shows(node) {
 			return nil
 		}
-		services := map[string]consul.NodeService{}
+		services := map[string]nodeService{}
 		for _, s := range cat.all(node, true) {
 			if _, taken := services[s.ID]; !taken {
 				services[s.ID] = s.OnNode()
 			}
 		}
 		filter.ofMap(services)
-		return nodeWithServices[map[string]consul.NodeService]{&cat.on(node).Node, services}
+		return nodeWithServices[map[string]nodeService]{&cat.on(node).Node, services}
 	})
 }
 
 // catalogNodeServices is GET /v1/catalog/node-services/{node}.
 func (c call) catalogNodeServices() (any, error) {
-	filter := filterOf[consul.NodeService](c)
+	filter := filterOf[nodeService](c)
 	return c.readNode(registry.NodeTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.shows(node) {
-			return nodeWithServices[[]consul.NodeService]{}
+			return nodeWithServices[[]nodeService]{}
 		}
-		services := []consul.NodeService{}
+		services := []nodeService{}
 		for _, s := range cat.all(node, true) {
 			services = append(services, s.OnNode())
 		}
-		return nodeWithServices[[]consul.NodeService]{&cat.on(node).Node, filter.of(services)}
+		return nodeWithServices[[]nodeService]{&cat.on(node).Node, filter.of(services)}
 	})
 }
 
@@ -160,21 +159,21 @@ func (c call) healthService() (any, error) {
 func (c call) healthConnect() (any, error) { return c.readConnect(c.listHealth()) }
 
 // listHealth lists services with their checks.
-func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
+func (c call) listHealth() func(*shownCatalog, []Service) any {
 	text, passing := c.Lookup("passing") // select only services whose checks are all passing
 	if text != "" {
 		passing = c.ParseBool(text, "Invalid value for ?passing")
 	}
-	filter := filterOf[consul.HealthService](c)
+	filter := filterOf[HealthService](c)
 	peer := c.Text("peer")
-	return func(cat *shownCatalog, services []consul.Service) any {
+	return func(cat *shownCatalog, services []Service) any {
 		if peer != "" {
 			services = nil // nothing is imported from other clusters
 		}
-		shown := make([]consul.HealthService, 0, len(services))
+		shown := make([]HealthService, 0, len(services))
 		for _, s := range services {
 			node := cat.on(s.Node)
-			if one := consul.With(node.Node, cat.checksOfNode(s.Node), s); !passing || one.Passing() {
+			if one := With(node.Node, cat.checksOfNode(s.Node), s); !passing || one.Passing() {
 				shown = append(shown, one)
 			}
 		}
@@ -184,9 +183,9 @@ func (c call) listHealth() func(*shownCatalog, []consul.Service) any {
 
 // healthChecks is GET /v1/health/checks/{name}.
 func (c call) healthChecks() (any, error) {
-	filter := filterOf[consul.Check](c)
-	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []consul.Service) any {
-		checks := []consul.Check{}
+	filter := filterOf[Check](c)
+	return c.readService(registry.InstancesTopic, func(_ *shownCatalog, services []Service) any {
+		checks := []Check{}
 		for _, s := range services {
 			checks = append(checks, s.Checks...)
 		}
@@ -196,17 +195,17 @@ func (c call) healthChecks() (any, error) {
 
 // healthNode is GET /v1/health/node/{node}.
 func (c call) healthNode() (any, error) {
-	filter := filterOf[consul.Check](c)
+	filter := filterOf[Check](c)
 	return c.readNode(registry.NodeChecksTopic, func(cat *shownCatalog, node string) any {
 		if !cat.knows(node) || !cat.shows(node) {
-			return []consul.Check{}
+			return []Check{}
 		}
 		return sortedChecks(filter.of(cat.checksOn(node)))
 	})
 }
 
 // checksOn returns all checks of a node: its own and those of its services.
-func (c *shownCatalog) checksOn(node string) []consul.Check {
+func (c *shownCatalog) checksOn(node string) []Check {
 	checks := slices.Clone(c.checksOfNode(node))
 	for _, s := range c.all(node, false) {
 		checks = append(checks, s.Checks...)
@@ -223,20 +222,20 @@ func (c call) healthState() (any, error) {
 	if state == "" {
 		return nil, web.BadRequest("Missing check state")
 	}
-	filter := filterOf[consul.Check](c)
+	filter := filterOf[Check](c)
 	return c.readCatalog(registry.Topic{Kind: registry.ChecksTopic}, listing{weight: (*shownCatalog).weight, value: func(cat *shownCatalog) any {
-		checks := []consul.Check{}
+		checks := []Check{}
 		for _, node := range cat.names() {
 			checks = append(checks, cat.checksOn(node)...)
 		}
-		checks = slices.DeleteFunc(checks, func(check consul.Check) bool { return state != anyState && check.Status != state })
+		checks = slices.DeleteFunc(checks, func(check Check) bool { return state != anyState && check.Status != state })
 		return sortedChecks(filter.of(checks))
 	}})
 }
 
 // sortedChecks sorts checks by node and id.
-func sortedChecks(checks []consul.Check) []consul.Check {
-	slices.SortStableFunc(checks, func(a, b consul.Check) int {
+func sortedChecks(checks []Check) []Check {
+	slices.SortStableFunc(checks, func(a, b Check) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.CheckID, b.CheckID))
 	})
 	return checks

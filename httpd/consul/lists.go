@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ func plainList(elements int, element func(i int) any) jsonList {
 	return jsonList{open: "[", close: "]", prettyOpen: "[", prettyClose: "\n]\n", prefix: "    ", elements: elements, element: element}
 }
 
-// txnList is the list of results in the response to a transaction that was performed (consul.TxnResponse).
+// txnList is the list of results in the response to a transaction that was performed (txnResponse).
 func txnList(elements int, element func(i int) any) jsonList {
 	return jsonList{
 		open: `{"Results":[`, close: `],"Errors":null}`,

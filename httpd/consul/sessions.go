@@ -4,13 +4,140 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
+
+var (
+	errMissingSession = web.BadRequest("Missing session")
+	errMissingNode    = web.BadRequest("Missing node name")
+)
+
+// createSession is PUT session/create.
+func (c call) createSession() (any, error) {
+	self := c.agent().node
+	op := web.Decode(c.Call, c.Limits().IgnoredBytes, func(body []byte) (kv.CreateSession, error) {
+		return decodeSession(body, self)
+	})
+	if c.Err == nil && op.Node != self {
+		op.Node, c.Err = c.spelledNode(c.R.Context(), op.Node)
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	needs, err := c.sessionNeeds(op, self)
+	if err == nil {
+		err = c.Allow(needs...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	op.ID = web.NewUUID()
+	result, err := c.CoordinateAwaitingLeader(c.R.Context(), op)
+	if result.Refusal == kv.NoNode && op.Node == self { // so the checks can only be the logical node's
+		op.Node = ""
+		result, err = c.CoordinateAwaitingLeader(c.R.Context(), op)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if result.Refusal != "" {
+		return nil, consulError("apply failed: " + result.Refusal)
+	}
+	return struct{ ID string }{op.ID}, nil
+}
+
+// onSession performs an operation on the session that a path names.
+func (c call) onSession(op func(id string) kv.Op) (kv.Result, error) {
+	id := c.session()
+	if c.Err != nil {
+		return kv.Result{}, c.Err
+	}
+	return c.CoordinateAwaitingLeader(c.R.Context(), op(id))
+}
+
+// destroySession is PUT session/destroy/{id}. It also succeeds if there is no such session.
+func (c call) destroySession() (any, error) {
+	_, err := c.onSession(func(id string) kv.Op { return kv.DestroySession{ID: id} })
+	return true, err
+}
+
+// renewSession is PUT session/renew/{id}.
+func (c call) renewSession() (any, error) {
+	result, err := c.onSession(func(id string) kv.Op { return kv.RenewSession{ID: id} })
+	if err != nil {
+		return nil, err
+	}
+	if !result.OK {
+		return nil, &web.Refusal{Status: http.StatusNotFound, Text: "Session id '" + c.Rest() + "' not found"}
+	}
+	return []session{showSession(result.Session)}, nil
+}
+
+// sessionInfo is GET session/info/{id}: a list with the session, or an empty one.
+func (c call) sessionInfo() (any, error) {
+	id := c.session()
+	return c.readSessions(func(v *kv.View) []session {
+		if s, _ := v.Session(id); s != nil {
+			return []session{showSession(s)}
+		}
+		return []session{}
+	})
+}
+
+// sessionsOfNode is GET session/node/{node}.
+func (c call) sessionsOfNode() (any, error) {
+	node := c.Rest()
+	if node == "" {
+		return nil, errMissingNode
+	}
+	node = nodeOf(node)
+	return c.readSessions(func(v *kv.View) []session {
+		return showSessions(v, func(s *kv.Session) bool { return strings.EqualFold(s.Node, node) })
+	})
+}
+
+// sessionList is GET session/list.
+func (c call) sessionList() (any, error) {
+	return c.readSessions(func(v *kv.View) []session {
+		return showSessions(v, func(*kv.Session) bool { return true })
+	})
+}
+
+func showSessions(v *kv.View, wanted func(*kv.Session) bool) []session {
+	shown := []session{} // an empty list, not null
+	for s := range v.Sessions() {
+		if wanted(s) {
+			shown = append(shown, showSession(s))
+		}
+	}
+	return shown
+}
+
+// readSessions responds to a read of sessions, which share one index.
+func (c call) readSessions(show func(*kv.View) []session) (any, error) {
+	return c.consulRead(c.KVSource(kv.Topic{Kind: kv.SessionsTopic}, func(v *kv.View) web.Found {
+		return web.Found{Index: uint64(v.SessionIndex()), Weight: web.SessionsWeight(v), Document: func() (any, error) {
+			return show(v), nil
+		}}
+	}))
+}
+
+// session returns the session that a path names.
+func (c call) session() string {
+	id := strings.ToLower(c.Rest())
+	if id == "" && c.Err == nil {
+		c.Err = errMissingSession
+	}
+	return id
+}
 
 // defaultLockDelay is the lock-delay of a session that names none (hashicorp/consul, agent/session_endpoint.go).
 const defaultLockDelay = 15 * time.Second
@@ -26,21 +153,21 @@ const (
 	maxSessionTTL = 24 * time.Hour
 )
 
-// Session is a session in responses.
-type Session struct {
+// session is a session in responses.
+type session struct {
 	ID, Name, Node string
 	LockDelay      int64 // ns
 	Behavior       string
 	TTL            string   // as given
 	Checks         []string `json:",omitempty"` // the legacy list, as given
 	NodeChecks     []string
-	ServiceChecks  []ServiceCheck // nil: none, and shown so
+	ServiceChecks  []serviceCheck // nil: none, and shown so
 	CreateIndex    kv.Index
 	ModifyIndex    kv.Index
 }
 
-// ServiceCheck names a check of a service.
-type ServiceCheck struct{ ID, Namespace string }
+// serviceCheck names a check of a service.
+type serviceCheck struct{ ID, Namespace string }
 
 // behaviorWords are the words for what happens to the keys of a session that ends.
 var behaviorWords = [...]string{kv.ReleaseKeys: "release", kv.DeleteKeys: "delete"}
@@ -57,9 +184,9 @@ func ParseBehavior(word string) (kv.Behavior, bool) {
 	return kv.Behavior(max(at, 0)), at >= 0
 }
 
-// ShowSession is a session as responses show it.
-func ShowSession(s *kv.Session) Session {
-	shown := Session{
+// showSession is a session as responses show it.
+func showSession(s *kv.Session) session {
+	shown := session{
 		ID: s.ID, Name: s.Name, Node: ShownNode(s.Node), LockDelay: s.LockDelay, Behavior: BehaviorWord(s.Behavior), TTL: s.TTLText,
 		Checks: s.Checks, NodeChecks: []string{}, CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
@@ -69,7 +196,7 @@ func ShowSession(s *kv.Session) Session {
 		}
 	}
 	for _, id := range s.ServiceChecks {
-		shown.ServiceChecks = append(shown.ServiceChecks, ServiceCheck{ID: id})
+		shown.ServiceChecks = append(shown.ServiceChecks, serviceCheck{ID: id})
 	}
 	return shown
 }
@@ -80,13 +207,13 @@ type sessionBody struct {
 	Namespace, Partition      string
 	LockDelay                 lockDelay
 	Checks, NodeChecks        checkList
-	ServiceChecks             []ServiceCheck
+	ServiceChecks             []serviceCheck
 }
 
-// DecodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
+// decodeSession reads a request for a session, of which the caller draws the ID. No body at all asks for
 // the defaults. The session lives for ttlFactor times the TTL that it shows. self is the node of the agent that is
 // asked, by the registry's name. Errors: Malformed, Rejected.
-func DecodeSession(body []byte, self string) (kv.CreateSession, error) {
+func decodeSession(body []byte, self string) (kv.CreateSession, error) {
 	request := sessionBody{LockDelay: lockDelay(defaultLockDelay)}
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &request); err != nil {
@@ -123,7 +250,7 @@ func DecodeSession(body []byte, self string) (kv.CreateSession, error) {
 // somebody registered, which are those of the agent's node unless another one is named. Else the agent's node is not
 // needed, which is there for as long as something is on it: the logical one stands for it.
 func sessionNode(given, self string, checked bool) string {
-	node := NodeOf(given)
+	node := nodeOf(given)
 	switch {
 	case given == "" && checked:
 		return self

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -30,7 +29,7 @@ func (c call) agentSelf() (any, error) {
 }
 
 // ownMember is this server as a member.
-func (e *endpoints) ownMember(ctx context.Context, home consul.Home) consul.Member {
+func (e *endpoints) ownMember(ctx context.Context, home Home) member {
 	for _, n := range e.Cluster.Status(ctx).Nodes {
 		if n.ID == e.Name {
 			host, port := splitAddress(n.Cluster)
@@ -48,11 +47,11 @@ func (c call) agentVersion() (any, error) { return c.home("").Build(), nil }
 func (c call) agentMembers() (any, error) {
 	home := c.home(c.Epoch())
 	wan := c.Text("wan") != ""
-	filter := filterOf[consul.Member](c)
+	filter := filterOf[member](c)
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	members := []consul.Member{}
+	members := []member{}
 	for _, n := range c.Cluster.Status(c.R.Context()).Nodes {
 		host, port := splitAddress(n.Cluster)
 		members = append(members, home.Member(n.ID, host, port, n.Answers()))
@@ -72,12 +71,12 @@ func (c call) agentMembers() (any, error) {
 // agentServices is GET /v1/agent/services: the agent's by id. Of instances of the same id, which only clients of Eureka
 // can register, and on the logical node, it shows the first.
 func (c call) agentServices() (any, error) {
-	filter := filterOf[consul.NodeService](c) // it may name the same of an AgentService, which has no proxy at times
+	filter := filterOf[nodeService](c) // it may name the same of an AgentService, which has no proxy at times
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	services, taken := map[string]consul.AgentService{}, map[string]bool{}
+	services, taken := map[string]agentService{}, map[string]bool{}
 	for _, s := range cat.all(cat.self.node, false) {
 		if on := s.OnNode(); !taken[s.ID] && filter.wants(&on) {
 			services[s.ID] = cat.home.Agent(s)
@@ -128,12 +127,12 @@ func (c *shownCatalog) withHash(by call, id, known string) web.Found {
 
 // agentChecks is GET /v1/agent/checks: the agent's by id, without the one that it always has.
 func (c call) agentChecks() (any, error) {
-	filter := filterOf[consul.Check](c)
+	filter := filterOf[Check](c)
 	cat := c.agentCatalog()
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	checks := map[string]consul.Check{}
+	checks := map[string]Check{}
 	for _, check := range cat.checksOn(cat.self.node) {
 		if _, taken := checks[check.CheckID]; !taken && check.CheckID != catalog.SerfHealth {
 			checks[check.CheckID] = check.Agent()
@@ -155,7 +154,7 @@ func (c call) agentHealthByID() (any, error) {
 	}
 	l, _ := cat.ServiceOn(cat.self.node, id)
 	if l == nil || l.Quarantine != nil {
-		none := consul.AgentHealth{AggregatedStatus: consul.StatusWord(catalog.Critical)}
+		none := agentHealth{AggregatedStatus: StatusWord(catalog.Critical)}
 		return c.respondHealth(http.StatusNotFound, "ServiceId "+id+" not found", none)
 	}
 	health := cat.health(cat.service(l))
@@ -172,13 +171,13 @@ func (c call) agentHealthByName() (any, error) {
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	worst, all := consul.StatusWord(catalog.Passing), []consul.AgentHealth{}
+	worst, all := StatusWord(catalog.Passing), []agentHealth{}
 	for _, s := range cat.services(name) {
 		if s.Node != cat.self.node || s.ID == cat.home.Itself().ID {
 			continue
 		}
 		health := cat.health(s)
-		if all = append(all, health); consul.Worse(health.AggregatedStatus, worst) {
+		if all = append(all, health); Worse(health.AggregatedStatus, worst) {
 			worst = health.AggregatedStatus
 		}
 	}
@@ -189,15 +188,15 @@ func (c call) agentHealthByName() (any, error) {
 }
 
 // health is a service of the agent with its checks and those that were registered on its node.
-func (c *shownCatalog) health(s consul.Service) consul.AgentHealth {
+func (c *shownCatalog) health(s Service) agentHealth {
 	node, _ := c.Node(c.self.node)
-	checks := append(c.seen(consul.NodeChecks(false, node), ""), s.Checks...)
-	checks = slices.DeleteFunc(checks, func(c consul.Check) bool { return c.CheckID == catalog.SerfHealth })
+	checks := append(c.seen(nodeChecks(false, node), ""), s.Checks...)
+	checks = slices.DeleteFunc(checks, func(c Check) bool { return c.CheckID == catalog.SerfHealth })
 	for i := range checks {
 		checks[i] = checks[i].Agent()
 	}
 	shown := c.home.Agent(s)
-	return consul.AgentHealth{AggregatedStatus: consul.Aggregate(checks), Service: &shown, Checks: checks}
+	return agentHealth{AggregatedStatus: Aggregate(checks), Service: &shown, Checks: checks}
 }
 
 // respondHealth sends a reason with a document, or alone where plain text is asked for.
@@ -218,9 +217,9 @@ func (c call) respondHealth(status int, reason string, value any) (any, error) {
 // healthCode is the status of a response about health, for load balancers that look at nothing else.
 func healthCode(aggregate string) int {
 	switch aggregate {
-	case consul.StatusWord(catalog.Passing):
+	case StatusWord(catalog.Passing):
 		return http.StatusOK
-	case consul.StatusWord(catalog.Warning):
+	case StatusWord(catalog.Warning):
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -25,8 +24,8 @@ func (e *endpoints) applyCatalog(ctx context.Context, op registry.Op) (registry.
 
 // catalogRegister is PUT /v1/catalog/register.
 func (c call) catalogRegister() (any, error) {
-	given := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (consul.Placed[registry.RegisterCatalog], error) {
-		return consul.DecodeRegistration(body, c.addressOf)
+	given := web.Decode(c.Call, c.Limits().RegisterBytes, func(body []byte) (placed[registry.RegisterCatalog], error) {
+		return DecodeRegistration(body, c.addressOf)
 	})
 	if c.Err == nil {
 		c.Err = c.checkDatacenter(given.Datacenter)
@@ -190,21 +189,21 @@ func addressTaken(v *registry.View, op registry.RegisterCatalog) error {
 	s, has := op.Service, "another one"
 	if l, ok := v.Find(op.Instance.Key()); ok && l.Service != nil && l.Service.Node != op.On() {
 		return conflict(fmt.Sprintf("Service ID %q of agent %q is refused: clients of Eureka would know it as instance %q of application %q, which is that of service ID %q of agent %q; give it an ID of its own",
-			s.ID, consul.ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, consul.ShownNode(l.Service.Node)))
+			s.ID, ShownNode(op.On()), l.Instance.ID(), l.Instance.App, l.Service.ID, ShownNode(l.Service.Node)))
 	}
 	if l, _ := v.ServiceOn(op.On(), s.ID); l != nil && l.Service != nil {
 		has = shownAddress(l.Service.Address)
 	}
 	return conflict(fmt.Sprintf("Service ID %q of agent %q is registered with the address %s and is not replaced by one with the address %s: %s, or with an ID of its own; "+
 		"or, if the service has moved, deregister the old one first: PUT %s/v1/agent/service/deregister/%s",
-		s.ID, consul.ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
+		s.ID, ShownNode(op.On()), has, shownAddress(s.Address), sharedAgent, pathOf(op.On()), url.PathEscape(s.ID)))
 }
 
 // sharedAgent says why ids clash that do not clash in Consul.
 const sharedAgent = "both may be of different hosts behind one address. Register through an agent for each host (" + agentPath + "NAME in front of the path)"
 
 // pathOf returns the prefix of a path that names an agent.
-func pathOf(node string) string { return agentPath + url.PathEscape(consul.ShownNode(node)) }
+func pathOf(node string) string { return agentPath + url.PathEscape(ShownNode(node)) }
 
 func shownAddress(address string) string {
 	if address == "" {
@@ -222,7 +221,7 @@ func checkTaken(v *registry.View, op registry.RegisterCatalog) error {
 		}
 		return conflict(fmt.Sprintf("Check ID %q of agent %q is that of a check of %s and is not taken for %s: %s, or with an ID of its own, or deregister the old one first: "+
 			"PUT %s/v1/agent/check/deregister/%s",
-			given.ID, consul.ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID)))
+			given.ID, ShownNode(op.On()), shownOwner(old.Service), shownOwner(given.Service), sharedAgent, pathOf(op.On()), url.PathEscape(given.ID)))
 	}
 	return conflict("A check ID was that of another service's check, which is gone: register again")
 }
@@ -247,7 +246,7 @@ func nameTaken(v *registry.View, name string) error {
 
 // catalogDeregister is PUT /v1/catalog/deregister. It is final, and true whatever was there.
 func (c call) catalogDeregister() (any, error) {
-	given := web.Decode(c.Call, c.Limits().RegisterBytes, consul.DecodeDeregistration)
+	given := web.Decode(c.Call, c.Limits().RegisterBytes, DecodeDeregistration)
 	if c.Err == nil {
 		c.Err = c.checkDatacenter(given.Datacenter)
 	}
@@ -263,7 +262,7 @@ func (c call) catalogDeregister() (any, error) {
 // deregisterPlaced removes what is there, however it was registered.
 func (c call) deregisterPlaced(op registry.DeregisterCatalog) error {
 	if op.Node == "" && op.Service == "" && op.Check == "" {
-		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", consul.NodeName))
+		return consulError(fmt.Sprintf("node %q stands for the cluster itself and is not deregistered; give a ServiceID or a CheckID", NodeName))
 	}
 	result, err := c.applyCatalog(c.R.Context(), op)
 	if err == nil && result.Outcome == registry.TooMany {

@@ -1,4 +1,4 @@
-package consulroutes
+package consul
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -105,13 +104,4 @@ func (c call) renamed(op registry.RegisterCatalog) (old string, err error) {
 		return "", nil
 	}
 	return old, c.Allow(registry.Needs(registry.DeregisterCatalog{Node: old}, v)...)
-}
-
-// spelled returns the registry's name for a node in the view. An agent that is not registered finds itself.
-func (c *shownCatalog) spelled(shown string) string {
-	name, known := c.SpelledNode(consul.NodeOf(shown))
-	if !known && strings.EqualFold(name, c.self.node) {
-		return c.self.node
-	}
-	return name
 }

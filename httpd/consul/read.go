@@ -1,7 +1,8 @@
-package consulroutes
+package consul
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -200,4 +201,13 @@ func (c call) readValue() ([]byte, error) {
 func valueTooLarge(size string) error {
 	text := fmt.Sprintf("Request body(%s bytes) too large, max size: %d bytes. See docs/reference/protocol/coordination.md.", size, maxValue)
 	return &web.Refusal{Status: http.StatusRequestEntityTooLarge, Text: text}
+}
+
+// newestForConsul waits for a leader as long as Consul's clients need it.
+func (e *endpoints) newestForConsul(ctx context.Context) (v *registry.View, err error) {
+	_, err = web.ReadOnce(ctx, web.Query{Read: registry.Linearizable}, e.catalogSource(registry.Topic{Kind: registry.AllTopic}, func(newest *registry.View) web.Found {
+		v = newest
+		return web.Found{}
+	}))
+	return v, err
 }

@@ -1,0 +1,243 @@
+package consul
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/catalog"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+)
+
+// APIVersion is the version of Consul that clients are told, and whose API they may expect here. Clients
+// decide by it what they may ask for: Nomad gives its jobs the constraint consul.version >= 1.8.0, and
+// consul-esm does not start without a version that it can compare. Rollcall's own version stands beside it
+// (Self.Stats).
+const APIVersion = "1.22.0"
+
+// buildInfo is the response of agent/version.
+type buildInfo struct {
+	SHA          string
+	BuildDate    string
+	HumanVersion string
+	FIPS         string
+	Rollcall     string // our own program's version
+}
+
+// Build returns what clients are told of the program.
+func (h Home) Build() buildInfo { return buildInfo{HumanVersion: APIVersion, Rollcall: h.Version} }
+
+// self is the response of agent/self. Every top-level member is an object, because the official client decodes
+// a map of maps.
+type self struct {
+	Config      selfConfig
+	DebugConfig selfDebug
+	Coord       struct{}
+	Member      member
+	Stats       map[string]map[string]string
+	Meta        map[string]string
+}
+
+// selfConfig is what clients read of an agent's configuration.
+type selfConfig struct {
+	Datacenter        string
+	PrimaryDatacenter string
+	NodeName          string
+	NodeID            string
+	Server            bool
+	Revision          string
+	Version           string
+}
+
+// selfDebug is what clients read of the debugging settings: consul debug asks whether there are profiles to
+// fetch, and this API has none.
+type selfDebug struct{ EnableDebug, ACLsEnabled bool }
+
+// member is a server of the cluster, in responses of agent/members.
+type member struct {
+	Name        string
+	Addr        string
+	Port        int
+	Tags        map[string]string
+	Status      int // memberAlive or memberFailed
+	ProtocolMin int
+	ProtocolMax int
+	ProtocolCur int
+	DelegateMin int
+	DelegateMax int
+	DelegateCur int
+}
+
+// The states of a member, as in serf.
+const (
+	memberAlive  = 1
+	memberFailed = 4
+)
+
+// Member returns a server as a member, with the versions of the protocols that Consul's servers speak.
+func (h Home) Member(name, host string, port int, alive bool) member {
+	m := member{
+		Name: name, Addr: host, Port: port, Status: memberFailed,
+		Tags: map[string]string{
+			"role": "consul", "dc": h.Datacenter, "id": uuidOf("server " + h.Epoch + " " + name), "port": fmt.Sprint(port), "build": APIVersion + ":",
+			"acls": "0", "vsn": "2", "vsn_min": "2", "vsn_max": "3",
+		},
+		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
+	}
+	if alive {
+		m.Status = memberAlive
+	}
+	return m
+}
+
+// Self returns what a node's agent says of itself; member is the server that answers, leader the leader's address.
+func (h Home) Self(agent Node, member member, leader string) self {
+	return self{
+		Config: selfConfig{
+			Datacenter: h.Datacenter, PrimaryDatacenter: h.Datacenter, NodeName: agent.Node, NodeID: agent.ID, Server: true, Version: APIVersion,
+		},
+		Member: member,
+		Stats: map[string]map[string]string{
+			"build":    {"version": APIVersion},
+			"consul":   {"server": "true", "known_datacenters": "1", "leader_addr": leader},
+			"rollcall": {"version": h.Version},
+		},
+		Meta: agent.Meta,
+	}
+}
+
+// WithHash returns the service with the hash of its content, with which a client waits for a change.
+func (s agentService) WithHash() agentService {
+	s.ContentHash = ""
+	text, _ := json.Marshal(s) // texts, numbers and JSON always encode
+	sum := sha256.Sum256(text)
+	s.ContentHash = fmt.Sprintf("%x", sum[:8])
+	return s
+}
+
+// Home is what responses say of the logical node.
+type Home struct {
+	Datacenter string
+	Version    string // of our own program
+	Epoch      string // the cluster's id
+	Address    string // host by which clients reach the cluster
+	Port       int    // of the service "consul": where its servers reach each other
+}
+
+// NodeID returns the logical node's UUID. All servers of a cluster derive the same one.
+func (h Home) NodeID() string { return uuidOf("node " + h.Epoch) }
+
+// uuidOf derives a UUID (RFC 9562, version 8) from a text.
+func uuidOf(text string) string {
+	id := sha256.Sum256([]byte("rollcall " + text))
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	d := hex.EncodeToString(id[:16])
+	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
+}
+
+// Node is a node in responses.
+type Node struct {
+	ID              string
+	Node            string
+	Address         string
+	Datacenter      string
+	TaggedAddresses map[string]string
+	Meta            map[string]string
+	CreateIndex     registry.Index `bexpr:"-"`
+	ModifyIndex     registry.Index `bexpr:"-"`
+
+	Partition, PeerName string `json:"-"` // always empty: the free edition has none, and no other cluster's nodes are here
+}
+
+// Node returns a node as responses show it; nil stands for the logical one.
+func (h Home) Node(n *catalog.Node) Node {
+	if n == nil || n.Name == "" {
+		return h.logical(n)
+	}
+	shown := Node{
+		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.Datacenter,
+		TaggedAddresses: registry.MapOf(n.Tagged), Meta: registry.MapOf(n.Meta), CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+	}
+	if n.Alive() {
+		h.complete(&shown)
+	}
+	return shown
+}
+
+// complete adds what agents of Consul say of their node, where no registrar said something else.
+func (h Home) complete(n *Node) {
+	if n.ID == "" {
+		n.ID = uuidOf("agent " + h.Epoch + " " + n.Node)
+	}
+	if len(n.TaggedAddresses) == 0 {
+		n.TaggedAddresses = taggedAddresses(n.Address)
+	}
+	n.Meta = agentMeta(n.Meta)
+}
+
+// taggedAddresses returns the ones that agents of Consul give their node.
+func taggedAddresses(address string) map[string]string {
+	tagged := map[string]string{"lan": address, "wan": address}
+	if family := familyOf(address); family != "" {
+		tagged["lan_"+family], tagged["wan_"+family] = address, address
+	}
+	return tagged
+}
+
+// logical returns the logical node with the metadata and checks that n, which may be nil, stores.
+func (h Home) logical(n *catalog.Node) Node {
+	shown := Node{
+		ID: h.NodeID(), Node: NodeName, Address: h.Address, Datacenter: h.Datacenter, TaggedAddresses: taggedAddresses(h.Address),
+		Meta: bareMeta, CreateIndex: 1, ModifyIndex: 1,
+	}
+	if n != nil {
+		shown.Meta, shown.ModifyIndex = agentMeta(registry.MapOf(n.Meta)), n.ModifyIndex
+	}
+	return shown
+}
+
+// bareMeta is the metadata of an agent's node: exactly what an agent of Consul has, because clients compare
+// it. It is shared, and never changed.
+var bareMeta = map[string]string{"consul-network-segment": "", "consul-version": APIVersion}
+
+// agentMeta is bareMeta with what was registered beside it.
+func agentMeta(registered map[string]string) map[string]string {
+	if len(registered) == 0 {
+		return bareMeta
+	}
+	meta := maps.Clone(bareMeta)
+	maps.Copy(meta, registered)
+	return meta
+}
+
+// familyOf returns ipv4 or ipv6, or "" for a name or an empty address.
+func familyOf(address string) string {
+	ip, err := netip.ParseAddr(address)
+	switch {
+	case err != nil:
+		return ""
+	case ip.Is4():
+		return "ipv4"
+	}
+	return "ipv6"
+}
+
+// NodeName is the name of the logical node, which stands for the whole cluster, whichever server is asked. In
+// domain values its name is empty.
+const NodeName = catalog.LogicalNode
+
+// ShownNode returns a node's name as responses show it.
+func ShownNode(node string) string { return cmp.Or(node, NodeName) }
+
+// nodeOf reverses ShownNode. It accepts the logical node's name in any case.
+func nodeOf(shown string) string {
+	if strings.EqualFold(shown, NodeName) {
+		return ""
+	}
+	return shown
+}
