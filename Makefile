@@ -71,7 +71,7 @@ test-all: check race-node clients site test
 	ROLLCALL_BIN=$(CURDIR)/$(BIN) $(GO) test -shuffle=on -timeout 60m -parallel $(shell expr $(PARALLEL) '*' 2) -skip '$(GATE)' ./integration
 	$(GO) vet -tags planted ./cmd/internal/node
 	$(GO) vet -tags kept ./cmd/bench/report
-	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/ownroutes
+	$(GO) vet -tags nextlevel,nogate ./fsm/... ./httpd/own
 	$(GO) vet -tags skiplevel ./fsm/codec ./fsm/kv
 	@staticcheck=$(call tool,staticcheck); $(call each,"$$staticcheck" ./...,$(filter-out $(LARGE),$(MODULES)))
 	@$(call each,$(GO) vet ./...,$(MODULES))

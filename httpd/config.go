@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/audit"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
-	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -113,16 +113,16 @@ type (
 	Coordination = consul.Coordination
 	Agents       = consul.Agents
 	// Members, Upgrade, Debug, Peers and PeerRefusal are what our own API needs.
-	Members     = ownroutes.Members
-	Upgrade     = ownroutes.Upgrade
-	Debug       = ownroutes.Debug
-	Peers       = ownroutes.Peers
-	PeerRefusal = ownroutes.PeerRefusal
+	Members     = own.Members
+	Upgrade     = own.Upgrade
+	Debug       = own.Debug
+	Peers       = own.Peers
+	PeerRefusal = own.PeerRefusal
 	// Snapshots, SavedSnapshot and RestoreOptions are about snapshots for people.
-	Snapshots      = ownroutes.Snapshots
-	SavedSnapshot  = ownroutes.SavedSnapshot
-	RestoreOptions = ownroutes.RestoreOptions
-	LogLevel       = ownroutes.LogLevel
+	Snapshots      = own.Snapshots
+	SavedSnapshot  = own.SavedSnapshot
+	RestoreOptions = own.RestoreOptions
+	LogLevel       = own.LogLevel
 )
 
 // The settings of consul.agents.
@@ -133,11 +133,11 @@ const (
 
 // Errors of Members and of Snapshots.
 var (
-	ErrSnapshotUnreadable = ownroutes.ErrSnapshotUnreadable
-	ErrRestoreRefused     = ownroutes.ErrRestoreRefused
+	ErrSnapshotUnreadable = own.ErrSnapshotUnreadable
+	ErrRestoreRefused     = own.ErrRestoreRefused
 
-	ErrUnknownMember = ownroutes.ErrUnknownMember
-	ErrMembership    = ownroutes.ErrMembership
+	ErrUnknownMember = own.ErrUnknownMember
+	ErrMembership    = own.ErrMembership
 )
 
 // The settings of reads.eureka.

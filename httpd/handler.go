@@ -1,7 +1,7 @@
 // Package httpd is the HTTP face of a node: Eureka's REST protocol, Rollcall's own API under /v1/rollcall/,
 // Consul's API, the dashboard, health and metrics, all over one [registry.Service].
 //
-// It composes: the endpoints are in the packages eurekaroutes, ownroutes, consul and dashboard, what
+// It composes: the endpoints are in the packages eurekaroutes, own, consul and dashboard, what
 // they share in package web, and the documents in the packages eureka, api and consul, which clients import
 // too. httpd does not know in which mode the node runs, which node leads, or how an operation becomes durable;
 // for the state of the cluster it asks [Cluster]. Its files:
@@ -36,7 +36,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/consul"
 	"github.com/seed-20419f34/rollcall/httpd/dashboard"
 	"github.com/seed-20419f34/rollcall/httpd/eurekaroutes"
-	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -48,7 +48,7 @@ type Handler struct {
 	verbatim     *mux.Router // of the paths that are taken verbatim, see isVerbatim
 	appsPrefixes []string    // of the heartbeat route: each base path with /apps/
 	eureka       *eurekaroutes.Eureka
-	own          *ownroutes.Own
+	own          *own.Own
 	dashboard    *dashboard.Dashboard
 	metrics      *metrics
 	limiter      *limiter
@@ -68,7 +68,7 @@ func New(c Config) (*Handler, error) {
 		sites: newSites(c.Hosts),
 	}
 	h.eureka = eurekaroutes.New(h.node, eurekaroutes.Config{Sender: c.EurekaSender, Refused: c.EurekaRefused, WaitWhenEmpty: c.WaitWhenEmpty, ReadOnlyCache: c.ReadOnlyCache})
-	h.own = ownroutes.New(h.node, ownroutes.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots, JudgeProbe: c.JudgeProbe})
+	h.own = own.New(h.node, own.Config{Moved: h.eureka.Moved, Members: c.Members, Upgrade: c.Upgrade, Debug: c.Debug, Peers: c.Peers, LogLevel: c.LogLevel, Snapshots: c.Snapshots, JudgeProbe: c.JudgeProbe})
 	h.metrics = newMetrics(c.Metrics, c.Service, c.MetricsApps)
 	var err error
 	if h.limiter, err = newLimiter(c.RateLimit, h.metrics); err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/ownroutes"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -217,7 +217,7 @@ func TestOpenAPIHasTheDocumentsOfPackageAPI(t *testing.T) {
 	}
 	// What servers say to each other is theirs, and the settings have a row each.
 	others := []string{"/v1/rollcall/replication", "/v1/rollcall/replication/digest", "/v1/rollcall/replication/state", "/v1/rollcall/settings"}
-	for route, document := range ownroutes.Documents() {
+	for route, document := range own.Documents() {
 		method, path, _ := strings.Cut(route, " ")
 		at := fmt.Sprintf("paths %s %s responses 200 %s", path, strings.ToLower(method), body)
 		switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -352,7 +352,7 @@ func endsSession(c call, _ *registry.View, f url.Values) ([]string, string) {
 	if s == nil {
 		return []string{"As far as this node knows, the session has ended already."}, ""
 	}
-	shown := show.Session(v, c.CoordinationClock(v), s)
+	shown := own.Session(v, c.CoordinationClock(v), s)
 	return []string{fmt.Sprintf("It holds %s. Each is free for others after its lock-delay of %s.", cmp.Or(shownHolds(shown.Holds), "nothing"), shown.LockDelay)}, ""
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/naming"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -51,7 +51,7 @@ func (c call) application() (any, error) {
 	return c.show(v, page{title: name, here: "/ui/apps", watch: name, content: content})
 }
 
-func (c call) leaseRow(v *registry.View, at show.Clock, l *registry.Lease) row {
+func (c call) leaseRow(v *registry.View, at own.Clock, l *registry.Lease) row {
 	i := l.Instance
 	return tr(
 		named(el("a", class("mono"), attr("href", instancePath(l.Key())), name(i.ID()))),
@@ -82,16 +82,16 @@ func zoneOf(i *registry.Instance) string {
 }
 
 // leaseBar shows what is left of a lease. A script lets it shrink.
-func leaseBar(v *registry.View, at show.Clock, l *registry.Lease) g.Node {
+func leaseBar(v *registry.View, at own.Clock, l *registry.Lease) g.Node {
 	if l.Permanent {
 		return soft("none: it stays")
 	}
 	ends, length := v.Ends(l)-at.Now, int64(l.Duration)*1000
 	left := 100 * math.Max(0, math.Min(1, float64(ends)/float64(max(length, 1))))
-	style, words := "fill UP", show.Span(ends/1000*1000)+" left"
+	style, words := "fill UP", own.Span(ends/1000*1000)+" left"
 	switch {
 	case ends < 0:
-		style, words = "fill DOWN", "ended "+show.Span(-ends/1000*1000)+" ago"
+		style, words = "fill DOWN", "ended "+own.Span(-ends/1000*1000)+" ago"
 	case left < 34:
 		style = "fill STARTING"
 	}
@@ -133,7 +133,7 @@ func (c call) instance() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, known := show.Explain(v, key, c.circumstances())
+	e, known := own.Explain(v, key, c.circumstances())
 	if !known {
 		return c.show(v, page{title: key.String(), here: "/ui/apps", content: []g.Node{
 			el("h1", text(key.String())),
@@ -159,7 +159,7 @@ func (c call) instance() (any, error) {
 func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) g.Node {
 	at := c.monitor.clock(v)
 	i := l.Instance
-	shown := show.Instance(v, at, l)
+	shown := own.Instance(v, at, l)
 	rows := []fact{
 		{"Status", shownStatus(l)},
 		{"Lease", g.Group{leaseBar(v, at, l), g.Textf(" of %d s, to be renewed every %d s", l.Duration, l.Interval)}},
@@ -173,12 +173,12 @@ func (c call) leaseSection(v *registry.View, l *registry.Lease, reports string) 
 		rows = append(rows, fact{"It reports", status(reports, reports)})
 	}
 	if o := shown.Override; o != nil {
-		rows = append(rows, fact{"Forced", g.Group{status(o.Status, o.Status), g.If(o.Since != 0, g.Group{text(" by " + show.By(o.Bounded) + " since "), moment(o.Since)}),
+		rows = append(rows, fact{"Forced", g.Group{status(o.Status, o.Status), g.If(o.Since != 0, g.Group{text(" by " + own.By(o.Bounded) + " since "), moment(o.Since)}),
 			g.If(o.Until != 0, g.Group{text(" until "), moment(o.Until)}), g.If(o.Drain && o.Until != 0, text(" and")), g.If(o.Drain, text(" until its client starts again"))}})
 	}
 	if q := l.Quarantine; q != nil {
-		by := show.Quarantine(q, at)
-		rows = append(rows, fact{"Quarantine", g.Group{text("by " + show.By(*by) + " until "), moment(by.Until)}})
+		by := own.Quarantine(q, at)
+		rows = append(rows, fact{"Quarantine", g.Group{text("by " + own.By(*by) + " until "), moment(by.Until)}})
 	}
 	for _, page := range []struct{ words, url string }{{"Home page", i.HomePageURL}, {"Status page", i.StatusPageURL}, {"Health check", i.HealthCheckURL}} {
 		if to := safeLink(page.url); to != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -286,8 +286,8 @@ var statusOrder = slices.Insert(slices.DeleteFunc(registry.Statuses(), func(s re
 	1, registry.Starting)
 
 // circumstances returns what an explanation needs beside the view.
-func (c call) circumstances() show.Circumstances {
-	return show.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
+func (c call) circumstances() own.Circumstances {
+	return own.Circumstances{Health: c.Service.Health(), Alone: c.WithoutConsensus, Moved: c.config.Moved, Peers: func() api.Peers { return c.monitor.now(c.R.Context()).peers }}
 }
 
 // maxForm bounds the body of a form, in bytes.

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -59,7 +59,7 @@ func (c call) permitsSection(kind kv.Kind, all iter.Seq[*kv.Permits], now int64)
 			left++
 			continue
 		}
-		rows = append(rows, show.Permits(p, now))
+		rows = append(rows, own.Permits(p, now))
 	}
 	title := kindTitles[kind]
 	if len(rows) == 0 && kind == kv.Semaphore {
@@ -94,14 +94,14 @@ func shownQueue(queue []api.Waiter) string {
 		return "–"
 	}
 	first := queue[0]
-	return fmt.Sprintf("%d, first %s for %s", len(queue), shortened(first.Session), show.Span(first.WaitedMS))
+	return fmt.Sprintf("%d, first %s for %s", len(queue), shortened(first.Session), own.Span(first.WaitedMS))
 }
 
 func shownDelays(delays []int64) string {
 	if len(delays) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%d, the last over in %s", len(delays), show.Span(delays[len(delays)-1]))
+	return fmt.Sprintf("%d, the last over in %s", len(delays), own.Span(delays[len(delays)-1]))
 }
 
 // sessionsSection lists the sessions that hold something, those that never end by themselves first.
@@ -110,7 +110,7 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	all := 0
 	for s := range k.Sessions() {
 		all++
-		shown := show.Session(k, now, s)
+		shown := own.Session(k, now, s)
 		if len(shown.Holds) > 0 || shown.EndsInMS == 0 {
 			rows = append(rows, shown)
 		}
@@ -124,9 +124,9 @@ func (c call) sessionsSection(k *kv.View, now int64) g.Node {
 	return section("Sessions", aside, table("", []string{"Session", "Name", "Age", "Ends in", "Holds", "Acts"}, shown, func(s api.Session) row {
 		ends := g.Node(status("STARTING", "never by itself"))
 		if s.EndsInMS != 0 {
-			ends = text(show.Span(s.EndsInMS))
+			ends = text(own.Span(s.EndsInMS))
 		}
-		return tr(attr("id", s.ID), named(code(s.ID)), cell("", dash(s.Name)), cell("", show.Span(s.AgeMS)), td(ends), cell("", dash(shownHolds(s.Holds))),
+		return tr(attr("id", s.ID), named(code(s.ID)), cell("", dash(s.Name)), cell("", own.Span(s.AgeMS)), td(ends), cell("", dash(shownHolds(s.Holds))),
 			td(c.buttons([]string{"end-session"}, "session", s.ID)))
 	}), more(len(rows)-len(shown)))
 }

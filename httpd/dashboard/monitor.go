@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -182,7 +182,7 @@ func (s seen) after(wall time.Time, status api.Status, peers api.Peers, led bool
 }
 
 // freshness counts the leases of a view by how they are renewed, once a second at most: it walks all of them.
-func (m *monitor) freshness(v *registry.View, at show.Clock) registry.Figures {
+func (m *monitor) freshness(v *registry.View, at own.Clock) registry.Figures {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +195,7 @@ func (m *monitor) freshness(v *registry.View, at show.Clock) registry.Figures {
 // preservation is self-preservation as it is now.
 func (m *monitor) preservation(v *registry.View) api.SelfPreservation {
 	at := m.clock(v)
-	return show.PreservationNow(v, at, m.freshness(v, at))
+	return own.PreservationNow(v, at, m.freshness(v, at))
 }
 
 // upkeep is what the node's operators must renew in time, asked for once in upkeepEvery.
@@ -214,8 +214,8 @@ func (m *monitor) upkeep(now time.Time) Upkeep {
 }
 
 // clock is the lease clock for a view.
-func (m *monitor) clock(v *registry.View) show.Clock {
-	return show.ClockOf(v, m.Service.Health(), m.WithoutConsensus)
+func (m *monitor) clock(v *registry.View) own.Clock {
+	return own.ClockOf(v, m.Service.Health(), m.WithoutConsensus)
 }
 
 // overdue are the applications with overdue leases, by name, as of the newest sample.

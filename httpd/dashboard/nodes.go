@@ -10,7 +10,8 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
+	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
 // nodes is GET /ui/nodes.
@@ -38,7 +39,7 @@ func (c call) nodeRow(n api.NodeStatus) row {
 	switch {
 	case n.Role == "leader" || n.ID == c.Name:
 	case n.Contact > 0:
-		contact = show.Span(n.Contact) + " ago"
+		contact = own.Span(n.Contact) + " ago"
 	}
 	disk := "–"
 	if n.DiskFree > 0 {
@@ -114,10 +115,10 @@ func below(y float64) float64 {
 
 // selfFacts are what upstream's dashboard calls general info.
 func (c call) selfFacts() []fact {
-	memory := show.ReadMemory()
+	memory := web.ReadMemory()
 	return []fact{
 		{"Version", text(c.Version)},
-		{"Uptime", text(show.Uptime(time.Since(c.Started)))},
+		{"Uptime", text(web.Uptime(time.Since(c.Started)))},
 		{"Reads of Eureka clients", text(string(c.Reads))},
 		{"Memory in use", text(memory.Usage())},
 		{"Metrics", link("/ui/raw/metrics", "/metrics")},

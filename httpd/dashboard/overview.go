@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
 // Most entries of the overview's lists.
@@ -138,7 +138,7 @@ func overdueWords(a registry.AppFreshness) string {
 	}
 	words := fmt.Sprintf("%d of %s %s overdue", overdueOf(a), plural(int(a.Counted), "lease"), isAre(overdueOf(a)))
 	if len(a.Overdue) > 0 {
-		words += fmt.Sprintf(", %s for %s", a.Overdue[0].Key.ID, show.Span(a.Overdue[0].Silent))
+		words += fmt.Sprintf(", %s for %s", a.Overdue[0].Key.ID, own.Span(a.Overdue[0].Silent))
 	}
 	return words
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
 // peers is GET /ui/peers: both directions of replication.
@@ -35,7 +35,7 @@ func (c call) peers() (any, error) {
 	if len(s.Senders) > 0 {
 		content = append(content, section("Who sends here", "as "+s.Receiver+" knows them",
 			table("", []string{"Sender", "Datacenter", "Heard", "#Late messages", "#Refused"}, s.Senders, func(p api.PeerSender) row {
-				return tr(named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", show.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
+				return tr(named(text(p.Sender)), cell("", dash(p.Datacenter)), cell("", own.Span(p.HeardMS)+" ago"), number(p.Late), number(p.Refused))
 			})))
 	}
 	return c.show(v, page{title: "Peers", here: "/ui/peers", content: content})
@@ -53,7 +53,7 @@ func (c call) peerRow(p api.Peer) row {
 	return tr(
 		named(el("b", text(p.Name)), soft(" "+p.Kind)),
 		td(status("peer-"+p.State, p.State), g.If(p.Reason != "", g.Group{text(" "), soft(p.Reason)})),
-		cell("number", strconv.FormatUint(p.LagChanges, 10)), cell("number", show.Span(p.LagMS)),
+		cell("number", strconv.FormatUint(p.LagChanges, 10)), cell("number", own.Span(p.LagMS)),
 		td(moment(p.LastSuccess)),
 		td(repair),
 		td(incomingCell(p)),
@@ -109,7 +109,7 @@ func incomingCell(p api.Peer) g.Node {
 	}
 	contact := "never heard"
 	if in.HeardMS != nil {
-		contact = "heard " + show.Span(*in.HeardMS) + " ago"
+		contact = "heard " + own.Span(*in.HeardMS) + " ago"
 	}
 	words := g.Group{text(plural(in.Instances, "instance") + ", " + contact)}
 	if in.Cut {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
 // What is remembered of instances is part of the state that all nodes have, so the timeline is the same on each, and it is there
@@ -124,7 +124,7 @@ func (c call) scanned(v *registry.View, f timelineFilter) (found []happening) {
 
 // entries are those of an instance's events that are wanted.
 func (f *timelineFilter) entries(key registry.Key, events []registry.Event) (found []happening) {
-	for i, shown := range show.History(events) {
+	for i, shown := range own.History(events) {
 		e := happening{kindOf(events[i].Kind), key, shown}
 		late := e.kind == kindLate && f.kind == "" && f.key == (registry.Key{})
 		if !late && f.wants(&e) {
@@ -170,7 +170,7 @@ func (c call) timelineTable(entries []happening) g.Node {
 		if e.key != (registry.Key{}) {
 			of = g.Group{el("a", attr("href", appPath(e.key.App)), name(e.key.App)), text(" / "), el("a", class("mono"), attr("href", instancePath(e.key)), name(e.key.ID))}
 		}
-		by := show.By(api.Bounded{Author: cmp.Or(e.Author, "–"), Reason: e.Reason, Says: e.Says})
+		by := own.By(api.Bounded{Author: cmp.Or(e.Author, "–"), Reason: e.Reason, Says: e.Says})
 		return tr(
 			td(class("when"), moment(e.At)),
 			td(status("kind-"+strings.ReplaceAll(e.kind, " ", "-"), e.kind), text(" "+e.Text), g.If(e.Times > 1, soft(fmt.Sprintf(" %d times", e.Times)))),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/httpd/show"
+	"github.com/seed-20419f34/rollcall/httpd/own"
 )
 
 // truth is the one line of state that every page has: the worst that is known of the cluster, and what to do about it.
@@ -70,7 +70,7 @@ func leaderless(f *facts) *truth {
 	if !f.seen.leaderless.IsZero() {
 		since = " since " + f.clock(f.seen.leaderless)
 	}
-	age := show.Span(f.health.Age.Milliseconds())
+	age := own.Span(f.health.Age.Milliseconds())
 	if f.withoutNodes {
 		return &truth{level: "bad", bold: "No leader" + since + ".",
 			words: fmt.Sprintf("Nothing can be registered or removed, and no lease ends. You see what %s knew %s ago.", f.node, age)}
@@ -229,7 +229,7 @@ func young(f *facts) *truth {
 		who = f.node + " is ready"
 	}
 	if !f.seen.leading.IsZero() {
-		who += " for " + show.Span(f.now.Sub(f.seen.leading).Truncate(time.Second).Milliseconds())
+		who += " for " + own.Span(f.now.Sub(f.seen.leading).Truncate(time.Second).Milliseconds())
 	}
 	return &truth{level: "warn", words: who + ", too short a time to know which instances are alive. No lease ends yet."}
 }

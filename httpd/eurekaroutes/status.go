@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
-	"github.com/seed-20419f34/rollcall/httpd/show"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -35,14 +34,14 @@ func schemeOf(r *http.Request) string {
 }
 
 func (e *Eureka) statusInfo(cluster api.Status, scheme string) *eureka.StatusInfo {
-	memory := show.ReadMemory()
+	memory := web.ReadMemory()
 	info := &eureka.StatusInfo{
 		General: []registry.Pair{
 			{Key: "environment", Value: "rollcall " + e.Version},
 			{Key: "num-of-cpus", Value: strconv.Itoa(runtime.NumCPU())},
 			{Key: "total-avail-memory", Value: fmt.Sprintf("%dmb", memory.Total>>20)},
 			{Key: "current-memory-usage", Value: memory.Usage()},
-			{Key: "server-uptime", Value: show.Uptime(time.Since(e.Started))},
+			{Key: "server-uptime", Value: web.Uptime(time.Since(e.Started))},
 		},
 		Instance: e.ownLease(cluster),
 	}

@@ -28,4 +28,5 @@
 //	response.go     what is known of a response when it is sent
 //	requestid.go    the names of requests, and calls that are logged
 //	errors.go       the response to every error
+//	process.go      the process itself: its memory, and how long it has run
 package web

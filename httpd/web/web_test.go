@@ -140,7 +140,7 @@ func TestSharedDocumentThatFailsIsNotKept(t *testing.T) {
 // An act that is not in the list is counted from 1 on, which no rate shows.
 func TestActsThatAreRecordedAreCountedFromTheBeginning(t *testing.T) {
 	named := regexp.MustCompile(`(?:\.Did\(|\badd\(|\bdoes :?= )"([a-z_]+)"`)
-	files := append(need.Got(filepath.Glob("../ownroutes/*.go"))(t), "audit.go")
+	files := append(need.Got(filepath.Glob("../own/*.go"))(t), "audit.go")
 	found := 0
 	for _, file := range files {
 		for _, m := range named.FindAllStringSubmatch(string(need.Got(os.ReadFile(file))(t)), -1) {
@@ -183,5 +183,13 @@ func FuzzCredential(f *testing.F) {
 func TestLoginCookieOverTLSIsOfThisHostAlone(t *testing.T) {
 	for from, want := range map[string]string{"http://node/": "rollcall-login", "https://node/": "__Host-rollcall-login"} {
 		expect.Equal(t, LoginCookie(httptest.NewRequest(http.MethodGet, from, nil)), want, "the cookie of a login at %s:", from)
+	}
+}
+
+func TestUptimeHasTheFormOfUpstream(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "00:00", 187 * time.Minute: "03:07", 27*time.Hour + 7*time.Minute: "1 day 03:07", 49 * time.Hour: "2 days 01:00",
+	} {
+		expect.Equal(t, Uptime(d), want, "%v is", d)
 	}
 }

@@ -1,0 +1,165 @@
+package own
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/access"
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// Snapshots saves and restores snapshots for people.
+type Snapshots interface {
+	// Save returns the state, at least as new as read demands, which then writes itself. Errors: those of registry.Service.
+	Save(ctx context.Context, read registry.Consistency) (SavedSnapshot, error)
+	// Restore restores what a body has. Errors: ErrSnapshotUnreadable, ErrRestoreRefused, those of registry.Service.
+	Restore(ctx context.Context, body io.Reader, o RestoreOptions) (api.Restored, error)
+}
+
+// SavedSnapshot writes a state that does not change any more.
+type SavedSnapshot = io.WriterTo
+
+// RestoreOptions say what of a snapshot is restored.
+type RestoreOptions struct {
+	By             registry.Act
+	DryRun         bool // nothing is changed, and the response says what would be
+	KeysOnly       bool
+	Prefix         string // of keys; with KeysOnly
+	KeepSessions   bool
+	WithAuth       bool // roles, tokens and the mode of access control, too
+	AnotherCluster bool // it may be a snapshot of another cluster
+}
+
+// Errors of Snapshots, whose texts are shown to the caller. Nothing was changed.
+var (
+	ErrSnapshotUnreadable = errors.New("the snapshot cannot be read")
+	ErrRestoreRefused     = errors.New("the restore was refused")
+)
+
+// snapshotType is the media type of a snapshot.
+const snapshotType = "application/vnd.rollcall.snapshot"
+
+func (c call) snapshots() (Snapshots, error) {
+	if c.config.Snapshots == nil {
+		return nil, &web.Refusal{Status: http.StatusNotImplemented, Text: "this node has no snapshots for people"}
+	}
+	return c.config.Snapshots, nil
+}
+
+// saveSnapshot is GET /v1/rollcall/snapshot, of a linearizable view or (stale) of what this node has.
+func (c call) saveSnapshot() (any, error) {
+	stale := c.Present("stale")
+	s, err := c.snapshots()
+	if err != nil || c.Err != nil {
+		return nil, errors.Join(c.Err, err)
+	}
+	read := registry.Linearizable
+	if stale || c.WithoutConsensus {
+		read, err = registry.Stale, c.Known(c.R.Context())
+	}
+	if err != nil {
+		return nil, err
+	}
+	saved, err := s.Save(c.R.Context(), read)
+	if err != nil {
+		err = snapshotRefusal(err)
+	} else {
+		err = c.StillAllowed()
+	}
+	if c.Did("snapshot_save", "", registry.Act{}, err) != nil {
+		return nil, err
+	}
+	c.W.Header().Set("Content-Type", snapshotType)
+	if c.R.Method == http.MethodHead {
+		return web.Sent, nil
+	}
+	out := web.NewPieceWriter(c.W)
+	buffered := bufio.NewWriterSize(out, statePiece)
+	if _, err = saved.WriteTo(buffered); err == nil {
+		err = buffered.Flush()
+	}
+	if err != nil && out.Begun {
+		c.Log.Warn("a snapshot broke off", "to", c.R.RemoteAddr, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	return web.Sent, err
+}
+
+// restoreSnapshot is PUT /v1/rollcall/snapshot.
+func (c call) restoreSnapshot() (any, error) {
+	s, err := c.snapshots()
+	if err != nil {
+		return nil, err
+	}
+	o := RestoreOptions{
+		By: c.By(), DryRun: c.Present("dry-run"), KeysOnly: c.Present("keys-only"), Prefix: c.Text("prefix"),
+		KeepSessions: c.Present("keep-sessions"), AnotherCluster: c.Present("another-cluster"), WithAuth: c.Present("auth"),
+	}
+	switch {
+	case o.Prefix != "" && !o.KeysOnly:
+		c.Refuse("prefix goes with keys-only: nothing but keys has a prefix")
+	case o.WithAuth && o.KeysOnly:
+		c.Refuse("auth does not go with keys-only: roles and tokens come back with a restore of everything")
+	case o.By.Reason == "" && !o.DryRun:
+		c.Refuse("a restore changes the whole cluster; say why: reason=TEXT")
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if o.WithAuth {
+		if err := c.Allow(access.Need{Resource: access.Auth, Verb: access.Write}); err != nil {
+			return nil, err
+		}
+	}
+	control := http.NewResponseController(c.W)
+	done, err := s.Restore(c.R.Context(), pacedReader{c.R.Body, control}, o)
+	_ = control.SetWriteDeadline(time.Now().Add(web.PieceLimit))
+	if err != nil {
+		err = snapshotRefusal(web.WriteError(err))
+	}
+	if o.DryRun {
+		return done, err
+	}
+	what := o.Prefix
+	if o.WithAuth {
+		what = "with roles and tokens"
+	}
+	return done, c.Did("snapshot_restore", what, o.By, err)
+}
+
+// snapshotRefusal words what only a snapshot can meet.
+func snapshotRefusal(err error) error {
+	switch {
+	case errors.Is(err, registry.ErrUnknownOutcome):
+		return err
+	case errors.Is(err, ErrSnapshotUnreadable):
+		return &web.Refusal{Status: http.StatusBadRequest, Text: err.Error() + "; nothing was changed", Cause: err}
+	case errors.Is(err, ErrRestoreRefused):
+		return &web.Refusal{Status: http.StatusConflict, Text: err.Error() + "; nothing was changed", Cause: err}
+	case errors.Is(err, registry.ErrNoLeader):
+		return &web.Refusal{Status: http.StatusServiceUnavailable, Text: "no leader could be reached, so nothing was saved or restored; with stale a node saves what it has", Retry: true, Cause: err}
+	case errors.Is(err, registry.ErrNotOffered):
+		return &web.Refusal{Status: http.StatusNotImplemented, Text: "keys, roles and tokens need a cluster with consensus (mode cp); a node without restores instances alone: leave out keys-only, prefix and auth", Cause: err}
+	}
+	return err
+}
+
+// pacedReader gives each read of a body that has no bound a time of its own.
+type pacedReader struct {
+	io.Reader
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (p pacedReader) Read(b []byte) (int, error) {
+	deadline := time.Now().Add(web.PieceLimit)
+	_ = p.control.SetReadDeadline(deadline)
+	_ = p.control.SetWriteDeadline(deadline.Add(web.PieceLimit))
+	return p.Reader.Read(b)
+}

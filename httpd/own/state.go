@@ -1,0 +1,85 @@
+package own
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+	"github.com/seed-20419f34/rollcall/internal/setting"
+)
+
+// listInstances is GET /v1/rollcall/apps, with app=NAME for one application, and quarantined=true for
+// those too that no other list shows.
+func (c call) listInstances() (any, error) {
+	name, hidden := strings.ToUpper(c.Text("app")), c.Flag("quarantined")
+	v := c.View()
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	leases := slices.Collect(web.LeasesOf(v.View, name))
+	if hidden {
+		leases = withQuarantined(leases, v.View, registry.Selector{App: name})
+	}
+	if err := c.Reserve(web.WeightOf(slices.Values(leases))); err != nil {
+		return nil, err
+	}
+	at := c.leaseClock(v.View)
+	shown := []api.Instance{} // shown as an empty list, not as null
+	for _, l := range leases {
+		shown = append(shown, Instance(v.View, at, l))
+	}
+	return shown, nil
+}
+
+// withQuarantined adds the quarantined leases that are selected, in the order of the list.
+func withQuarantined(leases []*registry.Lease, v *registry.View, which registry.Selector) []*registry.Lease {
+	for l := range v.Quarantined {
+		if which.Selects(l.Key()) {
+			leases = append(leases, l)
+		}
+	}
+	slices.SortFunc(leases, func(a, b *registry.Lease) int {
+		return cmp.Or(strings.Compare(a.Instance.App, b.Instance.App), strings.Compare(a.Instance.ID(), b.Instance.ID()))
+	})
+	return leases
+}
+
+func eventsOf(v *registry.View) api.Events {
+	return api.Events{Registered: recentEvents(v.RecentlyRegistered()), Canceled: recentEvents(v.RecentlyCanceled())}
+}
+
+func recentEvents(queue iter.Seq[registry.Recent]) []api.Event {
+	events := []api.Event{}
+	for r := range queue {
+		events = append(events, api.Event{At: r.Wall, App: r.Key.App, ID: r.Key.ID})
+	}
+	return events
+}
+
+// events is GET /v1/rollcall/events.
+func (c call) events(v web.FreshView) (any, error) {
+	return eventsOf(v.View), nil
+}
+
+// clusterStatus is GET /v1/rollcall/status.
+func (c call) clusterStatus() (any, error) { return c.ClusterNow(c.R.Context()), nil }
+
+// settings is GET /v1/rollcall/settings: those of the present leadership by their configuration keys, which may
+// differ from this node's file.
+func (c call) settings(v web.FreshView) (any, error) {
+	all := make(map[string]any)
+	s := v.Settings()
+	for _, row := range setting.Of(&s) {
+		all[row.Key] = row.JSON()
+	}
+	return all, nil
+}
+
+// leaseClock is the lease clock for a view that this node has.
+func (o *Own) leaseClock(v *registry.View) Clock {
+	return ClockOf(v, o.Service.Health(), o.WithoutConsensus)
+}

@@ -1,0 +1,240 @@
+package own
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/httpd/web"
+)
+
+// stream is one watcher's stream of server-sent events.
+type stream struct {
+	of      *Own
+	changes *changeReader
+	out     *web.StreamWriter
+}
+
+// stream sends events until the watcher goes, the node shuts down, or the watcher reads too slowly.
+// It begins with the position that the watcher named, so that one that is cut off before it heard
+// that this position is lost names it again.
+func (o *Own) stream(ctx context.Context, w http.ResponseWriter, f *changeReader) error {
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no") // nginx holds responses back otherwise
+	s := &stream{of: o, changes: f, out: web.NewStreamWriter(w, o.Watches.Pace)}
+	defer s.out.Finish()
+	err := s.run(ctx)
+	switch {
+	case errors.Is(err, web.ErrReadsNothing):
+		o.resets.WithLabelValues("cut").Inc()
+	case ctx.Err() == nil:
+		o.Log.Debug("a watch ended", "err", err, "index", f.at.String())
+	}
+	return nil // the response has begun: there is no other one
+}
+
+func (s *stream) run(ctx context.Context) error {
+	s.out.TakeBuffer()
+	s.event("start", s.position)
+	if err := s.out.Flush(); err != nil {
+		return err
+	}
+	for !s.out.Slow {
+		changes, err := s.next(ctx)
+		if reason := resetReason(err); reason != "" {
+			err = s.reset(reason)
+		}
+		if err == nil {
+			err = s.send(changes)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.awaitGap(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.reset("slow"); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}
+
+// next waits for changes, and holds no buffer meanwhile.
+func (s *stream) next(ctx context.Context) ([]registry.Change, error) {
+	s.out.Pause()
+	defer s.out.TakeBuffer()
+	return s.changes.next(ctx, s.of.Watches.Pace.Quiet)
+}
+
+// send sends changes. Without any, it says where the stream is, so that the position of a watcher that resumes after
+// a long quiet is not too old.
+func (s *stream) send(changes []registry.Change) error {
+	if len(changes) == 0 && len(s.out.Buf) == 0 {
+		s.keepAlive()
+	}
+	sent := 0
+	for _, c := range changes {
+		s.out.Buf = appendEvent(s.out.Buf, "change", web.FormatIndex(s.changes.at.epoch, c.Index), func(dst []byte) []byte {
+			return append(dst, s.of.texts.of(s.changes.at.epoch, c)...)
+		})
+		sent++
+		if !s.out.Full() {
+			continue
+		}
+		if err := s.flush(sent); err != nil || s.out.Slow {
+			return err
+		}
+		sent = 0
+	}
+	return s.flush(sent)
+}
+
+func (s *stream) flush(sent int) error {
+	err := s.out.Flush()
+	if err == nil {
+		s.of.events.Add(float64(sent))
+	}
+	return err
+}
+
+// awaitGap lets the gap pass, unless there is more to send already.
+func (s *stream) awaitGap(ctx context.Context) error {
+	if s.changes.more {
+		return nil
+	}
+	gap := time.NewTimer(s.of.Watches.Pace.Gap)
+	defer gap.Stop()
+	select {
+	case <-gap.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reset tells the watcher to fetch everything; the stream goes on from what this node has now.
+func (s *stream) reset(reason string) error {
+	if err := s.changes.restart(); err != nil {
+		return err
+	}
+	s.of.resets.WithLabelValues(reason).Inc()
+	s.event("reset", func(dst []byte) []byte {
+		dst = eureka.AppendQuoted(append(dst, `{"reason":`...), resetText[reason])
+		dst = eureka.AppendQuoted(append(dst, `,"index":`...), s.changes.at.String())
+		return append(dst, '}')
+	})
+	return nil
+}
+
+// event collects an event with the stream's position as its id.
+func (s *stream) event(name string, data func([]byte) []byte) {
+	s.out.Buf = appendEvent(s.out.Buf, name, s.changes.at.String(), data)
+}
+
+func (s *stream) position(dst []byte) []byte {
+	return append(eureka.AppendQuoted(append(dst, `{"index":`...), s.changes.at.String()), '}')
+}
+
+// keepAlive collects a new id without an event, and a comment that says how old this node's state
+// may be: a node that lost its leader is quiet as well.
+func (s *stream) keepAlive() {
+	s.out.Buf = append(append(s.out.Buf, "id: "...), s.changes.at.String()...)
+	s.out.Buf = append(s.out.Buf, "\n: age "...)
+	s.out.Buf = strconv.AppendFloat(s.out.Buf, s.of.Service.Health().Age.Seconds(), 'f', 3, 64)
+	s.out.Buf = append(s.out.Buf, "\n\n"...)
+}
+
+// appendChange appends a change as our own API shows it: what happened, to which instance, and the instance as
+// Eureka shows it. Where only the record of a removal is left there is nothing more than the name.
+func appendChange(dst []byte, epoch string, c registry.Change) []byte {
+	l := shownLease(c)
+	dst = eureka.AppendQuoted(append(dst, `{"index":`...), web.FormatIndex(epoch, c.Index))
+	dst = eureka.AppendQuoted(append(dst, `,"action":`...), l.Action.String())
+	dst = eureka.AppendQuoted(append(dst, `,"why":`...), whyChanged(c))
+	dst = eureka.AppendQuoted(append(dst, `,"app":`...), l.Instance.App)
+	dst = eureka.AppendQuoted(append(dst, `,"id":`...), l.Instance.ID())
+	if l.RegisteredAt != 0 { // else only the record of its removal is left
+		dst = eureka.AppendQuoted(append(dst, `,"status":`...), l.Instance.Status.String())
+		dst = eureka.AppendInstance(append(dst, `,"instance":`...), eureka.Format{}, l, l.RenewedAt)
+	}
+	return append(dst, '}')
+}
+
+// changeTexts are newest changes as watchers get them: each is encoded once for all of them, which ask at about the same time.
+// One that another has taken the place of is encoded for its reader, and so is one of a large instance: what is kept has a bound.
+type changeTexts [keptTexts]atomic.Pointer[changeText]
+
+const (
+	keptTexts = 1024
+	keptText  = 8 << 10 // bytes that the instance of one may take
+)
+
+// changeText is a change in a history, and its text as soon as that is asked for.
+type changeText struct {
+	epoch  string
+	change registry.Change
+	encode func() []byte
+}
+
+// of returns the text of a change, which its reader must not write.
+func (t *changeTexts) of(epoch string, c registry.Change) []byte {
+	if c.Lease.Weight() > keptText {
+		return appendChange(nil, epoch, c)
+	}
+	place := &t[uint64(c.Index)%uint64(len(t))]
+	found := place.Load()
+	if found == nil || found.epoch != epoch || found.change != c {
+		made := &changeText{epoch, c, sync.OnceValue(func() []byte { return appendChange(nil, epoch, c) })}
+		if !place.CompareAndSwap(found, made) { // another reader was faster, of the same change most likely
+			if other := place.Load(); other.epoch == epoch && other.change == c {
+				made = other
+			}
+		}
+		found = made
+	}
+	return found.encode()
+}
+
+// shownLease is a changed lease as readers see it: one in quarantine is gone for them.
+func shownLease(c registry.Change) *registry.Lease {
+	if c.Kind != registry.Hidden {
+		return c.Lease
+	}
+	hidden := *c.Lease
+	hidden.Action = registry.ActionDeleted
+	return &hidden
+}
+
+// whyChanged is the cause of a change in one word. The end of a quarantine shows an instance anew
+// that was registered before: it is added, but not registered.
+func whyChanged(c registry.Change) string {
+	switch {
+	case c.Kind == registry.Canceled:
+		return "canceled"
+	case c.Kind == registry.Evicted:
+		return "evicted"
+	case c.Kind == registry.Hidden:
+		return "quarantined"
+	case c.Lease.Registered == c.Index:
+		return "registered"
+	}
+	return "changed"
+}
+
+// appendEvent appends a server-sent event. data holds no line break, as JSON never needs one.
+func appendEvent(dst []byte, name, id string, data func([]byte) []byte) []byte {
+	dst = append(append(dst, "event: "...), name...)
+	dst = append(append(dst, "\nid: "...), id...)
+	dst = data(append(dst, "\ndata: "...))
+	return append(dst, "\n\n"...)
+}

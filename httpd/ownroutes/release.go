@@ -1,6 +1,0 @@
-//go:build !nextlevel && !skiplevel
-
-package ownroutes
-
-// nextRoutes are none: only programs that stand for the next version have some.
-var nextRoutes []documented
