@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/httpd/ratelimit"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
 // Defaults of a Registration, which are upstream's (eureka.appinfo.replicate.interval,
@@ -68,8 +68,8 @@ type Registration struct {
 	config RegistrationConfig // with defaults
 	key    registry.Key
 	log    *slog.Logger
-	bucket *ratelimit.Bucket // of updates on demand
-	rate   int64             // its tokens per minute
+	bucket *eureka.Bucket // of updates on demand
+	rate   int64          // its tokens per minute
 	state  *registrationState
 
 	life       context.Context // of the loops; its cause is ErrClosed
@@ -88,7 +88,7 @@ func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, er
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("start a registration: %w", err)
 	}
-	bucket, err := ratelimit.New(time.Minute)
+	bucket, err := eureka.NewBucket(time.Minute)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, er
 	return r, nil
 }
 
-func newRegistration(c *Client, config RegistrationConfig, bucket *ratelimit.Bucket) *Registration {
+func newRegistration(c *Client, config RegistrationConfig, bucket *eureka.Bucket) *Registration {
 	key := config.Instance.Key()
 	r := &Registration{
 		client: c, config: config, key: key,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/httpd/ratelimit"
+	"github.com/seed-20419f34/rollcall/httpd/eureka"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 )
 
@@ -78,7 +78,7 @@ func targetOf(method, path string) target {
 // never come here: they are cheap, and what the registry lives on.
 type limiter struct {
 	rules             atomic.Pointer[limitRules]
-	all, full         *ratelimit.Bucket
+	all, full         *eureka.Bucket
 	refused, shadowed [len(fetches)]prometheus.Counter // by target
 }
 
@@ -89,11 +89,11 @@ type limitRules struct {
 }
 
 func newLimiter(settings RateLimit, m *metrics) (*limiter, error) {
-	all, err := ratelimit.New(time.Second)
+	all, err := eureka.NewBucket(time.Second)
 	if err != nil {
 		return nil, err
 	}
-	full, err := ratelimit.New(time.Second)
+	full, err := eureka.NewBucket(time.Second)
 	if err != nil {
 		return nil, err
 	}

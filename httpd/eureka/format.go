@@ -22,6 +22,7 @@
 //	readxml.go      instances from XML
 //	jsonwrite.go    instances and text in JSON
 //	xmlwrite.go     instances and text in XML
+//	ratelimit.go    the token bucket of the protocol, which server and client share
 package eureka
 
 import (

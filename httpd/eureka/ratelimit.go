@@ -1,11 +1,4 @@
-// Package ratelimit is Eureka's token bucket: a burst of calls at once and a rate over time. The
-// server's limiter of registry fetches uses it, per second, and the client's replicator of local
-// changes, per minute. It queues nothing, waits for nothing and starts nothing: it says whether a call
-// may be made now, and when the next one may.
-//
-// The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
-// has them, and says where this bucket is more exact.
-package ratelimit
+package eureka
 
 import (
 	"fmt"
@@ -15,8 +8,13 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket. Burst and rate belong to the calls, so they may change at any time. Safe
-// for concurrent use; made by New.
+// Bucket is a token bucket: a burst of calls at once and a rate over time. The server's limiter of registry fetches uses it,
+// per second, and the client's replicator of local changes, per minute. It queues nothing, waits for nothing and starts
+// nothing: it says whether a call may be made now, and when the next one may.
+//
+// The rules are those of upstream's com.netflix.discovery.util.RateLimiter; docs/reference/protocol/rate-limiter.md
+// has them, and says where this bucket is more exact. Burst and rate belong to the calls, so they may change at any time.
+// Safe for concurrent use; made by NewBucket.
 type Bucket struct {
 	unit  uint64    // of rates, ms
 	since time.Time // the zero of the bucket's own clock
@@ -32,9 +30,9 @@ type level struct {
 	consumed int
 }
 
-// New returns a full bucket whose rates are tokens per unit: time.Second or time.Minute. Any other
+// NewBucket returns a full bucket whose rates are tokens per unit: time.Second or time.Minute. Any other
 // unit is an error.
-func New(unit time.Duration) (*Bucket, error) {
+func NewBucket(unit time.Duration) (*Bucket, error) {
 	if unit != time.Second && unit != time.Minute {
 		return nil, fmt.Errorf("rate limit: the unit of rates is %v; want a second or a minute", unit)
 	}

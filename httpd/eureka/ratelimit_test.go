@@ -1,4 +1,4 @@
-package ratelimit
+package eureka
 
 import (
 	"fmt"
@@ -27,10 +27,10 @@ func admitted(b *Bucket, burst int, rate, now int64) int {
 
 func TestBucketRatesArePerSecondOrPerMinute(t *testing.T) {
 	for _, unit := range []time.Duration{time.Second, time.Minute} {
-		expect.OKf(t, expect.Err(New(unit)), "%v", unit)
+		expect.OKf(t, expect.Err(NewBucket(unit)), "%v", unit)
 	}
 	for _, unit := range []time.Duration{0, -time.Second, time.Millisecond, time.Hour, time.Second + 1} {
-		_, err := New(unit)
+		_, err := NewBucket(unit)
 		expect.That(t, err != nil && strings.Contains(err.Error(), unit.String()), "%v: the error is %v, want one that names the unit", unit, err)
 	}
 }
@@ -179,7 +179,7 @@ func TestBucketGivesManyCallersExactlyTheTokensOfAnInstant(t *testing.T) {
 // four times a minute where it looks for changes every 30 s by itself.
 func ExampleBucket_AcquireAt() {
 	const burst, intervalSeconds = 2, 30
-	b, err := New(time.Minute)
+	b, err := NewBucket(time.Minute)
 	if err != nil {
 		panic(err)
 	}
@@ -271,7 +271,7 @@ func (u *upstream) acquire(burst, rate, now int64) bool {
 
 func newBucket(t testing.TB, unit time.Duration) *Bucket {
 	t.Helper()
-	return need.Got(New(unit))(t)
+	return need.Got(NewBucket(unit))(t)
 }
 
 func units() *rapid.Generator[time.Duration] {
