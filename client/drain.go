@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // drainPoll is how often the nodes of a cluster are asked whether they show a drain.

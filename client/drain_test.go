@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.

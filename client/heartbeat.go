@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // verify looks the instance up once, after the first registration. A process that ended without a

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Held is a lock, or a permit of a semaphore, that this process holds. Safe for concurrent use. It

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // keeper renews a session until it is closed or lost. Lost means that the session may have ended: its

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are

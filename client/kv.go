@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // KV is the cluster's keys and values, on Consul's routes (/v1/kv). Safe for concurrent use.

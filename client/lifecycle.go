@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // part is something that a client started, and that ends with it: a Registration, a Discovery, what is

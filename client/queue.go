@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // queueWait is how long one request waits in a lock's queue at most. A session that asks again after that is the

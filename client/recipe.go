@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // What Consul's clients mark their keys with. Source: LockFlagValue and SemaphoreFlagValue of

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // SetStatus changes the status, and ends a Drain. It says whether the cluster is told at once: if not,

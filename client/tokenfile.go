@@ -10,7 +10,7 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // longestToken bounds a token, in bytes: what servers accept of a header, with room for the rest.

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // stream answers with events and stays open.

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // sample is a service of the demo, whose instances are entries in the registry and nothing else: no port is open.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // establishTimeout is how long a new leader tries to commit its first entry before it gives leadership to another node.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/backup"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // A new cluster may begin with a snapshot: every founder may be given it, and the first that finds a leader restores it. The

@@ -9,10 +9,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Bounds of the favours that a node does the others and itself when it leaves.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/measure"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // compareInterval is how often a leader looks whether there are digests to compare.

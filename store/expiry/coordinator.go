@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/kv"
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 const (

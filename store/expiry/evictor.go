@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // evictionBatch bounds one Evict entry.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // lastKnownVersion is the version of the file's format.

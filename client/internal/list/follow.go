@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/client/internal/watch"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Config holds the settings of client.Config with their defaults, already checked by client.Config.Validate.

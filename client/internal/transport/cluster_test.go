@@ -18,10 +18,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 func TestCallFindsRollcallOnceAmongServersOfBothKinds(t *testing.T) {

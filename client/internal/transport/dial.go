@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/unixsocket"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.

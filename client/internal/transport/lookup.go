@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Source gives the servers' URLs. An error leaves those that are known.

@@ -25,9 +25,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/client/internal/fake"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 func TestCloseCutsOffCallsThatAreUnderWay(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Config is what Follow needs.

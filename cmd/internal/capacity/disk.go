@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // Disk measures how much the disk of the data directory has left. With less than Least the node refuses what its

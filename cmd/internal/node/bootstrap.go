@@ -8,8 +8,8 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/consensus"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // bootstrapEvery is the pause between tries to make the first operator, while there is no leader.

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/world"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // betweenScrapes is the time between the two scrapes of a bundle: rates follow from their differences.

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/measure"
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // buildInfo shows what program a node runs, in which mode, and which formats the program reads.

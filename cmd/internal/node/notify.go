@@ -10,7 +10,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // notifier tells a service manager how the node is, over the socket that the environment names; without one it tells nothing.

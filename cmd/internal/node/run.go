@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Run runs a node until ctx ends or the node must not go on.

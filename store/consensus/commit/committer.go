@@ -10,10 +10,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Limits of the group commit.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // sendUntilResult sends a batch to the node that leads, again and again under the same number, until it has a

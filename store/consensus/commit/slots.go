@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/fsm"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/expiry"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Run fills the slots until ctx ends, and then ends the calls that still wait.

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // State is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.

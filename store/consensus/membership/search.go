@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // Run finds or founds the cluster of a node that belongs to none. Of a node that belongs to one it checks, whenever no

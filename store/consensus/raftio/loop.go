@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/seed-20419f34/rollcall/store/wait"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
 // LoopWatch notices that Raft's main loop stands still on a leader. A leader in this state serves no call,

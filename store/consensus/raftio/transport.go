@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // pipelineLimit is how long the handing over of one request may take: longer than a reply may, after

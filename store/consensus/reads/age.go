@@ -7,9 +7,9 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
+	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
-	"github.com/seed-20419f34/rollcall/store/wait"
 )
 
 // freshInterval is the longest time between two proofs of how far this node is behind, while there
