@@ -23,7 +23,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/internal/unixsocket"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Admin performs a call over the socket in the node's data directory, where no credential is needed.
@@ -32,7 +32,7 @@ func (n *Node) Admin(r Request) Response { return admin(n.Dir, r) }
 // admin is Admin for the data directory of a node that is not of this harness.
 func admin(dir string, r Request) Response {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return unixsocket.Dial(ctx, filepath.Join(dir, "admin.sock"))
+		return world.DialUnix(ctx, filepath.Join(dir, "admin.sock"))
 	}
 	local := &http.Transport{DialContext: dial, DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)

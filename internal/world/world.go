@@ -1,4 +1,4 @@
-// Package world is what a node finds around it: the network and the wall clock. A node that is given none has those of its machine;
+// Package world is what a node finds around it: the network, with sockets in the file system, and the wall clock. A node that is given none has those of its machine;
 // the simulator (cmd/internal/sim) gives each of its nodes another one.
 //
 // No other package of the server listens, dials or makes a date of the machine's clock: TestOnlyTheWorldListensAndDials and
@@ -11,8 +11,6 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 )
 
 // Network is where a node listens and dials. Its networks are those of package net: tcp, udp and unix.
@@ -48,7 +46,7 @@ func (w *World) Listen(network, address string) (net.Listener, error) {
 	case w != nil && w.Network != nil:
 		return w.Network.Listen(network, address)
 	case network == "unix":
-		return unixsocket.Listen(address)
+		return ListenUnix(address)
 	}
 	return net.Listen(network, address)
 }

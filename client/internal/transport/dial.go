@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/internal/unixsocket"
 	"github.com/seed-20419f34/rollcall/internal/wait"
+	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
 // Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
@@ -122,7 +122,7 @@ func (d *dials) connect(ctx context.Context, network, address string) (net.Conn,
 func (d *dials) connectTo(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		if path := socketOf(host); path != "" {
-			return unixsocket.Dial(ctx, path)
+			return world.DialUnix(ctx, path)
 		}
 	}
 	return d.dial(ctx, network, address)
