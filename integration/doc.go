@@ -5,7 +5,7 @@
 //
 // It imports nothing of the server but what clients import too: the documents of httpd/api, the types of
 // fsm/registry, and the server as a program, which internal/localcluster starts. Tests that speak as another Rollcall server
-// encode its messages by replication/wire, and TestConformance runs the protocol's suite, httpd/conformance.
+// encode its messages by replication/rollcallpeer, and TestConformance runs the protocol's suite, httpd/conformance.
 //
 // The harness, which is no test:
 //

@@ -12,15 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Errors that a caller can act on, beside those of registry.Service.
 var (
 	// ErrMalformed means that a message cannot be read. The text of the error says what is wrong.
-	ErrMalformed = wire.ErrMalformed
+	ErrMalformed = rollcallpeer.ErrMalformed
 	// ErrNewer means that a message is of a higher level of the formats than this program reads.
-	ErrNewer = wire.ErrNewer
+	ErrNewer = rollcallpeer.ErrNewer
 	// ErrStranger means that a message comes from a datacenter that is no peer of this one.
 	ErrStranger = rollcallpeer.ErrStranger
 	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text of

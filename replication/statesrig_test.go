@@ -34,7 +34,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -608,19 +607,19 @@ func (s *statesSite) deliver(tasks []link.Task) (sent int, err error) {
 
 // receive is a message of a third party.
 func (s *statesSite) receive(local bool, clock int64, ops ...registry.Op) error {
-	m := wire.Message{Head: wire.Head{Datacenter: "dc9", Node: "x", Sender: "of x", Incarnation: 7, Clock: clock}}
+	m := rollcallpeer.Message{Head: rollcallpeer.Head{Datacenter: "dc9", Node: "x", Sender: "of x", Incarnation: 7, Clock: clock}}
 	if local {
 		m.Datacenter = "dc1"
 	}
 	for _, op := range ops {
-		m.Items = append(m.Items, wire.ItemOf(codec.Newest, op))
+		m.Items = append(m.Items, rollcallpeer.ItemOf(codec.Newest, op))
 	}
-	reply, err := s.replica.Receive(context.Background(), wire.Encode(codec.Newest, &m))
+	reply, err := s.replica.Receive(context.Background(), rollcallpeer.Encode(codec.Newest, &m))
 	if err != nil {
 		return err
 	}
-	var read wire.Reply
-	return wire.Decode(reply, &read)
+	var read rollcallpeer.Reply
+	return rollcallpeer.Decode(reply, &read)
 }
 
 // observe reads what people and programs read of a state. All of it only measures or shows.

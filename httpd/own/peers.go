@@ -161,7 +161,7 @@ const authFileHeader = "X-Rollcall-Auth-File"
 // authModeHeader is link.AuthModeHeader of package replication.
 const authModeHeader = "X-Rollcall-Auth-Mode"
 
-// waitsHeader is rollcallpeer.WaitsHeader.
+// waitsHeader is rollcallpeer.waitsHeader.
 const waitsHeader = "X-Rollcall-Waits"
 
 // exchange takes a message of a peer and sends the reply: POST /v1/rollcall/replication and …/digest. A

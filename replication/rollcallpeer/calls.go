@@ -21,7 +21,10 @@
 //	senders.go   the senders, as operators see them
 //	state.go     the start-up copy, at the node that has the state
 //
-// Both: compare.go, what differs between two sets of instances.
+// Both:
+//
+//	wire.go, message.go, item.go, digest.go  the messages
+//	compare.go                               what differs between two sets of instances
 package rollcallpeer
 
 import (
@@ -165,7 +168,7 @@ func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		err := refusal(r, resp)
-		if node := resp.Header.Get(WaitsHeader); resp.StatusCode == http.StatusServiceUnavailable && node != "" {
+		if node := resp.Header.Get(waitsHeader); resp.StatusCode == http.StatusServiceUnavailable && node != "" {
 			err = fmt.Errorf("%w: %w", waitsError{node}, err)
 		}
 		return nil, err

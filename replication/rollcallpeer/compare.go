@@ -8,7 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // maxListed bounds the instances of one reply, but for an application with more.
@@ -40,8 +39,8 @@ func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owne
 // differences are the applications that the asker has otherwise, in the order of their names, as many
 // as a reply holds. Each comes with all its instances, those too that are too young to be compared:
 // the asker is to know that they are here.
-func (s scope) differences(q *wire.Digests) wire.Differences {
-	a := wire.Differences{Apps: make(map[string][]wire.Copy)}
+func (s scope) differences(q *Digests) differences {
+	a := differences{Apps: make(map[string][]Copy)}
 	differ := s.differing(q)
 	sizes := make(map[string]int, len(differ))
 	s.each(differ, func(l *registry.Lease) { sizes[l.Instance.App]++ })
@@ -53,17 +52,17 @@ func (s scope) differences(q *wire.Digests) wire.Differences {
 			break
 		}
 		total += sizes[app]
-		a.Apps[app] = make([]wire.Copy, 0, sizes[app])
+		a.Apps[app] = make([]Copy, 0, sizes[app])
 	}
 	s.each(differ, func(l *registry.Lease) {
 		app := l.Instance.App
-		a.Apps[app] = append(a.Apps[app], wire.Copy{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
+		a.Apps[app] = append(a.Apps[app], Copy{ID: l.Instance.ID(), Version: l.Version(), Sum: l.Sum()})
 	})
 	return a
 }
 
 // differing are the applications whose digest here is not the asker's, sorted.
-func (s scope) differing(q *wire.Digests) []string {
+func (s scope) differing(q *Digests) []string {
 	digests := s.digests()
 	var differ []string
 	for app, digest := range digests {
@@ -125,7 +124,7 @@ type comparison struct {
 }
 
 // add compares with a part of the peer's reply: applications that come after those before.
-func (c *comparison) add(apps map[string][]wire.Copy) {
+func (c *comparison) add(apps map[string][]Copy) {
 	ours := make(map[string][]*registry.Lease, len(apps))
 	for l := range c.scope.view.Comparable(c.scope.now, c.scope.all, c.scope.owner) {
 		if _, ok := apps[l.Instance.App]; ok {
@@ -138,8 +137,8 @@ func (c *comparison) add(apps map[string][]wire.Copy) {
 }
 
 // addApp compares the instances of an application.
-func (c *comparison) addApp(app string, ours []*registry.Lease, entries []wire.Copy) {
-	theirs := make(map[string]wire.Copy, len(entries))
+func (c *comparison) addApp(app string, ours []*registry.Lease, entries []Copy) {
+	theirs := make(map[string]Copy, len(entries))
 	for _, e := range entries {
 		theirs[e.ID] = e
 	}
@@ -193,7 +192,7 @@ func (c *comparison) addOurs(key registry.Key, what string) {
 
 // addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
 // its removal may still be on its way.
-func (c *comparison) addTheirs(key registry.Key, theirs wire.Copy) {
+func (c *comparison) addTheirs(key registry.Key, theirs Copy) {
 	if l, ok := c.scope.view.Find(key); ok {
 		c.addDisowned(l, theirs)
 		return
@@ -216,7 +215,7 @@ func (c *comparison) addTheirs(key registry.Key, theirs wire.Copy) {
 
 // addDisowned adds an instance that the peer takes for this side's, if this side takes it for the peer's: neither would
 // compare it as its own. The peer is told what is here, and that it owns it.
-func (c *comparison) addDisowned(l *registry.Lease, theirs wire.Copy) {
+func (c *comparison) addDisowned(l *registry.Lease, theirs Copy) {
 	switch {
 	case c.cedesTo == "" || l.Owner != c.cedesTo:
 	case l.Sum() != theirs.Sum:

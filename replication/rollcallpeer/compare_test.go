@@ -18,7 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // ageChanges lets changes become old enough to be compared.
@@ -312,7 +311,7 @@ func TestCompareListsABoundedNumberOfDifferences(t *testing.T) {
 // Together the questions are about every application, each once.
 func TestCompareAsksAboutEverythingOnce(t *testing.T) {
 	a, _ := twoDatacenters(t)
-	for _, count := range []int{0, 1, wire.MaxApps, wire.MaxApps + 1, 2*wire.MaxApps + 7} {
+	for _, count := range []int{0, 1, maxApps, maxApps + 1, 2*maxApps + 7} {
 		digests := make(map[string]registry.Digest, count)
 		var apps []string
 		for n := range count {
@@ -333,7 +332,7 @@ func TestCompareAsksAboutEverythingOnce(t *testing.T) {
 				break
 			}
 		}
-		want := max(1, (count+wire.MaxApps-1)/wire.MaxApps)
+		want := max(1, (count+maxApps-1)/maxApps)
 		expect.That(t, asked == count && questions == want, "of %d applications %d were asked about in %d questions, want %d", count, asked, questions, want)
 	}
 }
@@ -350,7 +349,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 		{"503", peertest.RespondWith(503, "no leader"), "no leader"},
 		{"hangs", peertest.Hang, "no answer in time"},
 		{"garbage", responds("<html>"), "the answer to digests cannot be read"},
-		{"more of nothing", responds(string(wire.Encode(codec.Newest, &wire.Differences{More: true}))), "has more, and nothing before it"},
+		{"more of nothing", responds(string(Encode(codec.Newest, &differences{More: true}))), "has more, and nothing before it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "hangs" {
@@ -372,7 +371,7 @@ func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	asked := 0
 	b.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		asked++
-		return responds(string(wire.Encode(codec.Newest, &wire.Differences{Apps: map[string][]wire.Copy{"ORDERS": nil}, More: true})))(w, r)
+		return responds(string(Encode(codec.Newest, &differences{Apps: map[string][]Copy{"ORDERS": nil}, More: true})))(w, r)
 	})
 	_, _, err := a.only().Compare(context.Background(), true)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "was not asked about") && asked == 2,
@@ -390,14 +389,14 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 	}{
 		{"nothing", b, nil, "ends too early"},
 		{"JSON", b, []byte(`{"version":2}`), "newer version"},
-		{"no node", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1"}), "datacenter and node"},
-		{"no owner", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
-		{"another owner", b, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
-		{"an owner between nodes", n, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the same one"},
+		{"no node", b, Encode(codec.Newest, &Digests{Datacenter: "dc1"}), "datacenter and node"},
+		{"no owner", b, Encode(codec.Newest, &Digests{Datacenter: "dc1", Node: "n1"}), `owner must be "dc1"`},
+		{"another owner", b, Encode(codec.Newest, &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc2"}), `owner is "dc2"`},
+		{"an owner between nodes", n, Encode(codec.Newest, &Digests{Datacenter: "dc1", Node: "n9", Owner: "dc1"}), "nothing from a node of the same one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.at.Compare(context.Background(), c.body)
-			expect.That(t, errors.Is(err, wire.ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want wire.ErrMalformed that says %q", err, c.says)
+			expect.That(t, errors.Is(err, ErrMalformed) && strings.Contains(err.Error(), c.says), "got %v, want ErrMalformed that says %q", err, c.says)
 		})
 	}
 }
@@ -406,9 +405,9 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 func FuzzDigests(f *testing.F) {
 	_, b := twoDatacenters(f)
 	registerAll(f, b, 1, "1")
-	f.Add(wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
+	f.Add(Encode(codec.Newest, &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "A", Until: "Z", Apps: map[string]registry.Digest{"ORDERS": {Count: 1, Sum: 255}}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, ErrStranger) {
+		if _, err := b.Compare(context.Background(), body); err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrStranger) {
 			t.Fatal(err)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // contactEvery is how often (ms of the sender's lease clock) a contact with a peer that sends is recorded.
@@ -16,7 +15,7 @@ const contactEvery = 1000
 
 // contacts record that a message came: of its sender, and, of a node of this datacenter, of the peers
 // that this node heard itself.
-func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registry.Origin, late int64, principal string) []registry.Op {
+func contacts(side *link.Side, view *registry.View, h *Head, origin registry.Origin, late int64, principal string) []registry.Op {
 	bound := principal == "" || late > 0 || view.SenderPrincipal(origin.DC, h.Sender) != ""
 	if bound && !contactDue(view, h, origin, late) {
 		return nil
@@ -33,7 +32,7 @@ func contacts(side *link.Side, view *registry.View, h *wire.Head, origin registr
 
 // contactDue says whether a second of the sender's clock has passed since its last contact, or there was
 // none. A late message is no sign of life, unless it is of an incarnation that was silent while another spoke.
-func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late int64) bool {
+func contactDue(view *registry.View, h *Head, origin registry.Origin, late int64) bool {
 	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
 	if late > 0 {
 		return ok && h.Clock > known.Clock
@@ -51,11 +50,11 @@ func contactDue(view *registry.View, h *wire.Head, origin registry.Origin, late 
 const overheardLater = 1000
 
 // overheard are the contacts that a node of this datacenter reports, with peers of this node.
-func overheard(side *link.Side, h *wire.Head) []registry.Op {
+func overheard(side *link.Side, h *Head) []registry.Op {
 	var all []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
 		if side.Remote(dc) != nil {
-			all = append(all, registry.Contact{DC: dc, Cut: side.Cut(dc).Milliseconds(), Age: wire.Later(h.Heard[dc], overheardLater)})
+			all = append(all, registry.Contact{DC: dc, Cut: side.Cut(dc).Milliseconds(), Age: later(h.Heard[dc], overheardLater)})
 		}
 	}
 	return all
@@ -63,11 +62,11 @@ func overheard(side *link.Side, h *wire.Head) []registry.Op {
 
 // ignored names the datacenters that a node of this one heard and that are not recorded: links are kept of this
 // node's peers only, so that no node fills the state with names. Empty: there are none.
-func ignored(side *link.Side, h *wire.Head) string {
+func ignored(side *link.Side, h *Head) string {
 	var others []string
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
 		if dc != side.Datacenter && side.Remote(dc) == nil {
-			others = append(others, wire.Clip(dc))
+			others = append(others, clip(dc))
 		}
 	}
 	const named = 10

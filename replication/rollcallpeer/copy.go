@@ -13,7 +13,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // How long and how often a start-up copy is tried.
@@ -112,8 +111,8 @@ func (r *Receiver) Waits() string {
 	return ""
 }
 
-// WaitsHeader is in the response to a node that asks for the state while this node Waits, and names it.
-const WaitsHeader = "X-Rollcall-Waits"
+// waitsHeader is in the response to a node that asks for the state while this node Waits, and names it.
+const waitsHeader = "X-Rollcall-Waits"
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
@@ -200,20 +199,20 @@ type transfer struct {
 
 // run applies the whole state.
 func (t *transfer) run(ctx context.Context) error {
-	var s wire.State
-	if err := wire.ReadFrame(t.frames, &s); err != nil {
+	var s State
+	if err := ReadFrame(t.frames, &s); err != nil {
 		return err
 	}
 	switch {
 	case s.Datacenter != t.side.Datacenter:
-		return wire.Malformed("a state of datacenter %q; this one is %s", wire.Clip(s.Datacenter), t.side.Datacenter)
+		return malformed("a state of datacenter %q; this one is %s", clip(s.Datacenter), t.side.Datacenter)
 	case s.Node == t.side.Node:
 		return errSelf
 	}
 	t.ops = append(t.ops, overheard(&t.side, &s.Head)...) // its node was heard
 	for t.items < s.Items {
-		var item wire.Item
-		if err := wire.ReadFrame(t.frames, &item); err != nil {
+		var item Item
+		if err := ReadFrame(t.frames, &item); err != nil {
 			return err
 		}
 		if t.add(&item); len(t.ops) < copyChunk {
@@ -227,9 +226,9 @@ func (t *transfer) run(ctx context.Context) error {
 }
 
 // add adds an item to those that are applied next. Its ages are as of the start of the transfer.
-func (t *transfer) add(item *wire.Item) {
+func (t *transfer) add(item *Item) {
 	t.items++
-	op, err := item.Check(wire.Context{Late: time.Since(t.started).Milliseconds()})
+	op, err := item.Check(Context{Late: time.Since(t.started).Milliseconds()})
 	if _, isAct := op.(registry.SelfPreservation); err == nil && !isAct {
 		t.ops = append(t.ops, op)
 		return

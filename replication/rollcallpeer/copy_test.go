@@ -22,7 +22,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // copyWait is for how long the nodes of the tests wait for another one.
@@ -259,13 +258,13 @@ func TestCopyLeavesOutWhatIsNotValid(t *testing.T) {
 	old := running(t, "n1")
 	breaking(old, 1, func(w http.ResponseWriter, state []byte) {
 		all := frames(state)
-		var head wire.State
-		expect.OK(t, wire.ReadFrame(bytes.NewReader(all[0]), &head))
+		var head State
+		expect.OK(t, ReadFrame(bytes.NewReader(all[0]), &head))
 		head.Items += 2
-		bad := wire.ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "bad", 1)})
-		act := wire.ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
-		all[0] = wire.AppendFrame(nil, codec.Newest, &head)
-		w.Write(bytes.Join(slices.Insert(all, 2, wire.AppendFrame(nil, codec.Newest, &bad), wire.AppendFrame(nil, codec.Newest, &act)), nil))
+		bad := ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "bad", 1)})
+		act := ItemOf(codec.Newest, registry.SelfPreservation{To: registry.PreservationHeld, For: 1000, By: registry.Act{Author: "ann"}})
+		all[0] = appendFrame(nil, codec.Newest, &head)
+		w.Write(bytes.Join(slices.Insert(all, 2, appendFrame(nil, codec.Newest, &bad), appendFrame(nil, codec.Newest, &act)), nil))
 	})
 	node := starting(t, old.server.URL)
 	need.OK(t, node.Copy(context.Background(), copyWait))
@@ -304,7 +303,7 @@ func FuzzState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		tr := &transfer{Receiver: node.Receiver, from: "n1", frames: bufio.NewReader(bytes.NewReader(text)), started: time.Now()}
 		err := tr.run(context.Background())
-		if err != nil && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
+		if err != nil && !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, errSelf) {
 			t.Fatal(err)
 		}
 	})
@@ -492,9 +491,9 @@ func TestSenderThatWasNeverHeardCannotBeForgotten(t *testing.T) {
 		says   string
 	}{
 		{"n9", ErrUnknownSender, `no such sender: nothing was heard of "n9"`},
-		{"", wire.ErrMalformed, "1 to 255 bytes"},
-		{strings.Repeat("n", 256), wire.ErrMalformed, "1 to 255 bytes"},
-		{"n9\n", wire.ErrMalformed, "control characters"},
+		{"", ErrMalformed, "1 to 255 bytes"},
+		{strings.Repeat("n", 256), ErrMalformed, "1 to 255 bytes"},
+		{"n9\n", ErrMalformed, "control characters"},
 	} {
 		err := b.Forget(context.Background(), e.sender, registry.Act{})
 		expect.That(t, errors.Is(err, e.want) && strings.Contains(err.Error(), e.says), "%.20q: got %v, want %v that says %q", e.sender, err, e.want, e.says)
@@ -527,12 +526,12 @@ func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 		for n := range 900 {
 			heard[fmt.Sprintf("made-up-%d-%03d", round, n)] = 5
 		}
-		got, err := b.Receive(context.Background(), write(wire.Head{
+		got, err := b.Receive(context.Background(), write(Head{
 			Datacenter: "dc1", Node: "n9", Sender: "s", Clock: int64(round+1) * contactEvery, Heard: heard,
 		}))
-		var a wire.Reply
+		var a Reply
 		if err == nil {
-			err = wire.Decode(got, &a)
+			err = Decode(got, &a)
 		}
 		want := fmt.Sprintf("900 datacenters that are no peers of this node is not noted: made-up-%d-000, ", round)
 		expect.That(t, err == nil && strings.Contains(a.Ignored, want) && len(a.Ignored) <= 500,

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // The first message to a peer of the version before is refused, and says why; the next one is of the level that the peer
@@ -20,7 +19,7 @@ func TestMessagesHaveTheLevelThatThePeerWrites(t *testing.T) {
 	far.fail = func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set(level.Header, level.Reads{Version: "0.1", Oldest: 1, Newest: 1, Writes: 1}.String())
 		sent := far.requests[len(far.requests)-1].body
-		if wire.LevelOf(sent) == 1 {
+		if levelOf(sent) == 1 {
 			return false
 		}
 		http.Error(w, "written by a newer version", http.StatusNotImplemented)

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/level"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // keepAlive is how long nothing may be sent before an empty message is: to a peer that hears nothing
@@ -80,7 +79,7 @@ func (l *Link) silence() time.Duration {
 }
 
 // head is what the next message starts with.
-func (l *Link) head() wire.Head {
+func (l *Link) head() Head {
 	h := headOf(&l.env.Side, l.env.Clock())
 	if l.env.Peer.Kind == link.Node {
 		h.Heard = heard(&l.env.Side, l.env.View(), h.Clock)
@@ -93,8 +92,8 @@ func (l *Link) head() wire.Head {
 }
 
 // headOf is the head of a message at a moment of the lease clock, without its sequence.
-func headOf(s *link.Side, clock int64) wire.Head {
-	return wire.Head{
+func headOf(s *link.Side, clock int64) Head {
+	return Head{
 		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.Now(), Clock: clock,
 	}
 }
@@ -107,7 +106,7 @@ func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
 			continue
 		}
 		if known, ok := v.Link(p.Name); ok {
-			ages[p.Name] = wire.Age(now - known.LastContact)
+			ages[p.Name] = age(now - known.LastContact)
 		}
 	}
 	return ages

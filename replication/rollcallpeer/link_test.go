@@ -18,7 +18,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // sender is a datacenter whose peer has these URLs.
@@ -56,17 +55,17 @@ func responds(text string) func(http.ResponseWriter, *http.Request) bool {
 }
 
 // replies has a peer reply with these results.
-func replies(results ...wire.Result) func(http.ResponseWriter, *http.Request) bool {
-	return responds(string(wire.Encode(codec.Newest, &wire.Reply{Datacenter: "dc2", Node: "n4", Results: results})))
+func replies(results ...result) func(http.ResponseWriter, *http.Request) bool {
+	return responds(string(Encode(codec.Newest, &Reply{Datacenter: "dc2", Node: "n4", Results: results})))
 }
 
 // write is a message as it is sent.
-func write(head wire.Head, ops ...registry.Op) []byte {
-	m := wire.Message{Head: head}
+func write(head Head, ops ...registry.Op) []byte {
+	m := Message{Head: head}
 	for _, op := range ops {
-		m.Items = append(m.Items, wire.ItemOf(codec.Newest, op))
+		m.Items = append(m.Items, ItemOf(codec.Newest, op))
 	}
-	return wire.Encode(codec.Newest, &m)
+	return Encode(codec.Newest, &m)
 }
 
 func TestFaultsOfARollcallServer(t *testing.T) {
@@ -92,18 +91,18 @@ func TestFaultsOfARollcallServer(t *testing.T) {
 		{"a redirect", peertest.RespondWith(302, ""), batcher.PermanentError, "302"},
 		{"garbage", responds("<html>"), batcher.PermanentError, "the answer cannot be read: malformed message"},
 		{"too few results", replies(), batcher.PermanentError, "1 items were answered by 0 results"},
-		{"too many results", replies(wire.Result{Status: 200}, wire.Result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
-		{"an item that is refused", replies(wire.Result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
-		{"a status that does not exist", replies(wire.Result{Status: 299}), batcher.PermanentError, "answered 299"},
+		{"too many results", replies(result{Status: 200}, result{Status: 200}), batcher.PermanentError, "answered by 2 results"},
+		{"an item that is refused", replies(result{Status: 400, Error: "life 0"}), batcher.PermanentError, "register of ORDERS/1 was answered 400: life 0"},
+		{"a status that does not exist", replies(result{Status: 299}), batcher.PermanentError, "answered 299"},
 		{"an endless response", func(w http.ResponseWriter, r *http.Request) bool {
 			chunk := bytes.Repeat([]byte(" "), 1<<20)
-			for range wire.MaxMessage>>20 + 1 {
+			for range maxMessage>>20 + 1 {
 				w.Write(chunk)
 			}
 			return true
 		}, batcher.PermanentError, "more than 8388608 bytes"},
-		{"what is newer, but not valid", replies(wire.Result{Status: 409, Stored: wire.ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
-		{"what was not asked for", replies(wire.Result{Status: 200, Stored: wire.ItemOf(codec.Newest, registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
+		{"what is newer, but not valid", replies(result{Status: 409, Stored: ItemOf(codec.Newest, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 2)})}), batcher.Success, ""},
+		{"what was not asked for", replies(result{Status: 200, Stored: ItemOf(codec.Newest, registry.Renew{Key: ordersID("1"), Life: 1})}), batcher.Success, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near := sender(t, far.server.URL)
@@ -228,7 +227,7 @@ func TestBatchThatIsLargeIsCut(t *testing.T) {
 	near.deliver(t, tasks...)
 	came := far.received(messagePath)
 	for _, r := range came {
-		expect.That(t, len(r.body) <= wire.MaxMessage, "a message of %d bytes", len(r.body))
+		expect.That(t, len(r.body) <= maxMessage, "a message of %d bytes", len(r.body))
 	}
 	n := far.Newest().Total()
 	expect.That(t, len(came) == 2 && n == 9, "%d messages brought %d instances, want 2 and 9", len(came), n)
@@ -245,22 +244,22 @@ func TestMessagesAreCutWhereTheyGetTooLarge(t *testing.T) {
 		{"all fit", []int{large, large, large}, []int{3}},
 		{"nine of a MiB", []int{large, large, large, large, large, large, large, large, large}, []int{7, 2}},
 		{"one too large alone", []int{5, 9 * large, 5}, []int{1, 1, 1}},
-		{"as many as a message has, and one", make([]int, wire.MaxItems+1), []int{wire.MaxItems, 1}},
+		{"as many as a message has, and one", make([]int, maxItems+1), []int{maxItems, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var parts []part
 			for _, size := range c.sizes {
-				parts = append(parts, part{item: wire.ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", size)})})
+				parts = append(parts, part{item: ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", size)})})
 			}
 			var got []int
 			for _, part := range cutParts(parts) {
 				got = append(got, len(part))
-				m := wire.Message{Items: make([]wire.Item, len(part))}
+				m := Message{Items: make([]Item, len(part))}
 				for n := range part {
 					m.Items[n] = part[n].item
 				}
-				size := len(wire.Encode(codec.Newest, &m))
-				expect.That(t, len(part) <= 1 || size <= wire.MaxMessage, "a message of %d bytes", size)
+				size := len(Encode(codec.Newest, &m))
+				expect.That(t, len(part) <= 1 || size <= maxMessage, "a message of %d bytes", size)
 			}
 			expect.Slice(t, got, c.want, "got")
 		})
@@ -282,8 +281,8 @@ func TestLinkIsKeptAlive(t *testing.T) {
 	defer peertest.Run(t, near.only().Run)()
 	peertest.Eventually(t, "another message", func() bool { return len(far.received(messagePath)) >= 2 })
 	for _, r := range far.received(messagePath) {
-		var m wire.Message
-		err := wire.Decode(r.body, &m)
+		var m Message
+		err := Decode(r.body, &m)
 		expect.That(t, err == nil && len(m.Items) == 0, "got %+v, %v; want no items", m, err)
 	}
 }
@@ -295,8 +294,8 @@ func TestMessagesAreNumbered(t *testing.T) {
 		near.deliver(t, aTask)
 	}
 	for n, r := range far.received(messagePath) {
-		var m wire.Message
-		err := wire.Decode(r.body, &m)
+		var m Message
+		err := Decode(r.body, &m)
 		expect.That(t, err == nil && m.Sequence == uint64(n+1) && m.Sender == "of n1" && m.Incarnation != 0 && m.Clock != 0,
 			"message %d: got %+v, %v", n, m.Head, err)
 	}

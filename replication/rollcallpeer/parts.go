@@ -3,17 +3,16 @@ package rollcallpeer
 import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // maxItem bounds the items of one message (bytes), which leaves room for its head.
-const maxItem = wire.MaxMessage - 64<<10
+const maxItem = maxMessage - 64<<10
 
 // part is what a message says of a task.
 type part struct {
 	task link.Task
 	fact string // as link.Env.Sent; empty: not counted
-	item wire.Item
+	item Item
 }
 
 // partsOf are what there is to say of tasks now, at a level of the formats. Nothing is said of an instance that was removed: its removal
@@ -22,7 +21,7 @@ func partsOf(level byte, view *registry.View, now int64, tasks []link.Task) []pa
 	parts := make([]part, 0, len(tasks))
 	for _, t := range tasks {
 		if op, fact := opOf(view, now, t); op != nil {
-			parts = append(parts, part{task: t, fact: fact, item: wire.ItemOf(level, op)})
+			parts = append(parts, part{task: t, fact: fact, item: ItemOf(level, op)})
 		}
 	}
 	return parts
@@ -52,7 +51,7 @@ func cutParts(all []part) [][]part {
 	var messages [][]part
 	size, first := 0, 0
 	for n, p := range all {
-		if n > first && (size+p.item.Size() >= maxItem || n-first == wire.MaxItems) {
+		if n > first && (size+p.item.Size() >= maxItem || n-first == maxItems) {
 			messages = append(messages, all[first:n])
 			size, first = 0, n
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Compare implements link. Between datacenters this datacenter's instances are compared, between nodes all. The
@@ -47,8 +46,8 @@ func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.T
 }
 
 // question asks about the applications after one: as many of ours as a message holds.
-func (l *Link) question(apps []string, digests map[string]registry.Digest, after string) *wire.Digests {
-	q := &wire.Digests{
+func (l *Link) question(apps []string, digests map[string]registry.Digest, after string) *Digests {
+	q := &Digests{
 		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
 	}
 	if l.env.Peer.Kind == link.Datacenter {
@@ -58,7 +57,7 @@ func (l *Link) question(apps []string, digests map[string]registry.Digest, after
 	if found {
 		first++
 	}
-	last := min(first+wire.MaxApps, len(apps))
+	last := min(first+maxApps, len(apps))
 	for _, app := range apps[first:last] {
 		q.Apps[app] = digests[app]
 	}
@@ -74,18 +73,18 @@ const digestPatience = 6
 
 // ask sends a question. The reply says nothing about applications that were not asked about, so the
 // questions that follow come to an end.
-func (l *Link) ask(ctx context.Context, q *wire.Digests) (*wire.Differences, error) {
-	text, err := l.calls.post(ctx, call{digestPath, wire.Encode(l.level(), q), wire.MaxCompared, digestPatience})
+func (l *Link) ask(ctx context.Context, q *Digests) (*differences, error) {
+	text, err := l.calls.post(ctx, call{digestPath, Encode(l.level(), q), maxCompared, digestPatience})
 	if err != nil {
 		return nil, err
 	}
-	var a wire.Differences
-	if err := wire.Decode(text, &a); err != nil {
+	var a differences
+	if err := Decode(text, &a); err != nil {
 		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests cannot be read: %w", err))
 	}
 	for app := range a.Apps {
 		if !q.Covers(app) {
-			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests names %q, which was not asked about", wire.Clip(app)))
+			return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer to digests names %q, which was not asked about", clip(app)))
 		}
 	}
 	if a.More && len(a.Apps) == 0 {

@@ -12,10 +12,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
-// Errors that a caller can act on, beside wire.ErrMalformed and those of registry.Service.
+// Errors that a caller can act on, beside ErrMalformed and those of registry.Service.
 var (
 	// ErrStranger: a message of a datacenter that is not a peer of this one.
 	ErrStranger = errors.New("not a peer")
@@ -51,12 +50,12 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 // Metrics returns the metrics of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
-// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed, wire.ErrNewer,
+// Receive applies a message of a Rollcall peer and returns the reply. Errors: ErrMalformed, ErrNewer,
 // ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
 // message can be sent again.
 func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, err error) {
-	var m wire.Message
-	if err := wire.Decode(message, &m); err != nil {
+	var m Message
+	if err := Decode(message, &m); err != nil {
 		return nil, err
 	}
 	origin, err := r.originOf(ctx, m.Datacenter, m.Node)
@@ -91,7 +90,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	if origin.Kind == registry.LocalPeer {
 		in.ignored = ignored(&r.side, &m.Head)
 	}
-	reply = r.replyTo(wire.LevelOf(message), view, in)
+	reply = r.replyTo(levelOf(message), view, in)
 	r.recordRefused(&m, origin, in)
 	r.recordTaken(&m, in)
 	return reply, nil
@@ -99,8 +98,8 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 
 // Compare replies to a peer's digests with what differs here. Errors: as Receive.
 func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, err error) {
-	var q wire.Digests
-	if err := wire.Decode(message, &q); err != nil {
+	var q Digests
+	if err := Decode(message, &q); err != nil {
 		return nil, err
 	}
 	origin, err := r.originOf(ctx, q.Datacenter, q.Node)
@@ -109,7 +108,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	}
 	all := origin.Kind == registry.LocalPeer
 	if all != (q.Owner == "") {
-		return nil, wire.Malformed("owner must be %q from another datacenter, and nothing from a node of the same one", q.Datacenter)
+		return nil, malformed("owner must be %q from another datacenter, and nothing from a node of the same one", q.Datacenter)
 	}
 	view, err := r.side.Service.View(ctx, registry.Stale)
 	if err != nil {
@@ -117,7 +116,7 @@ func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, e
 	}
 	s := scope{view: view, now: r.side.Service.Health().Clock, all: all, owner: q.Owner}
 	d := s.differences(&q)
-	return wire.Encode(wire.LevelOf(message), &d), nil
+	return Encode(levelOf(message), &d), nil
 }
 
 // originOf returns the origin under which a datacenter's items are applied, if it may send here.
@@ -131,7 +130,7 @@ func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (regis
 				return registry.Origin{Kind: registry.RemoteDC, DC: datacenter}, nil
 			}
 		}
-		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
+		return registry.Origin{}, fmt.Errorf("datacenter %q: %w of %s", clip(datacenter), ErrStranger, r.side.Datacenter)
 	}
 	switch {
 	case r.side.Consensus:
@@ -154,12 +153,12 @@ func checkPrincipal(ctx context.Context, view *registry.View, sender senderName,
 
 // intake is a message on its way into the registry.
 type intake struct {
-	late    int64 // ms, as wire.Context
+	late    int64 // ms, as Context
 	ahead   int64 // ms, as registry.View.Timing
 	ops     []registry.Op
 	items   []int  // per op, the item that asked for it; -1: none did
 	ignored string // as function ignored
-	results []wire.Result
+	results []result
 	applied []registry.Result // per op
 	taking  *taking
 }
@@ -167,14 +166,14 @@ type intake struct {
 // intakeOf are the operations of a message, the contacts first. Items that are not valid have their
 // results already.
 func (r *Receiver) intakeOf(
-	view *registry.View, m *wire.Message, origin registry.Origin, t *taking, principal string,
+	view *registry.View, m *Message, origin registry.Origin, t *taking, principal string,
 ) *intake {
-	in := &intake{results: make([]wire.Result, len(m.Items)), taking: t}
+	in := &intake{results: make([]result, len(m.Items)), taking: t}
 	in.late, in.ahead = view.Timing(origin.DC, m.Sender, m.Incarnation, m.Clock, r.now(view))
 	for _, contact := range contacts(&r.side, view, &m.Head, origin, in.late, principal) {
 		in.add(-1, contact)
 	}
-	c := wire.Context{Late: in.late}
+	c := Context{Late: in.late}
 	if origin.Kind != registry.LocalPeer {
 		c.Here = r.side.Datacenter
 	}
@@ -185,9 +184,9 @@ func (r *Receiver) intakeOf(
 		}
 		switch {
 		case err != nil:
-			in.results[n] = wire.Result{Status: wire.Invalid, Error: err.Error()}
+			in.results[n] = result{Status: Invalid, Error: err.Error()}
 		case repeatedAct(view, op, in.late):
-			in.results[n] = wire.Result{Status: wire.Done}
+			in.results[n] = result{Status: resultDone}
 		default:
 			in.add(n, op)
 		}
@@ -218,7 +217,7 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 
 // recordRefused records the items of a message that will always be refused, and those that are accepted. It
 // leaves out items that panicked, which the store logs and lists.
-func (r *Receiver) recordRefused(m *wire.Message, origin registry.Origin, in *intake) {
+func (r *Receiver) recordRefused(m *Message, origin registry.Origin, in *intake) {
 	from := origin.DC
 	if origin.Kind == registry.LocalPeer {
 		from = m.Node
@@ -226,9 +225,9 @@ func (r *Receiver) recordRefused(m *wire.Message, origin registry.Origin, in *in
 	for n, result := range in.results {
 		key, ok := registry.KeyOf(m.Items[n].Op)
 		switch {
-		case result.Status == wire.Invalid:
+		case result.Status == Invalid:
 			r.side.Refusals.Record(key, m.Items[n].Name(), from, result.Error)
-		case ok && result.Status == wire.Done:
+		case ok && result.Status == resultDone:
 			r.side.Refusals.Record(key, "", from, "")
 		}
 	}
@@ -242,5 +241,5 @@ func (r *Receiver) replyTo(level byte, view *registry.View, in *intake) []byte {
 			in.results[item] = e.resultOf(in.ops[n], in.applied[n].Outcome)
 		}
 	}
-	return wire.Encode(level, &wire.Reply{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
+	return Encode(level, &Reply{Datacenter: r.side.Datacenter, Node: r.side.Node, Late: in.late, Ignored: in.ignored, Results: in.results})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // ownerAt is whom the instances of one site belong to at the other.
@@ -152,8 +151,8 @@ func TestReceiveAppliesTheOthersBesideABadItem(t *testing.T) {
 	bad.Life = 0
 	body := write(head, good("1"), bad, good("3"))
 	text := need.Got(b.Receive(context.Background(), body))(t)
-	var got wire.Reply
-	need.OK(t, wire.Decode(text, &got))
+	var got Reply
+	need.OK(t, Decode(text, &got))
 	var statuses []int
 	for _, r := range got.Results {
 		statuses = append(statuses, r.Status)
@@ -236,7 +235,7 @@ func TestContactsNeedASignOfLife(t *testing.T) {
 	old := a.only().head()
 	newer := old
 	newer.Clock += 5000
-	receive := func(s *site, h wire.Head) {
+	receive := func(s *site, h Head) {
 		t.Helper()
 		need.Got(s.Receive(context.Background(), write(h)))(t)
 	}
@@ -248,7 +247,7 @@ func TestContactsNeedASignOfLife(t *testing.T) {
 	expect.That(t, after == before, "a message of before the newest: got %+v, want %+v", after, before)
 
 	n, _ := twoNodes(t)
-	receive(n, wire.Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
+	receive(n, Head{Datacenter: "dc1", Node: "n2", Sender: "s", Heard: map[string]int64{"dc1": 5}})
 	l, ok := n.Newest().Link("dc1")
 	expect.That(t, !ok, "this datacenter was heard: %+v", l)
 }
@@ -257,7 +256,7 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 	a, b := twoNodes(t)
 	c, d := twoDatacenters(t)
 	message := func(datacenter, node string) []byte {
-		return write(wire.Head{Datacenter: datacenter, Node: node, Sender: "s"})
+		return write(Head{Datacenter: datacenter, Node: node, Sender: "s"})
 	}
 	for _, e := range []struct {
 		name             string
@@ -274,11 +273,11 @@ func TestReceiveRefusesStrangers(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			_, err := e.at.Receive(context.Background(), message(e.datacenter, e.node))
 			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a message: got %v, want ErrStranger: %v", err, e.stranger)
-			q := wire.Digests{Datacenter: e.datacenter, Node: e.node}
+			q := Digests{Datacenter: e.datacenter, Node: e.node}
 			if e.datacenter != e.at.side.Datacenter {
 				q.Owner = e.datacenter
 			}
-			_, err = e.at.Compare(context.Background(), wire.Encode(codec.Newest, &q))
+			_, err = e.at.Compare(context.Background(), Encode(codec.Newest, &q))
 			expect.That(t, errors.Is(err, ErrStranger) == e.stranger, "a comparison: got %v, want ErrStranger: %v", err, e.stranger)
 		})
 	}
@@ -301,9 +300,9 @@ func TestReceiverAsksWhetherTheCallerMaySpeakForTheDatacenter(t *testing.T) {
 		return refused
 	}})
 	before := d.Count()
-	_, err := d.Receive(ctx, write(wire.Head{Datacenter: "dc1", Node: "n1", Sender: "s"}))
+	_, err := d.Receive(ctx, write(Head{Datacenter: "dc1", Node: "n1", Sender: "s"}))
 	expect.ErrorIs(t, err, refused, "a message: got")
-	_, err = d.Compare(ctx, wire.Encode(codec.Newest, &wire.Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1"}))
+	_, err = d.Compare(ctx, Encode(codec.Newest, &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1"}))
 	expect.ErrorIs(t, err, refused, "a comparison: got")
 	expect.ErrorIs(t, d.State(ctx, "dc1", nil), refused, "the state: got")
 	want := access.Need{Resource: access.Peer, Name: "dc1", Verb: access.Exchange}
@@ -353,8 +352,8 @@ func oneItemIsLeftOut(t *testing.T, cause error) {
 		items = append(items, registry.Replica{Instance: i, Life: 1})
 	}
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
-	var got wire.Reply
-	need.OK(t, wire.Decode(text, &got))
+	var got Reply
+	need.OK(t, Decode(text, &got))
 	for n, r := range got.Results {
 		want := 200
 		if n == 4 {
@@ -376,8 +375,8 @@ func TestReplyIsBounded(t *testing.T) {
 		items = append(items, registry.Renew{Key: i.Key(), Life: 1, LastDirty: 1})
 	}
 	text := need.Got(b.Receive(context.Background(), write(a.only().head(), items...)))(t)
-	var got wire.Reply
-	need.OK(t, wire.Decode(text, &got))
+	var got Reply
+	need.OK(t, Decode(text, &got))
 	returned := 0
 	for n, r := range got.Results {
 		expect.Equal(t, r.Status, 409, "item %d: got", n)
@@ -385,7 +384,7 @@ func TestReplyIsBounded(t *testing.T) {
 			returned++
 		}
 	}
-	expect.That(t, len(text) <= wire.MaxMessage && returned != 0 && returned != len(items), "%d bytes with %d of %d instances", len(text), returned, len(items))
+	expect.That(t, len(text) <= maxMessage && returned != 0 && returned != len(items), "%d bytes with %d of %d instances", len(text), returned, len(items))
 }
 
 func TestItemThatIsRefusedIsNamedOnBothSides(t *testing.T) {

@@ -3,12 +3,11 @@ package rollcallpeer
 import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // maxStored bounds (bytes) the instances that go back with a reply: what does not fit is found by
 // the next comparison.
-const maxStored = wire.MaxMessage / 2
+const maxStored = maxMessage / 2
 
 // resultMaker makes results with what is stored here, as long as there is room in the reply.
 type resultMaker struct {
@@ -43,22 +42,22 @@ func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 }
 
 // resultOf is the result of an item.
-func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Result {
+func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) result {
 	if outcome == registry.Panicked {
-		return wire.Result{Status: wire.Failed, Error: "it panicked, which is a defect; the log of the node that was sent it has the stack"}
+		return result{Status: resultFailed, Error: "it panicked, which is a defect; the log of the node that was sent it has the stack"}
 	}
 	key, ok := registry.KeyOf(op)
 	if !ok {
-		return wire.Result{Status: wire.Done} // an operator's act, which fits the state here or does not
+		return result{Status: resultDone} // an operator's act, which fits the state here or does not
 	}
 	switch outcome {
 	case registry.NotFound:
 		if _, ok := op.(registry.Remove); ok {
-			return wire.Result{Status: wire.Done} // nothing is there, which is what it asks for
+			return result{Status: resultDone} // nothing is there, which is what it asks for
 		}
-		return wire.Result{Status: wire.Missing, Error: "not registered here"}
+		return result{Status: resultMissing, Error: "not registered here"}
 	case registry.Newer:
-		return wire.Result{Status: wire.Missing, Error: "an older one is stored here"}
+		return result{Status: resultMissing, Error: "an older one is stored here"}
 	case registry.Older:
 		return e.older(key)
 	case registry.Held:
@@ -66,20 +65,20 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) wire.Re
 	case registry.Refused:
 		return e.removed(key)
 	case link.TooLarge:
-		return wire.Result{Status: wire.Invalid, Error: "larger than an operation may be"}
+		return result{Status: Invalid, Error: "larger than an operation may be"}
 	case link.Unreadable:
-		return wire.Result{Status: wire.Invalid, Error: "the leader here runs another version and does not know it"}
+		return result{Status: Invalid, Error: "the leader here runs another version and does not know it"}
 	}
-	return wire.Result{Status: wire.Done}
+	return result{Status: resultDone}
 }
 
 // heldBack is the result where a client renews the instance here, and the sender may not take it over. Below the level
 // that brought it, an older program is told nothing that it would act on.
-func (e *resultMaker) heldBack(key registry.Key) wire.Result {
+func (e *resultMaker) heldBack(key registry.Key) result {
 	if e.level < registry.Level3 {
-		return wire.Result{Status: wire.Older, Error: e.held}
+		return result{Status: resultOlder, Error: e.held}
 	}
-	result := wire.Result{Status: wire.Held, Error: e.held, Again: offerLatest.Milliseconds()}
+	result := result{Status: resultHeld, Error: e.held, Again: offerLatest.Milliseconds()}
 	if l, ok := e.view.Find(key); ok && !l.Permanent {
 		result.Again = max(e.view.LivesUntil(l)-e.now, 0)
 	}
@@ -87,28 +86,28 @@ func (e *resultMaker) heldBack(key registry.Key) wire.Result {
 }
 
 // older is the result where a newer copy is stored.
-func (e *resultMaker) older(key registry.Key) wire.Result {
+func (e *resultMaker) older(key registry.Key) result {
 	l, ok := e.view.Find(key)
 	if !ok {
 		return e.removed(key)
 	}
-	return wire.Result{Status: wire.Older, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
+	return result{Status: resultOlder, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
 }
 
 // removed is the result where the instance was removed, or its lease has ended.
-func (e *resultMaker) removed(key registry.Key) wire.Result {
+func (e *resultMaker) removed(key registry.Key) result {
 	rec, ok := e.record(key)
 	if !ok {
-		return wire.Result{Status: wire.Gone, Error: "its lease has ended"}
+		return result{Status: resultGone, Error: "its lease has ended"}
 	}
-	return wire.Result{Status: wire.Gone, Stored: e.stored(e.view.RemoveOf(rec, e.now))}
+	return result{Status: resultGone, Stored: e.stored(e.view.RemoveOf(rec, e.now))}
 }
 
 // stored is what is stored here, if there is room for it.
-func (e *resultMaker) stored(op registry.Op) wire.Item {
-	item := wire.ItemOf(e.level, op)
+func (e *resultMaker) stored(op registry.Op) Item {
+	item := ItemOf(e.level, op)
 	if item.Size() > e.left {
-		return wire.Item{}
+		return Item{}
 	}
 	e.left -= item.Size()
 	return item

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // Senders are the servers whose clocks are known, by datacenter and name.
@@ -37,11 +36,11 @@ func (r *Receiver) Senders() []api.PeerSender {
 }
 
 // Forget forgets what is known of a sender's clock and to whom its name belongs, so that its next message counts as its first. With
-// consensus the whole datacenter forgets it, else this node. Errors: wire.ErrMalformed, ErrUnknownSender, or
+// consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
 // registry.Service's.
 func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) error {
-	if !wire.ValidName(sender) {
-		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", wire.ErrMalformed, wire.Clip(sender), wire.MaxName)
+	if !validName(sender) {
+		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", ErrMalformed, clip(sender), maxName)
 	}
 	results, err := registry.Unrevoked(r.side.Service.Apply(ctx, registry.FromClient, registry.ForgetSender{Sender: sender, By: by}))
 	if err != nil {

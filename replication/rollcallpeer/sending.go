@@ -10,7 +10,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer
@@ -40,18 +39,18 @@ func (l *Link) send(ctx context.Context, level byte, parts []part) batcher.Resul
 }
 
 // exchange sends a message and reads its reply. The error is a link.CallError.
-func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]wire.Result, error) {
-	m := wire.Message{Head: l.head(), Items: make([]wire.Item, len(parts))}
+func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]result, error) {
+	m := Message{Head: l.head(), Items: make([]Item, len(parts))}
 	for n, t := range parts {
 		m.Items[n] = t.item
 	}
-	text, err := l.calls.post(ctx, call{messagePath, wire.Encode(level, &m), wire.MaxMessage, 1})
+	text, err := l.calls.post(ctx, call{messagePath, Encode(level, &m), maxMessage, 1})
 	if err != nil {
 		l.renewIncarnation(m.Head, 0, errors.Is(err, errConflict))
 		return nil, err
 	}
-	var a wire.Reply
-	if err := wire.Decode(text, &a); err != nil {
+	var a Reply
+	if err := Decode(text, &a); err != nil {
 		return nil, link.Failed(batcher.PermanentError, fmt.Errorf("the answer cannot be read: %w", err))
 	}
 	l.renewIncarnation(m.Head, a.Late, false)
@@ -62,15 +61,15 @@ func (l *Link) exchange(ctx context.Context, level byte, parts []part) ([]wire.R
 }
 
 // firstRefused returns an error about the first item that the peer refuses and always will, or nil.
-func firstRefused(parts []part, results []wire.Result) error {
+func firstRefused(parts []part, results []result) error {
 	for n, result := range results {
 		switch result.Status {
-		case wire.Done, wire.Missing, wire.Older, wire.Gone, wire.Held:
+		case resultDone, resultMissing, resultOlder, resultGone, resultHeld:
 		default:
-			if result.Status == wire.Failed && parts[n].fact != "" {
+			if result.Status == resultFailed && parts[n].fact != "" {
 				continue // see follow
 			}
-			return fmt.Errorf("%s of %s was answered %d: %s", parts[n].fact, parts[n].task.Key, result.Status, wire.Clip(result.Error))
+			return fmt.Errorf("%s of %s was answered %d: %s", parts[n].fact, parts[n].task.Key, result.Status, clip(result.Error))
 		}
 	}
 	return nil
@@ -78,22 +77,22 @@ func firstRefused(parts []part, results []wire.Result) error {
 
 // follow does what the peer's result for one item asks for. An item that panicked there is sent again,
 // MaxTries times in all, because what the peer had may have been the cause.
-func (l *Link) follow(t part, result wire.Result) {
+func (l *Link) follow(t part, result result) {
 	switch {
 	case isHeld(result):
 		l.hold(t, result)
-	case result.Status == wire.Older || result.Status == wire.Gone:
+	case result.Status == resultOlder || result.Status == resultGone:
 		l.env.Owed.Drop(t.task.Key, "")
-	case result.Status == wire.Missing && t.task.Tries < link.MaxTries:
+	case result.Status == resultMissing && t.task.Tries < link.MaxTries:
 		l.env.Submit(link.Task{Key: t.task.Key, Facts: link.Registered, Tries: t.task.Tries + 1})
-	case result.Status == wire.Failed && t.fact != "" && t.task.Tries+1 < link.MaxTries:
+	case result.Status == resultFailed && t.fact != "" && t.task.Tries+1 < link.MaxTries:
 		again := t.task
 		again.Tries++
 		l.env.Submit(again)
-	case result.Status == wire.Failed && t.fact != "":
+	case result.Status == resultFailed && t.fact != "":
 		l.env.GaveUp()
-		l.env.Refused(t.task.Key, t.fact, wire.Clip(result.Error))
-	case result.Status == wire.Done && t.fact != "":
+		l.env.Refused(t.task.Key, t.fact, clip(result.Error))
+	case result.Status == resultDone && t.fact != "":
 		l.env.Sent(t.fact)
 		l.env.Refused(t.task.Key, t.fact, "")
 		if t.task.Facts&(link.Registered|link.Overridden) != 0 { // the peer agrees in all
@@ -103,7 +102,7 @@ func (l *Link) follow(t part, result wire.Result) {
 }
 
 // applyReturned applies what the peer has newer, or removed, and sent back.
-func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
+func (l *Link) applyReturned(ctx context.Context, results []result) error {
 	var ops []registry.Op
 	for _, result := range results {
 		if op := l.returnedOp(&result.Stored); op != nil {
@@ -120,13 +119,13 @@ func (l *Link) applyReturned(ctx context.Context, results []wire.Result) error {
 }
 
 // returnedOp returns the operation of an item that came back, or nil if there is nothing to apply.
-func (l *Link) returnedOp(item *wire.Item) registry.Op {
+func (l *Link) returnedOp(item *Item) registry.Op {
 	switch item.Op.(type) {
 	case registry.Replica, registry.Remove:
 	default:
 		return nil
 	}
-	var c wire.Context
+	var c Context
 	if l.env.Peer.Kind == link.Datacenter {
 		c.Here = l.env.Datacenter
 	}
@@ -140,7 +139,7 @@ func (l *Link) returnedOp(item *wire.Item) registry.Op {
 }
 
 // renewIncarnation starts another incarnation if a message of the one in a head is too late, or ahead, for a peer.
-func (l *Link) renewIncarnation(head wire.Head, late int64, ahead bool) {
+func (l *Link) renewIncarnation(head Head, late int64, ahead bool) {
 	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
 		return
 	}
@@ -188,5 +187,5 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 // Act implements actor.
 func (l *Link) Act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
 	level := l.level()
-	return l.send(ctx, level, []part{{item: wire.ItemOf(level, op)}})
+	return l.send(ctx, level, []part{{item: ItemOf(level, op)}})
 }

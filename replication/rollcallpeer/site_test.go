@@ -26,7 +26,6 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // site is a Rollcall server: a registry, what it replies to its peers, and its links to them.
@@ -84,7 +83,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 		reply, err = s.Compare(r.Context(), body)
 	case statePath:
 		if node := s.Waits(); node != "" {
-			w.Header().Set(WaitsHeader, node)
+			w.Header().Set(waitsHeader, node)
 		}
 		err = s.State(r.Context(), r.URL.Query().Get("datacenter"), w)
 	default:
@@ -100,7 +99,7 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 
 func statusFor(err error) int {
 	switch {
-	case errors.Is(err, wire.ErrMalformed):
+	case errors.Is(err, ErrMalformed):
 		return http.StatusBadRequest
 	case errors.Is(err, ErrStranger):
 		return http.StatusForbidden

@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // State writes everything, for the start-up copy of a node of this datacenter that names itself: a
@@ -18,7 +17,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 		return err
 	}
 	if datacenter != r.side.Datacenter {
-		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", wire.Clip(datacenter), ErrStranger, r.side.Datacenter)
+		return fmt.Errorf("datacenter %q: %w that copies the state, those are the nodes of %s", clip(datacenter), ErrStranger, r.side.Datacenter)
 	}
 	health := r.side.Service.Health()
 	if !health.Ready {
@@ -32,7 +31,7 @@ func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) er
 	head.Incarnation = 0 // a server that knows it can speak in this node's name
 	head.Heard = heard(&r.side, view, health.Clock)
 	s := stateWriter{ctx: ctx, w: w, level: r.side.Writes()}
-	s.write(&wire.State{Head: head, Items: count(view.All()) + count(view.Removals())})
+	s.write(&State{Head: head, Items: count(view.All()) + count(view.Removals())})
 	s.instances(view, health.Clock)
 	return s.err
 }
@@ -46,18 +45,18 @@ type stateWriter struct {
 	err   error
 }
 
-func (s *stateWriter) write(b wire.Body) {
+func (s *stateWriter) write(b Body) {
 	if s.err == nil {
 		s.err = s.ctx.Err()
 	}
 	if s.err == nil {
-		s.frame = wire.AppendFrame(s.frame[:0], s.level, b)
+		s.frame = appendFrame(s.frame[:0], s.level, b)
 		_, s.err = s.w.Write(s.frame)
 	}
 }
 
 func (s *stateWriter) item(op registry.Op) bool {
-	item := wire.ItemOf(s.level, op)
+	item := ItemOf(s.level, op)
 	s.write(&item)
 	return s.err == nil
 }

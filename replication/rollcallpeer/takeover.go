@@ -8,7 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/replication/link"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 const (
@@ -71,7 +70,7 @@ func yielding(op registry.Op, yields bool) registry.Op {
 
 // recordTaken counts a message that took over, or would have, without the right; names what is refused; and has the
 // audit record what was taken over.
-func (r *Receiver) recordTaken(m *wire.Message, in *intake) {
+func (r *Receiver) recordTaken(m *Message, in *intake) {
 	without := false
 	for n, op := range in.ops {
 		item := in.items[n]
@@ -94,7 +93,7 @@ func (r *Receiver) recordTaken(m *wire.Message, in *intake) {
 		}
 	}
 	for n, result := range in.results {
-		without = without || in.taking.seized[n] != "" && result.Status == wire.Invalid
+		without = without || in.taking.seized[n] != "" && result.Status == Invalid
 	}
 	if without {
 		_ = in.taking.judge.Refuses(in.taking.need) // counts it; what is refused has its result
@@ -129,9 +128,9 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 }
 
 // hold remembers that the peer has a living instance of another client, and when it may be offered this one again.
-func (l *Link) hold(t part, result wire.Result) {
+func (l *Link) hold(t part, result result) {
 	after := time.Duration(result.Again) * time.Millisecond
-	if result.Status != wire.Held {
+	if result.Status != resultHeld {
 		after = time.Minute
 	}
 	after = min(max(after, offerAgain), offerLatest)
@@ -139,8 +138,8 @@ func (l *Link) hold(t part, result wire.Result) {
 }
 
 // isHeld reports whether the peer has a living instance of another client. Below level 3 only the reason says so.
-func isHeld(result wire.Result) bool {
-	return result.Status == wire.Held || result.Status == wire.Older && result.Error != ""
+func isHeld(result result) bool {
+	return result.Status == resultHeld || result.Status == resultOlder && result.Error != ""
 }
 
 // offer sends the peer again what it has held, when the lease of its instance has ended.

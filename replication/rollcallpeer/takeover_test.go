@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/replication/link"
 	"github.com/seed-20419f34/rollcall/replication/peertest"
-	"github.com/seed-20419f34/rollcall/replication/wire"
 )
 
 // judging decides on the calls of a peer that may take over or not, and records what was refused or counted, and what
@@ -60,33 +59,33 @@ func seizures() []seizure {
 	}
 	const here = "dc2"
 	return []seizure{
-		{"a newer registration", replica("1", 6, nil), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"an older one", replica("1", 4, nil), wire.Older, 0, false, ""},
-		{"the same", replica("1", 5, nil), wire.Done, 0, false, ""},
-		{"a later life", replica("1", 1, func(op *registry.Replica) { op.Life = 2 }), wire.Held, wire.Done, true, "a client renews it in dc2"},
+		{"a newer registration", replica("1", 6, nil), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"an older one", replica("1", 4, nil), resultOlder, 0, false, ""},
+		{"the same", replica("1", 5, nil), resultDone, 0, false, ""},
+		{"a later life", replica("1", 1, func(op *registry.Replica) { op.Life = 2 }), resultHeld, resultDone, true, "a client renews it in dc2"},
 		{"an override", replica("1", 5, func(op *registry.Replica) {
 			op.Owner, op.Edit, op.Overridden = here, 1, registry.OutOfService
-		}), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"a quarantine", replica("1", 5, func(op *registry.Replica) { op.Owner, op.Edit, op.QuarantineFor = here, 1, 1000 }), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"metadata", replica("1", 6, func(op *registry.Replica) { op.Owner = here }), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"one without a lease", replica("1", 6, func(op *registry.Replica) { op.Permanent = true }), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"in the place of one without a lease", replica("permanent", 6, nil), wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"a cancel", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 5}, wire.Older, wire.Done, true, ""},
-		{"a cancel far ahead", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 5000, LastDirty: 5}, wire.Held, wire.Done, true, "a client renews it in dc2"},
-		{"of a life before its own, far ahead", replica("1", 5, func(op *registry.Replica) { op.Owner, op.Life, op.Age = here, 5000, 3_600_000 }), wire.Held, wire.Older, true, "a client renews it in dc2"},
-		{"a cancel of an older one", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 4}, wire.Older, 0, false, ""},
-		{"an eviction", registry.Remove{Key: ordersID("1"), Kind: registry.Evicted, Life: 1, LastDirty: 5}, wire.Older, 0, false, ""},
-		{"a renewal", registry.Renew{Key: ordersID("1"), Life: 1, LastDirty: 5}, wire.Done, 0, false, ""},
-		{"a renewal of a newer one", registry.Renew{Key: ordersID("1"), Life: 1, LastDirty: 6}, wire.Held, wire.Missing, false, "a client renews it in dc2"},
-		{"a new one", replica("new", 1, nil), wire.Done, 0, false, ""},
-		{"a new one without a lease", replica("new", 1, func(op *registry.Replica) { op.Permanent = true }), wire.Done, 0, false, ""},
-		{"a new one as dc2's own", replica("new", 1, func(op *registry.Replica) { op.Owner = here }), wire.Invalid, wire.Done, true, "as this datacenter's own"},
-		{"an absurd life", replica("new", 1, func(op *registry.Replica) { op.Life = registry.MaxLives + 1 }), wire.Invalid, wire.Done, true, "to skip more than 16777216 lives"},
-		{"absurd edits", replica("new", 1, func(op *registry.Replica) { op.Edit = registry.MaxLives + 1 }), wire.Invalid, wire.Done, true, "to skip more than"},
-		{"an absurd life of a living one", replica("1", 6, func(op *registry.Replica) { op.Life = registry.MaxLives + 2 }), wire.Invalid, wire.Done, true, "to skip more than"},
-		{"a cancel of an absurd life", registry.Remove{Key: ordersID("2"), Kind: registry.Canceled, Life: registry.MaxLives + 1}, wire.Invalid, wire.Done, true, "to skip more than"},
-		{"one of a client that is silent", replica("silent", 6, nil), wire.Done, 0, false, ""},
-		{"a cancel of one of a client that is silent", registry.Remove{Key: ordersID("silent"), Kind: registry.Canceled, Life: 1, LastDirty: 5}, wire.Done, 0, false, ""},
+		}), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"a quarantine", replica("1", 5, func(op *registry.Replica) { op.Owner, op.Edit, op.QuarantineFor = here, 1, 1000 }), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"metadata", replica("1", 6, func(op *registry.Replica) { op.Owner = here }), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"one without a lease", replica("1", 6, func(op *registry.Replica) { op.Permanent = true }), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"in the place of one without a lease", replica("permanent", 6, nil), resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"a cancel", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 5}, resultOlder, resultDone, true, ""},
+		{"a cancel far ahead", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 5000, LastDirty: 5}, resultHeld, resultDone, true, "a client renews it in dc2"},
+		{"of a life before its own, far ahead", replica("1", 5, func(op *registry.Replica) { op.Owner, op.Life, op.Age = here, 5000, 3_600_000 }), resultHeld, resultOlder, true, "a client renews it in dc2"},
+		{"a cancel of an older one", registry.Remove{Key: ordersID("1"), Kind: registry.Canceled, Life: 1, LastDirty: 4}, resultOlder, 0, false, ""},
+		{"an eviction", registry.Remove{Key: ordersID("1"), Kind: registry.Evicted, Life: 1, LastDirty: 5}, resultOlder, 0, false, ""},
+		{"a renewal", registry.Renew{Key: ordersID("1"), Life: 1, LastDirty: 5}, resultDone, 0, false, ""},
+		{"a renewal of a newer one", registry.Renew{Key: ordersID("1"), Life: 1, LastDirty: 6}, resultHeld, resultMissing, false, "a client renews it in dc2"},
+		{"a new one", replica("new", 1, nil), resultDone, 0, false, ""},
+		{"a new one without a lease", replica("new", 1, func(op *registry.Replica) { op.Permanent = true }), resultDone, 0, false, ""},
+		{"a new one as dc2's own", replica("new", 1, func(op *registry.Replica) { op.Owner = here }), Invalid, resultDone, true, "as this datacenter's own"},
+		{"an absurd life", replica("new", 1, func(op *registry.Replica) { op.Life = registry.MaxLives + 1 }), Invalid, resultDone, true, "to skip more than 16777216 lives"},
+		{"absurd edits", replica("new", 1, func(op *registry.Replica) { op.Edit = registry.MaxLives + 1 }), Invalid, resultDone, true, "to skip more than"},
+		{"an absurd life of a living one", replica("1", 6, func(op *registry.Replica) { op.Life = registry.MaxLives + 2 }), Invalid, resultDone, true, "to skip more than"},
+		{"a cancel of an absurd life", registry.Remove{Key: ordersID("2"), Kind: registry.Canceled, Life: registry.MaxLives + 1}, Invalid, resultDone, true, "to skip more than"},
+		{"one of a client that is silent", replica("silent", 6, nil), resultDone, 0, false, ""},
+		{"a cancel of one of a client that is silent", registry.Remove{Key: ordersID("silent"), Kind: registry.Canceled, Life: 1, LastDirty: 5}, resultDone, 0, false, ""},
 	}
 }
 
@@ -124,10 +123,10 @@ func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 				before := *b.lease(t, "1")
 				var refused, taken []string
 				ctx := access.Judged(t.Context(), judging(c.mode, c.may, &refused, &taken))
-				var reply wire.Reply
-				need.OK(t, wire.Decode(need.Got(b.Receive(ctx, write(a.only().head(), s.item)))(t), &reply))
+				var reply Reply
+				need.OK(t, Decode(need.Got(b.Receive(ctx, write(a.only().head(), s.item)))(t), &reply))
 				got := reply.Results[0]
-				enforced, seizes := c.word == "denied ", s.taken || s.status == wire.Held
+				enforced, seizes := c.word == "denied ", s.taken || s.status == resultHeld
 				want := s.status
 				if !enforced && s.with != 0 {
 					want = s.with
@@ -150,7 +149,7 @@ func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 					expect.That(t, after.Instance == before.Instance && after.Owner == "" && after.Edit == before.Edit && after.Quarantine == nil && (after.Life == before.Life) == !outlived,
 						"the living instance has become %+v of %+v", after, after.Instance)
 					_, there := b.Newest().Find(ordersID("new"))
-					expect.That(t, !there || s.status == wire.Done, "an instance was entered that is refused")
+					expect.That(t, !there || s.status == resultDone, "an instance was entered that is refused")
 					expect.Equal(t, len(b.Receiver.side.Refusals.List()) == 1, seizes, "named as refused: %v;", b.Receiver.side.Refusals.List())
 				}
 			})
@@ -213,11 +212,11 @@ func TestSenderBelowTheLevelIsToldAsBefore(t *testing.T) {
 	a, b := twoDatacenters(t)
 	living(t, b, registry.Level3)
 	ctx := access.Judged(t.Context(), judging(access.On, false, nil, nil))
-	m := wire.Message{Head: a.only().head(), Items: []wire.Item{wire.ItemOf(2, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 6), Life: 1})}}
-	var reply wire.Reply
-	need.OK(t, wire.Decode(need.Got(b.Receive(ctx, wire.Encode(2, &m)))(t), &reply))
+	m := Message{Head: a.only().head(), Items: []Item{ItemOf(2, registry.Replica{Instance: peertest.Instance("ORDERS", "1", 6), Life: 1})}}
+	var reply Reply
+	need.OK(t, Decode(need.Got(b.Receive(ctx, Encode(2, &m)))(t), &reply))
 	got := reply.Results[0]
-	expect.That(t, got.Status == wire.Older && got.Stored.Op == nil, "got %+v, want 409 and nothing", got)
+	expect.That(t, got.Status == resultOlder && got.Stored.Op == nil, "got %+v, want 409 and nothing", got)
 }
 
 // A message cannot say itself that it yields, or does not.
@@ -226,9 +225,9 @@ func TestReceiverDecidesWhoYields(t *testing.T) {
 	living(t, b, registry.Level3)
 	for _, may := range []bool{false, true} {
 		ctx := access.Judged(context.Background(), judging(access.On, may, nil, nil))
-		var reply wire.Reply
+		var reply Reply
 		op := registry.Replica{Instance: peertest.Instance("ORDERS", "1", 6), Life: 1, Yields: may}
-		need.OK(t, wire.Decode(need.Got(b.Receive(ctx, write(a.only().head(), op)))(t), &reply))
-		expect.Equal(t, reply.Results[0].Status, map[bool]int{false: wire.Held, true: wire.Done}[may], "with the right: %v; status", may)
+		need.OK(t, Decode(need.Got(b.Receive(ctx, write(a.only().head(), op)))(t), &reply))
+		expect.Equal(t, reply.Results[0].Status, map[bool]int{false: resultHeld, true: resultDone}[may], "with the right: %v; status", may)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // badPeers are peers that are no servers: how each treats a connection, and what the node must report of it.
@@ -187,8 +187,8 @@ func (t *tape) recorded() []string {
 // hasRenewal says whether a message with a heartbeat was recorded.
 func (t *tape) hasRenewal() bool {
 	for _, message := range t.recorded() {
-		var m wire.Message
-		if wire.Decode([]byte(message), &m) != nil {
+		var m rollcallpeer.Message
+		if rollcallpeer.Decode([]byte(message), &m) != nil {
 			return false
 		}
 		for _, item := range m.Items {
@@ -269,9 +269,9 @@ func TestReplicationMessagesAreBoundedAt8MiB(t *testing.T) {
 // messageOf is a message of so many bytes, with an item that is not valid.
 func messageOf(size int) string {
 	of := func(owner int) []byte {
-		return wire.Encode(codec.Newest, &wire.Message{
-			Head:  wire.Head{Datacenter: "dc2", Node: "n2", Sender: "s", Incarnation: 1, Clock: 1, Sequence: 1},
-			Items: []wire.Item{wire.ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", owner)})},
+		return rollcallpeer.Encode(codec.Newest, &rollcallpeer.Message{
+			Head:  rollcallpeer.Head{Datacenter: "dc2", Node: "n2", Sender: "s", Incarnation: 1, Clock: 1, Sequence: 1},
+			Items: []rollcallpeer.Item{rollcallpeer.ItemOf(codec.Newest, registry.Remove{Owner: strings.Repeat("x", owner)})},
 		})
 	}
 	about := size - 100

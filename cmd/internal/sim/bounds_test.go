@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // fill sends requests through all nodes in turn until one is refused in words that name a limit, and returns how many
@@ -89,11 +89,11 @@ func TestQuotasBoundWhatIsStoredAndLetTheRestGoOn(t *testing.T) {
 // batchOf is a replication message of a node with so many heartbeats, of some 310 bytes each.
 func batchOf(node string, clock int64, items int) []byte {
 	app, id := strings.Repeat("F", 50), strings.Repeat("i", 240)
-	m := wire.Message{Head: wire.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
+	m := rollcallpeer.Message{Head: rollcallpeer.Head{Datacenter: "dc1", Node: node, Sender: node, Clock: clock}}
 	for i := range items {
-		m.Items = append(m.Items, wire.ItemOf(codec.Newest, registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
+		m.Items = append(m.Items, rollcallpeer.ItemOf(codec.Newest, registry.Renew{Key: registry.Key{App: app, ID: fmt.Sprintf("%s%05d", id, i)}, Life: 1, LastDirty: 1}))
 	}
-	return wire.Encode(codec.Newest, &m)
+	return rollcallpeer.Encode(codec.Newest, &m)
 }
 
 // One address sends batches of three megabytes on six connections, while a batch that it never finishes has its

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // inBothModes runs a scenario with consensus and without.
@@ -273,7 +273,7 @@ func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 			heard[fmt.Sprintf("made-up-%d", i)] = 1
 		}
 		for clock := range int64(3) {
-			r := post(w, "n1", &wire.Message{Head: wire.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}})
+			r := post(w, "n1", &rollcallpeer.Message{Head: rollcallpeer.Head{Datacenter: "dc1", Node: "n9", Sender: "n9", Clock: clock * 2000, Heard: heard}})
 			expect.That(w, r.Status == http.StatusOK && strings.Contains(r.Body, "900 datacenters that are no peers of this node is not noted"),
 				"made-up datacenters: %v, want an answer that says that they are not noted", r)
 		}
@@ -287,14 +287,14 @@ func TestDatacentersThatAreMadeUpAreRefusedInWords(t *testing.T) {
 }
 
 // messageFrom is a message of a cluster of datacenter dc2, with an instance that was renewed just now.
-func messageFrom(sender string, clock int64, id string) *wire.Message {
+func messageFrom(sender string, clock int64, id string) *rollcallpeer.Message {
 	i := &registry.Instance{
 		InstanceID: id, HostName: "x", App: "FAR", IPAddr: "10.0.0.9", Status: registry.Up, Port: registry.Port{Number: 80, Enabled: true},
 		DataCenter: registry.DataCenter{Name: registry.MyOwn}, Duration: 3, LastDirty: 1,
 	}
-	return &wire.Message{
-		Head:  wire.Head{Datacenter: "dc2", Node: "x1", Sender: sender, Incarnation: 7, Clock: clock},
-		Items: []wire.Item{wire.ItemOf(codec.Newest, registry.Replica{Instance: i, Life: 1})},
+	return &rollcallpeer.Message{
+		Head:  rollcallpeer.Head{Datacenter: "dc2", Node: "x1", Sender: sender, Incarnation: 7, Clock: clock},
+		Items: []rollcallpeer.Item{rollcallpeer.ItemOf(codec.Newest, registry.Replica{Instance: i, Life: 1})},
 	}
 }
 
@@ -307,9 +307,9 @@ func TestSenderThatIsForgottenIsAcceptedAgain(t *testing.T) {
 		var clock int64
 		say := func(at int64, id string, status uint64, late bool) {
 			w.Helper()
-			var a wire.Reply
+			var a rollcallpeer.Reply
 			r := post(w, "n1", messageFrom(sender, at, id))
-			need.That(w, r.Status == http.StatusOK && wire.Decode([]byte(r.Body), &a) == nil && len(a.Results) == 1, "%s: %v", id, r)
+			need.That(w, r.Status == http.StatusOK && rollcallpeer.Decode([]byte(r.Body), &a) == nil && len(a.Results) == 1, "%s: %v", id, r)
 			need.That(w, uint64(a.Results[0].Status) == status && (a.Late > 9*hours) == late, "%s: %+v", id, a)
 			clock++
 		}

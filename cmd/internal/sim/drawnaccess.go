@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // bearer adds the operator's token to calls that have no credential.
@@ -368,7 +368,7 @@ type forgery struct{ secret, method, path, body string }
 func (p *permits) forgeries(stranger string) []forgery {
 	datacenters := max(p.l.w.cluster.Datacenters, 1)
 	as := fmt.Sprintf("dc%d", rand.IntN(datacenters)+1)
-	message := string(wire.Encode(codec.Oldest, &wire.Message{Head: wire.Head{
+	message := string(rollcallpeer.Encode(codec.Oldest, &rollcallpeer.Message{Head: rollcallpeer.Head{
 		Datacenter: as, Node: "forger", Sender: "forger", Incarnation: 1, Clock: 1, Sequence: 1,
 	}}))
 	batch := `{"replicationList":[{"appName":"OTHER","id":"b","action":"Heartbeat"}]}`

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
 // guarded is dc1 with access control, whose clients are ann, and dc2 without, which sends by a token of dc1.
@@ -311,12 +311,12 @@ func TestPeerThatMakesThingsUpIsRefused(t *testing.T) {
 		m := messageFrom("x-1", 1, "claims")
 		claims, absurd := m.Items[0].Op.(registry.Replica), m.Items[0].Op.(registry.Replica)
 		claims.Owner, absurd.Life = "dc1", registry.MaxLives+1
-		m.Items = []wire.Item{wire.ItemOf(codec.Newest, claims), wire.ItemOf(codec.Newest, absurd)}
-		r := w.Call("n1", "POST", "/v1/rollcall/replication", string(wire.Encode(codec.Newest, m)), "Content-Type: application/octet-stream", w.peer)
-		var a wire.Reply
-		need.That(w, r.Status == http.StatusOK && wire.Decode([]byte(r.Body), &a) == nil, "%v", r)
+		m.Items = []rollcallpeer.Item{rollcallpeer.ItemOf(codec.Newest, claims), rollcallpeer.ItemOf(codec.Newest, absurd)}
+		r := w.Call("n1", "POST", "/v1/rollcall/replication", string(rollcallpeer.Encode(codec.Newest, m)), "Content-Type: application/octet-stream", w.peer)
+		var a rollcallpeer.Reply
+		need.That(w, r.Status == http.StatusOK && rollcallpeer.Decode([]byte(r.Body), &a) == nil, "%v", r)
 		for i, words := range []string{"to enter an instance as this datacenter's own", "to skip more than 16777216 lives"} {
-			expect.That(w, a.Results[i].Status == wire.Invalid && strings.Contains(a.Results[i].Error, `"peer dc2 takeover" `+words), "item %d: %+v", i, a.Results[i])
+			expect.That(w, a.Results[i].Status == rollcallpeer.Invalid && strings.Contains(a.Results[i].Error, `"peer dc2 takeover" `+words), "item %d: %+v", i, a.Results[i])
 		}
 		expect.Equal(w, len(w.Lists("n1", w.ann)), 0, "instances")
 	})

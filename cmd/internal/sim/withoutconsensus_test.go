@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
-	"github.com/seed-20419f34/rollcall/replication/wire"
+	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 	"github.com/seed-20419f34/rollcall/store"
 )
 
@@ -333,9 +333,9 @@ func TestCancelThatANodeMissedIsOlderThanWhatTheClientSaysLater(t *testing.T) {
 }
 
 // post sends a node a message of another server.
-func post(w *sim.World, node string, m *wire.Message) sim.Reply {
+func post(w *sim.World, node string, m *rollcallpeer.Message) sim.Reply {
 	w.Helper()
-	return w.Call(node, "POST", "/v1/rollcall/replication", string(wire.Encode(codec.Newest, m)), "Content-Type: application/octet-stream")
+	return w.Call(node, "POST", "/v1/rollcall/replication", string(rollcallpeer.Encode(codec.Newest, m)), "Content-Type: application/octet-stream")
 }
 
 // Nothing proves which sender may use a name, where there is no access control. But messages in another node's name, whose clocks
@@ -347,11 +347,11 @@ func TestMessageInAnotherNodesNameDoesNotShutThatNodeOut(t *testing.T) {
 		w.KeepAt("n2", "HERD/b", lease)
 		w.AllListOnly(w.Names(), told, "a", "b")
 
-		var state wire.State
-		need.OK(w, wire.ReadFrame(strings.NewReader(w.Do(http.StatusOK, "n2", "GET", "/v1/rollcall/replication/state?datacenter=dc1").Body), &state))
+		var state rollcallpeer.State
+		need.OK(w, rollcallpeer.ReadFrame(strings.NewReader(w.Do(http.StatusOK, "n2", "GET", "/v1/rollcall/replication/state?datacenter=dc1").Body), &state))
 		const years = 9 * 365 * 24 * 60 * 60 * 1000
 		for clock, want := range map[int64]int{math.MaxInt64: http.StatusBadRequest, years: http.StatusOK} {
-			r := post(w, "n1", &wire.Message{Head: wire.Head{
+			r := post(w, "n1", &rollcallpeer.Message{Head: rollcallpeer.Head{
 				Datacenter: state.Datacenter, Node: "n2", Sender: state.Sender, Incarnation: math.MaxUint64, Clock: clock,
 			}})
 			expect.Equal(w, r.Status, want, "a clock of %d ms: %v", clock, r)

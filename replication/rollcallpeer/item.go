@@ -1,4 +1,4 @@
-package wire
+package rollcallpeer
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 
 // Bounds of what a message may hold, beside those of a registration.
 const (
-	MaxName  = naming.Max // bytes of a datacenter's, node's or sender's name
+	maxName  = naming.Max // bytes of a datacenter's, node's or sender's name
 	maxHeard = 1000       // datacenters that a node reports
 	maxAge   = registry.MaxSpan
 )
@@ -32,13 +32,13 @@ type Item struct {
 func ItemOf(level byte, op registry.Op) Item {
 	switch of := op.(type) {
 	case registry.Replica:
-		of.Age = Age(of.Age)
+		of.Age = age(of.Age)
 		op = of
 	case registry.Renew:
-		of.Age = Age(of.Age)
+		of.Age = age(of.Age)
 		op = of
 	case registry.Remove:
-		of.Age = Age(of.Age)
+		of.Age = age(of.Age)
 		op = of
 	}
 	const renewal = 128 // bytes, more than most take
@@ -86,12 +86,12 @@ func (i *Item) Check(c Context) (registry.Op, error) {
 		if err := checkVersioned(op.Key, op.Life, op.Age, ""); err != nil {
 			return nil, err
 		}
-		return registry.Renew{Key: op.Key, Life: op.Life, LastDirty: op.LastDirty, Age: Later(op.Age, c.Late)}, nil
+		return registry.Renew{Key: op.Key, Life: op.Life, LastDirty: op.LastDirty, Age: later(op.Age, c.Late)}, nil
 	case registry.Remove:
 		if err := checkVersioned(op.Key, op.Life, op.Age, op.Owner); err != nil {
 			return nil, err
 		}
-		op.Age = Later(op.Age, c.Late)
+		op.Age = later(op.Age, c.Late)
 		return op, nil
 	case registry.SelfPreservation:
 		return c.preserve(op)
@@ -123,7 +123,7 @@ func (c Context) replica(op registry.Replica) (registry.Op, error) {
 	if op.Owner != "" && op.Owner == c.Here {
 		op.Owner = registry.Here
 	}
-	op.Age, op.OverrideFor, op.QuarantineFor = Later(op.Age, c.Late), c.left(op.OverrideFor), c.left(op.QuarantineFor)
+	op.Age, op.OverrideFor, op.QuarantineFor = later(op.Age, c.Late), c.left(op.OverrideFor), c.left(op.QuarantineFor)
 	return op, nil
 }
 
@@ -160,13 +160,13 @@ func checkVersioned(key registry.Key, life uint32, age int64, owner string) erro
 	}
 	switch {
 	case key.App != strings.ToUpper(key.App):
-		return fmt.Errorf("app %q must be in upper case", Clip(key.App))
+		return fmt.Errorf("app %q must be in upper case", clip(key.App))
 	case life == 0 || life > registry.MaxCount:
 		return fmt.Errorf("life %d must be 1 to %d", life, registry.MaxCount)
 	case !validAge(age):
 		return fmt.Errorf("an age of %d ms is not in 0 to %d", age, int64(maxAge))
-	case owner != "" && !ValidName(owner):
-		return fmt.Errorf("owner %q must be a name of 1 to %d bytes", Clip(owner), MaxName)
+	case owner != "" && !validName(owner):
+		return fmt.Errorf("owner %q must be a name of 1 to %d bytes", clip(owner), maxName)
 	}
 	return nil
 }
@@ -179,18 +179,18 @@ func checkAct(by registry.Act) error {
 	return nil
 }
 
-// ValidName reports whether a datacenter, a node or a sender may have a name.
-func ValidName(name string) bool {
-	return name != "" && len(name) <= MaxName && naming.Plain(name)
+// validName reports whether a datacenter, a node or a sender may have a name.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && naming.Plain(name)
 }
 
 func validAge(age int64) bool { return 0 <= age && age <= maxAge }
 
-// Age bounds an age to what receivers accept.
-func Age(age int64) int64 { return min(max(age, 0), maxAge) }
+// age bounds an age to what receivers accept.
+func age(age int64) int64 { return min(max(age, 0), maxAge) }
 
-// Later returns an age that has grown by the time a message is late.
-func Later(age, late int64) int64 { return min(age+late, maxAge) }
+// later returns an age that has grown by the time a message is late.
+func later(age, late int64) int64 { return min(age+late, maxAge) }
 
 // Name returns the operation's name in metrics, or "unreadable".
 func (i *Item) Name() string {
@@ -200,5 +200,5 @@ func (i *Item) Name() string {
 	return registry.Operations.Name(i.Op)
 }
 
-// Clip shortens a text for an error.
-func Clip(text string) string { return naming.Cut(text, 64) }
+// clip shortens a text for an error.
+func clip(text string) string { return naming.Cut(text, 64) }

@@ -1,8 +1,4 @@
-// Package wire is what Rollcall servers send each other: the messages of changes, of comparisons and of the copy at the
-// start, as docs/reference/protocol/replication.md has them. Each is described once, by its walk, at a level of the formats, which
-// is its first byte; an item is an operation of the log. A message that came is not trusted: it is bounded and checked here, before
-// anything is made of it.
-package wire
+package rollcallpeer
 
 import (
 	"encoding/binary"
@@ -15,19 +11,24 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 )
 
+// The messages of changes, of comparisons and of the start-up copy stand in this file, item.go, message.go and
+// digest.go (docs/reference/protocol/replication.md). Each is described once, by its walk, at a level of the formats,
+// which is its first byte; an item is an operation of the log. A message that came is not trusted: it is bounded and
+// checked before anything is made of it.
+
 // Bounds of messages.
 const (
-	MaxMessage  = 8 << 20        // bytes of a message or of its reply; receivers respond 413 above it
-	MaxItems    = 10_000         // of one message: an item costs its receiver more memory than bytes on the wire
-	MaxApps     = 50_000         // applications of one question of a comparison
-	MaxCompared = 4 * MaxMessage // bytes of the reply to a comparison
+	maxMessage  = 8 << 20        // bytes of a message or of its reply; receivers respond 413 above it
+	maxItems    = 10_000         // of one message: an item costs its receiver more memory than bytes on the wire
+	maxApps     = 50_000         // applications of one question of a comparison
+	maxCompared = 4 * maxMessage // bytes of the reply to a comparison
 )
 
 // ErrMalformed: a message cannot be read. Its text says what is wrong.
 var ErrMalformed = errors.New("malformed message")
 
-// Malformed is an ErrMalformed that says what is wrong.
-func Malformed(format string, args ...any) error {
+// malformed is an ErrMalformed that says what is wrong.
+func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
@@ -48,8 +49,8 @@ func Encode(level byte, b Body) []byte {
 	return c.Written()
 }
 
-// LevelOf is the level of a body that Decode has read.
-func LevelOf(text []byte) byte { return text[0] }
+// levelOf is the level of a body that Decode has read.
+func levelOf(text []byte) byte { return text[0] }
 
 // Decode reads a body. Only what spoils all of it is an error, ErrMalformed; an item that is not valid is found by its
 // Check.
@@ -98,14 +99,15 @@ func sorted[V any](c *codec.Codec, all *map[string]V, most int, fields func(*V, 
 			continue
 		}
 		if i > 0 && names[i] <= names[i-1] {
-			c.Fail("%q after %q, want names in ascending order", Clip(names[i]), Clip(names[i-1]))
+			c.Fail("%q after %q, want names in ascending order", clip(names[i]), clip(names[i-1]))
 		}
 		(*all)[names[i]] = value
 	}
 }
 
-// AppendFrame appends a piece of the copy at the start, at a level of the formats: its length, in four bytes, and a body.
-func AppendFrame(dst []byte, level byte, b Body) []byte {
+// appendFrame appends a piece of the copy at the start, at a level of the formats: its length, in four bytes, and a
+// body.
+func appendFrame(dst []byte, level byte, b Body) []byte {
 	text := Encode(level, b)
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(text))), text...)
 }
@@ -117,8 +119,8 @@ func ReadFrame(r io.Reader, to Body) error {
 		return err
 	}
 	n := binary.BigEndian.Uint32(length)
-	if n > MaxMessage {
-		return Malformed("a piece of %d bytes, want at most %d", n, MaxMessage)
+	if n > maxMessage {
+		return malformed("a piece of %d bytes, want at most %d", n, maxMessage)
 	}
 	frame := make([]byte, n)
 	if err := readFull(r, frame); err != nil {

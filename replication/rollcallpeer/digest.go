@@ -1,4 +1,4 @@
-package wire
+package rollcallpeer
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -24,7 +24,7 @@ func (d *Digests) fields(c *codec.Codec) {
 	c.String(&d.Owner)
 	c.String(&d.After)
 	c.String(&d.Until)
-	sorted(c, &d.Apps, MaxApps, func(one *registry.Digest, c *codec.Codec) {
+	sorted(c, &d.Apps, maxApps, func(one *registry.Digest, c *codec.Codec) {
 		c.Uint32(&one.Count)
 		c.Uint64(&one.Sum)
 	})
@@ -33,10 +33,10 @@ func (d *Digests) fields(c *codec.Codec) {
 // check says what makes a question of no use.
 func (d *Digests) check() error {
 	switch {
-	case !ValidName(d.Datacenter), !ValidName(d.Node):
-		return Malformed("datacenter and node must each be a name of 1 to %d bytes", MaxName)
+	case !validName(d.Datacenter), !validName(d.Node):
+		return malformed("datacenter and node must each be a name of 1 to %d bytes", maxName)
 	case d.Owner != "" && d.Owner != d.Datacenter:
-		return Malformed("owner is %q; %q may ask about its own instances only", Clip(d.Owner), d.Datacenter)
+		return malformed("owner is %q; %q may ask about its own instances only", clip(d.Owner), d.Datacenter)
 	}
 	return nil
 }
@@ -46,21 +46,21 @@ func (d *Digests) Covers(app string) bool {
 	return app > d.After && (d.Until == "" || app <= d.Until)
 }
 
-// Differences is the reply to Digests: the applications that differ, those too that the asker does not have, each with
+// differences is the reply to Digests: the applications that differ, those too that the asker does not have, each with
 // all its instances at the server that replies.
-type Differences struct {
+type differences struct {
 	Apps map[string][]Copy
 	// More: the reply was full; the next question starts after the last application of this one.
 	More bool
 }
 
-func (d *Differences) fields(c *codec.Codec) {
+func (d *differences) fields(c *codec.Codec) {
 	const least = 5 // bytes of a copy
-	sorted(c, &d.Apps, MaxCompared, func(copies *[]Copy, c *codec.Codec) { codec.List(c, copies, least, (*Copy).fields) })
+	sorted(c, &d.Apps, maxCompared, func(copies *[]Copy, c *codec.Codec) { codec.List(c, copies, least, (*Copy).fields) })
 	c.Bool(&d.More)
 }
 
-func (d *Differences) check() error { return nil }
+func (d *differences) check() error { return nil }
 
 // Copy is one instance at the server that replies.
 type Copy struct {

@@ -1,4 +1,4 @@
-package wire
+package rollcallpeer
 
 import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -32,14 +32,14 @@ func (h *Head) fields(c *codec.Codec) {
 // check says what makes a message of no use.
 func (h *Head) check() error {
 	switch {
-	case !ValidName(h.Datacenter), !ValidName(h.Node), !ValidName(h.Sender):
-		return Malformed("datacenter, node and sender must each be a name of 1 to %d bytes", MaxName)
+	case !validName(h.Datacenter), !validName(h.Node), !validName(h.Sender):
+		return malformed("datacenter, node and sender must each be a name of 1 to %d bytes", maxName)
 	case !validAge(h.Clock):
-		return Malformed("a clock of %d ms is not in 0 to %d, which is ten years: no lease clock has run for longer", h.Clock, int64(maxAge))
+		return malformed("a clock of %d ms is not in 0 to %d, which is ten years: no lease clock has run for longer", h.Clock, int64(maxAge))
 	}
 	for dc, age := range h.Heard {
-		if !ValidName(dc) || !validAge(age) {
-			return Malformed("%q was heard %d ms ago", dc, age)
+		if !validName(dc) || !validAge(age) {
+			return malformed("%q was heard %d ms ago", dc, age)
 		}
 	}
 	return nil
@@ -53,7 +53,7 @@ type Message struct {
 
 func (m *Message) fields(c *codec.Codec) {
 	m.Head.fields(c)
-	list(c, &m.Items, MaxItems, (*Item).fields)
+	list(c, &m.Items, maxItems, (*Item).fields)
 }
 
 // State is the first frame of the copy at the start. So many items follow, each a frame of its own.
@@ -73,7 +73,7 @@ type Reply struct {
 	Node       string
 	Late       int64    // ms by which the message is older than the newest of its sender's incarnation
 	Ignored    string   // in words, what of the message's head was not recorded; empty: all of it was
-	Results    []Result // one per item, in order
+	Results    []result // one per item, in order
 }
 
 func (a *Reply) fields(c *codec.Codec) {
@@ -81,31 +81,31 @@ func (a *Reply) fields(c *codec.Codec) {
 	c.String(&a.Node)
 	c.Int64(&a.Late)
 	c.String(&a.Ignored)
-	list(c, &a.Results, MaxItems, (*Result).fields)
+	list(c, &a.Results, maxItems, (*result).fields)
 }
 
 func (a *Reply) check() error { return nil }
 
 // The status of an item's result, one of HTTP's.
 const (
-	Done    = 200 // it holds now
-	Invalid = 400 // the item is not valid
-	Missing = 404 // a renewal of what is unknown here, or older than what the sender renewed
-	Older   = 409 // what is stored here is newer
-	Gone    = 410 // it was removed here
-	Held    = 423 // a client renews it here, and the sender may not take it over but offer it again. From level 3 on
-	Failed  = 500 // it panicked here, which is a defect, and has no effect: another try may do better
+	resultDone    = 200 // it holds now
+	Invalid       = 400 // the item is not valid
+	resultMissing = 404 // a renewal of what is unknown here, or older than what the sender renewed
+	resultOlder   = 409 // what is stored here is newer
+	resultGone    = 410 // it was removed here
+	resultHeld    = 423 // a client renews it here, and the sender may not take it over but offer it again. From level 3 on
+	resultFailed  = 500 // it panicked here, which is a defect, and has no effect: another try may do better
 )
 
-// Result is what became of one item.
-type Result struct {
+// result is what became of one item.
+type result struct {
 	Status int
 	Error  string
 	Stored Item  // what is newer here, or the record of the removal; empty: it is not sent
 	Again  int64 // ms after which what is Held may be offered again
 }
 
-func (r *Result) fields(c *codec.Codec) {
+func (r *result) fields(c *codec.Codec) {
 	c.Int(&r.Status)
 	c.String(&r.Error)
 	r.Stored.fields(c)

@@ -1,4 +1,4 @@
-package wire
+package rollcallpeer
 
 import (
 	"bytes"
@@ -72,15 +72,15 @@ func bodies(level byte) map[string]Body {
 	item := ItemOf(level, aReplica())
 	return map[string]Body{
 		"message": aMessageAt(level, someOps()...),
-		"answer": &Reply{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []Result{
-			{Status: Done}, {Status: Invalid, Error: "life 0"}, {Status: Missing, Error: "not registered here"},
-			{Status: Older, Stored: item}, {Status: Gone, Stored: ItemOf(level, someOps()[3])},
+		"answer": &Reply{Datacenter: "dc2", Node: "n4", Late: 7, Ignored: "dc9", Results: []result{
+			{Status: resultDone}, {Status: Invalid, Error: "life 0"}, {Status: resultMissing, Error: "not registered here"},
+			{Status: resultOlder, Stored: item}, {Status: resultGone, Stored: ItemOf(level, someOps()[3])},
 		}},
 		"state": &State{Head: aHead(), Items: 3},
 		"item":  &item,
 		"digests": &Digests{Datacenter: "dc1", Node: "n1", Owner: "dc1", After: "BILLING", Until: "ORDERS",
 			Apps: map[string]registry.Digest{"ORDERS": {Count: 2, Sum: 0xfedcba9876543210}, "COINS": {}}},
-		"differences": &Differences{More: true, Apps: map[string][]Copy{
+		"differences": &differences{More: true, Apps: map[string][]Copy{
 			"ORDERS": {{ID: "orders-1", Version: registry.Version{Life: 2, LastDirty: 1_700_000_000_123, Edit: 3}, Sum: 0xfedcba9876543210}}, "PRICES": nil}},
 	}
 }
@@ -166,7 +166,7 @@ func TestAMessageIsRefusedAsAWholeOnlyIfAllOfItIsWrong(t *testing.T) {
 		{"heard in the future", headed(func(h *Head) { h.Heard["dc3"] = -1 }), `"dc3" was heard -1 ms ago`},
 		{"heard of too many", headed(func(h *Head) { h.Heard = many }), "1001 names, want at most 1000"},
 		{"heard in another order", bytes.Replace(good, []byte("dc2"), []byte("dc4"), 1), `"dc3" after "dc4"`},
-		{"too many items", Encode(codec.Newest, &Message{Head: aHead(), Items: make([]Item, MaxItems+1)}), "10001 items, want at most 10000"},
+		{"too many items", Encode(codec.Newest, &Message{Head: aHead(), Items: make([]Item, maxItems+1)}), "10001 items, want at most 10000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := Decode(c.body, new(Message))
@@ -271,7 +271,7 @@ func TestOperatorsActsAreAcceptedFromTheSameDatacenterOnly(t *testing.T) {
 
 func TestFramesAreBounded(t *testing.T) {
 	item := ItemOf(codec.Newest, aReplica())
-	frame := AppendFrame(nil, codec.Newest, &item)
+	frame := appendFrame(nil, codec.Newest, &item)
 	for name, c := range map[string]struct {
 		text []byte
 		want error
