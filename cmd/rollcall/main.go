@@ -25,16 +25,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
+	"github.com/seed-20419f34/rollcall/cmd/internal/node"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	err := newRootCommand().ExecuteContext(ctx)
-	last := logging.NewQueue(os.Stderr) // which may block without keeping the process from ending
+	last := node.NewLogQueue(os.Stderr) // which may block without keeping the process from ending
 	code := cli.ExitCode(last, "rollcall", err)
-	last.Flush(logging.FlushLimit)
+	last.Flush(node.FlushLimit)
 	os.Exit(code)
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/cmd/internal/node"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 )
@@ -35,15 +34,15 @@ func newServerCommand() *cobra.Command {
 			}
 			ctx, cancel := localcluster.UntilParentEnds(cmd.Context(), os.LookupEnv, cmd.InOrStdin())
 			defer cancel()
-			queue := logging.NewQueue(cmd.ErrOrStderr())
-			defer queue.Flush(logging.FlushLimit)
-			level := logging.NewLevel(s.LogLevel)
+			queue := node.NewLogQueue(cmd.ErrOrStderr())
+			defer queue.Flush(node.FlushLimit)
+			level := node.NewLogLevel(s.LogLevel)
 			stdlog.SetOutput(queue) // for libraries that know no other log
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP) // which would end the process
 			defer signal.Stop(hangups)
 			return node.Run(ctx, node.Options{
-				Config: s.Config, Load: load, Version: version, Log: logging.New(queue, level, s.LogFormat), Level: level, Metrics: queue.Dropped,
+				Config: s.Config, Load: load, Version: version, Log: node.NewLog(queue, level, s.LogFormat), Level: level, Metrics: queue.Dropped,
 				Settings: func(w io.Writer) error { return s.Write(w, true) }, LogTail: queue.Tail, Hangups: hangups,
 			})
 		},

@@ -10,6 +10,7 @@
 //	listener.go     a port and the server behind it; the profiler's
 //	metrics.go      what is shown of the program, the limits and, by the leader, the cluster
 //	certificate.go  files of certificates, which may be replaced while the node runs
+//	logging.go      the log, which never makes its writer wait; loglevel.go, its level
 //	debug.go        what helps somebody else to see what is wrong
 //	notify.go       how the node is, for the service manager
 //	reload.go       settings that are read again at SIGHUP
@@ -37,7 +38,6 @@ import (
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
@@ -51,7 +51,7 @@ type Options struct {
 	Load    func() (config.Loaded, error) // reads the settings again, after SIGHUP
 	Version string                        // of the program
 	Log     *slog.Logger
-	Level   *logging.Level       // of Log
+	Level   *LogLevel            // of Log
 	Metrics prometheus.Collector // of the process, shown beside the node's
 	// Settings writes the settings as they were read, without secrets, and LogTail the last lines of the log:
 	// both for bundles.

@@ -31,7 +31,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd/api"
@@ -69,7 +68,7 @@ func started(t testing.TB, n *node) (stop func() error) {
 // opened opens a node that logs nothing.
 func opened(t testing.TB, c *config.Config) *node {
 	t.Helper()
-	return need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")}))(t)
+	return need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: NewLogLevel("info")}))(t)
 }
 
 // running is a node that runs until the test ends.
@@ -131,7 +130,7 @@ func TestOpenNamesATakenPortWithItsKeyBeforeItTouchesTheData(t *testing.T) {
 	} {
 		c := oneNode(t)
 		tc.set(c, taken.Addr().String())
-		_, err := open(Options{Config: c, Version: "test", Log: quiet, Level: logging.NewLevel("info")})
+		_, err := open(Options{Config: c, Version: "test", Log: quiet, Level: NewLogLevel("info")})
 		expect.That(t, err != nil && strings.Contains(err.Error(), tc.key) && strings.Contains(err.Error(), taken.Addr().String()),
 			"%s taken: %v, want key and address in it", tc.key, err)
 		matches, _ := filepath.Glob(c.Store.DataDir)
@@ -155,8 +154,8 @@ func TestOpenClosesEverythingWhenItFails(t *testing.T) {
 				right.Mode = mode
 				wrong := *right
 				tt.wrong(&wrong)
-				need.ErrorSays(t, expect.Err(open(Options{Config: &wrong, Version: "test", Log: quiet, Level: logging.NewLevel("info")})), tt.want, "got")
-				n, err := open(Options{Config: right, Version: "test", Log: quiet, Level: logging.NewLevel("info")})
+				need.ErrorSays(t, expect.Err(open(Options{Config: &wrong, Version: "test", Log: quiet, Level: NewLogLevel("info")})), tt.want, "got")
+				n, err := open(Options{Config: right, Version: "test", Log: quiet, Level: NewLogLevel("info")})
 				need.OKf(t, err, "the next start")
 				n.closePorts()
 				expect.OK(t, abandon(n.runStore))
@@ -173,7 +172,7 @@ func TestNodeWarnsOfAThresholdThatKeepsEverything(t *testing.T) {
 		c := oneNode(t)
 		c.Store.Settings.Threshold = tc.threshold
 		var said bytes.Buffer
-		n, err := open(Options{Config: c, Version: "test", Log: slog.New(slog.NewTextHandler(&said, nil)), Level: logging.NewLevel("info")})
+		n, err := open(Options{Config: c, Version: "test", Log: slog.New(slog.NewTextHandler(&said, nil)), Level: NewLogLevel("info")})
 		need.That(t, err == nil, "threshold %v: %v, want it allowed", tc.threshold, err)
 		expect.OK(t, started(t, n)())
 		expect.Equal(t, strings.Contains(said.String(), "nothing is ever evicted"), tc.warned, "%s\nthreshold %v: warned", &said, tc.threshold)
@@ -338,7 +337,7 @@ func withEverything(t *testing.T, mode string) *config.Config {
 func shownBy(t *testing.T, mode string) map[string]described {
 	t.Helper()
 	n := opened(t, withEverything(t, mode))
-	n.metrics.MustRegister(logging.NewQueue(nil).Dropped) // as Run does
+	n.metrics.MustRegister(NewLogQueue(nil).Dropped) // as Run does
 	stop := started(t, n)
 	defer func() { expect.OK(t, stop()) }()
 	last := map[string]string{config.CP: "rollcall_probe_queue_age_seconds", config.AP: "rollcall_ready"}[mode] // of what is registered

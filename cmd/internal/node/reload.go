@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
@@ -80,13 +79,13 @@ func (r *reloader) merge(c *config.Config) (now, later []string) {
 
 // logLevel is the level of the log as httpd.LogLevel.
 type logLevel struct {
-	*logging.Level
+	*LogLevel
 	world *world.World
 }
 
 // Show implements httpd.LogLevel.
 func (l logLevel) Show() api.LogLevel {
-	now, configured, until := l.Level.Show()
+	now, configured, until := l.LogLevel.Show()
 	shown := api.LogLevel{Level: now, Configured: configured}
 	if !until.IsZero() {
 		shown.Until = l.world.Wall(until).UnixMilli()

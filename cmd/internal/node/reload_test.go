@@ -25,7 +25,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -137,7 +136,7 @@ func TestReloadTurnsTheRateLimiterOnAndOffWhileTheNodeRuns(t *testing.T) {
 }
 
 func TestLogLevelIsChangedByARequestForAWhileAndBySIGHUP(t *testing.T) {
-	level := logging.NewLevel("warn")
+	level := NewLogLevel("warn")
 	c := oneNode(t)
 	c.LogLevel = "warn"
 	n := need.Got(open(Options{Config: c, Version: "test", Log: quiet, Level: level}))(t)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -271,10 +270,10 @@ func TestServiceManagerHearsOfReadinessReloadsAndTheEnd(t *testing.T) {
 			m, c := newManager(t), managed(t, mode)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			level, hangups := logging.NewLevel("info"), make(chan os.Signal)
+			level, hangups := NewLogLevel("info"), make(chan os.Signal)
 			go func() {
 				ended <- Run(ctx, Options{Config: c, Hangups: hangups, Load: func() (config.Loaded, error) { return config.Loaded{Config: c}, nil },
-					Version: "test", Log: quiet, Level: level, Metrics: logging.NewQueue(os.Stderr).Dropped})
+					Version: "test", Log: quiet, Level: level, Metrics: NewLogQueue(os.Stderr).Dropped})
 			}()
 			for _, message := range m.until("READY=1") {
 				expect.That(t, strings.HasPrefix(message, "STATUS=") || strings.HasPrefix(message, "READY=1\nSTATUS=ready"), "before it was ready came %q", message)

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
-	"github.com/seed-20419f34/rollcall/cmd/internal/logging"
 	"github.com/seed-20419f34/rollcall/cmd/internal/node"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/world"
@@ -156,7 +155,7 @@ func (n *Node) start() {
 	p := &process{host: n.w.network.host(n.ip), tell: cancel, hangups: make(chan os.Signal), done: make(chan struct{})}
 	options := node.Options{
 		Config: c, Load: n.load, Hangups: p.hangups,
-		Version: "simulated", Log: n.w.logger(), Level: logging.NewLevel("info"),
+		Version: "simulated", Log: n.w.logger(), Level: node.NewLogLevel("info"),
 		Metrics:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "simulated"}),
 		Settings: func(io.Writer) error { return nil }, LogTail: func() []byte { return nil },
 		World: n.world(p.host),

@@ -1,4 +1,4 @@
-package logging
+package node
 
 import (
 	"log/slog"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Level is what a log shows: the level that the settings name, or another one for a while. Levels are the words of log.level,
-// which were validated. Safe for concurrent use.
-type Level struct {
+// LogLevel is what a log shows: the level that the settings name, or another one for a while. Levels are the words of
+// log.level, which were validated. Safe for concurrent use.
+type LogLevel struct {
 	now slog.LevelVar
 
 	mu         sync.Mutex
@@ -18,9 +18,9 @@ type Level struct {
 	end        *time.Timer // of it
 }
 
-// NewLevel is a level that the settings name.
-func NewLevel(word string) *Level {
-	l := new(Level)
+// NewLogLevel is a level that the settings name.
+func NewLogLevel(word string) *LogLevel {
+	l := new(LogLevel)
 	l.Configure(word)
 	return l
 }
@@ -30,7 +30,7 @@ func levelOf(word string) slog.Level {
 }
 
 // Configure changes the level that the settings name. Another one that holds for a while is left to its end.
-func (l *Level) Configure(word string) {
+func (l *LogLevel) Configure(word string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.configured = word
@@ -40,7 +40,7 @@ func (l *Level) Configure(word string) {
 }
 
 // Override lets another level hold for a while.
-func (l *Level) Override(word string, d time.Duration) {
+func (l *LogLevel) Override(word string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.end != nil {
@@ -53,7 +53,7 @@ func (l *Level) Override(word string, d time.Duration) {
 }
 
 // restore ends what Override began, unless it was called again meanwhile.
-func (l *Level) restore(until time.Time) {
+func (l *LogLevel) restore(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.until.Equal(until) {
@@ -63,7 +63,7 @@ func (l *Level) restore(until time.Time) {
 }
 
 // Show is the level of now, the one that the settings name, and until when the former holds; zero: they are the same.
-func (l *Level) Show() (now, configured string, until time.Time) {
+func (l *LogLevel) Show() (now, configured string, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.ToLower(l.now.Level().String()), l.configured, l.until

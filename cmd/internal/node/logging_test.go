@@ -1,4 +1,4 @@
-package logging
+package node
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func (w *blockedWriter) Write(line []byte) (int, error) {
 func TestQueueDoesNotWaitForABlockedWriterAndCountsTheDroppedLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &blockedWriter{opened: make(chan struct{})}
-		q := NewQueue(w)
+		q := NewLogQueue(w)
 		log := slog.New(slog.NewTextHandler(q, nil))
 		start := time.Now()
 		const lines = 300
@@ -64,7 +64,7 @@ func TestQueueDoesNotWaitForABlockedWriterAndCountsTheDroppedLines(t *testing.T)
 }
 
 func TestTailIsTheNewestLines(t *testing.T) {
-	q := NewQueue(io.Discard)
+	q := NewLogQueue(io.Discard)
 	for i := range 100_000 {
 		fmt.Fprintf(q, "line %d\n", i)
 	}
@@ -76,8 +76,8 @@ func TestTailIsTheNewestLines(t *testing.T) {
 func TestLevelHoldsForAWhileAndThenTheConfiguredOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		level := NewLevel("info")
-		log := New(&said, level, "text")
+		level := NewLogLevel("info")
+		log := NewLog(&said, level, "text")
 		shows := func(want string) {
 			t.Helper()
 			said.Reset()

@@ -1,5 +1,4 @@
-// Package logging writes a server's log without ever making its writer wait.
-package logging
+package node
 
 import (
 	"io"
@@ -11,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// New returns a logger of a format that the settings name. It was validated.
-func New(w io.Writer, level *Level, format string) *slog.Logger {
+// NewLog returns a logger of a format that the settings name. It was validated.
+func NewLog(w io.Writer, level *LogLevel, format string) *slog.Logger {
 	o := &slog.HandlerOptions{Level: &level.now}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
@@ -30,11 +29,11 @@ const queueBytes = 1 << 20
 // FlushLimit bounds the wait for the last lines at the end of the process.
 const FlushLimit = time.Second
 
-// Queue is a writer in front of one that may block for ever, as standard error does when it is a pipe without a
+// LogQueue is a writer in front of one that may block for ever, as standard error does when it is a pipe without a
 // reader. A write into the queue does not wait. A line that does not fit is dropped and counted. One goroutine
 // writes the lines, each with one call, in their order; it starts with the first line and ends when the queue is
 // empty, or never, if the writer blocks for ever.
-type Queue struct {
+type LogQueue struct {
 	Dropped prometheus.Counter // lines
 
 	to      io.Writer
@@ -47,16 +46,16 @@ type Queue struct {
 	idle    chan struct{} // closed when every line is written; nil: there was none yet
 }
 
-// NewQueue makes an empty queue.
-func NewQueue(to io.Writer) *Queue {
-	return &Queue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
+// NewLogQueue makes an empty queue.
+func NewLogQueue(to io.Writer) *LogQueue {
+	return &LogQueue{to: to, Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "rollcall", Subsystem: "log", Name: "dropped_total",
 		Help: "Lines of the log that were dropped, because standard error takes none.",
 	})}
 }
 
 // Write implements io.Writer for one line. It never fails.
-func (q *Queue) Write(line []byte) (int, error) {
+func (q *LogQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	kept := slices.Clone(line)
@@ -76,7 +75,7 @@ func (q *Queue) Write(line []byte) (int, error) {
 }
 
 // keep keeps a line as the newest, and forgets the oldest. The caller holds mu.
-func (q *Queue) keep(line []byte) {
+func (q *LogQueue) keep(line []byte) {
 	q.tail, q.tailed = append(q.tail, line), q.tailed+len(line)
 	for q.tailed > tailBytes {
 		q.tailed -= len(q.tail[0])
@@ -86,14 +85,14 @@ func (q *Queue) keep(line []byte) {
 }
 
 // Tail is the last lines that came, 256 KiB of them at most.
-func (q *Queue) Tail() []byte {
+func (q *LogQueue) Tail() []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Concat(q.tail...)
 }
 
 // writeAll writes lines until none is left.
-func (q *Queue) writeAll() {
+func (q *LogQueue) writeAll() {
 	for {
 		lines := q.next()
 		if lines == nil {
@@ -112,7 +111,7 @@ func (q *Queue) writeAll() {
 }
 
 // next fetches the lines that wait; nil: there are none, the queue is idle, and the next write starts the goroutine again.
-func (q *Queue) next() [][]byte {
+func (q *LogQueue) next() [][]byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lines := q.lines
@@ -125,7 +124,7 @@ func (q *Queue) next() [][]byte {
 }
 
 // Flush waits until every line was written, for at most limit.
-func (q *Queue) Flush(limit time.Duration) {
+func (q *LogQueue) Flush(limit time.Duration) {
 	q.mu.Lock()
 	idle := q.idle
 	q.mu.Unlock()
