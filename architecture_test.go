@@ -33,14 +33,13 @@ type room struct {
 // rooms is the import graph. Every package has its row here; docs/architecture.md shows them in this order, each with the
 // first sentence of its doc.
 var rooms = []room{
-	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/authfile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "internal/wait", "fsm/access", "fsm/kv", "fsm/registry"}},
+	{"cmd/rollcall", []string{"internal/certfiles", "internal/privatefile", "cmd/internal/cli", "cmd/internal/top", "internal/localcluster", "cmd/internal/config", "cmd/internal/node", "client", "httpd", "httpd/api", "internal/setting", "store", "store/backup", "internal/wait", "fsm/access", "fsm/kv", "fsm/registry"}},
 	{"cmd/internal/top", []string{"cmd/internal/cli", "client"}},
 	{"cmd/internal/cli", []string{"fsm/naming"}},
 	{"internal/localcluster", nil},
-	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "internal/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "internal/measure"}},
-	{"cmd/internal/sim", []string{"cmd/internal/authfile", "cmd/internal/config", "cmd/internal/node", "httpd/api", "internal/need", "internal/world", "store", "store/expiry", "client", "client/sse", "fsm", "fsm/access", "fsm/codec", "fsm/level", "fsm/registry", "replication/rollcallpeer"}},
-	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/authfile", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit"}},
-	{"cmd/internal/authfile", []string{"internal/privatefile", "internal/wait", "fsm/access"}},
+	{"cmd/internal/node", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/config", "cmd/internal/capacity", "cmd/internal/probe", "httpd", "httpd/api", "store", "store/consensus", "store/local", "store/backup", "store/disk", "internal/wait", "replication", "replication/link", "fsm", "fsm/level", "fsm/access", "fsm/registry", "fsm/kv", "internal/world", "httpd/audit", "internal/measure"}},
+	{"cmd/internal/sim", []string{"client", "client/sse", "cmd/internal/config", "cmd/internal/node", "fsm", "fsm/access", "fsm/codec", "fsm/level", "fsm/registry", "httpd/api", "internal/need", "internal/world", "replication/rollcallpeer", "store", "store/expiry"}},
+	{"cmd/internal/config", []string{"internal/certfiles", "cmd/internal/cli", "cmd/internal/capacity", "cmd/internal/probe", "internal/privatefile", "internal/setting", "httpd", "store", "replication", "replication/link", "fsm/access", "fsm/registry", "httpd/audit", "internal/wait"}},
 	{"cmd/internal/capacity", []string{"fsm/naming", "fsm/access", "httpd", "internal/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/naming", "internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},

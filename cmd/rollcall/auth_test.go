@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client"
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/localcluster"
@@ -283,7 +283,7 @@ func TestAuthHashMakesALineAndGivesTheTextOnce(t *testing.T) {
 	info := need.Got(os.Stat(path))(t)
 	text := strings.TrimSpace(string(need.Got(os.ReadFile(path))(t)))
 	expect.That(t, info.Mode().Perm() == 0o600 && shown == "" && !strings.Contains(out, text), "mode %o, shown %q, %q", info.Mode().Perm(), shown, out)
-	c := need.Got(authfile.Parse("f", []byte("roles: {service: []}\ntokens:\n"+out)))(t)
+	c := need.Got(config.ParseAuthFile("f", []byte("roles: {service: []}\ntokens:\n"+out)))(t)
 	k := c.Tokens[0]
 	expect.That(t, k.Good(access.HashOf(text), k.Expires-1) && !k.Good(access.HashOf(text), k.Expires) && k.App == "ORDERS", "got %+v", k)
 
@@ -296,12 +296,12 @@ func TestAuthHashMakesALineAndGivesTheTextOnce(t *testing.T) {
 
 	out, shown, err = authHash(t, "", "--name", "orders", "--accessor", k.Accessor)
 	need.OK(t, err)
-	other := need.Got(authfile.TokenOf(strings.TrimSpace(shown[strings.LastIndex(shown, "rct_"):])))(t)
+	other := need.Got(config.TokenOf(strings.TrimSpace(shown[strings.LastIndex(shown, "rct_"):])))(t)
 	expect.That(t, other.Accessor == k.Accessor && other.Secrets[0] != k.Secrets[0] && strings.Contains(out, k.Accessor), "got %+v of %s", other, k.Accessor)
 }
 
 func TestAuthHashRepeatsNoTextInErrors(t *testing.T) {
-	text := authfile.NewText("")
+	text := config.NewTokenText("")
 	for _, c := range []struct {
 		stdin string
 		args  []string

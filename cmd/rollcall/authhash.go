@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
@@ -62,7 +62,7 @@ func (o *hashOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	k, err := authfile.TokenOf(text)
+	k, err := config.TokenOf(text)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (o *hashOptions) run(cmd *cobra.Command) error {
 	if err := k.Validate(); err != nil {
 		return cli.Usage(err)
 	}
-	item, err := authfile.Item(k)
+	item, err := config.TokenItem(k)
 	if err == nil {
 		err = o.give(cmd.ErrOrStderr(), text)
 	}
@@ -86,7 +86,7 @@ func (o *hashOptions) run(cmd *cobra.Command) error {
 // text is that of --from, or a new one.
 func (o *hashOptions) text(stdin io.Reader) (string, error) {
 	if o.from == "" {
-		return authfile.NewText(o.accessor), nil
+		return config.NewTokenText(o.accessor), nil
 	}
 	read := func() ([]byte, error) { return os.ReadFile(o.from) }
 	if o.from == "-" {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 )
 
@@ -96,7 +95,7 @@ func (c *Config) Insecure(mode access.Mode) (all []Lack) {
 // warnOpen warns of what is allowed without protection, as far as settings and auth.file say it: the cluster's mode is not known yet.
 func (c *Config) warnOpen(log *slog.Logger) {
 	mode := c.Floor()
-	if file, err := authfile.Load(c.Auth.File); c.Auth.File != "" && err == nil {
+	if file, err := loadAuthFile(c.Auth.File); c.Auth.File != "" && err == nil {
 		mode = max(mode, file.Mode)
 	}
 	for _, lack := range c.Insecure(mode) {
@@ -110,8 +109,8 @@ func (c *Config) warnOpen(log *slog.Logger) {
 // validateAuth checks where roles and tokens come from.
 func (c *Config) validateAuth() error {
 	errs := []error{
-		checkFile("auth.file", c.Auth.File, authfile.Load),
-		checkFile("auth.bootstrap-token-file", c.Auth.BootstrapTokenFile, authfile.ReadToken),
+		checkFile("auth.file", c.Auth.File, loadAuthFile),
+		checkFile("auth.bootstrap-token-file", c.Auth.BootstrapTokenFile, ReadToken),
 	}
 	if c.Mode == AP && c.Auth.File == "" && c.Floor() == access.On {
 		errs = append(errs, errors.New("auth.file: is required in mode ap with auth.mode on: roles and tokens are those of the file"))

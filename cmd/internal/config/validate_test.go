@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -203,7 +202,7 @@ func TestValidateReadsTheFilesOfAccessControl(t *testing.T) {
 		return path
 	}
 	good, bad, wide := file("good.yaml", "mode: on\n", 0o640), file("bad.yaml", "mode: maybe\n", 0o600), file("wide.yaml", "mode: on\n", 0o644)
-	secret := authfile.NewText("")
+	secret := NewTokenText("")
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)

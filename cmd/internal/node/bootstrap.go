@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
+	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -22,7 +22,7 @@ func (s setup) bootstrapAuth(ctx context.Context, raft *consensus.Raft) {
 	if path == "" {
 		return
 	}
-	k, err := authfile.ReadToken(path)
+	k, err := config.ReadToken(path)
 	if err != nil { // though Validate could read it
 		s.log.Error("the first operator cannot be made", "auth.bootstrap-token-file", path, "err", err)
 		return

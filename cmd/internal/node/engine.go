@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/probe"
@@ -64,7 +63,7 @@ type setup struct {
 	log       *slog.Logger
 	metrics   *prometheus.Registry
 	disk      *capacity.Disk   // of the data directory
-	auth      *authfile.Source // nil: there is no auth.file
+	auth      *config.AuthFile // nil: there is no auth.file
 }
 
 // authDigest returns the digest of auth.file.

@@ -34,7 +34,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/capacity"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
@@ -79,7 +78,7 @@ type node struct {
 	shutdownDelay atomic.Int64
 	quota         atomic.Pointer[capacity.Quota]
 	certificates  certificates
-	auth          *authfile.Source          // of auth.file; nil: there is none
+	auth          *config.AuthFile          // of auth.file; nil: there is none
 	reread        func() (changed []string) // reads files that settings name again
 	apply         func(*config.Config)      // applies the settings that can change while the node runs (see reloader)
 }
@@ -150,7 +149,7 @@ func (n *node) openAuthFile(path string) (err error) {
 	if path == "" {
 		return nil
 	}
-	if n.auth, err = authfile.Open(path, n.log); err != nil {
+	if n.auth, err = config.OpenAuthFile(path, n.log); err != nil {
 		return fmt.Errorf("auth.file: %w", err)
 	}
 	n.metrics.MustRegister(n.auth.Metrics())

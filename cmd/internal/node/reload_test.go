@@ -23,7 +23,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -208,7 +207,7 @@ func changed(t *testing.T, s setting.Setting, certificates string) map[string]st
 		{"http.advertise": "a:1"}, {"cluster.advertise": "a:1"}, {"test.dial": "n2=127.0.0.1:9"}, {"checks.targets": "10.0.0.0/8:*"},
 		{"self-preservation.renewal-percent-threshold": "0.5"}, {"node.name": "n9"}, {"members.dead-after": "1h"}, {"commit.renewal-wait": "50ms"},
 		{"checks.deregister-critical-after": "1h"}, {"limits.in-flight-bytes": "300000000"}, {"audit.max-bytes": "100000"},
-		{"auth.file": private("roles: {prometheus: [metrics read]}\n")}, {"auth.bootstrap-token-file": private(authfile.NewText(""))},
+		{"auth.file": private("roles: {prometheus: [metrics read]}\n")}, {"auth.bootstrap-token-file": private(config.NewTokenText(""))},
 		{"replication.token-files": "dc2=" + private("password"), "replication.datacenters": peers}, {"replication.queue": "300", "replication.batch-size": "30"},
 	} {
 		if _, ok := whole[s.Key]; ok {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/cmd/internal/sim"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -353,10 +352,10 @@ const inForce = 5 * time.Second
 // newToken returns the text of a new token and its line of auth.file.
 func newToken(t testing.TB, name, role string) (text, line string) {
 	t.Helper()
-	text = authfile.NewText("")
-	k := need.Got(authfile.TokenOf(text))(t)
+	text = config.NewTokenText("")
+	k := need.Got(config.TokenOf(text))(t)
 	k.Name, k.Roles = name, []string{role}
-	return text, string(need.Got(authfile.Item(k))(t))
+	return text, string(need.Got(config.TokenItem(k))(t))
 }
 
 // writePrivate replaces a file at once, as programs do that hand out secrets.
@@ -471,7 +470,7 @@ func TestApNodesKnowEachOtherByTheirAuthFile(t *testing.T) {
 // Every node has the file of the first operator's token, and one of them makes the operator. What a restore brings back of roles and
 // tokens, it does only when asked to.
 func TestFirstOperatorComesFromAFileAndPermissionsSurviveARestart(t *testing.T) {
-	operator, file := authfile.NewText(""), filepath.Join(t.TempDir(), "bootstrap")
+	operator, file := config.NewTokenText(""), filepath.Join(t.TempDir(), "bootstrap")
 	writePrivate(t, file, operator+"\n")
 	settings := func(c *config.Config) { c.Auth.Mode, c.Auth.BootstrapTokenFile = "on", file }
 	sim.Run(t, sim.Cluster{Nodes: 3, Configure: settings}, func(w *sim.World) {

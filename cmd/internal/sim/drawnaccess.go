@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/cmd/internal/authfile"
 	"github.com/seed-20419f34/rollcall/cmd/internal/config"
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/codec"
@@ -321,10 +320,10 @@ func (f *permitFile) addRole(t testing.TB, name string, rules []string) {
 // newFileToken makes a token, and returns its text and its lines of the file.
 func newFileToken(t testing.TB, name, role, app string) (text, lines string) {
 	t.Helper()
-	text = authfile.NewText("")
-	k := need.Got(authfile.TokenOf(text))(t)
+	text = config.NewTokenText("")
+	k := need.Got(config.TokenOf(text))(t)
 	k.Name, k.Roles, k.App = name, []string{role}, app
-	return text, string(need.Got(authfile.Item(k))(t))
+	return text, string(need.Got(config.TokenItem(k))(t))
 }
 
 // write replaces the file in one step. stranger has the lines of the stranger's token.

@@ -1,10 +1,4 @@
-// Package authfile reads roles and tokens from a file (auth.file): in mode ap it is their only source, in mode cp it stands
-// beside the cluster's. The file holds no secrets, only their hashes. Who may do what by them, package access decides.
-//
-//	parse.go   the file, with all its mistakes
-//	source.go  the file while it is in use, which is read again when it changes
-//	token.go   a token for the file, and the file of the first operator's
-package authfile
+package config
 
 import (
 	"bytes"
@@ -27,9 +21,9 @@ import (
 // secretText finds the text of a token, wherever it stands.
 var secretText = regexp.MustCompile(`rct_[a-z2-7]{16}_[a-z2-7]`)
 
-// Parse reads what a file of a name says. The error joins all mistakes, each with its line. It repeats no text of a token, and
-// no value that stands where a hash belongs.
-func Parse(name string, data []byte) (access.Content, error) {
+// ParseAuthFile reads what a file of a name says. The error joins all mistakes, each with its line. It repeats no text
+// of a token, and no value that stands where a hash belongs.
+func ParseAuthFile(name string, data []byte) (access.Content, error) {
 	p := parser{name: name}
 	if at := secretText.FindIndex(data); at != nil {
 		p.fail(1+bytes.Count(data[:at[0]], []byte("\n")), "the text of a token stands there; only its hash belongs into the file (rollcall auth hash makes it)")

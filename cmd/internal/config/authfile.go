@@ -1,4 +1,4 @@
-package authfile
+package config
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ const (
 	checkInterval = time.Second
 )
 
-// Load reads a file once.
-func Load(path string) (*access.Table, error) {
+// loadAuthFile reads a file once.
+func loadAuthFile(path string) (*access.Table, error) {
 	data, err := privatefile.Read(path, maxBytes)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func parseWhole(path string, data []byte) (access.Content, error) {
 	case data[len(data)-1] != '\n':
 		return access.Content{}, fmt.Errorf("%s is cut off: its last line has no end", path)
 	}
-	return Parse(path, data)
+	return ParseAuthFile(path, data)
 }
 
 // checkLoss refuses contents that an accident leaves behind more often than it is meant.
@@ -59,8 +59,8 @@ func checkLoss(path string, old *access.Table, next *access.Content) error {
 	return nil
 }
 
-// Source is a file that is in use: the newest content of it that could be read. Safe for concurrent use.
-type Source struct {
+// AuthFile is a file that is in use: the newest content of it that could be read. Safe for concurrent use.
+type AuthFile struct {
 	// Changed is called with what was in force and what is now. Set it before Run.
 	Changed func(old, now *access.Table)
 
@@ -85,10 +85,10 @@ type look struct {
 	failure string
 }
 
-// Open reads a file for the first time. Later failures leave in force what was read before.
-func Open(path string, log *slog.Logger) (*Source, error) {
-	s := &Source{path: path, log: log}
-	t, err := Load(path)
+// OpenAuthFile reads a file for the first time. Later failures leave in force what was read before.
+func OpenAuthFile(path string, log *slog.Logger) (*AuthFile, error) {
+	s := &AuthFile{path: path, log: log}
+	t, err := loadAuthFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +97,16 @@ func Open(path string, log *slog.Logger) (*Source, error) {
 }
 
 // Table is the roles and tokens in force. Its revision grows with each change of them.
-func (s *Source) Table() *access.Table { return s.state.Load().table }
+func (s *AuthFile) Table() *access.Table { return s.state.Load().table }
 
 // Digest is that of what is in force, see access.Table.Digest.
-func (s *Source) Digest() string { return s.state.Load().digest }
+func (s *AuthFile) Digest() string { return s.state.Load().digest }
 
 // Failure says what is wrong with the file as it is now, and so not in force; "": nothing is.
-func (s *Source) Failure() string { return s.state.Load().failure }
+func (s *AuthFile) Failure() string { return s.state.Load().failure }
 
 // Metrics are those of the file.
-func (s *Source) Metrics() prometheus.Collector {
+func (s *AuthFile) Metrics() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_auth_file_error", Help: "1 while auth.file cannot be read as it is, and what it said before is in force.",
 	}, func() float64 {
@@ -119,16 +119,16 @@ func (s *Source) Metrics() prometheus.Collector {
 
 // Run looks at the file again and again until ctx ends. What the file says is compared, for a link may lead to another file,
 // and a change may leave size and time as they were.
-func (s *Source) Run(ctx context.Context) {
+func (s *AuthFile) Run(ctx context.Context) {
 	wait.Every(ctx, checkInterval, func(time.Time) { s.check(false) })
 }
 
 // Reload reads the file at once, and says whether other roles and tokens are in force now.
-func (s *Source) Reload() (changed bool) { return s.check(true) }
+func (s *AuthFile) Reload() (changed bool) { return s.check(true) }
 
 // check uses a content that was not used yet, when it was there at two looks, or (now) at once: a file that is being written is
 // not judged before it is whole.
-func (s *Source) check(now bool) (changed bool) {
+func (s *AuthFile) check(now bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found look
@@ -148,7 +148,7 @@ func (s *Source) check(now bool) (changed bool) {
 }
 
 // use takes over what was read, if it could be.
-func (s *Source) use(data []byte, err error) (changed bool) {
+func (s *AuthFile) use(data []byte, err error) (changed bool) {
 	old := s.state.Load()
 	var content access.Content
 	var next *access.Table

@@ -1,4 +1,4 @@
-package authfile
+package config
 
 import (
 	"crypto/rand"
@@ -13,14 +13,14 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
-// NewText makes the text of a new token, or (accessor) another one of a token that there is, for any cluster.
-func NewText(accessor string) string {
+// NewTokenText makes the text of a new token, or (accessor) another one of a token that there is, for any cluster.
+func NewTokenText(accessor string) string {
 	var random [access.RandomBytes]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	return access.NewText(random, accessor, "")
 }
 
-// TokenOf is the token of a text that NewText made. Its errors do not repeat the text.
+// TokenOf is the token of a text that NewTokenText made. Its errors do not repeat the text.
 func TokenOf(text string) (*access.Token, error) {
 	accessor, hash, err := access.Parse(text, "")
 	if err != nil {
@@ -32,7 +32,8 @@ func TokenOf(text string) (*access.Token, error) {
 // maxText is more than the text of a token has, in bytes.
 const maxText = 1024
 
-// ReadToken reads the file of one text that NewText made, such as a secret of Kubernetes. Its errors do not repeat the text.
+// ReadToken reads the file of one text that NewTokenText made, such as a secret of Kubernetes. Its errors do not
+// repeat the text.
 func ReadToken(path string) (*access.Token, error) {
 	text, err := privatefile.Read(path, maxText)
 	if err != nil {
@@ -55,8 +56,8 @@ type item struct {
 	Expires  string   `yaml:"expires,omitempty"`
 }
 
-// Item is a token as it stands in the list of tokens of a file.
-func Item(k *access.Token) ([]byte, error) {
+// TokenItem is a token as it stands in the list of tokens of a file.
+func TokenItem(k *access.Token) ([]byte, error) {
 	i := item{Accessor: k.Accessor, Name: k.Name, Roles: k.Roles, App: k.App}
 	for _, s := range k.Secrets {
 		i.Hashes = append(i.Hashes, hex.EncodeToString(s.Hash[:]))

@@ -1,4 +1,4 @@
-package authfile
+package config
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // rig is a source that runs in a bubble.
 type rig struct {
-	*Source
+	*AuthFile
 	path string
 	log  *strings.Builder
 }
@@ -28,7 +28,7 @@ func newRig(t *testing.T, text string) *rig {
 	t.Helper()
 	r := &rig{path: filepath.Join(t.TempDir(), "auth.yaml"), log: new(strings.Builder)}
 	need.OK(t, os.WriteFile(r.path, []byte(text), 0o600))
-	r.Source = need.Got(Open(r.path, slog.New(slog.NewTextHandler(r.log, nil))))(t)
+	r.AuthFile = need.Got(OpenAuthFile(r.path, slog.New(slog.NewTextHandler(r.log, nil))))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(func() { stop(); synctest.Wait() })
 	go r.Run(ctx)
@@ -144,7 +144,7 @@ func TestModeDoesNotVanish(t *testing.T) {
 func TestOpenRefusesABadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auth.yaml")
 	need.OK(t, os.WriteFile(path, []byte("tokens: a\n"), 0o600))
-	_, err := Open(path, slog.New(slog.DiscardHandler))
+	_, err := OpenAuthFile(path, slog.New(slog.DiscardHandler))
 	expect.That(t, err != nil && strings.Contains(err.Error(), "auth.yaml:1: "), "got %v", err)
 }
 
@@ -163,7 +163,7 @@ func tokenLine(accessor, more string) string {
 }
 
 func TestParseReadsRolesAndTokens(t *testing.T) {
-	c := need.Got(Parse("f", []byte(`
+	c := need.Got(ParseAuthFile("f", []byte(`
 mode: log-only
 roles:
   service: ["app {app} read,register", "kv orders/ read,write"]
@@ -189,13 +189,13 @@ tokens:
 
 func TestParseOfAnEmptyFileIsNobody(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "{}"} {
-		c, err := Parse("f", []byte(text))
+		c, err := ParseAuthFile("f", []byte(text))
 		expect.That(t, err == nil && len(c.Tokens) == 0, "%q: got %+v, %v", text, c, err)
 	}
 }
 
 func TestParseNamesTheLineOfEveryMistakeAndRepeatsNoSecret(t *testing.T) {
-	secret := NewText("")
+	secret := NewTokenText("")
 	for _, c := range []struct {
 		name, text string
 		want       []string
@@ -225,7 +225,7 @@ func TestParseNamesTheLineOfEveryMistakeAndRepeatsNoSecret(t *testing.T) {
 		{"list", "[]", []string{"f:1: the file must have keys"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse("f", []byte(c.text))
+			_, err := ParseAuthFile("f", []byte(c.text))
 			need.That(t, err != nil, "no error")
 			for _, want := range c.want {
 				expect.That(t, strings.Contains(err.Error(), want), "got %q, want %q in it", err, want)
@@ -236,11 +236,11 @@ func TestParseNamesTheLineOfEveryMistakeAndRepeatsNoSecret(t *testing.T) {
 }
 
 func TestItemIsReadAsItWasWritten(t *testing.T) {
-	text := NewText("")
+	text := NewTokenText("")
 	k := need.Got(TokenOf(text))(t)
 	k.Name, k.App, k.Roles, k.Expires = "orders", "ORDERS", []string{"service", "reader"}, 1_800_000_000_000
-	item := need.Got(Item(k))(t)
-	c := need.Got(Parse("f", []byte("roles: {service: [], reader: []}\ntokens:\n"+string(item))))(t)
+	item := need.Got(TokenItem(k))(t)
+	c := need.Got(ParseAuthFile("f", []byte("roles: {service: [], reader: []}\ntokens:\n"+string(item))))(t)
 	got := c.Tokens[0]
 	expect.That(t, got.Accessor == k.Accessor && got.Name == k.Name && got.App == k.App && slices.Equal(got.Roles, k.Roles) && got.Expires == k.Expires && got.Good(access.HashOf(text), 0),
 		"got %+v, want %+v", got, k)
@@ -251,7 +251,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("tokens:\n" + tokenLine(accessorA, "") + tokenLine(accessorB, "")))
 	f.Add([]byte("roles: &a {x: [operator read]}\ntokens: *a\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse("f", data)
+		c, err := ParseAuthFile("f", data)
 		if err != nil {
 			expect.That(t, !secretText.MatchString(err.Error()), "the error repeats a secret: %q", err)
 			return
@@ -265,12 +265,12 @@ func FuzzParse(f *testing.F) {
 		}
 		b.WriteString("tokens:\n")
 		for _, k := range c.Tokens {
-			b.Write(need.Got(Item(k))(t))
+			b.Write(need.Got(TokenItem(k))(t))
 		}
 		if len(c.Roles) == 0 || len(c.Tokens) == 0 {
 			return
 		}
-		again := need.Got(Parse("f", []byte(b.String())))(t)
+		again := need.Got(ParseAuthFile("f", []byte(b.String())))(t)
 		for i, k := range again.Tokens {
 			expect.That(t, k.Accessor == c.Tokens[i].Accessor && k.Expires/1000 == c.Tokens[i].Expires/1000 && len(k.Secrets) == len(c.Tokens[i].Secrets), "got %+v, want %+v", k, c.Tokens[i])
 		}
