@@ -43,6 +43,7 @@ var rooms = []room{
 	{"cmd/internal/capacity", []string{"fsm/naming", "fsm/access", "httpd", "internal/wait", "fsm/registry", "fsm/kv"}},
 	{"cmd/internal/probe", []string{"internal/world", "internal/setting", "fsm/access", "fsm/registry", "fsm/catalog"}},
 	{"httpd", []string{"fsm/naming", "internal/world", "internal/measure", "internal/setting", "httpd/eurekaroutes", "httpd/dashboard", "httpd/web", "httpd/api", "fsm/access", "fsm/registry", "httpd/audit", "httpd/consul", "httpd/own", "httpd/eureka"}},
+	{"httpd/httpdtest", []string{"fsm/kv", "fsm/kv/kvtest", "fsm/registry", "fsm/registry/registrytest", "httpd", "httpd/api", "httpd/web", "internal/expect", "internal/need"}},
 	{"httpd/own", []string{"fsm/naming", "httpd/web", "httpd/api", "httpd/consul", "httpd/eureka", "internal/setting", "fsm/level", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv", "httpd/audit"}},
 	{"httpd/eurekaroutes", []string{"internal/world", "httpd/web", "httpd/api", "httpd/eureka", "fsm/access", "fsm/registry"}},
 	{"httpd/consul", []string{"fsm/naming", "httpd/web", "fsm/access", "fsm/registry", "fsm/catalog", "fsm/kv"}},
@@ -237,7 +238,7 @@ func TestStateMachineImportsNothingThatDiffersBetweenReplicas(t *testing.T) {
 func TestOnlyTheWorldListensAndDials(t *testing.T) {
 	reaches := regexp.MustCompile(`\b(net\.(Listen\w*|Dial\w*|ListenConfig)\b[({]|tls\.(Dial|Listen)|http\.(DefaultTransport|DefaultClient|Get|Post|ListenAndServe)\b)`)
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
-		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "httpd/conformance/") || strings.HasPrefix(file, "replication/peertest/") {
+		if strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "httpd/conformance/") || strings.HasPrefix(file, "httpd/httpdtest/") || strings.HasPrefix(file, "replication/peertest/") {
 			continue
 		}
 		for i, line := range strings.Split(string(need.Got(os.ReadFile(file))(t)), "\n") {
@@ -259,7 +260,7 @@ var toldByTheMachine = map[string]string{
 // A time of package time measures: numbers and texts are made of World.Now, or of World.Wall.
 func TestOnlyTheWorldTellsTheTime(t *testing.T) {
 	for _, file := range strings.Fields(output(t, "git", "ls-files", "-co", "--exclude-standard", "cmd/internal/**.go", "fsm/**.go", "httpd/**.go", "store/**.go", "replication/**.go")) {
-		aside := regexp.MustCompile(`_test\.go$|^httpd/conformance/|^replication/peertest/|^fsm/registry/registrytest/|^cmd/internal/(sim|top)/`)
+		aside := regexp.MustCompile(`_test\.go$|^httpd/(conformance|httpdtest)/|^replication/peertest/|^fsm/registry/registrytest/|^cmd/internal/(sim|top)/`)
 		if toldByTheMachine[file] != "" || aside.MatchString(file) {
 			continue
 		}

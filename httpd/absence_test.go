@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -110,7 +110,7 @@ func TestWhatALaggingNodeLacksIsNotDenied(t *testing.T) {
 	for _, row := range absents {
 		for _, leader := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, leader %t", row.name, leader), func(t *testing.T) {
-				bubble(t, func(t *testing.T) { row.ask(t, leader) })
+				httpdtest.Bubble(t, func(t *testing.T) { row.ask(t, leader) })
 			})
 		}
 	}
@@ -119,27 +119,27 @@ func TestWhatALaggingNodeLacksIsNotDenied(t *testing.T) {
 func (row absent) ask(t *testing.T, leader bool) {
 	t.Helper()
 	m := registrytest.New()
-	c := &coordinated{Memory: m, kv: kvtest.New(m)}
-	tables := []*access.Table{c.kv.AccessTable()}
-	c.handler = need.Got(httpd.New(httpd.Config{Service: catchingUp{m, func() {
-		m.Set(func(*registrytest.Memory) { c.kv.Behind = nil })
-		tables[0] = c.kv.AccessTable()
-	}}, Coordination: c.kv, Agents: httpd.OneAgent,
+	c := &httpdtest.Coordinated{Memory: m, Kv: kvtest.New(m)}
+	tables := []*access.Table{c.Kv.AccessTable()}
+	c.Handler = need.Got(httpd.New(httpd.Config{Service: catchingUp{m, func() {
+		m.Set(func(*registrytest.Memory) { c.Kv.Behind = nil })
+		tables[0] = c.Kv.AccessTable()
+	}}, Coordination: c.Kv, Agents: httpd.OneAgent,
 		Access: httpd.AccessConfig{Table: func() *access.Table { return tables[0] }}}))(t)
-	old := need.Got(c.kv.View(t.Context(), registry.Stale))(t)
-	holder, waiter := c.ownSession(t, ""), c.ownSession(t, "")
+	old := need.Got(c.Kv.View(t.Context(), registry.Stale))(t)
+	holder, waiter := c.OwnSession(t, ""), c.OwnSession(t, "")
 	for _, held := range []string{"/v1/rollcall/locks/l?session=", "/v1/rollcall/semaphores/s?limit=1&session="} {
-		need.Equal(t, c.send("PUT", held+holder, "").status, 200, "the holder")
+		need.Equal(t, c.Send("PUT", held+holder, "").Status, 200, "the holder")
 	}
 	role := &access.Role{Name: "late", Rules: access.Everything()}
-	need.Equal(t, c.kv.Perform(kv.Access{Change: access.Change{PutRoles: []*access.Role{role}}}).Refusal, "", "the role")
-	m.Set(func(m *registrytest.Memory) { c.kv.Behind = old })
+	need.Equal(t, c.Kv.Perform(kv.Access{Change: access.Change{PutRoles: []*access.Role{role}}}).Refusal, "", "the role")
+	m.Set(func(m *registrytest.Memory) { c.Kv.Behind = old })
 	if !leader {
-		m.Set(func(m *registrytest.Memory) { m.ViewErr, c.kv.ViewErr = registry.ErrNoLeader, registry.ErrNoLeader })
+		m.Set(func(m *registrytest.Memory) { m.ViewErr, c.Kv.ViewErr = registry.ErrNoLeader, registry.ErrNoLeader })
 	}
-	r := c.sendUntil(web.AsAdministrator(context.Background()), row.method, strings.ReplaceAll(row.target, "{session}", waiter), "")
-	expect.That(t, r.status != http.StatusNotFound, "it is denied: %d %s", r.status, r.body)
-	expect.That(t, !leader || r.status == row.status, "got %d %s, want %d", r.status, r.body, row.status)
+	r := c.SendUntil(web.AsAdministrator(context.Background()), row.method, strings.ReplaceAll(row.target, "{session}", waiter), "")
+	expect.That(t, r.Status != http.StatusNotFound, "it is denied: %d %s", r.Status, r.Body)
+	expect.That(t, !leader || r.Status == row.status, "got %d %s, want %d", r.Status, r.Body, row.status)
 }
 
 // catchingUp is the registry of a node that catches up when a linearizable view is asked for.
@@ -162,20 +162,20 @@ func TestQuotaIsNoRefusalOfWhatIsThere(t *testing.T) {
 	m := registrytest.New()
 	behind := &behindService{Memory: m}
 	h := need.Got(httpd.New(httpd.Config{Service: behind, Limits: web.Limits{InstancesTotal: 1}}))(t)
-	m.Perform(t, registry.Register{Instance: newInstance("OTHER", "i0")})
+	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("OTHER", "i0")})
 	behind.old = m.Newest()
-	m.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	c := &coordinated{Memory: m, handler: h}
-	register := func() reply {
-		return c.send("POST", "/eureka/apps/ORDERS", `{"instance":{"instanceId":"i1","app":"ORDERS","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`,
+	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	c := &httpdtest.Coordinated{Memory: m, Handler: h}
+	register := func() httpdtest.Reply {
+		return c.Send("POST", "/eureka/apps/ORDERS", `{"instance":{"instanceId":"i1","app":"ORDERS","hostName":"h","ipAddr":"10.0.0.1","status":"UP","dataCenterInfo":{"@class":"x","name":"MyOwn"}}}`,
 			"Content-Type: application/json")
 	}
-	expect.Equal(t, register().status, http.StatusNoContent, "again, behind: %s", register().body)
+	expect.Equal(t, register().Status, http.StatusNoContent, "again, behind: %s", register().Body)
 	m.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
-	expect.Equal(t, register().status, http.StatusServiceUnavailable, "again, behind and without a leader")
+	expect.Equal(t, register().Status, http.StatusServiceUnavailable, "again, behind and without a leader")
 	m.Set(func(m *registrytest.Memory) { m.ViewErr = nil })
 	m.Perform(t, registry.Cancel{Key: registry.NewKey("ORDERS", "i1")})
-	expect.Equal(t, register().status, http.StatusInsufficientStorage, "one that is new")
+	expect.Equal(t, register().Status, http.StatusInsufficientStorage, "one that is new")
 }
 
 // behindService has an old state in stale views.
@@ -192,16 +192,9 @@ func (b *behindService) View(ctx context.Context, read registry.Consistency) (*r
 	return b.Memory.View(ctx, read)
 }
 
-func decimal(n int) string { return strconv.Itoa(n) }
-
-// register is a raw registration of ORDERS/i1.
-func register(body string, headers ...string) string {
-	return request("POST", "/eureka/apps/ORDERS", body, headers...)
-}
-
 // withField is the registration with another field in the instance.
 func withField(field string) string {
-	return strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
+	return strings.Replace(httpdtest.InstanceJSON, `"status":"UP"`, `"status":"UP",`+field, 1)
 }
 
 func manyPairs(n int) string {
@@ -218,67 +211,67 @@ var badRequests = []struct {
 	request string
 	status  int
 }{
-	{"a header block beyond the limit", register(instanceJSON, "X-Large: "+strings.Repeat("a", 20<<10)), 431},
-	{"five thousand headers", register(instanceJSON, slices.Repeat([]string{"A: b"}, 5000)...), 431},
-	{"a URI beyond the header limit", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a", 30<<10), instanceJSON), 431},
-	{"a URI beyond 2 KiB", request("POST", "/eureka/apps/ORDERS?a="+strings.Repeat("a", 2<<10), instanceJSON), 414},
-	{"two different lengths", register(instanceJSON, "Content-Length: 5"), 400},
+	{"a header block beyond the limit", httpdtest.Register(httpdtest.InstanceJSON, "X-Large: "+strings.Repeat("a", 20<<10)), 431},
+	{"five thousand headers", httpdtest.Register(httpdtest.InstanceJSON, slices.Repeat([]string{"A: b"}, 5000)...), 431},
+	{"a URI beyond the header limit", httpdtest.Request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a", 30<<10), httpdtest.InstanceJSON), 431},
+	{"a URI beyond 2 KiB", httpdtest.Request("POST", "/eureka/apps/ORDERS?a="+strings.Repeat("a", 2<<10), httpdtest.InstanceJSON), 414},
+	{"two different lengths", httpdtest.Register(httpdtest.InstanceJSON, "Content-Length: 5"), 400},
 	{"a signed length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: +5\r\n\r\n{}   ", 400},
 	{"a negative length", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: -5\r\n\r\n", 400},
 	{"a length of 20 digits", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
 	{"an unknown transfer coding", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: xchunked\r\n\r\n", 501},
 	{"a space before the colon", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nAccept : a\r\n\r\n", 400},
-	{"a chunk size that is no number", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + instanceJSON + "\r\n0\r\n\r\n", 400},
-	{"a bad chunk after a whole document", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\nzz\r\n", len(instanceJSON), instanceJSON), 400},
-	{"a chunk extension of 8 KiB", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x;%s\r\n%s\r\n0\r\n\r\n", len(instanceJSON), strings.Repeat("e", 8<<10), instanceJSON), 400},
+	{"a chunk size that is no number", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + httpdtest.InstanceJSON + "\r\n0\r\n\r\n", 400},
+	{"a bad chunk after a whole document", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\nzz\r\n", len(httpdtest.InstanceJSON), httpdtest.InstanceJSON), 400},
+	{"a chunk extension of 8 KiB", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x;%s\r\n%s\r\n0\r\n\r\n", len(httpdtest.InstanceJSON), strings.Repeat("e", 8<<10), httpdtest.InstanceJSON), 400},
 	{"no host", "POST /eureka/apps/ORDERS HTTP/1.1\r\nContent-Length: 0\r\n\r\n", 400},
 	{"two hosts", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n", 400},
 	{"HTTP/3.0", "POST /eureka/apps/ORDERS HTTP/3.0\r\nHost: node\r\n\r\n", 505},
 	{"CONNECT", "CONNECT node:443 HTTP/1.1\r\nHost: node:443\r\n\r\n", 405},
-	{"TRACE", request("TRACE", "/eureka/apps", ""), 405},
-	{"an unknown method", request("EXPLODE", "/eureka/apps/ORDERS/i1", ""), 405},
-	{"a zero byte in the application", request("POST", "/eureka/apps/ORD%00ERS", instanceJSON), 400},
-	{"a line break in an id", request("PUT", "/eureka/apps/ORDERS/i1%0d%0aX:y", ""), 400},
-	{"invalid UTF-8 in an id", request("PUT", "/eureka/apps/ORDERS/%ff%fe", ""), 400},
-	{"a broken escape in an id", request("PUT", "/eureka/apps/ORDERS/%zz", ""), 400},
-	{"escaped dots as application", request("POST", "/eureka/apps/%2e%2e", instanceJSON), 400},
-	{"a dot as id", request("PUT", "/eureka/apps/ORDERS/.", ""), 400},
-	{"dots as a segment", request("POST", "/eureka/v2/../apps/ORDERS", instanceJSON), 400},
-	{"a name of 256 bytes", request("PUT", "/eureka/apps/ORDERS/"+strings.Repeat("i", 256), ""), 400},
-	{"a body beyond the limit", register(withField(`"x":"` + strings.Repeat("a", 256<<10) + `"`)), 413},
+	{"TRACE", httpdtest.Request("TRACE", "/eureka/apps", ""), 405},
+	{"an unknown method", httpdtest.Request("EXPLODE", "/eureka/apps/ORDERS/i1", ""), 405},
+	{"a zero byte in the application", httpdtest.Request("POST", "/eureka/apps/ORD%00ERS", httpdtest.InstanceJSON), 400},
+	{"a line break in an id", httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1%0d%0aX:y", ""), 400},
+	{"invalid UTF-8 in an id", httpdtest.Request("PUT", "/eureka/apps/ORDERS/%ff%fe", ""), 400},
+	{"a broken escape in an id", httpdtest.Request("PUT", "/eureka/apps/ORDERS/%zz", ""), 400},
+	{"escaped dots as application", httpdtest.Request("POST", "/eureka/apps/%2e%2e", httpdtest.InstanceJSON), 400},
+	{"a dot as id", httpdtest.Request("PUT", "/eureka/apps/ORDERS/.", ""), 400},
+	{"dots as a segment", httpdtest.Request("POST", "/eureka/v2/../apps/ORDERS", httpdtest.InstanceJSON), 400},
+	{"a name of 256 bytes", httpdtest.Request("PUT", "/eureka/apps/ORDERS/"+strings.Repeat("i", 256), ""), 400},
+	{"a body beyond the limit", httpdtest.Register(withField(`"x":"` + strings.Repeat("a", 256<<10) + `"`)), 413},
 	{"a chunked body beyond the limit", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 300<<10, strings.Repeat(" ", 300<<10)), 413},
-	{"a body where none belongs, beyond the limit", request("PUT", "/eureka/apps/ORDERS/i1", strings.Repeat("a", 65<<10)), 413},
-	{"a compressed body that is larger inside", register(gzipped(withField(`"x":"`+strings.Repeat("abcdefgh", 40<<10)+`"`)), "Content-Encoding: gzip"), 413},
-	{"a compressed body of zeros", register(gzipped(strings.Repeat(" ", 250<<10)+instanceJSON), "Content-Encoding: gzip"), 413},
-	{"a body that is not gzip", register(instanceJSON, "Content-Encoding: gzip"), 400},
-	{"a gzip body that is cut off", register(gzipped(instanceJSON)[:100], "Content-Encoding: gzip"), 400},
-	{"another coding", register(instanceJSON, "Content-Encoding: br"), 415},
-	{"another type", register(instanceJSON, "Content-Type: application/octet-stream"), 415},
-	{"an external entity", register(`<!DOCTYPE i [<!ENTITY x SYSTEM "file:///etc/hostname">]>` + strings.Replace(instanceXML, "<hostName>h", "<hostName>&x;", 1)), 400},
-	{"a key twice", register(withField(`"app":"ORDERS"`)), 400},
-	{"a VIP address of 65 parts", register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
-	{"257 metadata entries", register(withField(manyPairs(257))), 400},
-	{"65 KiB of metadata", register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
-	{"another application in the body", request("POST", "/eureka/apps/OTHER", instanceJSON), 400},
-	{"a timestamp that is no number", request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},
-	{"33 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 32)+"a=b", instanceJSON), 400},
-	{"33 parameters on a heartbeat", request("PUT", "/eureka/apps/ORDERS/i1?"+strings.Repeat("a=b&", 32)+"a=b", ""), 400},
-	{"257 metadata parameters", request("PUT", "/eureka/apps/ORDERS/i1/metadata?"+strings.Repeat("a=b&", 256)+"a=b", ""), 400},
-	{"an unknown consistency", request("GET", "/eureka/apps?consistency=eventual", ""), 400},
+	{"a body where none belongs, beyond the limit", httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", strings.Repeat("a", 65<<10)), 413},
+	{"a compressed body that is larger inside", httpdtest.Register(httpdtest.Gzipped(withField(`"x":"`+strings.Repeat("abcdefgh", 40<<10)+`"`)), "Content-Encoding: gzip"), 413},
+	{"a compressed body of zeros", httpdtest.Register(httpdtest.Gzipped(strings.Repeat(" ", 250<<10)+httpdtest.InstanceJSON), "Content-Encoding: gzip"), 413},
+	{"a body that is not gzip", httpdtest.Register(httpdtest.InstanceJSON, "Content-Encoding: gzip"), 400},
+	{"a gzip body that is cut off", httpdtest.Register(httpdtest.Gzipped(httpdtest.InstanceJSON)[:100], "Content-Encoding: gzip"), 400},
+	{"another coding", httpdtest.Register(httpdtest.InstanceJSON, "Content-Encoding: br"), 415},
+	{"another type", httpdtest.Register(httpdtest.InstanceJSON, "Content-Type: application/octet-stream"), 415},
+	{"an external entity", httpdtest.Register(`<!DOCTYPE i [<!ENTITY x SYSTEM "file:///etc/hostname">]>` + strings.Replace(httpdtest.InstanceXML, "<hostName>h", "<hostName>&x;", 1)), 400},
+	{"a key twice", httpdtest.Register(withField(`"app":"ORDERS"`)), 400},
+	{"a VIP address of 65 parts", httpdtest.Register(withField(`"secureVipAddress":"` + strings.Repeat("a,", 64) + `a"`)), 400},
+	{"257 metadata entries", httpdtest.Register(withField(manyPairs(257))), 400},
+	{"65 KiB of metadata", httpdtest.Register(withField(`"metadata":{"k":"` + strings.Repeat("v", 65<<10) + `"}`)), 400},
+	{"another application in the body", httpdtest.Request("POST", "/eureka/apps/OTHER", httpdtest.InstanceJSON), 400},
+	{"a timestamp that is no number", httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=now", ""), 400},
+	{"33 parameters", httpdtest.Request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 32)+"a=b", httpdtest.InstanceJSON), 400},
+	{"33 parameters on a heartbeat", httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?"+strings.Repeat("a=b&", 32)+"a=b", ""), 400},
+	{"257 metadata parameters", httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/metadata?"+strings.Repeat("a=b&", 256)+"a=b", ""), 400},
+	{"an unknown consistency", httpdtest.Request("GET", "/eureka/apps?consistency=eventual", ""), 400},
 }
 
 func TestRequestThatIsMalformedIsRefusedWithoutEffect(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			got := n.send(t, row.request).says(t, row.status, "", "it")
-			expect.That(t, row.status != 405 || got.header.Get("Allow") != "", "405 without Allow")
-			expect.That(t, row.status != 413 || got.closed, "413 leaves the connection open")
+			got := n.Send(t, row.request).Says(t, row.status, "", "it")
+			expect.That(t, row.status != 405 || got.Header.Get("Allow") != "", "405 without Allow")
+			expect.That(t, row.status != 413 || got.Closed, "413 leaves the connection open")
 			need.That(t, n.Count() <= 0, "the request had an effect")
 		})
 	}
-	expect.Equal(t, gathered(t, metrics, "rollcall_http_panics_total", nil), 0, "handlers that panicked:")
+	expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_panics_total", nil), 0, "handlers that panicked:")
 }
 
 // oddRequests look strange and are to be accepted: each registers ORDERS/i1.
@@ -286,30 +279,30 @@ var oddRequests = []struct {
 	name    string
 	request string
 }{
-	{"length and chunks together", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(instanceJSON), instanceJSON)},
-	{"lines ended by a line feed alone", strings.Replace(register(instanceJSON), "\r\n", "\n", -1)},
-	{"a folded header", register(instanceJSON, "Accept: application/json,", " text/html")},
-	{"another host in the target", request("POST", "http://elsewhere.example/eureka/apps/ORDERS", instanceJSON)},
-	{"double slashes", request("POST", "//eureka//apps//ORDERS//", instanceJSON)},
-	{"no type", register(instanceJSON)},
-	{"no type, XML", register(instanceXML)},
-	{"the type of a form", register(instanceJSON, "Content-Type: application/x-www-form-urlencoded")},
-	{"a structured JSON type", register(instanceJSON, "Content-Type: application/vnd.x+json; charset=utf-8")},
-	{"a compressed body", register(gzipped(instanceJSON), "Content-Encoding: gzip", "Content-Type: application/json")},
-	{"32 parameters", request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 31)+"a=b", instanceJSON)},
-	{"an unknown field", register(withField(`"x":{"y":[1,2,{"z":null}]}`))},
-	{"256 metadata entries", register(withField(manyPairs(256)))},
-	{"a lease of 30 years", register(withField(`"leaseInfo":{"durationInSecs":999999999}`))},
-	{"a timestamp in the far future", register(withField(`"lastDirtyTimestamp":"9000000000000000000"`))},
-	{"a key in another case is another key", register(withField(`"APP":"PAY"`))},
+	{"length and chunks together", "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(httpdtest.InstanceJSON), httpdtest.InstanceJSON)},
+	{"lines ended by a line feed alone", strings.Replace(httpdtest.Register(httpdtest.InstanceJSON), "\r\n", "\n", -1)},
+	{"a folded header", httpdtest.Register(httpdtest.InstanceJSON, "Accept: application/json,", " text/html")},
+	{"another host in the target", httpdtest.Request("POST", "http://elsewhere.example/eureka/apps/ORDERS", httpdtest.InstanceJSON)},
+	{"double slashes", httpdtest.Request("POST", "//eureka//apps//ORDERS//", httpdtest.InstanceJSON)},
+	{"no type", httpdtest.Register(httpdtest.InstanceJSON)},
+	{"no type, XML", httpdtest.Register(httpdtest.InstanceXML)},
+	{"the type of a form", httpdtest.Register(httpdtest.InstanceJSON, "Content-Type: application/x-www-form-urlencoded")},
+	{"a structured JSON type", httpdtest.Register(httpdtest.InstanceJSON, "Content-Type: application/vnd.x+json; charset=utf-8")},
+	{"a compressed body", httpdtest.Register(httpdtest.Gzipped(httpdtest.InstanceJSON), "Content-Encoding: gzip", "Content-Type: application/json")},
+	{"32 parameters", httpdtest.Request("POST", "/eureka/apps/ORDERS?"+strings.Repeat("a=b&", 31)+"a=b", httpdtest.InstanceJSON)},
+	{"an unknown field", httpdtest.Register(withField(`"x":{"y":[1,2,{"z":null}]}`))},
+	{"256 metadata entries", httpdtest.Register(withField(manyPairs(256)))},
+	{"a lease of 30 years", httpdtest.Register(withField(`"leaseInfo":{"durationInSecs":999999999}`))},
+	{"a timestamp in the far future", httpdtest.Register(withField(`"lastDirtyTimestamp":"9000000000000000000"`))},
+	{"a key in another case is another key", httpdtest.Register(withField(`"APP":"PAY"`))},
 }
 
 func TestRequestThatIsOddIsAccepted(t *testing.T) {
 	for _, row := range oddRequests {
 		t.Run(row.name, func(t *testing.T) {
-			n := newNode(t, httpd.Config{}, nil)
-			got := n.send(t, row.request)
-			need.That(t, got.status == http.StatusNoContent, "got %d %q, want 204", got.status, got.body)
+			n := httpdtest.NewNode(t, httpd.Config{}, nil)
+			got := n.Send(t, row.request)
+			need.That(t, got.Status == http.StatusNoContent, "got %d %q, want 204", got.Status, got.Body)
 			_, registered := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 			expect.That(t, registered, "the instance is not registered")
 		})
@@ -317,12 +310,12 @@ func TestRequestThatIsOddIsAccepted(t *testing.T) {
 }
 
 func TestRequestByHTTP2OnClearTextIsRefused(t *testing.T) {
-	expect.Equal(t, newNode(t, httpd.Config{}, nil).send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status, http.StatusBadRequest, "got")
+	expect.Equal(t, httpdtest.NewNode(t, httpd.Config{}, nil).Send(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").Status, http.StatusBadRequest, "got")
 }
 
 func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		conn := newBubbled(t, httpd.Config{}).open(t)
+	httpdtest.Bubble(t, func(t *testing.T) {
+		conn := httpdtest.NewBubbled(t, httpd.Config{}).Open(t)
 		need.Got(io.WriteString(conn, "GET /eureka/apps HTTP/1.1\r\nHo"))(t)
 		answer, err := io.ReadAll(conn)
 		need.OKf(t, err, "the connection was not closed")
@@ -331,11 +324,11 @@ func TestRequestWithASlowHeaderIsCutOff(t *testing.T) {
 }
 
 func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		for _, target := range []string{"POST /eureka/apps/ORDERS", "PUT /eureka/apps/ORDERS/i1", "POST /eureka/peerreplication/batch/"} {
-			conn := n.open(t)
+			conn := n.Open(t)
 			need.Got(io.WriteString(conn, target+" HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n{"))(t)
-			expect.Equal(t, readReply(t, conn, target).status, http.StatusBadRequest, "%s: got", target)
+			expect.Equal(t, httpdtest.ReadReply(t, conn, target).Status, http.StatusBadRequest, "%s: got", target)
 			rest, err := io.ReadAll(conn)
 			expect.That(t, err == nil && len(rest) == 0, "%s: got %q, %v, want the connection closed", target, rest, err)
 		}
@@ -344,11 +337,11 @@ func TestRequestWithASlowBodyIsCutOffWithoutEffect(t *testing.T) {
 }
 
 func TestRequestThatBreaksInItsBodyHasNoEffect(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	conn := n.dial(t)
-	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+decimal(len(instanceJSON)+1)+"\r\n\r\n"+instanceJSON))(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	conn := n.Dial(t)
+	need.Got(io.WriteString(conn, "POST /eureka/apps/ORDERS HTTP/1.1\r\nHost: node\r\nContent-Length: "+httpdtest.Decimal(len(httpdtest.InstanceJSON)+1)+"\r\n\r\n"+httpdtest.InstanceJSON))(t)
 	need.OK(t, conn.(interface{ CloseWrite() error }).CloseWrite())
-	expect.Equal(t, readReply(t, conn, "POST").status, http.StatusBadRequest, "got")
+	expect.Equal(t, httpdtest.ReadReply(t, conn, "POST").Status, http.StatusBadRequest, "got")
 	expect.That(t, n.Count() <= 0, "the request had an effect")
 }
 
@@ -360,29 +353,29 @@ func TestServerHasTheBoundsOfTheThreatModel(t *testing.T) {
 }
 
 func TestQuotaRefusesNewInstancesAndLetsOthersGoOn(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 2, InstancesTotal: 3}}, nil)
 	for _, key := range []registry.Key{{App: "A", ID: "1"}, {App: "A", ID: "2"}} {
-		n.Perform(t, registry.Register{Instance: newInstance(key.App, key.ID)})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance(key.App, key.ID)})
 	}
 	post := func(app, id string) int {
-		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(instanceJSON)
-		return n.send(t, request("POST", "/eureka/apps/"+app, body)).status
+		body := strings.NewReplacer("ORDERS", app, "i1", id).Replace(httpdtest.InstanceJSON)
+		return n.Send(t, httpdtest.Request("POST", "/eureka/apps/"+app, body)).Status
 	}
 	expect.Equal(t, post("A", "3"), http.StatusTooManyRequests, "a third instance of an application of two: got")
 	expect.Equal(t, post("B", "1"), http.StatusNoContent, "another application: got")
 	expect.Equal(t, post("C", "1"), http.StatusInsufficientStorage, "a fourth instance of three: got")
 	expect.Equal(t, post("A", "2"), http.StatusNoContent, "re-registration: got")
-	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/A/1", "")).status, http.StatusOK, "heartbeat: got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("PUT", "/eureka/apps/A/1", "")).Status, http.StatusOK, "heartbeat: got")
 }
 
 func TestPanicIs500WithoutTextAndCounted(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Service: panicking{registrytest.New()}, Metrics: metrics}, nil)
 	for _, target := range []string{"PUT /eureka/apps/A/1", "DELETE /eureka/apps/A/1", "GET /eureka/apps"} {
 		method, path, _ := strings.Cut(target, " ")
-		n.send(t, request(method, path, "")).is(t, http.StatusInternalServerError, "", "%s", target)
+		n.Send(t, httpdtest.Request(method, path, "")).Is(t, http.StatusInternalServerError, "", "%s", target)
 	}
-	expect.Equal(t, gathered(t, metrics, "rollcall_http_panics_total", nil), 3, "panics that are counted:")
+	expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_panics_total", nil), 3, "panics that are counted:")
 }
 
 // panicking is a service with defects.
@@ -402,7 +395,7 @@ func (p panicking) View(ctx context.Context, read registry.Consistency) (*regist
 }
 
 func TestRequestIDIsTheCallersIfItIsPrintable(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for name, tc := range map[string]struct {
 		given string
 		kept  bool
@@ -411,33 +404,33 @@ func TestRequestIDIsTheCallersIfItIsPrintable(t *testing.T) {
 		"as long as can be": {strings.Repeat("x", 128), true}, "no ASCII": {"ä", false},
 	} {
 		for _, path := range []string{"/eureka/apps", "/v1/rollcall/status", "/v1/kv/a", "/healthz"} {
-			got := n.send(t, request("GET", path, "", "X-Request-Id: "+tc.given)).header.Get("X-Request-Id")
+			got := n.Send(t, httpdtest.Request("GET", path, "", "X-Request-Id: "+tc.given)).Header.Get("X-Request-Id")
 			expect.That(t, (got == tc.given) == tc.kept && got != "", "%s: GET %s: the response is called %q", name, path, got)
 		}
 	}
-	got := n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Request-Id: beat-1"))
-	expect.Equal(t, got.header.Get("X-Request-Id"), "beat-1", "a heartbeat is called")
+	got := n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Request-Id: beat-1"))
+	expect.Equal(t, got.Header.Get("X-Request-Id"), "beat-1", "a heartbeat is called")
 }
 
 func TestFailedAndSlowCallsAreLoggedOnce(t *testing.T) {
 	var said bytes.Buffer
-	n := newNode(t, httpd.Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{Log: slog.New(slog.NewTextHandler(&said, nil))}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	n.Set(func(m *registrytest.Memory) { m.ViewErr = registry.ErrNoLeader })
 	for _, path := range []string{"/eureka/apps", "/v1/rollcall/apps"} {
 		said.Reset()
-		got := n.send(t, request("GET", path, "", "X-Request-Id: q-1"))
-		expect.That(t, got.status == 503 && strings.HasPrefix(path, "/v1") == strings.Contains(got.body, `"request":"q-1"`), "GET %s: %d %s", path, got.status, got.body)
+		got := n.Send(t, httpdtest.Request("GET", path, "", "X-Request-Id: q-1"))
+		expect.That(t, got.Status == 503 && strings.HasPrefix(path, "/v1") == strings.Contains(got.Body, `"request":"q-1"`), "GET %s: %d %s", path, got.Status, got.Body)
 		for _, want := range []string{"a call failed", "request=q-1", "method=GET", "path=" + path, "remote=", "status=503", "took=", "no leader"} {
 			expect.That(t, strings.Count(said.String(), "\n") == 1 && strings.Contains(said.String(), want), "GET %s: the log says %q, want one line with %q", path, &said, want)
 		}
 	}
 	n.Set(func(m *registrytest.Memory) { m.ViewErr, m.ApplyErr = nil, registry.ErrNoLeader })
 	said.Reset()
-	n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", ""))
+	n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""))
 	expect.That(t, strings.Count(said.String(), "a call failed") == 1 && strings.Contains(said.String(), "{base}/apps/{app}/{id}"), "a heartbeat that failed: the log says %q", &said)
 	said.Reset()
-	n.send(t, request("GET", "/eureka/apps/NOTHING", ""))
+	n.Send(t, httpdtest.Request("GET", "/eureka/apps/NOTHING", ""))
 	expect.Equal(t, said.String(), "", "a call that found nothing is logged")
 }
 
@@ -453,7 +446,7 @@ func (s lateService) View(ctx context.Context, c registry.Consistency) (*registr
 }
 
 func TestCallsAreSlowUnlessTheyWaitForAChange(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		var said bytes.Buffer
 		h := need.Got(httpd.New(httpd.Config{Service: lateService{registrytest.New()}, Log: slog.New(slog.NewTextHandler(&said, nil))}))(t)
 		for path, want := range map[string]int{

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	own "github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -286,7 +287,7 @@ type guarded struct {
 }
 
 // judgedPeers are peers whose messages are the name of a datacenter, which must be allowed to send them.
-type judgedPeers struct{ peers }
+type judgedPeers struct{ httpdtest.FakePeers }
 
 func (p *judgedPeers) judge(ctx context.Context, datacenter string, do func() ([]byte, error)) ([]byte, error) {
 	if err := access.Allow(ctx, access.Need{Resource: access.Peer, Name: datacenter, Verb: access.Exchange}); err != nil {
@@ -297,17 +298,17 @@ func (p *judgedPeers) judge(ctx context.Context, datacenter string, do func() ([
 
 // Receive implements httpd.Peers.
 func (p *judgedPeers) Receive(ctx context.Context, message []byte) ([]byte, error) {
-	return p.judge(ctx, string(message), func() ([]byte, error) { return p.peers.Receive(ctx, message) })
+	return p.judge(ctx, string(message), func() ([]byte, error) { return p.FakePeers.Receive(ctx, message) })
 }
 
 // Compare implements httpd.Peers.
 func (p *judgedPeers) Compare(ctx context.Context, message []byte) ([]byte, error) {
-	return p.judge(ctx, string(message), func() ([]byte, error) { return p.peers.Compare(ctx, message) })
+	return p.judge(ctx, string(message), func() ([]byte, error) { return p.FakePeers.Compare(ctx, message) })
 }
 
 // State implements httpd.Peers.
 func (p *judgedPeers) State(ctx context.Context, datacenter string, w io.Writer) error {
-	_, err := p.judge(ctx, datacenter, func() ([]byte, error) { return nil, p.peers.State(ctx, datacenter, w) })
+	_, err := p.judge(ctx, datacenter, func() ([]byte, error) { return nil, p.FakePeers.State(ctx, datacenter, w) })
 	return err
 }
 
@@ -322,7 +323,7 @@ var accessRoles = map[string][]string{
 func newGuarded(t testing.TB, mode access.Mode, consensus bool, changes ...func(*httpd.Config)) *guarded {
 	t.Helper()
 	g := &guarded{memory: registrytest.New(), texts: map[string]string{}, sessions: map[string]string{}, table: new(access.Table)}
-	g.peers = &judgedPeers{peers{state: func(w io.Writer) error { return nil }}}
+	g.peers = &judgedPeers{httpdtest.FakePeers{WriteState: func(w io.Writer) error { return nil }}}
 	g.memory.Registry.SetLevel(codec.Newest)
 	config := httpd.Config{
 		Service: g.memory, Peers: g.peers, Agents: httpd.OneAgent,
@@ -402,7 +403,7 @@ func (g *guarded) fill(t testing.TB) {
 		}
 		g.must(t, app, "PUT", "/v1/agent/service/register", g.filled(consulService, app, ""))
 		created := g.must(t, app, "PUT", "/v1/session/create", "{}")
-		g.sessions[app] = decodeReply[struct{ ID string }](t, created).ID
+		g.sessions[app] = httpdtest.DecodeReply[struct{ ID string }](t, created).ID
 		g.must(t, app, "PUT", "/v1/kv/"+app+"/k", "x")
 	}
 	if g.locker != nil {
@@ -410,21 +411,21 @@ func (g *guarded) fill(t testing.TB) {
 	}
 }
 
-func (g *guarded) must(t testing.TB, token, method, target, body string) reply {
+func (g *guarded) must(t testing.TB, token, method, target, body string) httpdtest.Reply {
 	t.Helper()
 	got := g.send(method, target, body, bearer(g.texts[token]))
-	need.That(t, got.status < 300, "%s %s: got %d %s", method, target, got.status, got.body)
+	need.That(t, got.Status < 300, "%s %s: got %d %s", method, target, got.Status, got.Body)
 	return got
 }
 
 func bearer(text string) string { return "Authorization: Bearer " + text }
 
 // send sends a request with header lines.
-func (g *guarded) send(method, target, body string, headers ...string) reply {
+func (g *guarded) send(method, target, body string, headers ...string) httpdtest.Reply {
 	return g.sendBy(context.Background(), method, target, body, headers...)
 }
 
-func (g *guarded) sendBy(ctx context.Context, method, target, body string, headers ...string) reply {
+func (g *guarded) sendBy(ctx context.Context, method, target, body string, headers ...string) httpdtest.Reply {
 	r := httptest.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	r.RemoteAddr = cmp.Or(g.from, r.RemoteAddr)
 	for _, header := range headers {
@@ -433,12 +434,12 @@ func (g *guarded) sendBy(ctx context.Context, method, target, body string, heade
 	}
 	w := httptest.NewRecorder()
 	g.handler.ServeHTTP(w, r)
-	return reply{status: w.Code, header: w.Header(), body: w.Body.String()}
+	return httpdtest.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
 }
 
 // done counts what was done.
 func (g *guarded) done() (n int) {
-	n = g.memory.Count() + len(g.peers.calls)
+	n = g.memory.Count() + len(g.peers.Calls)
 	if g.locker != nil {
 		n += int(g.locker.Applied.Load())
 	}
@@ -455,7 +456,7 @@ func (g *guarded) filled(text, app, dc string) string {
 }
 
 // ask sends the request of a row. token is a name, "": none.
-func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string) reply {
+func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string) httpdtest.Reply {
 	method, path, _ := strings.Cut(row.route, " ")
 	if row.call != "" {
 		path = row.call
@@ -474,8 +475,8 @@ func (g *guarded) ask(ctx context.Context, row accessRow, token, app, dc string)
 }
 
 // through says whether a response is that of a call that was let through.
-func through(got reply) bool {
-	return got.status != http.StatusUnauthorized && (got.status != http.StatusForbidden || strings.Contains(got.body, "no longer allowed"))
+func through(got httpdtest.Reply) bool {
+	return got.Status != http.StatusUnauthorized && (got.Status != http.StatusForbidden || strings.Contains(got.Body, "no longer allowed"))
 }
 
 func accessModes(t *testing.T, do func(t *testing.T, consensus bool)) {
@@ -498,11 +499,11 @@ func TestEveryRouteLetsThroughWhomItsRowSays(t *testing.T) {
 			for i, c := range accessCallers {
 				if row.may[i] == '+' {
 					got := g.ask(t.Context(), row, c.token, c.app, c.dc)
-					expect.That(t, through(got), "%s %s of %s: got %d %q", row.route, row.call, c.name, got.status, got.body)
+					expect.That(t, through(got), "%s %s of %s: got %d %q", row.route, row.call, c.name, got.Status, got.Body)
 				}
 			}
 			got := g.ask(web.AsAdministrator(t.Context()), row, "", "ORDERS", "dc2")
-			expect.That(t, through(got), "%s %s by the socket: got %d %q", row.route, row.call, got.status, got.body)
+			expect.That(t, through(got), "%s %s by the socket: got %d %q", row.route, row.call, got.Status, got.Body)
 			if g.done() != before {
 				g = newGuarded(t, access.On, consensus)
 			}
@@ -514,7 +515,7 @@ func TestEveryRouteLetsThroughWhomItsRowSays(t *testing.T) {
 func (g *guarded) refuses(t *testing.T, row accessRow) {
 	t.Helper()
 	_, path, _ := strings.Cut(row.route, " ")
-	unserved := g.locker == nil && (coordinates(path) || path == "/ui/held" || path == "/ui/keys" || strings.HasSuffix(row.call, "/set-key"))
+	unserved := g.locker == nil && (httpdtest.Coordinates(path) || path == "/ui/held" || path == "/ui/keys" || strings.HasSuffix(row.call, "/set-key"))
 	unknown := http.StatusUnauthorized
 	if web.FormOfPath(path) == web.ConsulForm {
 		unknown = http.StatusForbidden
@@ -530,8 +531,8 @@ func (g *guarded) refuses(t *testing.T, row accessRow) {
 			}
 			before := g.done()
 			got := g.ask(t.Context(), row, token, c.app, c.dc)
-			ok := got.status == want || unserved && got.status == http.StatusNotImplemented
-			expect.That(t, ok && g.done() == before, "%s %s of %s (%s): got %d %q, want %d, and nothing done", row.route, row.call, c.name, token, got.status, got.body, want)
+			ok := got.Status == want || unserved && got.Status == http.StatusNotImplemented
+			expect.That(t, ok && g.done() == before, "%s %s of %s (%s): got %d %q, want %d, and nothing done", row.route, row.call, c.name, token, got.Status, got.Body, want)
 		}
 	}
 }
@@ -559,7 +560,7 @@ func TestLogOnlyRefusesNothingButChangesOfPermissions(t *testing.T) {
 			permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/rollcall/audit" || path == "/v1/acl/bootstrap"
 			for _, token := range []string{"", "expired", "ORDERS"} {
 				got := g.ask(t.Context(), row, token, "PAY", "dc2")
-				expect.That(t, through(got) != permissions, "%s %s of %q: got %d %q", row.route, row.call, token, got.status, got.body)
+				expect.That(t, through(got) != permissions, "%s %s of %q: got %d %q", row.route, row.call, token, got.Status, got.Body)
 			}
 			if g.done() != before {
 				g = newGuarded(t, access.LogOnly, consensus)
@@ -586,8 +587,8 @@ func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
 		{"GET", "/v1/rollcall/apps?app=*"}, {"GET", "/v1/rollcall/locks/PAY/"}, {"GET", "/v1/rollcall/locks/%50AY"},
 	} {
 		got := g.send(r.method, r.target, "", bearer(g.texts["ORDERS"]))
-		expect.That(t, slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest}, got.status) && !strings.Contains(got.body, "PAY-i"),
-			"%s %s of ORDERS: got %d %q", r.method, r.target, got.status, got.body)
+		expect.That(t, slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest}, got.Status) && !strings.Contains(got.Body, "PAY-i"),
+			"%s %s of ORDERS: got %d %q", r.method, r.target, got.Status, got.Body)
 	}
 	expect.Equal(t, g.done(), before, "operations")
 	for _, r := range []struct{ method, target string }{
@@ -595,7 +596,7 @@ func TestPathsThatLookLikeOthersNeedWhatTheirHandlerUses(t *testing.T) {
 		{"GET", "/v1/health/service/orders"}, {"GET", "/v1/rollcall/apps?app=orders"},
 	} {
 		got := g.send(r.method, r.target, "", bearer(g.texts["ORDERS"]))
-		expect.Equal(t, got.status, http.StatusOK, "%s", r.target)
+		expect.Equal(t, got.Status, http.StatusOK, "%s", r.target)
 	}
 }
 
@@ -619,7 +620,7 @@ func TestNoHeaderButACredentialGrantsAnything(t *testing.T) {
 				}
 				row.header = strings.Join(headers, "\n")
 				got := g.ask(t.Context(), row, token, "PAY", "dc2")
-				expect.That(t, !through(got) || got.status == http.StatusNotImplemented && token != "", "%s of %q: got %d %q", row.route, token, got.status, got.body)
+				expect.That(t, !through(got) || got.Status == http.StatusNotImplemented && token != "", "%s of %q: got %d %q", row.route, token, got.Status, got.Body)
 			}
 		}
 		expect.Equal(t, g.done(), before, "operations")
@@ -678,20 +679,20 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 			for mode, g := range nodes {
 				got := g.send(r.method, r.target, "", tc.headers...)
 				if mode != access.On {
-					expect.That(t, through(got), "%s: %s in mode %v: got %d %q", tc.name, r.target, mode, got.status, got.body)
+					expect.That(t, through(got), "%s: %s in mode %v: got %d %q", tc.name, r.target, mode, got.Status, got.Body)
 					continue
 				}
-				expect.Equal(t, got.status, r.status, "%s", tc.name+": "+r.target)
+				expect.Equal(t, got.Status, r.status, "%s", tc.name+": "+r.target)
 				if r.words[0] == "" {
-					expect.Equal(t, got.body, "", "%s", tc.name+": "+r.target)
+					expect.Equal(t, got.Body, "", "%s", tc.name+": "+r.target)
 				} else {
-					expect.That(t, slices.ContainsFunc(r.words, func(word string) bool { return strings.Contains(got.body, word) }), "%s: %s: got %q", tc.name, r.target, got.body)
+					expect.That(t, slices.ContainsFunc(r.words, func(word string) bool { return strings.Contains(got.Body, word) }), "%s: %s: got %q", tc.name, r.target, got.Body)
 				}
 				if r.status == http.StatusUnauthorized {
-					expect.Equal(t, got.header.Get("WWW-Authenticate"), `Basic realm="rollcall"`, "%s", tc.name)
+					expect.Equal(t, got.Header.Get("WWW-Authenticate"), `Basic realm="rollcall"`, "%s", tc.name)
 				}
 				for _, secret := range []string{good[22:74], foreign[22:74], "hunter2"} {
-					expect.That(t, !strings.Contains(got.body, secret), "%s: %s repeats it: %q", tc.name, r.target, got.body)
+					expect.That(t, !strings.Contains(got.Body, secret), "%s: %s repeats it: %q", tc.name, r.target, got.Body)
 				}
 			}
 		}
@@ -704,7 +705,7 @@ func TestBadCredentialIsRefusedInTheWordsOfEachAPI(t *testing.T) {
 		"with an empty one":      {"X-Consul-Token: ", bearer(good)},
 		"the scheme in capitals": {"Authorization: BEARER " + good},
 	} {
-		expect.Equal(t, of.send("GET", "/eureka/apps", "", headers...).status, http.StatusOK, "%s", name)
+		expect.Equal(t, of.send("GET", "/eureka/apps", "", headers...).Status, http.StatusOK, "%s", name)
 	}
 }
 
@@ -733,7 +734,7 @@ func TestRevokedTokenIsNotGoodByTheFile(t *testing.T) {
 	before := newGuarded(t, access.On, true)
 	file := need.Got(before.locker.View(context.Background(), registry.Stale))(t).Access()
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) { c.Access.File = func() *access.Table { return file } })
-	status := func() int { return g.send("GET", "/eureka/apps/ORDERS", "", bearer(g.texts["ORDERS"])).status }
+	status := func() int { return g.send("GET", "/eureka/apps/ORDERS", "", bearer(g.texts["ORDERS"])).Status }
 	expect.Equal(t, status(), http.StatusOK, "before: got")
 	g.change(t, access.Change{Revoke: []string{g.accessor}})
 	expect.Equal(t, status(), http.StatusUnauthorized, "after it was revoked: got")
@@ -749,7 +750,7 @@ func TestWhoGuessesLearnsNothingOfAToken(t *testing.T) {
 		"who guesses":   {access.NewText([access.RandomBytes]byte{20: 1}, accessor, "c1"), "not known"},
 		"of a good one": {access.NewText([access.RandomBytes]byte{20: 1}, g.accessor, "c1"), "not known"},
 	} {
-		g.send("GET", "/v1/rollcall/status", "", bearer(row.text)).says(t, http.StatusUnauthorized, row.says, "%s", name)
+		g.send("GET", "/v1/rollcall/status", "", bearer(row.text)).Says(t, http.StatusUnauthorized, row.says, "%s", name)
 	}
 }
 
@@ -757,7 +758,7 @@ func TestWhoGuessesLearnsNothingOfAToken(t *testing.T) {
 func TestWhoIsUnknownIsAskedForAToken(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	got := g.send("GET", "/v1/rollcall/auth", "")
-	expect.That(t, got.status == http.StatusUnauthorized && !strings.Contains(got.body, "operator"), "got %d %s", got.status, got.body)
+	expect.That(t, got.Status == http.StatusUnauthorized && !strings.Contains(got.Body, "operator"), "got %d %s", got.Status, got.Body)
 }
 
 // client is Consul's client of a guarded node, with a token; admin: by the socket.
@@ -803,15 +804,15 @@ func TestConsulsBootstrapIsForTheSocketAndOnce(t *testing.T) {
 		first, _, err := socket.Bootstrap()
 		need.OK(t, err)
 		g.texts["first"] = first.SecretID
-		g.send("GET", "/v1/rollcall/auth/tokens", "", bearer(first.SecretID)).says(t, http.StatusOK, first.AccessorID, "with the token that was made")
+		g.send("GET", "/v1/rollcall/auth/tokens", "", bearer(first.SecretID)).Says(t, http.StatusOK, first.AccessorID, "with the token that was made")
 		_, _, err = socket.Bootstrap()
 		expect.That(t, err != nil && strings.Contains(err.Error(), "403 (Permission denied: ACL bootstrap no longer allowed (reset index: "), "again: got %v", err)
 	}
 }
 
 func TestOtherRoutesOfConsulsACLSayWhoManagesTokens(t *testing.T) {
-	newGuarded(t, access.Off, true).send("GET", "/v1/acl/tokens", "").is(t, http.StatusUnauthorized, "ACL support disabled", "in mode off")
-	newGuarded(t, access.On, true).send("GET", "/v1/acl/tokens", "").says(t, http.StatusNotImplemented, "rollcall auth", "in mode on")
+	newGuarded(t, access.Off, true).send("GET", "/v1/acl/tokens", "").Is(t, http.StatusUnauthorized, "ACL support disabled", "in mode off")
+	newGuarded(t, access.On, true).send("GET", "/v1/acl/tokens", "").Says(t, http.StatusNotImplemented, "rollcall auth", "in mode on")
 }
 
 // targeted is a guarded node of whose checks those by TCP look beyond their service, at 10.1.0.0/16:80 if they are ORDERS'.
@@ -880,16 +881,16 @@ func TestCheckLooksOnlyAtWhatItsTokenAllows(t *testing.T) {
 				g.memory.Registry.SetLevel(2)
 				got := g.send("PUT", r.target, r.body, headers...)
 				c, _ := g.memory.Newest().CheckOn("", "p")
-				expect.That(t, got.status == 200 && c.Probe.From == "", "%s: %s below level 3: got %d, from %q", tc.name, r.target, got.status, c.Probe.From)
+				expect.That(t, got.Status == 200 && c.Probe.From == "", "%s: %s below level 3: got %d, from %q", tc.name, r.target, got.Status, c.Probe.From)
 				g.memory.Registry.SetLevel(codec.Newest)
 				before = g.done()
 			}
 			got := g.send("PUT", r.target, r.body, headers...)
-			expect.Equal(t, got.status, tc.status, "%s: %s (%s)", tc.name, r.target, got.body)
+			expect.Equal(t, got.Status, tc.status, "%s: %s (%s)", tc.name, r.target, got.Body)
 			switch {
 			case tc.status == http.StatusForbidden:
-				says := strings.Contains(got.body, "Permission denied") && strings.Contains(got.body, "check-target:probe") && strings.Contains(got.body, "comes from 192.0.2.1,")
-				expect.That(t, says && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.body)
+				says := strings.Contains(got.Body, "Permission denied") && strings.Contains(got.Body, "check-target:probe") && strings.Contains(got.Body, "comes from 192.0.2.1,")
+				expect.That(t, says && g.done() == before, "%s: %s: got %q", tc.name, r.target, got.Body)
 			case tc.status == http.StatusOK && tc.token == "ORDERS":
 				expect.Equal(t, g.registeredBy(t), g.accessor+" from 192.0.2.1", "%s", tc.name+": "+r.target+": the check is whose")
 			}
@@ -932,10 +933,10 @@ func TestWhatIsNotThereIsNotRemovedLater(t *testing.T) {
 	before := g.done()
 	for _, target := range []string{"/v1/agent/service/deregister/later", "/v1/agent/check/deregister/later", "/v1/agent/check/fail/later"} {
 		got := g.send("PUT", target, "", bearer(g.texts["ORDERS"]))
-		expect.Equal(t, got.status, http.StatusNotFound, "%s", target)
+		expect.Equal(t, got.Status, http.StatusNotFound, "%s", target)
 	}
 	got := g.send("PUT", "/v1/catalog/deregister", `{"Node":"rollcall","ServiceID":"later"}`, bearer(g.texts["ORDERS"]))
-	expect.Equal(t, got.status, http.StatusOK, "catalog/deregister")
+	expect.Equal(t, got.Status, http.StatusOK, "catalog/deregister")
 	expect.Equal(t, g.done(), before, "operations")
 }
 
@@ -955,9 +956,9 @@ func TestServiceDoesNotTakeAnothersVIP(t *testing.T) {
 		for _, key := range []string{"vipAddress", "secureVipAddress"} {
 			counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
 			body := strings.Replace(strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"), `"status"`, fmt.Sprintf("%q:%q,%s", key, tc.vip, `"status"`), 1)
-			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["ORDERS"])).status, tc.status, "%s %q: got", key, tc.vip)
+			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["ORDERS"])).Status, tc.status, "%s %q: got", key, tc.vip)
 			expect.Equal(t, sumOf(t, metrics, "rollcall_auth_would_deny_total")-counted, tc.counted, "%s %q: counted", key, tc.vip)
-			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["operator"])).status, 204, "%s %q of an operator: got", key, tc.vip)
+			expect.Equal(t, g.send("POST", "/eureka/apps/ORDERS", body, bearer(g.texts["operator"])).Status, 204, "%s %q of an operator: got", key, tc.vip)
 		}
 	}
 	counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
@@ -977,7 +978,7 @@ func TestAuthCheckListsWhatWouldBeRefused(t *testing.T) {
 		}
 		g.memory.Registry.SetLevel(codec.Newest)
 		got := func() own.AuthCheck {
-			return decodeReply[own.AuthCheck](t, g.must(t, "operator", "GET", "/v1/rollcall/auth/check", ""))
+			return httpdtest.DecodeReply[own.AuthCheck](t, g.must(t, "operator", "GET", "/v1/rollcall/auth/check", ""))
 		}
 		refused := func(check, rule string) own.RefusedCheck {
 			return own.RefusedCheck{Node: "web-9", Check: check, Service: "c" + check[1:], From: "192.0.2.1", Token: "ORDERS", Accessor: g.accessor, Roles: []string{"service"}, Rule: rule}
@@ -1004,10 +1005,10 @@ func TestNodeThatHasJustStartedLetsNobodyIn(t *testing.T) {
 		g := newGuarded(t, mode, true, func(c *httpd.Config) { config = *c })
 		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 		g.handler = need.Got(httpd.New(config))(t)
-		status := func() int { return g.send("GET", "/v1/rollcall/status", "", bearer(g.texts["operator"])).status }
+		status := func() int { return g.send("GET", "/v1/rollcall/status", "", bearer(g.texts["operator"])).Status }
 		expect.Equal(t, status(), want, "in mode %v: got", mode)
 		administrator := g.sendBy(web.AsAdministrator(context.Background()), "GET", "/v1/rollcall/status", "")
-		expect.Equal(t, administrator.status, 200, "by the socket: got")
+		expect.Equal(t, administrator.Status, 200, "by the socket: got")
 		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 		expect.Equal(t, status(), 200, "when it has heard a leader: got")
 		g.memory.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
@@ -1020,7 +1021,7 @@ func TestMessageOfWhoReplicatesForNoneIsNotRead(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	for token, want := range map[string]int{"ORDERS": 403, "reader": 403, "dc2": 413} {
 		got := g.send("POST", "/v1/rollcall/replication", strings.Repeat("x", 64<<20), bearer(g.texts[token]))
-		expect.Equal(t, got.status, want, "%s: got", token)
+		expect.Equal(t, got.Status, want, "%s: got", token)
 	}
 }
 
@@ -1057,7 +1058,7 @@ func TestNodeThatLagsGivesToNoneWhatIsAnothers(t *testing.T) {
 	} {
 		l.old, g.locker.Behind = services, sessions
 		g.locker.After = func() { l.old, g.locker.Behind = nil, nil } // who has waited for the newest state has it
-		g.send("PUT", r.target, r.body, bearer(g.texts["ORDERS"])).says(t, http.StatusForbidden, "Permission denied", "%s", r.target)
+		g.send("PUT", r.target, r.body, bearer(g.texts["ORDERS"])).Says(t, http.StatusForbidden, "Permission denied", "%s", r.target)
 	}
 	expect.Equal(t, g.done(), before, "operations")
 }
@@ -1085,9 +1086,9 @@ func TestPruningNeedsNoMoreThanOverride(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	g.must(t, "ORDERS", "PUT", "/eureka/apps/ORDERS/ORDERS-i/status?value=DOWN", "")
 	g.change(t, access.Change{PutRoles: []*access.Role{{Name: "reader", Rules: []access.Rule{need.Got(access.ParseRule("app ORDERS override"))(t)}}}})
-	expect.Equal(t, g.send("POST", "/v1/rollcall/prune?not-passing&service=PAY", "", bearer(g.texts["reader"])).status, http.StatusForbidden, "another: got")
+	expect.Equal(t, g.send("POST", "/v1/rollcall/prune?not-passing&service=PAY", "", bearer(g.texts["reader"])).Status, http.StatusForbidden, "another: got")
 	got := g.must(t, "reader", "POST", "/v1/rollcall/prune?not-passing&service=orders", "")
-	expect.That(t, strings.Contains(got.body, "ORDERS-i"), "got %s", got.body)
+	expect.That(t, strings.Contains(got.Body, "ORDERS-i"), "got %s", got.Body)
 }
 
 // TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt holds where nothing is to be done, too: the answer would say how it is.
@@ -1095,7 +1096,7 @@ func TestMaintenanceIsAnsweredOnlyToWhoMayChangeIt(t *testing.T) {
 	for id, by := range map[string]string{"ORDERS-c": "ORDERS", "ORDERS-i": "operator"} { // of Consul's API, and of Eureka's
 		g := newGuarded(t, access.On, true)
 		call := func(token, enable string) int {
-			return g.send("PUT", "/v1/agent/service/maintenance/"+id+"?enable="+enable, "", bearer(g.texts[token])).status
+			return g.send("PUT", "/v1/agent/service/maintenance/"+id+"?enable="+enable, "", bearer(g.texts[token])).Status
 		}
 		for _, step := range []struct {
 			token, enable string
@@ -1132,7 +1133,7 @@ func TestSessionTellsOfNodesAndChecksOnlyToWhoMayReadThem(t *testing.T) {
 	} {
 		for token, want := range map[string]int{"PAY": c.pay, "ORDERS": c.orders, "operator": c.operator} {
 			got := g.send("PUT", "/v1/session/create", c.body, bearer(g.texts[token]))
-			expect.Equal(t, got.status, want, "%s by %s: %s", c.body, token, got.body)
+			expect.Equal(t, got.Status, want, "%s by %s: %s", c.body, token, got.Body)
 		}
 	}
 }
@@ -1144,8 +1145,8 @@ func TestFenceShowsNoTokenOfALockThatTheCallerMayNotRead(t *testing.T) {
 	for _, fence := range []string{"fence-lock=ORDERS", "fence-key=ORDERS/k"} {
 		for token, want := range map[string]bool{"PAY": false, "ORDERS": true} {
 			got := g.send("PUT", "/v1/kv/"+token+"/k?fence=1&"+fence, "x", bearer(g.texts[token]))
-			_, shown := got.header[web.FenceHeader]
-			expect.That(t, got.body == "false\n" || got.body == "false", "%s by %s: got %d %s", fence, token, got.status, got.body)
+			_, shown := got.Header[web.FenceHeader]
+			expect.That(t, got.Body == "false\n" || got.Body == "false", "%s by %s: got %d %s", fence, token, got.Status, got.Body)
 			expect.Equal(t, shown, want, "%s: %s is shown the token", fence, token)
 		}
 	}
@@ -1155,7 +1156,7 @@ func TestPagesOverTLSHaveBrowsersAskForNothingElse(t *testing.T) {
 	g := newGuarded(t, access.Off, true)
 	for target, want := range map[string]string{"http://n1.example/ui": "", "https://n1.example/ui": "max-age=2592000"} {
 		got := g.send("GET", target, "")
-		expect.That(t, got.status == http.StatusOK && got.header.Get("Strict-Transport-Security") == want, "%s: %d, Strict-Transport-Security %q, want %q", target, got.status, got.header.Get("Strict-Transport-Security"), want)
+		expect.That(t, got.Status == http.StatusOK && got.Header.Get("Strict-Transport-Security") == want, "%s: %d, Strict-Transport-Security %q, want %q", target, got.Status, got.Header.Get("Strict-Transport-Security"), want)
 	}
 }
 
@@ -1175,7 +1176,7 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 		g.must(t, "ORDERS", "POST", "/eureka/apps/ORDERS", strings.ReplaceAll(eurekaBody, "{app}", "ORDERS"))
 		counted := sumOf(t, metrics, "rollcall_auth_would_deny_total")
 		got := g.send("PUT", "/v1/agent/check/register", body, bearer(g.texts["ORDERS"]))
-		expect.Equal(t, got.status, tt.status, "mode %s, level %d: it gets", tt.mode, tt.level)
+		expect.Equal(t, got.Status, tt.status, "mode %s, level %d: it gets", tt.mode, tt.level)
 		v := g.memory.Registry.View()
 		c, there := v.CheckOn("", "x")
 		expect.Equal(t, there, tt.status == 200, "mode %s, level %d: it is registered:", tt.mode, tt.level)
@@ -1189,7 +1190,7 @@ func TestAliasOfWhatMayNotBeReadIsRefused(t *testing.T) {
 			continue
 		}
 		want := fmt.Sprintf(`Permission denied: token with AccessorID '%s' lacks permission 'app:read' on "PAY"`, g.accessor)
-		expect.Equal(t, got.body, want, "the refusal says")
+		expect.Equal(t, got.Body, want, "the refusal says")
 	}
 }
 
@@ -1228,7 +1229,7 @@ func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 		for token, sees := range map[string][2]bool{"reader": {}, "PAY": {}, "ORDERS": {tc.orders, false}, "operator": {true, tc.more}} {
 			for _, level := range []byte{2, codec.Newest} {
 				g.memory.Registry.SetLevel(level)
-				got := g.send(method, target, body, bearer(g.texts[token])).body
+				got := g.send(method, target, body, bearer(g.texts[token])).Body
 				want := sees
 				if level == 2 {
 					want = [2]bool{true, tc.more}
@@ -1236,6 +1237,36 @@ func TestAnswersOfServicesAreForThoseWhoMayRegisterThem(t *testing.T) {
 				service, node := strings.Contains(got, "answer of the service"), strings.Contains(got, "answer of the node")
 				mayLack := strings.Contains(tc.route, `"n"`) // it is about the node alone
 				expect.That(t, (service == want[0] || mayLack) && node == want[1], "%s of %s at level %d: got %v and %v, want %v: %s", tc.route, token, level, service, node, want, got)
+			}
+		}
+	}
+}
+
+// TestLogOnlyCountsWhatModeOnRefuses asks for every route as every caller: what is counted is what mode on refuses, as
+// TestEveryRouteLetsThroughWhomItsRowSays has it. Changes of permissions are refused in either mode, and acts of the
+// dashboard answer with a form first.
+func TestLogOnlyCountsWhatModeOnRefuses(t *testing.T) {
+	var metrics *prometheus.Registry
+	fresh := func() *guarded {
+		metrics = prometheus.NewRegistry()
+		return newGuarded(t, access.LogOnly, true, func(c *httpd.Config) { c.Metrics = metrics })
+	}
+	g := fresh()
+	for _, row := range accessRows {
+		_, path, _ := strings.Cut(row.route, " ")
+		permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/rollcall/audit" || path == "/v1/acl/bootstrap"
+		if permissions || strings.HasPrefix(path, "/ui/acts/") {
+			continue
+		}
+		for i, c := range accessCallers {
+			counted, done := sumOf(t, metrics, "rollcall_auth_would_deny_total"), g.done()
+			got := g.ask(t.Context(), row, c.token, c.app, c.dc)
+			counted = sumOf(t, metrics, "rollcall_auth_would_deny_total") - counted
+			expect.That(t, through(got) && (counted > 0) == (row.may[i] != '+'),
+				"%s %s of %s, for which mode on has %q: %v counted, %d",
+				row.route, row.call, c.name, row.may[i], counted, got.Status)
+			if g.done() != done {
+				g = fresh()
 			}
 		}
 	}

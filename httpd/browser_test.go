@@ -25,6 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/chromium"
 	"github.com/seed-20419f34/rollcall/internal/expect"
@@ -44,8 +45,8 @@ var voters = []api.NodeStatus{
 }
 
 // roles is a cluster of three whose nodes have these roles.
-func roles(condition, summary string, all ...string) cluster {
-	s := cluster{Mode: "cp", ClusterID: "9f315502f94635db", Term: 7, Condition: condition, Summary: summary, Nodes: append([]api.NodeStatus(nil), voters...)}
+func roles(condition, summary string, all ...string) httpdtest.Cluster {
+	s := httpdtest.Cluster{Mode: "cp", ClusterID: "9f315502f94635db", Term: 7, Condition: condition, Summary: summary, Nodes: append([]api.NodeStatus(nil), voters...)}
 	for i, role := range all {
 		s.Nodes[i].Role = role
 		if role == "leader" {
@@ -85,11 +86,11 @@ var screenedStates = []screened{
 	{"held", func(_ *httpd.Config, m *registrytest.Memory) {
 		_, _ = m.Apply(context.Background(), registry.FromClient, registry.SelfPreservation{To: registry.PreservationHeld, For: 3_600_000, By: registry.Act{Author: "ann", Reason: "network works in zone b"}})
 	}},
-	{"link-cut", func(c *httpd.Config, _ *registrytest.Memory) { c.Peers = &peers{status: cutPeers} }},
+	{"link-cut", func(c *httpd.Config, _ *registrytest.Memory) { c.Peers = &httpdtest.FakePeers{StatusJSON: cutPeers} }},
 	{"mode-ap", func(c *httpd.Config, m *registrytest.Memory) {
 		c.WithoutConsensus, c.Coordination = true, nil
 		m.Set(func(m *registrytest.Memory) { m.Alone = true })
-		c.Cluster = cluster{Mode: "ap", Condition: "well", Nodes: []api.NodeStatus{{ID: "node1", HTTP: "127.0.0.1:8761", Role: "serving"}, {ID: "127.0.0.1:8762", HTTP: "127.0.0.1:8762", Role: "serving", Contact: 40}}}
+		c.Cluster = httpdtest.Cluster{Mode: "ap", Condition: "well", Nodes: []api.NodeStatus{{ID: "node1", HTTP: "127.0.0.1:8761", Role: "serving"}, {ID: "127.0.0.1:8762", HTTP: "127.0.0.1:8762", Role: "serving", Contact: 40}}}
 	}},
 	{"loading", func(_ *httpd.Config, m *registrytest.Memory) {
 		m.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{} })
@@ -102,7 +103,7 @@ func fillScreens(t testing.TB, m *registrytest.Memory) {
 	t.Helper()
 	for app, up := range map[string]int{"ORDERS": 3, "PAYMENTS": 2, "INVENTORY": 60, "MAIL": 0} {
 		for k := range max(up, 1) {
-			i := newInstance(app, fmt.Sprintf("%s-%d.example.com:8080", strings.ToLower(app), k+1))
+			i := httpdtest.NewInstance(app, fmt.Sprintf("%s-%d.example.com:8080", strings.ToLower(app), k+1))
 			i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}, {Key: "version", Value: "1.4.2"}}
 			i.HomePageURL = "http://" + i.HostName + ":8080/"
 			if up == 0 {
@@ -150,8 +151,8 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 				fillScreens(t, m)
 				state.change(&config, m)
 			}
-			n := newNode(t, config, nil)
-			base := "http://" + n.addr
+			n := httpdtest.NewNode(t, config, nil)
+			base := "http://" + n.Addr
 			if config.Coordination != nil {
 				put := need.Got(http.NewRequest(http.MethodPut, base+"/v1/kv/config/colour", strings.NewReader("blue")))(t)
 				if resp, err := http.DefaultClient.Do(put); err == nil {
@@ -186,9 +187,9 @@ func TestScreensAreUsableInABrowser(t *testing.T) {
 func TestDrainByKeyboardAlone(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
-	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	b := chromium.OpenPage(t, "..", "http://"+n.addr)
-	b.Do(chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")))
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	b := chromium.OpenPage(t, "..", "http://"+n.Addr)
+	b.Do(chromedp.Navigate("http://"+n.Addr+"/"), chromedp.WaitReady(chromedp.CSS("main")))
 	b.Slash()
 	b.Do(chromedp.KeyEvent("orders-1"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")))
 	b.TabTo(".matches a")
@@ -206,9 +207,9 @@ func TestDrainByKeyboardAlone(t *testing.T) {
 func TestDrainWithoutAScript(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
-	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	b := chromium.OpenPage(t, "..", "http://"+n.addr)
-	b.Do(chromium.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	b := chromium.OpenPage(t, "..", "http://"+n.Addr)
+	b.Do(chromium.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate("http://"+n.Addr+"/"), chromedp.WaitReady(chromedp.CSS("main")),
 		chromedp.SendKeys(chromedp.CSS("#search"), "orders-1"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".matches a")),
 		chromedp.Click(chromedp.CSS(".matches a")), chromedp.WaitVisible(chromedp.CSS("h1.sentence")),
 		chromedp.Click(chromedp.CSS(`a[href^="/ui/acts/drain"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name=reason]`)),
@@ -222,8 +223,8 @@ func TestDrainWithoutAScript(t *testing.T) {
 func TestPageFollowsWhatHappens(t *testing.T) {
 	m := registrytest.New()
 	fillScreens(t, m)
-	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	base := "http://" + n.addr
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	base := "http://" + n.Addr
 	b := chromium.OpenPage(t, "..", base)
 	b.Do(chromedp.Navigate(base+"/ui/apps/ORDERS"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 	b.Do(chromedp.SendKeys(chromedp.CSS("#search"), "half a wo"))
@@ -240,7 +241,7 @@ func TestPageFollowsWhatHappens(t *testing.T) {
 func TestChangeDuringAFetchIsFetchedToo(t *testing.T) {
 	m := registrytest.New()
 	const app = "A – $& – B"
-	m.Perform(t, registry.Register{Instance: newInstance(app, "i1")})
+	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, "i1")})
 	handler := need.Got(httpd.New(httpd.Config{Service: m}))(t)
 	changes, fetches, goOn := make(chan struct{}), make(chan bool, 10), make(chan struct{})
 	var streams atomic.Int64 // that are open
@@ -325,8 +326,8 @@ func TestPageSaysHowItsNodeFails(t *testing.T) {
 func TestPageUnderManyChangesStaysUsable(t *testing.T) {
 	m := registrytest.New()
 	m.Perform(t, manyInstances(5000, 20)...)
-	n := newNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
-	base := "http://" + n.addr
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Hosts: []string{"127.0.0.1"}}, nil)
+	base := "http://" + n.Addr
 	b := chromium.OpenPage(t, "..", base)
 	b.Do(chromedp.Navigate(base+"/ui/apps"), chromedp.WaitVisible(chromedp.CSS("#live.on")))
 	chromium.Evaluate[int](b, `window.scrollTo(0, 400); document.querySelectorAll("tbody a")[9].focus({preventScroll: true}); window.held = [];

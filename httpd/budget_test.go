@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -26,38 +27,38 @@ import (
 
 // Twice: what a request took is given back, answered or refused.
 func TestBudgetRefusesRequestsBeyondTheMemoryOfTheNode(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
-	large := request("POST", "/eureka/apps/ORDERS", strings.Replace(instanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
+	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}}, nil)
+	large := httpdtest.Request("POST", "/eureka/apps/ORDERS", strings.Replace(httpdtest.InstanceJSON, `"status":"UP"`, `"status":"UP","ignored":"`+strings.Repeat("x", 200<<10)+`"`, 1))
 	for range 2 {
-		n.send(t, large).says(t, http.StatusServiceUnavailable, "limits.in-flight-bytes", "200 KiB where 128 have room").with(t, "Retry-After", "1")
-		n.send(t, register(instanceJSON)).says(t, http.StatusNoContent, "", "a small one after it")
+		n.Send(t, large).Says(t, http.StatusServiceUnavailable, "limits.in-flight-bytes", "200 KiB where 128 have room").With(t, "Retry-After", "1")
+		n.Send(t, httpdtest.Register(httpdtest.InstanceJSON)).Says(t, http.StatusNoContent, "", "a small one after it")
 	}
 }
 
 // keysOf fills a node with keys of half a MiB each.
-func keysOf(t *testing.T, c *coordinated, halves int) {
+func keysOf(t *testing.T, c *httpdtest.Coordinated, halves int) {
 	t.Helper()
 	value := strings.Repeat("v", 512<<10)
 	for i := range halves {
-		c.put(t, fmt.Sprintf("/v1/kv/large/%03d", i), value)
+		c.Put(t, fmt.Sprintf("/v1/kv/large/%03d", i), value)
 	}
 }
 
 func TestBudgetRefusesReadsOfTooManyKeys(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	keysOf(t, c, 129) // 64 MiB and some
-	tree := kvOp(`"Verb":"get-tree","Key":"large/"`)
+	tree := httpdtest.KvOp(`"Verb":"get-tree","Key":"large/"`)
 	for _, row := range []struct{ name, method, target, body, text string }{
 		{"recurse", "GET", "/v1/kv/?recurse", "", "have more than 67108864 bytes"},
 		{"a transaction that reads", "PUT", "/v1/txn", "[" + tree + "]", "have more than 67108864 bytes"},
-		{"a transaction that also writes", "PUT", "/v1/txn", "[" + tree + "," + kvOp(`"Verb":"set","Key":"k"`) + "]", "has more than 8388608 bytes"},
+		{"a transaction that also writes", "PUT", "/v1/txn", "[" + tree + "," + httpdtest.KvOp(`"Verb":"set","Key":"k"`) + "]", "has more than 8388608 bytes"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c.send(row.method, row.target, row.body).says(t, http.StatusRequestEntityTooLarge, row.text, "it")
+			c.Send(row.method, row.target, row.body).Says(t, http.StatusRequestEntityTooLarge, row.text, "it")
 		})
 	}
-	expect.Equal(t, c.get("/v1/kv/k").status, http.StatusNotFound, "what the refused transaction set: got")
-	expect.Equal(t, c.get("/v1/kv/large/000?raw").status, http.StatusOK, "one key: got")
+	expect.Equal(t, c.Get("/v1/kv/k").Status, http.StatusNotFound, "what the refused transaction set: got")
+	expect.Equal(t, c.Get("/v1/kv/large/000?raw").Status, http.StatusOK, "one key: got")
 }
 
 // measured is a response of which the largest piece is known, and how many pieces had the time that others took.
@@ -86,9 +87,9 @@ func (m *measured) SetWriteDeadline(time.Time) error {
 // A large response is the text that encoding it whole would give, and only a piece of it is in memory at a time. Each
 // piece has a time limit of its own: a client with a slow link gets them all.
 func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	keysOf(t, c, 8)
-	tree := "[" + kvOp(`"Verb":"get-tree","Key":"large/"`) + "]"
+	tree := "[" + httpdtest.KvOp(`"Verb":"get-tree","Key":"large/"`) + "]"
 	for _, row := range []struct{ method, target, body string }{
 		{"GET", "/v1/kv/?recurse", ""},
 		{"PUT", "/v1/txn?a", tree},
@@ -96,7 +97,7 @@ func TestBudgetNeedsNothingForListsWrittenInPieces(t *testing.T) {
 		t.Run(row.target, func(t *testing.T) {
 			answered := func(target string) string {
 				w := &measured{ResponseRecorder: httptest.NewRecorder()}
-				c.handler.ServeHTTP(w, httptest.NewRequest(row.method, target, strings.NewReader(row.body)))
+				c.Handler.ServeHTTP(w, httptest.NewRequest(row.method, target, strings.NewReader(row.body)))
 				need.That(t, w.Code == http.StatusOK && w.Body.Len() >= 5<<20 && w.largest <= 1<<20 && w.hurried <= 0, "%s: got %d and %d bytes, the largest piece %d, %d pieces without a time limit of their own", target, w.Code, w.Body.Len(), w.largest, w.hurried)
 				return w.Body.String()
 			}
@@ -126,11 +127,11 @@ func (s stuck) Write(p []byte) (int, error) {
 // others waits a while for it, and is then to be asked for again; what is small never waits.
 func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
+		c := httpdtest.NewCoordinated(t, httpd.Config{Limits: web.Limits{InFlightBytes: 1 << 20}})
 		for i := range 200 {
-			body := strings.Replace(instanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
-			got := c.send("POST", "/eureka/apps/ORDERS", body)
-			need.That(t, got.status == http.StatusNoContent, "registration %d: got %d %q", i, got.status, got.body)
+			body := strings.Replace(httpdtest.InstanceJSON, `"instanceId":"i1"`, fmt.Sprintf(`"instanceId":"orders-%d","vipAddress":"orders"`, i), 1)
+			got := c.Send("POST", "/eureka/apps/ORDERS", body)
+			need.That(t, got.Status == http.StatusNoContent, "registration %d: got %d %q", i, got.Status, got.Body)
 		}
 		for _, target := range []string{
 			"/eureka/apps/ORDERS", "/eureka/vips/orders", "/v1/rollcall/apps", "/v1/catalog/service/orders", "/v1/health/service/orders",
@@ -139,18 +140,18 @@ func TestBudgetLetsLargeResponsesWaitAndRefusesThemInTheEnd(t *testing.T) {
 			reader := stuck{httptest.NewRecorder(), make(chan struct{})}
 			read := make(chan struct{})
 			go func() {
-				c.handler.ServeHTTP(reader, httptest.NewRequest("GET", "/v1/rollcall/apps", nil))
+				c.Handler.ServeHTTP(reader, httptest.NewRequest("GET", "/v1/rollcall/apps", nil))
 				close(read)
 			}()
 			synctest.Wait()
-			c.send("GET", "/eureka/apps/ORDERS/orders-7", "").says(t, http.StatusOK, "", "one instance beside a large answer")
+			c.Send("GET", "/eureka/apps/ORDERS/orders-7", "").Says(t, http.StatusOK, "", "one instance beside a large answer")
 			want := http.StatusServiceUnavailable
 			if !strings.HasPrefix(target, "/eureka") && !strings.HasPrefix(target, "/v1/rollcall") {
 				want = http.StatusInternalServerError // Consul's clients go on after no other
 			}
-			c.send("GET", target, "").says(t, want, "", "%s beside a large answer", target).with(t, "Retry-After", "1")
+			c.Send("GET", target, "").Says(t, want, "", "%s beside a large answer", target).With(t, "Retry-After", "1")
 			time.AfterFunc(time.Second, func() { close(reader.released) })
-			c.send("GET", target, "").says(t, http.StatusOK, "", "%s, when that answer was read after a second", target)
+			c.Send("GET", target, "").Says(t, http.StatusOK, "", "%s, when that answer was read after a second", target)
 			<-read
 			expect.Equal(t, reader.Code, http.StatusOK, "the large answer: got")
 		}
@@ -169,20 +170,20 @@ func TestEurekaServerOwnsTheInstancesThatItSends(t *testing.T) {
 		name, request string
 		want          registry.Origin
 	}{
-		{"a batch", request("POST", batch, registerBatch, "DiscoveryIdentity-Id: 10.1.1.1"), registry.Origin{Kind: registry.RemoteDC, DC: "10.1.1.1 at 127.0.0.1"}},
-		{"a batch without an identity", request("POST", batch, registerBatch), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
-		{"a single call", request("POST", single, `{"instance":`+bareInstance+`}`, mark), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
-		{"a client's call", request("POST", single, `{"instance":`+bareInstance+`}`), registry.FromClient},
-		{"a client's call that says it is no replication", request("POST", single, `{"instance":`+bareInstance+`}`, "x-netflix-discovery-replication: TRUE"), registry.FromClient},
+		{"a batch", httpdtest.Request("POST", batch, registerBatch, "DiscoveryIdentity-Id: 10.1.1.1"), registry.Origin{Kind: registry.RemoteDC, DC: "10.1.1.1 at 127.0.0.1"}},
+		{"a batch without an identity", httpdtest.Request("POST", batch, registerBatch), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
+		{"a single call", httpdtest.Request("POST", single, `{"instance":`+bareInstance+`}`, mark), registry.Origin{Kind: registry.RemoteDC, DC: " at 127.0.0.1"}},
+		{"a client's call", httpdtest.Request("POST", single, `{"instance":`+bareInstance+`}`), registry.FromClient},
+		{"a client's call that says it is no replication", httpdtest.Request("POST", single, `{"instance":`+bareInstance+`}`, "x-netflix-discovery-replication: TRUE"), registry.FromClient},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := newNode(t, httpd.Config{EurekaSender: func(identity, address string) string {
+			n := httpdtest.NewNode(t, httpd.Config{EurekaSender: func(identity, address string) string {
 				host, _, err := net.SplitHostPort(address)
 				expect.That(t, err == nil, "address %q is no host:port", address)
 				return identity + " at " + host
 			}}, nil)
-			got := n.send(t, row.request)
-			need.That(t, got.status/100 == 2, "answered %d %s", got.status, got.body)
+			got := n.Send(t, row.request)
+			need.That(t, got.Status/100 == 2, "answered %d %s", got.Status, got.Body)
 			l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 			expect.That(t, ok && l.Origin == row.want, "registered %v with origin %+v, want %+v", ok, l.Origin, row.want)
 		})
@@ -190,8 +191,8 @@ func TestEurekaServerOwnsTheInstancesThatItSends(t *testing.T) {
 }
 
 func TestEurekaServerWithoutANameIsCalledEureka(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", registerBatch))
 	l, ok := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 	expect.That(t, ok && l.Origin == registry.FromEureka, "registered %v with origin %+v, want %+v", ok, l.Origin, registry.FromEureka)
 }
@@ -200,11 +201,11 @@ func TestEurekaServerWithoutANameIsCalledEureka(t *testing.T) {
 func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 	const beat = `{"replicationList":[{"appName":"ORDERS","id":"i1","lastDirtyTimestamp":1000,"action":"Heartbeat"},{"appName":"A","id":"1","action":"Cancel"}]}`
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Peers: &peers{}, EurekaSender: func(string, string) string { return "old" }})
+		n := httpdtest.NewBubbled(t, httpd.Config{Peers: &httpdtest.FakePeers{}, EurekaSender: func(string, string) string { return "old" }})
 		send := func(method, target, body string, headers ...string) {
 			t.Helper()
-			got := n.send(t, method, target, body, headers...)
-			need.That(t, got.status/100 == 2, "%s %s was answered %d", method, target, got.status)
+			got := n.Send(t, method, target, body, headers...)
+			need.That(t, got.Status/100 == 2, "%s %s was answered %d", method, target, got.Status)
 		}
 		wants := func(when string, heard, applies int) {
 			t.Helper()
@@ -214,13 +215,13 @@ func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 		send("POST", "/eureka/peerreplication/batch/", registerBatch)
 		wants("first batch", 0, 1)
 		time.Sleep(time.Second)
-		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
-			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
+		if got := n.Send(t, "POST", "/eureka/peerreplication/batch/", beat); got.Body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.Body)
 		}
 		wants("a second later", 0, 2)
 		time.Sleep(time.Millisecond)
-		if got := n.send(t, "POST", "/eureka/peerreplication/batch/", beat); got.body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
-			t.Errorf("results %s: one per item are wanted, also beside a contact", got.body)
+		if got := n.Send(t, "POST", "/eureka/peerreplication/batch/", beat); got.Body != `{"responseList":[{"statusCode":200},{"statusCode":404}]}` {
+			t.Errorf("results %s: one per item are wanted, also beside a contact", got.Body)
 		}
 		wants("more than a second later", 1001, 3)
 		time.Sleep(2 * time.Second)
@@ -232,27 +233,27 @@ func TestEurekaServersOperationsShowThatItsLinkIsAlive(t *testing.T) {
 }
 
 func TestEurekaServersLinkIsNotRecordedWithoutPeers(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.send(t, request("POST", "/eureka/peerreplication/batch/", registerBatch))
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", registerBatch))
 	link, known := n.Newest().Link("eureka")
 	expect.That(t, !known, "link %+v was noted", link)
 }
 
 // An operation can be too large for the log, and the whole batch would be refused with it.
 func TestBatchItemThatIsTooLargeSpoilsNoOther(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	large := strings.Replace(bareInstance, `"hostName":"h"`, `"hostName":"`+strings.Repeat("h", 600<<10)+`"`, 1)
 	item := func(instance string) string {
 		return `{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `}`
 	}
-	got := n.send(t, request("POST", "/eureka/peerreplication/batch/", `{"replicationList":[`+item(large)+","+item(bareInstance)+`]}`))
-	expect.That(t, got.body == `{"responseList":[{"statusCode":413},{"statusCode":200}]}`,
-		"answered %d %s, want 413 and 200 for the items", got.status, got.body)
+	got := n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", `{"replicationList":[`+item(large)+","+item(bareInstance)+`]}`))
+	expect.That(t, got.Body == `{"responseList":[{"statusCode":413},{"statusCode":200}]}`,
+		"answered %d %s, want 413 and 200 for the items", got.Status, got.Body)
 }
 
 // heldPeers takes messages of more than a MiB and does not finish them before it is told to.
 type heldPeers struct {
-	peers
+	httpdtest.FakePeers
 	inWork  atomic.Int32
 	release chan struct{}
 }
@@ -349,7 +350,7 @@ func TestBatchesOfOneSenderAreInWorkTogether(t *testing.T) {
 }
 
 func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &peers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), Peers: &httpdtest.FakePeers{}, Limits: web.Limits{InFlightBytes: 1 << 20}}))(t)
 	defer h.Close()
 	body := strings.Repeat(" ", 100<<10) // of 128 for all requests, and 64 for batches
 	got := sent(h, "10.0.0.1:1", "POST", "/v1/rollcall/replication", strings.NewReader(body))
@@ -360,7 +361,7 @@ func TestBatchesLeaveHalfOfTheMemoryForRequestsToClients(t *testing.T) {
 }
 
 // longResponses responds with more than connections take without a reader.
-type longResponses struct{ peers }
+type longResponses struct{ httpdtest.FakePeers }
 
 // Receive implements httpd.Peers.
 func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
@@ -368,11 +369,11 @@ func (*longResponses) Receive(context.Context, []byte) ([]byte, error) {
 }
 
 func TestBatchResponseThatIsNeverReadGivesItsShareBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Peers: &longResponses{}})
-		message := request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Peers: &longResponses{}})
+		message := httpdtest.Request("POST", "/v1/rollcall/replication", strings.Repeat(" ", 4<<20))
 		status := func() int { // of a response of which no more than the head is read
-			conn := n.open(t)
+			conn := n.Open(t)
 			go func() { _, _ = io.WriteString(conn, message) }()
 			return need.Got(http.ReadResponse(bufio.NewReader(conn), nil))(t).StatusCode
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -46,24 +47,24 @@ func screens(app, id string) []string {
 var unshown = regexp.MustCompile(`(?s)<pre[^>]*>.*?</pre>|<[^>]*>`)
 
 func TestScreensEscapeWhatOthersSay(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Cluster: httpdtest.ThreeNodes, Node: "n1"}, nil)
 	for _, id := range []string{`<script>alert("x")</script>`, strings.Repeat("ä", 120), "\u202egnp.exe", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)"} {
-		i := newInstance("A"+strings.ToUpper(id[:min(len(id), 100)]), id)
+		i := httpdtest.NewInstance("A"+strings.ToUpper(id[:min(len(id), 100)]), id)
 		i.StatusPageURL, i.HomePageURL, i.HealthCheckURL = "javascript:alert(1)", "HTTP://web.example/", "data:text/html,x"
 		i.VIP, i.HostName = id, id
 		i.Metadata = []registry.Pair{{Key: "zone", Value: id}, {Key: id, Value: "javascript:alert(2)"}}
 		n.Perform(t, registry.Register{Instance: i}, registry.SetOverride{Key: i.Key(), Status: registry.Down, By: registry.Act{Author: id, Reason: id}})
 		for _, path := range screens(i.Key().App, id) {
-			got := n.send(t, request("GET", path, ""))
-			expect.That(t, got.status == http.StatusOK && strings.HasPrefix(got.header.Get("Content-Type"), "text/html"), "GET %s: got %d %q", path, got.status, got.header.Get("Content-Type"))
+			got := n.Send(t, httpdtest.Request("GET", path, ""))
+			expect.That(t, got.Status == http.StatusOK && strings.HasPrefix(got.Header.Get("Content-Type"), "text/html"), "GET %s: got %d %q", path, got.Status, got.Header.Get("Content-Type"))
 			for _, bad := range []string{"<script>", "<img", `href="javascript:`, `href="data:`, "onerror=alert(1)>", "style="} {
-				expect.That(t, !strings.Contains(got.body, bad), "GET %s has %q in it", path, bad)
+				expect.That(t, !strings.Contains(got.Body, bad), "GET %s has %q in it", path, bad)
 			}
-			expect.That(t, !strings.Contains(unshown.ReplaceAllString(got.body, ""), "\u202e"), "GET %s turns words round", path)
-			policy := got.header.Get("Content-Security-Policy")
+			expect.That(t, !strings.Contains(unshown.ReplaceAllString(got.Body, ""), "\u202e"), "GET %s turns words round", path)
+			policy := got.Header.Get("Content-Security-Policy")
 			expect.That(t, strings.Contains(policy, "default-src 'none'") && !strings.Contains(policy, "unsafe"), "GET %s: Content-Security-Policy is %q", path, policy)
 		}
-		page := n.send(t, request("GET", "/ui/apps/"+url.PathEscape(i.Key().App)+"/"+url.PathEscape(id), "")).body
+		page := n.Send(t, httpdtest.Request("GET", "/ui/apps/"+url.PathEscape(i.Key().App)+"/"+url.PathEscape(id), "")).Body
 		expect.That(t, utf8.ValidString(page), "a letter of %q was cut", id)
 		expect.That(t, strings.Contains(page, `href="HTTP://web.example/"`), "the page of the instance lacks its home page")
 	}
@@ -75,12 +76,12 @@ func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
 	s := roles("well", hostile, "follower", "follower", "leader")
 	s.Nodes[1].ID, s.Nodes[1].HTTP, s.Nodes[1].Version, s.Nodes[1].Zone = hostile, hostile, hostile, hostile
 	quoted := strings.ReplaceAll(hostile, `"`, `\"`)
-	n := newNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: kvtest.New(m),
-		Peers: &peers{status: `{"peers":[{"name":"` + quoted + `","kind":"datacenter","state":"failing","reason":"` + quoted + `"}]}`}}, nil)
-	m.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	n.send(t, request("PUT", "/v1/kv/"+url.PathEscape(hostile), hostile))
-	expect.Equal(t, n.send(t, request("PUT", "/v1/session/create", `{"Name":"`+quoted+`"}`)).status, http.StatusOK, "a session of that name: got")
-	watch := need.Got(http.NewRequest(http.MethodGet, "http://"+n.addr+"/v1/rollcall/watch?app=ORDERS", nil))(t)
+	n := httpdtest.NewNode(t, httpd.Config{Service: m, Node: "node1", Cluster: s, Coordination: kvtest.New(m),
+		Peers: &httpdtest.FakePeers{StatusJSON: `{"peers":[{"name":"` + quoted + `","kind":"datacenter","state":"failing","reason":"` + quoted + `"}]}`}}, nil)
+	m.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	n.Send(t, httpdtest.Request("PUT", "/v1/kv/"+url.PathEscape(hostile), hostile))
+	expect.Equal(t, n.Send(t, httpdtest.Request("PUT", "/v1/session/create", `{"Name":"`+quoted+`"}`)).Status, http.StatusOK, "a session of that name: got")
+	watch := need.Got(http.NewRequest(http.MethodGet, "http://"+n.Addr+"/v1/rollcall/watch?app=ORDERS", nil))(t)
 	watch.Header.Set("User-Agent", hostile)
 	resp := need.Got(http.DefaultClient.Do(watch))(t)
 	defer resp.Body.Close()
@@ -88,8 +89,8 @@ func TestScreensEscapeKeysSessionsNodesAndWatchers(t *testing.T) {
 		"/": "fails", "/ui/nodes": "node3", "/ui/peers": "datacenter", "/ui/held": "Sessions", "/ui/keys?key=" + url.QueryEscape(hostile): "Value", "/ui/acts/set-key?key=" + url.QueryEscape(hostile): "in place of",
 		"/ui/acts/pause?peer=" + url.QueryEscape(hostile): "Pause", "/ui/acts/remove-node?node=" + url.QueryEscape(hostile): "Remove", "/ui/apps/ORDERS": "1 program on node1",
 	} {
-		got := n.send(t, request("GET", path, ""))
-		expect.That(t, got.status == http.StatusOK && strings.Contains(got.body, has) && strings.Contains(got.body, "onerror") && !strings.Contains(got.body, "<img"), "GET %s: got %d, want %q and the name, escaped: %s", path, got.status, has, got.body)
+		got := n.Send(t, httpdtest.Request("GET", path, ""))
+		expect.That(t, got.Status == http.StatusOK && strings.Contains(got.Body, has) && strings.Contains(got.Body, "onerror") && !strings.Contains(got.Body, "<img"), "GET %s: got %d, want %q and the name, escaped: %s", path, got.Status, has, got.Body)
 	}
 }
 
@@ -102,11 +103,11 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: saved}, func() float64 { return 0 }))
 	expect.That(t, strings.Contains(documented, "`"+ends+"`") && strings.Contains(documented, "`"+saved+"`"), "a metric has another name")
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Node: "node1", Metrics: metrics})
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Node: "node1", Metrics: metrics})
 		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = true })
 		time.Sleep(2 * time.Hour)
-		page := n.get(t, "/").body
+		page := n.Get(t, "/").Body
 		for _, want := range []string{"The certificate of node1 for http ends in 2 days", "No snapshot was ever written by the schedule of node1"} {
 			expect.That(t, strings.Contains(page, want), "the overview lacks %q: %s", want, page)
 		}
@@ -116,9 +117,9 @@ func TestOverviewSaysWhatMustBeRenewed(t *testing.T) {
 
 // TestWatchersOfAnApplicationAreThoseOfThisNode says so, and leads to the same page of the others.
 func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
-	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	page := n.send(t, request("GET", "/ui/apps/ORDERS", "")).body
+	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	page := n.Send(t, httpdtest.Request("GET", "/ui/apps/ORDERS", "")).Body
 	for _, want := range []string{"0 programs on node1; each node knows its own only", "Those of other nodes: ", `href="http://127.0.0.1:8762/ui/apps/ORDERS"`, `href="http://127.0.0.1:8763/ui/apps/ORDERS"`} {
 		expect.That(t, strings.Contains(page, want), "the page lacks %q: %s", want, page)
 	}
@@ -126,13 +127,13 @@ func TestWatchersOfAnApplicationAreThoseOfThisNode(t *testing.T) {
 
 // TestCellsHaveTheTitlesOfTheirColumns is for narrow windows, in which a row stands over several lines.
 func TestCellsHaveTheTitlesOfTheirColumns(t *testing.T) {
-	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	cell := regexp.MustCompile(`<td([^>]*)>`)
 	for path, want := range map[string][]string{
 		"/ui/apps": {"Instances", "Last change"}, "/ui/apps/ORDERS": {"Status", "Address", "Zone", "Lease", "Belongs to"}, "/ui/nodes": {"Role", "Entries behind", "Acts"}, "/ui/events": {"When (UTC)", "What", "Of", "By"},
 	} {
-		page := n.send(t, request("GET", path, "")).body
+		page := n.Send(t, httpdtest.Request("GET", path, "")).Body
 		for _, title := range want {
 			expect.That(t, strings.Contains(page, `<td data-label="`+title+`"`), "GET %s: no cell has the title %q", path, title)
 		}
@@ -144,8 +145,8 @@ func TestCellsHaveTheTitlesOfTheirColumns(t *testing.T) {
 }
 
 func TestScreensSayWhatIsWrong(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{Cluster: httpdtest.ThreeNodes, Node: "n1"}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	for _, row := range []struct {
 		health registry.Health
 		want   string
@@ -158,15 +159,15 @@ func TestScreensSayWhatIsWrong(t *testing.T) {
 			if path == "/ui/login" {
 				continue
 			}
-			expect.That(t, strings.Contains(n.send(t, request("GET", path, "")).body, row.want), "%s lacks %q", path, row.want)
+			expect.That(t, strings.Contains(n.Send(t, httpdtest.Request("GET", path, "")).Body, row.want), "%s lacks %q", path, row.want)
 		}
 	}
 }
 
 func TestSearchFindsByEveryNameAndAddress(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for k := range 120 {
-		i := newInstance(fmt.Sprintf("APP-%03d", k), fmt.Sprintf("host-%d:app", k))
+		i := httpdtest.NewInstance(fmt.Sprintf("APP-%03d", k), fmt.Sprintf("host-%d:app", k))
 		i.HostName, i.IPAddr, i.VIP = fmt.Sprintf("h%03d.example", k), fmt.Sprintf("10.7.0.%d", k), fmt.Sprintf("vip-%03d", k)
 		i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}}
 		if k == 77 {
@@ -174,7 +175,7 @@ func TestSearchFindsByEveryNameAndAddress(t *testing.T) {
 		}
 		n.Perform(t, registry.Register{Instance: i})
 	}
-	gone := newInstance("GONE", "gone-1")
+	gone := httpdtest.NewInstance("GONE", "gone-1")
 	n.Perform(t, registry.Register{Instance: gone}, registry.Cancel{Key: gone.Key()})
 	rows := func(page string) int { return strings.Count(page, `<th scope="row">`) }
 	for _, row := range []struct {
@@ -187,73 +188,62 @@ func TestSearchFindsByEveryNameAndAddress(t *testing.T) {
 		{"q=zone%3Db", 40, "(of 120 applications)"}, {"zone=b&status=UP", 40, "APP-001"}, {"status=DOWN", 1, "APP-077"}, {"q=app-077+zone%3Dc", 1, "APP-077"}, {"q=app-077+zone%3Da", 0, "Nothing that is registered"},
 		{"q=gone", 0, "These were removed:"}, {"filter=changed", 50, "of 120"}, {"filter=overdue", 0, "None."},
 	} {
-		got := n.send(t, request("GET", "/ui/apps?"+row.query, ""))
-		expect.That(t, got.status == 200 && rows(got.body) == row.rows && strings.Contains(got.body, row.has), "%s: got %d with %d rows, want %d and %q", row.query, got.status, rows(got.body), row.rows, row.has)
+		got := n.Send(t, httpdtest.Request("GET", "/ui/apps?"+row.query, ""))
+		expect.That(t, got.Status == 200 && rows(got.Body) == row.rows && strings.Contains(got.Body, row.has), "%s: got %d with %d rows, want %d and %q", row.query, got.Status, rows(got.Body), row.rows, row.has)
 	}
-	first := n.send(t, request("GET", "/ui/apps", "")).body
+	first := n.Send(t, httpdtest.Request("GET", "/ui/apps", "")).Body
 	expect.That(t, strings.Index(first, "APP-077") < strings.Index(first, "APP-000"), "the one in trouble is not first")
 }
 
 func TestBadInputOfAPageIsAnsweredByAPage(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for path, want := range map[string]int{
 		"/ui/apps?q=" + strings.Repeat("a", 1001): 400, "/ui/apps?q=" + strings.Repeat("a", 10<<10): 414, "/ui/apps?q=a+b+c+d+e+f+g+h": 200, "/ui/apps?q=a+b+c+d+e+f+g+h+i": 400, "/ui/apps?q=" + strings.Repeat("a+", 40): 200, "/ui/raw/nothing": 404, "/ui/raw/instance?app=A&id=b": 404, "/ui/apps?page=-1": 400, "/ui/apps?status=FINE": 400, "/ui/apps?filter=x": 400,
 		"/ui/acts/nothing": 404, "/ui/nothing": 404, "/ui/assets/0/app.js": 404, "/ui/events?kind=x": 400, "/ui/apps/NONE/none": 200, "/ui/keys?key=a": 501, "/ui/held": 501,
 	} {
-		got := n.send(t, request("GET", path, ""))
-		expect.That(t, got.status == want && strings.HasPrefix(got.header.Get("Content-Type"), "text/html") && strings.Contains(got.body, "<main"), "GET %.60s: got %d %s, want a page with %d", path, got.status, got.header.Get("Content-Type"), want)
+		got := n.Send(t, httpdtest.Request("GET", path, ""))
+		expect.That(t, got.Status == want && strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") && strings.Contains(got.Body, "<main"), "GET %.60s: got %d %s, want a page with %d", path, got.Status, got.Header.Get("Content-Type"), want)
 	}
-}
-
-// post sends a form.
-func (n *bubbled) post(t *testing.T, path string, fields ...string) reply {
-	t.Helper()
-	form := url.Values{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		form.Set(fields[i], fields[i+1])
-	}
-	n.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return n.send(t, http.MethodPost, path, form.Encode(), "Content-Type: application/x-www-form-urlencoded")
 }
 
 func TestActsOfPagesAreThoseOfTheAPI(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Hosts: []string{"node"}})
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Hosts: []string{"node"}})
 		for _, id := range []string{"i1", "i2"} {
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", id)})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", id)})
 		}
 		about := []string{"app", "ORDERS", "id", "i1"}
-		form := n.get(t, "/ui/acts/drain?app=ORDERS&id=i1").body
+		form := n.Get(t, "/ui/acts/drain?app=ORDERS&id=i1").Body
 		for _, want := range []string{"ORDERS keeps 1 of its 2 UP instances.", "rollcall drain ORDERS/i1 --reason WHY --addr http://"} {
 			expect.That(t, strings.Contains(form, want), "the form lacks %q: %s", want, form)
 		}
-		n.post(t, "/ui/acts/drain", about...).says(t, 422, "reason is missing", "without a reason")
-		got := n.post(t, "/ui/acts/drain", append(about, "reason", "kernel", "author", "ann")...)
-		need.That(t, got.status == http.StatusSeeOther, "got %d %s", got.status, got.body)
-		to := got.header.Get("Location")
-		page := n.get(t, to).body
+		n.Post(t, "/ui/acts/drain", about...).Says(t, 422, "reason is missing", "without a reason")
+		got := n.Post(t, "/ui/acts/drain", append(about, "reason", "kernel", "author", "ann")...)
+		need.That(t, got.Status == http.StatusSeeOther, "got %d %s", got.Status, got.Body)
+		to := got.Header.Get("Location")
+		page := n.Get(t, to).Body
 		expect.That(t, strings.HasPrefix(to, "/ui/apps/ORDERS/i1?done=drain&index=") && strings.Contains(page, "Done: drain.") && strings.Contains(page, "by ann (kernel)") && strings.Contains(page, "<th scope=\"row\">It reports</th>"), "%s leads to %s", to, page)
 		l, _ := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 		expect.That(t, l.Instance.Status == registry.OutOfService && l.Override.By.Author == "ann" && l.Override.By.Reason == "kernel", "the act was %+v", l.Override)
 
 		last := []string{"app", "ORDERS", "id", "i2", "reason", "x"}
-		n.post(t, "/ui/acts/cancel", last...).says(t, 422, "No other instance of ORDERS is UP", "the last UP one without its name")
-		got = n.post(t, "/ui/acts/cancel", append(last, "confirm", "orders")...)
-		expect.Equal(t, got.status, http.StatusSeeOther, "with the name of the application")
-		n.post(t, "/ui/acts/quarantine", append(last, "for", "30m")...).says(t, 404, "is not registered", "of what is gone meanwhile")
-		got = n.post(t, "/ui/acts/hold", "for", "30m", "reason", "works")
-		expect.That(t, got.status == http.StatusSeeOther && n.Newest().Preservation().State == registry.PreservationHeld, "hold: got %d", got.status)
+		n.Post(t, "/ui/acts/cancel", last...).Says(t, 422, "No other instance of ORDERS is UP", "the last UP one without its name")
+		got = n.Post(t, "/ui/acts/cancel", append(last, "confirm", "orders")...)
+		expect.Equal(t, got.Status, http.StatusSeeOther, "with the name of the application")
+		n.Post(t, "/ui/acts/quarantine", append(last, "for", "30m")...).Says(t, 404, "is not registered", "of what is gone meanwhile")
+		got = n.Post(t, "/ui/acts/hold", "for", "30m", "reason", "works")
+		expect.That(t, got.Status == http.StatusSeeOther && n.Newest().Preservation().State == registry.PreservationHeld, "hold: got %d", got.Status)
 	})
 }
 
 func TestActOfUnknownOutcomeSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Hosts: []string{"node"}})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Hosts: []string{"node"}})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
 		n.Fail(registry.ErrUnknownOutcome)
-		got := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", `why "not"`)
+		got := n.Post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", `why "not"`)
 		for _, want := range []string{"Nobody knows whether it took effect", "Look again", "Repeat", `value="why &#34;not&#34;"`} {
-			expect.That(t, strings.Contains(got.body, want), "got %d, which lacks %q: %s", got.status, want, got.body)
+			expect.That(t, strings.Contains(got.Body, want), "got %d, which lacks %q: %s", got.Status, want, got.Body)
 		}
 	})
 }
@@ -266,24 +256,24 @@ func TestActsOfPagesWhereNobodyIsAsked(t *testing.T) {
 	}{
 		{"auto", []string{"node"}, true}, {"auto", nil, false}, {"on", nil, true}, {"off", []string{"node"}, false},
 	} {
-		bubble(t, func(t *testing.T) {
+		httpdtest.Bubble(t, func(t *testing.T) {
 			config := httpd.Config{Hosts: row.hosts}
 			config.Acts = httpd.Acts(row.acts)
-			n := newBubbled(t, config)
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
-			page := n.get(t, "/ui/apps/ORDERS/i1").body
-			got := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x")
-			expect.That(t, strings.Contains(page, `aria-disabled="true"`) != row.may && (got.status == http.StatusSeeOther) == row.may, "%+v: got %d, and the page %s", row, got.status, page)
+			n := httpdtest.NewBubbled(t, config)
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
+			page := n.Get(t, "/ui/apps/ORDERS/i1").Body
+			got := n.Post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x")
+			expect.That(t, strings.Contains(page, `aria-disabled="true"`) != row.may && (got.Status == http.StatusSeeOther) == row.may, "%+v: got %d, and the page %s", row, got.Status, page)
 		})
 	}
 }
 
 func TestCrossSiteFormIsRefused(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	for _, path := range []string{"/ui/acts/cancel", "/ui/login", "/ui/logout"} {
-		got := n.send(t, request("POST", path, "app=ORDERS&id=i1&confirm=ORDERS", "Sec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded"))
-		expect.Equal(t, got.status, http.StatusForbidden, "POST %s: got", path)
+		got := n.Send(t, httpdtest.Request("POST", path, "app=ORDERS&id=i1&confirm=ORDERS", "Sec-Fetch-Site: cross-site", "Content-Type: application/x-www-form-urlencoded"))
+		expect.Equal(t, got.Status, http.StatusForbidden, "POST %s: got", path)
 	}
 	_, there := n.Newest().Lease(registry.NewKey("ORDERS", "i1"))
 	expect.That(t, there, "a page of another site removed an instance")
@@ -291,17 +281,17 @@ func TestCrossSiteFormIsRefused(t *testing.T) {
 
 func TestLoginIsACookieForPagesOnly(t *testing.T) {
 	g := newGuarded(t, access.On, true)
-	login := func(token string) reply {
+	login := func(token string) httpdtest.Reply {
 		return g.send("POST", "/ui/login", url.Values{"token": {token}, "next": {"/ui/apps?q=a"}}.Encode(), "Content-Type: application/x-www-form-urlencoded")
 	}
 	anonymous := g.send("GET", "/ui/nodes", "")
-	expect.That(t, anonymous.status == 401 && strings.Contains(anonymous.body, `name="token"`) && strings.Contains(anonymous.body, `value="/ui/nodes"`) && anonymous.header.Get("WWW-Authenticate") == "",
-		"without a login: got %d %v", anonymous.status, anonymous.header)
+	expect.That(t, anonymous.Status == 401 && strings.Contains(anonymous.Body, `name="token"`) && strings.Contains(anonymous.Body, `value="/ui/nodes"`) && anonymous.Header.Get("WWW-Authenticate") == "",
+		"without a login: got %d %v", anonymous.Status, anonymous.Header)
 	wrong := login("rct_wrong")
-	expect.That(t, wrong.status == 401 && wrong.header.Get("Set-Cookie") == "" && strings.Contains(wrong.body, `role="alert"`) && !strings.Contains(wrong.body, "rct_wrong"), "a wrong token: got %d %s", wrong.status, wrong.body)
+	expect.That(t, wrong.Status == 401 && wrong.Header.Get("Set-Cookie") == "" && strings.Contains(wrong.Body, `role="alert"`) && !strings.Contains(wrong.Body, "rct_wrong"), "a wrong token: got %d %s", wrong.Status, wrong.Body)
 	good := login(g.texts["operator"])
-	need.That(t, good.status == http.StatusSeeOther && good.header.Get("Location") == "/ui/apps?q=a", "got %d to %s", good.status, good.header.Get("Location"))
-	cookie := good.header.Get("Set-Cookie")
+	need.That(t, good.Status == http.StatusSeeOther && good.Header.Get("Location") == "/ui/apps?q=a", "got %d to %s", good.Status, good.Header.Get("Location"))
+	cookie := good.Header.Get("Set-Cookie")
 	expect.That(t, !strings.Contains(cookie, "Expires") && !strings.Contains(cookie, "Max-Age"), "the cookie outlives the browser")
 	for _, want := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
 		expect.That(t, strings.Contains(cookie, want), "the cookie lacks %s: %s", want, strings.ReplaceAll(cookie, g.texts["operator"], "…"))
@@ -309,17 +299,17 @@ func TestLoginIsACookieForPagesOnly(t *testing.T) {
 	pair, _, _ := strings.Cut(cookie, ";")
 	for path, kind := range map[string]string{"/ui/raw/metrics": "text/plain", "/ui/raw/settings": "application/json", "/ui/raw/app?app=A": "application/json"} {
 		got := g.send("GET", path, "", "Cookie: "+pair)
-		expect.That(t, got.status == 200 && strings.HasPrefix(got.header.Get("Content-Type"), kind), "GET %s with the cookie: got %d %v", path, got.status, got.header)
+		expect.That(t, got.Status == 200 && strings.HasPrefix(got.Header.Get("Content-Type"), kind), "GET %s with the cookie: got %d %v", path, got.Status, got.Header)
 	}
 	for path, want := range map[string]int{"/": 200, "/ui/nodes": 200, "/ui/apps": 200, "/v1/rollcall/status": 401, "/eureka/apps": 401, "/metrics": 401, "/v1/kv/a": 403} {
-		expect.Equal(t, g.send("GET", path, "", "Cookie: "+pair).status, want, "GET %s with the cookie: got", path)
+		expect.Equal(t, g.send("GET", path, "", "Cookie: "+pair).Status, want, "GET %s with the cookie: got", path)
 	}
-	page := g.send("GET", "/ui/nodes", "", "Cookie: "+pair).body
+	page := g.send("GET", "/ui/nodes", "", "Cookie: "+pair).Body
 	expect.That(t, strings.Contains(page, "Log out") && strings.Contains(page, ">operator<"), "the page does not say who is logged in")
 	acted := g.send("POST", "/ui/acts/hold", "for=30m&reason=x", "Cookie: "+pair, "Content-Type: application/x-www-form-urlencoded")
-	expect.Equal(t, acted.status, http.StatusSeeOther, "an act with the cookie: got")
+	expect.Equal(t, acted.Status, http.StatusSeeOther, "an act with the cookie: got")
 	out := g.send("POST", "/ui/logout", "", "Cookie: "+pair)
-	expect.That(t, out.status == http.StatusSeeOther && strings.Contains(out.header.Get("Set-Cookie"), "Max-Age=0"), "a logout: got %d %s", out.status, out.header.Get("Set-Cookie"))
+	expect.That(t, out.Status == http.StatusSeeOther && strings.Contains(out.Header.Get("Set-Cookie"), "Max-Age=0"), "a logout: got %d %s", out.Status, out.Header.Get("Set-Cookie"))
 }
 
 // TestWhoMayReadOneApplicationSeesNoOther asks for every page with the token of the service ORDERS. Beside it there are 7 instances
@@ -328,9 +318,9 @@ func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
 	g := newGuarded(t, access.On, true, func(c *httpd.Config) {
 		c.Node, c.Cluster = "node1", roles("degraded", "Degraded: node2 cannot be reached.", "follower", "unreachable", "leader")
 	})
-	g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i")})
+	g.memory.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "ORDERS-i")})
 	for k := range 7 {
-		i := newInstance("PAY", fmt.Sprintf("PAY-i%d", k))
+		i := httpdtest.NewInstance("PAY", fmt.Sprintf("PAY-i%d", k))
 		if k < 3 {
 			i.Status = registry.Down
 		}
@@ -353,13 +343,13 @@ func TestWhoMayReadOneApplicationSeesNoOther(t *testing.T) {
 		{"/ui/live?wait=0s", 200, ""}, {"/ui/live?wait=0s&app=ORDERS", 200, ""}, {"/ui/live?wait=0s&app=PAY", 403, ""}, {"/v1/rollcall/overview", 403, ""}, {"/ui/login", 200, ""},
 	} {
 		got := g.send("GET", row.path, "", bearer(g.texts["ORDERS"]))
-		page := html.UnescapeString(got.body)
-		expect.That(t, got.status == row.status && strings.Contains(page, row.has), "GET %s: got %d, want %d with %q: %s", row.path, got.status, row.status, row.has, page)
+		page := html.UnescapeString(got.Body)
+		expect.That(t, got.Status == row.status && strings.Contains(page, row.has), "GET %s: got %d, want %d with %q: %s", row.path, got.Status, row.status, row.has, page)
 		for _, other := range []string{"PAY-i", ">PAY<", "pay-c", g.sessions["PAY"], "node2", "node3", "127.0.0.1:876", "of 8 ", "of 9 ", "withheld", "leases in time", "overdue, PAY"} {
 			expect.That(t, !strings.Contains(page, other) || strings.Contains(row.path, other), "GET %s has %q of others in it: %s", row.path, other, page)
 		}
 	}
-	page := html.UnescapeString(g.send("GET", "/ui/apps/ORDERS/ORDERS-i", "", bearer(g.texts["ORDERS"])).body)
+	page := html.UnescapeString(g.send("GET", "/ui/apps/ORDERS/ORDERS-i", "", bearer(g.texts["ORDERS"])).Body)
 	expect.That(t, strings.Contains(page, "needs permission 'app ORDERS override'") && strings.Contains(page, `href="/ui/acts/cancel`), "the page does not say what is missing, or offers nothing: %s", page)
 }
 
@@ -378,31 +368,31 @@ func eventsOf(stream io.Reader) (next func() string) {
 
 // TestLivePageOfAPartHearsOfNoOthers: neither when they change nor how much a reader of one application learns of the others.
 func TestLivePageOfAPartHearsOfNoOthers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		var config httpd.Config
 		g := newGuarded(t, access.On, true, func(c *httpd.Config) { config = *c })
-		resp := need.Got(newBubbled(t, config).openRequest(t, request("GET", "/ui/live?wait=8s", "", bearer(g.texts["ORDERS"]))))(t)
+		resp := need.Got(httpdtest.NewBubbled(t, config).OpenRequest(t, httpdtest.Request("GET", "/ui/live?wait=8s", "", bearer(g.texts["ORDERS"]))))(t)
 		next := eventsOf(resp.Body)
 		expect.Equal(t, next(), "tick data: 0", "it begins with")
 		for k := range 20 {
-			g.memory.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
+			g.memory.Perform(t, registry.Register{Instance: httpdtest.NewInstance("PAY", fmt.Sprintf("PAY-i%d", k))})
 		}
 		expect.Equal(t, next(), "tick data: 0", "after changes of PAY comes")
-		g.memory.Perform(t, registry.Register{Instance: newInstance("ORDERS", "ORDERS-i9")})
+		g.memory.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "ORDERS-i9")})
 		expect.Equal(t, next(), "change data: 1", "after a change of ORDERS comes")
 	})
 }
 
 func TestLivePageHearsOfChanges(t *testing.T) {
-	withInstance(t, func(t *testing.T, n *bubbled) {
-		resp := need.Got(n.openRequest(t, request("GET", "/ui/live?app=ORDERS", "")))(t)
+	httpdtest.WithInstance(t, func(t *testing.T, n *httpdtest.Bubbled) {
+		resp := need.Got(n.OpenRequest(t, httpdtest.Request("GET", "/ui/live?app=ORDERS", "")))(t)
 		next := eventsOf(resp.Body)
 		expect.Equal(t, next(), "tick data: 0", "it begins with")
 		for k := range 30 {
-			n.Perform(t, registry.Register{Instance: newInstance("PAY", fmt.Sprintf("p%d", k))})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("PAY", fmt.Sprintf("p%d", k))})
 		}
 		expect.Equal(t, next(), "tick data: 0", "after changes of another application comes")
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
 		expect.Equal(t, next(), "change data: 1", "after a registration comes")
 		expect.Equal(t, next(), "tick data: 0", "after five seconds without one comes")
 	})
@@ -410,18 +400,18 @@ func TestLivePageHearsOfChanges(t *testing.T) {
 
 // TestOnlyPagesOfKeysHearOfKeys compares a page that shows keys with one that shows none, while a key is written.
 func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		m := registrytest.New()
-		n := newBubbled(t, httpd.Config{Service: m, Coordination: kvtest.New(m)})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: kvtest.New(m)})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for path, want := range map[string]int{"/": 0, "/ui/apps": 0, "/ui/held": 1, "/ui/keys?key=a": 1} {
-			page := html.UnescapeString(n.get(t, path).body)
+			page := html.UnescapeString(n.Get(t, path).Body)
 			_, after, _ := strings.Cut(page, `data-live="`)
 			stream, _, _ := strings.Cut(after, `"`)
 			streamed := make(chan string, 1)
-			go func() { streamed <- n.get(t, stream+"&wait=2s").body }()
+			go func() { streamed <- n.Get(t, stream+"&wait=2s").Body }()
 			time.Sleep(time.Second)
-			expect.Equal(t, n.send(t, "PUT", "/v1/kv/a", path).body, "true", "the key is written:")
+			expect.Equal(t, n.Send(t, "PUT", "/v1/kv/a", path).Body, "true", "the key is written:")
 			expect.Equal(t, strings.Count(<-streamed, "event: change"), want, "%s: changes of which %s tells", path, stream)
 		}
 	})
@@ -429,18 +419,18 @@ func TestOnlyPagesOfKeysHearOfKeys(t *testing.T) {
 
 // TestPagesLeaveWatchesToPrograms opens more pages than there are places: programs have all of theirs.
 func TestPagesLeaveWatchesToPrograms(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: web.Limits{Watchers: 20}, Cluster: threeNodes, Node: "n1"}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{Watchers: 20}, Cluster: httpdtest.ThreeNodes, Node: "n1"}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	open := func(path string) int {
-		resp := need.Got(http.DefaultClient.Do(need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.addr+path, nil))(t)))(t)
+		resp := need.Got(http.DefaultClient.Do(need.Got(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Addr+path, nil))(t)))(t)
 		t.Cleanup(func() { resp.Body.Close() })
 		return resp.StatusCode
 	}
 	for _, want := range []int{200, 200, 503} {
 		expect.Equal(t, open("/ui/live?app="), want, "a page that follows changes: got")
 	}
-	said := n.send(t, request("GET", "/v1/rollcall/overview", ""))
-	expect.That(t, strings.Contains(said.body, `"watchers":0`), "pages count as watchers: %s", said.body)
+	said := n.Send(t, httpdtest.Request("GET", "/v1/rollcall/overview", ""))
+	expect.That(t, strings.Contains(said.Body, `"watchers":0`), "pages count as watchers: %s", said.Body)
 	for range 20 {
 		expect.Equal(t, open("/v1/rollcall/watch?app=ORDERS"), 200, "a watch beside them: got")
 	}
@@ -448,12 +438,12 @@ func TestPagesLeaveWatchesToPrograms(t *testing.T) {
 
 // TestPageKnowsItsTitleAndTheOtherNodes is what the script needs to make it again.
 func TestPageKnowsItsTitleAndTheOtherNodes(t *testing.T) {
-	n := newNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Node: "node1", Cluster: roles("well", "Healthy.", "follower", "follower", "leader")}, nil)
 	const app = "A – $& – B"
-	n.Perform(t, registry.Register{Instance: newInstance(app, "i1")})
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, "i1")})
 	path := "/ui/apps/" + url.PathEscape(app)
-	whole := html.UnescapeString(n.send(t, request("GET", path, "")).body)
-	part := html.UnescapeString(n.send(t, request("GET", path, "", "X-Rollcall-Fragment: 1")).body)
+	whole := html.UnescapeString(n.Send(t, httpdtest.Request("GET", path, "")).Body)
+	part := html.UnescapeString(n.Send(t, httpdtest.Request("GET", path, "", "X-Rollcall-Fragment: 1")).Body)
 	const title = "A – $& – B – node1 – Rollcall"
 	expect.That(t, strings.Contains(whole, "<title>"+title+"</title>"), "the title is not %q: %s", title, whole)
 	for _, page := range []string{whole, part} {
@@ -465,7 +455,7 @@ func TestPageKnowsItsTitleAndTheOtherNodes(t *testing.T) {
 
 // asked is a Cluster of which the other nodes can be slow.
 type asked struct {
-	fast cluster
+	fast httpdtest.Cluster
 	slow atomic.Bool
 }
 
@@ -480,37 +470,37 @@ func (a *asked) Status(ctx context.Context) api.Status {
 
 // TestReaderWhoGoesAwaySilencesNoNode: what a page saw that nobody waited for any more is shown to no other reader.
 func TestReaderWhoGoesAwaySilencesNoNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
 		nodes.slow.Store(true)
-		n := newBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		gone, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer leave()
-		n.handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(gone))
+		n.Handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(gone))
 		nodes.slow.Store(false)
-		page := n.get(t, "/").body
+		page := n.Get(t, "/").Body
 		expect.That(t, strings.Contains(page, "node3 leads; 3 of 3 nodes agree"), "after a reader went away the page says: %s", page)
 	})
 }
 
 // TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes asks for pages after a long time without a reader, while the other nodes are slow.
 func TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		nodes := &asked{fast: roles("well", "Healthy.", "follower", "follower", "leader")}
-		n := newBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
+		n := httpdtest.NewBubbled(t, httpd.Config{Node: "node1", Cluster: nodes})
 		ctx, end := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
-		go func() { ran <- n.handler.Run(ctx) }()
+		go func() { ran <- n.Handler.Run(ctx) }()
 		time.Sleep(time.Minute + 5500*time.Millisecond) // between two looks
 		nodes.slow.Store(true)
 		begun := time.Now()
-		n.get(t, "/")
+		n.Get(t, "/")
 		expect.Equal(t, time.Since(begun), 2*time.Second, "the first page waited for")
 		for range 10 {
 			time.Sleep(1700 * time.Millisecond)
 			begun = time.Now()
-			n.get(t, "/")
+			n.Get(t, "/")
 			expect.Equal(t, time.Since(begun), 0, "a later page waited for")
 		}
 		end()
@@ -520,13 +510,13 @@ func TestOnlyTheFirstPageAfterAWhileWaitsForOtherNodes(t *testing.T) {
 
 // TestPagesAreSmallAndRememberAtTwentyThousandInstances bounds what a page weighs; BenchmarkPages says how long it takes.
 func TestPagesAreSmallAndRememberAtTwentyThousandInstances(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Perform(t, manyInstances(1100, 20)...)
-	first := n.send(t, request("GET", "/ui/apps/APP-00000", "")).body
+	first := n.Send(t, httpdtest.Request("GET", "/ui/apps/APP-00000", "")).Body
 	expect.That(t, strings.Contains(first, "registered as UP"), "what happened to an application before 20,000 other changes is forgotten")
 	for _, path := range largePages {
-		got := n.send(t, request("GET", path, ""))
-		expect.That(t, got.status == 200 && len(got.body) < 100_000, "GET %s: got %d with %d bytes", path, got.status, len(got.body))
+		got := n.Send(t, httpdtest.Request("GET", path, ""))
+		expect.That(t, got.Status == 200 && len(got.Body) < 100_000, "GET %s: got %d with %d bytes", path, got.Status, len(got.Body))
 	}
 }
 
@@ -536,7 +526,7 @@ var largePages = []string{"/", "/ui/apps", "/ui/apps?page=20", "/ui/apps?q=host-
 func manyInstances(apps, each int) (ops []registry.Op) {
 	for a := range apps {
 		for k := range each {
-			i := newInstance(fmt.Sprintf("APP-%05d", a), fmt.Sprintf("app-%05d-%d", a, k))
+			i := httpdtest.NewInstance(fmt.Sprintf("APP-%05d", a), fmt.Sprintf("app-%05d-%d", a, k))
 			i.HostName = fmt.Sprintf("host-%d-%d.example.com", a, k)
 			i.Metadata = []registry.Pair{{Key: "zone", Value: []string{"a", "b", "c"}[k%3]}}
 			ops = append(ops, registry.Register{Instance: i})
@@ -545,30 +535,14 @@ func manyInstances(apps, each int) (ops []registry.Op) {
 	return ops
 }
 
-const formType = "Content-Type: application/x-www-form-urlencoded"
-
-// formOf is the body of a form.
-func formOf(fields ...string) string {
-	form := url.Values{}
-	for i := 0; i+1 < len(fields); i += 2 {
-		form.Set(fields[i], fields[i+1])
-	}
-	return form.Encode()
-}
-
 // newActing is a coordinated node whose pages may act.
-func newActing(t *testing.T, changes ...func(*httpd.Config)) *coordinated {
+func newActing(t *testing.T, changes ...func(*httpd.Config)) *httpdtest.Coordinated {
 	t.Helper()
 	config := httpd.Config{Hosts: []string{"example.com"}, Node: "node1"}
 	for _, change := range changes {
 		change(&config)
 	}
-	return newCoordinated(t, config)
-}
-
-// act sends the form of an act.
-func (c *coordinated) act(name string, fields ...string) reply {
-	return c.send(http.MethodPost, "/ui/acts/"+name, formOf(fields...), formType)
+	return httpdtest.NewCoordinated(t, config)
 }
 
 // hidden is the value of a hidden field of a page; "": it has none.
@@ -578,56 +552,43 @@ func hidden(page, name string) string {
 	return html.UnescapeString(value)
 }
 
-type keyPairs []struct {
-	Value       []byte
-	Flags       uint64
-	ModifyIndex uint64
-}
-
-// key is a key as the API has it.
-func (c *coordinated) key(t *testing.T, name string) (value string, flags uint64) {
-	t.Helper()
-	pairs := decodeReply[keyPairs](t, c.get("/v1/kv/"+name))
-	return string(pairs[0].Value), pairs[0].Flags
-}
-
 // TestKeyFormWritesWhatWasWritten sends what browsers send: the line ends of a text area are CR LF.
 func TestKeyFormWritesWhatWasWritten(t *testing.T) {
 	c := newActing(t)
-	c.put(t, "/v1/kv/conf/a?flags=3304740253564472344", "old")
-	form := c.get("/ui/acts/set-key?key=conf/a&cas=99&value=of+a+link").body
+	c.Put(t, "/v1/kv/conf/a?flags=3304740253564472344", "old")
+	form := c.Get("/ui/acts/set-key?key=conf/a&cas=99&value=of+a+link").Body
 	cas, flags := hidden(form, "cas"), hidden(form, "flags")
 	expect.That(t, strings.Contains(form, ">\nold</textarea>") && cas != "" && cas != "99", "the form shows another value than that of the key: %s", form)
 	expect.That(t, strings.Contains(html.UnescapeString(form), "rollcall kv put conf/a old --cas "+cas+" --flags 3304740253564472344 --addr"), "the form shows another command: %s", form)
-	got := c.act("set-key", "key", "conf/a", "cas", cas, "flags", flags, "value", "one\r\ntwo\r\n")
-	need.That(t, got.status == http.StatusSeeOther && got.header.Get("Location") == "/ui/keys?done=set-key&index=now&key=conf%2Fa", "got %d to %s", got.status, got.header.Get("Location"))
-	value, kept := c.key(t, "conf/a")
+	got := c.Act("set-key", "key", "conf/a", "cas", cas, "flags", flags, "value", "one\r\ntwo\r\n")
+	need.That(t, got.Status == http.StatusSeeOther && got.Header.Get("Location") == "/ui/keys?done=set-key&index=now&key=conf%2Fa", "got %d to %s", got.Status, got.Header.Get("Location"))
+	value, kept := c.Key(t, "conf/a")
 	expect.That(t, value == "one\ntwo\n" && kept == 3304740253564472344, "the key is %q with the flags %d", value, kept)
-	page := c.get(got.header.Get("Location")).body
+	page := c.Get(got.Header.Get("Location")).Body
 	expect.That(t, strings.Contains(page, "Done: change.") && strings.Contains(page, `href="/ui/acts/set-key?key=conf%2Fa"`), "the page of the key has no notice, or no button: %s", page)
 }
 
 func TestKeyFormThatIsOvertakenSaysSo(t *testing.T) {
 	c := newActing(t)
-	c.put(t, "/v1/kv/a", "old")
-	cas := hidden(c.get("/ui/acts/set-key?key=a").body, "cas")
-	c.put(t, "/v1/kv/a?flags=7", "of another")
-	got := c.act("set-key", "key", "a", "cas", cas, "value", "mine")
-	now := hidden(got.body, "cas")
-	expect.That(t, got.status == http.StatusConflict && strings.Contains(got.body, "of another") && strings.Contains(got.body, ">\nmine</textarea>") && now != cas && hidden(got.body, "flags") == "7", "got %d %s", got.status, got.body)
-	expect.Equal(t, c.act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").status, http.StatusSeeOther, "based on the new index: got")
-	c.act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").says(t, http.StatusSeeOther, "", "a repeated write of the same value")
+	c.Put(t, "/v1/kv/a", "old")
+	cas := hidden(c.Get("/ui/acts/set-key?key=a").Body, "cas")
+	c.Put(t, "/v1/kv/a?flags=7", "of another")
+	got := c.Act("set-key", "key", "a", "cas", cas, "value", "mine")
+	now := hidden(got.Body, "cas")
+	expect.That(t, got.Status == http.StatusConflict && strings.Contains(got.Body, "of another") && strings.Contains(got.Body, ">\nmine</textarea>") && now != cas && hidden(got.Body, "flags") == "7", "got %d %s", got.Status, got.Body)
+	expect.Equal(t, c.Act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").Status, http.StatusSeeOther, "based on the new index: got")
+	c.Act("set-key", "key", "a", "cas", now, "flags", "7", "value", "mine").Says(t, http.StatusSeeOther, "", "a repeated write of the same value")
 }
 
 func TestKeyThatIsNoTextIsNotEdited(t *testing.T) {
 	c := newActing(t)
 	for name, value := range map[string]string{"bin": "\x00\xff", "long": strings.Repeat("a", 17<<10)} {
-		c.put(t, "/v1/kv/"+name, value)
-		form := c.get("/ui/acts/set-key?key=" + name)
-		index := decodeReply[keyPairs](t, c.get("/v1/kv/"+name))[0].ModifyIndex
-		sent := c.act("set-key", "key", name, "cas", strconv.FormatUint(index, 10), "value", "")
-		kept, _ := c.key(t, name)
-		expect.That(t, form.status == 422 && sent.status == 422 && kept == value, "%s: the form has %d, sending one has %d, and %d bytes are left", name, form.status, sent.status, len(kept))
+		c.Put(t, "/v1/kv/"+name, value)
+		form := c.Get("/ui/acts/set-key?key=" + name)
+		index := httpdtest.DecodeReply[httpdtest.KeyPairs](t, c.Get("/v1/kv/"+name))[0].ModifyIndex
+		sent := c.Act("set-key", "key", name, "cas", strconv.FormatUint(index, 10), "value", "")
+		kept, _ := c.Key(t, name)
+		expect.That(t, form.Status == 422 && sent.Status == 422 && kept == value, "%s: the form has %d, sending one has %d, and %d bytes are left", name, form.Status, sent.Status, len(kept))
 	}
 }
 
@@ -636,72 +597,72 @@ func TestKeyCommandTakesEveryValue(t *testing.T) {
 	for value, want := range map[string]string{
 		"@file": "printf %s @file | rollcall kv put a - --cas ", "-": "printf %s - | rollcall kv put a - --cas ", "--x y": "printf %s '--x y' | rollcall kv put a - --cas ", "a\nb": "rollcall kv put a 'a\nb' --cas ",
 	} {
-		c.put(t, "/v1/kv/a", value)
-		form := html.UnescapeString(c.get("/ui/acts/set-key?key=a").body)
+		c.Put(t, "/v1/kv/a", value)
+		form := html.UnescapeString(c.Get("/ui/acts/set-key?key=a").Body)
 		expect.That(t, strings.Contains(form, ">"+want), "for %q the form lacks %q: %s", value, want, form)
 	}
-	form := html.UnescapeString(c.get("/ui/acts/set-key?key=-a").body)
+	form := html.UnescapeString(c.Get("/ui/acts/set-key?key=-a").Body)
 	expect.That(t, strings.Contains(form, " -- -a ''"), "a name that begins with a dash: %s", form)
 }
 
 func TestKeyWriteOfUnknownOutcomeLeadsToItsKey(t *testing.T) {
 	c := newActing(t)
-	c.put(t, "/v1/kv/a", "old")
-	c.kv.ApplyErr = registry.ErrUnknownOutcome
-	got := c.act("set-key", "key", "a", "cas", "1", "value", "v")
-	expect.That(t, got.status >= 500 && strings.Contains(got.body, `href="/ui/keys?index=now&amp;key=a"`), "got %d %s", got.status, got.body)
+	c.Put(t, "/v1/kv/a", "old")
+	c.Kv.ApplyErr = registry.ErrUnknownOutcome
+	got := c.Act("set-key", "key", "a", "cas", "1", "value", "v")
+	expect.That(t, got.Status >= 500 && strings.Contains(got.Body, `href="/ui/keys?index=now&amp;key=a"`), "got %d %s", got.Status, got.Body)
 }
 
 // TestPageAfterAnActShowsIt is of a node that is behind, as a follower may be.
 func TestPageAfterAnActShowsIt(t *testing.T) {
 	status := roles("well", "Healthy.", "follower", "follower", "leader")
 	c := newActing(t, func(config *httpd.Config) { config.Cluster = &status })
-	session := c.session(t, `{"Name":"nightly"}`)
-	c.put(t, "/v1/kv/lead?acquire="+session, "x")
-	before := need.Got(c.kv.View(context.Background(), registry.Stale))(t)
-	held := c.get("/ui/held").body
+	session := c.Session(t, `{"Name":"nightly"}`)
+	c.Put(t, "/v1/kv/lead?acquire="+session, "x")
+	before := need.Got(c.Kv.View(context.Background(), registry.Stale))(t)
+	held := c.Get("/ui/held").Body
 	expect.That(t, strings.Contains(held, session) && strings.Contains(held, "nightly") && strings.Contains(held, "key lead"), "the page lacks a session: %s", held)
-	form := c.get("/ui/acts/end-session?session=" + session).body
+	form := c.Get("/ui/acts/end-session?session=" + session).Body
 	expect.That(t, strings.Contains(form, "It holds key lead."), "the form does not say what follows: %s", form)
-	got := c.act("end-session", "session", session)
-	need.That(t, got.status == http.StatusSeeOther && got.header.Get("Location") == "/ui/held?done=end-session&index=now", "got %d to %s", got.status, got.header.Get("Location"))
-	c.kv.Behind = before
-	page := c.get(got.header.Get("Location")).body
+	got := c.Act("end-session", "session", session)
+	need.That(t, got.Status == http.StatusSeeOther && got.Header.Get("Location") == "/ui/held?done=end-session&index=now", "got %d to %s", got.Status, got.Header.Get("Location"))
+	c.Kv.Behind = before
+	page := c.Get(got.Header.Get("Location")).Body
 	expect.That(t, strings.Contains(page, "Done: end.") && !strings.Contains(page, session) && !strings.Contains(page, "have applied"), "the page shows what was: %s", page)
 
-	_ = c.get("/ui/nodes") // is what the next one shows, unless a page acts
+	_ = c.Get("/ui/nodes") // is what the next one shows, unless a page acts
 	status.Nodes = slices.Clone(status.Nodes)
 	status.Nodes[1].Version = "9.9.1"
-	expect.Equal(t, c.act("hold", "for", "30m", "reason", "works").status, http.StatusSeeOther, "hold: got")
-	expect.That(t, strings.Contains(c.get("/ui/nodes").body, "9.9.1"), "after an act the page of nodes shows what was seen before it")
+	expect.Equal(t, c.Act("hold", "for", "30m", "reason", "works").Status, http.StatusSeeOther, "hold: got")
+	expect.That(t, strings.Contains(c.Get("/ui/nodes").Body, "9.9.1"), "after an act the page of nodes shows what was seen before it")
 }
 
 func TestKeysBelowAPrefixAreNotCounted(t *testing.T) {
 	c := newActing(t)
-	c.put(t, "/v1/kv/a/b", "x")
-	c.put(t, "/v1/kv/c", "y")
-	all, part := c.get("/ui/held").body, c.get("/ui/held?prefix=a/").body
+	c.Put(t, "/v1/kv/a/b", "x")
+	c.Put(t, "/v1/kv/c", "y")
+	all, part := c.Get("/ui/held").Body, c.Get("/ui/held?prefix=a/").Body
 	expect.That(t, strings.Contains(all, "2 keys") && strings.Contains(all, `prefix=a%2F"`) && strings.Contains(all, `href="/ui/keys?key=c"`), "the page of all keys: %s", all)
 	expect.That(t, !strings.Contains(part, "2 keys") && strings.Contains(part, `href="/ui/keys?key=a%2Fb"`) && !strings.Contains(part, "key=c"), "the page of a prefix: %s", part)
 }
 
 func TestFieldsOfOtherActsSkipNoQuestion(t *testing.T) {
 	c := newActing(t)
-	c.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	c.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	about := []string{"app", "ORDERS", "id", "i1", "reason", "x", "for", "30m", "status", "UP"}
 	for _, name := range []string{"drain", "cancel", "quarantine"} {
-		expect.Equal(t, c.act(name, about...).status, 422, name+" of the last UP instance, with a status: got")
+		expect.Equal(t, c.Act(name, about...).Status, 422, name+" of the last UP instance, with a status: got")
 	}
-	expect.Equal(t, c.act("override", about...).status, http.StatusSeeOther, "to force UP: got")
-	c.act("hold", "for", "30m", "reason", " \u200b").says(t, 422, "reason is missing", "a reason without a visible character")
+	expect.Equal(t, c.Act("override", about...).Status, http.StatusSeeOther, "to force UP: got")
+	c.Act("hold", "for", "30m", "reason", " \u200b").Says(t, 422, "reason is missing", "a reason without a visible character")
 }
 
 func TestActsThatAreOffAreOffForCallersWithANameToo(t *testing.T) {
 	for _, acts := range []httpd.Acts{"off", "auto"} {
 		g := newGuarded(t, access.LogOnly, true, func(c *httpd.Config) { c.Acts = acts })
 		for _, token := range []string{"reader", "operator"} {
-			got := g.send("POST", "/ui/acts/hold", "for=30m&reason=x", formType, "Cookie: rollcall-login="+g.texts[token])
-			expect.That(t, got.status == 422 && strings.Contains(got.body, "dashboard.acts") && (acts == "auto") == strings.Contains(got.body, "other machines"), "dashboard.acts %s, by %s: got %d %s", acts, token, got.status, got.body)
+			got := g.send("POST", "/ui/acts/hold", "for=30m&reason=x", httpdtest.FormType, "Cookie: rollcall-login="+g.texts[token])
+			expect.That(t, got.Status == 422 && strings.Contains(got.Body, "dashboard.acts") && (acts == "auto") == strings.Contains(got.Body, "other machines"), "dashboard.acts %s, by %s: got %d %s", acts, token, got.Status, got.Body)
 		}
 	}
 }
@@ -710,16 +671,16 @@ func TestActsThatAreOffAreOffForCallersWithANameToo(t *testing.T) {
 func TestFormOutlivesALogin(t *testing.T) {
 	g := newGuarded(t, access.On, true)
 	value := strings.Repeat("a \"ж\"\n", 500)
-	ended := g.send("POST", "/ui/acts/set-key", formOf("key", "ORDERS/k", "cas", "41", "value", value), formType, "Cookie: rollcall-login="+g.texts["revoked"])
-	need.That(t, ended.status == 401 && hidden(ended.body, "next") == "/ui/acts/set-key" && hidden(ended.body, "form.value") == value, "got %d %s", ended.status, ended.body)
+	ended := g.send("POST", "/ui/acts/set-key", httpdtest.FormOf("key", "ORDERS/k", "cas", "41", "value", value), httpdtest.FormType, "Cookie: rollcall-login="+g.texts["revoked"])
+	need.That(t, ended.Status == 401 && hidden(ended.Body, "next") == "/ui/acts/set-key" && hidden(ended.Body, "form.value") == value, "got %d %s", ended.Status, ended.Body)
 	fields := []string{"next", "/ui/acts/set-key", "form.key", "ORDERS/k", "form.cas", "41", "form.value", value}
-	wrong := g.send("POST", "/ui/login", formOf(append(fields, "token", "rct_wrong")...), formType)
-	expect.That(t, wrong.status == 401 && hidden(wrong.body, "form.value") == value, "a wrong token loses the form: %d", wrong.status)
-	good := g.send("POST", "/ui/login", formOf(append(fields, "token", g.texts["ORDERS"])...), formType)
-	need.That(t, good.status == 200 && good.header.Get("Set-Cookie") != "" && strings.Contains(good.body, `action="/ui/acts/set-key"`) && hidden(good.body, "value") == value, "got %d %s", good.status, good.body)
-	back := g.send("POST", "/ui/acts/set-key", formOf("key", "ORDERS/k", "cas", "41", "value", value, "carried", hidden(good.body, "carried")), formType, "Cookie: rollcall-login="+g.texts["ORDERS"])
-	expect.That(t, back.status == 200 && strings.Contains(html.UnescapeString(back.body), ">\n"+value+"</textarea>") && hidden(back.body, "cas") == "41", "got %d %s", back.status, back.body)
-	expect.Equal(t, g.must(t, "ORDERS", "GET", "/v1/kv/ORDERS/k?raw", "").body, "x", "the key is")
+	wrong := g.send("POST", "/ui/login", httpdtest.FormOf(append(fields, "token", "rct_wrong")...), httpdtest.FormType)
+	expect.That(t, wrong.Status == 401 && hidden(wrong.Body, "form.value") == value, "a wrong token loses the form: %d", wrong.Status)
+	good := g.send("POST", "/ui/login", httpdtest.FormOf(append(fields, "token", g.texts["ORDERS"])...), httpdtest.FormType)
+	need.That(t, good.Status == 200 && good.Header.Get("Set-Cookie") != "" && strings.Contains(good.Body, `action="/ui/acts/set-key"`) && hidden(good.Body, "value") == value, "got %d %s", good.Status, good.Body)
+	back := g.send("POST", "/ui/acts/set-key", httpdtest.FormOf("key", "ORDERS/k", "cas", "41", "value", value, "carried", hidden(good.Body, "carried")), httpdtest.FormType, "Cookie: rollcall-login="+g.texts["ORDERS"])
+	expect.That(t, back.Status == 200 && strings.Contains(html.UnescapeString(back.Body), ">\n"+value+"</textarea>") && hidden(back.Body, "cas") == "41", "got %d %s", back.Status, back.Body)
+	expect.Equal(t, g.must(t, "ORDERS", "GET", "/v1/kv/ORDERS/k?raw", "").Body, "x", "the key is")
 }
 
 // TestLongNamesCanBeActedOn uses names and a reason of the greatest length.
@@ -727,52 +688,52 @@ func TestLongNamesCanBeActedOn(t *testing.T) {
 	c := newActing(t)
 	app, reason := strings.Repeat("Ж", 127), strings.Repeat("ж", 256)
 	for _, id := range []string{"1", "2"} {
-		c.Perform(t, registry.Register{Instance: newInstance(app, strings.Repeat("ж", 120)+id)})
+		c.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, strings.Repeat("ж", 120)+id)})
 	}
-	got := c.act("drain", "app", app, "id", strings.Repeat("ж", 120)+"1", "reason", reason)
-	need.That(t, got.status == http.StatusSeeOther, "drain: got %d %s", got.status, got.body)
-	for _, path := range []string{got.header.Get("Location"), "/ui/apps?q=" + url.QueryEscape(strings.Repeat("Ж", 400)), "/ui/keys?key=" + strings.Repeat("k", 2100)} {
-		expect.Equal(t, c.get(path).status, http.StatusOK, "GET of "+path[:20]+" with a long name: got")
+	got := c.Act("drain", "app", app, "id", strings.Repeat("ж", 120)+"1", "reason", reason)
+	need.That(t, got.Status == http.StatusSeeOther, "drain: got %d %s", got.Status, got.Body)
+	for _, path := range []string{got.Header.Get("Location"), "/ui/apps?q=" + url.QueryEscape(strings.Repeat("Ж", 400)), "/ui/keys?key=" + strings.Repeat("k", 2100)} {
+		expect.Equal(t, c.Get(path).Status, http.StatusOK, "GET of "+path[:20]+" with a long name: got")
 	}
-	expect.Equal(t, c.get("/v1/rollcall/overview?q="+strings.Repeat("k", 2100)).status, http.StatusRequestURITooLong, "of an API: got")
+	expect.Equal(t, c.Get("/v1/rollcall/overview?q="+strings.Repeat("k", 2100)).Status, http.StatusRequestURITooLong, "of an API: got")
 }
 
 func TestNoticeOfADrainEndsWithTheLastPoll(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Hosts: []string{"node"}})
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Hosts: []string{"node"}})
 		for _, id := range []string{"i1", "i2"} {
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", id)})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", id)})
 		}
 		const until = "may call it until"
-		page := n.get(t, "/ui/apps/ORDERS/i1?done=drain&index=now").body
+		page := n.Get(t, "/ui/apps/ORDERS/i1?done=drain&index=now").Body
 		expect.That(t, !strings.Contains(page, until), "of an instance that was not drained: %s", page)
-		to := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x").header.Get("Location")
+		to := n.Post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x").Header.Get("Location")
 		deadline := func() string {
-			_, rest, _ := strings.Cut(n.get(t, to).body, until)
+			_, rest, _ := strings.Cut(n.Get(t, to).Body, until)
 			return rest[:min(len(rest), 60)]
 		}
 		first := deadline()
 		time.Sleep(20 * time.Second)
-		n.Perform(t, registry.Register{Instance: newInstance("PAY", "i1")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("PAY", "i1")})
 		expect.That(t, first != "" && deadline() == first, "it was %q, and is %q after another change", first, deadline())
 		time.Sleep(20 * time.Second)
 		expect.Equal(t, deadline(), "", "after the time: got")
-		page = n.get(t, n.post(t, "/ui/acts/hold", "for", "30m", "reason", "x").header.Get("Location")).body
+		page = n.Get(t, n.Post(t, "/ui/acts/hold", "for", "30m", "reason", "x").Header.Get("Location")).Body
 		expect.That(t, strings.Contains(page, "Done: hold."), "the overview does not say what was done: %s", page)
 	})
 }
 
 // TestWithoutConsensusAnActCountsNoNodes is of nodes that have no index in common.
 func TestWithoutConsensusAnActCountsNoNodes(t *testing.T) {
-	config := aloneConfig()
+	config := httpdtest.AloneConfig()
 	config.Hosts, config.Node, config.Cluster = []string{"node"}, "node1", roles("well", "", "", "", "")
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, config)
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, config)
 		for _, id := range []string{"i1", "i2"} {
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", id)})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", id)})
 		}
-		to := n.post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x").header.Get("Location")
-		page := n.get(t, to).body
+		to := n.Post(t, "/ui/acts/drain", "app", "ORDERS", "id", "i1", "reason", "x").Header.Get("Location")
+		page := n.Get(t, to).Body
 		expect.That(t, strings.Contains(page, "Done: drain.") && !strings.Contains(page, "applied it") && !strings.Contains(page, "does not answer"), "%s has %s", to, page)
 	})
 }

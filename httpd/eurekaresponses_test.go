@@ -19,6 +19,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -69,17 +70,17 @@ func (typeCase) target(path string) string {
 	return strings.NewReplacer("{app}", "ORDERS", "{id}", "i1", "{vip}", "orders", "{svip}", "orders", "{asg}", "x").Replace(path) + "?"
 }
 
-func (c typeCase) send(t *testing.T, n *node, method, path, accept string) reply {
+func (c typeCase) send(t *testing.T, n *httpdtest.Node, method, path, accept string) httpdtest.Reply {
 	t.Helper()
 	n.Fail(nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	n.Set(func(m *registrytest.Memory) { m.ApplyErr, m.ViewErr = c.fail, c.fail })
 	target, body := c.target(path), ""
 	switch {
 	case strings.HasSuffix(path, "/batch"):
 		body = `{"replicationList":[]}`
 	case method == http.MethodPost:
-		body = instanceJSON
+		body = httpdtest.InstanceJSON
 	case method == http.MethodPut && strings.HasSuffix(path, "/status"):
 		target += "value=DOWN&"
 	}
@@ -93,16 +94,16 @@ func (c typeCase) send(t *testing.T, n *node, method, path, accept string) reply
 	if c.header != "" {
 		headers = append(headers, c.header)
 	}
-	return n.send(t, request(method, target, body, headers...))
+	return n.Send(t, httpdtest.Request(method, target, body, headers...))
 }
 
 // Every route of Eureka's in every case: a response without a body has the type that its client accepts, any other one of those that
 // the protocol has. Where no route is met, a published server gives none.
 func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	empty := map[int]bool{}
 	routes := 0
-	for _, route := range n.handler.Routes(t) {
+	for _, route := range n.Handler.Routes(t) {
 		method, path, _ := strings.Cut(route, " ")
 		if !strings.HasPrefix(path, "/eureka/") || strings.HasPrefix(path, "/eureka/v") {
 			continue // the other base paths have the same table
@@ -111,16 +112,16 @@ func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
 		for _, c := range typeCases {
 			for accept, want := range acceptedTypes {
 				got := c.send(t, n, method, path, accept)
-				kind, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
-				if got.body == "" && method != http.MethodHead {
-					empty[got.status] = true
-					if c.none && (got.status != 414 || route != "PUT /eureka/apps/{app}/{id}") { // heartbeats are known before their length
+				kind, _, _ := strings.Cut(got.Header.Get("Content-Type"), ";")
+				if got.Body == "" && method != http.MethodHead {
+					empty[got.Status] = true
+					if c.none && (got.Status != 414 || route != "PUT /eureka/apps/{app}/{id}") { // heartbeats are known before their length
 						want = ""
 					}
-					expect.Equal(t, kind, want, "%s with %s, accepting %q: %d without a body has the type", route, c.name, accept, got.status)
+					expect.Equal(t, kind, want, "%s with %s, accepting %q: %d without a body has the type", route, c.name, accept, got.Status)
 					continue
 				}
-				expect.That(t, kind == want || kind == "application/json" || got.status >= 400 && kind == "text/plain", "%s with %s, accepting %q: %d has the type %q", route, c.name, accept, got.status, kind)
+				expect.That(t, kind == want || kind == "application/json" || got.Status >= 400 && kind == "text/plain", "%s with %s, accepting %q: %d has the type %q", route, c.name, accept, got.Status, kind)
 			}
 		}
 	}
@@ -132,18 +133,18 @@ func TestResponsesOfEurekaRoutesHaveTheTypeThatIsAccepted(t *testing.T) {
 
 // On a connection that carries heartbeats the form that is accepted may change from one to the next.
 func TestHeartbeatsAreAnsweredWithTheTypeThatEachAccepts(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
 	for range 2 {
 		for accept, want := range acceptedTypes {
 			field := "Accept: " + accept
 			if accept == "" {
 				field = "X-Other: a"
 			}
-			for _, beat := range []string{plainHeartbeat, strings.Replace(plainHeartbeat, "i1", "none", 1), strings.Replace(plainHeartbeat, " HTTP", "?lastDirtyTimestamp=x HTTP", 1)} {
-				got := l.roundTrip(t, strings.Replace(beat, "Accept: */*", field, 1))
-				expect.That(t, got.body == "" && got.header.Get("Content-Type") == want, "accepting %q: got %d with %q, want %q", accept, got.status, got.header.Get("Content-Type"), want)
-				expect.That(t, n.handler.TookOver(l.LocalAddr().String()), "the connection was given back")
+			for _, beat := range []string{httpdtest.PlainHeartbeat, strings.Replace(httpdtest.PlainHeartbeat, "i1", "none", 1), strings.Replace(httpdtest.PlainHeartbeat, " HTTP", "?lastDirtyTimestamp=x HTTP", 1)} {
+				got := l.RoundTrip(t, strings.Replace(beat, "Accept: */*", field, 1))
+				expect.That(t, got.Body == "" && got.Header.Get("Content-Type") == want, "accepting %q: got %d with %q, want %q", accept, got.Status, got.Header.Get("Content-Type"), want)
+				expect.That(t, n.Handler.TookOver(l.LocalAddr().String()), "the connection was given back")
 			}
 		}
 	}
@@ -170,35 +171,35 @@ func secure(i *registry.Instance) *registry.Instance {
 // A response that is read for the first time after a refresh is as of the refresh, if it was asked for before.
 func TestReadOnlyCacheRefreshIsOfOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i1"))})
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
+		n.Perform(t, registry.Register{Instance: secure(httpdtest.NewInstance("ORDERS", "i1"))})
 		for path := range cachedRoutes {
-			n.send(t, "GET", path, "")
+			n.Send(t, "GET", path, "")
 		}
 		toMultiple(time.Second)
-		n.Perform(t, registry.Register{Instance: secure(newInstance("ORDERS", "i2"))})
+		n.Perform(t, registry.Register{Instance: secure(httpdtest.NewInstance("ORDERS", "i2"))})
 		for path, word := range cachedRoutes {
-			got := n.send(t, "GET", path, "")
-			expect.That(t, !strings.Contains(got.body, word) && got.header.Get("X-Rollcall-Index") == "test-1" && got.header.Get("X-Rollcall-Age") == "1.000",
-				"GET %s: got %v %s, want what there was a second ago", path, got.header, got.body)
-			form := n.send(t, "GET", path, "", "X-Eureka-Accept: compact", "Accept: application/json")
-			expect.That(t, strings.Contains(form.body, word) && form.header.Get("X-Rollcall-Age") == "0.000",
-				"GET %s in a form that was not asked for yet: got %v %s", path, form.header, form.body)
+			got := n.Send(t, "GET", path, "")
+			expect.That(t, !strings.Contains(got.Body, word) && got.Header.Get("X-Rollcall-Index") == "test-1" && got.Header.Get("X-Rollcall-Age") == "1.000",
+				"GET %s: got %v %s, want what there was a second ago", path, got.Header, got.Body)
+			form := n.Send(t, "GET", path, "", "X-Eureka-Accept: compact", "Accept: application/json")
+			expect.That(t, strings.Contains(form.Body, word) && form.Header.Get("X-Rollcall-Age") == "0.000",
+				"GET %s in a form that was not asked for yet: got %v %s", path, form.Header, form.Body)
 		}
 	})
 }
 
 func TestReadOnlyCacheKeepsThatAnApplicationIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
 		toMultiple(time.Second)
 		check := func(when string, want int) {
 			t.Helper()
-			got := n.send(t, "GET", "/eureka/apps/ORDERS", "")
-			expect.That(t, got.status == want && got.header.Get("X-Rollcall-Consistency") == "stale" && (want != 404 || got.body == ""), "%s: got %d %q with %v, want %d", when, got.status, got.body, got.header, want)
+			got := n.Send(t, "GET", "/eureka/apps/ORDERS", "")
+			expect.That(t, got.Status == want && got.Header.Get("X-Rollcall-Consistency") == "stale" && (want != 404 || got.Body == ""), "%s: got %d %q with %v, want %d", when, got.Status, got.Body, got.Header, want)
 		}
 		check("unknown", 404)
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		check("just registered", 404)
 		toMultiple(time.Millisecond)
 		check("after the multiple", 200)
@@ -224,66 +225,66 @@ func TestReadOnlyCacheIsPassedByWhereAConsistencyIsGiven(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newBubbled(t, httpd.Config{ReadOnlyCache: row.cached})
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: row.cached})
+				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 				for _, path := range []string{"/eureka/apps", "/eureka/apps/ORDERS", "/eureka/apps/delta", row.path} {
-					n.send(t, "GET", path, "")
+					n.Send(t, "GET", path, "")
 				}
-				changed := newInstance("ORDERS", "i1")
+				changed := httpdtest.NewInstance("ORDERS", "i1")
 				changed.HostName, changed.LastDirty = "host-changed", 2000
 				n.Perform(t, registry.Register{Instance: changed})
-				n.send(t, "GET", row.path, "").says(t, 200, "host-changed", "it").with(t, "X-Rollcall-Index", "test-2")
+				n.Send(t, "GET", row.path, "").Says(t, 200, "host-changed", "it").With(t, "X-Rollcall-Index", "test-2")
 			})
 		})
 	}
-	n := newNode(t, httpd.Config{ReadOnlyCache: true}, nil)
-	expect.Equal(t, n.send(t, request("GET", "/eureka/apps?consistency=fresh", "")).status, 400, "an unknown consistency: got")
+	n := httpdtest.NewNode(t, httpd.Config{ReadOnlyCache: true}, nil)
+	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps?consistency=fresh", "")).Status, 400, "an unknown consistency: got")
 	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
-	expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "")).status, 403, "a registry that is still being loaded: got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "")).Status, 403, "a registry that is still being loaded: got")
 }
 
 // Upstream's servers answer from their caches whatever happens around them.
 func TestReadOnlyCacheRespondsWithoutAQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		n.Set(func(m *registrytest.Memory) { m.ViewErr, m.Reported.Age = registry.ErrNoLeader, 3*time.Second })
-		n.send(t, "GET", "/eureka/apps", "").says(t, 200, "", "it").with(t, "X-Rollcall-Consistency", "stale").with(t, "X-Rollcall-Age", "3.000")
+		n.Send(t, "GET", "/eureka/apps", "").Says(t, 200, "", "it").With(t, "X-Rollcall-Consistency", "stale").With(t, "X-Rollcall-Age", "3.000")
 	})
 }
 
 func TestReadOnlyCacheResponsesAreThoseWithoutIt(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	cached, fresh := newNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics}, nil), newNode(t, httpd.Config{}, nil)
-	for _, n := range []*node{cached, fresh} {
+	cached, fresh := httpdtest.NewNode(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics}, nil), httpdtest.NewNode(t, httpd.Config{}, nil)
+	for _, n := range []*httpdtest.Node{cached, fresh} {
 		for i := range 20 {
-			instance := secure(newInstance("ORDERS", fmt.Sprint("i", i)))
+			instance := secure(httpdtest.NewInstance("ORDERS", fmt.Sprint("i", i)))
 			need.Got(n.Apply(t.Context(), registry.FromClient, registry.Register{Instance: instance}))(t)
 		}
 	}
 	for path := range cachedRoutes {
 		for _, form := range [][]string{{"Accept: application/json"}, {"Accept: application/xml"}, {"Accept: application/json", "X-Eureka-Accept: compact"}, {"Accept: application/json", "Accept-Encoding: gzip"}} {
-			r := request("GET", path, "", form...)
-			got, want := cached.send(t, r), fresh.send(t, r)
+			r := httpdtest.Request("GET", path, "", form...)
+			got, want := cached.Send(t, r), fresh.Send(t, r)
 			for _, name := range []string{"Content-Type", "Content-Encoding"} {
-				expect.Equal(t, got.header.Get(name), want.header.Get(name), "GET %s %v: %s is", path, form, name)
+				expect.Equal(t, got.Header.Get(name), want.Header.Get(name), "GET %s %v: %s is", path, form, name)
 			}
 			if got, want := stable(t, got), stable(t, want); got != want {
 				t.Errorf("GET %s %v: got %.300s, want %.300s", path, form, got, want)
 			}
 		}
 	}
-	expect.That(t, gathered(t, metrics, "rollcall_http_documents_bytes", nil) != 0, "no bytes are counted")
+	expect.That(t, httpdtest.Gathered(t, metrics, "rollcall_http_documents_bytes", nil) != 0, "no bytes are counted")
 }
 
 // serverTimes are the times that a server sets, in either format.
 var serverTimes = regexp.MustCompile(`((?:Timestamp|lastUpdatedTimestamp|lastDirtyTimestamp)"?[:>]"?)\d+`)
 
 // stable is the text of a response without the times, which differ between two servers.
-func stable(t testing.TB, r reply) string {
+func stable(t testing.TB, r httpdtest.Reply) string {
 	t.Helper()
-	text := r.body
-	if r.header.Get("Content-Encoding") == "gzip" {
+	text := r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
 		packed := need.Got(gzip.NewReader(strings.NewReader(text)))(t)
 		all := need.Got(io.ReadAll(packed))(t)
 		text = string(all)
@@ -294,15 +295,15 @@ func stable(t testing.TB, r reply) string {
 func TestReadOnlyCacheBuildsAResponseOnceForEachVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true, Metrics: metrics})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for round, want := range []float64{1, 1, 2} {
 			for range 3 {
-				n.send(t, "GET", "/eureka/apps/ORDERS", "")
+				n.Send(t, "GET", "/eureka/apps/ORDERS", "")
 			}
-			expect.Equal(t, gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"}), want, "round %d: answers were made so far:", round)
+			expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_documents_built_total", map[string]string{"kind": "application"}), want, "round %d: answers were made so far:", round)
 			if round == 1 {
-				n.Perform(t, registry.Register{Instance: newInstance("OTHER", "i1")})
+				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("OTHER", "i1")})
 			}
 			toMultiple(time.Second)
 		}
@@ -312,8 +313,8 @@ func TestReadOnlyCacheBuildsAResponseOnceForEachVersion(t *testing.T) {
 // The delta changes with the lease clock, too: without any change to the registry it gets shorter.
 func TestReadOnlyCacheDeltaForgetsChangesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			wait  time.Duration
 			shown bool
@@ -321,41 +322,41 @@ func TestReadOnlyCacheDeltaForgetsChangesInTime(t *testing.T) {
 			time.Sleep(row.wait) // virtual
 			n.Perform(t, registry.Renew{Key: registry.NewKey("ORDERS", "i1")})
 			toMultiple(time.Second)
-			got := n.send(t, "GET", "/eureka/apps/delta", "")
-			expect.That(t, strings.Contains(got.body, "i1") == row.shown && got.header.Get("X-Rollcall-Index") == "test-1",
-				"%v later: got %s with %v; shown should be %v", row.wait, got.body, got.header, row.shown)
+			got := n.Send(t, "GET", "/eureka/apps/delta", "")
+			expect.That(t, strings.Contains(got.Body, "i1") == row.shown && got.Header.Get("X-Rollcall-Index") == "test-1",
+				"%v later: got %s with %v; shown should be %v", row.wait, got.Body, got.Header, row.shown)
 		}
 	})
 }
 
 func TestReadOnlyCacheIsBoundedAndForgetsUnusedResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{ReadOnlyCache: true})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-		n.send(t, "GET", "/eureka/apps/ORDERS", "")
+		n := httpdtest.NewBubbled(t, httpd.Config{ReadOnlyCache: true})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+		n.Send(t, "GET", "/eureka/apps/ORDERS", "")
 		for i := range 5000 {
-			need.Equal(t, n.send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), "").status, 404, "junk: got")
+			need.Equal(t, n.Send(t, "GET", fmt.Sprint("/eureka/apps/JUNK", i), "").Status, 404, "junk: got")
 		}
-		if got := n.handler.CachedAnswers(); got != 4096 {
+		if got := n.Handler.CachedAnswers(); got != 4096 {
 			t.Errorf("%d answers are kept, want 4096", got)
 		}
-		n.send(t, "GET", "/eureka/apps", "").says(t, 200, "", "a read that finds the cache full").with(t, "X-Rollcall-Consistency", "linearizable")
+		n.Send(t, "GET", "/eureka/apps", "").Says(t, 200, "", "a read that finds the cache full").With(t, "X-Rollcall-Consistency", "linearizable")
 		for range 12 {
-			n.send(t, "GET", "/eureka/apps/ORDERS", "")
+			n.Send(t, "GET", "/eureka/apps/ORDERS", "")
 			time.Sleep(time.Minute) // virtual
 		}
-		if got := n.handler.CachedAnswers(); got != 1 {
+		if got := n.Handler.CachedAnswers(); got != 1 {
 			t.Errorf("%d answers are kept after 12 minutes, want the one that is used", got)
 		}
 		time.Sleep(12 * time.Minute) // virtual
-		if got := n.handler.CachedAnswers(); got != 0 {
+		if got := n.Handler.CachedAnswers(); got != 0 {
 			t.Errorf("%d responses are kept that no request asks for", got)
 		}
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i2")})
-		got := n.send(t, "GET", "/eureka/apps/ORDERS", "")
-		expect.That(t, strings.Contains(got.body, "i2"), "a first read after all were forgotten: got %s", got.body)
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i3")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
+		got := n.Send(t, "GET", "/eureka/apps/ORDERS", "")
+		expect.That(t, strings.Contains(got.Body, "i2"), "a first read after all were forgotten: got %s", got.Body)
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i3")})
 		toMultiple(time.Millisecond)
-		n.send(t, "GET", "/eureka/apps/ORDERS", "").says(t, http.StatusOK, "i3", "after the next multiple")
+		n.Send(t, "GET", "/eureka/apps/ORDERS", "").Says(t, http.StatusOK, "i3", "after the next multiple")
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/setting"
@@ -67,9 +68,9 @@ type flooder struct {
 }
 
 // newFlooder connects, with a window for the body of each response.
-func newFlooder(t *testing.T, n *bubbled, trusted *x509.CertPool, window uint32) *flooder {
+func newFlooder(t *testing.T, n *httpdtest.Bubbled, trusted *x509.CertPool, window uint32) *flooder {
 	t.Helper()
-	raw := n.open(t)
+	raw := n.Open(t)
 	conn := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "example.com", NextProtos: []string{"h2"}})
 	f := &flooder{Framer: http2.NewFramer(conn, conn), conn: conn, begun: time.Now(), ended: make(chan http2.ErrCode, 1)}
 	f.encoder = hpack.NewEncoder(&f.headers)
@@ -124,16 +125,16 @@ func (f *flooder) request(stream uint32, method, path string) error {
 // inFlood runs a test in a bubble with a node, and a client that floods it. In the end the others are served, and nothing is
 // left of what the flood has started.
 func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h *held, f *flooder)) {
-	certificate, trusted := certified(t)
-	inBubble(t, name, func(t *testing.T) {
+	certificate, trusted := httpdtest.Certified(t)
+	httpdtest.InBubble(t, name, func(t *testing.T) {
 		h := &held{Memory: registrytest.New(), letGo: make(chan struct{})}
 		for i := range 200 {
-			h.Perform(t, registry.Register{Instance: newInstance("ORDERS", fmt.Sprintf("i%d", i))})
+			h.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", fmt.Sprintf("i%d", i))})
 		}
-		n := newBubbledTLS(t, httpd.Config{Service: h, Coordination: kvtest.New(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
-		conn := tls.Client(n.open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
-		other := line{conn, bufio.NewReader(conn)}
-		need.Equal(t, other.roundTrip(t, request("GET", "/eureka/apps/ORDERS", "")).status, 200, "before the flood")
+		n := httpdtest.NewBubbledTLS(t, httpd.Config{Service: h, Coordination: kvtest.New(h.Memory)}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+		conn := tls.Client(n.Open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
+		other := httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
+		need.Equal(t, other.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS", "")).Status, 200, "before the flood")
 		synctest.Wait()
 		before, heap := runtime.NumGoroutine(), heapNow()
 		f := newFlooder(t, n, trusted, window)
@@ -141,9 +142,9 @@ func inFlood(t *testing.T, name string, window uint32, test func(t *testing.T, h
 		if t.Failed() {
 			return
 		}
-		conn = tls.Client(n.open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
-		other = line{conn, bufio.NewReader(conn)}
-		need.Equal(t, other.roundTrip(t, request("GET", "/eureka/apps/ORDERS", "")).status, 200, "after the flood")
+		conn = tls.Client(n.Open(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
+		other = httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
+		need.Equal(t, other.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS", "")).Status, 200, "after the flood")
 		f.conn.NetConn().Close()
 		time.Sleep(5 * time.Minute) // in which idle connections have ended
 		expect.That(t, heapNow()-heap < 8<<20, "the heap grew by %d bytes", heapNow()-heap)
@@ -290,7 +291,7 @@ func one() httpd.RateLimit {
 // limited is the number of fetches of a target that were refused, or would have been.
 func limited(t testing.TB, metrics *prometheus.Registry, name, target string) float64 {
 	t.Helper()
-	return gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
+	return httpdtest.Gathered(t, metrics, "rollcall_http_rate_"+name+"_total", map[string]string{"target": target})
 }
 
 func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
@@ -308,21 +309,21 @@ func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
 		t.Run(row.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				metrics := prometheus.NewRegistry()
-				n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 				refused := row.status
 				if row.target != "" {
 					refused = http.StatusServiceUnavailable
 				}
 				for i, want := range []int{row.status, refused, refused} {
-					expect.Equal(t, n.send(t, "GET", row.path, "").status, want, "fetch %d: got", i+1)
+					expect.Equal(t, n.Send(t, "GET", row.path, "").Status, want, "fetch %d: got", i+1)
 				}
 				for _, target := range []string{"full", "delta", "application"} {
 					want := map[bool]float64{true: 2}[target == row.target]
 					expect.Equal(t, limited(t, metrics, "limited", target), want, "refused as %s: got", target)
 				}
 				time.Sleep(time.Second) // virtual
-				expect.Equal(t, n.send(t, "GET", row.path, "").status, row.status, "a second later: got")
+				expect.Equal(t, n.Send(t, "GET", row.path, "").Status, row.status, "a second later: got")
 			})
 		})
 	}
@@ -331,11 +332,11 @@ func TestRateLimitRefusesFetchesByTheirTarget(t *testing.T) {
 func TestRateLimitRefusalIsEmptyAndSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
-		n.send(t, "GET", "/eureka/apps", "", "Accept: application/json")
-		n.send(t, "GET", "/eureka/apps", "", "Accept: application/json").is(t, 503, "", "it").with(t, "Retry-After", "1").with(t, "Content-Length", "0")
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one(), Metrics: metrics})
+		n.Send(t, "GET", "/eureka/apps", "", "Accept: application/json")
+		n.Send(t, "GET", "/eureka/apps", "", "Accept: application/json").Is(t, 503, "", "it").With(t, "Retry-After", "1").With(t, "Content-Length", "0")
 		labels := map[string]string{"route": "{base}/apps", "code": "503"}
-		expect.Equal(t, gathered(t, metrics, "rollcall_http_requests_total", labels), 1, "answers that are counted as %v:", labels)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_requests_total", labels), 1, "answers that are counted as %v:", labels)
 	})
 }
 
@@ -358,7 +359,7 @@ func TestRateLimitTakesNoTokensFromPrivilegedClients(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				settings := one()
 				settings.ThrottleStandard, settings.Privileged = row.throttle, []string{"batch-loader"}
-				n := newBubbled(t, httpd.Config{RateLimit: settings})
+				n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: settings})
 				var headers []string
 				if row.identity != "" {
 					headers = []string{"DiscoveryIdentity-Name: " + row.identity}
@@ -368,10 +369,10 @@ func TestRateLimitTakesNoTokensFromPrivilegedClients(t *testing.T) {
 					if i > 0 && !row.passes {
 						want = http.StatusServiceUnavailable
 					}
-					expect.Equal(t, n.send(t, "GET", "/eureka/apps", "", headers...).status, want, "fetch %d: got", i+1)
+					expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "", headers...).Status, want, "fetch %d: got", i+1)
 				}
 				anonymous := map[bool]int{true: 200, false: 503}[row.passes]
-				expect.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, anonymous, "another client afterwards: got")
+				expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, anonymous, "another client afterwards: got")
 			})
 		})
 	}
@@ -379,11 +380,11 @@ func TestRateLimitTakesNoTokensFromPrivilegedClients(t *testing.T) {
 
 func TestRateLimitTakesATokenFromBothBucketsForAFullFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 5, FetchRate: 1, FullFetchRate: 1}})
 		statuses := func(path string, times int) []int {
 			var got []int
 			for range times {
-				got = append(got, n.send(t, "GET", path, "").status)
+				got = append(got, n.Send(t, "GET", path, "").Status)
 			}
 			return got
 		}
@@ -397,19 +398,19 @@ func TestRateLimitTakesATokenFromBothBucketsForAFullFetch(t *testing.T) {
 
 func TestRateLimitTakesNoCommonTokenForARefusedFullFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: httpd.RateLimit{Enabled: true, BurstSize: 3, FetchRate: 1000, FullFetchRate: 1}})
 		for i := range 3 {
-			n.send(t, "GET", "/eureka/apps", "")
+			n.Send(t, "GET", "/eureka/apps", "")
 			if i < 2 {
 				time.Sleep(time.Millisecond) // virtual; the common token is back, that of full fetches is not
 			}
 		}
 		time.Sleep(10 * time.Millisecond) // virtual
 		for range 20 {
-			need.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 503, "a full fetch too many: got")
+			need.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, 503, "a full fetch too many: got")
 		}
 		for i := range 3 {
-			n.send(t, "GET", "/eureka/apps/delta", "").says(t, 200, "", "delta %d", i+1)
+			n.Send(t, "GET", "/eureka/apps/delta", "").Says(t, 200, "", "delta %d", i+1)
 		}
 	})
 }
@@ -417,11 +418,11 @@ func TestRateLimitTakesNoCommonTokenForARefusedFullFetch(t *testing.T) {
 func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := prometheus.NewRegistry()
-		n := newBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: setting.Default[httpd.RateLimit](), Metrics: metrics})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for range 15 {
 			for _, path := range []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS"} {
-				expect.Equal(t, n.send(t, "GET", path, "").status, 200, "GET %s: got", path)
+				expect.Equal(t, n.Send(t, "GET", path, "").Status, 200, "GET %s: got", path)
 			}
 		}
 		// The burst of ten served four of the full fetches, three deltas and three applications.
@@ -435,30 +436,30 @@ func TestRateLimitCountsWouldBeRefusalsWhileDisabled(t *testing.T) {
 func TestRateLimitTokensAreOfOneHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 {
-			n := newBubbled(t, httpd.Config{RateLimit: one()})
-			expect.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 200, "the first fetch from a node: got")
+			n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one()})
+			expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, 200, "the first fetch from a node: got")
 		}
 	})
 }
 
 func TestRateLimitNeverRefusesWritesHeadAndPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{RateLimit: one()})
-		n.send(t, "GET", "/eureka/apps", "")
-		need.Equal(t, n.send(t, "GET", "/eureka/apps", "").status, 503, "the limiter has a token left: got")
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: one()})
+		n.Send(t, "GET", "/eureka/apps", "")
+		need.Equal(t, n.Send(t, "GET", "/eureka/apps", "").Status, 503, "the limiter has a token left: got")
 		for range 20 {
 			for _, r := range []struct {
 				method, target, body string
 				want                 int
 			}{
-				{"POST", "/eureka/apps/ORDERS", instanceJSON, 204},
+				{"POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, 204},
 				{"PUT", "/eureka/apps/ORDERS/i1", "", 200}, {"PUT", "/eureka/apps/ORDERS/i1/", "", 200},
 				{"PUT", "/eureka/apps/ORDERS/i1/status?value=UP", "", 200}, {"PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", "", 200},
 				{"POST", "/eureka/peerreplication/batch/", batchJSON, 200},
 				{"HEAD", "/eureka/apps", "", 200}, {"HEAD", "/eureka/apps/ORDERS", "", 200},
 				{"DELETE", "/eureka/apps/ORDERS/i1", "", 200},
 			} {
-				need.Equal(t, n.send(t, r.method, r.target, r.body, "Content-Type: application/json").status, r.want, "%s %s: got", r.method, r.target)
+				need.Equal(t, n.Send(t, r.method, r.target, r.body, "Content-Type: application/json").Status, r.want, "%s %s: got", r.method, r.target)
 			}
 		}
 	})
@@ -470,12 +471,12 @@ func TestRateLimitDefaultsDoNotStarveClientsWithoutIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := setting.Default[httpd.RateLimit]()
 		settings.Enabled = true
-		n := newBubbled(t, httpd.Config{RateLimit: settings})
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n := httpdtest.NewBubbled(t, httpd.Config{RateLimit: settings})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		fetch := func(path string) {
 			for i := range 300 {
 				agent := []string{"Java/17.0.1", "node-fetch/1.0"}[i%2]
-				need.Equal(t, n.send(t, "GET", path, "", "Accept: application/json", "User-Agent: "+agent).status, 200, "client %d: GET %s: got", i, path)
+				need.Equal(t, n.Send(t, "GET", path, "", "Accept: application/json", "User-Agent: "+agent).Status, 200, "client %d: GET %s: got", i, path)
 				time.Sleep(10 * time.Millisecond) // virtual
 			}
 		}
@@ -491,11 +492,11 @@ func TestRateLimitRefusesAnEmptyPrivilegedName(t *testing.T) {
 	_, err := httpd.New(httpd.Config{Service: registrytest.New(), RateLimit: httpd.RateLimit{Privileged: []string{"a", ""}}})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "RateLimit.Privileged"), "got %v, want an error that names RateLimit.Privileged", err)
 	synctest.Test(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+		n := httpdtest.NewBubbled(t, httpd.Config{})
 		settings := one()
 		settings.Privileged = []string{""}
-		n.handler.SetRateLimit(settings)
-		n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ")
-		expect.Equal(t, n.send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ").status, 503, "a client with an empty name: got")
+		n.Handler.SetRateLimit(settings)
+		n.Send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ")
+		expect.Equal(t, n.Send(t, "GET", "/eureka/apps", "", "DiscoveryIdentity-Name: ").Status, 503, "a client with an empty name: got")
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,51 +18,26 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-const plainHeartbeat = "PUT /eureka/apps/ORDERS/i1?status=UP&lastDirtyTimestamp=1000 HTTP/1.1\r\nHost: node\r\nAccept: */*\r\n\r\n"
-
-// line is a connection with its reader, so that responses can be read one after the other.
-type line struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-func (n *node) line(t testing.TB) line {
-	t.Helper()
-	conn := n.dial(t)
-	return line{conn, bufio.NewReader(conn)}
-}
-
-// roundTrip sends a request and reads the response.
-func (l line) roundTrip(t testing.TB, request string) reply {
-	t.Helper()
-	go func() { _, _ = io.WriteString(l, request) }() // the server may answer before it has read everything
-	return l.read(t, request)
-}
-
-func (l line) read(t testing.TB, request string) reply {
-	t.Helper()
-	return nextReply(t, l.in, request)
-}
-
 // takenOver is a connection on which heartbeats were sent until the handler took it over.
-func (n *node) takenOver(t testing.TB) line {
+func takenOver(t testing.TB, n *httpdtest.Node) httpdtest.Line {
 	t.Helper()
-	return n.takenOverBy(t, plainHeartbeat)
+	return takenOverBy(t, n, httpdtest.PlainHeartbeat)
 }
 
 // takenOverBy is takenOver of heartbeats of ORDERS/i1.
-func (n *node) takenOverBy(t testing.TB, heartbeat string) line {
+func takenOverBy(t testing.TB, n *httpdtest.Node, heartbeat string) httpdtest.Line {
 	t.Helper()
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	l := n.line(t)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	l := n.Line(t)
 	for range 3 {
-		need.Equal(t, l.roundTrip(t, heartbeat).status, 200, "heartbeat: got")
+		need.Equal(t, l.RoundTrip(t, heartbeat).Status, 200, "heartbeat: got")
 	}
-	need.That(t, n.handler.TookOver(l.LocalAddr().String()), "the connection was not taken over after three heartbeats")
+	need.That(t, n.Handler.TookOver(l.LocalAddr().String()), "the connection was not taken over after three heartbeats")
 	return l
 }
 
@@ -71,98 +45,98 @@ func (n *node) takenOverBy(t testing.TB, heartbeat string) line {
 var renewalTime = regexp.MustCompile(`<lastRenewalTimestamp>\d+<`)
 
 func TestHeartbeatConnectionRespondsAsAnyOther(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	requests := map[string]string{
-		"a heartbeat":                      plainHeartbeat,
-		"without a query":                  request("PUT", "/eureka/apps/ORDERS/i1", ""),
-		"of an unknown instance":           request("PUT", "/eureka/v2/apps/ORDERS/nobody", ""),
-		"of a newer instance":              request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=2000", ""),
-		"of an older instance":             request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", ""),
-		"with a timestamp that is none":    request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=x", ""),
-		"in lower case":                    request("PUT", "/eureka/apps/orders/i1", ""),
-		"with an empty body":               request("PUT", "/eureka/apps/ORDERS/i1", "", "Content-Length: 0"),
-		"with the body of Jersey clients":  request("PUT", "/eureka/apps/ORDERS/i1", "{}", "Content-Type: application/json"),
+		"a heartbeat":                      httpdtest.PlainHeartbeat,
+		"without a query":                  httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""),
+		"of an unknown instance":           httpdtest.Request("PUT", "/eureka/v2/apps/ORDERS/nobody", ""),
+		"of a newer instance":              httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=2000", ""),
+		"of an older instance":             httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", ""),
+		"with a timestamp that is none":    httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=x", ""),
+		"in lower case":                    httpdtest.Request("PUT", "/eureka/apps/orders/i1", ""),
+		"with an empty body":               httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", "Content-Length: 0"),
+		"with the body of Jersey clients":  httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "{}", "Content-Type: application/json"),
 		"with a chunked body":              "PUT /eureka/apps/ORDERS/i1 HTTP/1.1\r\nHost: node\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-		"with an escaped id":               request("PUT", "/eureka/apps/ORDERS/i%31", ""),
-		"with doubled slashes":             request("PUT", "/eureka//apps/ORDERS/i1", ""),
-		"by a replicator, older":           request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", "", "x-netflix-discovery-replication: true"),
-		"with an unknown field":            request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Whatever: 1"),
+		"with an escaped id":               httpdtest.Request("PUT", "/eureka/apps/ORDERS/i%31", ""),
+		"with doubled slashes":             httpdtest.Request("PUT", "/eureka//apps/ORDERS/i1", ""),
+		"by a replicator, older":           httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1?lastDirtyTimestamp=1", "", "x-netflix-discovery-replication: true"),
+		"with an unknown field":            httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", "X-Whatever: 1"),
 		"in bare lines":                    "PUT /eureka/apps/ORDERS/i1 HTTP/1.1\nHost: node\n\n",
-		"in absolute form":                 request("PUT", "http://elsewhere/eureka/apps/ORDERS/i1", ""),
+		"in absolute form":                 httpdtest.Request("PUT", "http://elsewhere/eureka/apps/ORDERS/i1", ""),
 		"as HTTP/1.0":                      "PUT /eureka/apps/ORDERS/i1 HTTP/1.0\r\nHost: node\r\n\r\n",
-		"that ends the connection":         request("PUT", "/eureka/apps/ORDERS/i1", "", "Connection: close"),
-		"expecting to be told to continue": request("PUT", "/eureka/apps/ORDERS/i1", "", "Expect: 100-continue", "Content-Length: 0"),
-		"a read":                           request("GET", "/eureka/apps/ORDERS", ""),
-		"a status":                         request("PUT", "/eureka/apps/ORDERS/i1/status?value=NOTHING", ""),
-		"metadata":                         request("PUT", "/eureka/apps/ORDERS/nobody/metadata?a=b", ""),
+		"that ends the connection":         httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", "Connection: close"),
+		"expecting to be told to continue": httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", "Expect: 100-continue", "Content-Length: 0"),
+		"a read":                           httpdtest.Request("GET", "/eureka/apps/ORDERS", ""),
+		"a status":                         httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/status?value=NOTHING", ""),
+		"metadata":                         httpdtest.Request("PUT", "/eureka/apps/ORDERS/nobody/metadata?a=b", ""),
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		t.Run(name, func(t *testing.T) {
-			warm := n.takenOver(t)
-			got := warm.roundTrip(t, requests[name])
-			want := n.send(t, requests[name])
-			for _, r := range []*reply{&got, &want} {
-				r.header.Del("Date")
-				r.header.Del("X-Request-Id")
-				r.body = renewalTime.ReplaceAllString(r.body, "")
+			warm := takenOver(t, n)
+			got := warm.RoundTrip(t, requests[name])
+			want := n.Send(t, requests[name])
+			for _, r := range []*httpdtest.Reply{&got, &want} {
+				r.Header.Del("Date")
+				r.Header.Del("X-Request-Id")
+				r.Body = renewalTime.ReplaceAllString(r.Body, "")
 			}
-			expect.That(t, got.status == want.status && got.body == want.body && got.closed == want.closed && maps.EqualFunc(got.header, want.header, slices.Equal),
+			expect.That(t, got.Status == want.Status && got.Body == want.Body && got.Closed == want.Closed && maps.EqualFunc(got.Header, want.Header, slices.Equal),
 				"got  %+v\nwant %+v", got, want)
 		})
 	}
 }
 
 func TestHeartbeatConnectionRefusesMalformedRequests(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for _, row := range badRequests {
 		t.Run(row.name, func(t *testing.T) {
-			n.takenOver(t).roundTrip(t, row.request).says(t, row.status, "", "it")
+			takenOver(t, n).RoundTrip(t, row.request).Says(t, row.status, "", "it")
 		})
 	}
 }
 
 func TestHeartbeatConnectionTakesOtherRequestsBetween(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
 	for i := range 3 {
-		got := l.roundTrip(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
-		need.That(t, got.status == 200 && strings.Contains(got.body, "i1"), "read %d: got %d %q", i, got.status, got.body)
+		got := l.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS/i1", ""))
+		need.That(t, got.Status == 200 && strings.Contains(got.Body, "i1"), "read %d: got %d %q", i, got.Status, got.Body)
 		for range 3 {
-			need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "heartbeat after read %d: got", i)
+			need.Equal(t, l.RoundTrip(t, httpdtest.PlainHeartbeat).Status, 200, "heartbeat after read %d: got", i)
 		}
 	}
 }
 
 func TestHeartbeatConnectionServesAPipelineInOrder(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
-	unknown := request("PUT", "/eureka/apps/ORDERS/nobody", "")
-	read := request("GET", "/eureka/apps/ORDERS/i1", "")
-	need.Got(io.WriteString(l, plainHeartbeat+unknown+plainHeartbeat+read+plainHeartbeat))(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
+	unknown := httpdtest.Request("PUT", "/eureka/apps/ORDERS/nobody", "")
+	read := httpdtest.Request("GET", "/eureka/apps/ORDERS/i1", "")
+	need.Got(io.WriteString(l, httpdtest.PlainHeartbeat+unknown+httpdtest.PlainHeartbeat+read+httpdtest.PlainHeartbeat))(t)
 	for i, want := range []int{200, 404, 200, 200, 200} {
 		method := "PUT"
 		if i == 3 {
 			method = "GET"
 		}
-		expect.Equal(t, l.read(t, method+" ").status, want, "answer %d: got", i)
+		expect.Equal(t, l.Read(t, method+" ").Status, want, "answer %d: got", i)
 	}
 }
 
 func TestHeartbeatConnectionServesAHeartbeatInPieces(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	for cut := 1; cut < len(plainHeartbeat); cut += 17 {
-		l := n.takenOver(t)
-		need.Got(io.WriteString(l, plainHeartbeat[:cut]))(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	for cut := 1; cut < len(httpdtest.PlainHeartbeat); cut += 17 {
+		l := takenOver(t, n)
+		need.Got(io.WriteString(l, httpdtest.PlainHeartbeat[:cut]))(t)
 		// Given back to net/http, which waits for the rest with its own time limit.
-		eventually(t, "the connection is given back", func() bool { return !n.handler.TookOver(l.LocalAddr().String()) })
-		need.Equal(t, l.roundTrip(t, plainHeartbeat[cut:]).status, 200, "cut at %d: got", cut)
+		httpdtest.Eventually(t, "the connection is given back", func() bool { return !n.Handler.TookOver(l.LocalAddr().String()) })
+		need.Equal(t, l.RoundTrip(t, httpdtest.PlainHeartbeat[cut:]).Status, 200, "cut at %d: got", cut)
 		l.Close()
 	}
 }
 
 func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
 	for _, row := range []struct {
 		err    error
 		status int
@@ -172,43 +146,43 @@ func TestHeartbeatConnectionSaysTheOutcomeOfAFailedHeartbeat(t *testing.T) {
 		{registry.ErrUnknownOutcome, 504, "X-Rollcall-Outcome"},
 	} {
 		n.Fail(row.err)
-		got := l.roundTrip(t, plainHeartbeat)
-		expect.That(t, got.status == row.status && got.header.Get(row.header) != "" && got.body == "",
+		got := l.RoundTrip(t, httpdtest.PlainHeartbeat)
+		expect.That(t, got.Status == row.status && got.Header.Get(row.header) != "" && got.Body == "",
 			"%v: got %+v, want %d with %s and no body", row.err, got, row.status, row.header)
 	}
 	n.Fail(nil)
-	l.roundTrip(t, plainHeartbeat).says(t, 200, "", "after the failures").with(t, "X-Rollcall-Outcome", "")
+	l.RoundTrip(t, httpdtest.PlainHeartbeat).Says(t, 200, "", "after the failures").With(t, "X-Rollcall-Outcome", "")
 }
 
 func TestHeartbeatConnectionsServeWhatIsUnderWayAtShutdown(t *testing.T) {
-	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
-	n := newNode(t, httpd.Config{Service: slow}, nil)
+	slow := &httpdtest.SlowService{Memory: registrytest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
+	n := httpdtest.NewNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory
-	idle, busy := n.takenOver(t), n.takenOver(t)
-	slow.hold.Store(true)
-	need.Got(io.WriteString(busy, plainHeartbeat))(t)
-	<-slow.begun
+	idle, busy := takenOver(t, n), takenOver(t, n)
+	slow.Hold.Store(true)
+	need.Got(io.WriteString(busy, httpdtest.PlainHeartbeat))(t)
+	<-slow.Begun
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	err := n.handler.Shutdown(ctx)
+	err := n.Handler.Shutdown(ctx)
 	expect.That(t, err != nil, "Shutdown returned while a heartbeat was under way")
-	if _, err := idle.in.ReadByte(); err != io.EOF {
+	if _, err := idle.In.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection: got %v, want its end", err)
 	}
-	close(slow.release)
-	expect.Equal(t, busy.read(t, "PUT ").status, 200, "the heartbeat under way: got")
-	if _, err := busy.in.ReadByte(); err != io.EOF {
+	close(slow.Release)
+	expect.Equal(t, busy.Read(t, "PUT ").Status, 200, "the heartbeat under way: got")
+	if _, err := busy.In.ReadByte(); err != io.EOF {
 		t.Errorf("after its answer: got %v, want the connection's end", err)
 	}
-	expect.OK(t, n.handler.Shutdown(context.Background()))
+	expect.OK(t, n.Handler.Shutdown(context.Background()))
 }
 
 // FuzzHeartbeatIsReadAsByNetHTTP holds the reader of taken-over connections to net/http's:
 // whatever it accepts, net/http must accept too, and understand alike.
 func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
-	f.Add(plainHeartbeat)
-	f.Add(plainHeartbeat + "GET / HTTP/1.1\r\n\r\n")
-	f.Add(request("PUT", "/v2/apps/A/b?x=%zz;&", "", "Connection: keep-alive", "Content-Length: 0"))
+	f.Add(httpdtest.PlainHeartbeat)
+	f.Add(httpdtest.PlainHeartbeat + "GET / HTTP/1.1\r\n\r\n")
+	f.Add(httpdtest.Request("PUT", "/v2/apps/A/b?x=%zz;&", "", "Connection: keep-alive", "Content-Length: 0"))
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost:a\r\nHost: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\n accept: b\r\n\r\n")
 	f.Add("PUT /eureka/apps/A/b HTTP/1.1\r\nHost: a\r\nAuthorization: Basic dTpw\r\nX_Y-1:\r\nCookie : a\r\n\r\n")
@@ -237,23 +211,23 @@ func FuzzHeartbeatIsReadAsByNetHTTP(f *testing.F) {
 }
 
 func TestHeartbeatConnectionTakenOverAtShutdownRespondsFirst(t *testing.T) {
-	slow := &slowService{Memory: registrytest.New(), begun: make(chan struct{}), release: make(chan struct{})}
-	n := newNode(t, httpd.Config{Service: slow}, nil)
+	slow := &httpdtest.SlowService{Memory: registrytest.New(), Begun: make(chan struct{}), Release: make(chan struct{})}
+	n := httpdtest.NewNode(t, httpd.Config{Service: slow}, nil)
 	n.Memory = slow.Memory
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	l := n.line(t)
-	need.Equal(t, l.roundTrip(t, plainHeartbeat).status, 200, "the first heartbeat: got")
-	slow.hold.Store(true)
-	need.Got(io.WriteString(l, plainHeartbeat))(t)
-	<-slow.begun
-	need.OK(t, n.handler.Shutdown(context.Background()))
-	close(slow.release)
-	got := l.read(t, "PUT ")
-	expect.That(t, got.status == 200 && got.closed, "got %d, closed %v, want 200 and the connection's end", got.status, got.closed)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	l := n.Line(t)
+	need.Equal(t, l.RoundTrip(t, httpdtest.PlainHeartbeat).Status, 200, "the first heartbeat: got")
+	slow.Hold.Store(true)
+	need.Got(io.WriteString(l, httpdtest.PlainHeartbeat))(t)
+	<-slow.Begun
+	need.OK(t, n.Handler.Shutdown(context.Background()))
+	close(slow.Release)
+	got := l.Read(t, "PUT ")
+	expect.That(t, got.Status == 200 && got.Closed, "got %d, closed %v, want 200 and the connection's end", got.Status, got.Closed)
 }
 
 func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for _, row := range []struct {
 		name    string
 		headers []string
@@ -271,85 +245,85 @@ func TestSitesRefuseWritesForPagesOfOtherSites(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			// Like this no browser asks first whether it may.
 			headers := append([]string{"Content-Type: text/plain"}, row.headers...)
-			got := n.send(t, request("POST", "/eureka/apps/ORDERS", instanceJSON, headers...))
-			expect.That(t, got.status == row.status && (row.status != 403 || strings.Contains(got.body, "another site")), "registration: got %d %q, want %d", got.status, got.body, row.status)
-			expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "", row.headers...)).status, 200, "read: got")
+			got := n.Send(t, httpdtest.Request("POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, headers...))
+			expect.That(t, got.Status == row.status && (row.status != 403 || strings.Contains(got.Body, "another site")), "registration: got %d %q, want %d", got.Status, got.Body, row.status)
+			expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "", row.headers...)).Status, 200, "read: got")
 			// What old clients of Consul's write by GET, a picture in a page of another site would, too.
-			got = n.send(t, request("GET", "/v1/agent/check/fail/web", "", row.headers...))
-			expect.That(t, strings.Contains(got.body, "another site") == (row.status == 403), "GET that writes: got %d %q", got.status, got.body)
+			got = n.Send(t, httpdtest.Request("GET", "/v1/agent/check/fail/web", "", row.headers...))
+			expect.That(t, strings.Contains(got.Body, "another site") == (row.status == 403), "GET that writes: got %d %q", got.Status, got.Body)
 		})
 	}
 }
 
 func TestSitesServeANodeOnLoopbackUnderItsOwnNamesOnly(t *testing.T) {
-	n := newNode(t, httpd.Config{Hosts: []string{"registry.example:8761", "Other"}}, nil)
-	anywhere := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Hosts: []string{"registry.example:8761", "Other"}}, nil)
+	anywhere := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8761": 200, "LOCALHOST.": 200, "127.0.0.1:8761": 200, "127.9.9.9": 200, "[::1]:8761": 200,
 		"10.0.0.1": 200, "registry.example": 200, "registry.example:80": 200, "other": 200,
 		"evil.example": 421, "localhost.evil.example:8761": 421, "127.0.0.1.evil.example": 421, "registry.example.evil": 421,
 	} {
 		get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n" }
-		got := n.send(t, get("/eureka/apps"))
-		expect.That(t, got.status == want && (want != 421 || strings.Contains(got.body, "http.hosts")), "as %s: got %d %q, want %d", host, got.status, got.body, want)
-		expect.Equal(t, anywhere.send(t, get("/eureka/apps")).status, 200, "as %s of a node that does not know its names: got", host)
-		expect.Equal(t, n.send(t, get("/healthz")).status, 200, "/healthz as %s: got", host)
+		got := n.Send(t, get("/eureka/apps"))
+		expect.That(t, got.Status == want && (want != 421 || strings.Contains(got.Body, "http.hosts")), "as %s: got %d %q, want %d", host, got.Status, got.Body, want)
+		expect.Equal(t, anywhere.Send(t, get("/eureka/apps")).Status, 200, "as %s of a node that does not know its names: got", host)
+		expect.Equal(t, n.Send(t, get("/healthz")).Status, 200, "/healthz as %s: got", host)
 	}
 }
 
 func TestSitesHoldOnHeartbeatConnections(t *testing.T) {
-	n := newNode(t, httpd.Config{Hosts: []string{"node"}}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Hosts: []string{"node"}}, nil)
 	for attack, want := range map[string]int{
-		strings.Replace(plainHeartbeat, "Host: node", "Host: evil.example", 1):                               421,
-		strings.Replace(plainHeartbeat, "Accept: */*", "Origin: http://evil.example", 1):                     403,
-		strings.Replace(plainHeartbeat, "Accept: */*", "Accept: */*\r\nSec-Fetch-Site: cross-site", 1):       403,
-		strings.Replace(plainHeartbeat, "Accept: */*", "Sec-Fetch-Site: same-origin\r\nAccept: text/xml", 1): 200,
+		strings.Replace(httpdtest.PlainHeartbeat, "Host: node", "Host: evil.example", 1):                               421,
+		strings.Replace(httpdtest.PlainHeartbeat, "Accept: */*", "Origin: http://evil.example", 1):                     403,
+		strings.Replace(httpdtest.PlainHeartbeat, "Accept: */*", "Accept: */*\r\nSec-Fetch-Site: cross-site", 1):       403,
+		strings.Replace(httpdtest.PlainHeartbeat, "Accept: */*", "Sec-Fetch-Site: same-origin\r\nAccept: text/xml", 1): 200,
 	} {
-		expect.Equal(t, n.takenOver(t).roundTrip(t, attack).status, want, "%q: got", attack)
+		expect.Equal(t, takenOver(t, n).RoundTrip(t, attack).Status, want, "%q: got", attack)
 	}
 }
 
 func TestHeartbeatConnectionSkipsFieldsThatMeanNothing(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
 	for _, field := range []string{
 		"Authorization: Basic dTpw", "X-Forwarded-For: 10.0.0.1, 10.0.0.2", "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"Cookie: a=b; c=d", "Keep-Alive: timeout=5", "X_Odd: " + strings.Repeat("x", 1000), "Via:1.1 proxy", "Empty:",
 	} {
-		got := l.roundTrip(t, strings.Replace(plainHeartbeat, "Accept: */*", field, 1))
-		expect.That(t, got.status == 200 && n.handler.TookOver(l.LocalAddr().String()), "%s: got %d, taken over: %v", field, got.status, n.handler.TookOver(l.LocalAddr().String()))
+		got := l.RoundTrip(t, strings.Replace(httpdtest.PlainHeartbeat, "Accept: */*", field, 1))
+		expect.That(t, got.Status == 200 && n.Handler.TookOver(l.LocalAddr().String()), "%s: got %d, taken over: %v", field, got.Status, n.Handler.TookOver(l.LocalAddr().String()))
 	}
 }
 
 // A connection that went back and forth cost five times as much as one that stayed with net/http.
 func TestHeartbeatConnectionThatWasGivenBackIsNotTakenOverAgain(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
-	odd := strings.Replace(plainHeartbeat, "Accept: */*", "Te: trailers", 1)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
+	odd := strings.Replace(httpdtest.PlainHeartbeat, "Accept: */*", "Te: trailers", 1)
 	for i := range 6 {
-		got := l.roundTrip(t, odd)
-		need.That(t, got.status == 200 && !n.handler.TookOver(l.LocalAddr().String()), "odd heartbeat %d: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
+		got := l.RoundTrip(t, odd)
+		need.That(t, got.Status == 200 && !n.Handler.TookOver(l.LocalAddr().String()), "odd heartbeat %d: got %d, taken over: %v", i, got.Status, n.Handler.TookOver(l.LocalAddr().String()))
 	}
 	for i := range 6 {
-		got := l.roundTrip(t, plainHeartbeat)
-		need.That(t, got.status == 200 && !n.handler.TookOver(l.LocalAddr().String()), "heartbeat %d after them: got %d, taken over: %v", i, got.status, n.handler.TookOver(l.LocalAddr().String()))
+		got := l.RoundTrip(t, httpdtest.PlainHeartbeat)
+		need.That(t, got.Status == 200 && !n.Handler.TookOver(l.LocalAddr().String()), "heartbeat %d after them: got %d, taken over: %v", i, got.Status, n.Handler.TookOver(l.LocalAddr().String()))
 	}
 }
 
 func TestHeartbeatConnectionOfManyHeartbeatsIsTakenOverAgain(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	l := n.takenOver(t)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	l := takenOver(t, n)
 	for range 3 {
 		for range 100 {
-			l.roundTrip(t, plainHeartbeat)
+			l.RoundTrip(t, httpdtest.PlainHeartbeat)
 		}
-		l.roundTrip(t, request("GET", "/eureka/apps/ORDERS/i1", ""))
+		l.RoundTrip(t, httpdtest.Request("GET", "/eureka/apps/ORDERS/i1", ""))
 		for range 3 {
-			l.roundTrip(t, plainHeartbeat)
+			l.RoundTrip(t, httpdtest.PlainHeartbeat)
 		}
-		expect.That(t, n.handler.TookOver(l.LocalAddr().String()), "not taken over again after a hundred heartbeats and one read")
+		expect.That(t, n.Handler.TookOver(l.LocalAddr().String()), "not taken over again after a hundred heartbeats and one read")
 	}
-	expect.Equal(t, n.handler.Layers(l.LocalAddr().String()), 1, "the connection lies in layers:")
+	expect.Equal(t, n.Handler.Layers(l.LocalAddr().String()), 1, "the connection lies in layers:")
 }
 
 // readHeader is how this package reads a header field.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -39,8 +40,8 @@ func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 		{"stale without quorum, without", web.ReadsStaleWithoutQuorum, "", false, registry.Stale},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := newNode(t, httpd.Config{Reads: row.config}, nil)
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			n := httpdtest.NewNode(t, httpd.Config{Reads: row.config}, nil)
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 			n.Set(func(m *registrytest.Memory) {
 				m.Reported.Quorum = row.quorum
 				m.Reported.Age = 1234567 * time.Microsecond
@@ -49,59 +50,59 @@ func TestReadIsAsFreshAsConfiguredOrAskedFor(t *testing.T) {
 				}
 			})
 			for _, path := range readRoutes {
-				got := n.send(t, request("GET", path+row.query, ""))
-				need.Equal(t, got.status, http.StatusOK, "GET %s: got", path)
-				expect.Equal(t, got.header.Get("X-Rollcall-Consistency"), row.want.String(), "GET %s: X-Rollcall-Consistency is", path)
-				expect.Equal(t, got.header.Get("X-Rollcall-Index"), "test-1", "GET %s: X-Rollcall-Index is", path)
+				got := n.Send(t, httpdtest.Request("GET", path+row.query, ""))
+				need.Equal(t, got.Status, http.StatusOK, "GET %s: got", path)
+				expect.Equal(t, got.Header.Get("X-Rollcall-Consistency"), row.want.String(), "GET %s: X-Rollcall-Consistency is", path)
+				expect.Equal(t, got.Header.Get("X-Rollcall-Index"), "test-1", "GET %s: X-Rollcall-Index is", path)
 				age := map[bool]string{true: "", false: "1.235"}[row.want == registry.Linearizable]
-				expect.Equal(t, got.header.Get("X-Rollcall-Age"), age, "GET %s: X-Rollcall-Age is", path)
+				expect.Equal(t, got.Header.Get("X-Rollcall-Age"), age, "GET %s: X-Rollcall-Age is", path)
 			}
 		})
 	}
 }
 
 func TestReadWithoutAQuorumIs503UnlessStaleIsAllowed(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	for name, err := range map[string]error{"no leader": registry.ErrNoLeader, "closed": registry.ErrClosed, "too late": context.DeadlineExceeded} {
 		n.Set(func(m *registrytest.Memory) { m.ViewErr = err })
 		for _, path := range readRoutes {
-			got := n.send(t, request("GET", path, "")).says(t, http.StatusServiceUnavailable, "", "%s: GET %s", name, path).with(t, "Retry-After", "1")
-			expect.That(t, strings.HasPrefix(path, "/v1/") == strings.HasPrefix(got.body, `{"error":`), "%s: GET %s: the body is %q", name, path, got.body)
-			expect.Equal(t, n.send(t, request("GET", path+"?consistency=stale", "")).status, http.StatusOK, "%s: GET %s stale: got", name, path)
+			got := n.Send(t, httpdtest.Request("GET", path, "")).Says(t, http.StatusServiceUnavailable, "", "%s: GET %s", name, path).With(t, "Retry-After", "1")
+			expect.That(t, strings.HasPrefix(path, "/v1/") == strings.HasPrefix(got.Body, `{"error":`), "%s: GET %s: the body is %q", name, path, got.Body)
+			expect.Equal(t, n.Send(t, httpdtest.Request("GET", path+"?consistency=stale", "")).Status, http.StatusOK, "%s: GET %s stale: got", name, path)
 		}
 	}
 }
 
 func TestReadOfListsIsRefusedUntilTheRegistryIsLoaded(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
 	for path, want := range map[string]int{
 		"/eureka/apps": 403, "/eureka/apps/delta": 403, "/eureka/apps/ORDERS": 403, "/eureka/vips/orders": 403, "/eureka/svips/orders": 403,
 		"/eureka/apps/ORDERS/i1": 200, "/eureka/instances/i1": 200, "/eureka/status": 200,
 		"/readyz": 503, "/healthz": 200, "/": 200,
 	} {
-		got := n.send(t, request("GET", path, ""))
-		expect.Equal(t, got.status, want, "GET %s: got", path)
-		expect.That(t, want != 403 || got.body == "", "GET %s: the body is %q, want none", path, got.body)
+		got := n.Send(t, httpdtest.Request("GET", path, ""))
+		expect.Equal(t, got.Status, want, "GET %s: got", path)
+		expect.That(t, want != 403 || got.Body == "", "GET %s: the body is %q, want none", path, got.Body)
 	}
-	expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/i1", "")).status, 200, "a heartbeat: got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "")).Status, 200, "a heartbeat: got")
 	n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
 	for _, path := range []string{"/eureka/apps", "/readyz"} {
-		expect.Equal(t, n.send(t, request("GET", path, "")).status, 200, "GET %s when loaded: got", path)
+		expect.Equal(t, n.Send(t, httpdtest.Request("GET", path, "")).Status, 200, "GET %s when loaded: got", path)
 	}
 }
 
 // writeRoutes are all routes that change the registry.
 var writeRoutes = []string{
-	register(instanceJSON),
-	request("PUT", "/eureka/apps/ORDERS/i1", ""),
-	request("PUT", "/eureka/apps/ORDERS/i1/", ""),
-	request("DELETE", "/eureka/apps/ORDERS/i1", ""),
-	request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""),
-	request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
-	request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
+	httpdtest.Register(httpdtest.InstanceJSON),
+	httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""),
+	httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/", ""),
+	httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1", ""),
+	httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""),
+	httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
+	httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
 }
 
 const batchJSON = `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
@@ -122,72 +123,69 @@ func TestWriteOfUnknownOutcomeIsNeitherSuccessNorFailure(t *testing.T) {
 		{"too large", registry.ErrTooLarge, 413, 413, "", "", "", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := newNode(t, httpd.Config{}, nil)
+			n := httpdtest.NewNode(t, httpd.Config{}, nil)
 			n.Set(func(m *registrytest.Memory) { m.ApplyErr = row.err })
 			check := func(r string, status int, retry, outcome string) {
 				t.Helper()
-				got := n.send(t, r).is(t, status, "", "%.50q", r)
-				expect.Equal(t, got.header.Get("Retry-After"), retry, "%.50q: Retry-After is", r)
-				expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), outcome, "%.50q: X-Rollcall-Outcome is", r)
+				got := n.Send(t, r).Is(t, status, "", "%.50q", r)
+				expect.Equal(t, got.Header.Get("Retry-After"), retry, "%.50q: Retry-After is", r)
+				expect.Equal(t, got.Header.Get("X-Rollcall-Outcome"), outcome, "%.50q: X-Rollcall-Outcome is", r)
 			}
 			for _, r := range writeRoutes {
 				check(r, row.status, row.retry, row.outcome)
 			}
-			check(request("POST", "/eureka/peerreplication/batch", batchJSON), row.batch, row.batchRetry, row.batchOut)
+			check(httpdtest.Request("POST", "/eureka/peerreplication/batch", batchJSON), row.batch, row.batchRetry, row.batchOut)
 		})
 	}
 }
 
 func TestWriteNamesTheVersionThatItMade(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for _, row := range []struct{ request, want string }{
-		{register(instanceJSON), "test-1"},
-		{request("PUT", "/eureka/apps/ORDERS/i1", ""), ""},
-		{request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), "test-2"},
-		{request("DELETE", "/eureka/apps/ORDERS/i1/status?value=UP", ""), "test-3"},
-		{request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""), "test-4"},
-		{request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
+		{httpdtest.Register(httpdtest.InstanceJSON), "test-1"},
+		{httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""), ""},
+		{httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), "test-2"},
+		{httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1/status?value=UP", ""), "test-3"},
+		{httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""), "test-4"},
+		{httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1", ""), "test-5"},
 	} {
-		expect.Equal(t, n.send(t, row.request).header.Get("X-Rollcall-Index"), row.want, "%.60q: X-Rollcall-Index is", row.request)
+		expect.Equal(t, n.Send(t, row.request).Header.Get("X-Rollcall-Index"), row.want, "%.60q: X-Rollcall-Index is", row.request)
 	}
 }
 
 func TestBatchIsOneOperation(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	item := `{"appName":"A","id":"1","action":"Heartbeat"}`
 	body := `{"replicationList":[` + strings.Repeat(item+",", 249) + item + `]}`
-	need.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", body)).status, 200, "got")
+	need.Equal(t, n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", body)).Status, 200, "got")
 	expect.Equal(t, n.Count(), 1, "calls of the service:")
 }
 
 func TestBatchMayBeEightMiB(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	pad := func(size int) string {
 		body := `{"replicationList":[{"appName":"A","id":"1","action":"Heartbeat"}]}`
 		return body + strings.Repeat(" ", size-len(body))
 	}
-	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20))).status, 200, "8 MiB: got")
-	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", pad(8<<20+1))).status, 413, "8 MiB and a byte: got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", pad(8<<20))).Status, 200, "8 MiB: got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", pad(8<<20+1))).Status, 413, "8 MiB and a byte: got")
 	var items []string
 	for i := range 1000 {
-		items = append(items, `{"appName":"A","id":"host-`+decimal(i*7919)+`:a:8080","lastDirtyTimestamp":`+decimal(1_700_000_000_000+i*104729)+`,"action":"Heartbeat"}`)
+		items = append(items, `{"appName":"A","id":"host-`+httpdtest.Decimal(i*7919)+`:a:8080","lastDirtyTimestamp":`+httpdtest.Decimal(1_700_000_000_000+i*104729)+`,"action":"Heartbeat"}`)
 	}
 	many := `{"replicationList":[` + strings.Join(items, ",") + `]}`
-	expect.Equal(t, n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(many), "Content-Encoding: gzip")).status, 200,
+	expect.Equal(t, n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", httpdtest.Gzipped(many), "Content-Encoding: gzip")).Status, 200,
 		"1,000 items, compressed: got")
-	n.send(t, request("POST", "/eureka/peerreplication/batch/", gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip")).is(t, 413, "the batch has more than 1000 items; send them in several", "1,001 items")
+	n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", httpdtest.Gzipped(`{"replicationList":[`+strings.Repeat("{},", 1000)+`{}]}`), "Content-Encoding: gzip")).Is(t, 413, "the batch has more than 1000 items; send them in several", "1,001 items")
 }
 
 func TestBatchItemsOverTheQuotaAreRefusedSingly(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 1}}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i0")})
-	instance := strings.TrimSuffix(strings.TrimPrefix(instanceJSON, `{"instance":`), "}")
+	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InstancesInApp: 1}}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i0")})
+	instance := strings.TrimSuffix(strings.TrimPrefix(httpdtest.InstanceJSON, `{"instance":`), "}")
 	body := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Register","instanceInfo":` + instance + `},{"appName":"ORDERS","id":"i0","action":"Heartbeat"}]}`
-	n.send(t, request("POST", "/eureka/peerreplication/batch", body)).is(t, 200, `{"responseList":[{"statusCode":429},{"statusCode":200}]}`, "it")
+	n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch", body)).Is(t, 200, `{"responseList":[{"statusCode":429},{"statusCode":200}]}`, "it")
 }
-
-// gatedRoutes are the fetches that a server refuses which has nothing to show.
-var gatedRoutes = []string{"/eureka/apps", "/eureka/apps/delta", "/eureka/apps/ORDERS", "/eureka/vips/orders", "/eureka/svips/orders"}
 
 func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 	for _, row := range []struct {
@@ -202,53 +200,35 @@ func TestReadOfListsIsRefusedForATimeAfterAnEmptyStart(t *testing.T) {
 		{"nothing was loaded, with the read-only cache", time.Minute, false, true, time.Minute},
 		{"something was loaded", time.Minute, true, false, 0},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			n := newBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
+		httpdtest.InBubble(t, row.name, func(t *testing.T) {
+			n := httpdtest.NewBubbled(t, httpd.Config{WaitWhenEmpty: row.wait, ReadOnlyCache: row.cached})
 			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = false })
-			expect.Equal(t, n.get(t, "/eureka/apps").status, 403, "while it loads: got")
+			expect.Equal(t, n.Get(t, "/eureka/apps").Status, 403, "while it loads: got")
 			time.Sleep(time.Hour) // virtual; the time of loading does not count
 			if row.full {
-				n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 			}
 			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = true })
-			need.Equal(t, n.send(t, "POST", "/eureka/apps/ORDERS", instanceJSON, "Content-Type: application/json").status, 204, "a registration: got")
-			n.wantFetches(t, row.closed == 0)
+			need.Equal(t, n.Send(t, "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, "Content-Type: application/json").Status, 204, "a registration: got")
+			n.WantFetches(t, row.closed == 0)
 			if row.closed > 0 {
 				time.Sleep(row.closed - time.Millisecond) // virtual
-				n.wantFetches(t, false)
+				n.WantFetches(t, false)
 				time.Sleep(time.Millisecond) // virtual
-				n.wantFetches(t, true)
+				n.WantFetches(t, true)
 			}
-			n.Perform(t, registry.Cancel{Key: keyOf("i1")}, registry.Register{Instance: newInstance("ORDERS", "i2")})
-			n.wantFetches(t, true) // once open it stays so
+			n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i2")})
+			n.WantFetches(t, true) // once open it stays so
 		})
 	}
 }
 
-// wantFetches fails unless fetches are answered, or all of them refused with an empty 403, and
-// everything else is answered.
-func (n *bubbled) wantFetches(t *testing.T, open bool) {
-	t.Helper()
-	for _, path := range gatedRoutes {
-		got := n.get(t, path)
-		expect.That(t, got.status == 200 == open && (open || got.status == 403 && got.body == ""), "GET %s: got %d %q, want it answered: %t", path, got.status, got.body, open)
-	}
-	for _, path := range []string{"/eureka/status", "/v1/rollcall/apps", "/readyz", "/"} {
-		expect.Equal(t, n.get(t, path).status, 200, "GET %s: got", path)
-	}
-}
-
-// aloneConfig is of a node without consensus.
-func aloneConfig() httpd.Config {
-	return httpd.Config{Reads: web.ReadsStale, WithoutConsensus: true, Datacenter: "dc1"}
-}
-
 // newAlone starts a node without consensus that heard of another one 1.5 s ago.
-func newAlone(t *testing.T, config httpd.Config) *node {
+func newAlone(t *testing.T, config httpd.Config) *httpdtest.Node {
 	t.Helper()
-	n := newNode(t, config, nil)
+	n := httpdtest.NewNode(t, config, nil)
 	n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Age = true, 1500*time.Millisecond })
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	return n
 }
 
@@ -256,36 +236,36 @@ func newAlone(t *testing.T, config httpd.Config) *node {
 var ownReads = []string{"/v1/rollcall/settings", "/v1/rollcall/self-preservation", "/v1/rollcall/apps/ORDERS/i1/explain"}
 
 func TestWithoutConsensusFresherReadsAreNotOffered(t *testing.T) {
-	n := newAlone(t, aloneConfig())
+	n := newAlone(t, httpdtest.AloneConfig())
 	for _, path := range append(append([]string{"/v1/rollcall/watch"}, readRoutes...), ownReads...) {
 		for _, word := range []string{"linearizable", "leader"} {
-			got := n.send(t, request("GET", path+"?consistency="+word, "")).says(t, http.StatusNotImplemented, "ask for consistency=stale", "GET %s %s", path, word)
-			expect.Equal(t, json.Valid([]byte(got.body)), strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q:", path, word, got.body)
+			got := n.Send(t, httpdtest.Request("GET", path+"?consistency="+word, "")).Says(t, http.StatusNotImplemented, "ask for consistency=stale", "GET %s %s", path, word)
+			expect.Equal(t, json.Valid([]byte(got.Body)), strings.HasPrefix(path, "/v1/"), "GET %s %s: the body is %q:", path, word, got.Body)
 		}
 		if path == "/v1/rollcall/watch" {
 			path += "?wait=0s"
 		}
-		n.send(t, request("GET", path, "")).says(t, http.StatusOK, "", "GET %s", path)
+		n.Send(t, httpdtest.Request("GET", path, "")).Says(t, http.StatusOK, "", "GET %s", path)
 	}
 }
 
 // Whatever the setting is: a node without consensus answers with what it has.
 func TestWithoutConsensusReadsAreStaleAndSaySo(t *testing.T) {
 	for _, reads := range []web.EurekaReads{web.ReadsStale, web.ReadsLinearizable, web.ReadsStaleWithoutQuorum} {
-		config := aloneConfig()
+		config := httpdtest.AloneConfig()
 		config.Reads = reads
 		n := newAlone(t, config)
 		for _, path := range append(append([]string{}, readRoutes...), ownReads...) {
-			got := n.send(t, request("GET", path, ""))
-			word, age := got.header.Get("X-Rollcall-Consistency"), got.header.Get("X-Rollcall-Age")
-			expect.That(t, got.status == http.StatusOK && word == "stale" && age == "1.500",
-				"%v: GET %s: got %d, %s, age %s; want 200, stale, 1.500", reads, path, got.status, word, age)
+			got := n.Send(t, httpdtest.Request("GET", path, ""))
+			word, age := got.Header.Get("X-Rollcall-Consistency"), got.Header.Get("X-Rollcall-Age")
+			expect.That(t, got.Status == http.StatusOK && word == "stale" && age == "1.500",
+				"%v: GET %s: got %d, %s, age %s; want 200, stale, 1.500", reads, path, got.Status, word, age)
 		}
 	}
 }
 
 func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
-	n := newAlone(t, aloneConfig())
+	n := newAlone(t, httpdtest.AloneConfig())
 	for _, row := range []struct {
 		name, query string
 		status      int
@@ -296,28 +276,28 @@ func TestWithoutConsensusWatchesBeginAtOnce(t *testing.T) {
 		{"from an index that has not happened", "?wait=0s&index=test-2", 400},
 		{"from an index of another history", "?wait=0s&index=node2-1", 410},
 	} {
-		n.send(t, request("GET", "/v1/rollcall/watch"+row.query, "")).says(t, row.status, "", "%s", row.name)
+		n.Send(t, httpdtest.Request("GET", "/v1/rollcall/watch"+row.query, "")).Says(t, row.status, "", "%s", row.name)
 	}
 }
 
 func TestWithoutConsensusActsRespondWithTheNodesState(t *testing.T) {
-	n := newAlone(t, aloneConfig())
+	n := newAlone(t, httpdtest.AloneConfig())
 	for _, row := range []struct{ method, path, says string }{
 		{"PUT", "/v1/rollcall/apps/ORDERS/i1/override?value=DOWN", `"index":"test-2"`},
 		{"PUT", "/v1/rollcall/apps/ORDERS/i1/quarantine?for=1m", `"index":"test-3"`},
 		{"POST", "/v1/rollcall/self-preservation/hold?for=1m", `"state":"held"`},
 	} {
-		n.send(t, request(row.method, row.path, "")).says(t, http.StatusOK, row.says, "%s %s", row.method, row.path)
+		n.Send(t, httpdtest.Request(row.method, row.path, "")).Says(t, http.StatusOK, row.says, "%s %s", row.method, row.path)
 	}
 	older := `{"replicationList":[{"appName":"ORDERS","id":"i1","action":"Heartbeat","lastDirtyTimestamp":1}]}`
-	n.send(t, request("POST", "/eureka/peerreplication/batch/", older)).says(t, http.StatusOK, "", "a batch with a conflict")
+	n.Send(t, httpdtest.Request("POST", "/eureka/peerreplication/batch/", older)).Says(t, http.StatusOK, "", "a batch with a conflict")
 }
 
 func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, aloneConfig())
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpdtest.AloneConfig())
 		n.Set(func(m *registrytest.Memory) { m.Alone, m.Reported.Suspended = true, true })
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		time.Sleep(2 * time.Minute) // virtual
 		for _, row := range []struct {
 			name         string
@@ -328,7 +308,7 @@ func TestWithoutConsensusPagesNameNoLeader(t *testing.T) {
 			{"young", true, "too short a time to know which instances are alive", "It is not evicted yet because this node became ready too short a time ago to know which instances are alive."},
 		} {
 			n.Set(func(m *registrytest.Memory) { m.Reported.Ready = row.ready })
-			e, page := n.explain(t, "i1"), n.get(t, "/").body
+			e, page := n.Explain(t, "i1"), n.Get(t, "/").Body
 			expect.That(t, strings.HasSuffix(e.Summary, row.reason) && e.Clock == "running", "%s: by a %s clock it says %s", row.name, e.Clock, e.Summary)
 			expect.That(t, strings.Contains(page, row.page) && !strings.Contains(page, "No leader") && !strings.Contains(page, "this leader"),
 				"%s: the page has no %q, or tells of a leader", row.name, row.page)
@@ -349,16 +329,16 @@ func TestReadyzSaysWhichPartIsNot(t *testing.T) {
 		"still loading":      {health: registry.Health{Quorum: true}, want: map[string]int{"": 503, "?writes": 503, "?verbose": 503, "?writes&verbose": 503}, says: "state: the node is still loading"},
 		"shutting down":      {health: registry.Health{Ready: true, Quorum: true}, drain: true, want: map[string]int{"": 503, "?writes": 503, "?verbose": 503, "?writes&verbose": 503}, says: "running: the node is shutting down\nstate: ok\nwrites: ok\n"},
 	} {
-		n := newNode(t, httpd.Config{WithoutConsensus: tc.ap}, nil)
+		n := httpdtest.NewNode(t, httpd.Config{WithoutConsensus: tc.ap}, nil)
 		n.Set(func(m *registrytest.Memory) { m.Reported = tc.health })
 		if tc.drain {
-			n.handler.Drain()
-			expect.Equal(t, n.send(t, request("GET", "/eureka/apps", "")).status, 200, "%s: a list:", name)
+			n.Handler.Drain()
+			expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/eureka/apps", "")).Status, 200, "%s: a list:", name)
 		}
 		for query, want := range tc.want {
-			got := n.send(t, request("GET", "/readyz"+query, ""))
-			expect.Equal(t, got.status, want, "%s: GET /readyz%s:", name, query)
-			expect.That(t, !strings.Contains(query, "verbose") || strings.Contains(got.body, tc.says), "%s: GET /readyz%s says %q, want %q in it", name, query, got.body, tc.says)
+			got := n.Send(t, httpdtest.Request("GET", "/readyz"+query, ""))
+			expect.Equal(t, got.Status, want, "%s: GET /readyz%s:", name, query)
+			expect.That(t, !strings.Contains(query, "verbose") || strings.Contains(got.Body, tc.says), "%s: GET /readyz%s says %q, want %q in it", name, query, got.Body, tc.says)
 		}
 	}
 }

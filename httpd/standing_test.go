@@ -5,13 +5,11 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
@@ -110,7 +109,7 @@ func basic(token string) string {
 }
 
 func beatWith(fields ...string) string {
-	return request("PUT", "/eureka/apps/ORDERS/i1", "", fields...)
+	return httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", fields...)
 }
 
 // Whatever becomes of credentials after a connection was taken over, a heartbeat on it is answered as one on a fresh connection,
@@ -166,9 +165,9 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 			k := newKeyring(t, access.On)
 			orders := k.token(t, "orders", 0)
 			config := k.config()
-			n := newNode(t, config, nil)
-			n.Perform(t, registry.Register{Instance: newInstance("PAY", "i1")})
-			warm := n.takenOverBy(t, beatWith(basic(orders)))
+			n := httpdtest.NewNode(t, config, nil)
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("PAY", "i1")})
+			warm := takenOverBy(t, n, beatWith(basic(orders)))
 			if row.change != nil {
 				row.change(t, k, orders)
 			}
@@ -180,7 +179,7 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 			if target == "" {
 				target = "/eureka/apps/ORDERS/i1"
 			}
-			beat := request("PUT", target, "", fields(k, orders)...)
+			beat := httpdtest.Request("PUT", target, "", fields(k, orders)...)
 			counted := func() (n [2]float64) {
 				for i, metric := range []string{"rollcall_auth_denied_total", "rollcall_auth_would_deny_total"} {
 					n[i] = sumOf(t, config.Metrics, metric)
@@ -188,23 +187,23 @@ func TestHeartbeatConnectionJudgesCredentialsAsAnyOther(t *testing.T) {
 				return n
 			}
 			none := counted()
-			got := warm.roundTrip(t, beat)
+			got := warm.RoundTrip(t, beat)
 			once := counted()
-			want := n.send(t, beat)
+			want := n.Send(t, beat)
 			twice := counted()
-			for _, r := range []*reply{&got, &want} {
-				r.header.Del("Date")
+			for _, r := range []*httpdtest.Reply{&got, &want} {
+				r.Header.Del("Date")
 			}
-			expect.That(t, got.status == row.status && got.body == want.body && want.status == row.status && maps.EqualFunc(got.header, want.header, slices.Equal),
+			expect.That(t, got.Status == row.status && got.Body == want.Body && want.Status == row.status && maps.EqualFunc(got.Header, want.Header, slices.Equal),
 				"got  %+v\nwant %+v, and status %d", got, want, row.status)
 			for i := range none {
 				expect.That(t, once[i]-none[i] == twice[i]-once[i], "counted %v, then %v, then %v", none, once, twice)
 			}
-			expect.That(t, n.handler.TookOver(warm.LocalAddr().String()) != row.back, "given back: %v", !row.back)
+			expect.That(t, n.Handler.TookOver(warm.LocalAddr().String()) != row.back, "given back: %v", !row.back)
 			if !row.back && row.change == nil { // the standing of before is not that of the next one
-				warm.roundTrip(t, beatWith(basic(orders))).says(t, 200, "", "the credential of before")
+				warm.RoundTrip(t, beatWith(basic(orders))).Says(t, 200, "", "the credential of before")
 				if row.target == "" {
-					warm.roundTrip(t, beat).says(t, row.status, "", "this one again")
+					warm.RoundTrip(t, beat).Says(t, row.status, "", "this one again")
 				}
 			}
 		})
@@ -226,58 +225,26 @@ func sumOf(t testing.TB, metrics *prometheus.Registry, name string) (sum float64
 
 func TestHeartbeatConnectionEndsTheStandingOfACredentialThatEnds(t *testing.T) {
 	for name, lasting := range map[string]time.Duration{"a token": 30 * time.Second, "a secret": 0} {
-		inBubble(t, name, func(t *testing.T) {
+		httpdtest.InBubble(t, name, func(t *testing.T) {
 			k := newKeyring(t, access.On)
 			orders := k.token(t, "orders", lasting)
 			if lasting == 0 {
 				k.rotate(t, orders, 30*time.Second)
 			}
-			n := newBubbled(t, k.config())
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-			conn := need.Got(n.pipes.dial(t.Context(), "", ""))(t)
+			n := httpdtest.NewBubbled(t, k.config())
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+			conn := need.Got(n.Pipes.Dial(t.Context(), "", ""))(t)
 			defer conn.Close()
-			l := line{conn, bufio.NewReader(conn)}
+			l := httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
 			for i := range 5 {
-				need.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "heartbeat: got")
-				need.That(t, i < 3 || n.handler.TookOver("pipe"), "the connection was not taken over")
+				need.Equal(t, l.RoundTrip(t, beatWith(basic(orders))).Status, 200, "heartbeat: got")
+				need.That(t, i < 3 || n.Handler.TookOver("pipe"), "the connection was not taken over")
 			}
 			time.Sleep(30*time.Second - time.Millisecond)
-			expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 200, "just before: got")
+			expect.Equal(t, l.RoundTrip(t, beatWith(basic(orders))).Status, 200, "just before: got")
 			time.Sleep(time.Millisecond)
-			expect.Equal(t, l.roundTrip(t, beatWith(basic(orders))).status, 401, "at the end: got")
+			expect.Equal(t, l.RoundTrip(t, beatWith(basic(orders))).Status, 401, "at the end: got")
 		})
-	}
-}
-
-// waiting is calls that wait, by what they are. The function returns what became of them: "" while they wait.
-func (n *bubbled) waiting(t *testing.T, fields ...string) (ended func() map[string]string) {
-	t.Helper()
-	session := decodeReply[struct{ ID string }](t, n.send(t, "POST", "/v1/rollcall/sessions", "", fields...)).ID
-	other := decodeReply[struct{ ID string }](t, n.send(t, "POST", "/v1/rollcall/sessions", "", fields...)).ID
-	need.Equal(t, n.send(t, "PUT", "/v1/rollcall/locks/l?session="+other, "", fields...).status, 200, "lock: got")
-	key := n.send(t, "GET", "/v1/kv/k", "", fields...)
-	calls := map[string]string{
-		"stream": request("GET", "/v1/rollcall/watch", "", fields...),
-		"poll":   request("GET", "/v1/rollcall/watch?wait=9m", "", fields...),
-		"key":    request("GET", "/v1/kv/k?wait=9m&index="+strconv.FormatUint(key.index(t), 10), "", fields...),
-		"lock":   request("PUT", "/v1/rollcall/locks/l?wait=9m&session="+session, "", fields...),
-	}
-	became := make(map[string]*atomic.Value)
-	for name, call := range calls {
-		end := new(atomic.Value)
-		became[name] = end
-		go func() {
-			got, err := n.roundTrip(t, call)
-			end.Store(fmt.Sprintf("%d, %v", got.status, err == nil || err == io.ErrUnexpectedEOF))
-		}()
-	}
-	synctest.Wait()
-	return func() map[string]string {
-		all := map[string]string{}
-		for name, end := range became {
-			all[name], _ = end.Load().(string)
-		}
-		return all
 	}
 }
 
@@ -313,14 +280,14 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 			k.change(t, access.Change{Mode: access.On})
 		}, unauthorized},
 	} {
-		inBubble(t, name, func(t *testing.T) {
+		httpdtest.InBubble(t, name, func(t *testing.T) {
 			k := newKeyring(t, row.mode)
 			token := k.token(t, "reader", 5*time.Minute)
 			m := registrytest.New()
 			config := k.config()
 			config.Service, config.Coordination, config.Agents = m, kvtest.New(m), httpd.OneAgent
-			n := newBubbled(t, config)
-			ended := n.waiting(t, "X-Consul-Token: "+token)
+			n := httpdtest.NewBubbled(t, config)
+			ended := n.Waiting(t, "X-Consul-Token: "+token)
 			k.token(t, "reader", 0) // a change for nobody
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -340,7 +307,7 @@ func TestCallThatWaitsEndsWhenItsCallerMayNotGoOn(t *testing.T) {
 // A caller who loses its permission while it is let in is not forgotten, at whatever moment that is.
 func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
 	for revoked := range int64(12) { // the number of looks at the table before
-		bubble(t, func(t *testing.T) {
+		httpdtest.Bubble(t, func(t *testing.T) {
 			k := newKeyring(t, access.On)
 			token := k.token(t, "reader", 0)
 			looks := new(atomic.Int64)
@@ -364,73 +331,73 @@ func TestCallThatWaitsIsJudgedByWhatChangedWhileItBegan(t *testing.T) {
 
 // What is known of a connection over TLS outlives that it is taken over and given back.
 func TestHeartbeatConnectionOverTLSIsTakenOver(t *testing.T) {
-	certificate, trusted := certified(t)
+	certificate, trusted := httpdtest.Certified(t)
 	k := newKeyring(t, access.On)
 	orders := k.token(t, "orders", 0)
-	n := newNode(t, k.config(), func(s *http.Server) {
+	n := httpdtest.NewNode(t, k.config(), func(s *http.Server) {
 		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}}
 	})
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	open := func() line {
-		conn := tls.Client(n.dial(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
-		return line{conn, bufio.NewReader(conn)}
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	open := func() httpdtest.Line {
+		conn := tls.Client(n.Dial(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
+		return httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
 	}
 	beat := beatWith(basic(orders))
 	l := open()
 	for range 3 {
 		for range 3 {
-			need.Equal(t, l.roundTrip(t, beat).status, 200, "heartbeat: got")
+			need.Equal(t, l.RoundTrip(t, beat).Status, 200, "heartbeat: got")
 		}
-		need.That(t, n.handler.TookOver(l.LocalAddr().String()), "not taken over after three heartbeats")
+		need.That(t, n.Handler.TookOver(l.LocalAddr().String()), "not taken over after three heartbeats")
 		for range 70 {
-			l.roundTrip(t, beat)
+			l.RoundTrip(t, beat)
 		}
-		need.Equal(t, l.roundTrip(t, request("GET", "/healthz", "")).status, 200, "a read between: got")
+		need.Equal(t, l.RoundTrip(t, httpdtest.Request("GET", "/healthz", "")).Status, 200, "a read between: got")
 	}
-	need.Equal(t, n.handler.Layers(l.LocalAddr().String()), 0, "layers of a connection that net/http has: got")
+	need.Equal(t, n.Handler.Layers(l.LocalAddr().String()), 0, "layers of a connection that net/http has: got")
 	for range 3 {
-		l.roundTrip(t, beat)
+		l.RoundTrip(t, beat)
 	}
-	expect.Equal(t, n.handler.Layers(l.LocalAddr().String()), 1, "layers: got")
+	expect.Equal(t, n.Handler.Layers(l.LocalAddr().String()), 1, "layers: got")
 	need.Got(io.WriteString(l, beat+beatWith()+beat))(t)
 	for i, want := range []int{200, 401, 200} {
-		expect.Equal(t, l.read(t, "PUT ").status, want, "heartbeat %d of a pipeline: got", i)
+		expect.Equal(t, l.Read(t, "PUT ").Status, want, "heartbeat %d of a pipeline: got", i)
 	}
 	k.revoke(t, orders)
-	expect.Equal(t, l.roundTrip(t, beat).status, 401, "revoked: got")
+	expect.Equal(t, l.RoundTrip(t, beat).Status, 401, "revoked: got")
 	idle := l
-	need.OK(t, n.handler.Shutdown(t.Context()))
-	expect.Equal(t, expect.Err(idle.in.ReadByte()), io.EOF, "the idle connection after the shutdown: got")
+	need.OK(t, n.Handler.Shutdown(t.Context()))
+	expect.Equal(t, expect.Err(idle.In.ReadByte()), io.EOF, "the idle connection after the shutdown: got")
 }
 
 // The life of a connection over TLS is one, whoever reads it.
 func TestHeartbeatConnectionOverTLSEndsWithinAnHour(t *testing.T) {
-	certificate, trusted := certified(t)
+	certificate, trusted := httpdtest.Certified(t)
 	for name, reads := range map[string]func(minute int) bool{
 		"heartbeats":             func(int) bool { return false },
 		"heartbeats, then reads": func(minute int) bool { return minute > 30 },
 		"reads between":          func(minute int) bool { return minute%9 == 0 },
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			n := newBubbledTLS(t, httpd.Config{}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-			conn := tls.Client(need.Got(n.pipes.dial(t.Context(), "", ""))(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
-			l := line{conn, bufio.NewReader(conn)}
+		httpdtest.InBubble(t, name, func(t *testing.T) {
+			n := httpdtest.NewBubbledTLS(t, httpd.Config{}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+			conn := tls.Client(need.Got(n.Pipes.Dial(t.Context(), "", ""))(t), &tls.Config{RootCAs: trusted, ServerName: "example.com"})
+			l := httpdtest.Line{Conn: conn, In: bufio.NewReader(conn)}
 			defer l.Close()
 			took := 0
 			for minute := 0; ; minute++ {
 				need.That(t, minute < 60, "the connection lives after an hour")
 				call := beatWith()
 				if reads(minute) {
-					call = request("GET", "/healthz", "")
+					call = httpdtest.Request("GET", "/healthz", "")
 				}
 				for range 70 { // heartbeats, so that the connection is worth taking over
-					if got := l.roundTrip(t, call); got.closed {
-						expect.That(t, got.status == 200 && minute >= 40 && minute <= 50 && took > 0, "status %d, it ended in minute %d, taken over in %d", got.status, minute, took)
+					if got := l.RoundTrip(t, call); got.Closed {
+						expect.That(t, got.Status == 200 && minute >= 40 && minute <= 50 && took > 0, "status %d, it ended in minute %d, taken over in %d", got.Status, minute, took)
 						return
 					}
 				}
-				if n.handler.TookOver("pipe") {
+				if n.Handler.TookOver("pipe") {
 					took++
 				}
 				time.Sleep(time.Minute)

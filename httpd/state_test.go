@@ -1,7 +1,6 @@
 package httpd_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,53 +18,38 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
-	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/conformance"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// cluster is a fixed httpd.Cluster.
-type cluster api.Status
-
-// Status implements httpd.Cluster.
-func (c cluster) Status(context.Context) api.Status { return api.Status(c) }
-
-var threeNodes = cluster{
-	Mode: "cp", ClusterID: "c1", Leader: "n2", Term: 7,
-	Nodes: []api.NodeStatus{
-		{ID: "n1", HTTP: "127.0.0.1:8761", Cluster: "127.0.0.1:7761", Role: "follower", Applied: 41},
-		{ID: "n2", HTTP: "127.0.0.1:8762", Cluster: "127.0.0.1:7762", Role: "leader", Applied: 42, Index: "c1-17"},
-		{ID: "n3", Cluster: "127.0.0.1:7763", Role: "unreachable"},
-	},
-}
-
 func TestStatusShowsTheCluster(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1", Datacenter: "dc1", Version: "v1"}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Cluster: httpdtest.ThreeNodes, Node: "n1", Datacenter: "dc1", Version: "v1"}, nil)
 	want := `{"node":"n1","datacenter":"dc1","version":"v1","mode":"cp","cluster_id":"c1","leader":"n2","term":7,"ready":true,"quorum":true,"condition":"","summary":"","nodes":[` +
 		`{"id":"n1","http":"127.0.0.1:8761","cluster":"127.0.0.1:7761","role":"follower","applied":41,"voter":false},` +
 		`{"id":"n2","http":"127.0.0.1:8762","cluster":"127.0.0.1:7762","role":"leader","applied":42,"index":"c1-17","voter":false},` +
 		`{"id":"n3","http":"","cluster":"127.0.0.1:7763","role":"unreachable","applied":0,"voter":false}]}` + "\n"
-	expect.Equal(t, n.send(t, request("GET", "/v1/rollcall/status", "")).body, want, "got")
+	expect.Equal(t, n.Send(t, httpdtest.Request("GET", "/v1/rollcall/status", "")).Body, want, "got")
 }
 
 func TestStatusOfANodeWithoutAClusterHasNoNodes(t *testing.T) {
-	n := newNode(t, httpd.Config{Node: "n1"}, nil)
-	got := n.send(t, request("GET", "/v1/rollcall/status", ""))
-	expect.That(t, strings.Contains(got.body, `"nodes":[]`), "got %s, want an empty list of nodes", got.body)
+	n := httpdtest.NewNode(t, httpd.Config{Node: "n1"}, nil)
+	got := n.Send(t, httpdtest.Request("GET", "/v1/rollcall/status", ""))
+	expect.That(t, strings.Contains(got.Body, `"nodes":[]`), "got %s, want an empty list of nodes", got.Body)
 }
 
 func TestInstanceListHasEveryInstance(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	instance := newInstance("ORDERS", "i1")
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	instance := httpdtest.NewInstance("ORDERS", "i1")
 	instance.Duration, instance.RenewalInterval = 30, 10
-	n.Perform(t, registry.Register{Instance: instance}, registry.Register{Instance: newInstance("PAY", "p1")},
+	n.Perform(t, registry.Register{Instance: instance}, registry.Register{Instance: httpdtest.NewInstance("PAY", "p1")},
 		registry.SetOverride{Key: instance.Key(), Status: registry.OutOfService})
 	list := func(query string) []map[string]any {
 		var instances []map[string]any
-		got := n.send(t, request("GET", "/v1/rollcall/apps"+query, ""))
-		need.OKf(t, json.Unmarshal([]byte(got.body), &instances), "%s: in %s", query, got.body)
+		got := n.Send(t, httpdtest.Request("GET", "/v1/rollcall/apps"+query, ""))
+		need.OKf(t, json.Unmarshal([]byte(got.Body), &instances), "%s: in %s", query, got.Body)
 		return instances
 	}
 	for query, want := range map[string]int{"": 2, "?app=orders": 1, "?app=none": 0} {
@@ -85,32 +69,32 @@ func TestInstanceListHasEveryInstance(t *testing.T) {
 }
 
 func TestEventsAreShownNewestFirst(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("A", "1")}, registry.Register{Instance: newInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("A", "1")}, registry.Register{Instance: httpdtest.NewInstance("A", "2")}, registry.Cancel{Key: registry.NewKey("A", "1")})
 	var events struct{ Registered, Canceled []struct{ App, ID string } }
-	need.OK(t, json.Unmarshal([]byte(n.send(t, request("GET", "/v1/rollcall/events", "")).body), &events))
+	need.OK(t, json.Unmarshal([]byte(n.Send(t, httpdtest.Request("GET", "/v1/rollcall/events", "")).Body), &events))
 	expect.That(t, len(events.Registered) == 2 && events.Registered[0].ID == "2" && events.Registered[1].ID == "1", "registered: %+v", events.Registered)
 	expect.That(t, len(events.Canceled) == 1 && events.Canceled[0].ID == "1" && events.Canceled[0].App == "A", "canceled: %+v", events.Canceled)
 }
 
 func TestOwnErrorsAreJSON(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for path, want := range map[string]int{
 		"/v1/rollcall/apps?consistency=eventual": 400, "/v1/rollcall/nothing": 404, "/v1/rollcall/%00": 400,
 		"/v1/rollcall/apps?" + strings.Repeat("a&", 40): 400, "/v1/rollcall/apps?app=%zz": 400,
 	} {
-		got := n.send(t, request("GET", path, ""))
+		got := n.Send(t, httpdtest.Request("GET", path, ""))
 		var doc struct{ Error string }
-		err := json.Unmarshal([]byte(got.body), &doc)
-		expect.That(t, err == nil && doc.Error != "" && got.status == want,
-			"GET %s: got %d %q, want %d and an error in JSON", path, got.status, got.body, want)
-		expect.Equal(t, got.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
+		err := json.Unmarshal([]byte(got.Body), &doc)
+		expect.That(t, err == nil && doc.Error != "" && got.Status == want,
+			"GET %s: got %d %q, want %d and an error in JSON", path, got.Status, got.Body, want)
+		expect.Equal(t, got.Header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", path)
 	}
-	n.send(t, request("POST", "/v1/rollcall/apps", "")).says(t, 405, "", "POST").with(t, "Allow", "GET, HEAD")
+	n.Send(t, httpdtest.Request("POST", "/v1/rollcall/apps", "")).Says(t, 405, "", "POST").With(t, "Allow", "GET, HEAD")
 }
 
 func TestEurekaStatusListsTheReplicas(t *testing.T) {
-	n := newNode(t, httpd.Config{Cluster: threeNodes, Node: "n1"}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Cluster: httpdtest.ThreeNodes, Node: "n1"}, nil)
 	var doc struct {
 		ApplicationStats map[string]string
 		InstanceInfo     struct {
@@ -118,7 +102,7 @@ func TestEurekaStatusListsTheReplicas(t *testing.T) {
 			Port     map[string]any
 		}
 	}
-	need.OK(t, json.Unmarshal([]byte(n.send(t, request("GET", "/eureka/status", "", "Accept: application/json")).body), &doc))
+	need.OK(t, json.Unmarshal([]byte(n.Send(t, httpdtest.Request("GET", "/eureka/status", "", "Accept: application/json")).Body), &doc))
 	for key, want := range map[string]string{
 		"registered-replicas":  "http://127.0.0.1:8762/eureka/, http://n3/eureka/",
 		"available-replicas":   "http://127.0.0.1:8762/eureka/,",
@@ -127,19 +111,6 @@ func TestEurekaStatusListsTheReplicas(t *testing.T) {
 		expect.Equal(t, doc.ApplicationStats[key], want, "%s is", key)
 	}
 	expect.That(t, doc.InstanceInfo.HostName == "127.0.0.1" && doc.InstanceInfo.Port["$"] == 8761.0, "the node's own instance is at %v", doc.InstanceInfo)
-}
-
-// fromDC2 is what the servers of datacenter dc2 send.
-var fromDC2 = registry.Origin{Kind: registry.RemoteDC, DC: "dc2"}
-
-// remote registers ORDERS/i1 as an instance of dc2; heard, of which the link's contact is noted too.
-func (n *bubbled) remote(t *testing.T, heard bool) {
-	t.Helper()
-	ops := []registry.Op{registry.Replica{Instance: newInstance("ORDERS", "i1"), Life: 1}}
-	if heard {
-		ops = append([]registry.Op{registry.Contact{DC: "dc2", Cut: 15_000}}, ops...)
-	}
-	need.Got(n.Apply(context.Background(), fromDC2, ops...))(t)
 }
 
 // cutPolicy is a status of the peer dc2.
@@ -160,53 +131,53 @@ func TestInstanceOfAnotherDatacenterIsShownWithItsOwner(t *testing.T) {
 	}{
 		{name: "of which nothing was heard", silent: 10 * time.Second, says: "It belongs to datacenter dc2, of which nothing was heard yet."},
 		{name: "heard lately", heard: true, silent: 10 * time.Second, says: "at 2000-01-01 00:02:00 UTC. It belongs to datacenter dc2, last heard 10s ago."},
-		{name: "its link is cut", heard: true, silent: 41 * time.Second, peers: &peers{status: cutPolicy("keep")}, unheard: 41_000,
+		{name: "its link is cut", heard: true, silent: 41 * time.Second, peers: &httpdtest.FakePeers{StatusJSON: cutPolicy("keep")}, unheard: 41_000,
 			says: "It belongs to datacenter dc2, last heard 41s ago: while the link is cut its lease is kept (replication.on-cut: keep)."},
-		{name: "kept beyond its time", heard: true, silent: time.Hour, peers: &peers{status: cutPolicy("keep")}, unheard: time.Hour.Milliseconds(),
+		{name: "kept beyond its time", heard: true, silent: time.Hour, peers: &httpdtest.FakePeers{StatusJSON: cutPolicy("keep")}, unheard: time.Hour.Milliseconds(),
 			says: "at 2000-01-01 00:02:00 UTC. It belongs to datacenter dc2, last heard 1h ago: while the link is cut its lease is kept (replication.on-cut: keep)."},
-		{name: "kept for a time", heard: true, silent: 2 * time.Minute, peers: &peers{status: cutPolicy("keep for 2m0s")}, unheard: 120_000,
+		{name: "kept for a time", heard: true, silent: 2 * time.Minute, peers: &httpdtest.FakePeers{StatusJSON: cutPolicy("keep for 2m0s")}, unheard: 120_000,
 			says: "while the link is cut its lease is kept (replication.on-cut: keep for 2m0s)."},
-		{name: "kept for a time that has passed", heard: true, silent: 3 * time.Minute, peers: &peers{status: cutPolicy("keep for 2m0s")}, unheard: 180_000,
+		{name: "kept for a time that has passed", heard: true, silent: 3 * time.Minute, peers: &httpdtest.FakePeers{StatusJSON: cutPolicy("keep for 2m0s")}, unheard: 180_000,
 			says: "last heard 3m ago: the link is cut, and its lease ends all the same (replication.on-cut: keep for 2m0s). It goes with one of the next eviction rounds, each of which takes a part of the registry."},
-		{name: "not kept", heard: true, silent: 41 * time.Second, peers: &peers{status: cutPolicy("expire")}, unheard: 41_000,
+		{name: "not kept", heard: true, silent: 41 * time.Second, peers: &httpdtest.FakePeers{StatusJSON: cutPolicy("expire")}, unheard: 41_000,
 			says: "last heard 41s ago: the link is cut, and its lease ends all the same (replication.on-cut: expire)."},
-		{name: "of what is a peer no more", heard: true, silent: 41 * time.Second, peers: &peers{status: `{"peers":[]}`}, unheard: 41_000,
+		{name: "of what is a peer no more", heard: true, silent: 41 * time.Second, peers: &httpdtest.FakePeers{StatusJSON: `{"peers":[]}`}, unheard: 41_000,
 			says: "It belongs to datacenter dc2, last heard 41s ago: the link is cut."},
-		{name: "of a state that cannot be read", heard: true, silent: 41 * time.Second, peers: &peers{status: `[`}, unheard: 41_000,
+		{name: "of a state that cannot be read", heard: true, silent: 41 * time.Second, peers: &httpdtest.FakePeers{StatusJSON: `[`}, unheard: 41_000,
 			says: "last heard 41s ago: the link is cut."},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			n := newBubbled(t, httpd.Config{Peers: row.peers})
-			n.remote(t, row.heard)
+		httpdtest.InBubble(t, row.name, func(t *testing.T) {
+			n := httpdtest.NewBubbled(t, httpd.Config{Peers: row.peers})
+			n.Remote(t, row.heard)
 			time.Sleep(row.silent) // virtual
-			e := n.explain(t, "i1")
+			e := n.Explain(t, "i1")
 			expect.That(t, strings.HasPrefix(e.Summary, known) && strings.HasSuffix(e.Summary, row.says), "it says %s\nwant the end %s", e.Summary, row.says)
 			var shown []struct {
 				Datacenter string
 				Unheard    int64 `json:"unheard_ms"`
 			}
-			got := n.get(t, "/v1/rollcall/apps")
-			err := json.Unmarshal([]byte(got.body), &shown)
+			got := n.Get(t, "/v1/rollcall/apps")
+			err := json.Unmarshal([]byte(got.Body), &shown)
 			expect.That(t, err == nil && len(shown) == 1 && shown[0].Datacenter == "dc2" && shown[0].Unheard == row.unheard,
-				"listed: %v, %s; want dc2, unheard for %d ms", err, got.body, row.unheard)
-			page := n.get(t, "/ui/apps/ORDERS").body
+				"listed: %v, %s; want dc2, unheard for %d ms", err, got.Body, row.unheard)
+			page := n.Get(t, "/ui/apps/ORDERS").Body
 			expect.That(t, strings.Contains(page, `title="belongs to datacenter dc2">dc2<`), "the dashboard does not say whose it is: %s", page)
 		})
 	}
 }
 
 func TestInstanceOfThisDatacenterIsShownWithoutAnOwner(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{Datacenter: "dc1"})
-		i := newInstance("ORDERS", "i1")
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{Datacenter: "dc1"})
+		i := httpdtest.NewInstance("ORDERS", "i1")
 		i.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
 		n.Perform(t, registry.Register{Instance: i})
-		got := n.get(t, "/v1/rollcall/apps").body
+		got := n.Get(t, "/v1/rollcall/apps").Body
 		expect.That(t, !strings.Contains(got, "datacenter") && !strings.Contains(got, "unheard") && strings.Contains(got, `"metadata":{"zone":"a"}`),
 			"listed: %s", got)
-		e := n.explain(t, "i1")
+		e := n.Explain(t, "i1")
 		expect.That(t, !strings.Contains(e.Summary, "datacenter"), "it says %s", e.Summary)
-		page := n.get(t, "/ui/apps/ORDERS").body
+		page := n.Get(t, "/ui/apps/ORDERS").Body
 		expect.That(t, !strings.Contains(page, "belongs to") && strings.Contains(page, "in <b>dc1</b>"),
 			"the dashboard names an owner, or not the node's datacenter: %s", page)
 	})
@@ -259,10 +230,10 @@ func freshness(path string) map[string]bool {
 }
 
 // ask sends a read by the socket in the data directory.
-func (p lifePhase) ask(n *bubbled, target string) *httptest.ResponseRecorder {
+func (p lifePhase) ask(n *httpdtest.Bubbled, target string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	w := httptest.NewRecorder()
-	n.handler.ServeHTTP(w, r.WithContext(web.AsAdministrator(r.Context())))
+	n.Handler.ServeHTTP(w, r.WithContext(web.AsAdministrator(r.Context())))
 	return w
 }
 
@@ -281,12 +252,12 @@ func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
 	shown := shownByRoutes(t)
 	for _, p := range lifePhases {
 		t.Run(p.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			httpdtest.Bubble(t, func(t *testing.T) {
 				m := registrytest.New()
 				l := kvtest.New(m)
-				n := newBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
+				n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: l, Agents: httpd.OneAgent, Access: httpd.AccessConfig{Table: l.AccessTable}})
 				m.Set(func(m *registrytest.Memory) { m.Reported, m.ViewErr, l.ViewErr = p.health, p.view, p.view })
-				for _, route := range n.handler.Routes(t) {
+				for _, route := range n.Handler.Routes(t) {
 					method, path, _ := strings.Cut(route, " ")
 					if method != http.MethodGet || strings.HasPrefix(path, "/v1/agent/check/") { // heartbeats
 						continue
@@ -303,7 +274,7 @@ func TestEachReadInEachPhaseSaysWhatThePageSays(t *testing.T) {
 }
 
 // reads asks one route in all ways.
-func (p lifePhase) reads(t *testing.T, n *bubbled, path string) {
+func (p lifePhase) reads(t *testing.T, n *httpdtest.Bubbled, path string) {
 	t.Helper()
 	target := strings.NewReplacer("{state}", "any", "{node}", "rollcall").Replace(path)
 	target = regexp.MustCompile(`{\w+}`).ReplaceAllString(target, "x") + "?wait=1ms&"
@@ -320,56 +291,25 @@ func (p lifePhase) reads(t *testing.T, n *bubbled, path string) {
 }
 
 func TestUnheardIsRefusedToOthersThanTheAdministrator(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Set(func(m *registrytest.Memory) { m.Reported = registry.Health{Unheard: true} })
-	got := n.call(t, http.MethodGet, "/v1/rollcall/apps?consistency=stale&unheard=true", "")
-	expect.That(t, got.status == http.StatusBadRequest && strings.Contains(got.body, "admin.sock"), "got %d %s", got.status, got.body)
-}
-
-// gathered is the sum of a metric's series that have these labels.
-func gathered(t testing.TB, metrics *prometheus.Registry, name string, labels map[string]string) float64 {
-	t.Helper()
-	families := need.Got(metrics.Gather())(t)
-	sum, found := 0.0, false
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		found = true
-	series:
-		for _, series := range family.GetMetric() {
-			left := len(labels)
-			for _, label := range series.GetLabel() {
-				want, wanted := labels[label.GetName()]
-				if wanted && want != label.GetValue() {
-					continue series
-				}
-				if wanted {
-					left--
-				}
-			}
-			if left == 0 {
-				sum += series.GetCounter().GetValue() + series.GetGauge().GetValue() + float64(series.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	need.That(t, found, "there is no metric %s", name)
-	return sum
+	got := n.Call(t, http.MethodGet, "/v1/rollcall/apps?consistency=stale&unheard=true", "")
+	expect.That(t, got.Status == http.StatusBadRequest && strings.Contains(got.Body, "admin.sock"), "got %d %s", got.Status, got.Body)
 }
 
 func TestMetricsCountOperationsByActionOriginAndOutcome(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	peer := "x-netflix-discovery-replication: true"
 	for _, r := range []string{
-		register(instanceJSON), register(instanceJSON, peer),
-		request("PUT", "/eureka/apps/ORDERS/i1", ""), request("PUT", "/eureka/apps/ORDERS/i1", "", peer), request("PUT", "/eureka/apps/ORDERS/i2", ""),
-		request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
-		request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
-		request("DELETE", "/eureka/apps/ORDERS/i1", ""), request("DELETE", "/eureka/apps/ORDERS/i1", ""),
-		request("POST", "/eureka/peerreplication/batch", `{"replicationList":[{"appName":"A","id":"1","action":"Cancel"},{"appName":"A","id":"1","action":"Heartbeat"}]}`),
+		httpdtest.Register(httpdtest.InstanceJSON), httpdtest.Register(httpdtest.InstanceJSON, peer),
+		httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", ""), httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1", "", peer), httpdtest.Request("PUT", "/eureka/apps/ORDERS/i2", ""),
+		httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""), httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1/status", ""),
+		httpdtest.Request("PUT", "/eureka/apps/ORDERS/i1/metadata?a=b", ""),
+		httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1", ""), httpdtest.Request("DELETE", "/eureka/apps/ORDERS/i1", ""),
+		httpdtest.Request("POST", "/eureka/peerreplication/batch", `{"replicationList":[{"appName":"A","id":"1","action":"Cancel"},{"appName":"A","id":"1","action":"Heartbeat"}]}`),
 	} {
-		n.send(t, r)
+		n.Send(t, r)
 	}
 	for _, row := range []struct {
 		action, origin, outcome string
@@ -381,32 +321,32 @@ func TestMetricsCountOperationsByActionOriginAndOutcome(t *testing.T) {
 		{"cancel", "client", "done", 1}, {"cancel", "client", "not_found", 1}, {"cancel", "replication", "not_found", 1},
 	} {
 		labels := map[string]string{"action": row.action, "origin": row.origin, "outcome": row.outcome}
-		expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), row.want, "%v: got", labels)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_registry_operations_total", labels), row.want, "%v: got", labels)
 	}
 }
 
 func TestMetricsCountFailedOperationsByTheirError(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	for outcome, err := range map[string]error{"unknown": registry.ErrUnknownOutcome, "no_leader": registry.ErrNoLeader, "error": registry.ErrClosed} {
 		n.Set(func(m *registrytest.Memory) { m.ApplyErr = err })
-		n.send(t, request("PUT", "/eureka/apps/A/1", ""))
-		n.send(t, request("DELETE", "/eureka/apps/A/1", ""))
+		n.Send(t, httpdtest.Request("PUT", "/eureka/apps/A/1", ""))
+		n.Send(t, httpdtest.Request("DELETE", "/eureka/apps/A/1", ""))
 		for _, action := range []string{"renew", "cancel"} {
 			labels := map[string]string{"action": action, "origin": "client", "outcome": outcome}
-			expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
+			expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
 		}
 	}
 }
 
 func TestMetricsCountRequestsByRouteTemplate(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	for _, r := range []string{
-		request("PUT", "/eureka/apps/A/1", ""), request("PUT", "/v2/apps/A/2/", ""), request("GET", "/eureka/apps/A", ""),
-		request("GET", "/no/such/path", ""), request("BREW", "/eureka/apps", ""), request("GET", "/v1/rollcall/status", ""),
+		httpdtest.Request("PUT", "/eureka/apps/A/1", ""), httpdtest.Request("PUT", "/v2/apps/A/2/", ""), httpdtest.Request("GET", "/eureka/apps/A", ""),
+		httpdtest.Request("GET", "/no/such/path", ""), httpdtest.Request("BREW", "/eureka/apps", ""), httpdtest.Request("GET", "/v1/rollcall/status", ""),
 	} {
-		n.send(t, r)
+		n.Send(t, r)
 	}
 	for _, row := range []struct {
 		route, method, code string
@@ -419,30 +359,30 @@ func TestMetricsCountRequestsByRouteTemplate(t *testing.T) {
 		{"/v1/rollcall/status", "GET", "200", 1},
 	} {
 		labels := map[string]string{"route": row.route, "method": row.method, "code": row.code}
-		expect.Equal(t, gathered(t, metrics, "rollcall_http_requests_total", labels), row.want, "%v: got", labels)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_requests_total", labels), row.want, "%v: got", labels)
 		delete(labels, "code")
-		expect.Equal(t, gathered(t, metrics, "rollcall_http_request_duration_seconds", labels), row.want, "durations of %v: got", labels)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_http_request_duration_seconds", labels), row.want, "durations of %v: got", labels)
 	}
 }
 
 func TestMetricsCountInstancesByStatus(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	for id, status := range map[string]registry.Status{"1": registry.Up, "2": registry.Up, "3": registry.OutOfService} {
-		instance := newInstance("A", id)
+		instance := httpdtest.NewInstance("A", id)
 		instance.Status = status
 		n.Perform(t, registry.Register{Instance: instance})
 	}
 	want := map[registry.Status]float64{registry.Up: 2, registry.OutOfService: 1}
 	for _, status := range registry.Statuses() {
-		expect.Equal(t, gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status.String()}), want[status], "%s: got", status)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_registry_instances", map[string]string{"status": status.String()}), want[status], "%s: got", status)
 	}
 }
 
 func TestMetricsAreExposed(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.send(t, request("PUT", "/eureka/apps/A/1", ""))
-	n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`, "it")
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Send(t, httpdtest.Request("PUT", "/eureka/apps/A/1", ""))
+	n.Send(t, httpdtest.Request("GET", "/metrics", "")).Says(t, http.StatusOK, `rollcall_registry_operations_total{action="renew",origin="client",outcome="not_found"} 1`, "it")
 }
 
 // brokenCollector is a collector with a defect.
@@ -456,11 +396,11 @@ func (brokenCollector) Collect(chan<- prometheus.Metric) { panic("planted") }
 
 func TestCollectorThatPanicsCostsItsOwnFiguresOnly(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
 	metrics.MustRegister(brokenCollector{})
 	for scrape := range 2 {
-		a := n.send(t, request("GET", "/metrics", "")).says(t, http.StatusOK, "rollcall_registry_instances", "it")
-		expect.That(t, scrape == 0 || strings.Contains(a.body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
+		a := n.Send(t, httpdtest.Request("GET", "/metrics", "")).Says(t, http.StatusOK, "rollcall_registry_instances", "it")
+		expect.That(t, scrape == 0 || strings.Contains(a.Body, `rollcall_measuring_panics_total{what="metrics"} 1`), "the panic of the scrape before is not counted")
 	}
 }
 
@@ -481,7 +421,7 @@ func appInstances(t *testing.T, metrics *prometheus.Registry) map[string]float64
 
 func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics, MetricsApps: 2}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics, MetricsApps: 2}, nil)
 	add := func(app string, instances int, status registry.Status) {
 		for i := range instances {
 			n.Perform(t, registry.Register{Instance: &registry.Instance{InstanceID: fmt.Sprint(app, i), App: app, HostName: "h", Status: status, DataCenter: registry.DataCenter{Name: registry.MyOwn}}})
@@ -504,17 +444,36 @@ func TestMetricsShowTheInstancesOfTheLargestApplicationsAndOfTheOthersTogether(t
 
 // TestConformance has heartbeats answered on connections that were taken over, as those of a node are.
 func TestConformance(t *testing.T) {
-	n := newNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{Node: "n1", Version: "test"}, nil)
 	n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
+	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata"), Consensus: true})
 }
 
 func TestConformanceWithoutConsensus(t *testing.T) {
-	config := aloneConfig()
+	config := httpdtest.AloneConfig()
 	config.Node, config.Version = "n1", "test"
-	n := newNode(t, config, nil)
+	n := httpdtest.NewNode(t, config, nil)
 	n.Set(func(m *registrytest.Memory) { m.Alone = true; m.Registry.SetLevel(codec.Newest) })
 	n.LeadAlways(t)
-	conformance.Run(t, conformance.Target{URL: "http://" + n.addr, Fixtures: os.DirFS("eureka/testdata")})
+	conformance.Run(t, conformance.Target{URL: "http://" + n.Addr, Fixtures: os.DirFS("eureka/testdata")})
+}
+
+// Every route of coordination, also those that are added later.
+func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
+	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
+	c := &httpdtest.Coordinated{Handler: h}
+	asked := 0
+	for _, route := range h.Routes(t) {
+		method, path, _ := strings.Cut(route, " ")
+		if !httpdtest.Coordinates(path) {
+			continue
+		}
+		asked++
+		got := c.Send(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
+		expect.That(t, got.Status == http.StatusNotImplemented && strings.Contains(got.Body, "mode cp") && strings.Contains(got.Body, "no lock could be exclusive"),
+			"%s: got %d %q, want 501 and why", route, got.Status, got.Body)
+	}
+	expect.That(t, asked >= 30, "only %d routes were asked", asked)
+	expect.Equal(t, c.Send("GET", "/v1/nothing", "").Status, http.StatusNotFound, "a path that there is not: got")
 }

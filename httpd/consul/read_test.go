@@ -1,16 +1,14 @@
-package httpd_test
+package consul_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,51 +23,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// pending is a request under way.
-type pending struct {
-	got  reply
-	took time.Duration
-	done chan struct{}
-}
-
-// start sends a request that is expected to wait.
-func (c *coordinated) start(ctx context.Context, method, target string, headers ...string) *pending {
-	p := &pending{done: make(chan struct{})}
-	begun := time.Now()
-	go func() {
-		defer close(p.done)
-		p.got = c.sendUntil(ctx, method, target, "", headers...)
-		p.took = time.Since(begun)
-	}()
-	return p
-}
-
-// wait is the response and how long it took.
-func (p *pending) wait() (reply, time.Duration) {
-	<-p.done
-	return p.got, p.took
-}
-
-// answered says whether there is a response by now, once all that can happen at this time has.
-func (p *pending) answered() bool {
-	synctest.Wait()
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestConsulReadSaysHowFreshItIs(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.put(t, "/v1/kv/a", "v")
-	c.put(t, "/v1/kv/b", "v")
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Put(t, "/v1/kv/a", "v")
+	c.Put(t, "/v1/kv/b", "v")
 	for _, row := range []struct {
 		name, target    string
 		health          registry.Health
@@ -90,22 +53,22 @@ func TestConsulReadSaysHowFreshItIs(t *testing.T) {
 		{"no session yet", "/v1/session/list?wait=1h", registry.Health{Quorum: true}, "1", "0", "true", "consistent", 1},
 	} {
 		c.Set(func(m *registrytest.Memory) { m.Reported = row.health })
-		before := c.kv.Views.Load()
-		got := c.get(row.target)
+		before := c.Kv.Views.Load()
+		got := c.Get(row.target)
 		for name, want := range map[string]string{
 			"X-Consul-Index": row.index, "X-Consul-LastContact": row.contact, "X-Consul-KnownLeader": row.leader,
 			"X-Consul-Default-ACL-Policy": "allow", "X-Consul-Effective-Consistency": row.mode,
 		} {
-			expect.Equal(t, got.header.Get(name), want, "%s: %s is", row.name, name)
+			expect.Equal(t, got.Header.Get(name), want, "%s: %s is", row.name, name)
 		}
-		views := c.kv.Views.Load() - before
+		views := c.Kv.Views.Load() - before
 		expect.That(t, views == row.views, "%s: the leader was asked %d times, want %d", row.name, views, row.views)
 	}
-	expect.That(t, c.put(t, "/v1/kv/a", "w").header.Get("X-Consul-Index") == "", "a write has an index")
+	expect.That(t, c.Put(t, "/v1/kv/a", "w").Header.Get("X-Consul-Index") == "", "a write has an index")
 }
 
 func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for query, want := range map[string]string{
 		"stale&consistent":        "Cannot specify ?stale with ?consistent, conflicting semantics.",
 		"max_stale=1s&consistent": "Cannot specify ?stale with ?consistent, conflicting semantics.",
@@ -118,23 +81,23 @@ func TestConsulReadThatContradictsItselfIsRefused(t *testing.T) {
 		"index=1&wait=1d":         "Invalid wait time",
 	} {
 		for _, path := range []string{"/v1/kv/a?", "/v1/kv/?keys&", "/v1/session/list?"} {
-			c.get(path+query).is(t, 400, want, "%s%s", path, query)
+			c.Get(path+query).Is(t, 400, want, "%s%s", path, query)
 		}
 	}
 }
 
 func TestBlockingQueryThatNeedNotWaitRespondsAtOnce(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		c.put(t, "/v1/kv/a", "w")
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		c.Put(t, "/v1/kv/a", "w")
 		for _, query := range []string{"", "?wait=1m", "?index=0&wait=1m", "?index=-1&wait=1m", "?index=&wait=1m", "?index=1&wait=1m"} {
-			got, took := c.start(t.Context(), "GET", "/v1/kv/a"+query).wait()
-			expect.That(t, took == 0 && got.status == 200 && got.header.Get("X-Consul-Index") == "2", "%q: got %d of index %s after %v", query, got.status, got.header.Get("X-Consul-Index"), took)
+			got, took := c.Start(t.Context(), "GET", "/v1/kv/a"+query).Wait()
+			expect.That(t, took == 0 && got.Status == 200 && got.Header.Get("X-Consul-Index") == "2", "%q: got %d of index %s after %v", query, got.Status, got.Header.Get("X-Consul-Index"), took)
 		}
 	})
 }
 
 func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		for _, row := range []struct {
 			query string
 			wait  time.Duration
@@ -149,8 +112,8 @@ func TestBlockingQueryWaitsForItsTimeAndUpToASixteenthMore(t *testing.T) {
 			{"index=99&wait=1s", time.Second},
 			{"index=18446744073709551615&wait=1s&stale", time.Second},
 		} {
-			got, took := c.start(t.Context(), "GET", "/v1/kv/a?"+row.query).wait()
-			expect.That(t, took >= row.wait && took <= row.wait+row.wait/16 && got.status == 200 && got.header.Get("X-Consul-Index") == "1", "%s: got %d of index %s after %v, want 200 of 1 after %v and at most a sixteenth more", row.query, got.status, got.header.Get("X-Consul-Index"), took, row.wait)
+			got, took := c.Start(t.Context(), "GET", "/v1/kv/a?"+row.query).Wait()
+			expect.That(t, took >= row.wait && took <= row.wait+row.wait/16 && got.Status == 200 && got.Header.Get("X-Consul-Index") == "1", "%s: got %d of index %s after %v, want 200 of 1 after %v and at most a sixteenth more", row.query, got.Status, got.Header.Get("X-Consul-Index"), took, row.wait)
 		}
 	})
 }
@@ -179,161 +142,161 @@ func TestBlockingQueryIsWokenByItsTopic(t *testing.T) {
 		{"the holder's session ends", "/v1/kv/held", "/v1/session/destroy/S", "PUT", true},
 		{"the holder releases", "/v1/kv/held", "/v1/kv/held?release=S", "PUT", true},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			c := newCoordinated(t, httpd.Config{})
-			session := c.session(t, "")
-			c.put(t, "/v1/kv/a/b?flags=7", "")
-			c.put(t, "/v1/kv/a/c/d", "")
-			c.put(t, "/v1/kv/held?acquire="+session, "")
+		httpdtest.InBubble(t, row.name, func(t *testing.T) {
+			c := httpdtest.NewCoordinated(t, httpd.Config{})
+			session := c.Session(t, "")
+			c.Put(t, "/v1/kv/a/b?flags=7", "")
+			c.Put(t, "/v1/kv/a/c/d", "")
+			c.Put(t, "/v1/kv/held?acquire="+session, "")
 			watched := strings.ReplaceAll(row.watched, "/S", "/"+session)
 			sep := "?"
 			if strings.Contains(watched, "?") {
 				sep = "&"
 			}
-			before := c.get(watched).header.Get("X-Consul-Index")
-			p := c.start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
-			need.That(t, !p.answered(), "it did not wait: %d %s", p.got.status, p.got.body)
+			before := c.Get(watched).Header.Get("X-Consul-Index")
+			p := c.Start(t.Context(), "GET", watched+sep+"wait=1m&index="+before)
+			need.That(t, !p.Answered(), "it did not wait: %d %s", p.Got.Status, p.Got.Body)
 			change := strings.NewReplacer("=S", "="+session, "/S", "/"+session).Replace(row.change)
-			got := c.send(row.method, change, "")
-			need.That(t, got.status == 200, "the change: %d %s", got.status, got.body)
-			expect.That(t, p.answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
-			expect.That(t, !row.wakes || p.got.header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
+			got := c.Send(row.method, change, "")
+			need.That(t, got.Status == 200, "the change: %d %s", got.Status, got.Body)
+			expect.That(t, p.Answered() == row.wakes, "it was woken: %v, want %v", !row.wakes, row.wakes)
+			expect.That(t, !row.wakes || p.Got.Header.Get("X-Consul-Index") != before, "it was woken at the same index %s", before)
 			if !row.wakes {
-				p.wait()
+				p.Wait()
 			}
 		})
 	}
 }
 
 func TestBlockingQueriesOfOneKeyAllWake(t *testing.T) {
-	withCoordination(t, func(t *testing.T, c *coordinated) {
-		c.put(t, "/v1/kv/a", "")
-		var waiting []*pending
+	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		c.Put(t, "/v1/kv/a", "")
+		var waiting []*httpdtest.Pending
 		for range 100 {
-			waiting = append(waiting, c.start(t.Context(), "GET", "/v1/kv/a?index=1"))
+			waiting = append(waiting, c.Start(t.Context(), "GET", "/v1/kv/a?index=1"))
 		}
 		synctest.Wait()
-		c.put(t, "/v1/kv/a", "new")
+		c.Put(t, "/v1/kv/a", "new")
 		for i, p := range waiting {
-			need.That(t, p.answered() && p.took == 0, "watcher %d was not woken", i)
+			need.That(t, p.Answered() && p.Took == 0, "watcher %d was not woken", i)
 		}
-		expect.Equal(t, c.kv.Watchers.Len(), 0, "waiting still:")
+		expect.Equal(t, c.Kv.Watchers.Len(), 0, "waiting still:")
 	})
 }
 
 // A key that is absent at the next read, too, is nothing new.
 func TestBlockingQueryGoesOnWaitingForAKeyThatCameAndWent(t *testing.T) {
-	withCoordination(t, func(t *testing.T, c *coordinated) {
-		c.put(t, "/v1/kv/other", "")
-		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m")
+	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		c.Put(t, "/v1/kv/other", "")
+		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m")
 		synctest.Wait()
-		joined := c.kv.Joined.Load()
+		joined := c.Kv.Joined.Load()
 		// In one step, so that no read comes between.
-		need.Got(c.kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
-		need.That(t, !p.answered(), "it was answered: %d of index %s", p.got.status, p.got.header.Get("X-Consul-Index"))
-		expect.That(t, c.kv.Joined.Load() != joined, "it was not woken, so there was no other read")
-		c.put(t, "/v1/kv/a", "")
-		expect.That(t, p.answered() && p.got.status == 200, "it was not woken when the key was there")
+		need.Got(c.Kv.Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: "a"}, kv.KeyOp{Verb: kv.Delete, Key: "a"}))(t)
+		need.That(t, !p.Answered(), "it was answered: %d of index %s", p.Got.Status, p.Got.Header.Get("X-Consul-Index"))
+		expect.That(t, c.Kv.Joined.Load() != joined, "it was not woken, so there was no other read")
+		c.Put(t, "/v1/kv/a", "")
+		expect.That(t, p.Answered() && p.Got.Status == 200, "it was not woken when the key was there")
 	})
 }
 
 func TestBlockingQueryMissesNoChangeDuringItsRead(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		c.Set(func(*registrytest.Memory) {
-			c.kv.After = func() { c.kv.Perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
+			c.Kv.After = func() { c.Kv.Perform(kv.KeyOp{Verb: kv.Set, Key: "a", Value: []byte("w")}) }
 		})
-		got, took := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").wait()
-		expect.That(t, took == 0 && got.header.Get("X-Consul-Index") == "2", "got %d of index %s after %v, want 2 at once", got.status, got.header.Get("X-Consul-Index"), took)
+		got, took := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=1m").Wait()
+		expect.That(t, took == 0 && got.Header.Get("X-Consul-Index") == "2", "got %d of index %s after %v, want 2 at once", got.Status, got.Header.Get("X-Consul-Index"), took)
 	})
 }
 
 func TestBlockingQueryAsksTheLeaderEachTimeUnlessItIsStale(t *testing.T) {
-	withCoordination(t, func(t *testing.T, c *coordinated) {
+	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
 		for _, row := range []struct {
 			query string
 			views int64
 		}{{"", 2}, {"&consistent", 2}, {"&stale", 0}} {
-			c.send("DELETE", "/v1/kv/a", "")
-			c.put(t, "/v1/kv/a", "")
-			index := c.get("/v1/kv/a").header.Get("X-Consul-Index")
-			before := c.kv.Views.Load()
-			p := c.start(t.Context(), "GET", "/v1/kv/a?index="+index+row.query)
+			c.Send("DELETE", "/v1/kv/a", "")
+			c.Put(t, "/v1/kv/a", "")
+			index := c.Get("/v1/kv/a").Header.Get("X-Consul-Index")
+			before := c.Kv.Views.Load()
+			p := c.Start(t.Context(), "GET", "/v1/kv/a?index="+index+row.query)
 			synctest.Wait()
-			c.put(t, "/v1/kv/a", "new")
-			p.wait()
-			views := c.kv.Views.Load() - before
+			c.Put(t, "/v1/kv/a", "new")
+			p.Wait()
+			views := c.Kv.Views.Load() - before
 			expect.That(t, views == row.views, "%q: the leader was asked %d times, want %d", row.query, views, row.views)
 		}
 	})
 }
 
 func TestConsulRequestWaitsSevenSecondsForALeader(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		ask := func(method, target string) *pending { return c.start(t.Context(), method, target) }
-		c.kv.Fail(registry.ErrNoLeader)
-		for _, p := range []*pending{ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/a"), ask("PUT", "/v1/session/renew/x"), ask("GET", "/v1/session/list?consistent")} {
-			got, took := p.wait()
-			expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 6900*time.Millisecond && took <= 7100*time.Millisecond,
-				"got %d %q after %v, want 500 after 7s", got.status, got.body, took)
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		ask := func(method, target string) *httpdtest.Pending { return c.Start(t.Context(), method, target) }
+		c.Kv.Fail(registry.ErrNoLeader)
+		for _, p := range []*httpdtest.Pending{ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/a"), ask("PUT", "/v1/session/renew/x"), ask("GET", "/v1/session/list?consistent")} {
+			got, took := p.Wait()
+			expect.That(t, got.Status == 500 && got.Body == "No cluster leader" && took >= 6900*time.Millisecond && took <= 7100*time.Millisecond,
+				"got %d %q after %v, want 500 after 7s", got.Status, got.Body, took)
 		}
 		read, write, stale := ask("GET", "/v1/kv/a"), ask("PUT", "/v1/kv/b"), ask("GET", "/v1/kv/a?stale")
 		time.Sleep(6 * time.Second)
-		expect.That(t, !read.answered() && !write.answered() && stale.answered(), "after 6s only the stale read should be answered")
-		c.kv.Fail(nil)
-		for _, p := range []*pending{read, write} {
-			got, took := p.wait()
-			expect.That(t, got.status == 200 && took <= 6100*time.Millisecond,
-				"with a leader again: got %d %s after %v, want 200 at once", got.status, got.body, took)
+		expect.That(t, !read.Answered() && !write.Answered() && stale.Answered(), "after 6s only the stale read should be answered")
+		c.Kv.Fail(nil)
+		for _, p := range []*httpdtest.Pending{read, write} {
+			got, took := p.Wait()
+			expect.That(t, got.Status == 200 && took <= 6100*time.Millisecond,
+				"with a leader again: got %d %s after %v, want 200 at once", got.Status, got.Body, took)
 		}
-		got, _ := stale.wait()
-		expect.That(t, got.header.Get("X-Consul-KnownLeader") == "false", "a stale read without a leader says that one is known")
+		got, _ := stale.Wait()
+		expect.That(t, got.Header.Get("X-Consul-KnownLeader") == "false", "a stale read without a leader says that one is known")
 	})
 }
 
 func TestBlockingQueryOutlivesTheLossOfTheLeader(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=5m")
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=5m")
 		synctest.Wait()
-		c.kv.Fail(registry.ErrNoLeader)
+		c.Kv.Fail(registry.ErrNoLeader)
 		time.Sleep(time.Minute)
-		c.kv.Fail(nil)
-		need.That(t, !p.answered(), "it was answered without a leader: %d %s", p.got.status, p.got.body)
-		c.put(t, "/v1/kv/a", "w")
-		expect.That(t, p.answered() && p.got.status == 200, "it was not woken afterwards")
+		c.Kv.Fail(nil)
+		need.That(t, !p.Answered(), "it was answered without a leader: %d %s", p.Got.Status, p.Got.Body)
+		c.Put(t, "/v1/kv/a", "w")
+		expect.That(t, p.Answered() && p.Got.Status == 200, "it was not woken afterwards")
 		// One that begins, or looks again, while there is none is held.
-		c.kv.Fail(registry.ErrNoLeader)
-		p = c.start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
+		c.Kv.Fail(registry.ErrNoLeader)
+		p = c.Start(t.Context(), "GET", "/v1/kv/a?index=2&wait=5m")
 		time.Sleep(5 * time.Second)
-		c.kv.Fail(nil)
+		c.Kv.Fail(nil)
 		time.Sleep(time.Second)
-		expect.That(t, !p.answered(), "it was answered: %d %s", p.got.status, p.got.body)
-		c.put(t, "/v1/kv/a", "x")
-		got, _ := p.wait()
-		expect.That(t, got.header.Get("X-Consul-Index") == "3", "got %d of index %s, want 3", got.status, got.header.Get("X-Consul-Index"))
+		expect.That(t, !p.Answered(), "it was answered: %d %s", p.Got.Status, p.Got.Body)
+		c.Put(t, "/v1/kv/a", "x")
+		got, _ := p.Wait()
+		expect.That(t, got.Header.Get("X-Consul-Index") == "3", "got %d of index %s, want 3", got.Status, got.Header.Get("X-Consul-Index"))
 	})
 }
 
 // The state that a node had when it lost its leader is no news minutes later.
 func TestBlockingQueryWhoseTimeIsOverWithoutALeaderFails(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=16s&consistent")
 		synctest.Wait()
-		c.kv.Fail(registry.ErrNoLeader)
-		got, took := p.wait()
-		expect.That(t, got.status == 500 && got.body == "No cluster leader" && took >= 22*time.Second && took <= 25*time.Second,
-			"got %d %s after %v, want 500 after 16s and 7s", got.status, got.body, took)
+		c.Kv.Fail(registry.ErrNoLeader)
+		got, took := p.Wait()
+		expect.That(t, got.Status == 500 && got.Body == "No cluster leader" && took >= 22*time.Second && took <= 25*time.Second,
+			"got %d %s after %v, want 500 after 16s and 7s", got.Status, got.Body, took)
 	})
 }
 
 func TestBlockingQueryTimesAreSpread(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		var waiting []*pending
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		var waiting []*httpdtest.Pending
 		for range 20 {
-			waiting = append(waiting, c.start(t.Context(), "GET", "/v1/kv/a?index=1&wait=10m"))
+			waiting = append(waiting, c.Start(t.Context(), "GET", "/v1/kv/a?index=1&wait=10m"))
 		}
 		times := map[time.Duration]bool{}
 		for _, p := range waiting {
-			_, took := p.wait()
+			_, took := p.Wait()
 			times[took] = true
 		}
 		expect.That(t, len(times) >= 10, "20 that began together ended at %d moments", len(times))
@@ -342,77 +305,77 @@ func TestBlockingQueryTimesAreSpread(t *testing.T) {
 
 // Only what was certainly not done is done again.
 func TestConsulWriteOfUnknownOutcomeIsNotRepeated(t *testing.T) {
-	withCoordination(t, func(t *testing.T, c *coordinated) {
-		c.kv.Fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
-		got, took := c.start(t.Context(), "PUT", "/v1/kv/a").wait()
-		expect.That(t, got.status == 504 && got.header.Get("X-Rollcall-Outcome") == "unknown" && took == 0,
-			"got %d %s after %v, want 504 at once", got.status, got.body, took)
+	httpdtest.WithCoordination(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		c.Kv.Fail(errors.Join(registry.ErrUnknownOutcome, registry.ErrNoLeader))
+		got, took := c.Start(t.Context(), "PUT", "/v1/kv/a").Wait()
+		expect.That(t, got.Status == 504 && got.Header.Get("X-Rollcall-Outcome") == "unknown" && took == 0,
+			"got %d %s after %v, want 504 at once", got.Status, got.Body, took)
 	})
 }
 
 func TestBlockingQueryEndsWithItsConnection(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
-		c.put(t, "/v1/kv/a", "v")
+	httpdtest.Bubble(t, func(t *testing.T) {
+		c := httpdtest.NewCoordinated(t, httpd.Config{Limits: web.Limits{Watchers: 1}})
+		c.Put(t, "/v1/kv/a", "v")
 		ctx, cancel := context.WithCancel(t.Context())
-		p := c.start(ctx, "GET", "/v1/kv/a?index=1")
+		p := c.Start(ctx, "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		c.get("/v1/kv/a?index=1").says(t, 500, "limits.watchers", "one too many")
+		c.Get("/v1/kv/a?index=1").Says(t, 500, "limits.watchers", "one too many")
 		cancel()
-		expect.That(t, p.answered() && c.kv.Watchers.Len() == 0, "%d wait after the client went away", c.kv.Watchers.Len())
-		c.get("/v1/kv/a?index=1&wait=1ms").says(t, 200, "", "the place was given back")
+		expect.That(t, p.Answered() && c.Kv.Watchers.Len() == 0, "%d wait after the client went away", c.Kv.Watchers.Len())
+		c.Get("/v1/kv/a?index=1&wait=1ms").Says(t, 200, "", "the place was given back")
 	})
 }
 
 func TestBlockingQueryRespondsAtShutdownWithWhatThereIs(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		c.handler.EndWatches()
-		got, took := p.wait()
-		expect.That(t, took == 0 && got.status == 200 && got.header.Get("X-Consul-Index") == "1" && strings.Contains(got.body, `"Value":"dg=="`),
-			"got %d %s after %v, want what there is at once", got.status, got.body, took)
-		c.get("/v1/kv/a?index=1").says(t, 500, "shutting down", "a new one")
+		c.Handler.EndWatches()
+		got, took := p.Wait()
+		expect.That(t, took == 0 && got.Status == 200 && got.Header.Get("X-Consul-Index") == "1" && strings.Contains(got.Body, `"Value":"dg=="`),
+			"got %d %s after %v, want what there is at once", got.Status, got.Body, took)
+		c.Get("/v1/kv/a?index=1").Says(t, 500, "shutting down", "a new one")
 	})
 }
 
 func TestBlockingQueryThatWaitsForALeaderRespondsAtShutdown(t *testing.T) {
-	withKey(t, func(t *testing.T, c *coordinated) {
-		p := c.start(t.Context(), "GET", "/v1/kv/a?index=1")
+	httpdtest.WithKey(t, func(t *testing.T, c *httpdtest.Coordinated) {
+		p := c.Start(t.Context(), "GET", "/v1/kv/a?index=1")
 		synctest.Wait()
-		c.kv.Fail(registry.ErrNoLeader)
-		c.kv.Watchers.WakeAll()
+		c.Kv.Fail(registry.ErrNoLeader)
+		c.Kv.Watchers.WakeAll()
 		time.Sleep(time.Second)
-		c.handler.EndWatches()
-		got, took := p.wait()
-		expect.That(t, took == time.Second && got.status == 200 && strings.Contains(got.body, `"Value":"dg=="`),
-			"got %d %s after %v, want what it read before at once", got.status, got.body, took)
+		c.Handler.EndWatches()
+		got, took := p.Wait()
+		expect.That(t, took == time.Second && got.Status == 200 && strings.Contains(got.Body, `"Value":"dg=="`),
+			"got %d %s after %v, want what it read before at once", got.Status, got.Body, took)
 	})
 }
 
 // The server's time limits for a whole request would cut a long wait off.
 func TestBlockingQueryIsNotCutByTheServersTimeLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		m := registrytest.New()
 		locker := kvtest.New(m)
-		n := newBubbled(t, httpd.Config{Service: m, Coordination: locker})
-		got := n.send(t, http.MethodPut, "/v1/kv/a", "v")
-		need.Equal(t, got.body, "true", "put: %d", got.status)
+		n := httpdtest.NewBubbled(t, httpd.Config{Service: m, Coordination: locker})
+		got := n.Send(t, http.MethodPut, "/v1/kv/a", "v")
+		need.Equal(t, got.Body, "true", "put: %d", got.Status)
 		begun := time.Now()
-		got = n.send(t, http.MethodGet, "/v1/kv/a?index=1&wait=9m", "")
+		got = n.Send(t, http.MethodGet, "/v1/kv/a?index=1&wait=9m", "")
 		took := time.Since(begun)
-		expect.That(t, got.status == 200 && took >= 9*time.Minute && got.header.Get("X-Consul-Index") == "1",
-			"got %d %s after %v", got.status, got.body, took)
+		expect.That(t, got.Status == 200 && took >= 9*time.Minute && got.Header.Get("X-Consul-Index") == "1",
+			"got %d %s after %v", got.Status, got.Body, took)
 	})
 }
 
 func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	last := map[string]int{}
 	look := func(step string) {
 		for _, path := range []string{"/v1/kv/?recurse", "/v1/kv/a?recurse", "/v1/kv/a?keys", "/v1/session/list"} {
 			var index int
-			_, err := fmt.Sscan(c.get(path).header.Get("X-Consul-Index"), &index)
+			_, err := fmt.Sscan(c.Get(path).Header.Get("X-Consul-Index"), &index)
 			expect.That(t, err == nil && index >= last[path] && index != 0, "%s: the index of %s went from %d to %d (%v)", step, path, last[path], index, err)
 			last[path] = index
 		}
@@ -420,7 +383,7 @@ func TestBlockingQueryIndexNeverGoesBack(t *testing.T) {
 	for _, step := range []struct{ method, target string }{
 		{"PUT", "/v1/kv/b"}, {"PUT", "/v1/kv/a/1"}, {"PUT", "/v1/kv/a/2"}, {"DELETE", "/v1/kv/a/2"}, {"DELETE", "/v1/kv/a?recurse"}, {"PUT", "/v1/kv/a/1"}, {"DELETE", "/v1/kv/?recurse"}, {"PUT", "/v1/session/create"},
 	} {
-		c.send(step.method, step.target, "")
+		c.Send(step.method, step.target, "")
 		look(step.method + " " + step.target)
 	}
 }
@@ -564,19 +527,19 @@ func withFilter(target, filter string) string {
 }
 
 func TestConsulFiltersSelectAsInConsul(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	for _, put := range filterable {
-		n.must(t, "PUT", put.target, put.body)
+		n.Must(t, "PUT", put.target, put.body)
 	}
 	for _, row := range filtered {
-		got := n.call(t, "GET", withFilter(row.target, row.filter), "")
-		expect.Equal(t, shownBy(row.target, got.status, got.body), row.want, "GET %s by %s shows", row.target, row.filter)
+		got := n.Call(t, "GET", withFilter(row.target, row.filter), "")
+		expect.Equal(t, shownBy(row.target, got.Status, got.Body), row.want, "GET %s by %s shows", row.target, row.filter)
 	}
 }
 
 func TestConsulFilterHasBounds(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", filterable[0].target, filterable[0].body)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", filterable[0].target, filterable[0].body)
 	for _, row := range []struct{ name, filter, want string }{
 		{"10 kB", "Service.ID == w1" + strings.Repeat(" or Service.ID == none", 490), "w1"},
 		{"10 kB in one text", `Service.ID != "` + strings.Repeat("x", 10<<10) + `"`, "w1"},
@@ -591,41 +554,41 @@ func TestConsulFilterHasBounds(t *testing.T) {
 		{"bytes that are no text", "Service.ID == \xff", "400 Failed: 1:…: invalid encoding"},
 	} {
 		target := withFilter("/v1/health/service/web", row.filter)
-		got := n.call(t, "GET", target, "")
+		got := n.Call(t, "GET", target, "")
 		head, tail, cut := strings.Cut(row.want, "…")
-		shown := shownBy(target, got.status, got.body)
+		shown := shownBy(target, got.Status, got.Body)
 		expect.That(t, shown == row.want || cut && strings.HasPrefix(shown, head) && strings.HasSuffix(shown, tail), "%s: got %.300s, want %s", row.name, shown, row.want)
 	}
-	expect.Equal(t, n.call(t, "GET", "/v1/health/service/web", "").status, 200, "afterwards the status is")
+	expect.Equal(t, n.Call(t, "GET", "/v1/health/service/web", "").Status, 200, "afterwards the status is")
 }
 
 func TestConsulFilterLeavesIndexesAsTheyAre(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
 		put := func(body string) {
-			got := n.send(t, "PUT", "/v1/agent/service/register", body)
-			need.That(t, got.status == 200, "got %d %s", got.status, got.body)
+			got := n.Send(t, "PUT", "/v1/agent/service/register", body)
+			need.That(t, got.Status == 200, "got %d %s", got.Status, got.Body)
 		}
 		put(`{"Name":"web","ID":"w1"}`)
-		index := n.get(t, "/v1/health/service/web").index(t)
+		index := n.Get(t, "/v1/health/service/web").Index(t)
 		target := withFilter("/v1/health/service/web", "Service.ID == w1")
-		expect.Equal(t, n.get(t, target).index(t), index, "with a filter the index is")
+		expect.Equal(t, n.Get(t, target).Index(t), index, "with a filter the index is")
 		begun := time.Now()
-		after(t, time.Minute, func() { put(`{"Name":"web","ID":"w2"}`) })
-		got := n.get(t, fmt.Sprintf("%s&index=%d&wait=9m", target, index))
+		httpdtest.After(t, time.Minute, func() { put(`{"Name":"web","ID":"w2"}`) })
+		got := n.Get(t, fmt.Sprintf("%s&index=%d&wait=9m", target, index))
 		took := time.Since(begun)
-		expect.That(t, took == time.Minute && got.index(t) > index && shownBy(target, got.status, got.body) == "w1",
-			"after %v it was answered %s, want w1 after 1 min, when the service changed", took, got.body)
+		expect.That(t, took == time.Minute && got.Index(t) > index && shownBy(target, got.Status, got.Body) == "w1",
+			"after %v it was answered %s, want w1 after 1 min, when the service changed", took, got.Body)
 		begun = time.Now()
-		got = n.get(t, fmt.Sprintf("%s&index=%d&wait=9m", withFilter("/v1/health/service/web", "None == w1"), got.index(t)))
-		expect.That(t, got.status == 400 && time.Since(begun) == 0, "a filter that cannot be read was answered %d after %v, want 400 at once", got.status, time.Since(begun))
+		got = n.Get(t, fmt.Sprintf("%s&index=%d&wait=9m", withFilter("/v1/health/service/web", "None == w1"), got.Index(t)))
+		expect.That(t, got.Status == 400 && time.Since(begun) == 0, "a filter that cannot be read was answered %d after %v, want 400 at once", got.Status, time.Since(begun))
 	})
 }
 
 func TestConsulFiltersOfTheOfficialClient(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	for _, put := range filterable {
-		n.must(t, "PUT", put.target, put.body)
+		n.Must(t, "PUT", put.target, put.body)
 	}
 	client := newClient(t, n)
 	by := func(filter string) *api.QueryOptions { return &api.QueryOptions{Filter: filter} }
@@ -639,84 +602,6 @@ func TestConsulFiltersOfTheOfficialClient(t *testing.T) {
 	expect.That(t, err == nil && len(checks) == 1 && checks["ttl1"] != nil, "checks are %+v, %v", checks, err)
 	_, err = client.Agent().ServicesWithFilter("Port")
 	expect.That(t, err != nil && strings.Contains(err.Error(), "Failed to create boolean expression evaluator: 1:5"), "the error is %v", err)
-}
-
-// waiter is a blocking query under way, and the response that it got.
-type waiter struct {
-	target string
-	before reply // what it read before it began to wait
-	woken  bool
-	after  reply
-}
-
-// wait begins a blocking query of each target, with the index that a read of it has.
-func (n *bubbled) wait(t *testing.T, ctx context.Context, targets []string) []*waiter {
-	t.Helper()
-	all := make([]*waiter, len(targets))
-	for i, target := range targets {
-		w := &waiter{target: target, before: n.send(t, "GET", target, "")}
-		all[i] = w
-		query := separator(target) + "index=" + strconv.FormatUint(w.before.index(t), 10) + "&wait=9m"
-		go func() {
-			r, _ := http.NewRequestWithContext(ctx, "GET", "http://node"+target+query, nil) // the target is well-formed
-			resp, err := n.client.Do(r)
-			if err != nil {
-				return
-			}
-			defer resp.Body.Close()
-			text, err := io.ReadAll(resp.Body)
-			w.after, w.woken = reply{status: resp.StatusCode, header: resp.Header, body: string(text)}, err == nil
-		}()
-	}
-	synctest.Wait()
-	for _, w := range all {
-		expect.That(t, !w.woken, "%s was answered before anything changed", w.target)
-	}
-	return all
-}
-
-// separator stands before one more parameter of a target.
-func separator(target string) string {
-	if strings.Contains(target, "?") {
-		return "&"
-	}
-	return "?"
-}
-
-// wakes makes a change while a blocking query of each target waits, and returns a letter for each: W, it was answered with
-// another document; w, with the same one; a dot: it still waits. One whose document has changed must be answered, with a
-// higher index, and no index may go back.
-func (n *bubbled) wakes(t *testing.T, name string, targets []string, change func()) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer func() {
-		cancel()
-		synctest.Wait()
-	}()
-	all := n.wait(t, ctx, targets)
-	change()
-	synctest.Wait()
-	letters := make([]byte, len(all))
-	for i, w := range all {
-		now := n.send(t, "GET", w.target, "")
-		before, after := w.before.index(t), now.index(t)
-		expect.That(t, after >= before, "%s: the index of %s went from %d back to %d", name, w.target, before, after)
-		changed := now.body != w.before.body
-		fresh := n.send(t, "GET", w.target+separator(w.target)+"made-for-this-request="+url.QueryEscape(name), "")
-		expect.That(t, fresh.body == now.body && fresh.index(t) == after, "%s: %s is shared as\n%s\nand is\n%s", name, w.target, now.body, fresh.body)
-		switch {
-		case changed && !(w.woken && after > before && w.after.body == now.body):
-			t.Errorf("%s: %s changed, its index went from %d to %d, the query that waits for it was answered: %t\n%s\n%s",
-				name, w.target, before, after, w.woken, w.before.body, now.body)
-		case changed:
-			letters[i] = 'W'
-		case w.woken:
-			letters[i] = 'w'
-		default:
-			letters[i] = '.'
-		}
-	}
-	return string(letters)
 }
 
 // Changes, and which blocking queries they wake, with Consul 1.15.6 (an agent in mode -dev, where the same was done) and
@@ -734,11 +619,11 @@ func TestBlockingQueriesWakeAsConsulsDo(t *testing.T) {
 		service              = "/v1/agent/service/register"
 		web                  = `{"Name":"web","ID":"w1","Address":"10.0.0.1","Check":{"TTL":"1h","Status":"passing"},`
 	)
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
 		put := func(target, body string) {
-			got := n.send(t, "PUT", target, body)
-			need.That(t, got.status == 200, "%s %s: got %d %s", target, body, got.status, got.body)
+			got := n.Send(t, "PUT", target, body)
+			need.That(t, got.Status == 200, "%s %s: got %d %s", target, body, got.Status, got.Body)
 		}
 		put(service, web+`"Port":80}`)
 		put(service, `{"Name":"db","ID":"d1","Port":81,"Address":"10.0.0.1","Check":{"TTL":"1h","Status":"passing"}}`)
@@ -767,7 +652,7 @@ func TestBlockingQueriesWakeAsConsulsDo(t *testing.T) {
 			{"and goes", deregister, `{"Node":"other"}`, "W...............", "W..............."},
 			{"the node near goes, with its service", deregister, `{"Node":"near"}`, "WW..w.....W.....", "WW........W....."},
 		} {
-			got := n.wakes(t, row.name, targets, func() { put(row.target, row.body) })
+			got := n.Wakes(t, row.name, targets, func() { put(row.target, row.body) })
 			expect.Equal(t, got, row.here, "%s: woken are", row.name)
 			for i := range row.consul {
 				expect.That(t, row.consul[i] != 'W' || got[i] == 'W', "%s: %s is %c here, with Consul %c", row.name, targets[i], got[i], row.consul[i])
@@ -786,7 +671,7 @@ func randomChange(random *rand.Rand) registry.Op {
 	status := catalog.CheckStatus(random.IntN(3))
 	switch random.IntN(14) {
 	case 0, 1:
-		i := newInstance(app, key.ID)
+		i := httpdtest.NewInstance(app, key.ID)
 		i.Status, i.LastDirty = registry.Status(random.IntN(3)), 0
 		if random.IntN(2) == 0 {
 			i.Port.Number, i.Metadata = 8081, []registry.Pair{{Key: "k", Value: one("", "v")}}
@@ -822,7 +707,7 @@ func randomChange(random *rand.Rand) registry.Op {
 		if random.IntN(2) == 0 {
 			s.Tags = []string{one("t", "u")}
 		}
-		in := newInstance(strings.ToUpper(s.Name), id)
+		in := httpdtest.NewInstance(strings.ToUpper(s.Name), id)
 		if node != "" {
 			in.InstanceID = node + ":" + id
 		}
@@ -859,21 +744,21 @@ func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 		changes = 25
 	}
 	for seed := range uint64(2) {
-		bubble(t, func(t *testing.T) {
+		httpdtest.Bubble(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 19))
 			n := newCatalogIn(t)
-			n.Perform(t, registry.Register{Instance: newInstance("FIRST", "1")}) // an index of 1 is also that of an empty catalog
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("FIRST", "1")}) // an index of 1 is also that of an empty catalog
 			for i := range changes {
 				ops := []registry.Op{randomChange(random)}
 				for random.IntN(3) == 0 {
 					ops = append(ops, randomChange(random))
 				}
-				n.wakes(t, fmt.Sprintf("seed %d, change %d, %+v", seed, i, ops), targets, func() { n.Perform(t, ops...) })
+				n.Wakes(t, fmt.Sprintf("seed %d, change %d, %+v", seed, i, ops), targets, func() { n.Perform(t, ops...) })
 				if random.IntN(40) == 0 {
 					n.Pass(13 * time.Hour)
 				}
 				if random.IntN(40) == 0 {
-					n.restart(t, targets)
+					n.Restart(t, targets)
 				}
 				need.That(t, !t.Failed(), "it goes on no further")
 			}
@@ -881,44 +766,29 @@ func TestBlockingQueriesMissNoChangeOfTheCatalog(t *testing.T) {
 	}
 }
 
-// restart has the node go on from a snapshot, and compares what it serves.
-func (n *bubbled) restart(t *testing.T, targets []string) {
-	t.Helper()
-	before := make([]reply, len(targets))
-	for i, target := range targets {
-		before[i] = n.send(t, "GET", target, "")
-	}
-	n.Set(func(m *registrytest.Memory) { m.Registry = need.Got(registry.Thaw(m.Registry.Freeze()))(t) })
-	for i, target := range targets {
-		now := n.send(t, "GET", target, "")
-		expect.That(t, now.index(t) == before[i].index(t) && now.body == before[i].body,
-			"%s has index %d after a restart, want %d:\n%s\n%s", target, now.index(t), before[i].index(t), now.body, before[i].body)
-	}
-}
-
 func TestChangeIsEncodedOnceForAllBlockingQueries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		config, catalog := catalogConfig()
+	httpdtest.Bubble(t, func(t *testing.T) {
+		config, catalog := httpdtest.CatalogConfig()
 		config.Metrics = prometheus.NewRegistry()
-		n := newBubbled(t, config)
-		catalog.memory = n.Memory
+		n := httpdtest.NewBubbled(t, config)
+		catalog.Memory = n.Memory
 		const service = "/v1/agent/service/register"
-		n.send(t, "PUT", service, `{"Name":"web","ID":"w1","Port":80}`)
-		before := n.send(t, "GET", "/v1/health/service/web", "")
+		n.Send(t, "PUT", service, `{"Name":"web","ID":"w1","Port":80}`)
+		before := n.Send(t, "GET", "/v1/health/service/web", "")
 		built := func() float64 {
-			return gathered(t, config.Metrics, "rollcall_http_shared_documents_built_total", nil)
+			return httpdtest.Gathered(t, config.Metrics, "rollcall_http_shared_documents_built_total", nil)
 		}
 		start := built()
 		const many = 1000
 		bodies := make(chan string, many)
 		for range many {
 			go func() {
-				got, _ := n.roundTrip(t, request("GET", "/v1/health/service/web?wait=5m&index="+before.header.Get("X-Consul-Index"), ""))
-				bodies <- got.body
+				got, _ := n.RoundTrip(t, httpdtest.Request("GET", "/v1/health/service/web?wait=5m&index="+before.Header.Get("X-Consul-Index"), ""))
+				bodies <- got.Body
 			}()
 		}
 		synctest.Wait()
-		n.send(t, "PUT", service, `{"Name":"web","ID":"w2","Port":81}`)
+		n.Send(t, "PUT", service, `{"Name":"web","ID":"w2","Port":81}`)
 		for range many {
 			got := <-bodies
 			need.That(t, strings.Contains(got, `"w2"`), "a query returned %q", got)

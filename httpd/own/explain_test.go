@@ -1,9 +1,8 @@
-package httpd_test
+package own_test
 
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/seed-20419f34/rollcall/fsm/access"
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -23,72 +20,16 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
 	"github.com/seed-20419f34/rollcall/httpd/audit"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
-
-// explained is what the tests look at in an explanation.
-type explained struct {
-	App, ID, State, Summary, Status, Reported, Clock string
-	Expired                                          bool
-	ExpiresIn                                        int64 `json:"expires_in_ms"`
-	ExpiresAt                                        int64 `json:"expires_at"`
-	Silent                                           int64 `json:"silent_ms"`
-	Override                                         *struct {
-		Status, Author, Reason string
-		Since, Until           int64
-		Drain                  bool
-	}
-	Quarantine *struct {
-		Author, Reason string
-		Since, Until   int64
-	}
-	Removed *struct {
-		At   int64
-		Kind string
-	}
-	SelfPreservation struct {
-		State, Reason string
-		Withholds     bool
-	} `json:"self_preservation"`
-	History []struct {
-		At                         int64
-		What, Text, Author, Reason string
-		Times                      int
-	}
-}
-
-// story is what was told about an instance, one line per event.
-func (e explained) story() string {
-	var lines []string
-	for _, h := range e.History {
-		line := fmt.Sprintf("%s: %s", h.What, h.Text)
-		if h.Times != 1 {
-			line += fmt.Sprintf(" ×%d", h.Times)
-		}
-		if h.Author+h.Reason != "" {
-			line += fmt.Sprintf(" by %s (%s)", h.Author, h.Reason)
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func (n *bubbled) explain(t *testing.T, id string) explained {
-	t.Helper()
-	got := n.get(t, "/v1/rollcall/apps/orders/"+id+"/explain?consistency=stale")
-	var e explained
-	err := json.Unmarshal([]byte(got.body), &e)
-	need.That(t, err == nil && got.status == http.StatusOK, "%s: %d %s, %v", id, got.status, got.body, err)
-	expect.That(t, e.App == "ORDERS" && e.ID == id, "it explains %s/%s", e.App, e.ID)
-	return e
-}
 
 // throughConsul registers an instance of ORDERS through Consul's API, with a check of its id by which it
 // is reaped after a minute.
 func throughConsul(id string) registry.Op {
 	return registry.RegisterCatalog{
-		Service: &catalog.Service{Name: "orders", ID: id}, Instance: newInstance("ORDERS", id),
+		Service: &catalog.Service{Name: "orders", ID: id}, Instance: httpdtest.NewInstance("ORDERS", id),
 		Checks: []*catalog.Check{{ID: id, Service: id, ReapAfter: time.Minute.Milliseconds()}},
 	}
 }
@@ -98,41 +39,41 @@ var ops = registry.Act{Author: "ops", Reason: "deploy 12"}
 // A bubble begins at midnight of 2000-01-01; leases are 90 s, heartbeats due every 30 s.
 func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 	minute := time.Minute.Milliseconds()
-	performs := func(ops ...registry.Op) func(t *testing.T, n *bubbled) {
-		return func(t *testing.T, n *bubbled) { n.Perform(t, ops...) }
+	performs := func(ops ...registry.Op) func(t *testing.T, n *httpdtest.Bubbled) {
+		return func(t *testing.T, n *httpdtest.Bubbled) { n.Perform(t, ops...) }
 	}
 	for _, row := range []struct {
 		name, state    string
-		happens        func(t *testing.T, n *bubbled)
+		happens        func(t *testing.T, n *httpdtest.Bubbled)
 		summary, story string // the story after the registration
 	}{
 		{"alive", "listed",
-			func(t *testing.T, n *bubbled) { time.Sleep(12 * time.Second) },
+			func(t *testing.T, n *httpdtest.Bubbled) { time.Sleep(12 * time.Second) },
 			"ORDERS/i1 is listed as UP. It was last renewed 12s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m18s, at 2000-01-01 00:01:30 UTC.", ""},
 		{"overridden for a time", "listed",
-			performs(registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops}),
+			performs(registry.SetOverride{Key: httpdtest.KeyOf("i1"), Status: registry.OutOfService, For: 10 * minute, By: ops}),
 			"ORDERS/i1 is listed as OUT_OF_SERVICE. OUT_OF_SERVICE is forced since 2000-01-01 00:00:00 UTC, by ops (deploy 12), until 2000-01-01 00:10:00 UTC; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			"\noverridden: OUT_OF_SERVICE forced for 10m by ops (deploy 12)"},
 		{"overridden by a client", "listed",
-			performs(registry.SetOverride{Key: keyOf("i1"), Status: registry.Down}),
+			performs(registry.SetOverride{Key: httpdtest.KeyOf("i1"), Status: registry.Down}),
 			"ORDERS/i1 is listed as DOWN. DOWN is forced since 2000-01-01 00:00:00 UTC, by a client of Eureka's API; the instance itself reports UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			"\noverridden: DOWN forced until it is ended"},
 		{"quarantined", "quarantined",
-			performs(registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}),
+			performs(registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 10 * minute, By: ops}),
 			"ORDERS/i1 is in quarantine until 2000-01-01 00:10:00 UTC, by ops (deploy 12): it is in no list, and its heartbeats are accepted. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:30 UTC.",
 			"\nquarantined: taken out of every list for 10m by ops (deploy 12)"},
 		{"dead and kept", "listed",
-			func(t *testing.T, n *bubbled) { n.fleet(t, 20, 8, 2*time.Minute) },
+			func(t *testing.T, n *httpdtest.Bubbled) { n.Fleet(t, 20, 8, 2*time.Minute) },
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Self-preservation is on since 2000-01-01 00:01:10 UTC: 8 of 21 leases were renewed in time, not above the threshold of 0.85. Evictions are withheld, at the latest until 2000-01-01 01:01:10 UTC: 13 leases have ended. It goes off by itself when enough leases are fresh; `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) lets evictions go on now.", ""},
 		{"dead and held", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				n.Perform(t, registry.SelfPreservation{To: registry.PreservationHeld, For: 30 * minute, By: ops})
 				time.Sleep(2 * time.Minute)
 				n.Lead()
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because evictions are withheld. Held by ops at 2000-01-01 00:00:00 UTC (deploy 12). Evictions are withheld until 2000-01-01 00:30:00 UTC: 1 lease has ended. Without the hold: 0 of 1 leases were renewed in time, too few for self-preservation, which needs 10. `rollcall self-preservation release` (POST /v1/rollcall/self-preservation/release) ends it.", ""},
 		{"dead, and nothing may be taken", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				settings := registry.DefaultSettings()
 				settings.Threshold = registry.Whole
 				n.Set(func(m *registrytest.Memory) { m.Registry.Configure(settings) })
@@ -141,13 +82,13 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because self-preservation.renewal-percent-threshold is 1, which leaves nothing for an eviction round to take.", ""},
 		{"dead, and the leader is young", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(2 * time.Minute)
 				n.Set(func(m *registrytest.Memory) { m.Reported.Suspended = true })
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted yet because the leader is too young to know which instances are alive.", ""},
 		{"after a change of leader", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(time.Minute)
 				n.Set(func(m *registrytest.Memory) {
 					m.Registry.Advance(m.Stamp())
@@ -156,7 +97,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 1m ago, at 2000-01-01 00:00:00 UTC; unless it is renewed its lease of 90s, prolonged by 5s after a change of leader or by eureka-compat.doubled-lease, ends in 35s, at 2000-01-01 00:01:35 UTC.", ""},
 		{"after time without a leader", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				n.Set(func(m *registrytest.Memory) {
 					stamp := m.Stamp()
 					m.Registry.Advance(registry.Stamp{Lease: stamp.Lease, Wall: stamp.Wall + 24_000})
@@ -164,33 +105,33 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 0s ago, at 2000-01-01 00:00:00 UTC (24s more by the wall clock: time without a leader counts for no lease); unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:01:54 UTC.", ""},
 		{"dead, and without a leader", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				time.Sleep(2 * time.Minute)
 				n.Set(func(m *registrytest.Memory) { m.Registry.Advance(m.Stamp()); m.Reported = registry.Health{Ready: true} })
 			},
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It is not evicted because there is no leader that this node knows, and without one nothing changes. These times are of the newest entry that this node applied, up to 2s old while a leader serves.", ""},
 		{"dead, and next in turn", "listed",
-			func(t *testing.T, n *bubbled) { time.Sleep(2 * time.Minute) },
+			func(t *testing.T, n *httpdtest.Bubbled) { time.Sleep(2 * time.Minute) },
 			"ORDERS/i1 is listed as UP. It was last renewed 2m ago, at 2000-01-01 00:00:00 UTC, and its lease of 90s ended 30s ago, at 2000-01-01 00:01:30 UTC. It goes with one of the next eviction rounds, each of which takes a part of the registry.", ""},
 		{"evicted", "gone",
-			func(t *testing.T, n *bubbled) { time.Sleep(2 * time.Minute); n.Lead() },
+			func(t *testing.T, n *httpdtest.Bubbled) { time.Sleep(2 * time.Minute); n.Lead() },
 			"ORDERS/i1 is gone: its lease ended, and it was evicted at 2000-01-01 00:02:00 UTC, 2m after its last renewal.",
 			"\nevicted: evicted 2m after the last renewal"},
 		{"canceled in quarantine", "gone",
-			performs(registry.Quarantine{Key: keyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: keyOf("i1")}),
+			performs(registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 10 * minute, By: ops}, registry.Cancel{Key: httpdtest.KeyOf("i1")}),
 			"ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client. If it registers before 2000-01-01 00:10:00 UTC it is in quarantine, by ops (deploy 12).",
 			"\nquarantined: taken out of every list for 10m by ops (deploy 12)" +
 				"\ncanceled: canceled by a client"},
 		{"canceled in a quarantine that is over", "gone",
-			func(t *testing.T, n *bubbled) {
-				n.Perform(t, registry.Quarantine{Key: keyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: keyOf("i1")})
+			func(t *testing.T, n *httpdtest.Bubbled) {
+				n.Perform(t, registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: minute, By: ops}, registry.Cancel{Key: httpdtest.KeyOf("i1")})
 				time.Sleep(2 * time.Minute)
 			},
 			"ORDERS/i1 is gone: it was canceled at 2000-01-01 00:00:00 UTC by a client.",
 			"\nquarantined: taken out of every list for 1m by ops (deploy 12)" +
 				"\ncanceled: canceled by a client"},
 		{"without a lease", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				n.Perform(t, throughConsul("i1"))
 				time.Sleep(time.Hour)
 				n.Perform(t, registry.SetCheck{Check: "i1", Status: catalog.Critical})
@@ -199,7 +140,7 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 			"\nregistered again: registered again as UP by a client" +
 				"\nstatus changed: status became DOWN by a client"},
 		{"gone because its check was critical", "gone",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				n.Perform(t, throughConsul("i1"), registry.SetCheck{Check: "i1", Status: catalog.Critical})
 				time.Sleep(61 * time.Second)
 				n.Lead()
@@ -209,19 +150,19 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				"\nstatus changed: status became DOWN by a client" +
 				"\ncanceled: deregistered by  (its check i1 was critical for too long)"},
 		{"a long life", "listed",
-			func(t *testing.T, n *bubbled) {
+			func(t *testing.T, n *httpdtest.Bubbled) {
 				for range 3 {
 					time.Sleep(80 * time.Second)
-					n.Perform(t, registry.Renew{Key: keyOf("i1")})
+					n.Perform(t, registry.Renew{Key: httpdtest.KeyOf("i1")})
 				}
-				n.Perform(t, registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 1000, By: ops},
-					registry.UpdateMetadata{Key: keyOf("i1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}},
-					registry.Quarantine{Key: keyOf("i1"), For: 1000, By: ops})
+				n.Perform(t, registry.SetOverride{Key: httpdtest.KeyOf("i1"), Status: registry.OutOfService, For: 1000, By: ops},
+					registry.UpdateMetadata{Key: httpdtest.KeyOf("i1"), Pairs: []registry.Pair{{Key: "a", Value: "b"}}},
+					registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 1000, By: ops})
 				time.Sleep(2 * time.Second)
 				n.Lead()
-				later := changedLater(newInstance("ORDERS", "i1"))
+				later := changedLater(httpdtest.NewInstance("ORDERS", "i1"))
 				later.Status = registry.Down
-				n.Perform(t, registry.Register{Instance: later}, registry.Register{Instance: newInstance("ORDERS", "i1")})
+				n.Perform(t, registry.Register{Instance: later}, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 			},
 			"ORDERS/i1 is listed as DOWN. It was last renewed 0s ago, at 2000-01-01 00:04:02 UTC; unless it is renewed its lease of 90s ends in 1m30s, at 2000-01-01 00:05:32 UTC.",
 			"\nrenewed late: renewed 1m20s after the renewal before ×3" +
@@ -233,40 +174,25 @@ func TestExplainSaysWhatAnOperatorAsksAtNight(t *testing.T) {
 				"\nstatus changed: status became DOWN by a client" +
 				"\nolder registration kept out: an older registration by a client was not taken over; the lease began anew"},
 	} {
-		inBubble(t, row.name, func(t *testing.T) {
-			n := newBubbled(t, httpd.Config{})
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		httpdtest.InBubble(t, row.name, func(t *testing.T) {
+			n := httpdtest.NewBubbled(t, httpd.Config{})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 			row.happens(t, n)
-			e := n.explain(t, "i1")
+			e := n.Explain(t, "i1")
 			expect.That(t, e.State == row.state && e.Summary == row.summary, "%s: got  %s\nwant %s", e.State, e.Summary, row.summary)
-			expect.Equal(t, e.story(), "registered: registered as UP by a client"+row.story, "the story is")
+			expect.Equal(t, e.Story(), "registered: registered as UP by a client"+row.story, "the story is")
 		})
 	}
 }
 
-// fleet registers so many instances and lets time pass, in which only some of them renew.
-func (n *bubbled) fleet(t *testing.T, all, renewing int, d time.Duration) {
-	t.Helper()
-	for i := range all {
-		n.Perform(t, registry.Register{Instance: newInstance("FLEET", fmt.Sprint(i))})
-	}
-	for range int(d / (10 * time.Second)) {
-		time.Sleep(10 * time.Second)
-		for i := range renewing {
-			n.Perform(t, registry.Renew{Key: registry.NewKey("FLEET", fmt.Sprint(i))})
-		}
-		n.Lead()
-	}
-}
-
 func TestExplainHasTheFactsAsFields(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		midnight := time.Now().UnixMilli()
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")},
-			registry.SetOverride{Key: keyOf("i1"), Status: registry.OutOfService, For: 600_000, By: ops},
-			registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")},
+			registry.SetOverride{Key: httpdtest.KeyOf("i1"), Status: registry.OutOfService, For: 600_000, By: ops},
+			registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 60_000, By: ops})
 		time.Sleep(10 * time.Second)
-		e := n.explain(t, "i1")
+		e := n.Explain(t, "i1")
 		expect.That(t, e.Status == "OUT_OF_SERVICE" && e.Reported == "UP" && e.Clock == "running" && !e.Expired && e.Silent == 10_000 && e.ExpiresIn == 80_000 && e.ExpiresAt == midnight+90_000 && e.Removed == nil,
 			"got %+v", e)
 		o := e.Override
@@ -278,52 +204,22 @@ func TestExplainHasTheFactsAsFields(t *testing.T) {
 		p := e.SelfPreservation
 		expect.That(t, p.State == "off" && !p.Withholds && p.Reason == "Self-preservation is off: no lease is older than one renewal interval. Leases are evicted when they end.",
 			"self-preservation is %+v", p)
-		n.Perform(t, registry.Cancel{Key: keyOf("i1")})
-		e = n.explain(t, "i1")
+		n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")})
+		e = n.Explain(t, "i1")
 		expect.That(t, e.Status == "" && e.Removed != nil && e.Removed.Kind == "canceled" && e.Removed.At == midnight+10_000, "after the cancel: %+v", e)
 		n.Set(func(m *registrytest.Memory) { m.Reported.Leads = false })
-		expect.Equal(t, n.explain(t, "i1").Clock, "applied", "the clock of a follower is")
+		expect.Equal(t, n.Explain(t, "i1").Clock, "applied", "the clock of a follower is")
 	})
 }
 
 func TestExplainIs404ForAnInstanceThatIsNotRemembered(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.send(t, request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
-}
-
-// TestLogOnlyCountsWhatModeOnRefuses asks for every route as every caller: what is counted is what mode on refuses, as
-// TestEveryRouteLetsThroughWhomItsRowSays has it. Changes of permissions are refused in either mode, and acts of the
-// dashboard answer with a form first.
-func TestLogOnlyCountsWhatModeOnRefuses(t *testing.T) {
-	var metrics *prometheus.Registry
-	fresh := func() *guarded {
-		metrics = prometheus.NewRegistry()
-		return newGuarded(t, access.LogOnly, true, func(c *httpd.Config) { c.Metrics = metrics })
-	}
-	g := fresh()
-	for _, row := range accessRows {
-		_, path, _ := strings.Cut(row.route, " ")
-		permissions := strings.HasPrefix(path, "/v1/rollcall/auth/") || path == "/v1/rollcall/audit" || path == "/v1/acl/bootstrap"
-		if permissions || strings.HasPrefix(path, "/ui/acts/") {
-			continue
-		}
-		for i, c := range accessCallers {
-			counted, done := sumOf(t, metrics, "rollcall_auth_would_deny_total"), g.done()
-			got := g.ask(t.Context(), row, c.token, c.app, c.dc)
-			counted = sumOf(t, metrics, "rollcall_auth_would_deny_total") - counted
-			expect.That(t, through(got) && (counted > 0) == (row.may[i] != '+'),
-				"%s %s of %s, for which mode on has %q: %v counted, %d",
-				row.route, row.call, c.name, row.may[i], counted, got.status)
-			if g.done() != done {
-				g = fresh()
-			}
-		}
-	}
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Send(t, httpdtest.Request("GET", "/v1/rollcall/apps/ORDERS/i1/explain", "")).Says(t, 404, `"error":"nothing is remembered of ORDERS/i1`, "it")
 }
 
 // audited is a node with an audit, and tokens by the names of their roles.
 type audited struct {
-	*coordinated
+	*httpdtest.Coordinated
 	path   string
 	tokens map[string]string
 }
@@ -353,22 +249,22 @@ func newAudited(t *testing.T, mode access.Mode) *audited {
 	slices.SortFunc(content.Tokens, func(a, b *access.Token) int { return strings.Compare(a.Accessor, b.Accessor) })
 	table := need.Got(access.TableOf(content))(t)
 	log := need.Got(audit.Open(audit.Config{File: a.path, MaxBytes: 1 << 20, Keep: 1}, nil, slog.New(slog.DiscardHandler)))(t)
-	a.coordinated = newCoordinated(t, httpd.Config{Node: "n1", Audit: log, Members: &members{}, Access: httpd.AccessConfig{Table: func() *access.Table { return table }}})
+	a.Coordinated = httpdtest.NewCoordinated(t, httpd.Config{Node: "n1", Audit: log, Members: &members{}, Access: httpd.AccessConfig{Table: func() *access.Table { return table }}})
 	return a
 }
 
 // as sends a request with the token of a role; "": without one.
-func (a *audited) as(role, method, target, body string) reply {
+func (a *audited) as(role, method, target, body string) httpdtest.Reply {
 	if role == "" {
-		return a.send(method, target, body, "Content-Type: application/json")
+		return a.Send(method, target, body, "Content-Type: application/json")
 	}
-	return a.send(method, target, body, "Content-Type: application/json", "X-Consul-Token: "+a.tokens[role])
+	return a.Send(method, target, body, "Content-Type: application/json", "X-Consul-Token: "+a.tokens[role])
 }
 
 // records are those that a query selects.
 func (a *audited) records(t *testing.T, query string) []api.AuditRecord {
 	t.Helper()
-	got := decodeReply[api.Audit](t, a.as("operator", http.MethodGet, "/v1/rollcall/audit?"+query, ""))
+	got := httpdtest.DecodeReply[api.Audit](t, a.as("operator", http.MethodGet, "/v1/rollcall/audit?"+query, ""))
 	expect.That(t, got.Node == "n1", "the node is %q, want n1", got.Node)
 	return got.Records
 }
@@ -383,13 +279,13 @@ func shown(records []api.AuditRecord) (lines []string) {
 
 func TestAuditHasEachWriteButRenewals(t *testing.T) {
 	a := newAudited(t, access.On)
-	session := decodeReply[struct{ ID string }](t, a.as("orders", "PUT", "/v1/session/create", `{}`)).ID
+	session := httpdtest.DecodeReply[struct{ ID string }](t, a.as("orders", "PUT", "/v1/session/create", `{}`)).ID
 	const orders = "/eureka/apps/ORDERS/i1"
 	for _, row := range []struct {
 		role, method, target, body string
 		want                       string // lines without the principal; "": nothing is recorded
 	}{
-		{"orders", "POST", "/eureka/apps/ORDERS", instanceJSON, "register|app ORDERS|ORDERS/i1|done|"},
+		{"orders", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON, "register|app ORDERS|ORDERS/i1|done|"},
 		{"orders", "PUT", orders, "", ""},
 		{"orders", "PUT", orders + "/status?value=DOWN", "", "status|app ORDERS|ORDERS/i1|done|"},
 		{"orders", "PUT", orders + "/metadata?a=b", "", "metadata|app ORDERS|ORDERS/i1|done|"},
@@ -422,16 +318,16 @@ func TestAuditHasEachWriteButRenewals(t *testing.T) {
 		got := a.as(row.role, row.method, row.target, row.body)
 		var lines []string
 		for _, r := range a.records(t, "limit=1000")[before:] {
-			expect.That(t, r.Principal == row.role && r.Via == "token" && len(r.Accessor) == 16 && r.Node == "n1" && r.RequestID == got.header.Get("X-Request-Id"),
+			expect.That(t, r.Principal == row.role && r.Via == "token" && len(r.Accessor) == 16 && r.Node == "n1" && r.RequestID == got.Header.Get("X-Request-Id"),
 				"%s %s: the record is of %+v", row.method, row.target, r)
 			expect.That(t, r.Address == "192.0.2.1" && time.Since(r.Time) < time.Minute && (r.Index > 0 || r.Operation != "register"),
 				"%s %s: the record has %+v", row.method, row.target, r)
 			_, line, _ := strings.Cut(shown([]api.AuditRecord{r})[0], "|")
 			lines = append(lines, line)
 		}
-		expect.That(t, strings.Join(lines, "\n") == row.want, "%s %s: %d %s, recorded %q, want %q", row.method, row.target, got.status, got.body, lines, row.want)
+		expect.That(t, strings.Join(lines, "\n") == row.want, "%s %s: %d %s, recorded %q, want %q", row.method, row.target, got.Status, got.Body, lines, row.want)
 	}
-	made := decodeReply[api.NewToken](t, a.as("operator", "POST", "/v1/rollcall/auth/tokens?author=amy", `{"name":"ci","roles":["readers"],"app":"ORDERS","expires":"1h"}`))
+	made := httpdtest.DecodeReply[api.NewToken](t, a.as("operator", "POST", "/v1/rollcall/auth/tokens?author=amy", `{"name":"ci","roles":["readers"],"app":"ORDERS","expires":"1h"}`))
 	records := a.records(t, "limit=1000")
 	last := records[len(records)-1]
 	expect.That(t, last.Name == "ci/"+made.Accessor && strings.HasPrefix(last.Grants, "roles readers; app ORDERS; good until 20") && last.Says == "amy", "of a new token: %+v", last)
@@ -443,7 +339,7 @@ func TestAuditHasEachWriteButRenewals(t *testing.T) {
 
 func TestAuditHasOperatorsActsAloneWhileCallersAreNotAskedForNames(t *testing.T) {
 	a := newAudited(t, access.Off)
-	a.as("", "POST", "/eureka/apps/ORDERS", instanceJSON)
+	a.as("", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON)
 	a.as("", "PUT", "/v1/kv/k", "v")
 	a.as("", "PUT", i1Path+"/override?value=DOWN&author=amy", "")
 	a.as("", "POST", "/v1/rollcall/prune?not-passing", "")
@@ -459,7 +355,7 @@ func TestAuditHasDeniedTriesInSamples(t *testing.T) {
 		a.as("orders", "PUT", "/eureka/apps/PAY/i1", "") // a heartbeat
 		a.as("", "DELETE", "/v1/rollcall/members/n3?reason=x", "")
 	}
-	a.send("PUT", "/eureka/apps/ORDERS/i1", "", "X-Consul-Token: rct_nonsense", "X-Request-Id: beat-7")
+	a.Send("PUT", "/eureka/apps/ORDERS/i1", "", "X-Consul-Token: rct_nonsense", "X-Request-Id: beat-7")
 	want := `["orders|read|kv pay/a|GET /v1/kv/pay/a|denied|" "orders|register|app PAY|PUT /eureka/apps/PAY/i1|denied|" ` +
 		`"|write|operator|DELETE /v1/rollcall/members/n3|unauthenticated|"`
 	records := a.records(t, "")
@@ -469,7 +365,7 @@ func TestAuditHasDeniedTriesInSamples(t *testing.T) {
 	expect.That(t, last.Operation == "authenticate" && last.Outcome == api.AuditUnauthenticated && last.RequestID == "beat-7" && last.Address == "192.0.2.1" && last.Says != "",
 		"the failed credential's record is %+v", last)
 	expect.That(t, last.Suppressed == 2, "it says that %d tries were left out, want 2", last.Suppressed)
-	a.send("PUT", "/eureka/apps/ORDERS/i2", "", "X-Consul-Token: "+a.tokens["orders"], "X-Netflix-Discovery-Replication: true")
+	a.Send("PUT", "/eureka/apps/ORDERS/i2", "", "X-Consul-Token: "+a.tokens["orders"], "X-Netflix-Discovery-Replication: true")
 	peer := a.records(t, "principal=orders")
 	beat := peer[len(peer)-1]
 	expect.That(t, beat.Resource == "peer eureka" && beat.Name == "PUT /eureka/apps/ORDERS/i2" && beat.Address == "192.0.2.1", "a server's heartbeat is recorded as %+v", beat)
@@ -497,8 +393,8 @@ func TestAuditHasNoSecret(t *testing.T) {
 	} {
 		target := fmt.Sprintf("/v1/kv/orders/%d?token=%s", i, canary)
 		for _, one := range []string{target, "/eureka/apps/ORDERS?token=" + canary, "/v1/rollcall/auth/tokens"} {
-			got := a.send("GET", one, "", strings.Split(header, "\n")...)
-			expect.That(t, got.status == 401 || got.status == 403 || got.status == 429, "%s with %s: got %d", one, header, got.status)
+			got := a.Send("GET", one, "", strings.Split(header, "\n")...)
+			expect.That(t, got.Status == 401 || got.Status == 403 || got.Status == 429, "%s with %s: got %d", one, header, got.Status)
 		}
 	}
 	a.as("operator", "POST", "/v1/rollcall/auth/tokens", `{"name":"new","roles":["orders"]}`)
@@ -511,7 +407,7 @@ func TestAuditHasNoSecret(t *testing.T) {
 func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
 	a := newAudited(t, access.On)
 	a.as("orders", "PUT", "/v1/kv/orders/a", "1")
-	a.as("orders", "POST", "/eureka/apps/ORDERS", instanceJSON)
+	a.as("orders", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON)
 	a.as("operator", "PUT", "/v1/kv/other", "1")
 	for _, row := range []struct {
 		query  string
@@ -533,31 +429,31 @@ func TestAuditIsSelectedAndRefusesWhatMeansNothing(t *testing.T) {
 		{"limit=many", 400, "limit", -1},
 	} {
 		got := a.as("operator", "GET", "/v1/rollcall/audit?"+row.query, "")
-		expect.That(t, got.status == row.status && strings.Contains(got.body, row.holds) && (row.count < 0 || strings.Count(got.body, `"time"`) == row.count),
-			"%s: got %d %s", row.query, got.status, got.body)
+		expect.That(t, got.Status == row.status && strings.Contains(got.Body, row.holds) && (row.count < 0 || strings.Count(got.Body, `"time"`) == row.count),
+			"%s: got %d %s", row.query, got.Status, got.Body)
 	}
-	a.as("orders", "GET", "/v1/rollcall/audit", "").says(t, 403, "", "who may not read it")
-	newCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).get("/v1/rollcall/audit").says(t, 401, "", "nobody")
+	a.as("orders", "GET", "/v1/rollcall/audit", "").Says(t, 403, "", "who may not read it")
+	httpdtest.NewCoordinated(t, httpd.Config{Access: httpd.AccessConfig{Floor: access.Off}}).Get("/v1/rollcall/audit").Says(t, 401, "", "nobody")
 }
 
 func TestAuthorOfAnActIsThePrincipal(t *testing.T) {
 	a := newAudited(t, access.Off)
-	a.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	a.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	a.as("operator", "PUT", i1Path+"/override?value=DOWN&author=amy&reason=deploy", "")
-	e := decodeReply[api.Explanation](t, a.get(i1Path+"/explain"))
+	e := httpdtest.DecodeReply[api.Explanation](t, a.Get(i1Path+"/explain"))
 	expect.That(t, e.Override.Author == "operator" && e.Override.Says == "amy" && strings.Contains(e.Summary, "by operator as amy (deploy)"), "got %+v: %s", e.Override, e.Summary)
 	last := e.History[len(e.History)-1]
 	expect.That(t, last.Author == "operator" && last.Says == "amy" && last.Reason == "deploy", "the last event is %+v", last)
 }
 
 func TestHistoryNamesThePrincipal(t *testing.T) {
-	n := newCoordinated(t, httpd.Config{})
+	n := httpdtest.NewCoordinated(t, httpd.Config{})
 	by := registry.Origin{Principal: "orders-service"}
-	for _, op := range []registry.Op{registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.SetOverride{Key: keyOf("i1"), Status: registry.Down}, registry.Cancel{Key: keyOf("i1")}} {
+	for _, op := range []registry.Op{registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.SetOverride{Key: httpdtest.KeyOf("i1"), Status: registry.Down}, registry.Cancel{Key: httpdtest.KeyOf("i1")}} {
 		_, err := n.Apply(t.Context(), by, op)
 		need.That(t, err == nil, "%v", err)
 	}
-	e := decodeReply[api.Explanation](t, n.get(i1Path+"/explain"))
+	e := httpdtest.DecodeReply[api.Explanation](t, n.Get(i1Path+"/explain"))
 	need.That(t, len(e.History) == 3, "got %+v", e.History)
 	for i, want := range []string{"registered as UP by orders-service", "DOWN forced until it is ended", "canceled by orders-service"} {
 		expect.That(t, e.History[i].Text == want && e.History[i].Author == "orders-service", "%d: got %+v, want %q", i, e.History[i], want)
@@ -568,7 +464,7 @@ func TestHistoryNamesThePrincipal(t *testing.T) {
 func TestOperatorsActsAreCountedAndWhatClientsDoIsNot(t *testing.T) {
 	a := newAudited(t, access.On)
 	for _, call := range []struct{ role, method, target, body string }{
-		{"orders", "POST", "/eureka/apps/ORDERS", instanceJSON},
+		{"orders", "POST", "/eureka/apps/ORDERS", httpdtest.InstanceJSON},
 		{"orders", "PUT", "/eureka/apps/ORDERS/i1/status?value=DOWN", ""},
 		{"orders", "PUT", i1Path + "/quarantine?for=1h", ""}, // is denied
 		{"operator", "PUT", i1Path + "/quarantine?for=1h&reason=odd", ""},
@@ -577,7 +473,7 @@ func TestOperatorsActsAreCountedAndWhatClientsDoIsNot(t *testing.T) {
 	} {
 		a.as(call.role, call.method, call.target, call.body)
 	}
-	text := a.as("operator", "GET", "/metrics", "").body
+	text := a.as("operator", "GET", "/metrics", "").Body
 	for act, want := range map[string]string{"quarantine": "2", "cancel": "1", "status": "0", "member_remove": "0"} {
 		line := `rollcall_acts_total{act="` + act + `"} ` + want + "\n"
 		expect.That(t, strings.Contains(text, line), "/metrics lacks %q", line)

@@ -1,4 +1,4 @@
-package httpd_test
+package consul_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -25,23 +26,23 @@ import (
 )
 
 // newAgents is a node where each address from which calls come has an agent.
-func newAgents(t testing.TB) *node {
+func newAgents(t testing.TB) *httpdtest.Node {
 	t.Helper()
-	config, catalog := catalogConfig()
+	config, catalog := httpdtest.CatalogConfig()
 	config.Agents = httpd.AgentsBySource
-	n := newNode(t, config, nil)
-	catalog.memory = n.Memory
+	n := httpdtest.NewNode(t, config, nil)
+	catalog.Memory = n.Memory
 	return n
 }
 
 // agentClient is the official client of an agent: a name, by the address of the server, or an address, from which the
 // calls then come.
-func agentClient(t testing.TB, n *node, agent string) *api.Client {
+func agentClient(t testing.TB, n *httpdtest.Node, agent string) *api.Client {
 	t.Helper()
 	config := api.DefaultConfig()
-	config.Address = "http://" + n.addr + "/agent/" + agent
+	config.Address = "http://" + n.Addr + "/agent/" + agent
 	if ip := net.ParseIP(agent); ip != nil {
-		config.Address = n.addr
+		config.Address = n.Addr
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}
 		config.Transport = &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, network, address)
@@ -147,11 +148,11 @@ func TestConsulAgentIsItsNodeForThoseWhoAskIt(t *testing.T) {
 func TestConsulAgentMaintenanceTakesOneHostOut(t *testing.T) {
 	n := newAgents(t)
 	one, other := agentClient(t, n, "127.0.0.2"), agentClient(t, n, "127.0.0.3")
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "o1")})
 	for _, c := range []*api.Client{one, other} {
 		ok(t, c.Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", Port: 80}))
 	}
-	n.must(t, "PUT", "/agent/127.0.0.2/v1/agent/maintenance?enable=true&reason=kernel", "") // an operator's, from elsewhere
+	n.Must(t, "PUT", "/agent/127.0.0.2/v1/agent/maintenance?enable=true&reason=kernel", "") // an operator's, from elsewhere
 	all := listed(t, one, "web")
 	expect.That(t, len(all) == 1 && strings.HasPrefix(all[0], "127.0.0.3/"), "in maintenance of one host are listed %v", all)
 	expect.Equal(t, len(listed(t, one, "orders")), 1, "Eureka's instances in maintenance of one host:")
@@ -279,11 +280,11 @@ func TestConsulAgentsNodeKeepsWhatRegistrarsSaidOfIt(t *testing.T) {
 }
 
 func TestConsulSessionOnChecksIsOnTheAgentsNode(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource})
-	must := func(method, target, body string) reply {
+	c := httpdtest.NewCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource})
+	must := func(method, target, body string) httpdtest.Reply {
 		t.Helper()
-		r := c.send(method, target, body)
-		need.That(t, r.status == 200, "%s %s %s: %+v", method, target, body, r)
+		r := c.Send(method, target, body)
+		need.That(t, r.Status == 200, "%s %s %s: %+v", method, target, body, r)
 		return r
 	}
 	must("PUT", "/agent/web-1/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
@@ -295,12 +296,12 @@ func TestConsulSessionOnChecksIsOnTheAgentsNode(t *testing.T) {
 		{`{"Node":"web-1","Checks":["serfHealth","alive"]}`, "web-1"},
 	} {
 		var made struct{ ID string }
-		need.OK(t, json.Unmarshal([]byte(must("PUT", "/agent/web-1/v1/session/create", row.body).body), &made))
-		info := must("GET", "/v1/session/info/"+made.ID, "").body
+		need.OK(t, json.Unmarshal([]byte(must("PUT", "/agent/web-1/v1/session/create", row.body).Body), &made))
+		info := must("GET", "/v1/session/info/"+made.ID, "").Body
 		expect.That(t, strings.Contains(info, fmt.Sprintf(`"Node":%q`, row.node)), "%s: got %s, want node %s", row.body, info, row.node)
 	}
 	must("PUT", "/agent/web-1/v1/agent/service/deregister/web", "")
-	sessions := must("GET", "/v1/session/list", "").body
+	sessions := must("GET", "/v1/session/list", "").Body
 	expect.Equal(t, strings.Count(sessions, `"ID"`), 2, "sessions after the check is gone: %s", sessions)
 }
 
@@ -323,10 +324,10 @@ func TestConsulAgentsNameIsChecked(t *testing.T) {
 		{"/agent/web-7", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/web-7/v1/..."},
 		{"/agent/web-7/eureka/apps", 404, "an agent's name is one segment of the path, and a path of Consul's API follows it: /agent/web-7/v1/..."},
 	} {
-		n.call(t, "GET", row.target, "").is(t, row.status, row.text, "%s", row.target)
+		n.Call(t, "GET", row.target, "").Is(t, row.status, row.text, "%s", row.target)
 	}
-	got := n.call(t, "PUT", "/agent/"+long+"/v1/agent/service/register", `{"Name":"web"}`)
-	expect.That(t, got.status == 400 && strings.HasPrefix(got.body, `Invalid service id "web" on node`), "a service of the longest agent: got %d %s", got.status, got.body)
+	got := n.Call(t, "PUT", "/agent/"+long+"/v1/agent/service/register", `{"Name":"web"}`)
+	expect.That(t, got.Status == 400 && strings.HasPrefix(got.Body, `Invalid service id "web" on node`), "a service of the longest agent: got %d %s", got.Status, got.Body)
 }
 
 // TestConsulAgentOnTheServersHostIsNamedAfterIt: a program may ask the server on its host by loopback, and the next one by
@@ -341,17 +342,17 @@ func TestConsulAgentOnTheServersHostIsNamedAfterIt(t *testing.T) {
 		{"", "127.0.0.2:5000", "127.0.0.2"},
 		{"", "[::1]:5000", "127.0.0.1"},
 	} {
-		c := newCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource, Host: row.host})
+		c := httpdtest.NewCoordinated(t, httpd.Config{Agents: httpd.AgentsBySource, Host: row.host})
 		var self struct{ Config struct{ NodeName string } }
-		need.OK(t, json.Unmarshal([]byte(c.sendFrom(row.source, "GET", "/v1/agent/self", "").body), &self))
+		need.OK(t, json.Unmarshal([]byte(c.SendFrom(row.source, "GET", "/v1/agent/self", "").Body), &self))
 		expect.Equal(t, self.Config.NodeName, row.agent, "agent of %s at %q:", row.source, row.host)
 	}
 }
 
 // newClient is Consul's official client of a node.
-func newClient(t testing.TB, n *node) *api.Client {
+func newClient(t testing.TB, n *httpdtest.Node) *api.Client {
 	t.Helper()
-	return need.Got(api.NewClient(&api.Config{Address: n.addr}))(t)
+	return need.Got(api.NewClient(&api.Config{Address: n.Addr}))(t)
 }
 
 // ok fails the test if a call of the client failed.
@@ -361,7 +362,7 @@ func ok(t testing.TB, err error) {
 }
 
 func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	agent, health := newClient(t, n).Agent(), newClient(t, n).Health()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{
 		ID: "w1", Name: "web", Tags: []string{"a"}, Port: 80, Address: "10.0.0.7", Meta: map[string]string{"k": "v"},
@@ -401,7 +402,7 @@ func TestConsulAgentServesTheOfficialClientsRegistrationsAndHeartbeats(t *testin
 }
 
 func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()
 	for _, id := range []string{"a", "b"} {
 		ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: id, Name: "web", Check: &api.AgentServiceCheck{TTL: "15s", Status: "passing"}}))
@@ -418,7 +419,7 @@ func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 		{"one is maintained", func() error { return agent.EnableServiceMaintenance("b", "") }, "maintenance", 503},
 	} {
 		ok(t, row.act())
-		n.call(t, "GET", "/v1/agent/health/service/name/web?format=text", "").is(t, row.code, row.want, "%s", row.name).with(t, "Content-Type", "text/plain").with(t, "X-Consul-Reason", row.want)
+		n.Call(t, "GET", "/v1/agent/health/service/name/web?format=text", "").Is(t, row.code, row.want, "%s", row.name).With(t, "Content-Type", "text/plain").With(t, "X-Consul-Reason", row.want)
 	}
 	for target, want := range map[string]string{
 		"/v1/agent/health/service/name/none":             "[]",
@@ -427,12 +428,12 @@ func TestConsulAgentHealthOfANameIsThatOfItsWorstService(t *testing.T) {
 		"/v1/agent/health/service/id/none?format=text":   "ServiceId none not found",
 		"/v1/agent/health/service/name/none?format=text": "ServiceName none Not Found",
 	} {
-		n.call(t, "GET", target, "").is(t, 404, want, "GET %s", target)
+		n.Call(t, "GET", target, "").Is(t, 404, want, "GET %s", target)
 	}
 }
 
 func TestConsulAgentGivesChecksTheIDsThatClientsExpect(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	for _, row := range []struct{ name, body, ids string }{
 		{"none", `{"Name":"x"}`, ""},
 		{"empty", `{"Name":"x","Check":{},"Checks":[]}`, ""},
@@ -442,20 +443,20 @@ func TestConsulAgentGivesChecksTheIDsThatClientsExpect(t *testing.T) {
 		{"named", `{"Name":"x","Checks":[{"CheckID":"mine","TTL":"1s"},{"TCP":"h:1","Interval":"10s"}]}`, "mine service:x:2"},
 		{"null", `{"Name":"x","Check":null,"Checks":null}`, ""},
 	} {
-		n.must(t, "PUT", "/v1/agent/service/register", row.body)
-		got := slices.Sorted(maps.Keys(read[map[string]any](t, n, "/v1/agent/checks")))
+		n.Must(t, "PUT", "/v1/agent/service/register", row.body)
+		got := slices.Sorted(maps.Keys(httpdtest.Read[map[string]any](t, n, "/v1/agent/checks")))
 		expect.That(t, strings.Join(got, " ") == row.ids, "%s: the checks are %q, want %q", row.name, got, row.ids)
-		for id := range read[map[string]any](t, n, "/v1/agent/services") {
-			n.must(t, "PUT", "/v1/agent/service/deregister/"+id, "")
+		for id := range httpdtest.Read[map[string]any](t, n, "/v1/agent/services") {
+			n.Must(t, "PUT", "/v1/agent/service/deregister/"+id, "")
 		}
 	}
 }
 
 func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	const register = "/v1/agent/service/register"
-	n.must(t, "PUT", register, `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s"}]}`)
-	n.must(t, "PUT", "/v1/agent/check/pass/a?note=well", "")
+	n.Must(t, "PUT", register, `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s"}]}`)
+	n.Must(t, "PUT", "/v1/agent/check/pass/a?note=well", "")
 	for _, row := range []struct{ name, target, body, checks string }{
 		{"a check is not mentioned", register, `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well, b critical "},
 		{"checks are replaced", register + "?replace-existing-checks", `{"Name":"web","Check":{"CheckID":"a","TTL":"20s"}}`, "a passing well"},
@@ -463,22 +464,22 @@ func TestConsulAgentKeepsTheStateOfChecksWhenAServiceRegistersAgain(t *testing.T
 		{"a check is registered with a state", "/v1/agent/check/register", `{"ID":"a","Name":"a","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a passing well"},
 		{"a new check is registered with a state", "/v1/agent/check/register", `{"ID":"c","Name":"c","TTL":"30s","ServiceID":"web","Status":"warning"}`, "a passing well, c warning "},
 	} {
-		n.must(t, "PUT", row.target, row.body)
-		expect.Equal(t, n.checks(t, "web", "web"), row.checks, "%s: checks are", row.name)
+		n.Must(t, "PUT", row.target, row.body)
+		expect.Equal(t, n.Checks(t, "web", "web"), row.checks, "%s: checks are", row.name)
 	}
 }
 
 // A check of a service says how long it may be critical, or has the server's time; one of a node is not
 // reaped.
 func TestConsulAgentReapsServicesAsTheOperatorHasSet(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
+	c := httpdtest.NewCoordinated(t, httpd.Config{ReapCritical: 72 * time.Hour})
 	for _, request := range []struct{ path, body string }{
 		{"/v1/agent/service/register", `{"Name":"web","Checks":[{"CheckID":"a","TTL":"10s"},{"CheckID":"b","TTL":"10s","DeregisterCriticalServiceAfter":"2m"}]}`},
 		{"/v1/agent/check/register", `{"ID":"c","Name":"c","ServiceID":"web","TTL":"10s"}`},
 		{"/v1/agent/check/register", `{"ID":"node","Name":"n","TTL":"10s"}`},
 	} {
-		r := c.send("PUT", request.path, request.body)
-		need.That(t, r.status == 200, "%s: %+v", request.path, r)
+		r := c.Send("PUT", request.path, request.body)
+		need.That(t, r.Status == 200, "%s: %+v", request.path, r)
 	}
 	for id, want := range map[string]time.Duration{"a": 72 * time.Hour, "b": 2 * time.Minute, "c": 72 * time.Hour, "node": 0} {
 		check, ok := c.Newest().CheckOn("", id)
@@ -487,16 +488,16 @@ func TestConsulAgentReapsServicesAsTheOperatorHasSet(t *testing.T) {
 }
 
 func TestConsulAgentReapsNoServiceByDefault(t *testing.T) {
-	c := newCoordinated(t, setting.Default[httpd.Config]())
-	r := c.send("PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"a","TTL":"10s"}}`)
-	need.That(t, r.status == 200, "%+v", r)
+	c := httpdtest.NewCoordinated(t, setting.Default[httpd.Config]())
+	r := c.Send("PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"CheckID":"a","TTL":"10s"}}`)
+	need.That(t, r.Status == 200, "%+v", r)
 	check, ok := c.Newest().CheckOn("192.0.2.1", "a") // of the agent of httptest's client
 	expect.That(t, ok && check.ReapAfter == 0, "check %+v, want it never reaped", check)
 }
 
 func TestConsulAgentLeavesProbesToTheProber(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
 		{"CheckID":"h","HTTP":"https://h/health","Method":"POST","Body":"hi","Header":{"B":["2","3"],"A":["1"]},"TLSSkipVerify":true,"DisableRedirects":true,"Interval":"10ms","SuccessBeforePassing":2,"FailuresBeforeCritical":3},
 		{"CheckID":"t","TCP":"h:1","Interval":"30s","Timeout":"5s","FailuresBeforeWarning":1,"FailuresBeforeCritical":3},
 		{"CheckID":"tls","TCP":"h:1","tcp_use_tls":true,"TLSServerName":"db","Interval":"1m"},
@@ -529,17 +530,17 @@ func minutely(tcp, others string) string {
 }
 
 func TestConsulShowsTheTimesOfProbesAsTheyWereGiven(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Checks":[
 		{"CheckID":"h","HTTP":"http://h/","Interval":"1m","Timeout":"1500ms"},
 		{"CheckID":"g","GRPC":"h:1","Interval":10000000000},
 		{"CheckID":"t","TTL":"10s"},
 		{"CheckID":"z","AliasNode":"rollcall"}]}`)
 	want := map[string]string{"h": "http 1m0s 1.5s", "g": "grpc 10s ", "t": "ttl  ", "z": "alias  "}
 	type shown struct{ CheckID, Type, Interval, Timeout string }
-	byID := read[map[string]shown](t, n, "/v1/agent/checks")
+	byID := httpdtest.Read[map[string]shown](t, n, "/v1/agent/checks")
 	for target, all := range map[string][]shown{
-		"agent/checks": slices.Collect(maps.Values(byID)), "health/checks": read[[]shown](t, n, "/v1/health/checks/web"),
+		"agent/checks": slices.Collect(maps.Values(byID)), "health/checks": httpdtest.Read[[]shown](t, n, "/v1/health/checks/web"),
 	} {
 		need.That(t, len(all) == len(want), "%s: %d checks", target, len(all))
 		for _, c := range all {
@@ -549,20 +550,20 @@ func TestConsulShowsTheTimesOfProbesAsTheyWereGiven(t *testing.T) {
 }
 
 func TestConsulAliasCheckFollowsWhatItNames(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{Name: "web", Check: &api.AgentServiceCheck{CheckID: "ttl", TTL: "1h", Status: "passing"}}))
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{Name: "proxy", Check: &api.AgentServiceCheck{CheckID: "of-web", AliasService: "web"}}))
 	ok(t, agent.CheckRegister(&api.AgentCheckRegistration{ID: "of-far", Name: "far", ServiceID: "proxy", AgentServiceCheck: api.AgentServiceCheck{AliasNode: "far", AliasService: "db"}}))
 	expectChecks := func(when, want string) {
 		t.Helper()
-		expect.Equal(t, n.checks(t, "proxy", "proxy"), want, "%s: checks are", when)
+		expect.Equal(t, n.Checks(t, "proxy", "proxy"), want, "%s: checks are", when)
 	}
 	expectChecks("at first", "of-far critical Service db could not be found on node far, of-web passing All checks passing.")
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.0.0.9","Service":{"Service":"db"},"Check":{"Name":"disk","Status":"warning","Output":"90 %"}}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.0.0.9","Service":{"Service":"db"},"Check":{"Name":"disk","Status":"warning","Output":"90 %"}}`)
 	ok(t, agent.FailTTL("ttl", "refused"))
 	expectChecks("failing", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Aliased check "Service 'web' check" failing: refused`)
-	expect.That(t, !n.passing(t, "proxy", "proxy"), "the service of a critical alias is passing")
+	expect.That(t, !n.Passing(t, "proxy", "proxy"), "the service of a critical alias is passing")
 	ok(t, agent.PassTTL("ttl", ""))
 	ok(t, agent.EnableServiceMaintenance("web", "moving"))
 	expectChecks("in maintenance", `of-far warning Aliased check "disk" failing: 90 %, of-web critical Aliased check "Service Maintenance Mode" failing: `)
@@ -572,10 +573,10 @@ func TestConsulAliasCheckFollowsWhatItNames(t *testing.T) {
 }
 
 func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "o1")})
 	for name, id := range map[string]string{"web": "w1", "orders": "o1"} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // again is no change
@@ -589,7 +590,7 @@ func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 			expect.That(t, l.Instance.Status == registry.OutOfService, "the status is %v, want OUT_OF_SERVICE", l.Instance.Status)
 			for range 2 {
 				ok(t, agent.DisableServiceMaintenance(id))
-				expect.That(t, n.passing(t, name, id), "it is not passing after maintenance")
+				expect.That(t, n.Passing(t, name, id), "it is not passing after maintenance")
 			}
 		})
 	}
@@ -598,25 +599,25 @@ func TestConsulAgentMaintenanceTakesServicesOutOfUse(t *testing.T) {
 // TestConsulAgentMaintenanceOfAllServicesIsRefused, which is a routine step for one host of Consul's; what stands all the
 // same can be ended.
 func TestConsulAgentMaintenanceOfAllServicesIsRefused(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	agent := newClient(t, n).Agent()
 	ok(t, agent.ServiceRegister(&api.AgentServiceRegistration{ID: "w1", Name: "web"}))
 	const want = `(node "rollcall" has the services of all hosts, and its maintenance would take every one of them out of use; name a host's agent in front of the path, `
 	err := agent.EnableNodeMaintenance("kernel")
 	expect.That(t, err != nil && strings.Contains(err.Error(), "400 "+want), "got %v, want 400 %s…", err, want)
-	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {
+	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.Passing(t, "web", "w1") {
 		t.Errorf("after the refusal the checks are %+v (%v)", checks, err)
 	}
 	ok(t, agent.DisableNodeMaintenance())
 	ok(t, agent.CheckRegister(&api.AgentCheckRegistration{ID: "_node_maintenance", Name: "by hand", AgentServiceCheck: api.AgentServiceCheck{TTL: "1h"}}))
 	ok(t, agent.DisableNodeMaintenance())
-	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.passing(t, "web", "w1") {
+	if checks, err := agent.Checks(); err != nil || len(checks) != 0 || !n.Passing(t, "web", "w1") {
 		t.Errorf("after the end the checks are %+v (%v)", checks, err)
 	}
 }
 
 func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
 	name := need.Got(client.Agent().NodeName())(t)
 	self, err := client.Agent().Self()
@@ -636,7 +637,7 @@ func TestConsulAgentServesTheOfficialClientsReads(t *testing.T) {
 
 // Nomad gives its jobs the constraint consul.version >= 1.8.0, and consul-esm panics at a version that it cannot read.
 func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
 	self := need.Got(client.Agent().Self())(t)
 	version, _ := self["Config"]["Version"].(string)
@@ -657,24 +658,24 @@ func TestConsulAgentTellsAVersionOfConsul(t *testing.T) {
 
 // The official client decodes a map of maps, and one value that is none would fail it.
 func TestConsulAgentShowsEveryMemberAsAnObject(t *testing.T) {
-	n := newCatalog(t)
-	for name, member := range read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
+	n := httpdtest.NewCatalog(t)
+	for name, member := range httpdtest.Read[map[string]json.RawMessage](t, n, "/v1/agent/self") {
 		expect.That(t, member[0] == '{', "%s is %s, want an object", name, member)
 	}
 }
 
 func TestConsulAgentShowsOneServerAsOneMember(t *testing.T) {
-	config, catalog := catalogConfig()
+	config, catalog := httpdtest.CatalogConfig()
 	config.Cluster = nil
-	n := newNode(t, config, nil)
-	catalog.memory = n.Memory
-	got := read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members")
+	n := httpdtest.NewNode(t, config, nil)
+	catalog.Memory = n.Memory
+	got := httpdtest.Read[[]struct{ Name, Addr string }](t, n, "/v1/agent/members")
 	expect.That(t, len(got) == 1 && got[0].Name == "n1" && got[0].Addr == "10.1.0.1", "members are %+v, want the node itself", got)
 }
 
 // The client's own tests of the catalog do this.
 func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
 	catalog := client.Catalog()
 	registration := &api.CatalogRegistration{
@@ -717,41 +718,41 @@ func TestConsulCatalogServesTheOfficialClient(t *testing.T) {
 
 // Registrars register services before their nodes.
 func TestConsulCatalogTakesAServiceBeforeItsNode(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","SkipNodeUpdate":true,"Service":{"Service":"web","ID":"w1"}}`)
 	key := registry.NewKey("web", "far:w1")
 	l, there := n.Newest().Lease(key)
 	expect.That(t, there && l.Instance.HostName == "far", "the instance is %+v, want it at its node's name", l)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1"}`)
 	l, there = n.Newest().Lease(key)
 	expect.That(t, there && l.Instance.HostName == "10.9.0.1", "the instance is %+v, want it at its node's address", l)
 }
 
 // Old Java clients send GET where PUT would be right.
 func TestConsulAgentTakesHeartbeatsByGet(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)
-	n.must(t, "GET", "/v1/agent/check/pass/service:web?note=x", "")
-	expect.Equal(t, n.checks(t, "web", "web"), "service:web passing x", "checks are")
-	n.must(t, "GET", "/v1/agent/check/deregister/service:web", "")
-	expect.Equal(t, n.checks(t, "web", "web"), "", "checks are")
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`)
+	n.Must(t, "GET", "/v1/agent/check/pass/service:web?note=x", "")
+	expect.Equal(t, n.Checks(t, "web", "web"), "service:web passing x", "checks are")
+	n.Must(t, "GET", "/v1/agent/check/deregister/service:web", "")
+	expect.Equal(t, n.Checks(t, "web", "web"), "", "checks are")
 }
 
 func TestConsulAgentCutsALongOutput(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
-	n.must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"10s"}`)
+	n.Must(t, "PUT", "/v1/agent/check/update/c", `{"Status":"warning","Output":"`+strings.Repeat("ä", 3000)+`"}`)
 	c, _ := n.Newest().CheckOn("", "c")
 	want := strings.Repeat("ä", 2048) + " ... (captured 4096 of 6000 bytes)"
 	expect.That(t, c.Output == want, "kept are %d bytes that end in %q", len(c.Output), c.Output[max(0, len(c.Output)-40):])
 }
 
 func TestConsulCatalogRespectsTheQuota(t *testing.T) {
-	config, catalog := catalogConfig()
+	config, catalog := httpdtest.CatalogConfig()
 	config.Limits = web.Limits{InstancesInApp: 1}
-	n := newNode(t, config, nil)
-	catalog.memory = n.Memory
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
-	n.call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`).says(t, 429, "", "it")
+	n := httpdtest.NewNode(t, config, nil)
+	catalog.Memory = n.Memory
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a"}`)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"a","Port":1}`)
+	n.Call(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"b"}`).Says(t, 429, "", "it")
 }

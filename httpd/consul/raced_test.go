@@ -1,6 +1,6 @@
 //go:build race
 
-package httpd_test
+package consul_test
 
 // raced is true where the race detector makes everything slow: walks over many states are shorter then.
 const raced = true

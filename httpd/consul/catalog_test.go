@@ -1,4 +1,4 @@
-package httpd_test
+package consul_test
 
 import (
 	"encoding/json"
@@ -16,87 +16,25 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// catalogOnly is the coordination of a node of which no test asks for keys.
-type catalogOnly struct {
-	kv.Service
-	memory *registrytest.Memory
-}
-
-// WatchCatalog implements httpd.Coordination.
-func (c catalogOnly) WatchCatalog(t registry.Topic) (<-chan struct{}, func()) {
-	return c.memory.Watchers.Join(t)
-}
-
-// RaftAddresses implements httpd.Coordination.
-func (catalogOnly) RaftAddresses() (string, []string) {
-	return "10.1.0.2:7762", []string{"10.1.0.1:7761", "10.1.0.2:7762", "10.1.0.3:7763"}
-}
-
-// catalogConfig is a node's with a catalog, which is to get the node's memory.
-func catalogConfig() (config httpd.Config, catalog *catalogOnly) {
-	catalog = &catalogOnly{}
-	return httpd.Config{Coordination: catalog, Agents: httpd.OneAgent, Cluster: threeNodes, Node: "n1", Version: "1.2.3"}, catalog
-}
-
-// newCatalog starts a node that serves a catalog.
-func newCatalog(t testing.TB) *node {
-	t.Helper()
-	config, catalog := catalogConfig()
-	n := newNode(t, config, nil)
-	catalog.memory = n.Memory
-	return n
-}
-
 // newCatalogIn is newCatalog in a bubble.
-func newCatalogIn(t *testing.T) *bubbled {
+func newCatalogIn(t *testing.T) *httpdtest.Bubbled {
 	t.Helper()
-	config, catalog := catalogConfig()
-	n := newBubbled(t, config)
-	catalog.memory = n.Memory
+	config, catalog := httpdtest.CatalogConfig()
+	n := httpdtest.NewBubbled(t, config)
+	catalog.Memory = n.Memory
 	return n
-}
-
-// call sends a request of Consul's API.
-func (n *node) call(t testing.TB, method, target, body string) reply {
-	t.Helper()
-	return n.send(t, request(method, target, body))
-}
-
-// must sends a request that must be answered 200.
-func (n *node) must(t testing.TB, method, target, body string) reply {
-	t.Helper()
-	got := n.call(t, method, target, body)
-	need.That(t, got.status == 200, "%s %s: got %d %s", method, target, got.status, got.body)
-	return got
-}
-
-// read decodes a response.
-func read[T any](t testing.TB, n *node, target string) T {
-	t.Helper()
-	var value T
-	got := n.must(t, "GET", target, "")
-	need.OKf(t, json.Unmarshal([]byte(got.body), &value), "GET %s: %s", target, got.body)
-	return value
-}
-
-// index is the index of a response.
-func (r reply) index(t testing.TB) uint64 {
-	t.Helper()
-	var index uint64
-	_, err := fmt.Sscan(r.header.Get("X-Consul-Index"), &index)
-	need.That(t, err == nil && index != 0, "X-Consul-Index is %q, want a number above 0", r.header.Get("X-Consul-Index"))
-	return index
 }
 
 // Texts that clients compare or show as they are.
 func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
-	id := read[[]struct{ ID, Node string }](t, n, "/v1/catalog/nodes")[1].ID
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","NodeMeta":{"rack":"7"},"Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"alive","Status":"passing"}}`)
+	id := httpdtest.Read[[]struct{ ID, Node string }](t, n, "/v1/catalog/nodes")[1].ID
 	logical := `{"ID":"` + id + `","Node":"rollcall","Address":"10.1.0.1","Datacenter":"dc1","TaggedAddresses":{"lan":"10.1.0.1","lan_ipv4":"10.1.0.1","wan":"10.1.0.1","wan_ipv4":"10.1.0.1"},` +
 		`"Meta":{"consul-network-segment":"","consul-version":"1.22.0"},"CreateIndex":1,"ModifyIndex":1}`
 	far := `{"ID":"","Node":"far","Address":"10.9.0.1","Datacenter":"dc1","TaggedAddresses":null,"Meta":{"rack":"7"},"CreateIndex":1,"ModifyIndex":1}`
@@ -137,23 +75,23 @@ func TestConsulCatalogDocumentsHaveConsulsShapes(t *testing.T) {
 		"/v1/agent/services":        "{}",
 		"/v1/agent/checks":          "{}",
 	} {
-		got := n.must(t, "GET", target, "")
-		expect.Equal(t, got.body, want, "GET %s:\ngot", target)
-		expect.Equal(t, got.header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", target)
+		got := n.Must(t, "GET", target, "")
+		expect.Equal(t, got.Body, want, "GET %s:\ngot", target)
+		expect.Equal(t, got.Header.Get("Content-Type"), "application/json", "GET %s: Content-Type is", target)
 	}
 }
 
 // Whoever registers a service on the logical node without metadata leaves that as it is: it is of all hosts.
 func TestConsulCatalogKeepsMetadataOfTheLogicalNode(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	type node struct {
 		Node, Address string
 		Meta          map[string]string
 		ModifyIndex   int
 	}
 	register := func(body string) (logical node, found int) {
-		n.must(t, "PUT", "/v1/catalog/register", body)
-		return read[[]node](t, n, "/v1/catalog/nodes")[0], len(read[map[string][]string](t, n, "/v1/catalog/services?node-meta=rack:7"))
+		n.Must(t, "PUT", "/v1/catalog/register", body)
+		return httpdtest.Read[[]node](t, n, "/v1/catalog/nodes")[0], len(httpdtest.Read[map[string][]string](t, n, "/v1/catalog/services?node-meta=rack:7"))
 	}
 	for _, row := range []struct {
 		body, rack string
@@ -172,12 +110,12 @@ func TestConsulCatalogKeepsMetadataOfTheLogicalNode(t *testing.T) {
 }
 
 func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"address":"10.0.0.7","meta":{"v":"1"},`+
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"name":"web","id":"w1","tags":["b","a"],"address":"10.0.0.7","meta":{"v":"1"},`+
 		`"enable_tag_override":true,"weights":{"passing":3,"warning":2},"tagged_addresses":{"lan":{"address":"10.0.0.8","port":81}},`+
 		`"Locality":{"Region":"eu","Zone":"a"},"Ports":[{"Name":"http","Port":80,"Default":true}],`+
 		`"check":{"ttl":"10s","deregister_critical_service_after":"1s","notes":"hm"},"unknown":{"a":[1]},"Connect":null}`)
-	hash := n.must(t, "GET", "/v1/agent/service/w1", "").header.Get("X-Consul-ContentHash")
+	hash := n.Must(t, "GET", "/v1/agent/service/w1", "").Header.Get("X-Consul-ContentHash")
 	common := `"ID":"w1","Service":"web","Tags":["b","a"],"Meta":{"v":"1"},"Port":80,"Ports":[{"Name":"http","Port":80,"Default":true}],"Address":"10.0.0.7",` +
 		`"TaggedAddresses":{"lan":{"Address":"10.0.0.8","Port":81},"lan_ipv4":{"Address":"10.0.0.7","Port":80},"wan_ipv4":{"Address":"10.0.0.7","Port":80}},` +
 		`"Weights":{"Passing":3,"Warning":2},"EnableTagOverride":true,`
@@ -189,7 +127,7 @@ func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 		"/v1/agent/service/w1": `{` + common + `"ContentHash":"` + hash + `",` + rest,
 		"/v1/agent/checks":     `{"service:w1":` + check + `}`,
 	} {
-		expect.Equal(t, n.must(t, "GET", target, "").body, want, "GET %s:\ngot", target)
+		expect.Equal(t, n.Must(t, "GET", target, "").Body, want, "GET %s:\ngot", target)
 	}
 	expect.That(t, len(hash) == 16, "the hash is %q, want 16 digits", hash)
 	stored, _ := n.Newest().CheckOn("", "service:w1")
@@ -199,37 +137,37 @@ func TestConsulAgentServicesHaveConsulsShape(t *testing.T) {
 
 // A service with Ports alone is listed with the default one as its Port, as by Consul: clients that know no Ports read it.
 func TestConsulServicesOfSeveralPortsAreListedWithTheDefaultOne(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	ports := `"Ports":[{"Name":"admin","Port":9090},{"Name":"http","Port":8080,"Default":true}]`
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web",`+ports+`}`)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"tls","Meta":{"secure":"true"},`+ports+`}`)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"api",`+ports+`}}`)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web",`+ports+`}`)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"tls","Meta":{"secure":"true"},`+ports+`}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"api",`+ports+`}}`)
 	for target, want := range map[string]string{
 		"/v1/agent/services": `"Port":8080,`, "/v1/agent/service/web": `"Port":8080,`, "/v1/agent/health/service/name/tls": `"Port":8080,`,
 		"/v1/catalog/service/web": `"ServicePort":8080,`, "/v1/catalog/service/tls": `"ServicePort":8080,`,
 		"/v1/catalog/node/far": `"Port":8080,`, "/v1/health/service/api": `"Port":8080,`,
 		"/v1/catalog/service/web?filter=" + url.QueryEscape("ServicePort == 8080"): `"ServicePort":8080,`,
 	} {
-		got := n.must(t, "GET", target, "").body
+		got := n.Must(t, "GET", target, "").Body
 		expect.That(t, strings.Contains(got, want) && strings.Contains(got, `"Port":9090`), "GET %s: got %s, want %s", target, got, want)
 	}
 }
 
 // An agent is asked about itself whatever datacenter a call names, and no other cluster's services are here.
 func TestConsulAgentIgnoresDatacentersAndPeersHaveNothing(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register?dc=dc9", `{"Name":"web","Check":{"TTL":"10s"}}`)
-	n.must(t, "PUT", "/v1/agent/check/pass/service:web?dc=dc9", "")
-	expect.That(t, strings.Contains(n.must(t, "GET", "/v1/agent/checks?dc=dc9", "").body, `"Status":"passing"`), "the check does not pass")
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register?dc=dc9", `{"Name":"web","Check":{"TTL":"10s"}}`)
+	n.Must(t, "PUT", "/v1/agent/check/pass/service:web?dc=dc9", "")
+	expect.That(t, strings.Contains(n.Must(t, "GET", "/v1/agent/checks?dc=dc9", "").Body, `"Status":"passing"`), "the check does not pass")
 	for target, want := range map[string]int{"/v1/health/service/web": 1, "/v1/health/service/web?peer=": 1, "/v1/health/service/web?peer=other": 0, "/v1/health/connect/web?peer=other": 0} {
-		expect.Equal(t, len(read[[]*api.ServiceEntry](t, n, target)), want, "GET %s: services", target)
+		expect.Equal(t, len(httpdtest.Read[[]*api.ServiceEntry](t, n, target)), want, "GET %s: services", target)
 	}
-	n.must(t, "PUT", "/v1/agent/service/deregister/web?dc=dc9", "")
+	n.Must(t, "PUT", "/v1/agent/service/deregister/web?dc=dc9", "")
 }
 
 // What proxies, gateways and services of a mesh say of themselves is kept for those who read it.
 func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	client := newClient(t, n)
 	proxy := &api.AgentServiceConnectProxyConfig{
 		DestinationServiceName: "web", DestinationServiceID: "web1", LocalServiceAddress: "127.0.0.2", LocalServicePort: 8080,
@@ -275,7 +213,7 @@ func TestConsulCatalogShowsWhatTheMeshSaysOfItself(t *testing.T) {
 
 // Consul's agents have a cache for some reads; here it is what the node has.
 func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 2500 * time.Millisecond })
 	for _, row := range []struct{ target, control, cache, age string }{
 		{"/v1/catalog/service/consul?cached", "", "HIT", "2"},
@@ -289,22 +227,22 @@ func TestConsulCatalogReadsOfTheCacheSaySo(t *testing.T) {
 		{"/v1/catalog/services", "", "", ""},
 		{"/v1/catalog/nodes?cached", "", "", ""},
 	} {
-		got := n.send(t, request("GET", row.target, "", "Cache-Control: "+row.control)).says(t, 200, "", "%s, %s", row.target, row.control).with(t, "X-Cache", row.cache).with(t, "Age", row.age)
-		expect.Equal(t, got.header.Get("X-Consul-Effective-Consistency") == "stale", row.cache == "HIT", "%s, %s: stale is", row.target, row.control)
+		got := n.Send(t, httpdtest.Request("GET", row.target, "", "Cache-Control: "+row.control)).Says(t, 200, "", "%s, %s", row.target, row.control).With(t, "X-Cache", row.cache).With(t, "Age", row.age)
+		expect.Equal(t, got.Header.Get("X-Consul-Effective-Consistency") == "stale", row.cache == "HIT", "%s, %s: stale is", row.target, row.control)
 	}
 	n.Set(func(m *registrytest.Memory) { m.Reported.Age = 0 })
-	got := n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
-	expect.Equal(t, got.header.Get("X-Cache"), "MISS", "no age, of a node that leads:")
-	n.send(t, request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon")).is(t, 400, "Invalid Cache-Control header.", "an age that is none")
-	n.call(t, "GET", "/v1/kv/a?cached&consistent", "").is(t, 400, "Cannot specify ?cached with ?consistent, conflicting semantics.", "both")
+	got := n.Send(t, httpdtest.Request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=0"))
+	expect.Equal(t, got.Header.Get("X-Cache"), "MISS", "no age, of a node that leads:")
+	n.Send(t, httpdtest.Request("GET", "/v1/catalog/services?cached", "", "Cache-Control: max-age=soon")).Is(t, 400, "Invalid Cache-Control header.", "an age that is none")
+	n.Call(t, "GET", "/v1/kv/a?cached&consistent", "").Is(t, 400, "Cannot specify ?cached with ?consistent, conflicting semantics.", "both")
 }
 
 // Every way in which a request of the catalog is refused, with the texts that clients show.
 func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"CheckID":"alias","AliasService":"p1"}}`)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "same")}, registry.Register{Instance: newInstance("PAY", "same")},
-		registry.Register{Instance: newInstance("PAY", "p1")})
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"CheckID":"alias","AliasService":"p1"}}`)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "same")}, registry.Register{Instance: httpdtest.NewInstance("PAY", "same")},
+		registry.Register{Instance: httpdtest.NewInstance("PAY", "p1")})
 	const register, checkRegister = "/v1/agent/service/register", "/v1/agent/check/register"
 	for _, row := range []struct {
 		name, method, target, body string
@@ -421,21 +359,21 @@ func TestConsulCatalogRefusalsHaveConsulsTexts(t *testing.T) {
 		{"passing", "GET", "/v1/health/connect/web?passing=x", "", 400, "Invalid value for ?passing"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := n.call(t, row.method, row.target, row.body)
+			got := n.Call(t, row.method, row.target, row.body)
 			text, cut := strings.CutSuffix(row.text, "…")
-			expect.That(t, got.status == row.status && (got.body == text || (cut && strings.HasPrefix(got.body, text))), "%s %s %s: got %d %q, want %d %q", row.method, row.target, row.body, got.status, got.body, row.status, row.text)
+			expect.That(t, got.Status == row.status && (got.Body == text || (cut && strings.HasPrefix(got.Body, text))), "%s %s %s: got %d %q, want %d %q", row.method, row.target, row.body, got.Status, got.Body, row.status, row.text)
 		})
 	}
 }
 
 // TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth: with Consul each host has an agent, and ids of its own.
 func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	const register, advice = "/v1/agent/service/register",
 		": both may be of different hosts behind one address. Register through an agent for each host (/agent/NAME in front of the path), or with an ID of its own"
-	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8080,"Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
-	n.must(t, "PUT", register, `{"Name":"orders","ID":"a/b"}`)
-	n.must(t, "PUT", "/v1/agent/check/register", `{"ID":"disk","Name":"disk","TTL":"1h","Status":"passing"}`)
+	n.Must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8080,"Check":{"CheckID":"alive","TTL":"1h","Status":"passing"}}`)
+	n.Must(t, "PUT", register, `{"Name":"orders","ID":"a/b"}`)
+	n.Must(t, "PUT", "/v1/agent/check/register", `{"ID":"disk","Name":"disk","TTL":"1h","Status":"passing"}`)
 	for _, row := range []struct{ name, target, body, want string }{
 		{"another address", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`,
 			`Service ID "orders-8080" of agent "rollcall" is registered with the address "10.0.0.2" and is not replaced by one with the address "10.0.0.3"` + advice +
@@ -459,18 +397,18 @@ func TestConsulAgentRefusesAnIDOfAnotherHostAndNamesBoth(t *testing.T) {
 		{"a check by itself", "/v1/agent/check/register", `{"ID":"alive","Name":"alive","ServiceID":"a/b","TTL":"1h"}`,
 			`Check ID "alive" of agent "rollcall" is that of a check of service "orders-8080" and is not taken for service "a/b"` + advice + `, or deregister the old one first: PUT /agent/rollcall/v1/agent/check/deregister/alive`},
 	} {
-		n.call(t, "PUT", row.target, row.body).is(t, 409, row.want, "%s", row.name)
+		n.Call(t, "PUT", row.target, row.body).Is(t, 409, row.want, "%s", row.name)
 	}
-	expect.That(t, n.passing(t, "orders", "orders-8080"), "the first is not passing after the refusals")
-	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8081,"Tags":["v2"]}`)
-	n.must(t, "PUT", "/v1/agent/service/deregister/orders-8080", "")
-	n.must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
+	expect.That(t, n.Passing(t, "orders", "orders-8080"), "the first is not passing after the refusals")
+	n.Must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.2","Port":8081,"Tags":["v2"]}`)
+	n.Must(t, "PUT", "/v1/agent/service/deregister/orders-8080", "")
+	n.Must(t, "PUT", register, `{"Name":"orders","ID":"orders-8080","Address":"10.0.0.3","Port":8080}`)
 }
 
 // Instances that a client of Eureka registered, as clients of Consul see them.
 func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
-	n := newCatalog(t)
-	up, secure := newInstance("ORDERS", "o1"), newInstance("ORDERS", "o2")
+	n := httpdtest.NewCatalog(t)
+	up, secure := httpdtest.NewInstance("ORDERS", "o1"), httpdtest.NewInstance("ORDERS", "o2")
 	up.Metadata = []registry.Pair{{Key: "zone", Value: "a"}}
 	secure.Port.Enabled, secure.SecurePort.Enabled = false, true
 	secure.IPAddr = ""
@@ -481,7 +419,7 @@ func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 		ServiceTags                                  []string
 		ServiceMeta                                  map[string]string
 	}
-	got := fmt.Sprint(read[[]service](t, n, "/v1/catalog/service/orders"))
+	got := fmt.Sprint(httpdtest.Read[[]service](t, n, "/v1/catalog/service/orders"))
 	expect.Equal(t, got, "[{o1 orders 10.0.0.1 rollcall 8080 [] map[zone:a]} {o2 orders host-o2 rollcall 443 [] map[secure:true]}]", "got")
 	for _, row := range []struct {
 		name    string
@@ -490,9 +428,9 @@ func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 		checks  string // id, status and output of each, by id
 	}{
 		{"UP", nil, true, "service:o1 passing The status is UP"},
-		{"DOWN", registry.Register{Instance: withStatus(up, registry.Down, 2)}, false, "service:o1 critical The status is DOWN"},
-		{"STARTING", registry.Register{Instance: withStatus(up, registry.Starting, 3)}, false, "service:o1 critical The status is STARTING"},
-		{"UP again", registry.Register{Instance: withStatus(up, registry.Up, 4)}, true, "service:o1 passing The status is UP"},
+		{"DOWN", registry.Register{Instance: httpdtest.WithStatus(up, registry.Down, 2)}, false, "service:o1 critical The status is DOWN"},
+		{"STARTING", registry.Register{Instance: httpdtest.WithStatus(up, registry.Starting, 3)}, false, "service:o1 critical The status is STARTING"},
+		{"UP again", registry.Register{Instance: httpdtest.WithStatus(up, registry.Up, 4)}, true, "service:o1 passing The status is UP"},
 		{"overridden OUT_OF_SERVICE", registry.SetOverride{Key: up.Key(), Status: registry.OutOfService}, false,
 			"_service_maintenance:o1 critical The status is OUT_OF_SERVICE, overridden; the client said UP, " +
 				"service:o1 critical The status is OUT_OF_SERVICE, overridden; the client said UP"},
@@ -504,47 +442,17 @@ func TestConsulCatalogHasInstancesOfEureka(t *testing.T) {
 			if row.op != nil {
 				n.Perform(t, row.op)
 			}
-			expect.Equal(t, n.passing(t, "orders", "o1"), row.passing, "passing is")
-			expect.Equal(t, n.checks(t, "orders", "o1"), row.checks, "checks are")
+			expect.Equal(t, n.Passing(t, "orders", "o1"), row.passing, "passing is")
+			expect.Equal(t, n.Checks(t, "orders", "o1"), row.checks, "checks are")
 		})
 	}
 }
 
-func withStatus(i *registry.Instance, status registry.Status, dirty int64) *registry.Instance {
-	c := *i
-	c.Status, c.LastDirty = status, i.LastDirty+dirty
-	return &c
-}
-
-// passing says whether a service of an id is among those of its name that are passing.
-func (n *node) passing(t testing.TB, name, id string) bool {
-	t.Helper()
-	services := read[[]struct{ Service struct{ ID string } }](t, n, "/v1/health/service/"+name+"?passing")
-	for _, s := range services {
-		if s.Service.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-// checks are the checks of a service.
-func (n *node) checks(t testing.TB, name, id string) string {
-	t.Helper()
-	var texts []string
-	for _, c := range read[[]struct{ ServiceID, CheckID, Status, Output string }](t, n, "/v1/health/checks/"+name) {
-		if c.ServiceID == id {
-			texts = append(texts, c.CheckID+" "+c.Status+" "+c.Output)
-		}
-	}
-	return strings.Join(texts, ", ")
-}
-
 // Services that an agent's client registered, as clients of Eureka see them.
 func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"Web","ID":"w1","Port":80,"Address":"10.0.0.7","Meta":{"b":"2","a":"1"},"Check":{"TTL":"10s"}}`)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"Web","ID":"w1","Port":81,"Meta":{"secure":"true"}}}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"Web","ID":"w1","Port":80,"Address":"10.0.0.7","Meta":{"b":"2","a":"1"},"Check":{"TTL":"10s"}}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"Web","ID":"w1","Port":81,"Meta":{"secure":"true"}}}`)
 	var doc struct {
 		Application struct {
 			Name     string
@@ -557,8 +465,8 @@ func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
 			}
 		}
 	}
-	got := n.send(t, request("GET", "/eureka/apps/WEB", "", "Accept: application/json"))
-	need.OKf(t, json.Unmarshal([]byte(got.body), &doc), "in %s", got.body)
+	got := n.Send(t, httpdtest.Request("GET", "/eureka/apps/WEB", "", "Accept: application/json"))
+	need.OKf(t, json.Unmarshal([]byte(got.Body), &doc), "in %s", got.Body)
 	var shown []string
 	for _, i := range doc.Application.Instance {
 		shown = append(shown, fmt.Sprint(i.InstanceID, " ", i.HostName, " ", i.IPAddr, " ", i.VipAddress, "/", i.SecureVipAddress, " ", i.Status, " ", i.Port["$"], " ", i.Port["@enabled"], " ",
@@ -569,14 +477,14 @@ func TestEurekaListsHaveServicesOfConsul(t *testing.T) {
 		"w1 10.0.0.7 10.0.0.7 web/ DOWN 80 true 0 false 12 MyOwn 30/90",
 	}
 	expect.That(t, doc.Application.Name == "WEB" && slices.Equal(shown, want), "application %s:\ngot  %q\nwant %q", doc.Application.Name, shown, want)
-	n.must(t, "PUT", "/v1/agent/check/pass/service:w1?note=well", "")
+	n.Must(t, "PUT", "/v1/agent/check/pass/service:w1?note=well", "")
 	l, _ := n.Newest().Lease(registry.NewKey("WEB", "w1"))
 	expect.That(t, l.Instance.Status == registry.Up, "after a heartbeat the status is %v, want UP", l.Instance.Status)
 }
 
 func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s","Status":"passing"}}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s","Status":"passing"}}`)
 	key := registry.NewKey("web", "w1")
 	by := registry.Act{Author: "ann", Reason: "deploy"}
 	for _, row := range []struct {
@@ -596,17 +504,17 @@ func TestConsulCatalogKeepsServicesOutOfUseByOperatorsActs(t *testing.T) {
 			if row.op != nil {
 				n.Perform(t, row.op)
 			}
-			expect.Equal(t, n.checks(t, "web", "w1"), row.checks, "checks are")
-			expect.Equal(t, n.passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"), "passing is")
+			expect.Equal(t, n.Checks(t, "web", "w1"), row.checks, "checks are")
+			expect.Equal(t, n.Passing(t, "web", "w1"), !strings.Contains(row.checks, "critical"), "passing is")
 		})
 	}
 	n.Perform(t, registry.Quarantine{Key: key, For: 60_000, By: by})
 	for _, target := range []string{"/v1/catalog/service/web", "/v1/health/service/web", "/v1/agent/services", "/v1/health/state/passing", "/v1/catalog/services"} {
-		got := n.must(t, "GET", target, "")
-		expect.That(t, !strings.Contains(got.body, "w1"), "GET %s shows a quarantined service: %s", target, got.body)
+		got := n.Must(t, "GET", target, "")
+		expect.That(t, !strings.Contains(got.Body, "w1"), "GET %s shows a quarantined service: %s", target, got.Body)
 	}
-	n.call(t, "GET", "/v1/agent/health/service/id/w1", "").says(t, 404, "", "health of a quarantined service")
-	n.must(t, "PUT", "/v1/agent/service/deregister/w1", "")
+	n.Call(t, "GET", "/v1/agent/health/service/id/w1", "").Says(t, 404, "", "health of a quarantined service")
+	n.Must(t, "PUT", "/v1/agent/service/deregister/w1", "")
 	_, there := n.Newest().Find(key)
 	expect.That(t, !there, "a quarantined service cannot be deregistered")
 }
@@ -618,9 +526,9 @@ func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 		{"catalog", "/v1/catalog/deregister", `{"Datacenter":"dc1","Node":"rollcall","ServiceID":"%s","CheckID":"service:%[1]s"}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := newCatalog(t)
-			n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")})
+			n := httpdtest.NewCatalog(t)
+			n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "o1")})
 			for _, id := range []string{"w1", "o1"} {
 				target, body := row.target, row.body
 				if body == "" {
@@ -628,21 +536,21 @@ func TestConsulAgentDeregistrationIsFinal(t *testing.T) {
 				} else {
 					body = fmt.Sprintf(body, id)
 				}
-				n.must(t, "PUT", target, body)
+				n.Must(t, "PUT", target, body)
 			}
 			expect.Equal(t, n.Newest().Total(), 0, "instances are left:")
-			n.call(t, "PUT", "/v1/agent/check/pass/service:w1", "").says(t, 404, "", "a heartbeat after it")
-			expect.Equal(t, n.send(t, request("PUT", "/eureka/apps/ORDERS/o1", "")).status, 404, "a heartbeat of Eureka's after it: got")
+			n.Call(t, "PUT", "/v1/agent/check/pass/service:w1", "").Says(t, 404, "", "a heartbeat after it")
+			expect.Equal(t, n.Send(t, httpdtest.Request("PUT", "/eureka/apps/ORDERS/o1", "")).Status, 404, "a heartbeat of Eureka's after it: got")
 		})
 	}
 }
 
 func TestConsulCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Checks":[{"Name":"alive"},{"Name":"well","ServiceID":"w1"}]}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Checks":[{"Name":"alive"},{"Name":"well","ServiceID":"w1"}]}`)
 	left := func() string {
 		var ids []string
-		for _, c := range read[[]struct{ CheckID string }](t, n, "/v1/health/node/far") {
+		for _, c := range httpdtest.Read[[]struct{ CheckID string }](t, n, "/v1/health/node/far") {
 			ids = append(ids, c.CheckID)
 		}
 		return strings.Join(ids, " ") + "; " + fmt.Sprint(n.Newest().Total())
@@ -656,53 +564,53 @@ func TestConsulCatalogDeregistrationIsTrueWhateverWasThere(t *testing.T) {
 		{`{"Node":"far","ServiceID":"w1","CheckID":"alive"}`, "; 0"},
 		{`{"Node":"far"}`, "; 0"},
 	} {
-		expect.Equal(t, n.must(t, "PUT", "/v1/catalog/deregister", row.body).body, "true", "%s: got", row.body)
+		expect.Equal(t, n.Must(t, "PUT", "/v1/catalog/deregister", row.body).Body, "true", "%s: got", row.body)
 		expect.Equal(t, left(), row.left, "%s: left are", row.body)
 	}
-	expect.Equal(t, n.must(t, "GET", "/v1/catalog/node/far", "").body, "null", "the node is")
+	expect.Equal(t, n.Must(t, "GET", "/v1/catalog/node/far", "").Body, "null", "the node is")
 }
 
 func TestConsulCatalogIndexStaysAtAnUnchangedRegistration(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	const body = `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Tags":["a"]},"Check":{"Name":"well","ServiceID":"w1","Status":"passing","Definition":{"Interval":"40s","Timeout":4000000000,"TCP":"h:1","HTTP":""}}}`
-	n.must(t, "PUT", "/v1/catalog/register", body)
+	n.Must(t, "PUT", "/v1/catalog/register", body)
 	before := n.Newest().Index()
-	n.must(t, "PUT", "/v1/catalog/register", body)
+	n.Must(t, "PUT", "/v1/catalog/register", body)
 	expect.Equal(t, n.Newest().Index(), before, "the index went from %d to", before)
 	type check struct {
 		Type       string
 		Definition map[string]string
 	}
-	expect.Equal(t, fmt.Sprint(read[[]check](t, n, "/v1/health/checks/web")), "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
+	expect.Equal(t, fmt.Sprint(httpdtest.Read[[]check](t, n, "/v1/health/checks/web")), "[{tcp map[Interval:40s TCP:h:1 Timeout:4s]}]", "the check is")
 }
 
 func TestConsulAgentWaitsForTheHashOfAService(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	httpdtest.Bubble(t, func(t *testing.T) {
 		n := newCatalogIn(t)
-		n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web"}`)
-		hash := n.get(t, "/v1/agent/service/web").header.Get("X-Consul-ContentHash")
+		n.Send(t, "PUT", "/v1/agent/service/register", `{"Name":"web"}`)
+		hash := n.Get(t, "/v1/agent/service/web").Header.Get("X-Consul-ContentHash")
 		begun := time.Now()
-		if got := n.get(t, "/v1/agent/service/web?hash=other&wait=9m"); got.status != 200 || time.Since(begun) != 0 {
-			t.Errorf("another hash: got %d after %v, want 200 at once", got.status, time.Since(begun))
+		if got := n.Get(t, "/v1/agent/service/web?hash=other&wait=9m"); got.Status != 200 || time.Since(begun) != 0 {
+			t.Errorf("another hash: got %d after %v, want 200 at once", got.Status, time.Since(begun))
 		}
-		after(t, time.Minute, func() { n.send(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1s","ServiceID":"web"}`) })
-		after(t, 2*time.Minute, func() { n.send(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Port":1}`) })
-		got := n.get(t, "/v1/agent/service/web?wait=9m&hash="+hash)
+		httpdtest.After(t, time.Minute, func() { n.Send(t, "PUT", "/v1/agent/check/register", `{"Name":"c","TTL":"1s","ServiceID":"web"}`) })
+		httpdtest.After(t, 2*time.Minute, func() { n.Send(t, "PUT", "/v1/agent/service/register", `{"Name":"web","Port":1}`) })
+		got := n.Get(t, "/v1/agent/service/web?wait=9m&hash="+hash)
 		took := time.Since(begun)
-		expect.That(t, took == 2*time.Minute && got.header.Get("X-Consul-ContentHash") != hash,
+		expect.That(t, took == 2*time.Minute && got.Header.Get("X-Consul-ContentHash") != hash,
 			"it was answered after %v, want when the service changed, after 2 min", took)
 	})
 }
 
 // bounded is a node of a cluster that writes level 2, with what is at its bounds: 1,000 alias checks on t, two more nodes
 // and more keys than one operation deletes.
-func bounded(t *testing.T) *coordinated {
+func bounded(t *testing.T) *httpdtest.Coordinated {
 	t.Helper()
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	c.Memory.Registry.SetLevel(2)
-	c.kv.State.SetLevel(2)
+	c.Kv.State.SetLevel(2)
 	put := func(target, body string) {
-		c.send("PUT", target, body).says(t, 200, "", "%s", target)
+		c.Send("PUT", target, body).Says(t, 200, "", "%s", target)
 	}
 	put("/v1/agent/service/register", `{"Name":"t","Check":{"CheckID":"ttl","TTL":"1h"}}`)
 	for i := range 20 {
@@ -720,7 +628,7 @@ func aliasing(id string, checks int) string {
 func TestAliasBeyondTheBoundIsRefusedWithTheBound(t *testing.T) {
 	c := bounded(t)
 	const text = "Invalid check: at most 1000 alias checks may follow one service, or from other nodes one node, directly or through the services that they belong to; …"
-	listed := c.send("GET", "/v1/agent/checks", "").body
+	listed := c.Send("GET", "/v1/agent/checks", "").Body
 	for _, row := range []struct {
 		name, target, body string
 		status             int
@@ -736,11 +644,11 @@ func TestAliasBeyondTheBoundIsRefusedWithTheBound(t *testing.T) {
 		{"again", "/v1/agent/service/register", aliasing("f1", 50), 200, ""},
 		{"of what is not there", "/v1/agent/check/register", `{"Name":"free","AliasService":"none","ServiceID":"f1"}`, 200, ""},
 	} {
-		got := c.send("PUT", row.target, row.body)
+		got := c.Send("PUT", row.target, row.body)
 		begins, _, cut := strings.Cut(row.text, "…")
-		expect.That(t, got.status == row.status && strings.HasPrefix(got.body, begins) && (cut || got.body == row.text), "%s: got %d %s", row.name, got.status, got.body)
+		expect.That(t, got.Status == row.status && strings.HasPrefix(got.Body, begins) && (cut || got.Body == row.text), "%s: got %d %s", row.name, got.Status, got.Body)
 		if row.status != 200 {
-			expect.Equal(t, c.send("GET", "/v1/agent/checks", "").body, listed, "%s: the checks are", row.name)
+			expect.Equal(t, c.Send("GET", "/v1/agent/checks", "").Body, listed, "%s: the checks are", row.name)
 		}
 	}
 }
@@ -752,20 +660,20 @@ func FuzzAliases(f *testing.F) {
 		`{"Name":"x","Check":{"AliasService":"t","AliasNode":""}}`, `{"Name":"x","Checks":[null,{"AliasService":"t"}]}`, `{"Name":"x","ID":"t","Check":{"AliasService":"x"}}`} {
 		f.Add(body)
 	}
-	c := newCoordinated(f, httpd.Config{})
+	c := httpdtest.NewCoordinated(f, httpd.Config{})
 	c.Memory.Registry.SetLevel(2)
-	c.send("PUT", "/v1/agent/service/register", `{"Name":"t","Check":{"CheckID":"ttl","TTL":"1h"}}`)
+	c.Send("PUT", "/v1/agent/service/register", `{"Name":"t","Check":{"CheckID":"ttl","TTL":"1h"}}`)
 	for i := range 20 {
-		c.send("PUT", "/v1/agent/service/register", aliasing(fmt.Sprint("f", i), 50))
+		c.Send("PUT", "/v1/agent/service/register", aliasing(fmt.Sprint("f", i), 50))
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		before := need.Got(c.View(t.Context(), registry.Stale))(t).AliasFigures().Refused.Load()
-		got := c.send("PUT", "/v1/agent/service/register", body)
+		got := c.Send("PUT", "/v1/agent/service/register", body)
 		refused := need.Got(c.View(t.Context(), registry.Stale))(t).AliasFigures().Refused.Load() > before
-		expect.That(t, got.status == 200 || got.status >= 400 && got.status < 500, "%s: %d %s", body, got.status, got.body)
-		expect.That(t, refused == (got.status == 400 && strings.Contains(got.body, "at most 1000 alias checks")), "%s: %d %s", body, got.status, got.body)
-		c.send("PUT", "/v1/agent/check/pass/ttl", "")
-		c.send("PUT", "/v1/agent/check/fail/ttl", "")
+		expect.That(t, got.Status == 200 || got.Status >= 400 && got.Status < 500, "%s: %d %s", body, got.Status, got.Body)
+		expect.That(t, refused == (got.Status == 400 && strings.Contains(got.Body, "at most 1000 alias checks")), "%s: %d %s", body, got.Status, got.Body)
+		c.Send("PUT", "/v1/agent/check/pass/ttl", "")
+		c.Send("PUT", "/v1/agent/check/fail/ttl", "")
 		most := need.Got(c.View(t.Context(), registry.Stale))(t).AliasFigures().Largest.Load()
 		expect.That(t, most <= 1000, "%s: %d alias checks follow one heartbeat", body, most)
 	})
@@ -777,27 +685,27 @@ func TestWhatIsTooMuchForOneOperationIsRemovedInSteps(t *testing.T) {
 	for i := range set {
 		set[i] = kv.KeyOp{Verb: kv.Set, Key: fmt.Sprintf("tree/%05d", i)}
 	}
-	_, err := c.kv.Apply(t.Context(), set...)
+	_, err := c.Kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set")
-	c.send("PUT", "/v1/kv/tree/00000", "newest")
-	c.send("DELETE", "/v1/kv/tree/0?recurse", "").is(t, 200, "true", "10,000 keys go in one step").with(t, "X-Rollcall-Parts", "")
-	_, err = c.kv.Apply(t.Context(), set...)
+	c.Send("PUT", "/v1/kv/tree/00000", "newest")
+	c.Send("DELETE", "/v1/kv/tree/0?recurse", "").Is(t, 200, "true", "10,000 keys go in one step").With(t, "X-Rollcall-Parts", "")
+	_, err = c.Kv.Apply(t.Context(), set...)
 	expect.OKf(t, err, "set again")
-	c.kv.After = func() { c.kv.Revoked = true }
-	expect.Equal(t, c.send("DELETE", "/v1/kv/tree?recurse", "").status, 403, "by a token that is revoked meanwhile:")
-	c.kv.Revoked = false
-	index := c.kv.State.View().Index()
-	c.send("DELETE", "/v1/kv/tree?recurse", "").is(t, 200, "true", "12,500 keys").with(t, "X-Rollcall-Parts", "4")
-	expect.That(t, c.kv.State.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.kv.State.View().Index()-index)
-	got := c.send("GET", "/v1/kv/tree?keys", "")
-	expect.Equal(t, got.status, 404, "keys that are left:")
+	c.Kv.After = func() { c.Kv.Revoked = true }
+	expect.Equal(t, c.Send("DELETE", "/v1/kv/tree?recurse", "").Status, 403, "by a token that is revoked meanwhile:")
+	c.Kv.Revoked = false
+	index := c.Kv.State.View().Index()
+	c.Send("DELETE", "/v1/kv/tree?recurse", "").Is(t, 200, "true", "12,500 keys").With(t, "X-Rollcall-Parts", "4")
+	expect.That(t, c.Kv.State.View().Index() == index+2501, "took %d indexes, want one for each key of the first steps and one for the rest", c.Kv.State.View().Index()-index)
+	got := c.Send("GET", "/v1/kv/tree?keys", "")
+	expect.Equal(t, got.Status, 404, "keys that are left:")
 
 	const services = registry.MaxRemoved + 300
 	for i := range services {
 		body := fmt.Sprintf(`{"Node":"far","Address":"10.0.0.1","Service":{"Service":"s","ID":"s%d"}}`, i)
-		c.send("PUT", "/v1/catalog/register", body).says(t, 200, "", "register")
+		c.Send("PUT", "/v1/catalog/register", body).Says(t, 200, "", "register")
 	}
-	c.send("PUT", "/v1/catalog/deregister", `{"Node":"far"}`).says(t, 200, "", "2,800 services").with(t, "X-Rollcall-Parts", "3")
-	got = c.send("GET", "/v1/catalog/node-services/far", "")
-	expect.That(t, strings.Contains(got.body, `"Node":null`), "left: %.200s", got.body)
+	c.Send("PUT", "/v1/catalog/deregister", `{"Node":"far"}`).Says(t, 200, "", "2,800 services").With(t, "X-Rollcall-Parts", "3")
+	got = c.Send("GET", "/v1/catalog/node-services/far", "")
+	expect.That(t, strings.Contains(got.Body, `"Node":null`), "left: %.200s", got.Body)
 }

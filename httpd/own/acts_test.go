@@ -1,4 +1,4 @@
-package httpd_test
+package own_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/api"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/httpd/web"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
@@ -25,22 +26,22 @@ import (
 const i1Path = "/v1/rollcall/apps/orders/i1"
 
 func TestActOverrideEndsAndTheInstanceHasItsReportedStatus(t *testing.T) {
-	withInstance(t, func(t *testing.T, n *bubbled) {
-		got, err := n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
+	httpdtest.WithInstance(t, func(t *testing.T, n *httpdtest.Bubbled) {
+		got, err := n.RoundTrip(t, httpdtest.Request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&for=10s&author=ops&reason=deploy", "{}"))
 		want := `{"app":"ORDERS","id":"i1","index":"test-2"}` + "\n"
-		expect.That(t, err == nil && got.status == 200 && got.body == want && got.header.Get("X-Rollcall-Index") == "test-2",
+		expect.That(t, err == nil && got.Status == 200 && got.Body == want && got.Header.Get("X-Rollcall-Index") == "test-2",
 			"got %+v, %v, want %s", got, err, want)
-		e := n.explain(t, "i1")
+		e := n.Explain(t, "i1")
 		expect.That(t, e.Status == "OUT_OF_SERVICE" && e.Override.Author == "ops" && e.Override.Reason == "deploy", "got %+v", e)
 		time.Sleep(11 * time.Second)
 		n.Lead()
-		e = n.explain(t, "i1")
+		e = n.Explain(t, "i1")
 		expect.That(t, e.Status == "UP" && e.Override == nil, "after its end: %+v", e)
 	})
 }
 
 func TestActChangesTheInstance(t *testing.T) {
-	withInstance(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithInstance(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		for i, row := range []struct {
 			name, method, path string
 			index              int
@@ -56,11 +57,11 @@ func TestActChangesTheInstance(t *testing.T) {
 			{"an override without a status to fall back to", "PUT", "/override?value=DOWN", 6, "listed", "DOWN"},
 			{"its end, without one", "DELETE", "/override", 7, "listed", "UNKNOWN"},
 		} {
-			got, err := n.roundTrip(t, request(row.method, i1Path+row.path, ""))
+			got, err := n.RoundTrip(t, httpdtest.Request(row.method, i1Path+row.path, ""))
 			want := fmt.Sprintf(`"index":"test-%d"`, row.index)
-			expect.That(t, err == nil && got.status == 200 && strings.Contains(got.body, want),
-				"%d, %s: got %d %s, %v, want %s", i, row.name, got.status, got.body, err, want)
-			e := n.explain(t, "i1")
+			expect.That(t, err == nil && got.Status == 200 && strings.Contains(got.Body, want),
+				"%d, %s: got %d %s, %v, want %s", i, row.name, got.Status, got.Body, err, want)
+			e := n.Explain(t, "i1")
 			expect.That(t, e.State == row.state && e.Status == row.status,
 				"%d, %s: it is %s %s, want %s %s", i, row.name, e.State, e.Status, row.state, row.status)
 		}
@@ -69,9 +70,9 @@ func TestActChangesTheInstance(t *testing.T) {
 
 func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
 	for _, level := range []byte{codec.Oldest, codec.Newest} {
-		n := newNode(t, httpd.Config{}, nil)
+		n := httpdtest.NewNode(t, httpd.Config{}, nil)
 		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for _, act := range []struct{ name, set string }{{"override", "?value=OUT_OF_SERVICE"}, {"quarantine", "?for=1h"}} {
 			path := i1Path + "/" + act.name
 			for i, row := range []struct {
@@ -91,22 +92,22 @@ func TestEndOfAnActThatIsNotThereSaysSo(t *testing.T) {
 					break
 				}
 				if row.removed && row.status == 200 {
-					n.Perform(t, registry.Cancel{Key: keyOf("i1")})
+					n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")})
 				}
-				got := n.send(t, request(row.method, path+row.query, ""))
-				expect.That(t, got.status == row.status && strings.Contains(got.body, row.says) && strings.Contains(got.body, "nothing") == (i == 0),
-					"level %d, %s, step %d: got %d %s, want %d %s", level, act.name, i, got.status, got.body, row.status, row.says)
+				got := n.Send(t, httpdtest.Request(row.method, path+row.query, ""))
+				expect.That(t, got.Status == row.status && strings.Contains(got.Body, row.says) && strings.Contains(got.Body, "nothing") == (i == 0),
+					"level %d, %s, step %d: got %d %s, want %d %s", level, act.name, i, got.Status, got.Body, row.status, row.says)
 			}
-			n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+			n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		}
 	}
 }
 
 func TestActDrainIsExplained(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newBubbled(t, httpd.Config{})
+	httpdtest.Bubble(t, func(t *testing.T) {
+		n := httpdtest.NewBubbled(t, httpd.Config{})
 		n.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(codec.Newest) })
-		n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+		n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 		for _, row := range []struct {
 			query string
 			drain bool
@@ -118,27 +119,27 @@ func TestActDrainIsExplained(t *testing.T) {
 			{"&drain=true", true, "by ops, until its client starts again, but at least until 2"},
 			{"", false, "OUT_OF_SERVICE is forced since"},
 		} {
-			need.OK(t, expect.Err(n.roundTrip(t, request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&author=ops"+row.query, ""))))
-			e := n.explain(t, "i1")
+			need.OK(t, expect.Err(n.RoundTrip(t, httpdtest.Request("PUT", i1Path+"/override?value=OUT_OF_SERVICE&author=ops"+row.query, ""))))
+			e := n.Explain(t, "i1")
 			expect.That(t, e.Override != nil && e.Override.Drain == row.drain && strings.Contains(e.Summary, row.says), "%q: %+v", row.query, e)
 		}
-		n.Perform(t, registry.Cancel{Key: keyOf("i1")})
-		e := n.explain(t, "i1")
+		n.Perform(t, registry.Cancel{Key: httpdtest.KeyOf("i1")})
+		e := n.Explain(t, "i1")
 		expect.That(t, e.Override != nil && strings.Contains(e.Summary, "it is OUT_OF_SERVICE, by ops"), "an override that waits: %+v", e)
 	})
 }
 
 func TestActWithoutAnAuthorNamesTheCaller(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
-	n.send(t, request("PUT", i1Path+"/override?value=DOWN", ""))
-	l, _ := n.Newest().Find(keyOf("i1"))
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
+	n.Send(t, httpdtest.Request("PUT", i1Path+"/override?value=DOWN", ""))
+	l, _ := n.Newest().Find(httpdtest.KeyOf("i1"))
 	expect.That(t, l.Override.By.Author == "from 127.0.0.1", "the author is %q", l.Override.By.Author)
 }
 
 func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	preservation := "/v1/rollcall/self-preservation"
 	for _, row := range []struct {
 		name, method, path, body string
@@ -170,11 +171,11 @@ func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			before := n.Newest().Index()
-			got := n.send(t, request(row.method, row.path, row.body))
+			got := n.Send(t, httpdtest.Request(row.method, row.path, row.body))
 			var doc struct{ Error string }
-			err := json.Unmarshal([]byte(got.body), &doc)
-			expect.That(t, err == nil && got.status == row.status && strings.Contains(doc.Error, row.says),
-				"got %d %s, want %d %q", got.status, got.body, row.status, row.says)
+			err := json.Unmarshal([]byte(got.Body), &doc)
+			expect.That(t, err == nil && got.Status == row.status && strings.Contains(doc.Error, row.says),
+				"got %d %s, want %d %q", got.Status, got.Body, row.status, row.says)
 			v := n.Newest()
 			expect.That(t, v.Index() == before && v.Preservation().State == registry.PreservationOff, "it changed something: %d to %d, %v", before, v.Index(), v.Preservation().State)
 		})
@@ -182,38 +183,38 @@ func TestActThatIsMalformedIsRefusedAndChangesNothing(t *testing.T) {
 }
 
 func TestActThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	for _, path := range []string{i1Path + "/quarantine?for=1m", i1Path + "/override?value=DOWN"} {
 		n.Fail(registry.ErrNoLeader)
-		got := n.send(t, request("PUT", path, ""))
-		expect.That(t, got.status == 503 && got.header.Get("Retry-After") != "", "%s without a leader: got %d %s", path, got.status, got.body)
+		got := n.Send(t, httpdtest.Request("PUT", path, ""))
+		expect.That(t, got.Status == 503 && got.Header.Get("Retry-After") != "", "%s without a leader: got %d %s", path, got.Status, got.Body)
 		n.Fail(registry.ErrUnknownOutcome)
-		n.send(t, request("PUT", path, "")).says(t, 504, "", "%s with an unknown outcome", path).with(t, "X-Rollcall-Outcome", "unknown")
+		n.Send(t, httpdtest.Request("PUT", path, "")).Says(t, 504, "", "%s with an unknown outcome", path).With(t, "X-Rollcall-Outcome", "unknown")
 	}
 }
 
 // An operator's act is never taken for something that another server did before.
 func TestActBelongsToThisServerWhateverTheHeaderSays(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	n := newNode(t, httpd.Config{Metrics: metrics}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")})
+	n := httpdtest.NewNode(t, httpd.Config{Metrics: metrics}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")})
 	peer := "x-netflix-discovery-replication: true"
-	n.send(t, request("PUT", i1Path+"/override?value=DOWN", "", peer))
-	n.send(t, request("PUT", i1Path+"/quarantine?for=1m", "", peer))
-	n.send(t, request("POST", "/v1/rollcall/self-preservation/hold?for=1m", "", peer))
+	n.Send(t, httpdtest.Request("PUT", i1Path+"/override?value=DOWN", "", peer))
+	n.Send(t, httpdtest.Request("PUT", i1Path+"/quarantine?for=1m", "", peer))
+	n.Send(t, httpdtest.Request("POST", "/v1/rollcall/self-preservation/hold?for=1m", "", peer))
 	for _, action := range []string{"status", "quarantine", "self_preservation"} {
 		labels := map[string]string{"action": action, "origin": "client", "outcome": "done"}
-		expect.Equal(t, gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
+		expect.Equal(t, httpdtest.Gathered(t, metrics, "rollcall_registry_operations_total", labels), 1, "%v: got", labels)
 	}
 }
 
 func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		now := time.Now().UnixMilli()
 		for _, app := range []string{"A", "B"} {
 			for _, id := range []string{"1", "2", "3"} {
-				n.Perform(t, registry.Register{Instance: newInstance(app, id)})
+				n.Perform(t, registry.Register{Instance: httpdtest.NewInstance(app, id)})
 			}
 			n.Perform(t, registry.Quarantine{Key: registry.NewKey(app, "2"), For: 60_000, By: ops})
 		}
@@ -230,7 +231,7 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 					Since, Until           int64
 				}
 			}
-			need.OK(t, json.Unmarshal([]byte(n.get(t, "/v1/rollcall/apps"+query).body), &listed))
+			need.OK(t, json.Unmarshal([]byte(n.Get(t, "/v1/rollcall/apps"+query).Body), &listed))
 			var names []string
 			for _, i := range listed {
 				names = append(names, i.App+"/"+i.ID)
@@ -241,26 +242,26 @@ func TestQuarantinedInstancesAreListedOnlyWhenAskedFor(t *testing.T) {
 			}
 			expect.Equal(t, strings.Join(names, " "), want, "%q: got", query)
 		}
-		expect.Equal(t, n.get(t, "/v1/rollcall/apps?quarantined=1").status, 400, "quarantined=1: got")
+		expect.Equal(t, n.Get(t, "/v1/rollcall/apps?quarantined=1").Status, 400, "quarantined=1: got")
 	})
 }
 
 // Quarantined instances count against the limits, and may register again where they are reached.
 func TestQuarantinedInstancesCountForTheQuota(t *testing.T) {
-	n := newNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "i1")}, registry.Quarantine{Key: keyOf("i1"), For: 60_000, By: ops})
-	n.send(t, register(instanceJSON)).says(t, 204, "", "the quarantined one")
-	expect.Equal(t, n.send(t, register(strings.ReplaceAll(instanceJSON, `"i1"`, `"i2"`))).status, 507, "another one: got")
+	n := httpdtest.NewNode(t, httpd.Config{Limits: web.Limits{InstancesTotal: 1}}, nil)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "i1")}, registry.Quarantine{Key: httpdtest.KeyOf("i1"), For: 60_000, By: ops})
+	n.Send(t, httpdtest.Register(httpdtest.InstanceJSON)).Says(t, 204, "", "the quarantined one")
+	expect.Equal(t, n.Send(t, httpdtest.Register(strings.ReplaceAll(httpdtest.InstanceJSON, `"i1"`, `"i2"`))).Status, 507, "another one: got")
 }
 
 // fillForPruning registers instances in every state, through both APIs.
-func fillForPruning(t *testing.T, n *node) {
+func fillForPruning(t *testing.T, n *httpdtest.Node) {
 	t.Helper()
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
-	n.must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w2","Check":{"TTL":"10s","Status":"warning"}}`)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Check":{"Name":"alive","Output":"no answer"}}`)
-	n.Perform(t, registry.Register{Instance: newInstance("ORDERS", "o1")}, registry.Register{Instance: withStatus(newInstance("ORDERS", "o2"), registry.Down, 0)},
-		registry.Register{Instance: withStatus(newInstance("ORDERS", "o3"), registry.Down, 0)},
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w1","Check":{"TTL":"10s"}}`)
+	n.Must(t, "PUT", "/v1/agent/service/register", `{"Name":"web","ID":"w2","Check":{"TTL":"10s","Status":"warning"}}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"far","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1"},"Check":{"Name":"alive","Output":"no answer"}}`)
+	n.Perform(t, registry.Register{Instance: httpdtest.NewInstance("ORDERS", "o1")}, registry.Register{Instance: httpdtest.WithStatus(httpdtest.NewInstance("ORDERS", "o2"), registry.Down, 0)},
+		registry.Register{Instance: httpdtest.WithStatus(httpdtest.NewInstance("ORDERS", "o3"), registry.Down, 0)},
 		registry.Quarantine{Key: registry.NewKey("ORDERS", "o3"), For: 60_000})
 }
 
@@ -282,50 +283,50 @@ func TestPruneRemovesInstancesThatAreNotPassing(t *testing.T) {
 		{"?not-passing&dry-run", "[" + prunedOrders + "," + prunedWeb + "]", 6},
 	} {
 		t.Run(row.query, func(t *testing.T) {
-			n := newCatalog(t)
+			n := httpdtest.NewCatalog(t)
 			fillForPruning(t, n)
-			got := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
-			expect.That(t, got.body == row.removed+"\n", "got  %s\nwant %s", got.body, row.removed)
+			got := n.Must(t, "POST", "/v1/rollcall/prune"+row.query, "")
+			expect.That(t, got.Body == row.removed+"\n", "got  %s\nwant %s", got.Body, row.removed)
 			left := n.Newest().Total()
 			expect.That(t, left == row.left, "%d instances are left, want %d", left, row.left)
 			if strings.Contains(row.query, "dry-run=false") || !strings.Contains(row.query, "dry-run") {
-				again := n.must(t, "POST", "/v1/rollcall/prune"+row.query, "")
-				expect.That(t, again.body == "[]\n", "again: got %s, want nothing more", again.body)
+				again := n.Must(t, "POST", "/v1/rollcall/prune"+row.query, "")
+				expect.That(t, again.Body == "[]\n", "again: got %s, want nothing more", again.Body)
 			}
 		})
 	}
 }
 
 func TestPruneRemovesManyTogether(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	for i := range 250 {
-		n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", fmt.Sprint(i)), registry.Status(i%5), 0)})
+		n.Perform(t, registry.Register{Instance: httpdtest.WithStatus(httpdtest.NewInstance("ORDERS", fmt.Sprint(i)), registry.Status(i%5), 0)})
 	}
 	before := n.Count()
-	n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
+	n.Must(t, "POST", "/v1/rollcall/prune?not-passing", "")
 	left, writes := n.Newest().Total(), n.Count()-before
 	expect.That(t, left == 50 && writes == 2, "%d instances are left after %d writes, want the 50 that are UP after 2", left, writes)
 }
 
 func TestPruneServesEveryMode(t *testing.T) {
-	n := newNode(t, aloneConfig(), nil)
+	n := httpdtest.NewNode(t, httpdtest.AloneConfig(), nil)
 	n.Set(func(m *registrytest.Memory) { m.Alone = true })
-	n.Perform(t, registry.Register{Instance: withStatus(newInstance("ORDERS", "o1"), registry.Starting, 0)})
-	got := n.must(t, "POST", "/v1/rollcall/prune?not-passing", "")
-	expect.That(t, strings.Contains(got.body, `"status":"STARTING"`) && n.Newest().Total() == 0, "got %s, want the instance removed", got.body)
+	n.Perform(t, registry.Register{Instance: httpdtest.WithStatus(httpdtest.NewInstance("ORDERS", "o1"), registry.Starting, 0)})
+	got := n.Must(t, "POST", "/v1/rollcall/prune?not-passing", "")
+	expect.That(t, strings.Contains(got.Body, `"status":"STARTING"`) && n.Newest().Total() == 0, "got %s, want the instance removed", got.Body)
 }
 
 func TestPruneNeedsItsParameter(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	fillForPruning(t, n)
 	for _, query := range []string{"", "?service=web", "?not-passing=false", "?not-passing=x", "?not-passing&dry-run=x", "?not-passing&service=%zz"} {
-		got := n.call(t, "POST", "/v1/rollcall/prune"+query, "")
-		expect.That(t, got.status == 400 && strings.HasPrefix(got.body, `{"error":`),
-			"%s: got %d %s, want 400 and an error in JSON", query, got.status, got.body)
+		got := n.Call(t, "POST", "/v1/rollcall/prune"+query, "")
+		expect.That(t, got.Status == 400 && strings.HasPrefix(got.Body, `{"error":`),
+			"%s: got %d %s, want 400 and an error in JSON", query, got.Status, got.Body)
 	}
-	expect.Equal(t, n.call(t, "GET", "/v1/rollcall/prune?not-passing", "").status, 405, "GET: got")
+	expect.Equal(t, n.Call(t, "GET", "/v1/rollcall/prune?not-passing", "").Status, 405, "GET: got")
 	n.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrUnknownOutcome })
-	n.call(t, "POST", "/v1/rollcall/prune?not-passing", "").says(t, 504, "", "an unknown outcome").with(t, "X-Rollcall-Outcome", "unknown")
+	n.Call(t, "POST", "/v1/rollcall/prune?not-passing", "").Says(t, 504, "", "an unknown outcome").With(t, "X-Rollcall-Outcome", "unknown")
 	expect.Equal(t, n.Newest().Total(), 6, "instances are left:")
 }
 
@@ -355,22 +356,22 @@ func (m *members) Transfer(_ context.Context, name string) (string, error) {
 func TestLeadershipIsTransferredToTheNodeThatIsNamed(t *testing.T) {
 	for query, to := range map[string]string{"": "", "?to=n2": "n2"} {
 		m := &members{}
-		got := newNode(t, httpd.Config{Members: m}, nil).send(t, request("POST", "/v1/rollcall/transfer"+query, ""))
-		expect.That(t, got.status == 200 && got.body == "{\"leader\":\"n2\"}\n" && len(m.removed) == 1 && m.removed[0] == to, "%q: got %d %s for %q", query, got.status, got.body, m.removed)
+		got := httpdtest.NewNode(t, httpd.Config{Members: m}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer"+query, ""))
+		expect.That(t, got.Status == 200 && got.Body == "{\"leader\":\"n2\"}\n" && len(m.removed) == 1 && m.removed[0] == to, "%q: got %d %s for %q", query, got.Status, got.Body, m.removed)
 	}
 	refused := fmt.Errorf("transfer: %w: n2 is 700 entries behind", httpd.ErrMembership)
-	newNode(t, httpd.Config{Members: &members{err: refused}}, nil).send(t, request("POST", "/v1/rollcall/transfer?to=n2", "")).says(t, 503, "700 entries behind", "refused")
-	expect.Equal(t, newNode(t, httpd.Config{}, nil).send(t, request("POST", "/v1/rollcall/transfer", "")).status, 501, "without members: got")
+	httpdtest.NewNode(t, httpd.Config{Members: &members{err: refused}}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer?to=n2", "")).Says(t, 503, "700 entries behind", "refused")
+	expect.Equal(t, httpdtest.NewNode(t, httpd.Config{}, nil).Send(t, httpdtest.Request("POST", "/v1/rollcall/transfer", "")).Status, 501, "without members: got")
 }
 
 func TestMemberIsRemovedByItsName(t *testing.T) {
 	for _, name := range []string{"n1", "rack-7_b", "a%2Fb"} {
 		m := &members{}
-		n := newNode(t, httpd.Config{Members: m}, nil)
-		got := n.send(t, request("DELETE", "/v1/rollcall/members/"+name, "{}"))
+		n := httpdtest.NewNode(t, httpd.Config{Members: m}, nil)
+		got := n.Send(t, httpdtest.Request("DELETE", "/v1/rollcall/members/"+name, "{}"))
 		plain := strings.ReplaceAll(name, "%2F", "/")
 		want := fmt.Sprintf("{\"removed\":%q}\n", plain)
-		expect.That(t, got.status == 200 && got.body == want, "%s: got %d %s, want 200 %s", name, got.status, got.body, want)
+		expect.That(t, got.Status == 200 && got.Body == want, "%s: got %d %s, want 200 %s", name, got.Status, got.Body, want)
 		expect.That(t, len(m.removed) == 1 && m.removed[0] == plain, "%s: removed %q, want it once", name, m.removed)
 	}
 }
@@ -393,12 +394,12 @@ func TestMemberRemovalThatFailsSaysWhetherAnythingWasDone(t *testing.T) {
 		{name: "too late", err: context.DeadlineExceeded, status: 504, says: "it is not known", outcome: "unknown"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			n := newNode(t, httpd.Config{Members: &members{err: row.err}}, nil)
-			got := n.send(t, request("DELETE", "/v1/rollcall/members/n1", ""))
+			n := httpdtest.NewNode(t, httpd.Config{Members: &members{err: row.err}}, nil)
+			got := n.Send(t, httpdtest.Request("DELETE", "/v1/rollcall/members/n1", ""))
 			var doc struct{ Error string }
-			expect.That(t, json.Unmarshal([]byte(got.body), &doc) == nil && got.status == row.status && strings.Contains(doc.Error, row.says), "got %d %s, want %d and an error in JSON with %q", got.status, got.body, row.status, row.says)
-			expect.Equal(t, got.header.Get("X-Rollcall-Outcome"), row.outcome, "X-Rollcall-Outcome is")
-			expect.Equal(t, got.header.Get("Retry-After"), row.retry, "Retry-After is")
+			expect.That(t, json.Unmarshal([]byte(got.Body), &doc) == nil && got.Status == row.status && strings.Contains(doc.Error, row.says), "got %d %s, want %d and an error in JSON with %q", got.Status, got.Body, row.status, row.says)
+			expect.Equal(t, got.Header.Get("X-Rollcall-Outcome"), row.outcome, "X-Rollcall-Outcome is")
+			expect.Equal(t, got.Header.Get("Retry-After"), row.retry, "Retry-After is")
 		})
 	}
 }
@@ -409,78 +410,43 @@ func TestMemberIsOnlyRemovedByAWellFormedDelete(t *testing.T) {
 		status        int
 		allow         string
 	}{
-		{name: "read", request: request("GET", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
-		{name: "put", request: request("PUT", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
-		{name: "no name", request: request("DELETE", "/v1/rollcall/members/", ""), status: 404},
-		{name: "dots", request: request("DELETE", "/v1/rollcall/members/%2e%2e", ""), status: 400},
-		{name: "a name of 256 bytes", request: request("DELETE", "/v1/rollcall/members/"+strings.Repeat("n", 256), ""), status: 400},
-		{name: "33 parameters", request: request("DELETE", "/v1/rollcall/members/n1?"+strings.Repeat("a=b&", 32)+"a=b", ""), status: 400},
-		{name: "a large body", request: request("DELETE", "/v1/rollcall/members/n1", strings.Repeat("a", 65<<10)), status: 413},
+		{name: "read", request: httpdtest.Request("GET", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
+		{name: "put", request: httpdtest.Request("PUT", "/v1/rollcall/members/n1", ""), status: 405, allow: "DELETE"},
+		{name: "no name", request: httpdtest.Request("DELETE", "/v1/rollcall/members/", ""), status: 404},
+		{name: "dots", request: httpdtest.Request("DELETE", "/v1/rollcall/members/%2e%2e", ""), status: 400},
+		{name: "a name of 256 bytes", request: httpdtest.Request("DELETE", "/v1/rollcall/members/"+strings.Repeat("n", 256), ""), status: 400},
+		{name: "33 parameters", request: httpdtest.Request("DELETE", "/v1/rollcall/members/n1?"+strings.Repeat("a=b&", 32)+"a=b", ""), status: 400},
+		{name: "a large body", request: httpdtest.Request("DELETE", "/v1/rollcall/members/n1", strings.Repeat("a", 65<<10)), status: 413},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			m := &members{}
-			n := newNode(t, httpd.Config{Members: m}, nil)
-			got := n.send(t, row.request)
-			expect.That(t, got.status == row.status && got.header.Get("Allow") == row.allow && strings.HasPrefix(got.body, `{"error":`), "got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.status, got.header.Get("Allow"), got.body, row.status, row.allow)
+			n := httpdtest.NewNode(t, httpd.Config{Members: m}, nil)
+			got := n.Send(t, row.request)
+			expect.That(t, got.Status == row.status && got.Header.Get("Allow") == row.allow && strings.HasPrefix(got.Body, `{"error":`), "got %d, Allow %q, %s; want %d, Allow %q and an error in JSON", got.Status, got.Header.Get("Allow"), got.Body, row.status, row.allow)
 			expect.That(t, len(m.removed) == 0, "it removed %q", m.removed)
 		})
 	}
 }
 
 func TestVerifySaysWhatWasFoundAndIsNotOfferedWithoutMembers(t *testing.T) {
-	got := newNode(t, httpd.Config{Members: &members{}}, nil).call(t, "GET", "/v1/rollcall/verify", "")
-	expect.That(t, got.status == 200 && strings.Contains(got.body, `"verdict":"differ"`) && strings.Contains(got.body, `"differs":["keys"]`), "got %d %s", got.status, got.body)
-	newNode(t, httpd.Config{}, nil).call(t, "GET", "/v1/rollcall/verify", "").says(t, 501, "mode cp", "without members")
+	got := httpdtest.NewNode(t, httpd.Config{Members: &members{}}, nil).Call(t, "GET", "/v1/rollcall/verify", "")
+	expect.That(t, got.Status == 200 && strings.Contains(got.Body, `"verdict":"differ"`) && strings.Contains(got.Body, `"differs":["keys"]`), "got %d %s", got.Status, got.Body)
+	httpdtest.NewNode(t, httpd.Config{}, nil).Call(t, "GET", "/v1/rollcall/verify", "").Says(t, 501, "mode cp", "without members")
 }
 
 func TestMemberRemovalIsNotOfferedWithoutMembers(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
-	n.send(t, request("DELETE", "/v1/rollcall/members/n1", "")).says(t, 501, "mode cp", "it")
-}
-
-// preservationDocument has the fields that the tests compare in the document of self-preservation.
-type preservationDocument struct {
-	State, Reason, Author, Note, Clock string
-	Since, Until                       int64
-	Enabled, Condition                 bool
-	Threshold                          float64
-	Population, Withheld               int
-	Figures                            struct{ Leases, Counted, Fresh, Expired int }
-	Upstream                           map[string]any
-	Applications                       []struct {
-		App                             string
-		Leases, Counted, Fresh, Expired int
-		Overdue                         []struct {
-			ID     string
-			Silent int64 `json:"silent_ms"`
-			Ends   int64 `json:"ends_in_ms"`
-		}
-	}
-	Transitions []struct {
-		State, Author, Reason   string
-		At                      int64
-		Counted, Fresh, Expired int
-	}
-}
-
-// preservation sends a request under /v1/rollcall/self-preservation, and returns the document that must come back.
-func (n *bubbled) preservation(t *testing.T, method, path string) preservationDocument {
-	t.Helper()
-	got := need.Got(n.roundTrip(t, request(method, "/v1/rollcall/self-preservation"+path, "")))(t)
-	var p preservationDocument
-	err := json.Unmarshal([]byte(got.body), &p)
-	need.That(t, err == nil && got.status == http.StatusOK, "%s %s: %d %s, %v", method, path, got.status, got.body, err)
-	return p
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
+	n.Send(t, httpdtest.Request("DELETE", "/v1/rollcall/members/n1", "")).Says(t, 501, "mode cp", "it")
 }
 
 func TestSelfPreservationExplainsItself(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		midnight := time.Now().UnixMilli()
-		p := n.preservation(t, "GET", "")
+		p := n.Preservation(t, "GET", "")
 		expect.That(t, p.State == "off" && p.Since == 0 && p.Until == 0 && p.Enabled && p.Threshold == 0.85 && p.Population == 10 && !p.Condition && p.Applications != nil && p.Transitions != nil && p.Clock == "running",
 			"at first: %+v", p)
-		n.fleet(t, 20, 8, 2*time.Minute)
-		p = n.preservation(t, "GET", "")
+		n.Fleet(t, 20, 8, 2*time.Minute)
+		p = n.Preservation(t, "GET", "")
 		expect.That(t, p.State == "on" && p.Since == midnight+70_000 && p.Until == midnight+70_000+3_600_000 && p.Condition && p.Withheld == 12 && p.Author == "",
 			"on: %+v", p)
 		f := p.Figures
@@ -502,18 +468,18 @@ func TestSelfPreservationExplainsItself(t *testing.T) {
 }
 
 func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
-		n.fleet(t, 20, 8, 2*time.Minute)
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
+		n.Fleet(t, 20, 8, 2*time.Minute)
 		now := time.Now().UnixMilli()
-		p := n.preservation(t, "POST", "/release?author=ops&reason=they+are+gone")
+		p := n.Preservation(t, "POST", "/release?author=ops&reason=they+are+gone")
 		expect.That(t, p.State == "released" && p.Author == "ops" && p.Note == "they are gone" && p.Since == now && p.Withheld == 0 && len(p.Transitions) == 2 && p.Transitions[0].Author == "ops" && p.Transitions[0].Expired == 12,
 			"released: %+v", p)
 		want := "Released by ops at 2000-01-01 00:02:00 UTC (they are gone). Evictions go on although 8 of 20 leases"
 		expect.That(t, strings.HasPrefix(p.Reason, want), "released: %s", p.Reason)
-		p = n.preservation(t, "POST", "/hold?for=30m&author=ops&reason=wait")
+		p = n.Preservation(t, "POST", "/hold?for=30m&author=ops&reason=wait")
 		expect.That(t, p.State == "held" && p.Until == now+1_800_000 && p.Withheld == 12 && p.Note == "wait", "held: %+v", p)
 		expect.That(t, strings.HasPrefix(p.Reason, "Held by ops at 2000-01-01 00:02:00 UTC (wait). Evictions are withheld until 2000-01-01 00:32:00 UTC: 12 leases have ended."), "held: %s", p.Reason)
-		if p := n.preservation(t, "POST", "/hold?for=168h"); p.Author == "" || p.Until != now+7*24*3_600_000 {
+		if p := n.Preservation(t, "POST", "/hold?for=168h"); p.Author == "" || p.Until != now+7*24*3_600_000 {
 			t.Errorf("a hold replaces another, and has an author in any case: %+v", p)
 		}
 		for range 100 { // without the hold each round would evict its share
@@ -524,40 +490,40 @@ func TestSelfPreservationIsReleasedAndHeldByOperators(t *testing.T) {
 }
 
 func TestSelfPreservationThatIsOffCannotBeReleased(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		refused := func(says string) {
 			t.Helper()
-			got, err := n.roundTrip(t, request("POST", "/v1/rollcall/self-preservation/release", ""))
-			expect.That(t, err == nil && got.status == http.StatusConflict && strings.Contains(got.body, says),
-				"got %d %s, %v, want 409 and %q", got.status, got.body, err, says)
+			got, err := n.RoundTrip(t, httpdtest.Request("POST", "/v1/rollcall/self-preservation/release", ""))
+			expect.That(t, err == nil && got.Status == http.StatusConflict && strings.Contains(got.Body, says),
+				"got %d %s, %v, want 409 and %q", got.Status, got.Body, err, says)
 		}
 		refused(`{"error":"self-preservation is off: there is nothing to release"}`)
-		n.fleet(t, 20, 8, 2*time.Minute)
-		n.preservation(t, "POST", "/release")
+		n.Fleet(t, 20, 8, 2*time.Minute)
+		n.Preservation(t, "POST", "/release")
 		refused("self-preservation is released since 2000-01-01 00:02:00 UTC: there is nothing to release")
 	})
 }
 
 func TestSelfPreservationThatIsSwitchedOffSaysSo(t *testing.T) {
-	withNode(t, func(t *testing.T, n *bubbled) {
+	httpdtest.WithNode(t, func(t *testing.T, n *httpdtest.Bubbled) {
 		n.Set(func(m *registrytest.Memory) {
 			s := registry.DefaultSettings()
 			s.SelfPreservation = false
 			m.Registry.Configure(s)
 		})
-		p := n.preservation(t, "GET", "")
+		p := n.Preservation(t, "GET", "")
 		expect.That(t, !p.Enabled && strings.HasPrefix(p.Reason, "Self-preservation is switched off; 0 of 0 leases"), "got %+v", p)
 	})
 }
 
 func TestSettingsAreShownByTheirKeys(t *testing.T) {
-	n := newNode(t, httpd.Config{}, nil)
+	n := httpdtest.NewNode(t, httpd.Config{}, nil)
 	n.Set(func(m *registrytest.Memory) {
 		s := registry.DefaultSettings()
 		s.OnCut = "dc2=expire"
 		m.Registry.Configure(s)
 	})
-	got := n.send(t, request("GET", "/v1/rollcall/settings", "")).body
+	got := n.Send(t, httpdtest.Request("GET", "/v1/rollcall/settings", "")).Body
 	for _, want := range []string{`"self-preservation.enabled":true`, `"self-preservation.renewal-percent-threshold":0.85`, `"self-preservation.min-instances":10`,
 		`"self-preservation.max-duration":"1h0m0s"`, `"eureka-compat.expected-client-renewal-interval":"30s"`, `"replication.on-cut":"dc2=expire"`} {
 		expect.That(t, strings.Contains(got, want), "got %s, want %s in it", got, want)

@@ -1,5 +1,5 @@
 //go:build !race
 
-package httpd_test
+package consul_test
 
 const raced = false

@@ -1,4 +1,4 @@
-package httpd_test
+package consul_test
 
 import (
 	"encoding/json"
@@ -13,15 +13,15 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/catalog"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
-	"github.com/seed-20419f34/rollcall/fsm/registry/registrytest"
 	"github.com/seed-20419f34/rollcall/httpd"
 	"github.com/seed-20419f34/rollcall/httpd/consul"
+	"github.com/seed-20419f34/rollcall/httpd/httpdtest"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
 func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, method, path string
 		status             int
@@ -40,11 +40,11 @@ func TestConsulPathTakesItsMethodsOnly(t *testing.T) {
 		{"nothing", "GET", "/v1/", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
 		{"no slash behind", "GET", "/v1/kv", 404, "", "Invalid URL path: not a recognized HTTP API endpoint; docs/reference/consul.md says which are served"},
 	} {
-		c.send(row.method, row.path, "").is(t, row.status, row.body, "%s: %s %s", row.name, row.method, row.path).with(t, "Allow", row.allow)
+		c.Send(row.method, row.path, "").Is(t, row.status, row.body, "%s: %s %s", row.name, row.method, row.path).With(t, "Allow", row.allow)
 	}
 	for _, path := range []string{"/v1/rollcall/nothing", "/v1//rollcall/nothing", "/v1/rollcall/fence/x?index=1&kind=x"} {
-		got := c.get(path)
-		expect.That(t, json.Valid([]byte(got.body)), "%s, which is our own: got %d %q, want JSON", path, got.status, got.body)
+		got := c.Get(path)
+		expect.That(t, json.Valid([]byte(got.Body)), "%s, which is our own: got %d %q, want JSON", path, got.Status, got.Body)
 	}
 }
 
@@ -78,7 +78,7 @@ const consulsRoutes = `
 
 // A 404 is taken for "nothing there" by clients, so that they count as done what was never done.
 func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	refused := 0
 	for _, row := range strings.Fields(consulsRoutes) {
 		methods, path, _ := strings.Cut(row, ":")
@@ -86,37 +86,37 @@ func TestConsulPathThatIsNotServedSaysSo(t *testing.T) {
 			path += "x"
 		}
 		for method := range strings.SplitSeq(methods, ",") {
-			got := c.send(method, "/v1/"+path, "")
-			expect.That(t, got.status != 405 && !strings.Contains(got.body, "Invalid URL path"), "%s %s: got %d %s", method, path, got.status, got.body)
-			if got.status == 501 || got.status == 401 {
+			got := c.Send(method, "/v1/"+path, "")
+			expect.That(t, got.Status != 405 && !strings.Contains(got.Body, "Invalid URL path"), "%s %s: got %d %s", method, path, got.Status, got.Body)
+			if got.Status == 501 || got.Status == 401 {
 				refused++
 			}
 			if path == "acl/bootstrap" { // which is asked for a permission in each mode
-				expect.That(t, got.status == 403 && strings.HasPrefix(got.body, "Permission denied"), "%s %s: got %d %s", method, path, got.status, got.body)
+				expect.That(t, got.Status == 403 && strings.HasPrefix(got.Body, "Permission denied"), "%s %s: got %d %s", method, path, got.Status, got.Body)
 				continue
 			}
-			expect.Equal(t, strings.HasPrefix(path, "acl/") || strings.HasPrefix(path, "agent/token/"), got.status == 401 && got.body == "ACL support disabled", "%s %s: got %d %s:", method, path, got.status, got.body)
-			expect.That(t, got.status != 501 || strings.Contains(got.body, "docs/reference/consul.md"), "%s %s: got %s", method, path, got.body)
+			expect.Equal(t, strings.HasPrefix(path, "acl/") || strings.HasPrefix(path, "agent/token/"), got.Status == 401 && got.Body == "ACL support disabled", "%s %s: got %d %s:", method, path, got.Status, got.Body)
+			expect.That(t, got.Status != 501 || strings.Contains(got.Body, "docs/reference/consul.md"), "%s %s: got %s", method, path, got.Body)
 		}
 	}
 	expect.That(t, refused >= 90, "only %d routes are not served", refused)
 	for path, want := range map[string]int{"event": 501, "events": 404, "event/": 501, "configuration": 404, "agent/metricsx": 404, "agent/metrics/stream": 501} {
-		expect.Equal(t, c.send("POST", "/v1/"+path, "{}").status, want, "POST /v1/%s: got", path)
+		expect.Equal(t, c.Send("POST", "/v1/"+path, "{}").Status, want, "POST /v1/%s: got", path)
 	}
 }
 
 func TestConsulParametersWithoutMeaningAreIgnored(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.send("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default").is(t, 200, "true", "a write")
-	got := c.get("/v1/kv/a?token=t&near=_agent&keys")
-	expect.That(t, got.body == `["a"]`, "a read: got %d %s", got.status, got.body)
-	expect.Equal(t, c.get("/v1/kv/a?keys&pretty").body, "[\n    \"a\"\n]\n", "indented: got")
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Send("PUT", "/v1/kv/a?token=t&ns=default&partition=&near=x&peer=y&merge-central-config&pretty", "v", "X-Consul-Token: secret", "X-Consul-Namespace: default").Is(t, 200, "true", "a write")
+	got := c.Get("/v1/kv/a?token=t&near=_agent&keys")
+	expect.That(t, got.Body == `["a"]`, "a read: got %d %s", got.Status, got.Body)
+	expect.Equal(t, c.Get("/v1/kv/a?keys&pretty").Body, "[\n    \"a\"\n]\n", "indented: got")
 }
 
 // TestConsulNamespacesAreRefused, so that no tenants are merged.
 func TestConsulNamespacesAreRefused(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.put(t, "/v1/kv/a", "prod")
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Put(t, "/v1/kv/a", "prod")
 	const namespaces, partitions = " - Namespaces are a Consul Enterprise feature", " - Partitions are a Consul Enterprise feature"
 	for _, row := range []struct{ method, target, body, header, want string }{
 		{"PUT", "/v1/kv/a?ns=stage", "stage", "", `Invalid query parameter: "ns"` + namespaces},
@@ -143,61 +143,34 @@ func TestConsulNamespacesAreRefused(t *testing.T) {
 		if row.header != "" {
 			headers = append(headers, row.header)
 		}
-		c.send(row.method, row.target, row.body, headers...).is(t, 400, row.want, "%s %s %s %s", row.method, row.target, row.body, row.header)
+		c.Send(row.method, row.target, row.body, headers...).Is(t, 400, row.want, "%s %s %s %s", row.method, row.target, row.body, row.header)
 	}
-	got := c.get("/v1/kv/a?raw&ns=default&partition=default")
-	expect.That(t, got.body == "prod", "the key of the default namespace is %q afterwards, want prod", got.body)
-	c.send("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`).says(t, 200, "", "a session in the default namespace")
+	got := c.Get("/v1/kv/a?raw&ns=default&partition=default")
+	expect.That(t, got.Body == "prod", "the key of the default namespace is %q afterwards, want prod", got.Body)
+	c.Send("PUT", "/v1/session/create", `{"Namespace":"default","Partition":""}`).Says(t, 200, "", "a session in the default namespace")
 }
 
 func TestConsulDatacentersHaveNoPath(t *testing.T) {
 	for _, row := range []struct{ configured, own string }{{"", "dc1"}, {"north", "north"}} {
-		c := newCoordinated(t, httpd.Config{Datacenter: row.configured})
+		c := httpdtest.NewCoordinated(t, httpd.Config{Datacenter: row.configured})
 		for _, path := range []string{"/v1/status/leader", "/v1/status/peers", "/v1/session/list", "/v1/kv/?keys"} {
 			sep := "?"
 			if strings.Contains(path, "?") {
 				sep = "&"
 			}
 			for _, dc := range []string{"", row.own} {
-				c.get(path+sep+"dc="+dc).says(t, 200, "", "%s of %q", path, dc)
+				c.Get(path+sep+"dc="+dc).Says(t, 200, "", "%s of %q", path, dc)
 			}
-			c.get(path+sep+"dc=other").is(t, 500, "No path to datacenter", "%s elsewhere", path)
+			c.Get(path+sep+"dc=other").Is(t, 500, "No path to datacenter", "%s elsewhere", path)
 		}
 	}
 }
 
 func TestConsulStatusShowsLeaderAndPeers(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.get("/v1/status/leader").is(t, 200, `"10.0.0.1:7761"`, "the leader").with(t, "Content-Type", "application/json")
-	got := c.get("/v1/status/peers")
-	expect.That(t, got.body == `["10.0.0.1:7761","10.0.0.2:7761"]`, "the voters: got %d %s", got.status, got.body)
-}
-
-// Every route of coordination, also those that are added later.
-func TestWithoutConsensusCoordinationIsRefusedWithTheReason(t *testing.T) {
-	h := need.Got(httpd.New(httpd.Config{Service: registrytest.New(), WithoutConsensus: true}))(t)
-	c := &coordinated{handler: h}
-	asked := 0
-	for _, route := range h.Routes(t) {
-		method, path, _ := strings.Cut(route, " ")
-		if !coordinates(path) {
-			continue
-		}
-		asked++
-		got := c.send(method, strings.NewReplacer("{", "x", "}", "").Replace(path), "")
-		expect.That(t, got.status == http.StatusNotImplemented && strings.Contains(got.body, "mode cp") && strings.Contains(got.body, "no lock could be exclusive"),
-			"%s: got %d %q, want 501 and why", route, got.status, got.body)
-	}
-	expect.That(t, asked >= 30, "only %d routes were asked", asked)
-	expect.Equal(t, c.send("GET", "/v1/nothing", "").status, http.StatusNotFound, "a path that there is not: got")
-}
-
-func coordinates(path string) bool {
-	if rest, own := strings.CutPrefix(path, "/v1/rollcall/"); own {
-		first, _, _ := strings.Cut(rest, "/")
-		return first == "sessions" || first == "locks" || first == "semaphores" || first == "fence"
-	}
-	return strings.HasPrefix(path, "/v1/") && path != "/v1/acl/bootstrap" // which is asked for a permission first
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Get("/v1/status/leader").Is(t, 200, `"10.0.0.1:7761"`, "the leader").With(t, "Content-Type", "application/json")
+	got := c.Get("/v1/status/peers")
+	expect.That(t, got.Body == `["10.0.0.1:7761","10.0.0.2:7761"]`, "the voters: got %d %s", got.Status, got.Body)
 }
 
 func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
@@ -220,24 +193,24 @@ func TestCoordinationErrorsHaveTheStatusesOfTheirAPI(t *testing.T) {
 		{"above the level", &registry.LevelError{Text: "needs all nodes at 0.2; n2 runs 0.1"}, 500, "needs all nodes at 0.2; n2 runs 0.1", 501, "needs all nodes at 0.2; n2 runs 0.1", false, 500, ""},
 		{"something else", http.ErrBodyNotAllowed, 500, "", 500, "Internal Server Error", false, 500, ""},
 	} {
-		bubble(t, func(t *testing.T) {
-			c := newCoordinated(t, httpd.Config{})
-			c.kv.Fail(row.err)
-			got := c.send("PUT", "/v1/kv/a", "")
-			expect.That(t, got.status == row.status && got.body == row.text && (got.header.Get("X-Rollcall-Outcome") == "unknown") == row.unknown, "%s: got %d %q, outcome %q; want %d %q", row.name, got.status, got.body, got.header.Get("X-Rollcall-Outcome"), row.status, row.text)
-			got = c.send("POST", "/v1/rollcall/sessions", "")
-			expect.That(t, got.status == row.own && strings.Contains(got.body, row.wants) && json.Valid([]byte(got.body)),
-				"%s, ours: got %d %q, want %d and %q", row.name, got.status, got.body, row.own, row.wants)
+		httpdtest.Bubble(t, func(t *testing.T) {
+			c := httpdtest.NewCoordinated(t, httpd.Config{})
+			c.Kv.Fail(row.err)
+			got := c.Send("PUT", "/v1/kv/a", "")
+			expect.That(t, got.Status == row.status && got.Body == row.text && (got.Header.Get("X-Rollcall-Outcome") == "unknown") == row.unknown, "%s: got %d %q, outcome %q; want %d %q", row.name, got.Status, got.Body, got.Header.Get("X-Rollcall-Outcome"), row.status, row.text)
+			got = c.Send("POST", "/v1/rollcall/sessions", "")
+			expect.That(t, got.Status == row.own && strings.Contains(got.Body, row.wants) && json.Valid([]byte(got.Body)),
+				"%s, ours: got %d %q, want %d and %q", row.name, got.Status, got.Body, row.own, row.wants)
 			if row.readText == "" {
 				return
 			}
-			c.get("/v1/kv/a").is(t, row.readStatus, row.readText, "%s, a read", row.name)
+			c.Get("/v1/kv/a").Is(t, row.readStatus, row.readText, "%s, a read", row.name)
 		})
 	}
 }
 
 func TestConsulSessionIsCreatedAsInConsul(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for _, row := range []struct{ name, body, want string }{
 		{"nothing said", "", `"Name":"","Node":"rollcall","LockDelay":15000000000,"Behavior":"release","TTL":"","NodeChecks":["serfHealth"],"ServiceChecks":null,`},
 		{"null", "null", `"NodeChecks":["serfHealth"]`},
@@ -260,18 +233,18 @@ func TestConsulSessionIsCreatedAsInConsul(t *testing.T) {
 		{"legacy checks, null", `{"Checks":null}`, `"TTL":"","NodeChecks":[]`},
 		{"legacy checks, the default", `{"Checks":["serfHealth"]}`, `"TTL":"","NodeChecks":["serfHealth"]`},
 	} {
-		id := c.session(t, row.body)
+		id := c.Session(t, row.body)
 		expect.That(t, regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id),
 			"%s: the id is %q, want a random UUID", row.name, id)
-		got := c.get("/v1/session/info/" + strings.ToUpper(id))
-		expect.That(t, got.status == 200 && strings.HasPrefix(got.body, `[{"ID":"`+id+`",`) && strings.Contains(got.body, row.want),
-			"%s: got %d %s, want %s", row.name, got.status, got.body, row.want)
+		got := c.Get("/v1/session/info/" + strings.ToUpper(id))
+		expect.That(t, got.Status == 200 && strings.HasPrefix(got.Body, `[{"ID":"`+id+`",`) && strings.Contains(got.Body, row.want),
+			"%s: got %d %s, want %s", row.name, got.Status, got.Body, row.want)
 	}
 }
 
 // TestConsulSessionLivesTwiceItsTTL: that of Rollcall's own API ends at its TTL.
 func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, ttl string
 		consul    bool
@@ -284,14 +257,14 @@ func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
 	} {
 		var id string
 		if row.consul {
-			id = c.session(t, `{"TTL":"`+row.ttl+`"}`)
+			id = c.Session(t, `{"TTL":"`+row.ttl+`"}`)
 		} else {
-			id = decodeReply[struct{ ID string }](t, c.send("POST", "/v1/rollcall/sessions", `{"ttl":"`+row.ttl+`"}`)).ID
+			id = httpdtest.DecodeReply[struct{ ID string }](t, c.Send("POST", "/v1/rollcall/sessions", `{"ttl":"`+row.ttl+`"}`)).ID
 		}
-		shown := decodeReply[struct {
+		shown := httpdtest.DecodeReply[struct {
 			TTL    string
 			EndsIn int64 `json:"ends_in_ms"`
-		}](t, c.get("/v1/rollcall/sessions/"+id))
+		}](t, c.Get("/v1/rollcall/sessions/"+id))
 		passed := row.want - time.Duration(shown.EndsIn)*time.Millisecond // since it was made
 		expect.That(t, shown.TTL == row.ttl && passed >= 0 && passed <= 10*time.Second,
 			"%s: the TTL is shown as %s, and it ends in %d ms; want %s and %v", row.name, shown.TTL, shown.EndsIn, row.ttl, row.want)
@@ -299,7 +272,7 @@ func TestConsulSessionLivesTwiceItsTTL(t *testing.T) {
 }
 
 func TestConsulSessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	for _, row := range []struct {
 		name, body string
 		status     int
@@ -322,49 +295,49 @@ func TestConsulSessionThatCannotBeCreatedSaysWhyInConsulsWords(t *testing.T) {
 		{"an unknown legacy check", `{"Checks":["x"]}`, 500, "apply failed: Missing check 'x' registration"},
 		{"too much", `{"Name":"` + strings.Repeat("x", 64<<10) + `"}`, 413, "Request Entity Too Large"},
 	} {
-		got := c.send("PUT", "/v1/session/create", row.body)
-		expect.That(t, got.status == row.status && got.body == row.want && strings.HasPrefix(got.header.Get("Content-Type"), "text/plain"),
-			"%s: got %d %q, want %d %q as plain text", row.name, got.status, got.body, row.status, row.want)
+		got := c.Send("PUT", "/v1/session/create", row.body)
+		expect.That(t, got.Status == row.status && got.Body == row.want && strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain"),
+			"%s: got %d %q, want %d %q as plain text", row.name, got.Status, got.Body, row.status, row.want)
 	}
 }
 
 func TestConsulSessionEndsWithItsChecks(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
 	check := func(id string, status catalog.CheckStatus) *catalog.Check {
 		return &catalog.Check{ID: id, Name: id, Status: status}
 	}
 	c.Perform(t, registry.RegisterCatalog{Checks: []*catalog.Check{check("fine", catalog.Passing), check("bad", catalog.Critical)}})
-	c.send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`).is(t, 500, "apply failed: Check 'bad' is in critical state", "on a critical check")
+	c.Send("PUT", "/v1/session/create", `{"NodeChecks":["bad"]}`).Is(t, 500, "apply failed: Check 'bad' is in critical state", "on a critical check")
 	for _, row := range []struct{ body, want string }{
 		{`{"NodeChecks":["fine"]}`, `"TTL":"","NodeChecks":["fine"],"ServiceChecks":null`},
 		{`{"Checks":["fine"]}`, `"Checks":["fine"],"NodeChecks":["serfHealth"]`},
 		{`{"Checks":["fine"],"NodeChecks":[]}`, `"Checks":["fine"],"NodeChecks":[]`},
 		{`{"ServiceChecks":[{"ID":"fine"}]}`, `"NodeChecks":["serfHealth"],"ServiceChecks":[{"ID":"fine","Namespace":""}]`},
 	} {
-		id := c.session(t, row.body)
-		got := c.get("/v1/session/info/" + id)
-		expect.That(t, strings.Contains(got.body, row.want), "%s is shown as %s, want %s", row.body, got.body, row.want)
+		id := c.Session(t, row.body)
+		got := c.Get("/v1/session/info/" + id)
+		expect.That(t, strings.Contains(got.Body, row.want), "%s is shown as %s, want %s", row.body, got.Body, row.want)
 	}
-	plain := c.session(t, "")
+	plain := c.Session(t, "")
 	c.Perform(t, registry.SetCheck{Check: "fine", Status: catalog.Critical})
-	got := decodeReply[[]struct{ ID string }](t, c.get("/v1/session/list"))
+	got := httpdtest.DecodeReply[[]struct{ ID string }](t, c.Get("/v1/session/list"))
 	expect.That(t, len(got) == 1 && got[0].ID == plain, "when the check turned critical, %v are left, want the one without it", got)
 }
 
 func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.get("/v1/session/list").is(t, 200, "[]", "no session").with(t, "X-Consul-Index", "1")
-	id := c.session(t, `{"TTL":"10s"}`)
-	c.put(t, "/v1/kv/other", "") // which moves no session's index
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Get("/v1/session/list").Is(t, 200, "[]", "no session").With(t, "X-Consul-Index", "1")
+	id := c.Session(t, `{"TTL":"10s"}`)
+	c.Put(t, "/v1/kv/other", "") // which moves no session's index
 	for path, want := range map[string]int{
 		"/v1/session/list": 1, "/v1/session/node/rollcall": 1, "/v1/session/node/other": 0, "/v1/session/info/" + id: 1, "/v1/session/info/unknown": 0,
 	} {
-		got := c.get(path)
-		expect.That(t, len(decodeReply[[]struct{ ID string }](t, got)) == want && got.header.Get("X-Consul-Index") == "1", "%s: got %s, index %s; want %d of index 1", path, got.body, got.header.Get("X-Consul-Index"), want)
+		got := c.Get(path)
+		expect.That(t, len(httpdtest.DecodeReply[[]struct{ ID string }](t, got)) == want && got.Header.Get("X-Consul-Index") == "1", "%s: got %s, index %s; want %d of index 1", path, got.Body, got.Header.Get("X-Consul-Index"), want)
 	}
-	renewed := c.send("PUT", "/v1/session/renew/"+strings.ToUpper(id), "{}")
-	list := decodeReply[[]struct{ ID, TTL string }](t, renewed)
-	expect.That(t, len(list) == 1 && list[0].ID == id && list[0].TTL == "10s" && renewed.header.Get("X-Consul-Index") == "", "renewed: got %s, index %q", renewed.body, renewed.header.Get("X-Consul-Index"))
+	renewed := c.Send("PUT", "/v1/session/renew/"+strings.ToUpper(id), "{}")
+	list := httpdtest.DecodeReply[[]struct{ ID, TTL string }](t, renewed)
+	expect.That(t, len(list) == 1 && list[0].ID == id && list[0].TTL == "10s" && renewed.Header.Get("X-Consul-Index") == "", "renewed: got %s, index %q", renewed.Body, renewed.Header.Get("X-Consul-Index"))
 	for _, row := range []struct {
 		method, path string
 		status       int
@@ -381,72 +354,72 @@ func TestConsulSessionIsListedRenewedAndDestroyed(t *testing.T) {
 		{"GET", "/v1/session/info/" + id, 200, "[]"},
 		{"GET", "/v1/session/list", 200, "[]"},
 	} {
-		c.send(row.method, row.path, "").is(t, row.status, row.want, "%s %s", row.method, row.path)
+		c.Send(row.method, row.path, "").Is(t, row.status, row.want, "%s %s", row.method, row.path)
 	}
-	expect.Equal(t, c.get("/v1/session/list").header.Get("X-Consul-Index"), "3", "the index of the end is")
+	expect.Equal(t, c.Get("/v1/session/list").Header.Get("X-Consul-Index"), "3", "the index of the end is")
 }
 
 func TestConsulSessionEndsByItsTTLAndItsLockIsDelayed(t *testing.T) {
-	c := newCoordinated(t, httpd.Config{})
-	c.kv.Pass(time.Hour) // the grace of a young leader is over
-	a, b := c.session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.session(t, "")
-	c.put(t, "/v1/kv/lock?acquire="+a, "")
-	c.kv.Pass(19 * time.Second)
-	got := c.send("PUT", "/v1/session/renew/"+a, "")
-	need.That(t, got.status == 200, "renewed in time: %d %s", got.status, got.body)
-	c.kv.Pass(19500 * time.Millisecond)
-	expect.That(t, c.get("/v1/session/info/"+a).body != "[]", "it ended before twice its TTL")
-	c.kv.Pass(2500 * time.Millisecond)
-	c.send("PUT", "/v1/session/renew/"+a, "").says(t, http.StatusNotFound, "", "renewed too late")
-	expect.Equal(t, c.send("PUT", "/v1/kv/lock?acquire="+b, "").body, "false", "within the lock-delay:")
-	c.send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`).says(t, 409, `failed to lock key \"lock\" due to lock delay`, "in a transaction")
-	c.kv.Pass(6 * time.Second)
-	c.put(t, "/v1/kv/lock?acquire="+b, "")
+	c := httpdtest.NewCoordinated(t, httpd.Config{})
+	c.Kv.Pass(time.Hour) // the grace of a young leader is over
+	a, b := c.Session(t, `{"TTL":"10s","LockDelay":"5s"}`), c.Session(t, "")
+	c.Put(t, "/v1/kv/lock?acquire="+a, "")
+	c.Kv.Pass(19 * time.Second)
+	got := c.Send("PUT", "/v1/session/renew/"+a, "")
+	need.That(t, got.Status == 200, "renewed in time: %d %s", got.Status, got.Body)
+	c.Kv.Pass(19500 * time.Millisecond)
+	expect.That(t, c.Get("/v1/session/info/"+a).Body != "[]", "it ended before twice its TTL")
+	c.Kv.Pass(2500 * time.Millisecond)
+	c.Send("PUT", "/v1/session/renew/"+a, "").Says(t, http.StatusNotFound, "", "renewed too late")
+	expect.Equal(t, c.Send("PUT", "/v1/kv/lock?acquire="+b, "").Body, "false", "within the lock-delay:")
+	c.Send("PUT", "/v1/txn", `[{"KV":{"Verb":"lock","Key":"lock","Session":"`+b+`"}}]`).Says(t, 409, `failed to lock key \"lock\" due to lock delay`, "in a transaction")
+	c.Kv.Pass(6 * time.Second)
+	c.Put(t, "/v1/kv/lock?acquire="+b, "")
 }
 
 // Whatever names a node finds it by any spelling, and shows the first one.
 func TestConsulNodesAreNamedWithoutCase(t *testing.T) {
-	n := newCatalog(t)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"Win-Host","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"c","Status":"passing","Node":"win-HOST"}}`)
+	n := httpdtest.NewCatalog(t)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"Win-Host","Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Port":80},"Check":{"Name":"c","Status":"passing","Node":"win-HOST"}}`)
 	for _, target := range []string{"/v1/catalog/node/%s", "/v1/catalog/node-services/%s", "/v1/health/node/%s", "/v1/catalog/node/%s?index=1&wait=1ms"} {
-		want := n.must(t, "GET", fmt.Sprintf(target, "Win-Host"), "")
-		got := n.must(t, "GET", fmt.Sprintf(target, "win-host"), "")
-		expect.That(t, strings.Contains(want.body, `"Node":"Win-Host"`) && got.body == want.body && got.header.Get("X-Consul-Index") == want.header.Get("X-Consul-Index"),
-			"GET %s: got %s, want %s", target, got.body, want.body)
+		want := n.Must(t, "GET", fmt.Sprintf(target, "Win-Host"), "")
+		got := n.Must(t, "GET", fmt.Sprintf(target, "win-host"), "")
+		expect.That(t, strings.Contains(want.Body, `"Node":"Win-Host"`) && got.Body == want.Body && got.Header.Get("X-Consul-Index") == want.Header.Get("X-Consul-Index"),
+			"GET %s: got %s, want %s", target, got.Body, want.Body)
 	}
 	names := func() (all []string) {
-		for _, node := range read[[]*api.Node](t, n, "/v1/catalog/nodes") {
+		for _, node := range httpdtest.Read[[]*api.Node](t, n, "/v1/catalog/nodes") {
 			all = append(all, node.Node+" "+node.Address)
 		}
 		return all
 	}
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"win-host","Address":"10.9.0.2","Service":{"Service":"web","ID":"w1","Port":81},"Checks":[{"Node":"WIN-HOST","Name":"c","Status":"critical"}]}`)
-	services := read[[]*api.CatalogService](t, n, "/v1/catalog/service/web")
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"win-host","Address":"10.9.0.2","Service":{"Service":"web","ID":"w1","Port":81},"Checks":[{"Node":"WIN-HOST","Name":"c","Status":"critical"}]}`)
+	services := httpdtest.Read[[]*api.CatalogService](t, n, "/v1/catalog/service/web")
 	need.That(t, fmt.Sprint(names()) == "[Win-Host 10.9.0.2 rollcall 10.1.0.1]" && len(services) == 1 && services[0].ServicePort == 81, "after a registration by another spelling: %v, %+v", names(), services)
-	checks := read[api.HealthChecks](t, n, "/v1/health/node/WIN-host")
+	checks := httpdtest.Read[api.HealthChecks](t, n, "/v1/health/node/WIN-host")
 	expect.That(t, len(checks) == 1 && checks[0].Status == "critical", "its checks are %+v", checks)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"WIN-HOST","SkipNodeUpdate":true,"Check":{"Name":"d","Status":"passing","ServiceID":"w1"}}`)
-	n.must(t, "PUT", "/v1/catalog/deregister", `{"Node":"wIN-host","CheckID":"c"}`)
-	checks = read[api.HealthChecks](t, n, "/v1/health/node/Win-Host")
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"WIN-HOST","SkipNodeUpdate":true,"Check":{"Name":"d","Status":"passing","ServiceID":"w1"}}`)
+	n.Must(t, "PUT", "/v1/catalog/deregister", `{"Node":"wIN-host","CheckID":"c"}`)
+	checks = httpdtest.Read[api.HealthChecks](t, n, "/v1/health/node/Win-Host")
 	expect.That(t, len(checks) == 1 && checks[0].CheckID == "d", "its checks are %+v", checks)
 
 	// An agent is a node, too: the heartbeats of one that is named otherwise are its own.
-	n.must(t, "PUT", "/agent/Web-7/v1/agent/service/register", `{"Name":"api","Check":{"TTL":"10s"}}`)
-	n.must(t, "PUT", "/agent/web-7/v1/agent/check/pass/service:api", "")
-	n.must(t, "PUT", "/agent/WEB-7/v1/agent/check/register", `{"Name":"e","TTL":"10s","ServiceID":"api"}`)
-	own := read[map[string]*api.AgentCheck](t, n, "/agent/wEB-7/v1/agent/checks")
+	n.Must(t, "PUT", "/agent/Web-7/v1/agent/service/register", `{"Name":"api","Check":{"TTL":"10s"}}`)
+	n.Must(t, "PUT", "/agent/web-7/v1/agent/check/pass/service:api", "")
+	n.Must(t, "PUT", "/agent/WEB-7/v1/agent/check/register", `{"Name":"e","TTL":"10s","ServiceID":"api"}`)
+	own := httpdtest.Read[map[string]*api.AgentCheck](t, n, "/agent/wEB-7/v1/agent/checks")
 	expect.That(t, len(own) == 2 && own["service:api"].Status == "passing", "the agent's checks are %+v", own)
 
-	n.must(t, "PUT", "/v1/catalog/deregister", `{"Node":"WEB-7"}`)
-	n.must(t, "PUT", "/v1/catalog/deregister", `{"Node":"win-host"}`)
+	n.Must(t, "PUT", "/v1/catalog/deregister", `{"Node":"WEB-7"}`)
+	n.Must(t, "PUT", "/v1/catalog/deregister", `{"Node":"win-host"}`)
 	expect.Equal(t, fmt.Sprint(names()), "[rollcall 10.1.0.1]", "the nodes after all were deregistered are")
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"ROLLCALL","Address":"10.9.0.1","NodeMeta":{"rack":"7"}}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"ROLLCALL","Address":"10.9.0.1","NodeMeta":{"rack":"7"}}`)
 	expect.Equal(t, fmt.Sprint(names()), "[rollcall 10.1.0.1]", "the logical node by another spelling:")
 }
 
 // A node's ID stays with it under another name, as with Consul, and must be a UUID.
 func TestConsulNodeIsRenamedByItsID(t *testing.T) {
-	n := newCatalog(t)
+	n := httpdtest.NewCatalog(t)
 	const id, other = "a3b1f0c2-0000-4000-8000-00000000000a", "b3b1f0c2-0000-4000-8000-00000000000b"
 	register := func(node, id string) string {
 		return fmt.Sprintf(`{"Node":%q,"ID":%q,"Address":"10.9.0.1","Service":{"Service":"web","ID":"w1","Port":80}}`, node, id)
@@ -455,30 +428,30 @@ func TestConsulNodeIsRenamedByItsID(t *testing.T) {
 		"7": "Bad node ID: uuid string is wrong length", "a3b1f0c2-0000-4000-8000-00000000000g": "Bad node ID: encoding/hex: invalid byte: U+0067 'g'",
 		"a3b1f0c200000-4000-8000-00000000000a": "Bad node ID: uuid is improperly formatted",
 	} {
-		n.call(t, "PUT", "/v1/catalog/register", register("a", id)).is(t, 500, want, "the ID %s", id)
+		n.Call(t, "PUT", "/v1/catalog/register", register("a", id)).Is(t, 500, want, "the ID %s", id)
 	}
 	names := func() (all []string) {
-		for _, node := range read[[]*api.Node](t, n, "/v1/catalog/nodes") {
+		for _, node := range httpdtest.Read[[]*api.Node](t, n, "/v1/catalog/nodes") {
 			if node.Node != consul.NodeName {
 				all = append(all, node.Node)
 			}
 		}
 		return all
 	}
-	n.must(t, "PUT", "/v1/catalog/register", register("old", id))
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"old","Address":"10.9.0.1","SkipNodeUpdate":true,"Service":{"Service":"gone"}}`)
-	n.must(t, "PUT", "/v1/catalog/register", register("new", strings.ToUpper(id)))
-	services := read[[]*api.CatalogService](t, n, "/v1/catalog/service/web")
+	n.Must(t, "PUT", "/v1/catalog/register", register("old", id))
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"old","Address":"10.9.0.1","SkipNodeUpdate":true,"Service":{"Service":"gone"}}`)
+	n.Must(t, "PUT", "/v1/catalog/register", register("new", strings.ToUpper(id)))
+	services := httpdtest.Read[[]*api.CatalogService](t, n, "/v1/catalog/service/web")
 	expect.That(t, fmt.Sprint(names()) == "[new]" && len(services) == 1 && services[0].Node == "new", "after the renaming: %v, %+v", names(), services)
-	expect.Equal(t, len(read[[]*api.CatalogService](t, n, "/v1/catalog/service/gone")), 0, "services that were left on the old node:")
-	n.must(t, "PUT", "/v1/catalog/register", register("NEW", id))
+	expect.Equal(t, len(httpdtest.Read[[]*api.CatalogService](t, n, "/v1/catalog/service/gone")), 0, "services that were left on the old node:")
+	n.Must(t, "PUT", "/v1/catalog/register", register("NEW", id))
 	expect.Equal(t, fmt.Sprint(names()), "[new]", "after a registration by another spelling:")
-	n.must(t, "PUT", "/v1/catalog/register", register("second", other))
+	n.Must(t, "PUT", "/v1/catalog/register", register("second", other))
 	expect.Equal(t, fmt.Sprint(names()), "[new second]", "with another ID:")
 
 	// The name of an agent's node, which lives, is not taken by what has another ID.
-	n.must(t, "PUT", "/agent/web-7/v1/agent/service/register", `{"Name":"api"}`)
-	n.must(t, "PUT", "/v1/catalog/register", `{"Node":"web-7","ID":"c3b1f0c2-0000-4000-8000-00000000000c","Address":"10.9.0.7"}`)
-	n.call(t, "PUT", "/v1/catalog/register", register("web-7", id)).is(t, 500, `Error while renaming Node ID: "`+id+`": Node name web-7 is reserved by node c3b1f0c2-0000-4000-8000-00000000000c with name web-7 (10.9.0.7)`, "a name that is taken")
+	n.Must(t, "PUT", "/agent/web-7/v1/agent/service/register", `{"Name":"api"}`)
+	n.Must(t, "PUT", "/v1/catalog/register", `{"Node":"web-7","ID":"c3b1f0c2-0000-4000-8000-00000000000c","Address":"10.9.0.7"}`)
+	n.Call(t, "PUT", "/v1/catalog/register", register("web-7", id)).Is(t, 500, `Error while renaming Node ID: "`+id+`": Node name web-7 is reserved by node c3b1f0c2-0000-4000-8000-00000000000c with name web-7 (10.9.0.7)`, "a name that is taken")
 	expect.Equal(t, fmt.Sprint(names()), "[new second web-7]", "after the refusal:")
 }
