@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 	"github.com/seed-20419f34/rollcall/store/expiry"
@@ -93,7 +93,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 
 // establish commits the first entry of a leadership: only when it was applied does this node know
 // everything that earlier leaders acknowledged.
-func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
+func (s *Raft) establish(ctx context.Context) (*membership.Leadership, error) {
 	e := fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings}
 	if s.machine.View().Epoch() == "" {
 		// Either the cluster is new, or this node has yet to apply its log.
@@ -113,12 +113,12 @@ func (s *Raft) establish(ctx context.Context) (*leadership.Leadership, error) {
 	if now := s.raft.CurrentTerm(); now != applied.Epoch.Term {
 		return nil, fmt.Errorf("establish leadership: the term is %d already, the entry is of term %d", now, applied.Epoch.Term)
 	}
-	return leadership.New(expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), ctx, time.Now()), nil
+	return membership.NewLeadership(expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), ctx, time.Now()), nil
 }
 
 // work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions,
 // and looks after the nodes.
-func (s *Raft) work(ctx context.Context, l *leadership.Leadership) {
+func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	ending.Go(func() { expiry.NewEvictor(s.evictionEnv(l)).Run(ctx) })
@@ -159,7 +159,7 @@ func (s *Raft) lookAfterNodes(ctx context.Context) {
 }
 
 // evictionEnv is what the evictor of a leadership needs.
-func (s *Raft) evictionEnv(l *leadership.Leadership) expiry.EvictorEnv {
+func (s *Raft) evictionEnv(l *membership.Leadership) expiry.EvictorEnv {
 	return expiry.EvictorEnv{
 		Epoch:   l.Epoch,
 		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },

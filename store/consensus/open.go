@@ -16,7 +16,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -43,7 +42,7 @@ func Open(cfg store.Config) (*Raft, error) {
 		metrics:    newMetrics(cfg.Metrics, panics),
 		machine:    fsm.NewMachine(),
 		digests:    replicas.NewDigests(panics),
-		leadership: &leadership.State{Log: cfg.Log},
+		leadership: &membership.LeaderState{Log: cfg.Log},
 		notify:     make(chan bool, 16),
 		fatal:      make(chan error, 1),
 	}

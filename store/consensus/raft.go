@@ -15,7 +15,6 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/measure"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/consensus/commit"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
@@ -42,7 +41,7 @@ type Raft struct {
 	snapshots  *snapshotStore
 	raft       *raft.Raft
 	clock      expiry.Clock
-	leadership *leadership.State
+	leadership *membership.LeaderState
 	members    *membership.Members
 	reader     *reads.Reader
 	proposer   *commit.Proposer

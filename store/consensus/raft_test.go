@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
@@ -415,7 +415,7 @@ func TestRetryPausesBetweenItsAttempts(t *testing.T) {
 		defer stop()
 		const most = 2 * int(time.Second/store.RetryPause)
 		tries := 0
-		done := retry(ctx, &leadership.State{}, func(context.Context) error {
+		done := retry(ctx, &membership.LeaderState{}, func(context.Context) error {
 			if tries++; tries > most {
 				stop() // time stands still in a bubble that is busy
 			}

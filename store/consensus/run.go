@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
@@ -141,7 +141,7 @@ func (s *Raft) becomeReady(ctx context.Context) {
 
 // retry attempts something until it succeeds (true) or ctx ends (false), with a pause in between that a change of the leader
 // ends.
-func retry(ctx context.Context, leader *leadership.State, attempt func(context.Context) error) (done bool) {
+func retry(ctx context.Context, leader *membership.LeaderState, attempt func(context.Context) error) (done bool) {
 	for ctx.Err() == nil {
 		changed := leader.Changed()
 		if attempt(ctx) == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -35,11 +35,11 @@ type Config struct {
 	Node        string // server id of this node
 	Boot        uint64 // this start of it
 
-	Leadership *leadership.State
+	Leadership *membership.LeaderState
 	Proposer   *Proposer
 	Nodes      *port.Nodes
 	// TermsOf returns what this node knows of a leader's leadership; its errors wrap port.ErrNotSent.
-	TermsOf func(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error)
+	TermsOf func(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error)
 	// Above is the error of an operation that needs a higher level than the cluster writes.
 	Above   func(ctx context.Context, needs byte) error
 	Metrics *Metrics

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
@@ -30,7 +30,7 @@ type Proposer struct {
 	Raft       applier               // set when it was started, before anything is proposed
 	Stamp      func() registry.Stamp // the time that an entry carries
 	Level      func() byte           // of the formats, that the cluster writes
-	Leadership *leadership.State
+	Leadership *membership.LeaderState
 	Metrics    *Metrics
 
 	newest atomic.Pointer[time.Time]
@@ -52,7 +52,7 @@ type Entry struct {
 func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
 	l := p.Leadership.Own()
 	if l == nil {
-		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, leadership.ErrNotLeader)
+		return nil, fmt.Errorf("%w: %w", port.ErrNotSent, membership.ErrNotLeader)
 	}
 	e := p.Start(fsm.AppendWrite(nil, p.Level(), p.Stamp(), l.Tenure(time.Now()), batches...), enqueueTimeout)
 	e.batches = len(batches)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -43,7 +43,7 @@ func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, erro
 		call = callCommitLater
 	}
 	res, err := c.commitAt(ctx, address, call, b.encode(c.cfg.Proposer.Level(), terms.Bound(until)))
-	if errors.Is(err, leadership.ErrNotLeader) || errors.Is(err, errLate) {
+	if errors.Is(err, membership.ErrNotLeader) || errors.Is(err, errLate) {
 		c.cfg.Leadership.ClearTerms(terms) // the leader may lead again, in another leadership
 	}
 	return res, err
@@ -115,7 +115,7 @@ func (c *Committer) commitAt(ctx context.Context, address, call string, encoded 
 		}
 		return fsm.BatchResult{}, err
 	case reply.Answer == port.NotLeader:
-		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, leadership.ErrNotLeader)
+		return fsm.BatchResult{}, fmt.Errorf("%w: %s: %w", port.ErrNotSent, address, membership.ErrNotLeader)
 	case reply.Answer == port.Unreadable:
 		unread := &unreadError{reason: reply.Reason, item: reply.Item - 1, all: reply.All}
 		return fsm.BatchResult{}, fmt.Errorf("%s: %w", address, unread)

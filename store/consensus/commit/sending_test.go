@@ -26,7 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -54,8 +54,8 @@ type leaderWithoutLog struct {
 
 func leaderWithout(t *testing.T) *leaderWithoutLog {
 	t.Helper()
-	state := &leadership.State{}
-	state.Lead(leadership.New(nil, t.Context(), time.Now()))
+	state := &membership.LeaderState{}
+	state.Lead(membership.NewLeadership(nil, t.Context(), time.Now()))
 	leader := New(Config{InFlight: 1, Leadership: state})
 	l, ended := &leaderWithoutLog{}, make(chan struct{})
 	calls := port.Calls{"Node.Commit": port.Method(func(encoded []byte) CommitReply {
@@ -96,15 +96,15 @@ func newest() byte { return codec.Newest }
 // follower is the committer of a node that follows the leader at an address.
 func follower(t *testing.T, leader string) *Committer {
 	t.Helper()
-	state := &leadership.State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
+	state := &membership.LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(leader), "n2.bb")
 	nodes := port.NewNodes(openPort(t, "n1.aa"), nil)
 	t.Cleanup(nodes.Close)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
 		InFlight: 1, Node: "n1.aa", Leadership: state, Proposer: &Proposer{Leadership: state, Metrics: metrics, Level: newest}, Nodes: nodes, Metrics: metrics,
-		TermsOf: func(context.Context, *leadership.Leader, string) (*leadership.Terms, error) {
-			return &leadership.Terms{}, nil
+		TermsOf: func(context.Context, *membership.Leader, string) (*membership.Terms, error) {
+			return &membership.Terms{}, nil
 		},
 	})
 }
@@ -194,8 +194,8 @@ func (noRaft) Error() error                                 { return raft.ErrNot
 
 // A batch may have come in time, and have waited here.
 func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
-	state := &leadership.State{}
-	l := leadership.New(expiry.NewReign(registry.Epoch{Index: 7}, 0, fsm.NewMachine().View()), t.Context(), time.Now())
+	state := &membership.LeaderState{}
+	l := membership.NewLeadership(expiry.NewReign(registry.Epoch{Index: 7}, 0, fsm.NewMachine().View()), t.Context(), time.Now())
 	state.Lead(l)
 	metrics := NewMetrics(prometheus.NewRegistry())
 	c := New(Config{InFlight: 1, Leadership: state, Metrics: metrics, Proposer: &Proposer{
@@ -532,8 +532,8 @@ func newCompanyRig(t *testing.T, wait time.Duration) *companyRig {
 	founded := need.Got(log.machine.Apply(1, 1, fsm.AppendEstablish(nil, codec.Newest, fsm.Establish{Node: "n1", Cluster: "c", Level: codec.Newest})))(t)
 	began := time.Now()
 	ctx, stop := context.WithCancel(context.Background())
-	state := new(leadership.State)
-	state.Lead(leadership.New(expiry.NewReign(founded.Epoch, 0, log.machine.View()), ctx, began))
+	state := new(membership.LeaderState)
+	state.Lead(membership.NewLeadership(expiry.NewReign(founded.Epoch, 0, log.machine.View()), ctx, began))
 	metrics := NewMetrics(prometheus.NewRegistry())
 	r := &companyRig{log: log, ctx: ctx, began: began}
 	r.Committer = New(Config{
@@ -705,7 +705,7 @@ func TestRenewalsOfOtherNodesWaitAtTheLeaderAndHoldNoSlotThere(t *testing.T) {
 }
 
 func TestFollowerSendsRenewalsThatMayWaitBesideItsSlots(t *testing.T) {
-	c := New(Config{InFlight: 1, RenewalWait: renewalWait, Leadership: new(leadership.State), Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
+	c := New(Config{InFlight: 1, RenewalWait: renewalWait, Leadership: new(membership.LeaderState), Nodes: port.NewNodes(nil, nil), Metrics: NewMetrics(prometheus.NewRegistry())})
 	queue := func(pace Pace) {
 		k := newCall(registry.Renew{Key: waiter})
 		k.pace = pace

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
@@ -88,7 +88,7 @@ func (c *Committer) closeBatch() (*batch, []*proposal) {
 func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*proposal, error) {
 	l, now := c.cfg.Leadership.Own(), time.Now()
 	if l == nil {
-		return nil, proposals, fmt.Errorf("%w: %w", port.ErrNotSent, leadership.ErrNotLeader)
+		return nil, proposals, fmt.Errorf("%w: %w", port.ErrNotSent, membership.ErrNotLeader)
 	}
 	encoded := make([][]byte, 0, 1+len(proposals))
 	kept := proposals[:0]

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
@@ -24,7 +23,7 @@ type Config struct {
 	Port       *port.Port
 	Nodes      *port.Nodes
 	Machine    *fsm.Machine
-	Leadership *leadership.State
+	Leadership *LeaderState
 	Fail       func(error)                                   // ends the node
 	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
 	Outdated   func(error)                                   // ends the node, because its data directory is not what the cluster counts on

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -89,7 +89,7 @@ func (r *Reader) prove(ctx context.Context) {
 }
 
 // askFresh asks the leader how far it is; false: there is none but this node, or it gave no answer.
-func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*leadership.Leader, FreshReply, bool) {
+func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*membership.Leader, FreshReply, bool) {
 	leader := r.cfg.Leadership.Other()
 	if leader == nil {
 		return nil, FreshReply{}, false
@@ -113,15 +113,15 @@ func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 // termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
-func (r *Reader) setTerms(leader *leadership.Leader, reply FreshReply) *leadership.Terms {
-	t := &leadership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
+func (r *Reader) setTerms(leader *membership.Leader, reply FreshReply) *membership.Terms {
+	t := &membership.Terms{Leader: leader, Seen: reply.Bound, At: time.Now()}
 	r.cfg.Leadership.SetTerms(t)
 	return t
 }
 
 // TermsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
 // errors wrap port.ErrNotSent.
-func (r *Reader) TermsOf(ctx context.Context, leader *leadership.Leader, address string) (*leadership.Terms, error) {
+func (r *Reader) TermsOf(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error) {
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
 		return t, nil
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -25,7 +25,7 @@ import (
 type Config struct {
 	World      *world.World // nil: the machine's
 	Machine    *fsm.Machine
-	Leadership *leadership.State
+	Leadership *membership.LeaderState
 	Nodes      *port.Nodes
 	Members    func() ([]raft.Server, error) // the newest configuration in this node's log
 	DiskFull   func() bool                   // this node's disk is nearly full; nil: it is not
@@ -185,7 +185,7 @@ func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
 func (r *Reader) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	l := r.cfg.Leadership.Own()
 	if l == nil {
-		return 0, leadership.ErrNotLeader
+		return 0, membership.ErrNotLeader
 	}
 	began, index := time.Now(), r.cfg.Machine.Index()
 	if verify {
@@ -230,7 +230,7 @@ func (r *Reader) termQuorum(ctx context.Context, term uint64) error {
 	case missing > 0:
 		return errors.New("no majority is in this leader's term")
 	case r.Raft.CurrentTerm() != term || r.Raft.State() != raft.Leader:
-		return leadership.ErrNotLeader
+		return membership.ErrNotLeader
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func (r *Reader) readIndexAt(ctx context.Context, address string, verify bool) (
 		return 0, err
 	}
 	if reply.Answer != port.OK {
-		return 0, fmt.Errorf("%s: %w", address, leadership.ErrNotLeader)
+		return 0, fmt.Errorf("%s: %w", address, membership.ErrNotLeader)
 	}
 	return reply.Index, nil
 }

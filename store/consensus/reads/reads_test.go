@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
-	"github.com/seed-20419f34/rollcall/store/consensus/leadership"
+	"github.com/seed-20419f34/rollcall/store/consensus/membership"
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
@@ -211,11 +211,11 @@ func TestTermsOfALeaderAreAskedForAgainWhenTheyAreOld(t *testing.T) {
 	at := replying(t, port.Calls{"Node.Fresh": port.Method(func(FreshQuestion) FreshReply {
 		return FreshReply{Bound: fsm.Bound{Leadership: 2, Until: 1}}
 	})})
-	state := &leadership.State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
+	state := &membership.LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 	state.Observe(raft.ServerAddress(at), "n2.bb")
 	r := New(Config{Nodes: newPeers(t), Leadership: state, Metrics: prometheus.NewRegistry()})
 	leader := state.Other()
-	old := &leadership.Terms{Leader: leader, Seen: fsm.Bound{Leadership: 1}, At: time.Now().Add(-termsHold)}
+	old := &membership.Terms{Leader: leader, Seen: fsm.Bound{Leadership: 1}, At: time.Now().Add(-termsHold)}
 	state.SetTerms(old)
 	got, err := r.TermsOf(t.Context(), leader, at)
 	expect.That(t, err == nil && got.Seen.Leadership == 2, "got %+v, %v, want what the leader says now", got, err)

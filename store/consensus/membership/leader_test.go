@@ -1,4 +1,4 @@
-package leadership
+package membership
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
@@ -18,12 +16,12 @@ import (
 func TestWhileLeadingRunsOnceInALeadershipAlthoughItsWorkEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		s := &State{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
+		s := &LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
 		var epochs []uint64
 		go s.WhileLeading(ctx, func(_ context.Context, e registry.Epoch) { epochs = append(epochs, e.Index) })
 		lead := func(index uint64) (lose func()) {
 			held, lose := context.WithCancel(t.Context())
-			s.Lead(New(expiry.NewReign(registry.Epoch{Index: index}, 0, fsm.NewMachine().View()), held, time.Now()))
+			s.Lead(NewLeadership(expiry.NewReign(registry.Epoch{Index: index}, 0, fsm.NewMachine().View()), held, time.Now()))
 			synctest.Wait()
 			return lose
 		}
@@ -39,6 +37,3 @@ func TestWhileLeadingRunsOnceInALeadershipAlthoughItsWorkEndsEarly(t *testing.T)
 		synctest.Wait()
 	})
 }
-
-// TestMain fails if a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,20 +1,23 @@
-package leadership
+package membership
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/seed-20419f34/rollcall/fsm"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 	"github.com/seed-20419f34/rollcall/store/disk"
+	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// State is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
-type State struct {
+// LeaderState is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
+type LeaderState struct {
 	Self string // server id of this node
 	Log  *slog.Logger
 
@@ -25,13 +28,13 @@ type State struct {
 }
 
 // Own is this node's leadership; nil while this node is not the established leader.
-func (s *State) Own() *Leadership { return s.own.Load() }
+func (s *LeaderState) Own() *Leadership { return s.own.Load() }
 
 // Leader is the node that leads, which may be this one; nil: none is known.
-func (s *State) Leader() *Leader { return s.leader.Load() }
+func (s *LeaderState) Leader() *Leader { return s.leader.Load() }
 
 // Other is the leader if that is another node than this one; nil: none is known.
-func (s *State) Other() *Leader {
+func (s *LeaderState) Other() *Leader {
 	if l := s.leader.Load(); l != nil && l.ID != s.Self {
 		return l
 	}
@@ -39,7 +42,7 @@ func (s *State) Other() *Leader {
 }
 
 // Name is the name of the node that leads, as far as this node knows; "": it knows none.
-func (s *State) Name() string {
+func (s *LeaderState) Name() string {
 	if l := s.leader.Load(); l != nil {
 		return disk.NodeName(l.ID)
 	}
@@ -47,10 +50,10 @@ func (s *State) Name() string {
 }
 
 // Changed returns a channel that is closed when the leader or this node's leadership changes next.
-func (s *State) Changed() <-chan struct{} { return s.changed.Wait() }
+func (s *LeaderState) Changed() <-chan struct{} { return s.changed.Wait() }
 
 // Lead makes a leadership this node's own, until it is lost.
-func (s *State) Lead(l *Leadership) {
+func (s *LeaderState) Lead(l *Leadership) {
 	s.own.Store(l)
 	s.changed.Fire()
 	// At once, and not when a leader's work notices: until then this node's writes would be offered to
@@ -62,16 +65,16 @@ func (s *State) Lead(l *Leadership) {
 }
 
 // Terms is the newest that this node knows of another node's leadership; nil: nothing.
-func (s *State) Terms() *Terms { return s.terms.Load() }
+func (s *LeaderState) Terms() *Terms { return s.terms.Load() }
 
 // SetTerms keeps what the leader has told of its leadership.
-func (s *State) SetTerms(t *Terms) { s.terms.Store(t) }
+func (s *LeaderState) SetTerms(t *Terms) { s.terms.Store(t) }
 
 // ClearTerms makes this node ask anew, unless it has done so since.
-func (s *State) ClearTerms(t *Terms) { s.terms.CompareAndSwap(t, nil) }
+func (s *LeaderState) ClearTerms(t *Terms) { s.terms.CompareAndSwap(t, nil) }
 
 // Run keeps the leader up to date until ctx ends. It asks Raft again after each interval.
-func (s *State) Run(ctx context.Context, node *raft.Raft, interval time.Duration) {
+func (s *LeaderState) Run(ctx context.Context, node *raft.Raft, interval time.Duration) {
 	seen := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -97,7 +100,7 @@ func (s *State) Run(ctx context.Context, node *raft.Raft, interval time.Duration
 }
 
 // Observe takes over what Raft says of the leader; an empty id: there is none.
-func (s *State) Observe(address raft.ServerAddress, id raft.ServerID) {
+func (s *LeaderState) Observe(address raft.ServerAddress, id raft.ServerID) {
 	old := s.leader.Load()
 	switch {
 	case old == nil && id == "", old != nil && old.ID == string(id) && old.Address == string(address):
@@ -119,7 +122,7 @@ func (s *State) Observe(address raft.ServerAddress, id raft.ServerID) {
 // WhileLeading calls do each time this node was established as leader, with a context that ends when
 // it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx
 // ends.
-func (s *State) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
+func (s *LeaderState) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
 	var last *Leadership
 	for {
 		l, err := s.next(ctx, last)
@@ -132,7 +135,7 @@ func (s *State) WhileLeading(ctx context.Context, do func(context.Context, regis
 }
 
 // next waits until this node leads, in another leadership than the last.
-func (s *State) next(ctx context.Context, last *Leadership) (*Leadership, error) {
+func (s *LeaderState) next(ctx context.Context, last *Leadership) (*Leadership, error) {
 	for {
 		changed := s.changed.Wait()
 		if l := s.own.Load(); l != nil && l != last {
@@ -152,4 +155,59 @@ func (l *Leadership) during(ctx context.Context, do func(context.Context, regist
 	defer cancel()
 	defer context.AfterFunc(l.Lost, cancel)()
 	do(ctx, l.Epoch)
+}
+
+// ErrNotLeader means that this node is not the established leader.
+var ErrNotLeader = errors.New("this node does not lead")
+
+// Leadership is the time between Establish and the loss of leadership. Only within it this node
+// proposes entries, confirms reads and evicts.
+type Leadership struct {
+	*expiry.Reign
+	Lost  context.Context // ends with it
+	began time.Time       // from when on its tenure counts
+}
+
+// Leader is the node that leads, as Raft told this node.
+type Leader struct {
+	ID       string
+	Address  string
+	Replaced context.Context // ends when another node leads, or none
+	replace  context.CancelFunc
+}
+
+// NewLeadership is a leadership that Establish has begun, as of a moment, and that is lost when a context ends.
+func NewLeadership(reign *expiry.Reign, lost context.Context, began time.Time) *Leadership {
+	return &Leadership{Reign: reign, Lost: lost, began: began}
+}
+
+// A batch that its node has given up must not take effect any more, wherever a copy of it was held up.
+// So every copy says in which leadership it may take effect and until when, by the leader's own clock
+// (fsm.Bound). That clock is the leadership's tenure, not the lease clock, which leaves out
+// pauses and outages and so says less than the time that has passed.
+
+// Tenure is how long a leadership has lasted at a time, in ms.
+func (l *Leadership) Tenure(now time.Time) int64 { return now.Sub(l.began).Milliseconds() }
+
+// Bound lets a batch take effect in a leadership until a time of this node's clock.
+func (l *Leadership) Bound(until time.Time) fsm.Bound {
+	return fsm.Bound{Leadership: l.Epoch.Index, Until: l.Tenure(until)}
+}
+
+// Permits says whether a batch may be proposed now.
+func (l *Leadership) Permits(b fsm.Bound, now time.Time) bool {
+	return b == fsm.Bound{} || (b.Leadership == l.Epoch.Index && l.Tenure(now) <= b.Until)
+}
+
+// Terms is what a node knows of the leadership of another, by which it bounds its batches.
+type Terms struct {
+	Leader *Leader
+	Seen   fsm.Bound // how long the leadership had lasted
+	At     time.Time // when this node received that, which is later
+}
+
+// Bound lets a batch take effect until a time of this node's clock, or a little earlier: by the time
+// that the leader's reply took.
+func (t *Terms) Bound(until time.Time) fsm.Bound {
+	return fsm.Bound{Leadership: t.Seen.Leadership, Until: t.Seen.Until + until.Sub(t.At).Milliseconds()}
 }
