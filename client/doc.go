@@ -8,7 +8,7 @@
 //	heartbeat.go, replicator.go             its two loops
 //	deregister.go                           its end
 //	snapshot.go, guard.go, discovery.go     a Discovery, whose list package internal/list keeps
-//	watch.go                                a Watch, whose stream package internal/watch reads
+//	watch.go                                a Watch, whose stream package internal/list reads
 //	sessions.go, keeper.go, keptsession.go  sessions, and how one is kept
 //	kv.go, permits.go                       keys; locks and semaphores as they are
 //	held.go, queue.go, recipe.go, lock.go   a lock that is held, the two protocols to acquire it, and elections

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/seed-20419f34/rollcall/client/internal/watch"
+	"github.com/seed-20419f34/rollcall/client/internal/list"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
@@ -24,9 +24,9 @@ type WatchConfig struct {
 // and an error if a server refuses the watch (a malformed index; ErrNeedsRollcall) or sends what cannot
 // be read. While no server can be reached it tries on. StartDiscovery keeps a whole list up to date.
 func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchEvent) error) error {
-	return watch.Follow(ctx, watch.Config{
+	return list.Follow(ctx, list.StreamConfig{
 		Cluster: c.cluster, Log: c.log, App: strings.ToUpper(config.App), Index: config.Index,
-		Each: func(e watch.Event) error { return each(eventOf(e)) },
+		Each: func(e list.Event) error { return each(eventOf(e)) },
 	})
 }
 
@@ -67,12 +67,12 @@ func (WatchReset) isWatchEvent()  {}
 func (c WatchChange) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
 
 // eventOf is an event in its form for users.
-func eventOf(e watch.Event) WatchEvent {
+func eventOf(e list.Event) WatchEvent {
 	switch e := e.(type) {
-	case watch.Start:
+	case list.Start:
 		return WatchStart(e)
-	case watch.Reset:
+	case list.Reset:
 		return WatchReset(e)
 	}
-	return WatchChange(e.(watch.Change))
+	return WatchChange(e.(list.Change))
 }

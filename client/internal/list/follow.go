@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/watch"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
@@ -36,7 +35,7 @@ func (r *refresher) watch(ctx context.Context) step {
 		return r.reset(ctx)
 	}
 	r.count("watch", err)
-	if errors.Is(err, transport.ErrNeedsRollcall) || errors.As(err, new(watch.Final)) {
+	if errors.Is(err, transport.ErrNeedsRollcall) || errors.As(err, new(Final)) {
 		return r.fallBack(ctx, err)
 	}
 	return r.failOver(ctx, err)
@@ -57,13 +56,13 @@ func (r *refresher) follow(ctx context.Context) error {
 }
 
 // apply applies an event. Changes are published when all that came was applied.
-func (r *refresher) apply(e watch.Event) error {
+func (r *refresher) apply(e Event) error {
 	switch e := e.(type) {
-	case watch.Start:
+	case Start:
 		r.started()
-	case watch.Reset:
+	case Reset:
 		return errReset
-	case watch.Change:
+	case Change:
 		r.change(e)
 	}
 	return nil
@@ -71,7 +70,7 @@ func (r *refresher) apply(e watch.Event) error {
 
 // change applies a change. A change without a document removes its instance, of which only the record of the removal
 // is left.
-func (r *refresher) change(c watch.Change) {
+func (r *refresher) change(c Change) {
 	if r.edit == nil {
 		r.edit = r.list.Load().edit()
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
-	"github.com/seed-20419f34/rollcall/client/internal/watch"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
@@ -22,7 +21,7 @@ type refresher struct {
 	index       string            // up to where the list has everything; "": not known, so it cannot be watched
 	watched     bool              // the list is watched, or will be as soon as a server can be
 	server      *transport.Server // the one that is watched, or will be
-	stream      *watch.Stream
+	stream      *Stream
 	unwatchable string // URL of the server that was found last to offer no watch; "": none
 
 	fullFetchedAt time.Time   // when the newest full fetch was begun, whatever came of it
@@ -35,7 +34,7 @@ type refresher struct {
 
 func newRefresher(k *Keeper) *refresher {
 	r := &refresher{Keeper: k, guard: guarded{guard: k.config.Guard}, outage: wait.Outage{Log: k.config.Log}}
-	r.stream = &watch.Stream{Cluster: k.config.Cluster, App: k.config.App, Each: r.apply, Idle: r.confirm}
+	r.stream = &Stream{Cluster: k.config.Cluster, App: k.config.App, Each: r.apply, Idle: r.confirm}
 	return r
 }
 

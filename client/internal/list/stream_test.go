@@ -1,4 +1,4 @@
-package watch
+package list
 
 import (
 	"fmt"
@@ -8,15 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-20419f34/rollcall/client/internal/transport"
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func serving(text string) *transport.Cluster {
 	return transport.New(transport.Config{
@@ -47,6 +41,3 @@ func TestStreamIsIdleOncePerReadNotPerEvent(t *testing.T) {
 	expect.That(t, events == changes+1 && last == events && lots <= most,
 		"%d events in %d lots, the last one after %d, want %d in %d at most", events, lots, last, changes+1, most)
 }
-
-// TestMain fails if a test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,4 +1,4 @@
-package watch
+package list
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Config is what Follow needs.
-type Config struct {
+// StreamConfig is what Follow needs.
+type StreamConfig struct {
 	Cluster *transport.Cluster
 	Log     *slog.Logger
 	App     string // upper case; "": all
@@ -21,7 +21,7 @@ type Config struct {
 }
 
 // Follow calls Each with every event, as client.Watch does, whose errors it returns.
-func Follow(ctx context.Context, c Config) error {
+func Follow(ctx context.Context, c StreamConfig) error {
 	f := &follower{each: c.Each, outage: wait.Outage{Log: c.Log}, foreign: make(map[string]bool)}
 	f.stream = Stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
 	alive, done := wait.Either(ctx, c.Cluster.Life())
