@@ -65,7 +65,6 @@ var rooms = []room{
 	{"store", []string{"internal/world", "internal/certfiles", "store/expiry", "fsm", "fsm/level", "fsm/registry", "internal/measure", "internal/setting"}},
 	{"store/backup", []string{"store/disk", "fsm/kv", "fsm/registry", "fsm/catalog", "fsm/access", "fsm/codec"}},
 	{"store/disk", []string{"internal/world"}},
-	{"store/disktest", []string{"internal/need"}},
 	{"store/expiry", []string{"internal/world", "internal/wait", "fsm/registry", "fsm/kv"}},
 	{"internal/wait", nil},
 	{"replication", []string{"internal/setting", "replication/batcher", "replication/eurekapeer", "replication/link", "replication/rollcallpeer", "httpd/api", "fsm/level", "fsm/order", "fsm/registry"}},

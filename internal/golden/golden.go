@@ -1,5 +1,6 @@
-// Package golden compares what is written to disks and peers with bytes that are kept, files with a section of hex digits for
-// each, and what pages show of the code with the code. Only tests import it. go test ./PACKAGE -update writes them anew.
+// Package golden compares what is written to disks and peers with bytes that are kept, files with a section of hex digits
+// for each, and what pages show of the code with the code; and it damages files, for tests of what reads them. Only tests
+// import it. go test ./PACKAGE -update writes the kept bytes anew.
 package golden
 
 import (

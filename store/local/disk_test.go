@@ -26,10 +26,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/codec"
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/disktest"
 )
 
 // diskRig is a registry and its file, without a node.
@@ -401,7 +401,7 @@ func TestRegistryFileThatIsDamagedIsRefusedInWordsOrReadAsItWasWritten(t *testin
 		return *f, nil
 	}
 	want := need.Got(read())(t)
-	disktest.EachDamage(t, g.dir, disk.LocalFile, func(t *testing.T, _, how string) {
+	golden.EachDamage(t, g.dir, disk.LocalFile, func(t *testing.T, _, how string) {
 		got, err := read()
 		switch {
 		case err == nil && !reflect.DeepEqual(got, want):

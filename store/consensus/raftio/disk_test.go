@@ -18,10 +18,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-20419f34/rollcall/internal/expect"
+	"github.com/seed-20419f34/rollcall/internal/golden"
 	"github.com/seed-20419f34/rollcall/internal/need"
 	"github.com/seed-20419f34/rollcall/store"
 	"github.com/seed-20419f34/rollcall/store/disk"
-	"github.com/seed-20419f34/rollcall/store/disktest"
 )
 
 // eachLog runs a test over each kind of log.
@@ -304,7 +304,7 @@ func TestDiskRefusesADamagedLogInWordsOrReadsItAsItWasWritten(t *testing.T) {
 		for _, file := range files {
 			whole := need.Got(os.ReadFile(filepath.Join(dir, file)))(t)
 			refused := 0
-			disktest.EachDamage(t, dir, file, func(t *testing.T, dir, how string) {
+			golden.EachDamage(t, dir, file, func(t *testing.T, dir, how string) {
 				got, err := logOnDisk(dir)
 				switch {
 				case err == nil && got != want:
@@ -315,7 +315,7 @@ func TestDiskRefusesADamagedLogInWordsOrReadsItAsItWasWritten(t *testing.T) {
 					refused++
 				}
 			})
-			expect.That(t, refused >= disktest.Damages/4, "%s: %d of %d damages were refused, want most of those that hit something", file, refused, disktest.Damages)
+			expect.That(t, refused >= golden.Damages/4, "%s: %d of %d damages were refused, want most of those that hit something", file, refused, golden.Damages)
 			need.OK(t, os.WriteFile(filepath.Join(dir, file), whole, 0o600))
 		}
 	})

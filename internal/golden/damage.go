@@ -1,5 +1,4 @@
-// Package disktest damages files, for tests of what reads them.
-package disktest
+package golden
 
 import (
 	"bytes"
