@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-20419f34/rollcall/client"
 	"github.com/seed-20419f34/rollcall/cmd/internal/cli"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
@@ -219,7 +219,7 @@ func checkTokenFile(path string) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no file", path)
 	}
-	if err := privatefile.Check(path); err != nil {
+	if err := certfiles.CheckPrivate(path); err != nil {
 		return fmt.Errorf("%w, and exchange the token (rollcall token rotate): others may have read it", err)
 	}
 	return nil

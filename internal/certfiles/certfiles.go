@@ -1,6 +1,7 @@
 // Package certfiles is key pairs and authorities in PEM files that may be replaced while they are used, and a small
 // authority that signs certificates of nodes. It makes configurations of TLS that use what the files hold at each
-// handshake; connections that are there already are not its business.
+// handshake; connections that are there already are not its business. ReadPrivate reads any file that holds secrets or what
+// guards them, which the owner may write and the group may read.
 package certfiles
 
 import (
@@ -16,8 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
 // Files are the names of a key pair and of the file of authorities; an empty name stands for none.
@@ -166,7 +165,7 @@ func (s *Source) read() (pair *tls.Certificate, pool *x509.CertPool, err error) 
 	var errs []error
 	if s.files.Cert != "" {
 		read, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
-		err = errors.Join(privatefile.Check(s.files.Key), err)
+		err = errors.Join(CheckPrivate(s.files.Key), err)
 		if err == nil {
 			pair = &read
 		} else {

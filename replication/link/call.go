@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/world"
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
@@ -117,7 +117,7 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.file == "" {
 		return a.renewed.RoundTrip(req)
 	}
-	password, err := privatefile.Read(a.file, maxToken)
+	password, err := certfiles.ReadPrivate(a.file, maxToken)
 	if err != nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // a transport must

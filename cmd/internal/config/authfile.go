@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
@@ -25,7 +25,7 @@ const (
 
 // loadAuthFile reads a file once.
 func loadAuthFile(path string) (*access.Table, error) {
-	data, err := privatefile.Read(path, maxBytes)
+	data, err := certfiles.ReadPrivate(path, maxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (s *AuthFile) check(now bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found look
-	data, err := privatefile.Read(s.path, maxBytes)
+	data, err := certfiles.ReadPrivate(s.path, maxBytes)
 	if err != nil {
 		found.failure = err.Error()
 	} else {

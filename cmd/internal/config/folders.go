@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
 // The files of a folder of nodes: those of the authority, and in a folder for each node its own.
@@ -188,7 +187,7 @@ func readAuthority(dir string) (*certfiles.Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", certPath, keyPath, err)
 	}
-	return a, privatefile.Check(keyPath)
+	return a, certfiles.CheckPrivate(keyPath)
 }
 
 // Issued is a certificate that was issued, and where it is.

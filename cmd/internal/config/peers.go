@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
 	"github.com/seed-20419f34/rollcall/internal/setting"
 	"github.com/seed-20419f34/rollcall/replication"
 	"github.com/seed-20419f34/rollcall/replication/link"
@@ -217,7 +216,7 @@ func (c *Config) validateTokenFiles() error {
 		if slices.ContainsFunc(urls[name], hasPassword) {
 			errs = append(errs, fmt.Errorf("%s: there is a password in the peer's URL, too; give it in one place", key))
 		}
-		_, err := privatefile.Read(r.TokenFiles[name], 4096)
+		_, err := certfiles.ReadPrivate(r.TokenFiles[name], 4096)
 		errs = append(errs, prefix(key, err))
 	}
 	return errors.Join(errs...)

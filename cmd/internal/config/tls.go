@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/seed-20419f34/rollcall/internal/certfiles"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
 )
 
 // ReplicationTLSConfig is the trust in peers with https URLs, and the certificate that they are shown.
@@ -78,5 +77,5 @@ func checkKeyFile(name, path string) error {
 	if path == "" {
 		return nil
 	}
-	return prefix(name, privatefile.Check(path))
+	return prefix(name, certfiles.CheckPrivate(path))
 }

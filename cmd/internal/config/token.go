@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-20419f34/rollcall/fsm/access"
-	"github.com/seed-20419f34/rollcall/internal/privatefile"
+	"github.com/seed-20419f34/rollcall/internal/certfiles"
 )
 
 // NewTokenText makes the text of a new token, or (accessor) another one of a token that there is, for any cluster.
@@ -35,7 +35,7 @@ const maxText = 1024
 // ReadToken reads the file of one text that NewTokenText made, such as a secret of Kubernetes. Its errors do not
 // repeat the text.
 func ReadToken(path string) (*access.Token, error) {
-	text, err := privatefile.Read(path, maxText)
+	text, err := certfiles.ReadPrivate(path, maxText)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,4 @@
-// Package privatefile reads files that hold secrets or what guards them, which the owner may write and the group may read.
-package privatefile
+package certfiles
 
 import (
 	"fmt"
@@ -12,25 +11,25 @@ import (
 // Widest is the widest mode of such a file: owner writes, group reads.
 const Widest fs.FileMode = 0o640
 
-// Check refuses a file with a mode wider than Widest.
-func Check(path string) error {
+// CheckPrivate refuses a file with a mode wider than Widest.
+func CheckPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	return check(path, info)
+	return checkPrivate(path, info)
 }
 
-func check(path string, info fs.FileInfo) error {
+func checkPrivate(path string, info fs.FileInfo) error {
 	if mode := info.Mode().Perm(); mode&^Widest != 0 && runtime.GOOS != "windows" { // where modes say nothing of who reads a file
 		return fmt.Errorf("%s has mode %#o, wider than %#o; chmod it", path, mode, Widest)
 	}
 	return nil
 }
 
-// Read reads a file of at most limit bytes. It refuses one with a mode wider than Widest. Errors name the file, and nothing
-// of what is in it.
-func Read(path string, limit int64) ([]byte, error) {
+// ReadPrivate reads a file of at most limit bytes. It refuses one with a mode wider than Widest. Errors name the file,
+// and nothing of what is in it.
+func ReadPrivate(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := check(path, info); err != nil {
+	if err := checkPrivate(path, info); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))

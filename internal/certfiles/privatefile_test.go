@@ -1,4 +1,4 @@
-package privatefile
+package certfiles
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func TestReadRefusesFilesThatOthersCanRead(t *testing.T) {
 		{0o600, 3, "more than 3 bytes"},
 	} {
 		need.OK(t, os.Chmod(path, c.mode))
-		text, err := Read(path, c.limit)
+		text, err := ReadPrivate(path, c.limit)
 		if c.want == "" {
 			expect.That(t, err == nil && string(text) == "abcd", "mode %o: got %q, %v", c.mode, text, err)
 			continue
