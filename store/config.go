@@ -16,15 +16,15 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// Config says how a node runs, in a cluster (consensus.Open) or without consensus (local.Open). Zero values mean the default, or what is
-// said beside them. The fields with a key are settings of the node (see package setting).
+// Config says how a node runs, in a cluster (consensus.Open) or without consensus (local.Open). A zero value means
+// the default, or what its comment says. Fields with a key are settings of the node (see package setting).
 type Config struct {
-	Node          string // name of this node, unique in the cluster; required
-	Datacenter    string // that the data directory of a node without consensus belongs to
+	Node          string // this node's name, unique in the cluster; required
+	Datacenter    string // owner of the data directory, for a node without consensus
 	HTTPAdvertise string // this node's HTTP address, shown to users
-	Version       string // of the program, shown to users
-	Zone          string // in which the node stands, shown to users
-	NoVote        bool   // the node of a cluster serves, and does not vote
+	Version       string // version of the program, shown to users
+	Zone          string // zone of the node, shown to users
+	NoVote        bool   // in a cluster, the node serves but does not vote
 
 	DataDir string `key:"data.dir" path:"yes" help:"directory of the node's state; belongs to one node of one cluster, in one mode (required)"`
 
@@ -32,15 +32,15 @@ type Config struct {
 	ClusterAdvertise string   `key:"cluster.advertise" help:"address at which the other nodes reach it; empty: cluster.addr"`
 	Join             []string `key:"cluster.join" reload:"yes" help:"node-to-node addresses of the cluster's nodes, this one allowed among them"`
 	BootstrapExpect  int      `key:"cluster.bootstrap-expect" default:"1" min:"1" help:"how many nodes found a new cluster, more than half of those in cluster.join; used once, then ignored"`
-	TLS              TLSFiles // empty: plain connections
+	TLS              TLSFiles // plain connections if empty
 	RestoreFrom      string   `key:"restore-from" path:"yes" help:"mode cp: snapshot (rollcall snapshot save) from which a new cluster begins; for the first start of its founders, each of which may be given it; a node whose data directory belongs to a cluster refuses to start with it"`
 	Upgrade          level.Policy
 	DeadAfter        time.Duration `key:"members.dead-after" default:"0s" min:"1m" zero:"never" help:"mode cp: a voter that has been silent for so long is removed, when a node without a vote is ready to take its place and a majority of the voters is well"`
 
-	// InFlight is at most half of the open batches that the state machine remembers for a node; it could
-	// not tell a repeated batch from a new one beyond that.
+	// InFlight is at most half of the open batches that the state machine remembers per node. Beyond that, it could
+	// not tell a repeated batch from a new one.
 	InFlight int `key:"commit.in-flight" default:"2" min:"1" max:"32" help:"log entries that may be on their way at a time"`
-	// RenewalWait is less than a caller waits for a leader.
+	// RenewalWait stays below the time that a caller waits for a leader.
 	RenewalWait time.Duration `key:"commit.renewal-wait" default:"100ms" min:"0s" max:"500ms" help:"mode cp: while at most 500 renewals come in a second, how long after the last log entry the leader lets them wait for others, so that they share an entry; the more come, the shorter, and from 8,000 on not at all; 0: never"`
 
 	HeartbeatTimeout  time.Duration `key:"raft.heartbeat-timeout" default:"1s" min:"5ms" help:"time without the leader after which a follower stands for election"`
@@ -50,77 +50,80 @@ type Config struct {
 	SnapshotInterval  time.Duration `key:"raft.snapshot-interval" default:"2m" min:"5ms" help:"how often raft.snapshot-threshold is looked at"`
 	TrailingLogs      uint64        `key:"raft.trailing-logs" default:"20480" min:"1" help:"log entries kept behind a snapshot, for followers that lag"`
 	RaftLog           RaftLog       `key:"raft.log" default:"bolt" words:"bolt wal" help:"mode cp: what holds the log on the disk: bolt (one file of pages) or wal (files that are appended to: fewer bytes and fewer waits for each entry). A data directory keeps the one that it was made with: rollcall recover --convert-log changes it while the node is stopped"`
-	LogBytes          int           // the same in bytes, and what makes a snapshot worth it; 0: 256 MiB
+	LogBytes          int           // the same in bytes, and the growth that justifies a snapshot; 0 means 256 MiB
 
 	Sync         Sync          `key:"data.sync" default:"interval" words:"interval always none" help:"mode ap: when changes are on disk: interval (written behind, every data.sync-interval), always (before the answer) or none (when the node stops)"`
 	SyncInterval time.Duration `key:"data.sync-interval" default:"1s" min:"1ms" help:"mode ap: how often changes are written behind"`
 
-	EvictionInterval time.Duration     `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
-	EvictionTimer    bool              `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
-	Settings         registry.Settings `cluster:"yes"` // the cluster's, while this node leads; zero: registry.DefaultSettings()
+	EvictionInterval time.Duration `key:"eviction.interval" default:"1s" min:"10ms" help:"how often the leader looks for expired leases; upstream's 60 s (evictionIntervalTimerInMs) is eureka-compat.eviction-timer"`
+	EvictionTimer    bool          `key:"eureka-compat.eviction-timer" help:"evict every 60 s, first after 60 s (evictionIntervalTimerInMs)"`
+	// the cluster's settings while this node leads; zero means registry.DefaultSettings()
+	Settings registry.Settings `cluster:"yes"`
 
 	Test TestConfig
 
-	World *world.World // nil: the machine's
+	World *world.World // nil means the real machine
 
-	// DiskFree: the bytes that the disk of the data directory has left, shown to users; nil: not known.
+	// DiskFree returns the bytes left on the data directory's disk, shown to users. Nil if not known.
 	DiskFree func() int64
-	// DiskFull: the disk of the data directory is nearly full: the other nodes ask this while this one leads; nil: it is not.
+	// DiskFull reports whether the data directory's disk is nearly full. The other nodes ask this while this node
+	// leads. Nil means it never is.
 	DiskFull func() bool
-	Spares   expiry.SparePolicy // of leases of other datacenters; nil: they end like all others
-	// Answer replies to what other nodes ask this one while it leads (see AskLeader); nil: an error.
+	Spares   expiry.SparePolicy // leases of other datacenters that do not end here; nil means all leases end alike
+	// Reply answers questions that other nodes ask this one while it leads (see AskLeader). Nil refuses them.
 	Reply func(ctx context.Context, question []byte) ([]byte, error)
-	// Copy takes over what the other nodes have, before a node without consensus is ready; nil: nothing. An error is
-	// logged: the node serves what it has.
+	// Copy takes over what the other nodes have, before a node without consensus becomes ready. Its error is logged,
+	// and the node serves what it has. May be nil.
 	Copy func(context.Context) error
-	// Others is what the other nodes of the datacenter of a node without consensus read; nil: there are none.
+	// Others returns the levels that the datacenter's other nodes read, for a node without consensus. May be nil.
 	Others func() []level.Node
-	// Age is Health.Age of a node without consensus; nil: 0.
+	// Age is Health.Age of a node without consensus. Nil means 0.
 	Age func() time.Duration
 
-	Log     *slog.Logger          // nil: discards
-	Metrics prometheus.Registerer // nil: none
+	Log     *slog.Logger          // nil discards
+	Metrics prometheus.Registerer // may be nil
 }
 
-// TestConfig is what only tests and benchmarks turn.
+// TestConfig holds what only tests and benchmarks change.
 type TestConfig struct {
 	SyncDelay      time.Duration `key:"test.sync-delay" default:"0s" min:"0s" max:"10s" reload:"yes" help:"time that each durable write takes longer: imitates a slow disk; above 4s a node of mode cp gives its disk up"`
 	ConnectionLife time.Duration `key:"test.connection-life" default:"1h" min:"1s" help:"within which connections over TLS end by themselves: those between nodes when their certificates have changed, all others in any case"`
 	NoBatching     bool          `key:"test.no-batching" help:"one log entry per write, for comparison"`
 	CommitTimeout  time.Duration `key:"test.commit-timeout" default:"5ms" min:"1ms" help:"time without entries after which the leader tells followers the commit index"`
-	// Falsify returns what this node applies in the place of an entry; nil: the entry.
+	// Falsify returns what this node applies instead of an entry. May be nil.
 	Falsify func(entry []byte) []byte
-	// Performed is called as the last part of each operation, which panics if it does. Nil: not called.
+	// Performed is called at the end of each operation, which panics if Performed does. May be nil.
 	Performed func(fsm.Item)
-	// Write makes each durable write of the log or the registry, given by name, or fails in its place. Nil: not called.
+	// Write makes each durable write of the log or the registry, or fails in its place. The write is given by name.
+	// May be nil.
 	Write func(name string, write func() error) error
 	Dial  map[string]string `key:"test.dial" help:"where this node dials another one, by name, instead of its advertised address: through a proxy"`
 }
 
-// RaftLog says what holds the entries of the Raft log on the disk.
+// RaftLog names the store of the Raft log.
 type RaftLog string
 
-// The settings of raft.log.
+// Values of raft.log.
 const (
 	LogBolt RaftLog = "bolt" // raft-boltdb
 	LogWAL  RaftLog = "wal"  // raft-wal
 )
 
-// Sync says when a change is on disk in AP mode.
+// Sync says when a change reaches the disk in AP mode.
 type Sync string
 
-// The settings of data.sync.
+// Values of data.sync.
 const (
-	SyncInterval Sync = "interval" // written behind, every Config.SyncInterval
-	SyncAlways   Sync = "always"   // before the answer
+	SyncInterval Sync = "interval" // in the background, every Config.SyncInterval
+	SyncAlways   Sync = "always"   // before the reply
 	SyncNone     Sync = "none"     // when the node stops
 )
 
-// SetDefaults replaces zero values by their defaults.
+// SetDefaults replaces zero values with their defaults.
 func (c *Config) SetDefaults() {
 	settings := cmp.Or(c.Settings, registry.DefaultSettings())
 	setting.Fill(c)
-	c.Settings = settings // as they were given: zeros are what the state takes them for
+	c.Settings = settings // as given: the state gives zeros their meaning
 	c.LogBytes = cmp.Or(c.LogBytes, 256<<20)
 	if c.Others == nil {
 		c.Others = func() []level.Node { return nil }
@@ -141,9 +144,9 @@ func (c *Config) SetDefaults() {
 		c.Metrics = prometheus.NewRegistry()
 	}
 	if c.Test.NoBatching {
-		// As many as there are callers: what a server without group commit would have. The state
-		// machine does not remember the results of so many batches, so a batch whose first result
-		// was lost may end as unknown; for a comparison that does not matter.
+		// One per caller, as a server without group commit would have. The state machine does not remember the
+		// results of so many batches, so a batch whose first result was lost may end as unknown. For a comparison
+		// that does not matter.
 		c.InFlight = 4096
 	}
 }

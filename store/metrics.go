@@ -15,15 +15,15 @@ func LevelGauge(writes func() byte) prometheus.Collector {
 		func() float64 { return float64(writes()) })
 }
 
-// AppliedGauge shows how far a node is, by which nodes of one cluster can be compared.
+// AppliedGauge shows how far a node is, so that nodes of one cluster can be compared.
 func AppliedGauge(index func() uint64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_store_applied_index", Help: "Newest log entry that this node has applied; in mode ap the index of its newest change, which only this node counts by.",
 	}, func() float64 { return float64(index()) })
 }
 
-// Duration returns the histogram of how long something takes, from half a millisecond to ten seconds. Its name begins with
-// rollcall_store_.
+// Duration returns a histogram of how long something takes, from half a millisecond to ten seconds. Its name begins
+// with rollcall_store_.
 func Duration(reg prometheus.Registerer, name, help string) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "rollcall_store_" + name, Help: help,
@@ -33,19 +33,19 @@ func Duration(reg prometheus.Registerer, name, help string) prometheus.Histogram
 	return h
 }
 
-// SyncSeconds is the histogram of writes to the disk, in either mode.
+// SyncSeconds returns the histogram of writes to the disk, in either mode.
 func SyncSeconds(reg prometheus.Registerer) prometheus.Histogram {
 	return Duration(reg, "sync_seconds", "Time that a durable write to the disk took: of the log, or in mode ap of what changed.")
 }
 
-// ChangeCounter counts what changes in a node's registry. It belongs to the goroutine that publishes views, which it cannot end.
+// ChangeCounter counts changes of a node's registry. It belongs to the goroutine that publishes views, which it must
+// not bring down.
 type ChangeCounter struct {
 	panics  *measure.Panics
 	changes *prometheus.CounterVec
 	counted registry.Index
 }
 
-// NewChangeCounter registers the counter.
 func NewChangeCounter(reg prometheus.Registerer, panics *measure.Panics) *ChangeCounter {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_registry_changes_total",
@@ -55,10 +55,10 @@ func NewChangeCounter(reg prometheus.Registerer, panics *measure.Panics) *Change
 	return &ChangeCounter{panics: panics, changes: c}
 }
 
-// Skip leaves out the changes that a view has: they are of before this node was ready.
+// Skip leaves out the changes up to a view: they happened before this node was ready.
 func (c *ChangeCounter) Skip(v *registry.View) { c.counted = v.Index() }
 
-// Count counts the changes that a view has and those before it had not.
+// Count counts the changes that are new in a view.
 func (c *ChangeCounter) Count(v *registry.View) {
 	if v.Index() == c.counted {
 		return
@@ -69,7 +69,7 @@ func (c *ChangeCounter) Count(v *registry.View) {
 }
 
 func (c *ChangeCounter) count(v *registry.View, after registry.Index) {
-	changes, _ := v.Changes(after, 0) // that do not reach back are of a state that came as a whole
+	changes, _ := v.Changes(after, 0) // changes that do not reach back belong to a state that arrived as a whole
 	for _, change := range changes {
 		action, why := "deleted", "unknown"
 		if change.Kind == registry.Live {

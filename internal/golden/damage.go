@@ -11,10 +11,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// Damages is how often a file is damaged.
+// Damages is how many times a file is damaged.
 const Damages = 80
 
-// damages are what happens to files, each other than the last.
+// damages returns n ways to damage a file, all different.
 func damages(rng *rand.Rand, n int) []func(b []byte) []byte {
 	const page = 4096
 	kinds := []func(b []byte) []byte{
@@ -40,7 +40,7 @@ func damages(rng *rand.Rand, n int) []func(b []byte) []byte {
 	return all
 }
 
-// EachDamage calls check for a copy of a directory whose file was damaged, in words that say how.
+// EachDamage calls check with copies of a directory whose file was damaged. how says in words what was done.
 func EachDamage(t *testing.T, dir, file string, check func(t *testing.T, dir string, how string)) {
 	whole := need.Got(os.ReadFile(filepath.Join(dir, file)))(t)
 	for i, damage := range damages(rand.New(rand.NewPCG(1, 2)), Damages) {

@@ -12,14 +12,14 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Difference is what differs between two snapshots in one kind of record, each list in ascending order.
+// Difference lists how two snapshots differ in one kind of record, each list in ascending order.
 type Difference struct {
-	Added   []string // in the second alone
-	Removed []string // in the first alone
+	Added   []string // only in the second
+	Removed []string // only in the first
 	Changed []string
 }
 
-// Differences are what differs between two snapshots. Renewals, indexes and times are no difference.
+// Differences lists how two snapshots differ. It ignores renewals, indexes and times.
 type Differences struct {
 	Instances, Nodes, Keys, Sessions, Permits Difference
 }
@@ -66,7 +66,7 @@ func instanceName(s registry.Saved) string {
 	return key.App + "/" + key.ID
 }
 
-// sameInstance compares what clients and operators said.
+// sameInstance compares only what clients and operators set.
 func sameInstance(a, b registry.Saved) bool {
 	return a.Instance.Fingerprint() == b.Instance.Fingerprint() && a.Instance.Status == b.Instance.Status && a.Owner == b.Owner &&
 		a.Overridden == b.Overridden && a.QuarantineFor > 0 == (b.QuarantineFor > 0) && a.Permanent == b.Permanent && sameService(a.Service, b.Service)
@@ -83,7 +83,7 @@ func sameNode(a, b *catalog.Node) bool {
 	return a.ID == b.ID && a.Address == b.Address && slices.Equal(a.Tagged, b.Tagged) && slices.Equal(a.Meta, b.Meta) && sameChecks(a.Checks, b.Checks)
 }
 
-// sameChecks compares checks but for their indexes and times.
+// sameChecks compares checks, ignoring their indexes and times.
 func sameChecks(a, b []*catalog.Check) bool {
 	return slices.EqualFunc(a, b, func(a, b *catalog.Check) bool { return bytes.Equal(checkBytes(a), checkBytes(b)) })
 }
@@ -112,20 +112,21 @@ func samePermits(a, b *kv.Permits) bool {
 	return a.Limit == b.Limit && slices.EqualFunc(a.Holders, b.Holders, func(a, b kv.Holder) bool { return a.Session == b.Session })
 }
 
-// Plan is what a restore of a snapshot would do to a state: kv.Restore tried without it.
+// Plan says what restoring a snapshot would do to a state, without doing it (see kv.Restore).
 type Plan struct {
-	Instances       []string // that come back
-	InstancesStayed int      // of those in the snapshot, because they are registered now
-	InstancesNewer  int      // that are registered now and not in the snapshot: they stay, too
-	Nodes           []string // that come back
+	Instances       []string // restored
+	InstancesStayed int      // in the snapshot but left as they are, because they are registered now
+	InstancesNewer  int      // registered now and not in the snapshot: left as they are, too
+	Nodes           []string // restored
 	KeysWritten     []string
 	KeysDeleted     []string
 	SessionsEnded   []string
 }
 
-// PlanOf is the plan of a restore, of whose fields only those count that say what is restored.
+// PlanOf computes the plan of a restore. Of op, only the fields that select what is restored count.
 func PlanOf(saved, now *kv.Image, op kv.Restore) (p Plan) {
-	goesOn, ends := map[string]bool{}, map[string]bool{} // sessions; of ends, those that delete their keys
+	// sessions; ends has only those whose keys are deleted with them
+	goesOn, ends := map[string]bool{}, map[string]bool{}
 	for _, s := range now.Sessions {
 		goesOn[s.ID] = op.KeysOnly || op.KeepSessions
 		ends[s.ID] = !goesOn[s.ID] && s.Behavior == kv.DeleteKeys
@@ -159,7 +160,7 @@ func PlanOf(saved, now *kv.Image, op kv.Restore) (p Plan) {
 	return p
 }
 
-// pairsUnder are the pairs whose keys begin with a prefix, of pairs in the order of their keys.
+// pairsUnder returns the pairs whose keys have a prefix. pairs must be sorted by key.
 func pairsUnder(pairs []*kv.Pair, prefix string) []*kv.Pair {
 	from, _ := slices.BinarySearchFunc(pairs, prefix, func(p *kv.Pair, prefix string) int { return cmp.Compare(p.Key, prefix) })
 	to := from

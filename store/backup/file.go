@@ -1,12 +1,12 @@
-// Package backup has the format of snapshots for people: files from which a cluster is restored, which can be read and
-// compared without one (docs/reference/formats/backup.md). Raft's snapshots are in package fsm. What a restore does to the state is in
-// packages registry and kv.
+// Package backup defines the snapshot format for people: files that a cluster can be restored from, and that can be
+// read and compared without a cluster (docs/reference/formats/backup.md). Raft's own snapshots are in package fsm.
+// Packages registry and kv decide what a restore does to the state.
 //
 //	file.go   the frames of a file, and its checksums
-//	write.go  a file made of a view
-//	read.go   a file read, as parts or as a whole
-//	savefile.go a file on disk
-//	diff.go   what differs between two files, and what a restore would do
+//	write.go  writes a file from a view
+//	read.go   reads a file, in parts or whole
+//	savefile.go writes a file to disk safely
+//	diff.go   how two files differ, and what a restore would do
 package backup
 
 import (
@@ -25,31 +25,31 @@ import (
 
 const magic = "ROLLBACK"
 
-// maxFrame bounds a frame, in bytes: a part is an operation of the log.
+// maxFrame is the largest frame, in bytes: a part must fit into an operation of the log.
 const maxFrame = 64 << 20
 
 var frameTable = crc64.MakeTable(crc64.ECMA)
 
-// Errors of reading that a caller can tell apart.
+// Reading errors that a caller can tell apart.
 var (
 	ErrNewerVersion = codec.ErrNewerVersion
 	ErrDamaged      = errors.New("the snapshot is damaged")
 )
 
-// Header is what a file says of itself.
+// Header describes a file and where it came from.
 type Header struct {
-	Level   byte           // of the formats
+	Level   byte           // of the formats in the file
 	Mode    string         // cp or ap: with or without consensus
-	Cluster string         // id of the cluster; in mode ap the datacenter's name
-	Node    string         // that wrote it
-	Version string         // of its program
-	Wall    int64          // of the state, ms since the epoch
-	Epoch   string         // that Index is of
-	Index   registry.Index // the highest in the state
+	Cluster string         // cluster id, or the datacenter's name in AP mode
+	Node    string         // the node that wrote the file
+	Version string         // version of that node's program
+	Wall    int64          // wall clock of the state, in ms since the Unix epoch
+	Epoch   string         // the incarnation that Index belongs to
+	Index   registry.Index // highest index in the state
 	Counts  Counts
 }
 
-// Counts are how much of each kind there is.
+// Counts has the number of records of each kind.
 type Counts struct {
 	Instances, Nodes, Keys, Sessions, Permits, Roles, Tokens int
 }
@@ -65,7 +65,7 @@ func (h *Header) fields(c *codec.Codec) {
 	}
 }
 
-// countOf counts what is in an image.
+// countOf counts the records of an image.
 func countOf(m *kv.Image) Counts {
 	return Counts{Instances: len(m.Instances), Nodes: len(m.Nodes), Keys: len(m.Pairs), Sessions: len(m.Sessions), Permits: len(m.Permits), Roles: len(m.Access.Roles), Tokens: len(m.Access.Tokens)}
 }
@@ -80,10 +80,10 @@ func (c *Counts) add(o Counts) {
 	c.Tokens += o.Tokens
 }
 
-// frames writes frames: a length, so many bytes, and a checksum of both. The first error sticks.
+// frames writes frames: a length, that many bytes, and a checksum of both. The first error sticks.
 type frames struct {
 	w   io.Writer
-	sum hash.Hash // of all that was written
+	sum hash.Hash // of everything written so far
 	n   int64
 	err error
 }
@@ -104,7 +104,7 @@ func (f *frames) write(b []byte) {
 	f.err = err
 }
 
-// frame writes one frame. seed is what its checksum begins with.
+// frame writes one frame. Its checksum starts from seed.
 func (f *frames) frame(content []byte, seed uint64) {
 	head := binary.AppendUvarint(nil, uint64(len(content)))
 	sum := crc64.Update(crc64.Update(seed, frameTable, head), frameTable, content)
@@ -113,17 +113,17 @@ func (f *frames) frame(content []byte, seed uint64) {
 	f.write(binary.BigEndian.AppendUint64(nil, sum))
 }
 
-// close writes the end: an empty frame, and the checksum of everything.
+// close writes the end of the file: an empty frame, and the checksum of everything.
 func (f *frames) close() error {
 	f.frame(nil, 0)
 	f.write(f.sum.Sum(nil))
 	return f.err
 }
 
-// seedOf is what the checksum of the first frame begins with: what stands before it.
+// seedOf returns the checksum of what precedes the first frame; that frame's checksum starts from it.
 func seedOf(level byte) uint64 { return crc64.Update(0, frameTable, append([]byte(magic), level)) }
 
-// damaged is an error at a byte of a file.
+// damaged makes an error that names an offset in the file.
 func damaged(at int64, format string, args ...any) error {
 	return fmt.Errorf("%w at byte %d: %s; take another copy of it, or an older snapshot", ErrDamaged, at, fmt.Sprintf(format, args...))
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/backup"
 )
 
-// state is a machine with some of everything.
+// state returns a machine that holds some of everything.
 func state(t testing.TB) *fsm.Machine {
 	t.Helper()
 	m := fsm.NewMachine()
@@ -70,7 +70,7 @@ func TestGoldenFile(t *testing.T) {
 	golden.File("testdata/level-1.txtar").Check(t, "backup", written(t))
 }
 
-// Each wrong byte is found, and named by its place or by one near it.
+// Every flipped byte is found, and the error names its offset or one nearby.
 func TestFileWithAnyByteFlippedIsRefusedWithThePlace(t *testing.T) {
 	whole := written(t)
 	for at := range whole {
@@ -95,7 +95,7 @@ func TestFileThatIsCutOffOrLongerIsRefusedWithThePlace(t *testing.T) {
 	expect.That(t, errors.Is(err, backup.ErrDamaged) && strings.Contains(err.Error(), "follows its end"), "one byte more: %v", err)
 }
 
-// Other servers refuse such an instance, which a program that did not look at it may have restored.
+// Other servers refuse such an instance, but a program that skipped the check would have restored it.
 func TestFileWithAnInstanceThatNoServerAcceptsIsRefusedByName(t *testing.T) {
 	for _, wrong := range []registry.Replica{{Life: math.MaxUint32}, {Edit: math.MaxUint32}, {Owner: registry.Here},
 		{Overridden: registry.Down, OverrideFor: math.MaxInt64}, {QuarantineFor: math.MaxInt64}} {
@@ -113,7 +113,7 @@ func TestFileWithAnInstanceThatNoServerAcceptsIsRefusedByName(t *testing.T) {
 	}
 }
 
-// A newer level is said to be newer, whatever a newer program writes into the header, and not to be damage.
+// A newer level is reported as newer, not as damage, whatever a newer program puts into the header.
 func TestFileOfANewerLevelIsNotCalledDamaged(t *testing.T) {
 	b := append([]byte("ROLLBACK"), 7)
 	head := append([]byte{3}, "new"...)
@@ -161,7 +161,7 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 	need.Deep(t, backup.Diff(&before.Image, &after.Image), want, "the differences are")
 }
 
-// Each part is an operation of the log when it is restored, and fits into one.
+// A restore makes each part an operation of the log, so it must fit into one.
 func TestPartsOfLargeValuesFitIntoOperations(t *testing.T) {
 	m := state(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -189,7 +189,7 @@ func TestPartsOfLargeValuesFitIntoOperations(t *testing.T) {
 	}
 }
 
-// What a small file unpacks to would come into the memory of every node.
+// Every node would have to hold the unpacked contents in memory.
 func TestFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
 	packer := need.Got(zstd.NewWriter(nil))(t)
 	_, err := kv.Unpack(packer.EncodeAll(make([]byte, kv.MaxPart+1), nil))
@@ -204,7 +204,7 @@ func TestFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
 	expect.ErrorSays(t, err, `the value of key "large" has 524289 bytes`, "got")
 }
 
-// It has hashes of tokens.
+// The file holds hashes of tokens.
 func TestSavedFileIsForItsOwnerAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.snap")
 	_, _, err := backup.SaveFile(path, func(w io.Writer) error { _, err := w.Write(written(t)); return err })

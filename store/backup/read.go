@@ -16,16 +16,16 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/kv"
 )
 
-// Reader reads a file, frame by frame.
+// Reader reads a file frame by frame.
 type Reader struct {
 	Header Header
 	r      *bufio.Reader
 	sum    hash.Hash
-	at     int64 // bytes read
+	at     int64 // bytes read so far
 	buf    []byte
 }
 
-// Open reads the header of a file. Errors wrap ErrNewerVersion or ErrDamaged, or are the reader's.
+// Open reads the header of a file. Errors wrap ErrNewerVersion or ErrDamaged, or come from the reader.
 func Open(from io.Reader) (*Reader, error) {
 	r := &Reader{r: bufio.NewReaderSize(from, 256<<10), sum: sha256.New()}
 	preamble := make([]byte, len(magic)+1)
@@ -52,8 +52,8 @@ func Open(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// Next returns the next part, see kv.Unpack; it is valid until the next call. At the end of a complete file it
-// returns io.EOF. Other errors are as for Open.
+// Next returns the next part (see kv.Unpack), valid until the next call. At the end of a complete file it returns
+// io.EOF. Its other errors are Open's.
 func (r *Reader) Next() ([]byte, error) {
 	part, err := r.frame("part", 0)
 	if err != nil || len(part) > 0 {
@@ -75,14 +75,14 @@ func (r *Reader) Next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// frame reads a frame, whose checksum begins with seed.
+// frame reads a frame whose checksum starts from seed.
 func (r *Reader) frame(what string, seed uint64) ([]byte, error) {
 	start := r.at
 	length, head, err := r.length(what)
 	if err != nil {
 		return nil, err
 	}
-	// In steps, because the length may lie about what follows.
+	// In steps, because a damaged length may promise more than follows.
 	r.buf = r.buf[:0]
 	for left := length + 8; left > 0; {
 		step := min(left, 1<<20)
@@ -100,7 +100,7 @@ func (r *Reader) frame(what string, seed uint64) ([]byte, error) {
 	return content, nil
 }
 
-// length reads the length of a frame, and also returns its bytes.
+// length reads the length of a frame, and also returns its raw bytes.
 func (r *Reader) length(what string) (n int, head []byte, err error) {
 	start := r.at
 	for {
@@ -123,7 +123,6 @@ func (r *Reader) length(what string) (n int, head []byte, err error) {
 	return int(length), head, nil
 }
 
-// read fills b.
 func (r *Reader) read(b []byte, what string) error {
 	n, err := io.ReadFull(r.r, b)
 	switch {
@@ -137,13 +136,13 @@ func (r *Reader) read(b []byte, what string) error {
 	return nil
 }
 
-// Contents is a complete file.
+// Contents holds a complete file.
 type Contents struct {
 	Header
 	kv.Image
 }
 
-// Read reads a complete file, and verifies it. Errors are as for Open.
+// Read reads and verifies a complete file. It returns the errors of Open.
 func Read(from io.Reader) (Contents, error) {
 	var all Contents
 	h, err := each(from, func(m kv.Image) { all.Image.Add(m) })
@@ -151,8 +150,8 @@ func Read(from io.Reader) (Contents, error) {
 	return all, err
 }
 
-// Verify reads a file to its end, as Read does, but keeps only the header. bytes is about what its keys,
-// sessions and nodes take.
+// Verify reads a file to its end, as Read does, but keeps only the header. bytes is roughly the memory that its keys,
+// sessions and nodes need.
 func Verify(from io.Reader) (h Header, bytes int64, err error) {
 	h, err = each(from, func(m kv.Image) {
 		for _, p := range m.Pairs {
@@ -168,7 +167,7 @@ func Verify(from io.Reader) (h Header, bytes int64, err error) {
 	return h, bytes, err
 }
 
-// each reads a file part by part, and compares what it has with what its header says.
+// each calls do with every part of a file, and checks the parts against the header's counts.
 func each(from io.Reader, do func(kv.Image)) (Header, error) {
 	r, err := Open(from)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// SaveFile writes a file by save, syncs it, reads it back, and only then gives it its name: a crash, a full disk and any other
-// error leave what had that name before as it was. It returns the header, and the length in bytes.
+// SaveFile has save write a file, syncs it, reads it back, and only then gives it its name: after a crash, a full
+// disk or any other error, a file that already had the name is intact. It returns the header and the length in bytes.
 func SaveFile(path string, save func(io.Writer) error) (Header, int64, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// partWeight is how much a part holds at most, in bytes, about, unless it has a single record. A part becomes an operation of
-// the log with a restore, which may have 1 MiB.
+// partWeight is roughly the most bytes a part holds, unless a single record is larger. A restore makes each part an
+// operation of the log, which may have 1 MiB.
 const partWeight = 768 << 10
 
-// Source is what a file is made of.
+// Source is what a file is made from.
 type Source struct {
 	Registry *registry.View
-	KV       *kv.View // of the same moment; nil: there is no coordination
-	Header   Header   // Level (of what is written), Mode, Cluster, Node and Version; the rest is filled in
+	KV       *kv.View // taken at the same moment; nil without coordination
+	Header   Header   // Level, Mode, Cluster, Node and Version; Write fills in the rest
 }
 
-// Write writes a file, and returns its header and its length in bytes. Nothing waits for it: a view does not change.
+// Write writes a file, and returns its header and its length in bytes. It blocks nobody, because views do not change.
 func Write(w io.Writer, from Source) (Header, int64, error) {
 	h := from.Header
 	v := from.Registry
@@ -99,7 +99,7 @@ func (p *parts) addCoordination(k *kv.View) {
 	p.addAccess(k.Access().Saved())
 }
 
-// addAccess adds roles and tokens. What a part has of them beside these is in the first.
+// addAccess adds roles and tokens. They go into the first part.
 func (p *parts) addAccess(all access.Content) {
 	if all.Empty() {
 		return
@@ -117,7 +117,7 @@ func (p *parts) addAccess(all access.Content) {
 	}
 }
 
-// savedPermits is a lock or semaphore without its queue and without what its holders say: waits do not outlive the state.
+// savedPermits returns a lock or semaphore without its queue and its holders' values: waits do not outlive the state.
 func savedPermits(p *kv.Permits) (saved *kv.Permits, weight int) {
 	c := *p
 	c.Queue, c.Delays, c.Holders = nil, nil, make([]kv.Holder, len(p.Holders))
@@ -128,7 +128,7 @@ func savedPermits(p *kv.Permits) (saved *kv.Permits, weight int) {
 	return &c, 64 + len(p.Name) + 64*len(p.Holders)
 }
 
-// grow makes room for a record of a weight.
+// grow makes room for a record of the given weight.
 func (p *parts) grow(weight int) {
 	if p.weight+weight > partWeight {
 		p.flush()
@@ -136,12 +136,12 @@ func (p *parts) grow(weight int) {
 	p.weight += weight
 }
 
-// flush writes what was collected.
+// flush writes the records collected so far.
 func (p *parts) flush() {
 	if p.weight == 0 || p.err != nil {
 		return
 	}
-	runtime.Gosched() // renewals come meanwhile
+	runtime.Gosched() // lets renewals run in between
 	p.frame(p.pack(p.part), 0)
 	p.part, p.weight = kv.Image{}, 0
 }
@@ -152,10 +152,10 @@ func (p *parts) pack(m kv.Image) []byte {
 	return p.packer.EncodeAll(plain, nil)
 }
 
-// Nothing is a part in which nothing is, at a level.
+// Nothing returns an empty part at a level.
 func Nothing(level byte) ([]byte, error) { return packed(kv.Image{}, level) }
 
-// packed is an image as a part.
+// packed encodes an image as a part.
 func packed(m kv.Image, level byte) ([]byte, error) {
 	packer, err := newPacker()
 	if err != nil {
@@ -168,8 +168,8 @@ func newPacker() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 }
 
-// Narrow is a part, at a level, that has only the keys with a prefix of another one, and the sessions that delete theirs, by
-// which it is decided whether a key comes back (kv.Lasting); nil if there are none.
+// Narrow returns what a part has under a key prefix: the keys, and the sessions that delete their keys, because those
+// decide whether a key comes back (kv.Lasting). It returns nil if there are no such keys.
 func Narrow(part []byte, level byte, prefix string) ([]byte, error) {
 	m, err := kv.Unpack(part)
 	if err != nil {

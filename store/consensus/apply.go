@@ -24,7 +24,8 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 		renew, ok := items[i].Op.(registry.Renew)
 		repeats := s.repeatsCheck(op)
 		changes := !ok || renew.Status != registry.Unknown
-		if changes && !repeats && origin.Kind == registry.Client { // other heartbeats name no sender: there are many
+		// other heartbeats do not name their sender: there are too many
+		if changes && !repeats && origin.Kind == registry.Client {
 			items[i].By = access.SenderOf(ctx)
 		}
 		patient = patient && repeats
@@ -44,7 +45,7 @@ func (s *Raft) Apply(ctx context.Context, origin registry.Origin, ops ...registr
 	return s.commitOps(ctx, items, ops, pace)
 }
 
-// paceOf is how soon operations are committed that change nothing but a time, if patient, or others.
+// paceOf returns the pace of operations that change nothing but a time, if they may wait, and of all others.
 func paceOf(patient bool) commit.Pace {
 	if patient {
 		return commit.Gathered
@@ -60,7 +61,7 @@ func (s *Raft) commitOps(ctx context.Context, items []fsm.Item, ops []registry.O
 	return s.resendByName(ctx, items, ops, results.Registry)
 }
 
-// finds says that this node's copy has the instance of a renewal.
+// finds reports whether this node's copy has the instance that a renewal names.
 func (s *Raft) finds(renew registry.Renew) bool {
 	if renew.Handle != (registry.Handle{}) {
 		return true
@@ -69,9 +70,9 @@ func (s *Raft) finds(renew registry.Renew) bool {
 	return ok
 }
 
-// renewUnknown performs renewals, some of them of instances that this node does not know. Any client can send
-// those without end, so the log does not get them: they are not found if that is what a linearizable read says.
-// The others are committed.
+// renewUnknown performs renewals, some of them for instances that this node does not know. Any client can send those
+// endlessly, so they stay out of the log: a linearizable read decides that they are not found. All others are
+// committed.
 func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
 	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
 		return nil, fmt.Errorf("renew %d instances: %w", len(ops), err)
@@ -101,8 +102,8 @@ func (s *Raft) renewUnknown(ctx context.Context, origin registry.Origin, ops []r
 	return results, nil
 }
 
-// shorten replaces the name of a renewal by the lease's handle, where this node knows one, unless it
-// says what a handle has no room for.
+// shorten replaces the name in a renewal with the lease's handle if this node knows it, unless the renewal carries
+// something that the short form has no room for.
 func (s *Raft) shorten(op registry.Op) registry.Op {
 	renew, ok := op.(registry.Renew)
 	if !ok || renew.NeedsName() {
@@ -115,8 +116,8 @@ func (s *Raft) shorten(op registry.Op) registry.Op {
 	return op
 }
 
-// resendByName repeats, once and by name, the renewals whose handle turned out to be dead: this
-// node's view was behind.
+// resendByName repeats, once and by name, the renewals whose handle turned out to be dead because this node's view
+// was behind.
 func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registry.Op, results []registry.Result) ([]registry.Result, error) {
 	var again []fsm.Item
 	var where []int
@@ -133,15 +134,15 @@ func (s *Raft) resendByName(ctx context.Context, items []fsm.Item, ops []registr
 	if err != nil {
 		return nil, fmt.Errorf("apply %d operations by name: %w", len(again), store.Partly(len(results)-len(again), err))
 	}
-	results = slices.Clone(results) // the state machine remembers the other
+	results = slices.Clone(results) // the state machine remembers the original
 	for i, r := range second.Registry {
 		results[where[i]] = r
 	}
 	return results, nil
 }
 
-// repeatsCheck says whether an operation is a heartbeat that tells of a check what this node has of it
-// already, as most do: it changes nothing but the time of the last one. One that passes keeps its output.
+// repeatsCheck reports whether an operation is a heartbeat that sets a check to the state this node already has, as
+// most do: it changes nothing but the time of the last one. A passing check keeps its output.
 func (s *Raft) repeatsCheck(op registry.Op) bool {
 	beat, ok := op.(registry.SetCheck)
 	if !ok || !beat.TTL {

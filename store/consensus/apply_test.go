@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// padded is a registration of about so many bytes.
+// padded returns a registration of about size bytes.
 func padded(id string, size int) registry.Register {
 	i := instance("A", id, 90)
 	i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", size)}}
@@ -101,7 +101,7 @@ func TestAReplicaIsBoundedAsARegistrationIs(t *testing.T) {
 	})
 }
 
-// A result must not be changed after the state machine gave it: the state machine remembers it, and snapshots have it.
+// Results must not be changed after the state machine returned them: it remembers them, and snapshots contain them.
 func TestRenewalsRepeatedByNameLeaveTheRememberedResultAlone(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
 		n := c.nodes[0]
@@ -145,7 +145,7 @@ func TestHeartbeatsOfChecksAreGatheredOnlyIfTheyChangeNothing(t *testing.T) {
 	})
 }
 
-// Of a heartbeat not a byte is written for the sake of access control; of other operations, the sender is.
+// A heartbeat carries not one byte for access control; other operations carry their sender.
 func TestHeartbeatNamesNoSender(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
 		n := c.nodes[0]
@@ -154,7 +154,7 @@ func TestHeartbeatNamesNoSender(t *testing.T) {
 			t.Helper()
 			before := n.raft.LastIndex()
 			need.Got(n.Apply(ctx, registry.FromClient, op))(t)
-			var entries strings.Builder // the leader's clock may have written one after it
+			var entries strings.Builder // the leader's clock may have written another entry after it
 			for i := before + 1; i <= n.raft.LastIndex(); i++ {
 				var entry raft.Log
 				need.OK(t, n.logs.GetLog(i, &entry))
@@ -177,7 +177,7 @@ func TestHeartbeatNamesNoSender(t *testing.T) {
 	})
 }
 
-// batchOfAnotherNode is the encoded batch of another node that registers one instance.
+// batchOfAnotherNode encodes a batch, as another node would, that registers one instance.
 func batchOfAnotherNode(seq uint64, bound fsm.Bound) []byte {
 	id := fsm.BatchID{Node: "other", Boot: 1, Seq: seq, Bound: bound}
 	return fsm.AppendBatch(nil, codec.Newest, id, []fsm.Item{{Op: registry.Register{Instance: instance("LATE", fmt.Sprintf("i%d", seq), 600)}}})
@@ -197,7 +197,7 @@ func TestCommitterOfTheLeaderServesNoBatchAfterItsBound(t *testing.T) {
 		} {
 			outcome := at.committer.Serve(batchOfAnotherNode(1, row.bound), false).Answer
 			expect.That(t, outcome == port.NotLeader, "%s: outcome %d, want NotLeader", row.name, outcome)
-			// A copy may have been in time when it was proposed, and late when it is applied.
+			// A copy may be in time when it is proposed, and late when it is applied.
 			e, err := at.proposer.Propose(batchOfAnotherNode(1, row.bound))
 			need.OK(t, err)
 			res, err := e.Results(t.Context())

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// AskReply is the reply to Ask.
+// AskReply is the reply to the call Node.Ask.
 type AskReply struct {
 	Answer port.Outcome
 	Bytes  []byte
-	Error  string // of the leader's Config.Reply; "": none
+	Error  string // from the leader's Config.Reply; empty if it succeeded
 }
 
-// serveAsk serves the call Node.Ask: the leader replies to a question that was asked at another node.
+// serveAsk serves the call Node.Ask: the leader answers a question that was asked at another node.
 func (s *Raft) serveAsk(question []byte) AskReply {
 	l := s.leadership.Own()
 	if l == nil {
@@ -35,7 +35,7 @@ func (s *Raft) serveAsk(question []byte) AskReply {
 	return AskReply{Answer: port.Refused, Error: err.Error()}
 }
 
-// askAt asks the leader, another node, a question, by the call Node.Ask.
+// askAt asks the leader, which is another node, by the call Node.Ask.
 func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]byte, error) {
 	reply, err := port.Invoke[AskReply](ctx, s.nodes, address, "Node.Ask", question)
 	switch {
@@ -52,12 +52,12 @@ func (s *Raft) askAt(ctx context.Context, address string, question []byte) ([]by
 // askTimeout bounds a question to the leader.
 const askTimeout = 5 * time.Second
 
-// errNoReplyHere means that a question came to a node without a Config.Reply.
+// errNoReplyHere means that the node has no Config.Reply.
 var errNoReplyHere = errors.New("this node answers no questions")
 
-// AskLeader has the leader reply to a question by its Config.Reply; on the leader, this node's. It waits 5 s at most.
-// Errors: registry.ErrNoLeader, also if the leader ceases to lead meanwhile, or the text of the error that Config.Reply
-// returned.
+// AskLeader has the leader answer a question by its Config.Reply; on the leader, by this node's own. It waits at most
+// 5 s. It returns registry.ErrNoLeader, also if the leader loses its leadership meanwhile, or an error with the text
+// that Config.Reply returned.
 func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *Raft) AskLeader(ctx context.Context, question []byte) ([]byte, error) {
 	return s.askAt(ctx, s.nodes.DialAddress(leader.ID, leader.Address), question)
 }
 
-// replyHere replies to a question on this node, the leader.
+// replyHere answers a question on this node, the leader.
 func (s *Raft) replyHere(ctx context.Context, question []byte) ([]byte, error) {
 	if s.cfg.Reply == nil {
 		return nil, errNoReplyHere

@@ -61,7 +61,7 @@ func TestSettingsThatDifferAreLoggedOncePerChange(t *testing.T) {
 	expect.That(t, warned == 2 && calmed == 1, "%d warnings and %d all-clears, want 2 and 1:\n%s", warned, calmed, log.String())
 }
 
-// sharedLog is a log that several nodes write.
+// sharedLog is a log that several nodes write to.
 type sharedLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -136,10 +136,10 @@ func TestSettingsOfTheLeaderHoldAndTheOthersSaySo(t *testing.T) {
 
 var _ kv.Service = (*Coordination)(nil)
 
-// sessionID is the nth session of a test.
+// sessionID returns the nth session id of a test.
 func sessionID(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", n) }
 
-// coordinate performs one operation and fails the test unless it is tried.
+// coordinate performs one operation, and fails the test if it returns an error.
 func (n *testNode) coordinate(t *testing.T, op kv.Op) kv.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -260,7 +260,7 @@ rollcall_coordination_watchers 1
 	})
 }
 
-// moveLeadership has another node than the present leader lead, and returns which.
+// moveLeadership moves leadership to another node, and returns that node's position.
 func (c *testCluster) moveLeadership() int {
 	c.t.Helper()
 	from := c.leader()
@@ -282,7 +282,7 @@ func TestWhileLeadingRunsOnTheLeaderAlone(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running [3]atomic.Int32
-		var hasRead [3]atomic.Bool // before that no leadership may move
+		var hasRead [3]atomic.Bool // leadership must not move before that
 		returned := make(chan int, len(c.nodes))
 		for i, n := range c.nodes {
 			go func() {

@@ -13,13 +13,13 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Coordination is sessions, keys and locks in the same log as the registry. It implements kv.Service.
+// Coordination provides sessions, keys and locks over the same log as the registry. It implements kv.Service.
 type Coordination struct{ s *Raft }
 
 // Coordination returns the node's sessions, keys and locks.
 func (s *Raft) Coordination() *Coordination { return &Coordination{s} }
 
-// Apply implements kv.Service. Renewals of sessions wait up to commit.GatherFor for company.
+// Apply implements kv.Service. Renewals of sessions wait up to commit.GatherFor for others.
 func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, error) {
 	items := make([]fsm.Item, len(ops))
 	patient := len(ops) > 0
@@ -35,7 +35,7 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 	if len(ops) == 1 && patient {
 		unknown, err := c.unknown(ctx, ops[0].(kv.RenewSession).ID)
 		if err != nil || unknown {
-			return make([]kv.Result, 1), err // the result that the state machine gives, too
+			return make([]kv.Result, 1), err // the state machine gives the same result
 		}
 	}
 	results, err := c.s.committer.Commit(ctx, items, paceOf(patient))
@@ -45,8 +45,8 @@ func (c *Coordination) Apply(ctx context.Context, ops ...kv.Op) ([]kv.Result, er
 	return results.KV, nil
 }
 
-// unknown says that there is no session of an id. Renewals of such are decided by a linearizable read: any client can
-// send them without end, so the log does not get them.
+// unknown reports whether no session has an id. A linearizable read decides it for renewals: any client can send
+// unknown ids endlessly, so they stay out of the log.
 func (c *Coordination) unknown(ctx context.Context, id string) (bool, error) {
 	if s, _ := c.s.machine.KV().Session(id); s != nil {
 		return false, nil
@@ -58,7 +58,7 @@ func (c *Coordination) unknown(ctx context.Context, id string) (bool, error) {
 	return s == nil, nil
 }
 
-// View implements kv.Service. Reads that wait share their rounds with those of the registry.
+// View implements kv.Service. Waiting reads share their rounds with those of the registry.
 func (c *Coordination) View(ctx context.Context, read registry.Consistency) (*kv.View, error) {
 	if err := c.s.reader.CatchUp(ctx, read); err != nil {
 		return nil, err
@@ -66,22 +66,22 @@ func (c *Coordination) View(ctx context.Context, read registry.Consistency) (*kv
 	return c.s.machine.KV(), nil
 }
 
-// Access is who may do what in the cluster, as this node knows it.
+// Access returns who may do what in the cluster, according to this node's state.
 func (s *Raft) Access() *access.Table { return s.machine.KV().Access() }
 
-// ClusterID is the cluster's id; "": the node is in none yet.
+// ClusterID returns the cluster's id, or "" before the node is in one.
 func (s *Raft) ClusterID() string { return s.identity.Cluster() }
 
 // Watch implements kv.Service.
 func (c *Coordination) Watch(t kv.Topic) *kv.Wait { return c.s.keys.Join(t) }
 
-// WatchCatalog begins to wait for a change of a topic, see registry.Watchers.Join.
+// WatchCatalog starts to wait for a change of a topic, see registry.Watchers.Join.
 func (c *Coordination) WatchCatalog(t registry.Topic) (woken <-chan struct{}, leave func()) {
 	return c.s.watchers.Join(t)
 }
 
-// RaftAddresses are the node-to-node addresses of the leader, as far as this node knows ("": it knows
-// none), and of all voters, sorted.
+// RaftAddresses returns the node-to-node addresses of the leader, or "" if this node knows none, and of all voters,
+// sorted.
 func (c *Coordination) RaftAddresses() (leader string, all []string) {
 	if v := c.s.leadership.Leader(); v != nil {
 		leader = v.Address

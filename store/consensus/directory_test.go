@@ -33,13 +33,13 @@ func copyDir(t *testing.T, from, to string) {
 	need.OK(t, os.CopyFS(to, os.DirFS(from)))
 }
 
-// mustEndWith waits until a node has stopped by itself with a reason.
+// mustEndWith waits until a node has stopped on its own, and checks its reason.
 func (n *testNode) mustEndWith(t *testing.T, parts ...string) {
 	t.Helper()
 	var err error
 	select {
 	case err = <-n.done:
-		n.done <- nil // stopAll looks again
+		n.done <- nil // stopAll reads it again
 	case <-time.After(limit):
 		t.Errorf("%s has not ended after %v", n.cfg.Node, limit)
 		n.halt()
@@ -79,7 +79,7 @@ func TestANodeWithAnOlderCopyOfItsDataStops(t *testing.T) {
 	}
 }
 
-// besideItsCopy has the directory of a node copied while the node is stopped, and the cluster serve after do.
+// besideItsCopy copies a node's directory while the node is stopped, and checks that the cluster serves after do.
 func besideItsCopy(t *testing.T, do func(c *testCluster, at int, original, copied store.Config)) {
 	t.Helper()
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
@@ -105,7 +105,7 @@ func TestACopyThatRunsBesideItsOriginalStops(t *testing.T) {
 	})
 }
 
-// TestACopyOfARunningNodeDoesNotGetItsVote: it is as new as its original, by its identity.
+// By its identity, the copy is as new as the original.
 func TestACopyOfARunningNodeDoesNotGetItsVote(t *testing.T) {
 	besideItsCopy(t, func(c *testCluster, at int, original, copied store.Config) {
 		c.nodes[at] = c.start(original)
@@ -116,7 +116,7 @@ func TestACopyOfARunningNodeDoesNotGetItsVote(t *testing.T) {
 	})
 }
 
-// TestANodeStopsWhenACopyHasTakenItsPlace, which is possible only while the original does not answer.
+// The copy can take its place only while the original does not respond.
 func TestANodeStopsWhenACopyHasTakenItsPlace(t *testing.T) {
 	besideItsCopy(t, func(c *testCluster, at int, original, copied store.Config) {
 		c.nodes[at] = c.start(copied)
@@ -170,7 +170,8 @@ func TestEntryThatArrivesDamagedIsLoggedOnceWithItsLeader(t *testing.T) {
 		n := c.nodes[0]
 		seen := testutil.ToFloat64(n.metrics.refused)
 		for _, index := range []uint64{1_000_000, 1_000_000, 1_000_001} {
-			entry := &raft.Log{Index: index, Term: 1, Data: []byte("x"), Extensions: []byte("none")} // which is no checksum of it
+			// not the entry's checksum
+			entry := &raft.Log{Index: index, Term: 1, Data: []byte("x"), Extensions: []byte("none")}
 			expect.That(t, n.logs.StoreLog(entry) != nil, "entry %d was stored", index)
 		}
 		if got := testutil.ToFloat64(n.metrics.refused) - seen; got != 3 {
@@ -184,7 +185,7 @@ func TestEntryThatArrivesDamagedIsLoggedOnceWithItsLeader(t *testing.T) {
 	})
 }
 
-// An operator hears of memory that is bad before it does harm.
+// An operator hears of bad memory before it does harm.
 func TestEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log sharedLog
@@ -195,7 +196,7 @@ func TestEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 		var kept raft.Log
 		need.OK(t, n.logs.GetLog(index, &kept))
 		written := bytes.Clone(kept.Data)
-		kept.Data[0] ^= 1 // the bytes are those that memory has
+		kept.Data[0] ^= 1 // memory has these bytes
 		for range 2 {
 			var sent raft.Log
 			err := n.logs.GetLog(index, &sent)
@@ -207,11 +208,11 @@ func TestEntryThatIsDamagedInMemoryReachesNoFollower(t *testing.T) {
 	})
 }
 
-// writeKey writes a key, and returns the log entry that did.
+// writeKey writes a key, and returns the index of its log entry.
 func writeKey(t *testing.T, n *testNode, key string) uint64 {
 	t.Helper()
 	need.OKf(t, expect.Err(n.Coordination().Apply(t.Context(), kv.KeyOp{Verb: kv.Set, Key: key})), "write %s", key)
-	return n.machine.Index() // Raft counts an entry as applied only after it was answered
+	return n.machine.Index() // Raft counts an entry as applied only after Apply returned
 }
 
 func TestEntryIsSkippedAfterARestart(t *testing.T) {
@@ -232,7 +233,7 @@ func TestEntryIsSkippedAfterARestart(t *testing.T) {
 		before := string(need.Got(os.ReadFile(identity))(t))
 		snapshots := need.Got(raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, disk.RaftDir), snapshotsKept, nil))(t)
 		snapshot := need.Got(snapshots.List())(t)[0].Index
-		establish := snapshot + 2 // behind Raft's own entry of the leadership
+		establish := snapshot + 2 // after Raft's own entry of the leadership
 		for _, tt := range []struct {
 			name  string
 			entry uint64
@@ -306,7 +307,7 @@ func (o *keptOutput) String() string {
 	return o.text.String()
 }
 
-// A node with an empty directory takes over what the cluster skips, before it applies anything.
+// A node with an empty directory takes over what the cluster skips before it applies anything.
 func TestNodeThatJoinsSkipsWhatTheClusterSkips(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *testCluster) {
 		n := c.nodes[0]
@@ -320,7 +321,7 @@ func TestNodeThatJoinsSkipsWhatTheClusterSkips(t *testing.T) {
 	})
 }
 
-// A node that was killed leaves its socket behind.
+// A killed node leaves its socket behind.
 func TestCopyOfADataDirectoryLeavesSocketsAway(t *testing.T) {
 	dir := need.Got(os.MkdirTemp("", "s"))(t) // the path of a socket must be short
 	defer os.RemoveAll(dir)

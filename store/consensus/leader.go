@@ -17,12 +17,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// establishTimeout is how long a new leader tries to commit its first entry before it gives leadership to another node.
+// establishTimeout is how long a new leader tries to commit its first entry before it hands leadership to another
+// node.
 const establishTimeout = 10 * time.Second
 
-// WhileLeading calls do each time this node is established as leader, with the leadership's epoch and a context that ends
-// with the leadership, and waits for do to return before the next call. WhileLeading returns when ctx ends or the node
-// stops.
+// WhileLeading calls do each time this node is established as leader, with the leadership's epoch and a context that
+// ends with the leadership, and waits for do to return before the next call. WhileLeading returns when ctx ends or
+// the node stops.
 func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -30,8 +31,8 @@ func (s *Raft) WhileLeading(ctx context.Context, do func(context.Context, regist
 	s.leadership.WhileLeading(ctx, do)
 }
 
-// followNotify starts and stops leaderships as Raft tells. Two "true" in a row mean that leadership
-// was lost and won again in between.
+// followNotify starts and stops leaderships as Raft reports them. Two "true" in a row mean that leadership was lost
+// and won again in between.
 func (s *Raft) followNotify(ctx context.Context) {
 	stop := func() {}
 	defer func() { stop() }()
@@ -74,7 +75,7 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 		if err := raftio.Wait(ctx, s.raft.LeadershipTransfer(), establishTimeout); err != nil {
 			s.log.Warn("leadership was not handed over, trying again to establish it", "err", err)
 		}
-		select { // it ends soon, if it was handed over
+		select { // ends soon if leadership was handed over
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 			return
@@ -91,8 +92,8 @@ func (s *Raft) serveAsLeader(ctx context.Context) {
 	s.log.Info("no longer leading", "term", l.Epoch.Term)
 }
 
-// establish commits the first entry of a leadership: only when it was applied does this node know
-// everything that earlier leaders acknowledged.
+// establish commits the first entry of a leadership: only once it is applied does this node know everything that
+// earlier leaders acknowledged.
 func (s *Raft) establish(ctx context.Context) (*membership.Leadership, error) {
 	e := fsm.Establish{Node: s.serverID(), Cluster: s.identity.Cluster(), Settings: &s.cfg.Settings}
 	if s.machine.View().Epoch() == "" {
@@ -105,7 +106,8 @@ func (s *Raft) establish(ctx context.Context) (*membership.Leadership, error) {
 		}
 	}
 	first := fsm.AppendEstablish(nil, s.machine.Level(), e)
-	// What is committed already is applied first, a whole log after a restart: Raft has no place meanwhile.
+	// Raft first applies what is committed already, a whole log after a restart, and has no room for entries
+	// meanwhile.
 	applied, err := s.proposer.Start(first, establishTimeout).Wait(ctx, 2*establishTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("establish leadership: %w", err)
@@ -116,8 +118,8 @@ func (s *Raft) establish(ctx context.Context) (*membership.Leadership, error) {
 	return membership.NewLeadership(expiry.NewReign(applied.Epoch, applied.Clock.Lease, s.machine.View()), ctx, time.Now()), nil
 }
 
-// work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions,
-// and looks after the nodes.
+// work is what a leader does beside serving calls: it keeps the lease clock going, ends leases and sessions, and
+// manages votes and levels.
 func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -135,21 +137,21 @@ func (s *Raft) work(ctx context.Context, l *membership.Leadership) {
 			return
 		case now := <-clock.C:
 			s.clock.Read(now)
-			// An idle cluster writes one entry a minute, see below, and else the clock stands still.
+			// An idle cluster writes one entry a minute (see below); otherwise its clock stands still.
 			if s.machine.NeedsClock() && now.Sub(s.proposer.Newest()) > expiry.TickAge {
 				s.tick(ctx)
 			}
 		case now := <-slow.C:
 			l.Grow(s.leaseTime())
 			if replicas.Due(s.machine.View().Stamp().Wall, s.cfg.World.Wall(now).UnixMilli()) {
-				s.tick(ctx) // replicas of a cluster without writes are compared, too
+				s.tick(ctx) // so that replicas of an idle cluster are compared, too
 			}
 		}
 	}
 }
 
-// lookAfterNodes decides who votes and which level the cluster writes, until ctx ends. It asks the other nodes, which may
-// take a while if one does not respond.
+// lookAfterNodes decides who votes and which level the cluster writes, until ctx ends. It asks the other nodes, which
+// may take a while if one does not respond.
 func (s *Raft) lookAfterNodes(ctx context.Context) {
 	promoter, raiser := s.members.Promoter(), s.members.Raiser()
 	wait.Every(ctx, time.Second, func(now time.Time) {
@@ -158,7 +160,7 @@ func (s *Raft) lookAfterNodes(ctx context.Context) {
 	})
 }
 
-// evictionEnv is what the evictor of a leadership needs.
+// evictionEnv returns what the evictor of a leadership needs.
 func (s *Raft) evictionEnv(l *membership.Leadership) expiry.EvictorEnv {
 	return expiry.EvictorEnv{
 		Epoch:   l.Epoch,
@@ -180,7 +182,7 @@ func (s *Raft) evictionEnv(l *membership.Leadership) expiry.EvictorEnv {
 	}
 }
 
-// tick commits an empty entry. A failure needs no words: leadership ends by itself then.
+// tick commits an empty entry. It logs no failure: leadership ends without help then.
 func (s *Raft) tick(ctx context.Context) bool {
 	e, err := s.proposer.Propose()
 	if err == nil {
@@ -189,7 +191,7 @@ func (s *Raft) tick(ctx context.Context) bool {
 	return err == nil
 }
 
-// coordinationEnv is what the coordinator of a leadership needs.
+// coordinationEnv returns what the coordinator of a leadership needs.
 func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 	return expiry.CoordinatorEnv{
 		Clock:   func() (int64, int) { return s.clock.Read(time.Now()) },
@@ -201,14 +203,14 @@ func (s *Raft) coordinationEnv() expiry.CoordinatorEnv {
 	}
 }
 
-// propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors that wrap
-// port.ErrNotSent are certain; after any other the outcome is unknown.
+// propose commits an entry that is neither a write nor the first of a leadership, while this node leads. Errors that
+// wrap port.ErrNotSent are certain; after any other the outcome is unknown.
 func (s *Raft) propose(ctx context.Context, entry []byte) error {
 	_, err := s.proposer.Start(entry, store.ResultWait/2).Wait(ctx, store.ResultWait)
 	return err
 }
 
-// stamp is the time that an entry carries.
+// stamp returns the time for an entry.
 func (s *Raft) stamp() registry.Stamp {
 	now := time.Now()
 	lease, _ := s.clock.Read(now)

@@ -13,8 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// reportRefused says of an entry that came damaged whose it is. The leader sends it again and again, so it is
-// said once.
+// reportRefused logs where a damaged entry came from. The leader sends it over and over, so it is logged once.
 func (s *Raft) reportRefused(index uint64) {
 	s.metrics.refused.Inc()
 	if s.lastRefused.Swap(index) == index {
@@ -25,7 +24,7 @@ func (s *Raft) reportRefused(index uint64) {
 		"index", index, "leader", disk.NodeName(string(id)), "addr", string(address))
 }
 
-// reportDamaged says that this node's memory does not keep what it is given.
+// reportDamaged logs that this node's memory corrupts its contents.
 func (s *Raft) reportDamaged(index uint64) {
 	s.metrics.damaged.Inc()
 	if s.lastDamaged.Swap(index) != index {
@@ -33,19 +32,20 @@ func (s *Raft) reportDamaged(index uint64) {
 	}
 }
 
-// SetSyncDelay makes each durable write to the log take so much longer from now on; 0: no longer.
+// SetSyncDelay slows each durable write to the log by the given time from now on. 0 ends the delay.
 func (s *Raft) SetSyncDelay(by time.Duration) { s.disk.SlowDown(by) }
 
-// logWatchInterval is how often the size of the log is looked at.
+// logWatchInterval is how often the log's size is checked.
 const logWatchInterval = 2 * time.Second
 
-// leastTrailing is how many entries stay behind a snapshot in any case, so that what is next in the log is
-// there for a follower that lacks little.
+// leastTrailing is how many entries stay behind a snapshot in any case, so that a follower that lacks only a few
+// finds them in the log.
 const leastTrailing = 8
 
-// watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last
-// one have too many, unless the snapshot would have much more, and keeps no more behind it. It also saves one when the level
-// of the cluster was raised: the version after the next does not read what was written before.
+// watchLog bounds the log by bytes, which Raft does not: it saves a snapshot when the entries since the last one
+// exceed the bound, unless the snapshot would be much larger, and keeps at most the bound behind it. It also
+// saves a snapshot when the cluster's level was raised: the version after the next does not read what was written
+// before.
 func (s *Raft) watchLog(ctx context.Context) {
 	share := ownShare()
 	wait.Every(ctx, logWatchInterval, func(time.Time) {
@@ -55,11 +55,11 @@ func (s *Raft) watchLog(ctx context.Context) {
 	})
 }
 
-// ownShare is the share of the bound at which this node saves. The logs of all nodes grow alike: without it all would save at
-// the same moment, and the cluster would be as slow as its slowest node.
+// ownShare returns the share of the bound at which this node saves. The logs of all nodes grow alike: without it all
+// would save at the same moment, and the cluster would be as slow as its slowest node.
 func ownShare() float64 { return 1 - rand.Float64()/3 }
 
-// trimLog returns whether it saved a snapshot.
+// trimLog reports whether it saved a snapshot.
 func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 	entries, known := s.logs.EntriesWithin(s.cfg.LogBytes)
 	trailing := s.cfg.TrailingLogs
@@ -85,7 +85,7 @@ func (s *Raft) trimLog(ctx context.Context, share float64) (saved bool) {
 	return err == nil
 }
 
-// lastSnapshot is the newest snapshot.
+// lastSnapshot returns the newest snapshot.
 func (s *Raft) lastSnapshot() snapshotNow {
 	found, err := s.snapshots.List()
 	if err != nil || len(found) == 0 {

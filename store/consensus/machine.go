@@ -36,16 +36,17 @@ func (f *stateMachine) Apply(l *raft.Log) any {
 	}
 	f.follow(applied)
 	f.publish()
-	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) { // of a log that is read again the others have no digests any more
+	// the others no longer have digests for a log that is read again
+	if f.s.ready.Load() && replicas.Due(before, applied.Clock.Wall) {
 		f.s.digests.Make(f.s.machine.Snapshot)
 	}
 	f.wake(applied)
 	return applied
 }
 
-// ApplyBatch implements raft.BatchingFSM. A node that starts goes through its log again, and through what it has missed:
-// until it is ready, it shows the commands that come together as one change. Afterwards each is applied for itself, because the
-// nodes compare their states after single entries.
+// ApplyBatch implements raft.BatchingFSM. A node that starts goes through its log again, and through what it has
+// missed: until it is ready, it shows the commands that come together as one change. Afterwards each is applied on
+// its own, because the nodes compare their states after single entries.
 func (f *stateMachine) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
 	for from := 0; from < len(logs); {
@@ -92,7 +93,7 @@ func (f *stateMachine) catchUp(logs []*raft.Log, responses []any) {
 	}
 }
 
-// data is what this node applies of a command.
+// data returns what this node applies of a command.
 func (f *stateMachine) data(l *raft.Log) []byte {
 	if f.s.cfg.Test.Falsify != nil {
 		return f.s.cfg.Test.Falsify(l.Data)
@@ -100,7 +101,7 @@ func (f *stateMachine) data(l *raft.Log) []byte {
 	return l.Data
 }
 
-// breakOff ends this node, of which no further entry may be applied.
+// breakOff ends this node: no further entry may be applied.
 func (f *stateMachine) breakOff(err error) error {
 	if f.broken == nil {
 		f.broken = fmt.Errorf("apply: %w", err)
@@ -123,7 +124,7 @@ func (f *stateMachine) follow(applied fsm.Applied) {
 		f.s.log.Warn("roles of peers got the right takeover, without which level 3 refuses what they could do before; take it from those that are not to replace or remove living instances of this datacenter (rollcall role put)", "roles", applied.Granted)
 	}
 	if applied.Raised {
-		// Entries of before may stand behind this one: what was under way when it came.
+		// Older entries may follow this one: those in flight when it was proposed.
 		time.AfterFunc(establishTimeout, func() { f.s.raised.Store(f.s.machine.Index()) })
 	}
 	f.s.clock.Observe(applied.Clock.Lease)
@@ -164,8 +165,8 @@ func (f *stateMachine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// publish wakes all that wait for the newest state, and counts what changed in it. What a node goes through when it starts
-// were changes at another time.
+// publish wakes everyone who waits for the newest state, and counts what changed. What a node replays at its start
+// changed at another time, and is not counted.
 func (f *stateMachine) publish() {
 	v := f.s.machine.View()
 	if f.s.ready.Load() {
@@ -177,8 +178,8 @@ func (f *stateMachine) publish() {
 	f.s.reader.Applied()
 }
 
-// compareSettings compares what an Establish brought with this node's own settings. Leaderships of the
-// past, which a node goes through again when it starts, are no news: becomeReady compares afterwards.
+// compareSettings compares the settings of an Establish with this node's own. Past leaderships, which a node replays
+// when it starts, are no news: becomeReady compares afterwards.
 func (f *stateMachine) compareSettings() {
 	if f.s.ready.Load() {
 		f.s.panics.Contain(measure.Settings, f.s.settings.compare)
@@ -204,20 +205,20 @@ func (s *Raft) Changes(ctx context.Context, after registry.Index, which registry
 	return store.AwaitChanges(ctx, s.closing, &s.watchers, s.machine.View, after, which)
 }
 
-// StoreConfiguration implements raft.ConfigurationStore: Raft calls it for each committed one.
+// StoreConfiguration implements raft.ConfigurationStore. Raft calls it for each committed configuration.
 func (f *stateMachine) StoreConfiguration(index uint64, c raft.Configuration) {
 	f.s.members.Observe(index, c.Servers)
 }
 
-// snapshotStore observes the members that stand in a snapshot: the log before it is gone. It gives up a snapshot that is being
-// written when the node has no more time for it.
+// snapshotStore observes the members that a snapshot lists, because the log before it is gone. It abandons a snapshot
+// in progress when the node has no time left for it.
 type snapshotStore struct {
 	raft.SnapshotStore
 	s *Raft
 
-	mu     sync.Mutex // guards the following
+	mu     sync.Mutex // guards the fields below
 	opened string     // the snapshot that was opened last
-	err    error      // of the first one that could not be read, which it names
+	err    error      // names the first snapshot that could not be read
 }
 
 func (st *snapshotStore) recordError(err error) {
@@ -252,12 +253,12 @@ func (st *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64
 	}}, nil
 }
 
-// boundedSink takes a snapshot until a context ends. Then nobody waits for it any more: Close and Cancel of raft's own sink
-// sync all that was written, which may be a gigabyte.
+// boundedSink takes a snapshot until a context ends. After that, nobody waits for it: Close and Cancel of raft's own
+// sink sync everything written, which may be a gigabyte.
 type boundedSink struct {
 	raft.SnapshotSink
 	until   context.Context
-	discard func() error // removes what was written; some systems cannot while it is open, and leave it to the next start
+	discard func() error // removes what was written; systems that cannot remove an open file leave it to the next start
 	ended   bool
 }
 
@@ -269,8 +270,8 @@ func (s *boundedSink) Write(b []byte) (int, error) {
 	return s.SnapshotSink.Write(b)
 }
 
-// Close implements raft.SnapshotSink. A sync that is under way when the context ends goes on until the process has ended, and
-// the snapshot may become one of the store's.
+// Close implements raft.SnapshotSink. A sync that is under way when the context ends continues until the process
+// exits, and the snapshot may end up in the store.
 func (s *boundedSink) Close() error {
 	if err := s.until.Err(); err != nil {
 		return err

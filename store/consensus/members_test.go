@@ -180,7 +180,7 @@ func TestRemoveOfTheLeaderWorksThroughAnyNode(t *testing.T) {
 		other := c.nodes[(leader+1)%3]
 		need.OK(t, other.members.RemoveMember(context.Background(), c.nodes[leader].cfg.Node))
 		err := <-c.nodes[leader].done
-		c.nodes[leader].done <- nil // stopAll looks again
+		c.nodes[leader].done <- nil // stopAll reads it again
 		expect.ErrorSays(t, err, "removed from cluster", "the removed leader ended with")
 		eventually(t, "the others have a leader", func() bool {
 			l := other.leadership.Leader()
@@ -201,8 +201,8 @@ func TestRemoveDoesNothingWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration: each of the two alone leaves a majority, both
-// together leave one node of three, or, with a node down, none that could ever elect again.
+// Each removal alone leaves a majority. Both together leave one node of three, or, with a node down, none that could
+// ever be elected again.
 func TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -234,15 +234,15 @@ func TestRemoveRefusesOneOfTwoDecidedOnOneConfiguration(t *testing.T) {
 	}
 }
 
-// awaitRemoved waits until a node that was removed has stopped with that reason.
+// awaitRemoved waits until a removed node has stopped for that reason.
 func awaitRemoved(t *testing.T, n *testNode) {
 	t.Helper()
 	err := <-n.done
-	n.done <- nil // stopAll looks again
+	n.done <- nil // stopAll reads it again
 	expect.ErrorSays(t, err, "removed from cluster", "%s ended with", n.cfg.Node)
 }
 
-// rolesOf are the roles of the nodes, as a node sees them.
+// rolesOf returns the roles of the nodes, as one node sees them.
 func rolesOf(n *testNode) map[string]string {
 	roles := map[string]string{}
 	for _, node := range n.members.Status(context.Background()).Nodes {
@@ -251,7 +251,7 @@ func rolesOf(n *testNode) map[string]string {
 	return roles
 }
 
-// join has a further node join the cluster of the others.
+// join adds another node to the cluster.
 func (c *testCluster) join(name string, tune func(*store.Config)) *testNode {
 	c.t.Helper()
 	cfg := c.nodes[c.leader()].cfg
@@ -332,8 +332,8 @@ func TestDeadVoterIsReplacedByANewcomer(t *testing.T) {
 	})
 }
 
-// startApart starts n nodes that have never been in a cluster. see says which of them a node has in its
-// cluster.join; expect is the same for all.
+// startApart starts n nodes that have never been in a cluster. see says which others a node has in its cluster.join;
+// expect is the same for all.
 func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, dir: t.TempDir()}
@@ -352,15 +352,14 @@ func startApart(t *testing.T, n, expect int, see func(from, to int) bool) *testC
 		cfg.Join = join
 		c.nodes = append(c.nodes, c.prepare(cfg))
 	}
-	for _, n := range c.nodes { // so that none finds only a part of the others there
+	for _, n := range c.nodes { // so that none finds only some of the others there
 		n.run()
 	}
 	t.Cleanup(c.stopAll)
 	return c
 }
 
-// clusters returns the distinct ids of the clusters that the nodes belong to, "" among them for a node
-// without one.
+// clusters returns the distinct ids of the clusters that the nodes belong to, "" among them for a node without one.
 func (c *testCluster) clusters() []string {
 	var ids []string
 	for _, n := range c.nodes {
@@ -369,7 +368,7 @@ func (c *testCluster) clusters() []string {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// mustFoundOne waits until all nodes are in a cluster, and fails if it is not the same one.
+// mustFoundOne waits until all nodes are in a cluster, and fails unless it is the same one.
 func (c *testCluster) mustFoundOne(t *testing.T) {
 	t.Helper()
 	eventually(t, "every node is in a cluster", func() bool { return !slices.Contains(c.clusters(), "") })
@@ -379,7 +378,7 @@ func (c *testCluster) mustFoundOne(t *testing.T) {
 
 func allSeen(int, int) bool { return true }
 
-// without is a network in which one connection does not work, in either direction.
+// without is a network where one connection does not work, in either direction.
 func without(a, b int) func(from, to int) bool {
 	return func(from, to int) bool { return !(from == a && to == b || from == b && to == a) }
 }
@@ -420,7 +419,7 @@ func TestHalfOfTheNodesFoundNoClusterAndSaySo(t *testing.T) {
 	}
 }
 
-// proposal is what a test does by hand that a proposing node does.
+// step makes by hand a step that a proposing node would make.
 func (n *testNode) step(t *testing.T, args membership.FoundArgs) membership.FoundReply {
 	t.Helper()
 	return n.members.Found(args)
@@ -456,8 +455,7 @@ func TestFoundingPromiseOutlivesARestart(t *testing.T) {
 	})
 }
 
-// TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers: it is the only one that knows of the cluster, which
-// cannot begin without the others.
+// It is the only one that knows of the cluster, which cannot begin without the others.
 func TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, n := lonely(t)
@@ -476,7 +474,7 @@ func TestFounderThatCrashedBeforeItSavedTheClusterTellsTheOthers(t *testing.T) {
 	})
 }
 
-// TestStateOfANodeIsSeenWhileItsDiskIsSlow: the others would take a node without a reply for absent.
+// Otherwise the others would take a node without a reply for absent.
 func TestStateOfANodeIsSeenWhileItsDiskIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, n := lonely(t)
@@ -504,8 +502,8 @@ func TestStateOfANodeIsSeenWhileItsDiskIsSlow(t *testing.T) {
 	})
 }
 
-// TestJoinListThatGrowsChangesNothingForNodesWithData: three nodes found a cluster; then all lists name five,
-// of which cluster.bootstrap-expect is no longer more than half. A node of the longer list joins.
+// Three nodes found a cluster; then all lists name five, and cluster.bootstrap-expect stops being more than half of
+// them. A node with the longer list joins.
 func TestJoinListThatGrowsChangesNothingForNodesWithData(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := startApart(t, 3, 2, allSeen)
@@ -532,8 +530,7 @@ func TestJoinListThatGrowsChangesNothingForNodesWithData(t *testing.T) {
 	})
 }
 
-// TestNodesOfAnotherClusterAreNoticedByTheLeaderToo: at an address of cluster.join a node of another cluster
-// comes up.
+// A node of another cluster comes up at an address of cluster.join.
 func TestNodesOfAnotherClusterAreNoticedByTheLeaderToo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := &testCluster{t: t, dir: t.TempDir()}

@@ -59,14 +59,14 @@ var (
 	waitingDesc  = prometheus.NewDesc("rollcall_coordination_watchers", "Reads of this node that wait for a change of a key, a session or a lock.", nil, nil)
 )
 
-// snapshotNow is the newest snapshot on this node's disk; the zero value: there is none.
+// snapshotNow is the newest snapshot on this node's disk, or the zero value before the first.
 type snapshotNow struct {
 	index uint64
 	bytes int64
 	at    time.Time
 }
 
-// snapshotOf is a snapshot as Raft's store lists it. The store names it by term, index and time (raft.snapshotName).
+// snapshotOf describes a snapshot from Raft's list. Raft names it by term, index and time (raft.snapshotName).
 func snapshotOf(m *raft.SnapshotMeta) snapshotNow {
 	s := snapshotNow{index: m.Index, bytes: m.Size}
 	if ms, err := strconv.ParseInt(m.ID[strings.LastIndexByte(m.ID, '-')+1:], 10, 64); err == nil {
@@ -75,7 +75,8 @@ func snapshotOf(m *raft.SnapshotMeta) snapshotNow {
 	return s
 }
 
-// raftGauges are what Raft has on this node's disk and in its memory, and whether the settings of the cluster are this node's.
+// raftGauges shows what Raft has on this node's disk and in its memory, and whether the cluster's settings are this
+// node's.
 func raftGauges(s *Raft) []prometheus.Collector {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_" + name, Help: help}, value)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// isMounted says whether a directory lies on another file system than the directory that it is in. One of the same file
-// system that is mounted again is found when it cannot be renamed.
+// isMounted reports whether a directory is on a different file system than its parent. A mount of the same file
+// system is noticed when it cannot be renamed.
 func isMounted(dir string) bool {
 	own, err := os.Stat(dir)
 	parent, parentErr := os.Stat(filepath.Dir(dir))

@@ -1,4 +1,4 @@
 package consensus
 
-// isMounted does not know: a mounted directory is found when it cannot be renamed.
+// isMounted always returns false: a mounted directory is noticed when it cannot be renamed.
 func isMounted(string) bool { return false }

@@ -25,12 +25,12 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the
-// trailing log still give the whole state.
+// snapshotsKept is how many snapshots stay: should the newest be damaged, an older one and the trailing log still
+// give the whole state.
 const snapshotsKept = 3
 
-// Open opens the data directory and the node-to-node port, and loads what the directory holds.
-// No call is served before Run.
+// Open opens the data directory and the node-to-node port, and loads what the directory holds. It serves no call
+// before Run.
 func Open(cfg store.Config) (*Raft, error) {
 	cfg.SetDefaults()
 	panics := measure.NewPanics(cfg.Log, cfg.Metrics)
@@ -148,11 +148,11 @@ func (s *Raft) openRaft() error {
 	if s.cfg.Test.NoBatching {
 		conf.MaxAppendEntries = 512 // they are small then, and many
 	}
-	// A leader that was removed must still say so, and close what it has open: Members.checkCluster ends it.
+	// A removed leader must still say so, and close what it has open: Members.checkCluster ends it.
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
-	// Without batching many callers propose at once; let Raft take them together, as it would in any
-	// server that has no group commit of its own, or the comparison would flatter ours.
+	// Without batching many callers propose at once. Raft takes them together, as in any server without a group
+	// commit of its own; otherwise the comparison would flatter ours.
 	conf.BatchApplyCh = s.cfg.Test.NoBatching
 	conf.NotifyCh = s.notify
 	conf.Logger = logger
@@ -180,11 +180,11 @@ func (s *Raft) transportConfig(logger hclog.Logger) *raft.NetworkTransportConfig
 	return conf
 }
 
-// dialProvider tells Raft's transport where to dial a server, where addresses are overridden.
+// dialProvider tells Raft's transport where to dial a server whose address is overridden.
 type dialProvider struct{ s *Raft }
 
-// ServerAddr implements raft.ServerAddressProvider; an error makes Raft take the address that the
-// cluster's configuration holds.
+// ServerAddr implements raft.ServerAddressProvider. After an error, Raft takes the address from the cluster's
+// configuration.
 func (d dialProvider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if o, ok := d.s.cfg.Test.Dial[disk.NodeName(string(id))]; ok {
 		return raft.ServerAddress(o), nil

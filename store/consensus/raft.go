@@ -28,7 +28,7 @@ type Raft struct {
 	cfg        store.Config
 	log        *slog.Logger
 	metrics    *metrics
-	panics     *measure.Panics // of what only measures
+	panics     *measure.Panics // for whatever only measures
 	identity   *membership.Identity
 	machine    *fsm.Machine
 	digests    *replicas.Digests
@@ -47,30 +47,31 @@ type Raft struct {
 	proposer   *commit.Proposer
 	committer  *commit.Committer
 
-	notify   chan bool         // Raft's word on this node's leadership
-	watchers registry.Watchers // wait for changes of the registry
-	keys     kv.Watchers       // wait for changes of sessions, keys and locks
+	notify   chan bool         // Raft's reports on this node's leadership
+	watchers registry.Watchers // waiting for changes of the registry
+	keys     kv.Watchers       // waiting for changes of sessions, keys and locks
 	settings settingsWatch
 	ready    atomic.Bool // this node could have served a linearizable read
-	// handedOver: HandOver was called, and need not be tried again.
+	// handedOver is set once HandOver was called and need not be tried again.
 	handedOver atomic.Bool
 	unsaved    atomic.Bool // entries were applied after the newest snapshot
 
-	saved       atomic.Pointer[snapshotNow] // as of the last look of watchLog; nil: there was none
-	raised      atomic.Uint64               // an entry behind which nothing was written below the level of the cluster; 0: it was not raised
-	lastRefused atomic.Uint64               // the entry that was last reported to have come damaged
-	lastDamaged atomic.Uint64               // the entry that was last reported to be damaged in memory
+	saved atomic.Pointer[snapshotNow] // as watchLog last saw it; may be nil
+	// index after which no entry is below the cluster's level; 0 if the level was not raised
+	raised      atomic.Uint64
+	lastRefused atomic.Uint64 // index of the damaged incoming entry that was last reported
+	lastDamaged atomic.Uint64 // index of the entry damaged in memory that was last reported
 
 	closing   context.Context // ends when the node stops
 	stop      context.CancelFunc
-	saving    context.Context // ends when a snapshot has no more time to be written
+	saving    context.Context // ends when a snapshot in progress must be abandoned
 	endSaving context.CancelFunc
 	fatal     chan error
 	failOnce  sync.Once
 }
 
-// fail ends the node: the first reason counts. The others must be able to elect before this
-// process ends, which a hung disk may prevent, so talking stops first.
+// fail ends the node; the first reason counts. It stops talking first: the others must be able to elect a leader
+// before this process exits, which a hung disk may prevent.
 func (s *Raft) fail(err error) {
 	s.failOnce.Do(func() {
 		s.net.Fence()
@@ -83,7 +84,7 @@ func (s *Raft) stopOutdated(err error) {
 	s.fail(fmt.Errorf("data directory %s: %w", s.cfg.DataDir, err))
 }
 
-// serverID is the id of this node's server.
+// serverID returns the id of this node's server.
 func (s *Raft) serverID() string { return s.identity.ServerID() }
 
 // View implements registry.Service.
@@ -94,5 +95,5 @@ func (s *Raft) View(ctx context.Context, read registry.Consistency) (*registry.V
 	return s.machine.View(), nil
 }
 
-// LeaderDiskFull says that another node leads and its disk is nearly full. Without a reply it is not.
+// LeaderDiskFull reports whether another node leads and its disk is nearly full. Without a reply it returns false.
 func (s *Raft) LeaderDiskFull(ctx context.Context) bool { return s.reader.LeaderDiskFull(ctx) }

@@ -31,12 +31,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Raft drops what is on its way to the state machine when it shuts down, and its future never ends: a
-	// caller that waits for it waits for ever (raft.go, runFSM). Callers of this package get their results all the same.
+	// When Raft shuts down, it drops what is on its way to the state machine, and those futures never end: their
+	// callers wait forever (raft.go, runFSM). Callers of this package get their results all the same.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/raft.(*deferError).Error"))
 }
 
-// limit is how long a test waits, of its virtual time, for what takes seconds.
+// limit is how much virtual time a test waits for something that takes seconds.
 const limit = 2 * time.Minute
 
 // testCluster is a cluster of nodes in this process.
@@ -83,7 +83,7 @@ func (c *testCluster) open(i int, join []string, expect int) *testNode {
 	return c.start(c.config(i, join, expect))
 }
 
-// config is that of node i of the nodes at some addresses.
+// config returns the configuration of node i, whose cluster.join has the given addresses.
 func (c *testCluster) config(i int, join []string, expect int) store.Config {
 	cfg := store.Config{
 		Node: fmt.Sprintf("n%d", i+1), DataDir: filepath.Join(c.dir, fmt.Sprintf("n%d", i+1)),
@@ -97,7 +97,8 @@ func (c *testCluster) config(i int, join []string, expect int) store.Config {
 	return cfg
 }
 
-// output is that of a test, and discards afterwards: what Raft's connections say last comes after their node's end.
+// output writes to a test's log, and discards what comes after the test: Raft's connections still log after their
+// node has ended.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -223,7 +224,7 @@ func TestALeaderWhoseRaftTakesNothingForAWhileLeadsInTheEnd(t *testing.T) {
 	})
 }
 
-// few is how many entries a cluster may write for itself while it is asked for something a hundred times.
+// few is how many entries a cluster may write for itself during a hundred requests.
 const few = 20
 
 func TestRenewalsOfUnknownLeasesLeaveTheLogAlone(t *testing.T) {
@@ -268,7 +269,7 @@ func TestRenewalsOfClientsMayWaitForAPartOfTheTimeOfTheirConnection(t *testing.T
 	})
 }
 
-// A node that is behind must not take what it does not know for what is not there.
+// A node that lags must not mistake what it does not know for what does not exist.
 func TestRenewalIsFoundByANodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		ctx := context.Background()
@@ -341,20 +342,20 @@ func TestDamagedSnapshotIsNamed(t *testing.T) {
 	})
 }
 
-// TestASnapshotThatMayNotBeReadIsNotCalledDamaged: an operator who reads that throws good data away.
+// An operator who reads "damaged" throws good data away.
 func TestASnapshotThatMayNotBeReadIsNotCalledDamaged(t *testing.T) {
 	err := raftio.ExplainLoad(t.TempDir(), fmt.Errorf("2-10-1: %w", syscall.EACCES), errors.New("failed to load any existing snapshots"))
 	expect.That(t, !errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), "2-10-1") && !strings.Contains(err.Error(), "empty data directory"),
 		"got %v, want an error that names the snapshot and takes it for whole", err)
 }
 
-// awaited is what a call of Changes came to.
+// awaited is the result of a call of Changes.
 type awaited struct {
 	changes registry.Changes
 	err     error
 }
 
-// await calls Changes on a node, from the node's present index on.
+// await calls Changes on a node, starting at the node's current index.
 func (n *testNode) await(t *testing.T, app string) <-chan awaited {
 	t.Helper()
 	after := n.read(t, registry.Linearizable).Index()
@@ -408,7 +409,7 @@ func TestAgeOfANodeThatHasAppliedNothingIsGreat(t *testing.T) {
 	})
 }
 
-// What fails at once would else be asked for as often as the processor allows, of the leader too.
+// Otherwise what fails at once would be asked for as fast as the processor allows, also at the leader.
 func TestRetryPausesBetweenItsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
@@ -425,28 +426,29 @@ func TestRetryPausesBetweenItsAttempts(t *testing.T) {
 	})
 }
 
-// inBubble runs a test in virtual time, with a network of its own. It begins in 2027: the formats know no hour before 2026 (ADR 26).
+// inBubble runs a test in virtual time, with a network of its own. Time starts in 2027: the formats have no hour
+// before 2026 (ADR 26).
 func inBubble(t *testing.T, do func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		around = &network{listeners: map[string]*listener{}}
 		time.Sleep(time.Until(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)))
-		t.Cleanup(func() { time.Sleep(time.Second) }) // for connections that are being opened, which nobody waits for
+		t.Cleanup(func() { time.Sleep(time.Second) }) // for connections being opened, which nobody waits for
 		do(t)
 	})
 }
 
-// around is the network of the present test: no two run at a time.
+// around is the network of the running test: no two run at a time.
 var around *network
 
-// network joins nodes in memory. A connection holds any number of bytes, so that only its readers wait.
+// network connects nodes in memory. A connection buffers any number of bytes, so only its readers wait.
 type network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
-	used      int // addresses and ports
+	used      int // addresses and ports handed out
 }
 
-// freeAddr is an address at which no node listens.
+// freeAddr returns an address where no node listens.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	around.mu.Lock()
@@ -514,7 +516,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener: connections that nobody has accepted end.
+// Close implements net.Listener. Connections that nobody has accepted end.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.on.mu.Lock()
@@ -550,7 +552,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// Close implements net.Conn: the other end reads what was written before, and then the end.
+// Close implements net.Conn. The other end reads what was written before, and then the end.
 func (c *conn) Close() error {
 	c.out.change(func() { c.out.ended = true })
 	c.in.change(func() { c.in.deaf = true })

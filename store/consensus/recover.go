@@ -25,29 +25,30 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// Recovery is a cluster that goes on with what one of its nodes has, because the majority of its nodes is lost for good.
+// Recovery makes a cluster go on with what one of its nodes has, after the majority of its nodes was lost for good.
 type Recovery struct {
 	DataDir string
-	// Members are the nodes of the cluster, by name, with their node-to-node addresses: this one, and those that will join it.
+	// Members has the nodes of the cluster, by name, with their node-to-node addresses: this one, and those that will
+	// join it.
 	Members map[string]string
 	Log     *slog.Logger
-	World   *world.World // nil: the machine's
+	World   *world.World // nil means the real machine
 }
 
-// Recovered is what a recovery has made.
+// Recovered is the result of a recovery.
 type Recovered struct {
 	Node, Cluster string
-	Entry         uint64         // the last log entry that the directory had
+	Entry         uint64         // the last log entry in the directory
 	Before, Index registry.Index // the index before, and that of the new incarnation
 	Instances     int
 	Keys          int
-	Others        []string // the other voters there were
-	Old           string   // the directory as it was
+	Others        []string // the other former voters
+	Old           string   // where the old directory was moved
 }
 
-// Recover makes a data directory that of a cluster of one node, with a new incarnation (fsm.Machine.Recover). It works on a
-// copy, which takes the directory's place in the end. It refuses while a majority of the cluster's nodes answers, and while
-// a node runs with the directory; nothing is changed then.
+// Recover turns a data directory into that of a cluster of one node, with a new incarnation (fsm.Machine.Recover). It
+// works on a copy, which replaces the directory at the end. It refuses, and changes nothing, while a majority of the
+// cluster's nodes answers, and while a node runs with the directory.
 func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	if err := disk.CheckCutOff(r.DataDir); err != nil {
 		return done, err
@@ -93,8 +94,9 @@ func (r Recovery) Recover(ctx context.Context) (done Recovered, err error) {
 	return done, disk.SyncDir(filepath.Dir(r.DataDir))
 }
 
-// ConvertLog makes the log of a data directory, whose node does not run, one of another kind (store.Config.RaftLog) with
-// the same entries, term and vote, and returns how many entries it has. Until its last step the directory has the log that it had.
+// ConvertLog turns the log in the data directory of a stopped node into one of another kind (store.Config.RaftLog),
+// with the same entries, term and vote, and returns the number of entries. Until its last step the directory keeps
+// its old log.
 func ConvertLog(dir string, to store.RaftLog) (entries uint64, err error) {
 	if err := disk.CheckCutOff(dir); err != nil {
 		return 0, err
@@ -109,7 +111,7 @@ func ConvertLog(dir string, to store.RaftLog) (entries uint64, err error) {
 	return raftio.Convert(dir, to)
 }
 
-// markRecovered keeps the nodes of the cluster as it was from taking this one back.
+// markRecovered keeps the old cluster's nodes from taking this one back.
 func markRecovered(dir string, at registry.Index) error {
 	id, err := disk.ReadIdentity(dir)
 	if err != nil {
@@ -154,7 +156,7 @@ func (r Recovery) recoverCopy(ctx context.Context, dir string, id *disk.Identity
 	return errors.Join(err, state.err, fatal)
 }
 
-// lastVoters are the voters of the newest configuration in a directory.
+// lastVoters returns the voters of the newest configuration in a directory.
 func lastVoters(dir string, logs raft.LogStore, id *disk.Identity) ([]raft.Server, error) {
 	snapshots, err := raftio.OpenSnapshots(dir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
@@ -213,7 +215,7 @@ func (r Recovery) refuseWhileAnswered(ctx context.Context, own string, members m
 	return nil
 }
 
-// recovering is the state while a directory is recovered.
+// recovering is the state machine of a directory that is being recovered.
 type recovering struct {
 	machine *fsm.Machine
 	world   *world.World
@@ -234,7 +236,7 @@ func (f *recovering) Restore(r io.ReadCloser) error {
 	return errors.Join(f.machine.Restore(r), r.Close())
 }
 
-// Snapshot implements raft.FSM: the state of the new incarnation.
+// Snapshot implements raft.FSM. It returns the state of the new incarnation.
 func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
 	if f.err != nil {
 		return nil, f.err
@@ -245,9 +247,9 @@ func (f *recovering) Snapshot() (raft.FSMSnapshot, error) {
 	return frozen{f.machine.Snapshot()}, nil
 }
 
-// copyTree copies a directory with its files, and syncs them. Sockets stay where they are.
+// copyTree copies a directory with its files, and syncs them. It leaves out sockets.
 func copyTree(from, to string) error {
-	if err := os.RemoveAll(to); err != nil { // of an attempt that was cut off
+	if err := os.RemoveAll(to); err != nil { // left over from an interrupted attempt
 		return err
 	}
 	var made []string

@@ -19,13 +19,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// ErrRestoreRefused is a restore that was refused, with a text for the caller: nothing was changed.
+// ErrRestoreRefused means that a restore was refused and nothing was changed. Its text is for the caller.
 var ErrRestoreRefused = errors.New("the restore was refused")
 
-// restorePatience is how long each step of a restore is tried while there is no leader.
+// restorePatience is how long each step of a restore is tried while no node leads.
 const restorePatience = 15 * time.Second
 
-// Backup returns what a snapshot for people is made of, at least as new as read demands. Errors: those of View.
+// Backup returns the source of a snapshot for people, at least as new as read demands. It returns the errors of View.
 func (s *Raft) Backup(ctx context.Context, read registry.Consistency) (backup.Source, error) {
 	if err := s.reader.CatchUp(ctx, read); err != nil {
 		return backup.Source{}, err
@@ -34,7 +34,7 @@ func (s *Raft) Backup(ctx context.Context, read registry.Consistency) (backup.So
 	return backup.Source{Registry: k.Registry, KV: k, Header: backup.Header{Level: s.machine.Level(), Mode: disk.ModeCP, Cluster: s.identity.Cluster(), Node: s.cfg.Node}}, nil
 }
 
-// CheckRestore refuses a snapshot of another mode or, unless another is true, of another cluster.
+// CheckRestore refuses a snapshot from another mode and, unless another is true, from another cluster.
 func (s *Raft) CheckRestore(h backup.Header, another bool) error {
 	switch own := s.identity.Cluster(); {
 	case h.Level > s.machine.Level():
@@ -47,8 +47,9 @@ func (s *Raft) CheckRestore(h backup.Header, another bool) error {
 	return nil
 }
 
-// Restore makes a snapshot part of the state: what of it, op says, whose ID and Parts are filled in. The file was verified. It
-// returns what was done. Errors: ErrRestoreRefused, those of Apply; after registry.ErrUnknownOutcome it may have been done.
+// Restore brings a snapshot into the state. op says which part of it; Restore fills in ID and Parts. The file must
+// have been verified. Restore returns what was done. It returns ErrRestoreRefused or the errors of Apply; after
+// registry.ErrUnknownOutcome it may have been done.
 func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.Restoration, error) {
 	r, err := backup.Open(file)
 	if err != nil {
@@ -61,7 +62,8 @@ func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.R
 	if err != nil {
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.ResultWait)
 		defer cancel()
-		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, commit.AtOnce) // else it is given up by its time
+		// otherwise it expires
+		_, _ = s.committer.Commit(drop, []fsm.Item{{KV: kv.DropStaged{ID: op.ID}}}, commit.AtOnce)
 		return kv.Restoration{}, err
 	}
 	if err := s.reader.CatchUp(ctx, registry.Linearizable); err != nil {
@@ -74,7 +76,7 @@ func (s *Raft) Restore(ctx context.Context, file io.Reader, op kv.Restore) (kv.R
 	return kv.Restoration{}, registry.ErrUnknownOutcome // another restore came after it
 }
 
-// stageParts brings the parts of a file into the state, and returns how many there are.
+// stageParts stages the parts of a file in the state, and returns how many there are.
 func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) (n uint64, err error) {
 	stage := func(part []byte) error {
 		n++
@@ -98,14 +100,15 @@ func (s *Raft) stageParts(ctx context.Context, r *backup.Reader, op kv.Restore) 
 	if n > 0 {
 		return n, nil
 	}
-	none, err := backup.Nothing(s.machine.Level()) // the restore of a state in which nothing was
+	none, err := backup.Nothing(s.machine.Level()) // the restore of an empty state
 	if err == nil {
 		err = stage(none)
 	}
 	return n, err
 }
 
-// restoreStep commits an operation of a restore, again and again while no leader takes it: its repetition changes nothing.
+// restoreStep commits an operation of a restore. It repeats it while no leader takes it: repeating it changes
+// nothing.
 func (s *Raft) restoreStep(ctx context.Context, op kv.Op) error {
 	until := time.Now().Add(restorePatience)
 	for {

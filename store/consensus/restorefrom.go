@@ -15,13 +15,14 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// A new cluster may begin with a snapshot: every founder may be given it, and the first that finds a leader restores it. The
-// state machine refuses a second one, and no founder that was given it is ready before it was restored.
+// A new cluster may begin with a snapshot. Every founder may be given the file, and the first that finds a leader
+// restores it. The state machine refuses a second restore, and no founder that was given the file is ready before it
+// is restored.
 
 // errNotRestored is why a founder is not ready yet.
 var errNotRestored = errors.New("the snapshot of restore-from was not restored yet")
 
-// checkRestoreFrom refuses a file that cannot be restored, and a start that is not the first.
+// checkRestoreFrom refuses a file that cannot be restored, and any start but the first.
 func (s *Raft) checkRestoreFrom() error {
 	if s.cfg.RestoreFrom == "" {
 		return nil
@@ -44,12 +45,12 @@ func (s *Raft) checkRestoreFrom() error {
 	return nil
 }
 
-// awaitsRestore says that this node was given a snapshot that the cluster does not have yet.
+// awaitsRestore reports whether this node was given a snapshot that the cluster does not have yet.
 func (s *Raft) awaitsRestore() bool {
 	return s.cfg.RestoreFrom != "" && s.machine.KV().LastRestoration() == nil
 }
 
-// restoreFounded restores the snapshot that this node was given, unless another founder did.
+// restoreFounded restores the snapshot that this node was given, unless another founder has.
 func (s *Raft) restoreFounded(ctx context.Context) {
 	retry(ctx, s.leadership, func(ctx context.Context) error {
 		if s.cfg.RestoreFrom == "" {
@@ -67,7 +68,7 @@ func (s *Raft) restoreFounded(ctx context.Context) {
 			return nil
 		}
 		err := s.restoreFile(ctx)
-		if errors.Is(err, ErrRestoreRefused) { // another founder is at it
+		if errors.Is(err, ErrRestoreRefused) { // another founder is restoring it
 			wait.Pause(ctx, nil, time.Second)
 		}
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/raftio"
 )
 
-// Bounds of the favours that a node does the others and itself when it leaves.
+// Bounds on the courtesies of a node that stops, towards the others and itself.
 const (
 	handoverLimit = 2 * time.Second
 	snapshotLimit = 4 * time.Second
@@ -24,9 +24,9 @@ const (
 // fatalClose bounds the attempt to close properly after a fatal error.
 const fatalClose = 2 * time.Second
 
-// Run serves until ctx ends; it then gives leadership away, saves a snapshot, gives every waiting caller
-// its result and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere)
-// ends it too: this node has then already stopped talking to the others, and the process should end.
+// Run serves until ctx ends; it then hands leadership over, saves a snapshot, gives every waiting caller its result
+// and returns nil. A fatal error (of the disk, or a data directory that belongs elsewhere) ends it too: this node has
+// then already stopped talking to the others, and the process should exit.
 func (s *Raft) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -57,24 +57,24 @@ func (s *Raft) Run(ctx context.Context) error {
 		select {
 		case err := <-closed:
 			return err
-		case err = <-s.fatal: // what it is about may keep the rest from closing
+		case err = <-s.fatal: // its cause may keep the rest from closing
 			s.log.Error("this node failed while it stopped", "err", err)
 		}
 	}
 	select {
 	case <-closed:
-	case <-time.After(fatalClose): // a disk that hangs would keep us for ever
+	case <-time.After(fatalClose): // a disk that hangs would block the exit forever
 	}
 	return err
 }
 
-// prepareStop gives leadership away and saves a snapshot, so that the next start is quick. Both are
-// favours: if they fail or take too long, the node stops anyway.
+// prepareStop hands leadership over and saves a snapshot, so that the next start is quick. Both are courtesies: if
+// they fail or take too long, the node stops anyway.
 func (s *Raft) prepareStop() {
 	if !s.handedOver.Load() {
 		s.HandOver()
 	}
-	time.AfterFunc(snapshotLimit, s.endSaving) // Raft's end would wait for one that is being written
+	time.AfterFunc(snapshotLimit, s.endSaving) // when Raft shuts down, it would wait for a snapshot in progress
 	if !s.unsaved.Load() {
 		return
 	}
@@ -83,8 +83,8 @@ func (s *Raft) prepareStop() {
 	}
 }
 
-// Alive returns true once Raft's main loop, which waits for the disk, has replied, or has received more of a snapshot, and the
-// entry that was being applied is applied; false when ctx has ended.
+// Alive returns true once Raft's main loop, which waits for the disk, has replied or received more of a snapshot, and
+// the entry being applied is applied. It returns false when ctx has ended.
 func (s *Raft) Alive(ctx context.Context) bool {
 	if !s.loop.Alive(ctx) {
 		return false
@@ -93,8 +93,8 @@ func (s *Raft) Alive(ctx context.Context) bool {
 	return true
 }
 
-// HandOver gives leadership to another node, if this one leads, within 2 s. The node goes on to serve, and its end does not
-// try again. A failure is logged: the others elect a leader when this one ends.
+// HandOver hands leadership to another node, if this one leads, within 2 s. The node continues to serve, and does not
+// try again when it stops. A failure is logged: the others elect a leader when this node stops.
 func (s *Raft) HandOver() {
 	s.handedOver.Store(true)
 	if s.raft.State() != raft.Leader {
@@ -105,10 +105,10 @@ func (s *Raft) HandOver() {
 	}
 }
 
-// ReloadCertificates reads the files of cluster.tls.* again, and returns the settings whose files hold something else now.
+// ReloadCertificates reads the files of cluster.tls.* again, and returns the settings whose files have changed.
 func (s *Raft) ReloadCertificates() (changed []string) { return s.net.ReloadCertificates() }
 
-// close releases what open has opened. Callers that still wait get their results by the contexts of Run.
+// close releases what open has opened. The contexts of Run give callers that still wait their results.
 func (s *Raft) close() error {
 	s.stop()
 	var errs []error
@@ -128,8 +128,8 @@ func (s *Raft) close() error {
 	return errors.Join(errs...)
 }
 
-// becomeReady notices the first linearizable read that this node could have served: from then on
-// it serves at least the state of its start.
+// becomeReady waits for the first linearizable read that this node could have served: from then on it serves at least
+// the state of its start.
 func (s *Raft) becomeReady(ctx context.Context) {
 	if !retry(ctx, s.leadership, s.announce) {
 		return
@@ -139,8 +139,8 @@ func (s *Raft) becomeReady(ctx context.Context) {
 	s.settings.compare()
 }
 
-// retry attempts something until it succeeds (true) or ctx ends (false), with a pause in between that a change of the leader
-// ends.
+// retry attempts something until it succeeds (true) or ctx ends (false). It pauses in between, but not past a change
+// of the leader.
 func retry(ctx context.Context, leader *membership.LeaderState, attempt func(context.Context) error) (done bool) {
 	for ctx.Err() == nil {
 		changed := leader.Changed()
@@ -152,8 +152,8 @@ func retry(ctx context.Context, leader *membership.LeaderState, attempt func(con
 	return false
 }
 
-// announce makes sure that the state machine knows this start, so that every node refuses an older copy
-// of this node's data directory from now on.
+// announce makes sure that the state machine knows this start, so that from now on every node refuses an older copy
+// of this node's data directory.
 func (s *Raft) announce(ctx context.Context) error {
 	if _, err := s.View(ctx, registry.Linearizable); err != nil {
 		return err

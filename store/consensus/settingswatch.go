@@ -11,18 +11,18 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/setting"
 )
 
-// settingsWatch says when the settings that hold in the cluster, which are those of the leader,
-// are not this node's own: an operator that changed one file of three wants to know.
+// settingsWatch reports when the settings in force in the cluster, which are the leader's, are not this node's own:
+// an operator who changed one file of three wants to know.
 type settingsWatch struct {
 	own   registry.Settings
-	state func() registry.Settings // those that hold now
+	state func() registry.Settings // returns the settings in force
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	logged string // newest difference that was logged; "": they agree
+	logged string // newest difference that was logged; "" if they agree
 }
 
-// compare compares the settings that hold with this node's own, and logs a change of the result.
+// compare compares the settings in force with this node's own, and logs a change of the result.
 func (w *settingsWatch) compare() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *settingsWatch) compare() {
 	w.log.Warn("the cluster's settings are not this node's: those of the leader hold", "differing", differs)
 }
 
-// gauge is 1 while they differ.
+// gauge returns 1 while they differ.
 func (w *settingsWatch) gauge() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

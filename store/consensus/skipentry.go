@@ -15,16 +15,17 @@ import (
 // maxSkipped bounds the entries that a cluster skips: each is a defect, and all are in every handshake.
 const maxSkipped = 100
 
-// SkippedEntry is an entry that a node passes over from now on.
+// SkippedEntry is an entry that a node skips from now on.
 type SkippedEntry struct {
 	Node       string   `json:"node"`
 	Entry      uint64   `json:"entry"`
-	Operations []string `json:"operations"` // of the entry, as fsm.Describe names them: they have no effect
-	Skipped    []uint64 `json:"skipped"`    // all entries that the node skips, by index
+	Operations []string `json:"operations"` // in the entry, as fsm.Describe names them: they have no effect
+	Skipped    []uint64 `json:"skipped"`    // indexes of all entries that the node skips
 }
 
-// SkipEntry makes the stopped node of a data directory pass over an entry of its log. Nodes of a cluster refuse each other until
-// all skip the same entries. SkipEntry refuses, and changes nothing, if the entry is missing, in a snapshot, or not a write.
+// SkipEntry makes the stopped node of a data directory skip an entry of its log. Nodes of a cluster refuse each other
+// until all skip the same entries. SkipEntry refuses, and changes nothing, if the entry is missing, in a snapshot, or
+// not a write.
 func SkipEntry(dir string, entry uint64) (done SkippedEntry, err error) {
 	if err := disk.CheckCutOff(dir); err != nil {
 		return done, err

@@ -10,19 +10,18 @@ import (
 // Members returns this node's part in its cluster: the members, how they are, and how they change.
 func (s *Raft) Members() *membership.Members { return s.members }
 
-// Leader is the name of the node that leads, as far as this node knows; "": it knows none.
+// Leader returns the name of the node that leads, or "" if this node knows none.
 func (s *Raft) Leader() string { return s.leadership.Name() }
 
 // Health implements registry.Service.
 //
-// Suspended means that no lease can end now: no leader is known, or this node leads and all leases
-// are within the grace that they were given when its leadership was established. A follower does not
-// know how old the leadership is. Should leaders change faster than the shortest grace, every one of
-// them says so until it loses its leadership.
+// Suspended means that no lease can end now: no leader is known, or this node leads and all leases are still within
+// the grace they got when its leadership was established. A follower does not know how old the leadership is. If
+// leaders change faster than the shortest grace, each of them reports Suspended until it loses its leadership.
 func (s *Raft) Health() registry.Health {
 	h := registry.Health{Ready: s.ready.Load(), Suspended: s.suspended()}
 	h.Unheard = !s.reader.Heard()
-	h.Age = s.reader.Age(time.Now()) // on the leader too: it may have been paused, and another lead by now
+	h.Age = s.reader.Age(time.Now()) // on the leader too: it may have been paused, and another node may lead by now
 	if s.leadership.Own() != nil {
 		h.Quorum, h.Leads, h.Clock = true, true, s.clock.Glance() // every fetch comes here
 		return h
@@ -38,8 +37,8 @@ func (s *Raft) suspended() bool {
 	return s.leadership.Leader() == nil
 }
 
-// leaseTime returns the newest view and the lease clock (ms): the running one while this node leads,
-// else the stamp of the newest applied entry.
+// leaseTime returns the newest view and the lease clock (ms): the running clock while this node leads, otherwise the
+// stamp of the newest applied entry.
 func (s *Raft) leaseTime() (*registry.View, int64) {
 	v := s.machine.View()
 	if s.leadership.Own() == nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// ends tells a node to stop, and returns how long that took and what its Run returned.
+// ends stops a node, and returns how long that took and what its Run returned.
 func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 	t.Helper()
 	began := time.Now()
@@ -39,7 +39,7 @@ func (n *testNode) ends(t *testing.T) (took time.Duration, err error) {
 	return time.Since(began), err
 }
 
-// openPort opens the node-to-node port of a node that is not there: it shakes hands, and serves no call.
+// openPort opens the node-to-node port of a node that does not exist: it shakes hands, and serves no call.
 func openPort(t *testing.T, h port.Hello) *port.Port {
 	t.Helper()
 	p := need.Got(port.Listen(&world.World{Network: around}, freeAddr(t), "", store.TLSFiles{}, slog.New(slog.DiscardHandler)))(t)
@@ -53,7 +53,7 @@ func openPort(t *testing.T, h port.Hello) *port.Port {
 	return p
 }
 
-// hangingLeader begins to send a snapshot to a node, and hangs. The function returned waits until it is told that the
+// hangingLeader starts sending a snapshot to a node, and hangs. The returned function waits for the news that the
 // snapshot was not taken.
 func hangingLeader(t *testing.T, n *testNode) (refused func()) {
 	t.Helper()
@@ -85,7 +85,7 @@ func TestStopDoesNotWaitForTheRestOfASnapshot(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := startCluster(t, 1, nil).nodes[0]
 		refused := hangingLeader(t, n)
-		n.unsaved.Store(false) // else it waits for a snapshot of its own, for a while
+		n.unsaved.Store(false) // otherwise it waits for a snapshot of its own, for a while
 		expect.OK(t, expect.Err(n.ends(t)))
 		refused()
 	})
@@ -159,7 +159,7 @@ func readByte(t *testing.T, conn net.Conn) {
 	need.Got(io.ReadFull(conn, make([]byte, 1)))(t)
 }
 
-// A failure may keep the node from closing, as a damaged entry does: its reader waits then.
+// A failure may keep the node from closing, as with a damaged entry, whose reader waits.
 func TestFailureDuringAStopEndsTheNodeAndIsReturned(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := &testCluster{t: t, dir: t.TempDir()}
@@ -192,7 +192,7 @@ func TestSnapshotEndsWhenThereIsNoMoreTime(t *testing.T) {
 	})
 }
 
-// slowStore makes sinks whose Close and Cancel take until synced is closed, as those of a slow disk do.
+// slowStore makes sinks whose Close and Cancel block until synced is closed, as on a slow disk.
 type slowStore struct {
 	raft.SnapshotStore
 	called chan string
@@ -223,7 +223,8 @@ func TestNodeThatStopsDoesNotWaitForTheSyncOfASnapshot(t *testing.T) {
 		c := &testCluster{t: t, dir: t.TempDir()}
 		n := c.prepare(c.config(0, []string{freeAddr(t)}, 1))
 		slow := slowStore{n.snapshots.SnapshotStore, make(chan string, 9), make(chan struct{})}
-		defer func() { close(slow.synced); synctest.Wait() }() // what still ends has ended before the directory is removed
+		// what still ends has ended before the directory is removed
+		defer func() { close(slow.synced); synctest.Wait() }()
 		n.snapshots.SnapshotStore = slow
 		c.nodes = append(c.nodes, n)
 		n.run()
@@ -258,13 +259,13 @@ func TestLoopWatchHasRepliesOfTheMainLoopThatLeads(t *testing.T) {
 	})
 }
 
-// TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess would end this very process if Raft panicked.
+// If Raft panicked, it would end this very process.
 func TestDiskThatCannotWriteTheTermEndsTheNodeAndNotTheProcess(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *testCluster) {
 		leader := c.leader()
 		at := (leader + 1) % 3
 		broken := c.nodes[at]
-		// The next term is below what the disk holds, so that its write fails, and no other one.
+		// The next term is below what the disk holds, so its write fails, and no other one.
 		need.OK(t, broken.disk.SetUint64([]byte("CurrentTerm"), 1<<32))
 		need.OK(t, c.nodes[leader].halt())
 		var err error

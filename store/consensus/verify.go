@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
-// compareInterval is how often a leader looks whether there are digests to compare.
+// compareInterval is how often a leader checks whether there are digests to compare.
 const compareInterval = 10 * time.Second
 
 // compareReplicas compares the states of all nodes whenever there are new digests, while this node leads.
@@ -25,7 +25,7 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 		s.panics.Contain(measure.Replicas, func() {
 			c := s.members.Verify(ctx)
 			if c.Verdict == replicas.Undecided {
-				return // not all have made theirs; or a node is away, which other signs show
+				return // not all have made theirs; or a node is away, which shows elsewhere
 			}
 			compared = c.Index
 			logged = s.reportComparison(c, logged)
@@ -33,11 +33,11 @@ func (s *Raft) compareReplicas(ctx context.Context) {
 	})
 }
 
-// reportComparison shows a comparison by metric, and logs which nodes differ unless that is what was logged last. It returns what is
-// logged now.
+// reportComparison shows a comparison as a metric, and logs which nodes differ unless that is what was logged last.
+// It returns what was logged last from now on.
 func (s *Raft) reportComparison(c replicas.Comparison, logged string) string {
 	var differ []string
-	s.metrics.differ.Reset() // of nodes that are members no longer
+	s.metrics.differ.Reset() // labels of former members
 	for _, n := range c.Nodes {
 		differs := 0.0
 		if len(n.Differs) > 0 {

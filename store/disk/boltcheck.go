@@ -19,21 +19,21 @@ import (
 // ErrDamaged means that a file of the data directory is not what this program wrote.
 var ErrDamaged = errors.New("damaged")
 
-// StartEmpty says what to do with a node whose data directory cannot be used. A node cannot know at its start whether the
-// others have a majority, and an empty directory would destroy what a cluster without one can be recovered from.
+// StartEmpty says what to do with a node whose data directory cannot be used. A node cannot know at its start whether
+// the others have a majority, and an empty directory would destroy what a cluster without one can be recovered from.
 const StartEmpty = "if the other nodes serve without this one (mode cp: rollcall status has a leader), give it an empty data directory, and it takes over what they have; if not, keep the directories of all nodes: rollcall recover goes on with one that can be read, and a new cluster with a snapshot file (docs/run/back-up.md)"
 
-// bbolt checksums only its two meta pages and trusts all others. A damaged page makes it panic, in its own goroutines
-// too, read beyond the file, or miss data. So we check each page that bbolt would read first, with reads that can fail
-// but not fault.
+// bbolt checksums only its two meta pages and trusts all others. A damaged page makes it panic, even in its own
+// goroutines, read beyond the file, or miss data. So we check each page that bbolt would read first, with reads that
+// can fail but not fault.
 
-// IsOfSystem says that an error is the operating system's, and says nothing of what the file holds.
+// IsOfSystem reports whether an error comes from the operating system, and so says nothing of the file's contents.
 func IsOfSystem(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && !errors.Is(err, ErrDamaged)
 }
 
-// AsDamage makes an error one of damage, unless it is the operating system's.
+// AsDamage turns an error into one of damage, unless it comes from the operating system.
 func AsDamage(err error) error {
 	if err == nil || IsOfSystem(err) || errors.Is(err, ErrDamaged) {
 		return err
@@ -47,30 +47,30 @@ const (
 	boltVersion    = 2
 	boltHeader     = 16 // of a page: id, flags, count, overflow
 	boltElement    = 16 // of a branch page: pos, ksize, pgid; of a leaf page: flags, pos, ksize, vsize
-	boltRoot       = 16 // where the root of a meta stands: page, sequence
+	boltRoot       = 16 // offset of the root in a meta: page, sequence
 	boltFreelist   = 32
 	boltEnd        = 40
 	boltTxid       = 48
-	boltMetaSum    = 56 // where the checksum of a meta stands: it covers what stands before it
+	boltMetaSum    = 56 // offset of the checksum of a meta, which covers everything before it
 	boltMetaSize   = 64
-	boltBucket     = 16 // of a bucket's value: root, sequence; root 0: its page follows
+	boltBucket     = 16 // of a bucket's value: root, sequence; if root is 0, its page follows
 	boltBranchFlag = 1
 	boltLeafFlag   = 2
 	boltMetaFlag   = 4
 )
 
-// boltCheck goes through the newest transaction of a file.
+// boltCheck walks the newest transaction of a file.
 type boltCheck struct {
 	file     io.ReaderAt
 	pageSize int64
 	end      uint64              // number of the first page that was never used
 	seen     map[uint64]struct{} // pages that are part of the tree
-	names    [][]byte            // the buckets that there must be
+	names    [][]byte            // the buckets that must exist
 	each     func(bucket, key, value []byte) error
 }
 
-// CheckBolt reads a file of bbolt as a whole and calls each with what it holds; the slices are valid during
-// the call. Its errors wrap ErrDamaged, or are those of opening the file.
+// CheckBolt reads a whole file of bbolt and calls each with its contents; the slices are valid during the call. Its
+// errors wrap ErrDamaged, or come from opening the file.
 func CheckBolt(path string, names [][]byte, each func(bucket, key, value []byte) error) (err error) {
 	defer RecoverDamage(&err)
 	if info, err := os.Stat(path); err != nil {
@@ -78,7 +78,7 @@ func CheckBolt(path string, names [][]byte, each func(bucket, key, value []byte)
 	} else if info.Size() == 0 {
 		return fmt.Errorf("%w: it is empty", ErrDamaged) // bbolt would try to fill it
 	}
-	// Holds the lock, so that no process writes meanwhile. Opened for reading, bbolt looks at the meta pages only.
+	// Holds the lock, so that no process writes meanwhile. For reading, bbolt examines only the meta pages.
 	lock, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 2 * time.Second, ReadOnly: true})
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func validMeta(m []byte) bool {
 // it was acknowledged, and the page is damaged.
 func tornMeta(m, newest []byte, filePages uint64) bool {
 	ne := binary.NativeEndian
-	above := uint64(1) // what parts of two numbers of pages cannot make
+	above := uint64(1) // bits that a mixture of two page numbers cannot have
 	for above <= filePages {
 		above <<= 8
 	}
@@ -186,14 +186,14 @@ func tornMeta(m, newest []byte, filePages uint64) bool {
 	for bit := range boltMetaSize * 8 {
 		flipped := bytes.Clone(m)
 		if flipped[bit/8] ^= 1 << (bit % 8); validMeta(flipped) {
-			at := bit / 8 // of the one before, on which nothing depends: the first byte that the next one has otherwise
+			at := bit / 8 // of the meta before, which nothing depends on: the first byte that the next one changes
 			return ne.Uint64(flipped[boltTxid:]) < txid && at < boltMetaSum && (at < boltFreelist || at >= boltEnd)
 		}
 	}
 	return true
 }
 
-// bucket checks the pages below a bucket, which is a value.
+// bucket checks the pages below a bucket, given its value.
 func (c *boltCheck) bucket(name, value []byte) error {
 	if len(value) < boltBucket {
 		return fmt.Errorf("bucket %q has %d bytes", name, len(value))
@@ -210,8 +210,7 @@ func (c *boltCheck) bucket(name, value []byte) error {
 	return c.page(value[boltBucket:], 0, nil, nil, each)
 }
 
-// tree checks the page with a number and those below it, whose keys are from first on and before last
-// (nil: any).
+// tree checks a page and the pages below it, whose keys are from first on and before last; nil means no bound.
 func (c *boltCheck) tree(id uint64, first, last []byte, each func(key, value []byte, isBucket bool) error) error {
 	b, err := c.read(id)
 	if err != nil {
@@ -220,7 +219,7 @@ func (c *boltCheck) tree(id uint64, first, last []byte, each func(key, value []b
 	return c.page(b, id, first, last, each)
 }
 
-// read reads a page and what overflows it.
+// read reads a page and its overflow pages.
 func (c *boltCheck) read(id uint64) ([]byte, error) {
 	if id < 2 || id >= c.end {
 		return nil, fmt.Errorf("page %d does not exist", id)
@@ -298,11 +297,11 @@ func (c *boltCheck) below(e boltItem, next []byte, leaf bool, each func(key, val
 type boltItem struct {
 	keySize    uint64
 	key, value []byte
-	bucket     bool   // of a leaf page
-	child      uint64 // of a branch page
+	bucket     bool   // in a leaf page
+	child      uint64 // in a branch page
 }
 
-// parse returns where the element's content stands, from its own beginning, and how long it is.
+// parse returns the offset of the element's content, from the element's start, and its length.
 func (e *boltItem) parse(b []byte, leaf bool) (pos, size uint64) {
 	ne := binary.NativeEndian
 	if !leaf {
@@ -317,7 +316,7 @@ func (e *boltItem) parse(b []byte, leaf bool) (pos, size uint64) {
 	return uint64(ne.Uint32(b[4:])), e.keySize + uint64(ne.Uint32(b[12:]))
 }
 
-// RecoverDamage makes an error of a panic: bbolt panics on some kinds of damage.
+// RecoverDamage turns a panic into an error: bbolt panics on some kinds of damage.
 func RecoverDamage(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", ErrDamaged, p)
@@ -330,13 +329,13 @@ var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ChecksumSize is how much longer a sealed value is.
 const ChecksumSize = 4
 
-// Sealed returns a value with a checksum of its key and of itself behind it.
+// Sealed returns a value followed by a checksum of its key and of itself.
 func Sealed(key, value []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, Castagnoli), Castagnoli, value)
 	return binary.BigEndian.AppendUint32(value[:len(value):len(value)], sum)
 }
 
-// Unsealed is the inverse of sealed.
+// Unsealed is the inverse of Sealed.
 func Unsealed(key, b []byte) ([]byte, error) {
 	n := len(b) - ChecksumSize
 	if n < 0 || binary.BigEndian.Uint32(b[n:]) != crc32.Update(crc32.Checksum(key, Castagnoli), Castagnoli, b[:n]) {

@@ -16,12 +16,12 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// everyCut makes the tests of this file try every byte and every bit, not a part of them.
+// everyCut makes the tests of this file try every byte and every bit instead of a sample.
 var everyCut = os.Getenv("ROLLCALL_CUTS") == "all"
 
 const boltPage = 4096
 
-// held is what a file of bbolt holds, as CheckBolt reads it.
+// held returns what a file of bbolt holds, as CheckBolt reads it.
 func held(path string) (text string, err error) {
 	err = CheckBolt(path, [][]byte{[]byte("bucket")}, func(_, key, value []byte) error {
 		text += fmt.Sprintf("%q %q\n", key, value)
@@ -45,8 +45,8 @@ func reopened(t *testing.T, path string) (text string) {
 	return text
 }
 
-// boltWrites calls each with a file before and after each of a number of transactions, in which pages are freed and used
-// again, and the file grows.
+// boltWrites runs n transactions, and calls each with the file before and after each of them. The transactions free
+// and reuse pages, and grow the file.
 func boltWrites(t *testing.T, n int, each func(before, after []byte, had, has string)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.db")
@@ -76,8 +76,7 @@ func boltWrites(t *testing.T, n int, each func(before, after []byte, had, has st
 	}
 }
 
-// TestEveryPrefixOfATransactionOfBboltLeavesTheStateBeforeOrAfterIt cuts off what a transaction writes, in its order: the file
-// grows, pages are written, and at last a meta page.
+// The writes of a transaction are cut off in their order: the file grows, pages are written, and at last a meta page.
 func TestEveryPrefixOfATransactionOfBboltLeavesTheStateBeforeOrAfterIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "torn.db")
 	images, metas, refused, transactions := 0, 0, 0, 0
@@ -110,7 +109,7 @@ func TestEveryPrefixOfATransactionOfBboltLeavesTheStateBeforeOrAfterIt(t *testin
 		for n := range boltHeader + boltMetaSize + 1 {
 			copy(image[meta:meta+n], after[meta:])
 			err := check(had, has)
-			if metas++; err != nil { // it looks like a bit that differs in what was acknowledged
+			if metas++; err != nil { // it looks like a flipped bit in what was acknowledged
 				refused++
 				need.That(t, errors.Is(err, ErrDamaged) && oneBitOff(image[meta+boltHeader:], after[meta+boltHeader:]), "%d bytes of the meta page: %v", n, err)
 			}
@@ -138,8 +137,8 @@ func oneBitOff(a, b []byte) bool {
 	return bits == 1
 }
 
-// TestEveryBitThatDiffersInAMetaPageIsRefused: in the newest one, which was acknowledged; in the one before it, only what a
-// transaction that was cut off may have left is not, and nothing is lost then.
+// In the newest meta page, which was acknowledged, every bit counts. In the one before it, bits that an interrupted
+// transaction may have left are accepted, and nothing is lost then.
 func TestEveryBitThatDiffersInAMetaPageIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flipped.db")
 	newest, older, passed := 0, 0, 0
@@ -171,7 +170,7 @@ func TestEveryBitThatDiffersInAMetaPageIsRefused(t *testing.T) {
 	expect.That(t, passed*12 < older, "%d of %d", passed, older)
 }
 
-// TestAMetaPageThatIsSomethingElseIsRefused: bbolt would go on with the transaction before.
+// bbolt would go on with the transaction before.
 func TestAMetaPageThatIsSomethingElseIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "damaged.db")
 	random := rand.New(rand.NewPCG(5, 6))
@@ -204,8 +203,8 @@ func TestIdentityIsKeptAndBootsRise(t *testing.T) {
 		"boots %d and %d after %d: want a higher one that knows the first", first.Boot, second.Boot, second.Before)
 }
 
-// TestIdentityHasAnotherBootAtEachStart though they begin with the same identity: a batch of the one must not be
-// answered with what is remembered of the other.
+// Even if they start from the same identity: a batch of one must not be answered with what is remembered of the
+// other.
 func TestIdentityHasAnotherBootAtEachStart(t *testing.T) {
 	for name, before := range map[string]uint64{"by the clock": 1, "the clock was set back": 1 << 60} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +223,7 @@ func TestIdentityHasAnotherBootAtEachStart(t *testing.T) {
 	}
 }
 
-// TestIdentityHasAHigherBootAtTheLaterOfTwoStarts however soon it comes: so a node that was started with an older copy is told so.
+// However soon it follows: that is how a node started with an older copy is told so.
 func TestIdentityHasAHigherBootAtTheLaterOfTwoStarts(t *testing.T) {
 	dir, owner := t.TempDir(), Owner{Mode: ModeCP, Node: "n1"}
 	original := need.Got(OpenIdentity(dir, owner))(t)
@@ -280,7 +279,7 @@ func TestIdentityRefusesADataDirectoryOfAnotherModeOrDatacenter(t *testing.T) {
 	tests := []struct {
 		name          string
 		first, second Owner
-		want          []string // parts of the error; none: it is accepted
+		want          []string // parts of the error; if empty, it is accepted
 	}{
 		{"the same", ap, ap, nil},
 		{"CP, then AP", Owner{Mode: ModeCP, Node: "n1"}, ap, []string{`mode "cp"`, `mode "ap"`, "another directory"}},
@@ -319,7 +318,7 @@ func TestClusterIDDependsOnTheFoundersAlone(t *testing.T) {
 	expect.That(t, a != b, "different founders make the same cluster %s", a)
 }
 
-// TestIdentityIsTheOneBeforeOrAfterACrash wherever the write was cut off: at the first start and at a later one.
+// Wherever the write was cut off, at the first start and at a later one.
 func TestIdentityIsTheOneBeforeOrAfterACrash(t *testing.T) {
 	owner := Owner{Mode: ModeCP, Node: "n1"}
 	whole := t.TempDir()

@@ -20,67 +20,67 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// The levels of the identity file. What lies beside the file says for itself at which level it was written.
+// The levels of the identity file. Files beside it carry their own level.
 const (
 	identityLevel = 1
 	// skippingLevel marks a file with skipped entries: a program that does not know them must not start with it.
 	skippingLevel = 2
 )
 
-// The modes, as they are written into the identity of a data directory.
+// The modes, as written into the identity of a data directory.
 const (
-	ModeCP = "cp" // it holds a Raft log
-	ModeAP = "ap" // it holds a node's own registry
+	ModeCP = "cp" // the directory holds a Raft log
+	ModeAP = "ap" // the directory holds a node's own registry
 )
 
 // Owner is the node that wants to use a data directory.
 type Owner struct {
 	Mode, Node, Datacenter string
-	Reads                  byte         // the newest level of the formats that the program reads
-	World                  *world.World // nil: the machine's
+	Reads                  byte         // newest level of the formats that the program reads
+	World                  *world.World // nil means the real machine
 }
 
-// Identity says whom a data directory belongs to: one mode, one node, one cluster or datacenter. It
-// lies beside the data as identity.json.
+// Identity says who a data directory belongs to: one mode, one node, one cluster or datacenter. It is stored beside
+// the data as identity.json.
 type Identity struct {
 	Level int    `json:"level"`
 	Mode  string `json:"mode"`
 	Node  string `json:"node"`
-	// Datacenter is there in AP mode only: a CP cluster goes by its id.
+	// Datacenter is set in AP mode only: a CP cluster goes by its id.
 	Datacenter string `json:"datacenter,omitempty"`
-	// ServerID is the name and a random part, so that a node whose directory was lost cannot be
-	// mistaken for the one that promised to remember the log.
+	// ServerID is the name and a random part, so that a node whose directory was lost cannot be mistaken for the one
+	// that promised to remember the log.
 	ServerID string `json:"server_id"`
 	// Cluster is empty until the node has bootstrapped or joined, and in AP mode.
 	Cluster string `json:"cluster"`
-	// Recovered is the index at which the cluster went on with what one node had (package consensus, Recovery); 0: it never
-	// did. What a node with a lower one has is of before, and counts for nothing.
+	// Recovered is the index at which the cluster went on with what one node had (package consensus, Recovery), or 0
+	// if it never did. A node with a lower one has old data that no longer counts.
 	Recovered uint64 `json:"recovered,omitempty"`
-	// Skipped are the log entries, by index ascending, that the cluster passes over without an effect (package consensus,
-	// SkipEntry). Nodes that skip others refuse each other.
+	// Skipped has the log entries, by index ascending, that the cluster skips (package consensus, SkipEntry). Nodes
+	// that skip different entries refuse each other.
 	Skipped []uint64 `json:"skipped,omitempty"`
 	// Founding is what the node has promised about the founders of its cluster; in CP mode only.
 	Founding Founding `json:"founding,omitzero"`
-	// Reads is the newest level of the formats that the program of the newest start reads, and ReadsSince since when
-	// (ms since the epoch) the programs of all starts have read it.
+	// Reads is the newest level of the formats that the program of the newest start reads, and ReadsSince the time
+	// (ms since the Unix epoch) from which the programs of all starts have read it.
 	Reads      byte  `json:"reads,omitempty"`
 	ReadsSince int64 `json:"reads_since,omitempty"`
-	// Boot numbers the starts, in rising order. In CP mode no two starts have the same one, not even of
-	// two copies of a directory, and batches of an older boot are refused by the state machine; in AP
-	// mode it counts, and indexes of different boots are of different epochs.
+	// Boot numbers the starts, in rising order. In CP mode no two starts share one, not even of two copies of a
+	// directory, and the state machine refuses batches of an older boot. In AP mode it counts, and indexes of
+	// different boots belong to different epochs.
 	Boot uint64 `json:"boot"`
-	// Before is the boot of the start before this one, in CP mode: an older copy of a directory does not
-	// know the newest one.
+	// Before is the boot of the start before this one, in CP mode: an older copy of a directory does not know the
+	// newest one.
 	Before uint64 `json:"before,omitempty"`
 
 	path string
 }
 
-// Recovering is what follows the name of a data directory in that of the copy that a recovery works on (package consensus,
-// Recovery), until it takes the directory's place.
+// Recovering is the suffix of the copy of a data directory that a recovery works on (package consensus, Recovery),
+// until it replaces the directory.
 const Recovering = ".recovering"
 
-// CheckCutOff refuses a data directory that a recovery has moved away, and not yet replaced.
+// CheckCutOff refuses a data directory that a recovery has moved away and not yet replaced.
 func CheckCutOff(dir string) error {
 	copied := filepath.Clean(dir) + Recovering
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ const identityFile = "identity.json"
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
-// OpenIdentity reads the identity of dir, or makes one for an empty directory, and counts the start.
+// OpenIdentity reads the identity of dir, or creates one for an empty directory, and counts the start.
 func OpenIdentity(dir string, owner Owner) (*Identity, error) {
 	if !nodeName.MatchString(owner.Node) {
 		return nil, fmt.Errorf("node name %q: want 1 to 63 letters, digits, '-' or '_', beginning with a letter or digit", owner.Node)
@@ -131,15 +131,15 @@ func (id *Identity) numberStart(wall time.Time) {
 		return
 	}
 	id.Before = id.Boot
-	// The directory may be a copy of which another node starts now, too: the starts differ by the wall clock, and
-	// by chance where that was set back or says the same. Chance decides nothing else: of two starts the later one
-	// has the higher number, however soon it comes.
+	// The directory may be a copy, and another node may be starting with the original: the two starts differ by the
+	// wall clock, and by chance where that was set back or reads the same. Chance decides nothing else: of two starts
+	// the later one has the higher number, however soon it follows.
 	if id.Boot = uint64(wall.UnixMicro())<<2 | mathrand.Uint64N(1<<2); id.Boot <= id.Before {
 		id.Boot = id.Before + 1 + mathrand.Uint64N(1<<20)
 	}
 }
 
-// ReadIdentity reads whose a directory is, and changes nothing.
+// ReadIdentity reads the identity of a directory, and changes nothing.
 func ReadIdentity(dir string) (*Identity, error) {
 	path := filepath.Join(dir, identityFile)
 	b, err := os.ReadFile(path)
@@ -161,7 +161,7 @@ func ReadIdentity(dir string) (*Identity, error) {
 	return id, nil
 }
 
-// fits returns why a directory is not for an owner; nil: it is.
+// fits returns why a directory is not for an owner, or nil if it is.
 func (id *Identity) fits(dir string, owner Owner) error {
 	switch {
 	case id.Mode != owner.Mode:
@@ -222,8 +222,8 @@ func (id *Identity) Save() error {
 	return SyncDir(filepath.Dir(id.path))
 }
 
-// ClusterIDOf is the id of the cluster that a set of servers bootstraps. The ids have random parts,
-// so two clusters never share one, and every founder computes the same without asking.
+// ClusterIDOf returns the id of the cluster that a set of servers bootstraps. The server ids have random parts, so
+// two clusters never share one, and every founder computes the same without asking.
 func ClusterIDOf(serverIDs []string) string {
 	sorted := slices.Sorted(slices.Values(serverIDs))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))
@@ -241,8 +241,8 @@ func NodeName(serverID string) string {
 // RaftDir is the part of the data directory that hashicorp/raft owns.
 const RaftDir = "raft"
 
-// Founder is a node that founds a cluster. It and the other types of the founding are exported because
-// net/rpc asks for it.
+// Founder is a node that founds a cluster. It and the other types of the founding are exported because net/rpc
+// requires it.
 type Founder struct {
 	ID   string `json:"id"` // server id
 	Addr string `json:"address"`
@@ -262,7 +262,7 @@ func (b Ballot) Compare(o Ballot) int {
 // Founding is what a node has promised. It is part of the identity, because it must outlive a crash.
 type Founding struct {
 	Promised Ballot    `json:"promised"` // no older proposal is accepted
-	Accepted Ballot    `json:"accepted"` // of the list below; zero: none was accepted
+	Accepted Ballot    `json:"accepted"` // ballot of the list below; zero if none was accepted
 	Founders []Founder `json:"founders,omitempty"`
 }
 

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// SlowSync makes durable writes take longer, as a slow disk does, and fail, as a broken one does. It is for tests and benchmarks.
+// SlowSync makes durable writes slow, as on a slow disk, or fail, as on a broken one. It is for tests and benchmarks.
 type SlowSync struct {
-	nanos atomic.Int64 // can change at any time
-	// Around is called for each durable write, by name, and calls it, or fails in its place; nil: nothing is.
+	nanos atomic.Int64 // may change at any time
+	// Around is called for each durable write, by name, and performs it, or fails in its place. May be nil.
 	Around func(name string, write func() error) error
 }
 
-// Set sets the time that each durable write takes longer from now on; 0: no longer.
+// Set slows each durable write by the given time from now on. 0 ends the delay.
 func (d *SlowSync) Set(by time.Duration) { d.nanos.Store(int64(by)) }
 
 // Do makes one durable write.
@@ -32,7 +32,7 @@ func (d *SlowSync) Do(name string, write func() error) error {
 	return write()
 }
 
-// MakeDir makes a directory and those above it, durably.
+// MakeDir creates a directory and those above it, durably.
 func MakeDir(dir string) error {
 	var made []string
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -43,20 +43,21 @@ func MakeDir(dir string) error {
 	}
 	err := os.MkdirAll(dir, 0o700)
 	for _, at := range made {
-		if sync := SyncDir(filepath.Dir(at)); !errors.Is(sync, fs.ErrPermission) { // who may write it need not be able to read it
+		// whoever may write it need not be able to read it
+		if sync := SyncDir(filepath.Dir(at)); !errors.Is(sync, fs.ErrPermission) {
 			err = errors.Join(err, sync)
 		}
 	}
 	return err
 }
 
-// SyncDir makes durable which files a directory has.
+// SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)
 	}
-	if runtime.GOOS == "windows" { // whose directories cannot be synced
+	if runtime.GOOS == "windows" { // Windows cannot sync directories
 		return d.Close()
 	}
 	return errors.Join(d.Sync(), d.Close())

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// endingBatch bounds the ends of sessions and lock-delays in one entry, and endingLimit those that one
-	// step proposes.
+	// endingBatch bounds the ends of sessions and lock delays in one entry, and endingLimit those that one step
+	// proposes.
 	endingBatch = 500
 	endingLimit = 10_000
-	// returnTime is how long after a stall clients that could not be heard have to renew.
+	// returnTime is how long clients that could not be heard have to renew after a stall.
 	returnTime = time.Second
 )
 
-// CoordinatorEnv is what a coordinator needs of the store that it works for.
+// CoordinatorEnv is what a coordinator needs from its store.
 type CoordinatorEnv struct {
 	// Clock and Confirm are as in EvictorEnv.
 	Clock   func() (now int64, stalls int)
@@ -31,25 +31,25 @@ type CoordinatorEnv struct {
 	Metrics *CoordinatorMetrics
 }
 
-// Coordinator ends sessions and lock-delays at their time, for one leadership. It examines the top of a heap at every
-// reading of the clock: a session goes within a tenth of a second of its end. What is
-// not committed is looked for again at the next reading, by what the state says then.
+// Coordinator ends sessions and lock delays at their time, for one leadership. It examines the top of a heap at every
+// reading of the clock: a session goes within a tenth of a second of its end. What is not committed is examined again
+// at the next reading, against the state at that time.
 //
 // All times are the lease clock's.
 type Coordinator struct {
 	CoordinatorEnv
 	believed int   // stalls of the clock up to which this node's knowledge was confirmed
-	next     int64 // nothing is ended before
+	next     int64 // nothing ends before this time
 	row      stallRow
-	failing  bool // the last proposal was not committed, and that was logged
+	failing  bool // the last proposal was not committed, which is logged already
 }
 
-// Run ends sessions and lock-delays until ctx ends.
+// Run ends sessions and lock delays until ctx ends.
 func (c *Coordinator) Run(ctx context.Context) {
 	wait.Every(ctx, ClockInterval, func(time.Time) { c.step(ctx) })
 }
 
-// step ends what is due. A panic costs that step only.
+// step ends what is due. A panic costs only that step.
 func (c *Coordinator) step(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -73,7 +73,7 @@ func (c *Coordinator) step(ctx context.Context) {
 		}
 		until = began
 	}
-	c.row.over()
+	c.row.reset()
 	for ops := range slices.Chunk(c.Due(until, endingLimit), endingBatch) {
 		if !c.propose(ctx, ops) {
 			return
@@ -81,7 +81,7 @@ func (c *Coordinator) step(ctx context.Context) {
 	}
 }
 
-// propose applies what is due. That it could not be applied is said once, until something was.
+// propose applies what is due. It logs a failure once, until something is applied again.
 func (c *Coordinator) propose(ctx context.Context, ops []kv.Op) bool {
 	results, err := c.Apply(ctx, ops...)
 	if err != nil && !c.failing && ctx.Err() == nil {
@@ -101,5 +101,5 @@ func (c *Coordinator) propose(ctx context.Context, ops []kv.Op) bool {
 	return err == nil
 }
 
-// NewCoordinator makes a coordinator for a leadership that was just established.
+// NewCoordinator returns a coordinator for a leadership that was just established.
 func NewCoordinator(env CoordinatorEnv) *Coordinator { return &Coordinator{CoordinatorEnv: env} }

@@ -20,9 +20,9 @@ import (
 
 // rigSession is a session of a rig.
 type rigSession struct {
-	every time.Duration // between renewals; 0: none
+	every time.Duration // between renewals; 0 if it is never renewed
 	next  time.Time
-	ended time.Duration // since begun; 0: it lives
+	ended time.Duration // since begun; 0 while it lives
 }
 
 // coordinate makes the coordinator of a leadership.
@@ -56,7 +56,7 @@ func (g *evictionRig) applyKV(ops ...kv.Op) []kv.Result {
 	return g.batch(items).KV
 }
 
-// session creates a session that is renewed every so often; 0: never.
+// session creates a session that is renewed at an interval, or never if it is 0.
 func (g *evictionRig) session(n int, ttl, delay, every time.Duration) string {
 	g.t.Helper()
 	id := sessionIDOf(n)
@@ -67,7 +67,7 @@ func (g *evictionRig) session(n int, ttl, delay, every time.Duration) string {
 	return id
 }
 
-// recordEnded notes which sessions have ended, and renews the others.
+// recordEnded records which sessions have ended, and renews the others.
 func (g *evictionRig) recordEnded() {
 	for id, s := range g.sessions {
 		if found, _ := g.machine.KV().Session(id); found == nil && s.ended == 0 {
@@ -80,7 +80,7 @@ func (g *evictionRig) recordEnded() {
 	}
 }
 
-// wantEnded fails the test unless a session ended at a time since the beginning, or a little later.
+// wantEnded fails the test unless a session ended at a time since the beginning, or slightly later.
 func (g *evictionRig) wantEnded(id string, at time.Duration) {
 	g.t.Helper()
 	got := g.sessions[id].ended
@@ -374,7 +374,7 @@ func TestLeaseClockCountsStalls(t *testing.T) {
 	expect.That(t, same == before && after == before+1, "stalls %d, %d, %d: want one more only after the pause", before, same, after)
 }
 
-// TestEvictorEndsOnlySilentLeasesThoughEachSecondStalls gives the process a processor for a part of each second.
+// The process gets a processor for only a part of each second.
 func TestEvictorEndsOnlySilentLeasesThoughEachSecondStalls(t *testing.T) {
 	tests := []struct {
 		name         string
@@ -447,8 +447,8 @@ func TestLeaseClockNeverChargesMoreThanItMay(t *testing.T) {
 	})
 }
 
-// step is a time (ms) between two readings: mostly the ordinary one, but pauses of any length too, and
-// readings that overtook each other.
+// step draws a time (ms) between two readings: mostly the usual one, but also pauses of any length, and readings that
+// overtook each other.
 func step(t *rapid.T) int64 {
 	return rapid.OneOf(
 		rapid.Int64Range(0, ClockInterval.Milliseconds()),

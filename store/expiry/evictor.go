@@ -15,22 +15,22 @@ import (
 // evictionBatch bounds one Evict entry.
 const evictionBatch = 1000
 
-// EvictorEnv is what an evictor needs of the store that it works for.
+// EvictorEnv is what an evictor needs from its store.
 type EvictorEnv struct {
 	Epoch registry.Epoch // the leadership; without consensus, the boot
-	// Clock reads the lease clock (ms), and says how many stalls it noticed so far.
+	// Clock reads the lease clock (ms), and returns how many stalls it has noticed so far.
 	Clock func() (now int64, stalls int)
-	// Confirm makes sure, after a stall, that what this node knows is still the truth.
+	// Confirm makes sure, after a stall, that this node's knowledge is up to date.
 	Confirm func(context.Context) bool
 	View    func() *registry.View
 	Expired func(now int64, limit int) []registry.EvictItem
 	Ending  func(now int64) []registry.Op
-	// Owner is the datacenter of a lease, and Spares says whether those of another one stay for now; nil:
-	// they end like all others.
+	// Owner returns the datacenter of a lease, and Spares reports whether another datacenter's leases stay for now.
+	// If Spares is nil they end like all others.
 	Owner  func(registry.Handle) string
 	Spares SparePolicy
 	Apply  func(context.Context, ...registry.Op) ([]registry.Result, error)
-	Draw   func(k int) int // a random number in [0, k)
+	Draw   func(k int) int // draws a random number in [0, k)
 
 	Interval time.Duration // between rounds
 	Upstream bool          // evict when upstream's timer would, see upstreamTimer
@@ -38,39 +38,38 @@ type EvictorEnv struct {
 	Metrics  EvictorMetrics
 }
 
-// Evictor ends leases, overrides, quarantines and checks at their time, and leads self-preservation from
-// state to state, for one leadership (without consensus: for as long as the node runs).
+// Evictor ends leases, overrides, quarantines and checks at their time, and moves self-preservation from state to
+// state, for one leadership (without consensus: for as long as the node runs).
 //
-// Rounds and the share. A round is held once per interval, and as soon as something is due, which is
-// looked for at every reading of the clock (it costs a look at the top of a heap): a crash is noticed
-// within a tenth of a second of the end of its lease and not only at the next tick. But in no stretch
-// of one interval, wherever it begins, more is evicted than the share of the registry: what was evicted
-// within the last interval counts, and when the share is used up no round is held early until some of it is
-// free again. Nor is one while evictions are withheld. Overrides, quarantines and checks end
-// at their time all the same. A new leadership holds its first round an interval after it began, so the share
-// holds across leaderships too.
+// Rounds and the share. The evictor holds a round once per interval, and as soon as something is due, which it checks
+// at every reading of the clock (it costs a look at the top of a heap): a crash is noticed within a tenth of a second
+// of the end of its lease and not only at the next tick. But within any stretch of one interval, wherever it begins,
+// it never evicts more than the allowed share of the registry: what was evicted within the last interval counts, and
+// once the share is used up no round is held early until some of it is free again. Nor is one held early while
+// evictions are withheld. Overrides, quarantines and checks end at their time all the same. A new leadership holds
+// its first round an interval after it began, so the share holds across leaderships too.
 //
 // All times are the lease clock's: what it does not charge to the leases delays a round as well.
 type Evictor struct {
 	EvictorEnv
 	believed    int   // stalls of the clock up to which this node's knowledge was confirmed
 	next        int64 // when the next round begins at the latest
-	returnUntil int64 // until then clients that could not be heard during the last stall have time to renew
-	early       bool  // it may begin earlier, if there is something to end
+	returnUntil int64 // until then, clients that could not be heard during the last stall have time to renew
+	early       bool  // the round may begin earlier, if there is something to end
 	row         stallRow
-	evictions   []eviction // of the last interval
+	evictions   []eviction // within the last interval
 	timer       upstreamTimer
-	seen        registry.Preservation // the newest transition that was logged
-	failing     bool                  // the last proposal was not committed, and that was logged
+	seen        registry.Preservation // newest transition that was logged
+	failing     bool                  // the last proposal was not committed, which is logged already
 }
 
-// eviction is what a round evicted.
+// eviction counts what one round evicted.
 type eviction struct {
 	at     int64 // lease clock, ms
 	leases int
 }
 
-// NewEvictor starts an evictor for a leadership that was just established.
+// NewEvictor returns an evictor for a leadership that was just established.
 func NewEvictor(env EvictorEnv) *Evictor {
 	now, _ := env.Clock()
 	return &Evictor{EvictorEnv: env, timer: upstreamTimer{last: now}, seen: env.View().Preservation()}
@@ -81,7 +80,7 @@ func (e *Evictor) Run(ctx context.Context) {
 	wait.Every(ctx, ClockInterval, func(time.Time) { e.step(ctx) })
 }
 
-// step holds a round if it is time for one. A panic costs that round only.
+// step holds a round if it is time for one. A panic costs only that round.
 func (e *Evictor) step(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -106,7 +105,7 @@ func (e *Evictor) step(ctx context.Context) {
 	}
 }
 
-// due says that there is something to end.
+// due reports whether there is something to end.
 func (e *Evictor) due(now int64) bool {
 	switch {
 	case len(e.Ending(now)) > 0:
@@ -117,7 +116,7 @@ func (e *Evictor) due(now int64) bool {
 	return e.left(now) > 0 && len(e.Expired(now, 1)) > 0
 }
 
-// left is how many leases may be evicted now.
+// left returns how many leases may be evicted now.
 func (e *Evictor) left(now int64) int {
 	e.evictions = slices.DeleteFunc(e.evictions, func(t eviction) bool { return now-t.at >= e.Interval.Milliseconds() })
 	evicted := 0
@@ -127,9 +126,9 @@ func (e *Evictor) left(now int64) int {
 	return e.View().RoundLimit(evicted)
 }
 
-// catchUp comes back from a stall (a pause of the process, a new leadership): it makes sure that what
-// came in between was applied, and gives clients that could not be heard one interval to renew. Where the next
-// stall comes before that is over, see stallRow.
+// catchUp recovers from a stall (a pause of the process, a new leadership): it makes sure that everything committed
+// meanwhile is applied, and gives clients that could not be heard one interval to renew. If the next stall comes
+// before that is over, see stallRow.
 func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
 	if !e.Confirm(ctx) {
 		return
@@ -139,11 +138,10 @@ func (e *Evictor) catchUp(ctx context.Context, now int64, stalls int) {
 	e.next, e.early = now+e.Interval.Milliseconds(), false
 }
 
-// round does what is due, in an order in which nothing that was decided before is outdated by what
-// comes after: first whether evictions are withheld, last the evictions. What has ended after the time given
-// is left to the next one.
+// round does what is due, ordered so that no step invalidates the decision of an earlier one: first whether evictions
+// are withheld, last the evictions. What ends after the given time is left to the next round.
 func (e *Evictor) round(ctx context.Context, now, until int64) {
-	e.row.over()
+	e.row.reset()
 	e.next, e.early = now+e.Interval.Milliseconds(), e.Upstream
 	additional, evicts := e.turn(now)
 	figures := e.View().Freshness(now)
@@ -155,11 +153,11 @@ func (e *Evictor) round(ctx context.Context, now, until int64) {
 	ended := e.Expired(until-additional, e.View().Total())
 	all := len(ended)
 	due := e.spare(now, ended)
-	// Leases that stay are still at the top of the heap: there is no early round then.
+	// Leases that stay are still at the top of the heap, so no early round follows then.
 	e.early = e.evict(ctx, now, due) && len(due) == all || e.Upstream
 }
 
-// turn says whether this round may evict, and the time (ms) that it grants to every lease.
+// turn reports whether this round may evict, and the time (ms) that it grants to every lease.
 func (e *Evictor) turn(now int64) (additional int64, evicts bool) {
 	if !e.Upstream {
 		return 0, true
@@ -170,8 +168,8 @@ func (e *Evictor) turn(now int64) (additional int64, evicts bool) {
 	return e.timer.run(now), true
 }
 
-// transit makes the transition of self-preservation that is due. It fails if one was due and is not
-// made: then this round must not go by the old state.
+// transit makes the transition of self-preservation that is due. It returns false if one was due and could not be
+// made: this round must then not rely on the old state.
 func (e *Evictor) transit(ctx context.Context, now int64, figures registry.Figures) bool {
 	op, due := e.View().NextPreservation(now, figures)
 	if !due {
@@ -182,8 +180,8 @@ func (e *Evictor) transit(ctx context.Context, now int64, figures registry.Figur
 	return ok && results[0].Outcome == registry.Done
 }
 
-// proposeEnding ends overrides and quarantines whose time has passed, turns checks critical whose TTL has, and
-// removes what has been critical for too long.
+// proposeEnding ends expired overrides and quarantines, turns checks critical whose TTL has passed, and removes what
+// has been critical for too long.
 func (e *Evictor) proposeEnding(ctx context.Context, now int64) bool {
 	ops := e.Ending(now)
 	if len(ops) == 0 {
@@ -193,8 +191,8 @@ func (e *Evictor) proposeEnding(ctx context.Context, now int64) bool {
 	return ok
 }
 
-// evict removes the share of the due leases that is left. It fails if an entry of it was not
-// committed, or is not to be.
+// evict removes what is left of the share from the due leases. It returns false if an entry was not committed, or
+// must not be.
 func (e *Evictor) evict(ctx context.Context, now int64, due []registry.EvictItem) (ok bool) {
 	all := len(due)
 	evicted := 0
@@ -218,8 +216,7 @@ func (e *Evictor) evict(ctx context.Context, now int64, due []registry.EvictItem
 	return ok
 }
 
-// propose applies operations of a round. That they could not be applied is said once, until some
-// were.
+// propose applies operations of a round. It logs a failure once, until some are applied again.
 func (e *Evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.Result, bool) {
 	results, err := e.Apply(ctx, ops...)
 	if err != nil && !e.failing && ctx.Err() == nil {
@@ -229,8 +226,8 @@ func (e *Evictor) propose(ctx context.Context, ops ...registry.Op) ([]registry.R
 	return results, err == nil
 }
 
-// recordTransitions logs and counts the transitions of self-preservation since the last call, an
-// operator's too.
+// recordTransitions logs and counts the transitions of self-preservation since the last call, including an
+// operator's.
 func (e *Evictor) recordTransitions(ctx context.Context) {
 	v := e.View()
 	var unseen []registry.Preservation
@@ -261,7 +258,7 @@ func (e *Evictor) logTransition(ctx context.Context, v *registry.View, p registr
 		"author", p.By.Author, "note", p.By.Reason)
 }
 
-// spare leaves out, of leases that have ended, those of other datacenters that stay for now.
+// spare drops from the ended leases those of other datacenters that stay for now.
 func (e *Evictor) spare(now int64, due []registry.EvictItem) []registry.EvictItem {
 	if e.Spares == nil {
 		return due
@@ -278,7 +275,7 @@ func (e *Evictor) spare(now int64, due []registry.EvictItem) []registry.EvictIte
 	})
 }
 
-// sparesAll says whether the leases of a datacenter stay for now.
+// sparesAll reports whether the leases of a datacenter stay for now.
 func (e *Evictor) sparesAll(now int64, dc string) bool {
 	link, ok := e.View().Link(dc)
 	if !ok {
@@ -287,8 +284,8 @@ func (e *Evictor) sparesAll(now int64, dc string) bool {
 	return e.Spares(dc, time.Duration(now-link.LastContact)*time.Millisecond, true)
 }
 
-// allInGrace says that there are leases and not one of them can end yet at now, because a leadership
-// was established only lately (both are lease clock, ms).
+// allInGrace reports whether there are leases and not one of them can end yet, because a leadership was established
+// only recently. now and established are lease clock, ms.
 func allInGrace(v *registry.View, established, now int64) bool {
 	some := false
 	for l := range v.All() {
@@ -300,27 +297,27 @@ func allInGrace(v *registry.View, established, now int64) bool {
 	return some
 }
 
-// SparePolicy says whether leases of another datacenter, whose time has passed, stay for now. silent is
-// how long ago (lease clock) it was last heard; ok is false if it never was.
+// SparePolicy reports whether expired leases of another datacenter stay for now. silent is how long ago (lease clock)
+// it was last heard; ok is false if it never was.
 type SparePolicy func(dc string, silent time.Duration, ok bool) bool
 
 // upstreamInterval is upstream's default of evictionIntervalTimerInMs.
 const upstreamInterval = 60 * time.Second
 
-// upstreamTimer says when upstream's EvictionTask would run: for the first time one interval after it
-// was started. It counts on the lease clock, in ms.
+// upstreamTimer says when upstream's EvictionTask would run: for the first time one interval after it was started. It
+// counts on the lease clock, in ms.
 type upstreamTimer struct {
-	last int64 // the last run, at first the start
+	last int64 // the last run, initially the start
 	ran  bool
 }
 
-// due says whether it is time to run.
+// due reports whether it is time to run.
 func (t *upstreamTimer) due(now int64) bool {
 	return now-t.last >= upstreamInterval.Milliseconds()
 }
 
-// run records a run, and returns by how much it came too late: that time is granted to every lease.
-// The first run is never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
+// run records a run, and returns by how much it came too late: every lease is granted that time. The first run is
+// never late. Source: AbstractInstanceRegistry.EvictionTask.getCompensationTimeMs.
 func (t *upstreamTimer) run(now int64) (compensation int64) {
 	if t.ran {
 		compensation = max(0, now-t.last-upstreamInterval.Milliseconds())
@@ -329,21 +326,21 @@ func (t *upstreamTimer) run(now int64) (compensation int64) {
 	return compensation
 }
 
-// Reign is the time in which this node decides which leases end: its leadership, or without consensus its run.
+// Reign is the time when this node decides which leases end: its leadership, or without consensus its run.
 type Reign struct {
 	Epoch       registry.Epoch
 	Established int64       // lease clock, ms
 	youth       atomic.Bool // no lease can end yet, see allInGrace
 }
 
-// NewReign begins with what a view has.
+// NewReign starts a reign with the leases of a view.
 func NewReign(epoch registry.Epoch, established int64, v *registry.View) *Reign {
 	r := &Reign{Epoch: epoch, Established: established}
 	r.youth.Store(allInGrace(v, established, established))
 	return r
 }
 
-// Young says that there are leases and none of them can end yet.
+// Young reports whether there are leases and none of them can end yet.
 func (r *Reign) Young() bool { return r.youth.Load() }
 
 // Grow notices, once, that leases can end.

@@ -418,7 +418,7 @@ func TestAQuarantinedLeaseIsWithinItsGraceToo(t *testing.T) {
 	})
 }
 
-// stock are the settings with every compatibility switch on.
+// stock returns the settings with every compatibility switch on.
 func stock() registry.Settings {
 	s := registry.DefaultSettings()
 	s.Expectation, s.DoubledLease = true, true

@@ -7,13 +7,12 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// CoordinatorMetrics are a coordinator's counters.
+// CoordinatorMetrics counts what a coordinator does.
 type CoordinatorMetrics struct {
 	Expired prometheus.Counter
 	panics  prometheus.Counter
 }
 
-// NewCoordinatorMetrics registers the figures of a coordinator.
 func NewCoordinatorMetrics(reg prometheus.Registerer) *CoordinatorMetrics {
 	add := promauto.With(reg)
 	return &CoordinatorMetrics{
@@ -22,14 +21,13 @@ func NewCoordinatorMetrics(reg prometheus.Registerer) *CoordinatorMetrics {
 	}
 }
 
-// EvictorMetrics are an evictor's counters.
+// EvictorMetrics counts what an evictor does.
 type EvictorMetrics struct {
 	evicted     prometheus.Counter
 	panics      prometheus.Counter
 	transitions *prometheus.CounterVec
 }
 
-// NewEvictorMetrics registers the figures of an evictor.
 func NewEvictorMetrics(reg prometheus.Registerer) EvictorMetrics {
 	add := promauto.With(reg)
 	m := EvictorMetrics{
@@ -47,7 +45,7 @@ var preservationStates = []registry.PreservationState{registry.PreservationOff, 
 
 // PreservationGauges shows self-preservation at the moment of a scrape. It walks all leases.
 type PreservationGauges struct {
-	// Now returns the newest view, and the lease clock (ms) as far as this node knows it.
+	// Now returns the newest view, and the lease clock (ms) as this node knows it.
 	Now func() (*registry.View, int64)
 }
 

@@ -20,9 +20,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// evictionRig is a leader without the other nodes, in a bubble of virtual time: the state machine, fed
-// with encoded entries as Raft would, the lease clock, the evictor and the coordinator. Clients send their renewals as
-// told. It belongs to one goroutine.
+// evictionRig is a leader without the other nodes, in a bubble of virtual time: the state machine, fed with encoded
+// entries as Raft would, the lease clock, the evictor and the coordinator. Clients send their renewals as told. It
+// belongs to one goroutine.
 type evictionRig struct {
 	t        *testing.T
 	machine  *fsm.Machine
@@ -39,11 +39,11 @@ type evictionRig struct {
 
 	index, term, seq uint64
 	begun            time.Time
-	written          time.Time // the newest entry
+	written          time.Time // when the newest entry was written
 	clients          map[registry.Key]*rigClient
 	evictedAt        map[registry.Key]time.Duration // since begun
 
-	// before, if not nil, is told every proposal of the evictor before it is applied; an error prevents it.
+	// before, if not nil, sees every proposal of the evictor before it is applied; its error prevents it.
 	before func(ops []registry.Op) error
 	// beforeKV is the same for the coordinator.
 	beforeKV func(ops []kv.Op) error
@@ -53,7 +53,7 @@ type evictionRig struct {
 
 // rigClient renews one lease.
 type rigClient struct {
-	every time.Duration // 0: silent
+	every time.Duration // 0 if silent
 	next  time.Time
 }
 
@@ -156,7 +156,7 @@ func (g *evictionRig) applyFrom(origin registry.Origin, ops ...registry.Op) []re
 	return g.batch(items).Registry
 }
 
-// register adds an instance whose client renews every so often; 0: never.
+// register adds an instance whose client renews at an interval, or never if it is 0.
 func (g *evictionRig) register(id string, interval, duration int32, every time.Duration) registry.Key {
 	g.t.Helper()
 	i := instanceOf("A", id, duration)
@@ -185,15 +185,15 @@ func (g *evictionRig) silence(keys ...registry.Key) {
 	}
 }
 
-// resume renews instances now, and then every so often again.
+// resume renews instances now, and from then on at an interval.
 func (g *evictionRig) resume(every time.Duration, keys ...registry.Key) {
 	for _, k := range keys {
 		g.clients[k].every, g.clients[k].next = every, time.Now()
 	}
 }
 
-// pass lets time go by in steps of the clock. In each the evictor has its turn before the clients: the
-// order that is worse for them.
+// pass lets time pass in steps of the clock. In each step the evictor acts before the clients, which is worse for
+// them.
 func (g *evictionRig) pass(d time.Duration) {
 	g.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -242,7 +242,7 @@ func (g *evictionRig) wantState(want registry.PreservationState) {
 	}
 }
 
-// wantGone fails the test unless an instance went at a time since the beginning, or a little later.
+// wantGone fails the test unless an instance went at a time since the beginning, or slightly later.
 func (g *evictionRig) wantGone(key registry.Key, at time.Duration) {
 	g.t.Helper()
 	got, ok := g.evictedAt[key]
@@ -258,7 +258,7 @@ func (g *evictionRig) wantNoneEvicted() {
 	expect.That(g.t, len(g.evictedAt) == 0, "after %v these are gone: %v, want none evicted", time.Since(g.begun), g.evictedAt)
 }
 
-// metric is the value of a metric with at most one label.
+// metric returns the value of a metric with at most one label.
 func (g *evictionRig) metric(name, label string) float64 {
 	g.t.Helper()
 	families, err := g.metrics.Gather()

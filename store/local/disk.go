@@ -16,18 +16,18 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// registryFile is the file that a node without consensus keeps its registry in. Each write is one
-// transaction: a crash leaves the state of some write, whole. It belongs to one goroutine at a time.
+// registryFile is the file that holds the registry of a node without consensus. Each write is one transaction: a
+// crash leaves the complete state of some write. It belongs to one goroutine at a time.
 type registryFile struct {
 	path string
 	bolt *bbolt.DB
 	slow disk.SlowSync
-	// level is that at which the file was written when it was read; 0: nothing was written yet.
+	// level is the level of the file when it was read, or 0 if nothing was written yet.
 	level byte
 	marks
 }
 
-// openRegistryFile opens registry.db below dir, or makes it.
+// openRegistryFile opens registry.db below dir, or creates it.
 func openRegistryFile(dir string) (*registryFile, error) {
 	path := filepath.Join(dir, disk.LocalFile)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -58,7 +58,7 @@ func openLocalBolt(path string) (bolt *bbolt.DB, err error) {
 	})
 }
 
-// explainLocal says what an operator can do about a file that cannot be read.
+// explainLocal adds what an operator can do about an unreadable file.
 func explainLocal(err error) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
@@ -71,7 +71,7 @@ func explainLocal(err error) error {
 	return fmt.Errorf("the file is damaged (%w): remove it, and the node takes over what the others have", err)
 }
 
-// createLocal makes the file under another name first, as createBolt does.
+// createLocal creates the file under another name first, as replaceLog of package raftio does.
 func createLocal(path string) error {
 	tmp := path + ".new"
 	if err := os.RemoveAll(tmp); err != nil {
@@ -109,8 +109,8 @@ func (d *registryFile) write(what saved) error {
 
 func (d *registryFile) close() error { return d.bolt.Close() }
 
-// load makes a registry out of what the disk has: an empty one, if that is nothing. Its indexes begin
-// beyond all that were given out before.
+// load makes a registry from the file, empty if the file is. Its indexes begin beyond all that were handed out
+// before.
 func (d *registryFile) load() (*registry.Registry, error) {
 	f, err := d.read()
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *registryFile) setMarks(f registry.Frozen) {
 	}
 }
 
-// read reads the file; nil: nothing was written yet.
+// read reads the file. It returns nil if nothing was written yet.
 func (d *registryFile) read() (f *registry.Frozen, err error) {
 	defer disk.RecoverDamage(&err)
 	err = d.bolt.View(func(tx *bbolt.Tx) error {
@@ -168,7 +168,7 @@ func (d *registryFile) read() (f *registry.Frozen, err error) {
 	return f, err
 }
 
-// readLeases reads the leases, and gives each a handle anew: the table of handles is not kept.
+// readLeases reads the leases, and gives each a new handle: the table of handles is not kept.
 func readLeases(tx *bbolt.Tx, f *registry.Frozen) error {
 	renewals := tx.Bucket(bucketRenewals)
 	err := tx.Bucket(bucketLeases).ForEach(func(name, b []byte) error {
@@ -209,8 +209,8 @@ func readRemovals(tx *bbolt.Tx, f *registry.Frozen) error {
 	})
 }
 
-// given checks that the index of a change was given out when the file was written: the registry itself
-// would look only after the indexes have jumped.
+// given checks that the index of a change had been handed out when the file was written: the registry itself would
+// check only after the indexes have jumped.
 func given(l *registry.Lease, newest registry.Index) error {
 	if l.Changed > newest {
 		return fmt.Errorf("%s has index %d, but the last one given out is %d: %w", l.Key(), l.Changed, newest, fsm.ErrCorrupt)

@@ -60,7 +60,7 @@ func (g *diskRig) applyFrom(origin registry.Origin, op registry.Op) {
 	g.registry.Apply(g.clock, 1, origin, op)
 }
 
-// pass moves the lease clock in steps that the registry believes.
+// pass moves the lease clock in steps that the registry accepts.
 func (g *diskRig) pass(d time.Duration) {
 	for ; d > 0; d -= time.Hour {
 		step := min(d, time.Hour).Milliseconds()
@@ -82,7 +82,7 @@ func (g *diskRig) flush(renewals bool) error {
 	return g.disk.write(what)
 }
 
-// reopen loads the file anew and returns what is in it.
+// reopen loads the file again and returns its contents.
 func (g *diskRig) reopen() (registry.Frozen, error) {
 	if err := g.disk.close(); err != nil {
 		return registry.Frozen{}, err
@@ -97,8 +97,8 @@ func (g *diskRig) reopen() (registry.Frozen, error) {
 	return r.Freeze(), nil
 }
 
-// asLoaded is a state as it is after a start: with handles of its own, indexes that begin later, and of the
-// histories of live instances as much as was written with their last change.
+// asLoaded returns a state as it is after a start: with handles of its own, indexes that begin later, and only as
+// much of the histories of live instances as was written with their last change.
 func asLoaded(f registry.Frozen) registry.Frozen {
 	f.Index += reserved
 	f.Cluster, f.Free = "", nil
@@ -136,7 +136,7 @@ func TestRegistryFileLoadsWhatWasWritten(t *testing.T) {
 	})
 }
 
-// step is something that happens to a node: operations, time, writes.
+// step makes something happen to a node: operations, time, writes.
 func (g *diskRig) step(t *rapid.T) {
 	key := registry.NewKey(rapid.SampledFrom([]string{"A", "AB", "B"}).Draw(t, "app"), rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "id"))
 	by := registry.Act{Author: "a", Reason: "r"}
@@ -182,7 +182,7 @@ func (g *diskRig) step(t *rapid.T) {
 	}
 }
 
-// A record that is reduced by the time it changes must not come to stand behind one that is not on disk yet.
+// A record that is reduced when it changes must not end up behind one that is not on disk yet.
 func TestRegistryFileLoadsAfterAnOldRemovalChanged(t *testing.T) {
 	g := need.Got(newDiskRig(t.TempDir()))(t)
 	defer func() { g.disk.close() }()
@@ -412,7 +412,7 @@ func TestRegistryFileThatIsDamagedIsRefusedInWordsOrReadAsItWasWritten(t *testin
 	})
 }
 
-// panicking has operations about an instance panic after they have changed the registry, as long as on is true.
+// panicking makes operations on an instance panic after they have changed the registry, while on is true.
 type panicking struct {
 	id string
 	on bool
@@ -442,7 +442,7 @@ func (l *keptLog) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// poisoned runs a test with a node on which operations about the instance "bad" panic.
+// poisoned runs a test with a node where operations on the instance "bad" panic.
 func poisoned(t *testing.T, sync store.Sync, do func(t *testing.T, g *localRig, p *panicking, log *keptLog)) {
 	t.Helper()
 	p, log := &panicking{id: "bad", on: true}, &keptLog{}
@@ -451,7 +451,7 @@ func poisoned(t *testing.T, sync store.Sync, do func(t *testing.T, g *localRig, 
 	}, func(t *testing.T, g *localRig) { do(t, g, p, log) })
 }
 
-// replicas are what a peer sends of instances of application A.
+// replicas returns what a peer sends of instances of application A.
 func replicas(ids ...string) []registry.Op {
 	ops := make([]registry.Op, len(ids))
 	for i, id := range ids {
@@ -541,7 +541,7 @@ func TestCallOfAClientThatPanicsChangesNothing(t *testing.T) {
 	})
 }
 
-// A record that changes without an index is in no list of changes: after a panic all is written.
+// A record that changes without an index is in no list of changes: after a panic everything is written.
 func TestRecordOfARemovalThatChangedBeforeAPanicReachesTheDisk(t *testing.T) {
 	poisoned(t, store.SyncNone, func(t *testing.T, g *localRig, _ *panicking, _ *keptLog) {
 		key := registry.NewKey("A", "own")
@@ -557,12 +557,12 @@ func TestRecordOfARemovalThatChangedBeforeAPanicReachesTheDisk(t *testing.T) {
 	})
 }
 
-// A registry that can neither go on nor be made anew must not reach the disk.
+// A registry that can neither go on nor be rebuilt must not reach the disk.
 func TestNodeEndsWhoseRegistryCannotBeMadeAnew(t *testing.T) {
 	poisoned(t, store.SyncInterval, func(t *testing.T, g *localRig, _ *panicking, _ *keptLog) {
 		g.register(600, "own")
-		time.Sleep(2*time.Second + 7*time.Millisecond) // no tick shows a view again meanwhile
-		g.view.Store(nil)                              // which no registry is made from
+		time.Sleep(2*time.Second + 7*time.Millisecond) // no tick publishes a view meanwhile
+		g.view.Store(nil)                              // no registry can be built from it
 		_, err := g.Apply(context.Background(), fromNode, replicas("1", "bad")...)
 		need.That(t, errors.Is(err, registry.ErrClosed), "got %v, want %v", err, registry.ErrClosed)
 		g.mu.Lock()
@@ -615,7 +615,7 @@ func TestLeaseWhoseEndPanicsKeepsNoOtherFromEnding(t *testing.T) {
 	})
 }
 
-// An override whose end panics keeps neither another one nor a lease from ending.
+// An override whose end panics keeps neither another override nor a lease from ending.
 func TestOverrideWhoseEndPanicsKeepsNothingElseFromEnding(t *testing.T) {
 	var bad registry.Handle
 	panics := func(it fsm.Item) {

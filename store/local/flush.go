@@ -24,8 +24,8 @@ func (f *flush) finish(err error) {
 	close(f.done)
 }
 
-// wait waits for a flush. What it contains was performed: that it failed, or could not be waited for,
-// leaves open whether it outlasts the node.
+// wait waits for a flush. Its operations were performed: if the flush fails, or the wait ends early, it is open
+// whether they outlast the node.
 func (f *flush) wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -38,8 +38,8 @@ func (f *flush) wait(ctx context.Context) error {
 	return nil
 }
 
-// markDirty records that the state has what the disk has not, and returns the flush that a caller is to wait
-// for, if it is. The caller holds mu.
+// markDirty records that the state is ahead of the disk, and returns the flush that the caller must wait for, if any.
+// The caller holds mu.
 func (s *Store) markDirty(e effect) *flush {
 	s.dirty = true
 	waits := e == durable && s.cfg.Sync == store.SyncAlways
@@ -55,9 +55,8 @@ func (s *Store) markDirty(e effect) *flush {
 	return nil
 }
 
-// runSaving writes to the disk what changed, until ctx ends: at its time, and at once where a caller
-// waits or the reserved indexes are half used. One flush is under way at a time; what comes meanwhile
-// shares the next.
+// runSaving writes changes to the disk until ctx ends: at its interval, and at once if a caller waits or the reserved
+// indexes are half used. One flush runs at a time; what arrives meanwhile shares the next.
 func (s *Store) runSaving(ctx context.Context) {
 	var due <-chan time.Time // never
 	if s.cfg.Sync != store.SyncNone {
@@ -81,8 +80,8 @@ func (s *Store) runSaving(ctx context.Context) {
 	}
 }
 
-// Alive returns true once the loop that writes to the disk has heard a question and no operation is under way; false when ctx
-// has ended.
+// Alive returns true once the loop that writes to the disk has heard a question and no operation is in progress, and
+// false when ctx has ended.
 func (s *Store) Alive(ctx context.Context) bool {
 	select {
 	case s.asked <- struct{}{}:
@@ -94,7 +93,7 @@ func (s *Store) Alive(ctx context.Context) bool {
 	return true
 }
 
-// save writes what changed since the last time, if anything did; last also writes the renewals, whatever
+// save writes what changed since the last time, if anything did. With last, it also writes the renewals, whatever
 // their age.
 func (s *Store) save(last bool) error {
 	s.mu.Lock()
@@ -125,9 +124,9 @@ func (s *Store) save(last bool) error {
 	return err
 }
 
-// addRenewals adds the renewals, at or after a moment of the lease clock (ms), of leases that did not change,
-// a few at a time: no caller is to wait until all have been read. Other nodes tell renewals late: those that
-// were due the last time and came afterwards are looked for once more.
+// addRenewals adds renewals of unchanged leases, from a moment of the lease clock (ms) on, a few at a time: no caller
+// must wait until all have been read. Other nodes report renewals late: those that were due the last time and arrived
+// afterwards are picked up this time.
 func (s *Store) addRenewals(what *saved, since int64) {
 	what.renewed = true
 	for leases := range slices.Chunk(what.renewedSince(since), applyStep) {
@@ -139,8 +138,8 @@ func (s *Store) addRenewals(what *saved, since int64) {
 	}
 }
 
-// applyStep is how many operations are performed at a stretch: a large batch of another node must not
-// keep the clients waiting.
+// applyStep is how many operations are performed at a stretch: a large batch of another node must not keep the
+// clients waiting.
 const applyStep = 256
 
 // effect is what an operation means for readers of the state.
@@ -148,7 +147,7 @@ type effect uint8
 
 const (
 	renewing   effect = iota // nothing but the time of a renewal, which is live
-	repeatable               // something new on which no reader relies: it comes again
+	repeatable               // something new that no reader relies on: it comes again
 	durable                  // a result that must be as true after a crash
 )
 

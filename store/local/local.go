@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// Open opens the data directory and loads what it holds. No call is served before Run.
+// Open opens the data directory and loads what it holds. It serves no call before Run.
 func Open(cfg store.Config) (*Store, error) {
 	cfg.SetDefaults()
 	s := &Store{
@@ -58,7 +58,7 @@ func (s *Store) open() (err error) {
 	return nil
 }
 
-// load makes the registry out of what the disk has, and reserves the indexes of this start.
+// load makes the registry from what the disk has, and reserves the indexes of this start.
 func (s *Store) load() (err error) {
 	if s.registry, err = s.disk.load(); err != nil {
 		return err
@@ -76,15 +76,14 @@ func (s *Store) load() (err error) {
 	return s.disk.write(saved{frozen: f, after: f.Index, level: s.level()})
 }
 
-// Identity names the node in its data directory (a name that no other directory has), and counts its
-// starts.
+// Identity returns the node's unique name from its data directory, and the number of this start.
 func (s *Store) Identity() (serverID string, boot uint64) { return s.id.ServerID, s.id.Boot }
 
-// Run serves until ctx ends; it then writes what is not on disk yet and returns nil. An error of the
-// disk ends it too. If ctx has ended before, it only closes: Copy is not called.
+// Run serves until ctx ends; it then writes what is not on disk yet and returns nil. An error of the disk ends it
+// too. If ctx has ended before, it only closes and does not call Copy.
 //
-// Operations are performed from its beginning on, so that what clients and other nodes send is not
-// lost while Copy is at work; leases end only when that is done and every client had time to renew.
+// It performs operations from its beginning on, so that nothing that clients and other nodes send is lost while Copy
+// is at work. Leases end only when Copy is done and every client has had time to renew.
 func (s *Store) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -106,7 +105,7 @@ func (s *Store) Run(ctx context.Context) error {
 	tasks.Wait()
 	if err == nil {
 		select {
-		case err = <-s.fatal: // the last write before the stop: the disk cannot be trusted with another one
+		case err = <-s.fatal: // from the last write before the stop: the disk cannot be trusted with another one
 			s.log.Error("this node failed while it stopped", "err", err)
 		default:
 		}
@@ -114,7 +113,7 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.close(err)
 }
 
-// admitOperations lets operations in.
+// admitOperations starts to admit operations.
 func (s *Store) admitOperations() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *Store) admitOperations() {
 	close(s.started)
 }
 
-// refuseOperations lets no operation in any more, and ends the wait for changes.
+// refuseOperations stops admitting operations, and ends the wait for changes.
 func (s *Store) refuseOperations() {
 	s.mu.Lock()
 	s.serving = false
@@ -142,8 +141,8 @@ func (s *Store) close(err error) error {
 	return errors.Join(err, s.disk.close())
 }
 
-// establish makes this node the leader of itself, in the epoch of its boot: leases get grace from now on.
-// The caller holds mu.
+// establish makes this node its own leader, in the epoch of its boot: leases get grace from now on. The caller holds
+// mu.
 func (s *Store) establish() {
 	epoch := registry.Epoch{Term: s.id.Boot, Index: 1}
 	s.registry.Establish(epoch, fmt.Sprintf("%s-%d", s.id.ServerID, s.id.Boot))
@@ -168,12 +167,12 @@ func (s *Store) serve(ctx context.Context) {
 	expiry.NewEvictor(s.evictionEnv()).Run(ctx)
 }
 
-// evictionEnv is what the evictor needs.
+// evictionEnv returns what the evictor needs.
 func (s *Store) evictionEnv() expiry.EvictorEnv {
 	return expiry.EvictorEnv{
 		Epoch: s.reign.Load().Epoch,
 		Clock: func() (int64, int) { return s.clock.Read(time.Now()) },
-		// No other node decides, so what this node knows is the truth, also after a stall.
+		// No other node decides, so this node's knowledge is up to date even after a stall.
 		Confirm:  func(context.Context) bool { return true },
 		View:     s.view.Load,
 		Expired:  s.expired,
@@ -209,12 +208,12 @@ func (s *Store) owner(h registry.Handle) string {
 	return s.registry.Owner(h)
 }
 
-// publish shows the present state to readers. The caller holds mu, so views are published in order.
+// publish shows the current state to readers. The caller holds mu, so views are published in order.
 func (s *Store) publish() {
 	v := s.registry.View()
 	s.view.Store(v)
 	switch {
-	case s.changes == nil: // it is being opened
+	case s.changes == nil: // the store is being opened
 	case s.ready.Load():
 		s.changes.Count(v)
 	default:
@@ -257,7 +256,7 @@ func (s *Store) tick(now time.Time) {
 	}
 }
 
-// View implements registry.Service: ErrNotOffered for anything but Stale.
+// View implements registry.Service. It returns ErrNotOffered for anything but Stale.
 func (s *Store) View(_ context.Context, read registry.Consistency) (*registry.View, error) {
 	if read != registry.Stale {
 		return nil, fmt.Errorf("%v read: %w", read, registry.ErrNotOffered)
@@ -270,17 +269,16 @@ func (s *Store) Changes(ctx context.Context, after registry.Index, which registr
 	return store.AwaitChanges(ctx, s.closing, &s.watchers, s.view.Load, after, which)
 }
 
-// Health implements registry.Service. No node leads; Quorum is there as soon as the node is ready, because
-// nothing but itself is needed to serve. Suspended means that no lease can end now: the node is not
-// ready, or all leases are within the grace that they were given when it became so. By Clock other nodes are told
-// how old renewals are.
+// Health implements registry.Service. No node leads. Quorum is true as soon as the node is ready, because it needs
+// nothing but itself to serve. Suspended means that no lease can end now: the node is not ready, or all leases are
+// still within the grace they got when it became ready. Clock tells other nodes how old renewals are.
 func (s *Store) Health() registry.Health {
 	ready := s.ready.Load()
 	return registry.Health{Ready: ready, Quorum: ready, Age: s.cfg.Age(), Suspended: s.suspended(), Clock: s.sharedClock()}
 }
 
-// sharedClock is the lease clock (ms) by which other nodes are told how old renewals are. After a pause of this node
-// the sender may go on before the clock ticks: by the clock of before, a lease that ended meanwhile would be young.
+// sharedClock returns the lease clock (ms) that tells other nodes how old renewals are. After a pause of this node
+// the sender may run before the clock ticks: by the old reading, a lease that ended meanwhile would look young.
 func (s *Store) sharedClock() int64 {
 	now := time.Now()
 	if s.clock.Stands(now) {
@@ -299,5 +297,5 @@ func (s *Store) leaseTime() (*registry.View, int64) {
 	return s.view.Load(), now
 }
 
-// SetSyncDelay makes each write to the disk take so much longer from now on; 0: no longer.
+// SetSyncDelay slows each write to the disk by the given time from now on. 0 ends the delay.
 func (s *Store) SetSyncDelay(by time.Duration) { s.disk.slow.Set(by) }

@@ -27,7 +27,7 @@ import (
 type localRig struct {
 	t       *testing.T
 	cfg     store.Config
-	metrics prometheus.Registerer // of the next start; nil: new ones
+	metrics prometheus.Registerer // for the next start; nil for new ones
 	*Store
 	stop context.CancelFunc
 	done chan error
@@ -111,7 +111,7 @@ func (g *localRig) has(id string) bool {
 	return ok
 }
 
-// onDisk is the index of the newest change that is on disk.
+// onDisk returns the index of the newest change that is on disk.
 func (g *localRig) onDisk() registry.Index {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +229,7 @@ func TestChangesAreOnDiskWhenTheSettingSays(t *testing.T) {
 	}
 }
 
-// What changes of a removal's record takes no index, and is as true after a crash as any other answer.
+// What changes about a removal's record takes no index, and is as true after a crash as any other result.
 func TestEndOfARemovalsQuarantineIsOnDiskWithTheResult(t *testing.T) {
 	localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
 		key := registry.NewKey("A", "i0")
@@ -244,7 +244,7 @@ func TestEndOfARemovalsQuarantineIsOnDiskWithTheResult(t *testing.T) {
 	})
 }
 
-// killed is what a kill of the process would leave at this moment.
+// killed returns what a kill of the process would leave at this moment.
 func (g *localRig) killed(t *testing.T) *registry.View {
 	t.Helper()
 	b := need.Got(os.ReadFile(filepath.Join(g.cfg.DataDir, disk.LocalFile)))(t)
@@ -260,7 +260,7 @@ func TestIndexesDoNotPassHalfOfTheReserveWithoutAWrite(t *testing.T) {
 		g.register(90, "i0")
 		g.restart()
 		g.mu.Lock()
-		g.flushed = g.now().Index() - reserved/2 // as if it had done as much since
+		g.flushed = g.now().Index() - reserved/2 // as if it had done that much since
 		g.mu.Unlock()
 		g.register(90, "i1")
 		synctest.Wait()
@@ -271,7 +271,7 @@ func TestIndexesDoNotPassHalfOfTheReserveWithoutAWrite(t *testing.T) {
 func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
 	localBubble(t, func(c *store.Config) { c.Sync = store.SyncAlways }, func(t *testing.T, g *localRig) {
 		g.register(90, "i0")
-		time.Sleep(2*time.Second + expiry.ClockInterval/2) // the level has risen, and everything was written anew
+		time.Sleep(2*time.Second + expiry.ClockInterval/2) // the level has risen, and everything was rewritten
 		before, writes := g.now(), g.writes()
 		for range 100 {
 			g.apply(registry.Renew{Key: registry.NewKey("A", "i0")})
@@ -285,7 +285,7 @@ func TestRenewalsAreWrittenSeldomAndNotPublished(t *testing.T) {
 	})
 }
 
-// writes is how often the node wrote its disk.
+// writes returns how often the node wrote its disk.
 func (g *localRig) writes() uint64 {
 	g.t.Helper()
 	families, err := g.cfg.Metrics.(*prometheus.Registry).Gather()
@@ -301,7 +301,7 @@ func (g *localRig) writes() uint64 {
 	return 0
 }
 
-// busyBubble is localBubble of a node whose callers wait for the disk, which is busy until free is called.
+// busyBubble is localBubble for a node whose callers wait for the disk, which is busy until free is called.
 func busyBubble(t *testing.T, do func(t *testing.T, g *localRig, free func())) {
 	t.Helper()
 	var busy chan struct{}
@@ -447,7 +447,7 @@ func TestStoreEndsNoLeaseBeforeItsClientHadTimeToComeBack(t *testing.T) {
 		c.Copy = func(context.Context) error { <-copied; return nil }
 	}, func(t *testing.T, g *localRig) {
 		g.register(6, "i0")
-		time.Sleep(time.Minute) // in which no node could tell it of a renewal
+		time.Sleep(time.Minute) // no node could tell it of a renewal meanwhile
 		copied <- struct{}{}
 		time.Sleep(5 * time.Second)
 		h := g.Health()
@@ -577,7 +577,7 @@ func TestRunWithAnEndedContextOnlyCloses(t *testing.T) {
 	expect.OK(t, s.Run(ended))
 }
 
-// After a pause what tells other nodes may go on before the clock ticks.
+// After a pause, the sender to other nodes may run before the clock ticks.
 func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 	s := need.Got(Open(store.Config{Node: "n1", DataDir: t.TempDir(), Metrics: prometheus.NewRegistry()}))(t)
 	s.admitOperations() // and nothing ticks
@@ -597,7 +597,7 @@ func TestHealthClockMakesNoLeaseYoungerAfterAStall(t *testing.T) {
 	expect.That(t, age == registry.UnknownAge, "after a pause its age is told as %d ms, want that it is unknown", age)
 }
 
-// errBroken is the error of a disk.
+// errBroken is the error of a broken disk.
 var errBroken = errors.New("broken")
 
 func instance(app, id string, duration int32) *registry.Instance {
@@ -607,17 +607,18 @@ func instance(app, id string, duration int32) *registry.Instance {
 	}
 }
 
-// padded is a registration of about so many bytes.
+// padded returns a registration of about size bytes.
 func padded(id string, size int) registry.Register {
 	i := instance("A", id, 90)
 	i.Metadata = []registry.Pair{{Key: "pad", Value: strings.Repeat("x", size)}}
 	return registry.Register{Instance: i}
 }
 
-// limit is how long a test waits for what normally takes well under a second, or a few.
+// limit is how long a test waits for something that normally takes well under a second, or a few.
 const limit = time.Minute
 
-// Handles are given anew at a start, and those of removed leases were of the start before: they name leases of others now.
+// A start gives leases new handles, and those of removed leases date from the start before: they name other leases
+// now.
 func TestRemovalOfAnEarlierStartIsNotShownWithAnotherLeasesRenewals(t *testing.T) {
 	localBubble(t, nil, func(t *testing.T, g *localRig) {
 		g.register(90, "i0", "i1")

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// localMetrics are the figures of a store without consensus.
 type localMetrics struct {
 	operations prometheus.Counter
 	panics     prometheus.Counter
@@ -32,7 +31,7 @@ func newLocalMetrics(s *Store) *localMetrics {
 	}
 }
 
-// unwritten is how many changes are not on disk.
+// unwritten returns how many changes are not on disk.
 func (s *Store) unwritten() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

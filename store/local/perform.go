@@ -16,13 +16,13 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// Apply implements registry.Service. With SyncAlways the answer waits for the disk; otherwise ctx is
-// looked at before Run only.
+// Apply implements registry.Service. With SyncAlways the reply waits for the disk; otherwise ctx is checked only
+// before Run.
 func (s *Store) Apply(ctx context.Context, origin registry.Origin, ops ...registry.Op) ([]registry.Result, error) {
 	return s.apply(ctx, call{origin: origin, server: access.ServerOf(ctx), whole: origin.Kind == registry.Client || len(ops) == 1}, ops)
 }
 
-// applyOwn performs what this node decides by itself. What panics keeps nothing else from being performed: leases are
+// applyOwn performs what this node itself decides. An operation that panics does not prevent the others: leases are
 // ended one by one then.
 func (s *Store) applyOwn(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	results, err := s.Apply(ctx, registry.FromClient, ops...)
@@ -30,7 +30,7 @@ func (s *Store) applyOwn(ctx context.Context, ops ...registry.Op) ([]registry.Re
 		return results, err
 	}
 	var single []registry.Op
-	var places []int // in ops
+	var places []int // positions in ops
 	for i, op := range ops {
 		evict, is := op.(registry.Evict)
 		if !is {
@@ -76,8 +76,8 @@ func (s *Store) apply(ctx context.Context, c call, ops []registry.Op) ([]registr
 	return results, nil
 }
 
-// admit waits for the beginning of Run, and refuses a call of which an operation is larger than it may
-// be in a log, so that both modes take the same.
+// admit waits for the start of Run, and refuses a call if one of its operations is larger than a log would take, so
+// that both modes accept the same.
 func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registry.Op) error {
 	for i, op := range ops {
 		if _, small := op.(registry.Renew); small {
@@ -103,8 +103,8 @@ func (s *Store) admit(ctx context.Context, origin registry.Origin, ops []registr
 	}
 }
 
-// perform performs operations at one time, and appends their results. The last flush of a call contains all of its operations:
-// flushes come in order.
+// perform performs operations at one time, and appends their results. The last flush of a call contains all of its
+// operations: flushes come in order.
 func (s *Store) perform(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
 	c.now = time.Now()
 	s.mu.Lock()
@@ -116,11 +116,12 @@ func (s *Store) perform(results []registry.Result, saved *flush, c call, ops []r
 	return s.performSafely(results, saved, c, ops)
 }
 
-// maxLost is what the lease clock may lose before renewals become hearsay: the conflict rules bear as much.
+// maxLost is how much time the lease clock may lose before renewals count as unconfirmed: the conflict rules tolerate
+// that much.
 const maxLost = 5 * time.Second
 
-// stamp is the time of an operation. If the node was paused, what it knew before is hearsay from now on. The
-// caller holds mu.
+// stamp returns the time of an operation. If the node was paused, the renewals it knew before count as unconfirmed
+// from now on. The caller holds mu.
 func (s *Store) stamp(now time.Time) registry.Stamp {
 	lease, _ := s.clock.Read(now)
 	if lost := s.clock.Lost(); lost > s.doubted+maxLost {
@@ -134,16 +135,16 @@ func (s *Store) stamp(now time.Time) registry.Stamp {
 // call says who sent operations, and when they are performed.
 type call struct {
 	origin registry.Origin
-	server string // sent them; empty: a client did
-	whole  bool   // all of them are performed, or none
+	server string // that sent them; empty if a client did
+	whole  bool   // either all of them are performed, or none
 	now    time.Time
 	stamp  registry.Stamp
 }
 
 const (
-	panicsTried   = 3           // how often an operation is tried that panics
-	panicsPause   = time.Minute // after which it is tried again
-	refusedFor    = time.Hour   // how long a refusal is remembered after its last time
+	panicsTried   = 3           // how often an operation that panics is tried
+	panicsPause   = time.Minute // before it is tried again
+	refusedFor    = time.Hour   // how long a refusal is remembered after its last occurrence
 	refusalsKnown = 1000        // at most
 )
 
@@ -152,17 +153,17 @@ type Refusal struct {
 	Operation   string // as fsm.Describe names it
 	Key         registry.Key
 	Origin      registry.Origin
-	Server      string // sent it last; empty: a client did
-	Cause       string // what it panicked with last
+	Server      string // that sent it last; empty if a client did
+	Cause       string // of the last panic
 	First, Last time.Time
-	Times       uint64 // that it came, tried or not
+	Times       uint64 // how often it arrived, tried or not
 	tried       int    // since the last pause
 	pausedUntil time.Time
 }
 
-// performSafely performs operations and appends their results. If one panics, the registry, which then holds half of it, is
-// rebuilt from the newest view, and a client's call fails as a whole. Another server's batch says what many clients did: its
-// operations are performed one by one, and only those that panic are refused.
+// performSafely performs operations and appends their results. If one panics, the registry, which then holds half of
+// it, is rebuilt from the newest view, and a client's call fails as a whole. Another server's batch carries what many
+// clients did: its operations are performed one by one, and only those that panic are refused.
 func (s *Store) performSafely(results []registry.Result, saved *flush, c call, ops []registry.Op) ([]registry.Result, *flush, error) {
 	at, cause := -1, (*panicked)(nil)
 	if len(s.refusals) > 0 {
@@ -199,14 +200,15 @@ func (s *Store) performSafely(results []registry.Result, saved *flush, c call, o
 	return results, saved, nil
 }
 
-// panicked is what an operation panicked with, and where.
+// panicked says what an operation panicked with, and where.
 type panicked struct {
 	value any
 	stack []byte
 }
 
-// attempt appends the results of operations to those of before. If one panics, cause says with what, and at which one it
-// was. The view is part of an operation, for it shows what the operation made; if it panics, at is the number of operations.
+// attempt appends the results of operations to the earlier ones. If one panics, cause says with what, and at says
+// which one. The view is part of an operation, because it shows what the operation made; if it panics, at is the
+// number of operations.
 func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_ []registry.Result, effects effect, at int, cause *panicked) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -224,7 +226,7 @@ func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_
 	}
 	at = len(ops)
 	if s.registry.AmendedCount() > amends {
-		effects = durable // also of a renewal
+		effects = durable // also for a renewal
 	}
 	if effects != renewing {
 		s.registry.View()
@@ -232,8 +234,8 @@ func (s *Store) attempt(results []registry.Result, c call, ops []registry.Op) (_
 	return results, effects, at, nil
 }
 
-// rebuild replaces the registry, which holds half of an operation. If it cannot, the node ends, and nothing of what is in memory
-// reaches the disk.
+// rebuild replaces the registry, which holds half of an operation. If it cannot, the node ends, and nothing that is
+// in memory reaches the disk.
 func (s *Store) rebuild(cause *panicked) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -256,8 +258,8 @@ func (s *Store) rebuild(cause *panicked) (err error) {
 	return nil
 }
 
-// paused reports whether an operation panicked too often to be tried now, because each panic costs a rebuild. The caller
-// holds mu.
+// paused reports whether an operation panicked too often to be tried now, because each panic costs a rebuild. The
+// caller holds mu.
 func (s *Store) paused(op registry.Op) bool {
 	f := s.refusals[describe(op)]
 	return f != nil && time.Now().Before(f.pausedUntil)
@@ -297,7 +299,7 @@ func (s *Store) forgetRefusals(now time.Time) {
 	}
 }
 
-// forgetPerformed forgets refusals of operations that have been performed now.
+// forgetPerformed forgets refusals of operations that were now performed.
 func (s *Store) forgetPerformed(ops []registry.Op) {
 	if len(s.refusals) == 0 {
 		return
@@ -310,7 +312,8 @@ func (s *Store) forgetPerformed(ops []registry.Op) {
 	}
 }
 
-// Refusals are the operations that panicked here within the last hour and were not performed since, by name.
+// Refusals returns the operations that panicked here within the last hour and were not performed since, sorted by
+// name.
 func (s *Store) Refusals() []Refusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// The buckets of the file; docs/reference/formats/local-disk.md says what is in them.
+// The buckets of the file; docs/reference/formats/local-disk.md describes their contents.
 var (
 	bucketState    = []byte("state")
 	bucketLeases   = []byte("leases")
@@ -23,18 +23,18 @@ var (
 
 	buckets = [][]byte{bucketState, bucketLeases, bucketRenewals, bucketRemovals, bucketRemoved}
 
-	// sortedBuckets are the same, in the order in which the file has them.
+	// sortedBuckets has the same, in the order of the file.
 	sortedBuckets = slices.SortedFunc(slices.Values(buckets), bytes.Compare)
 )
 
 // keyRegistry is the one key of bucketState.
 var keyRegistry = []byte("registry")
 
-// marks say how far the disk has what takes no index of its own.
+// marks record how far the disk is with what takes no index of its own.
 type marks struct {
 	renewedTo  int64          // lease clock of the last write that had renewals, ms
-	reducedTo  registry.Index // the records of removals up to it are reduced
-	recordedTo registry.Index // the newest record of a removal
+	reducedTo  registry.Index // removal records up to this index are reduced
+	recordedTo registry.Index // the newest removal record
 }
 
 func createBuckets(tx *bbolt.Tx) error {
@@ -46,13 +46,13 @@ func createBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// maxName is how long a key of the file may be before its checksum takes its place; bbolt refuses those
-// of 32 KiB, and page-sized ones are slow.
+// maxName is how long a key of the file may be before its checksum replaces it; bbolt refuses keys of 32 KiB, and
+// page-sized ones are slow.
 const maxName = 512
 
-// nameOnDisk is the key under which the file has an instance: application, a zero byte, id, in the order of
-// a view's leases, because bbolt enters many keys quickly in their order only. Where that would be too long
-// or ambiguous it is a checksum, behind a zero byte. It is only ever compared: the value says the same.
+// nameOnDisk returns the key of an instance in the file: application, a zero byte, id. The keys sort like a view's
+// leases, because bbolt inserts many keys quickly only in order. A key that would be too long or ambiguous is
+// replaced by a checksum behind a zero byte. Keys are only ever compared: the value holds the name, too.
 func nameOnDisk(key registry.Key) []byte {
 	if n := len(key.App) + 1 + len(key.ID); n <= maxName && key.App != "" && strings.IndexByte(key.App, 0) < 0 {
 		return append(append(append(make([]byte, 0, n), key.App...), 0), key.ID...)
@@ -62,12 +62,12 @@ func nameOnDisk(key registry.Key) []byte {
 	return append([]byte{0}, sum[:]...)
 }
 
-// indexOnDisk is the key under which the file has a record of a removal: in the order of the indexes.
+// indexOnDisk returns the key of a removal record in the file. The keys sort by index.
 func indexOnDisk(index registry.Index) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(index))
 }
 
-// readRow parses what a key of the file has.
+// readRow parses the value of a key of the file.
 func readRow[T any](key, b []byte, parse func([]byte) (T, error)) (T, error) {
 	b, err := disk.Unsealed(key, b)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Levels returns what this node says of its program.
+// Levels returns what this node's program reads.
 func (s *Store) Levels() level.Reads {
 	own := level.Own(s.cfg.Version, s.id.ReadsSince, s.level())
 	s.levels.mu.Lock()
@@ -37,8 +37,8 @@ func (s *Store) refuseAbove(origin registry.Origin, ops []registry.Op) error {
 	return nil
 }
 
-// riseRound raises the level, several times if need be, while it is due, or while a node of the datacenter
-// writes a higher one, because an operator finalized it there.
+// riseRound raises the level, several times if need be, while it is due, or while a node of the datacenter writes a
+// higher one because an operator finalized it there.
 func (s *Store) riseRound(now time.Time) {
 	for s.level() != level.Newest {
 		nodes, from := s.nodes(), s.level()
@@ -55,8 +55,8 @@ func (s *Store) riseRound(now time.Time) {
 	}
 }
 
-// raise raises the level by one, unless that was done since it was decided, and has everything written anew:
-// the version after the next does not read what was written before.
+// raise raises the level by one, unless that has happened since it was decided, and has everything rewritten: the
+// version after the next does not read what was written before.
 func (s *Store) raise(from byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,12 +67,12 @@ func (s *Store) raise(from byte) {
 	s.levels.writes.Store(uint32(to))
 	s.registry.SetLevel(to)
 	s.rewrite, s.dirty = true, true
-	s.publish() // readers judge by the level of what they see
+	s.publish() // readers judge by the level in the view
 	s.log.Info("this node writes a higher level", "node-level", to, "version", level.VersionOf(to))
 }
 
-// Upgrade returns what the nodes of the datacenter read, and when this one will write the next level
-// automatically; zero: it will not.
+// Upgrade returns what the nodes of the datacenter read, and when this one will write the next level automatically;
+// due is zero if it will not.
 func (s *Store) Upgrade() (nodes []level.Node, due time.Time) {
 	nodes = s.nodes()
 	s.levels.mu.Lock()

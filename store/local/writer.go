@@ -55,7 +55,7 @@ func (w *txWriter) write() error {
 	return w.err
 }
 
-// clear drops everything.
+// clear removes everything.
 func (w *txWriter) clear() {
 	for _, name := range buckets {
 		if err := w.tx.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
@@ -66,7 +66,7 @@ func (w *txWriter) clear() {
 	w.marks = marks{}
 }
 
-// named is a record and the key that it gets.
+// named is a record with its key.
 type named[T any] struct {
 	name   []byte
 	record T
@@ -82,14 +82,14 @@ func byName[T any](records []T, lease func(T) *registry.Lease) []named[T] {
 	return sorted
 }
 
-// enterLease enters a lease, and takes out the record of the removal before it, if there is one.
+// enterLease enters a lease, and removes the record of the removal before it, if there is one.
 func (w *txWriter) enterLease(name []byte, l registry.LeaseState) {
 	w.set(w.leases, name, fsm.AppendLeaseState(nil, w.level, l))
 	w.delete(w.renewals, name)
 	w.deleteRemoval(name)
 }
 
-// removeLease takes out a lease, and the record of the removal before the one that will be entered.
+// removeLease removes a lease, and the record of the removal before the one that will be entered.
 func (w *txWriter) removeLease(name []byte, rec registry.Removal) {
 	w.delete(w.leases, name)
 	w.delete(w.renewals, name)
@@ -106,7 +106,7 @@ func (w *txWriter) enterRemoval(rec registry.Removal) {
 	}
 }
 
-// deleteRemoval takes out the record of a removal.
+// deleteRemoval deletes the record of a removal.
 func (w *txWriter) deleteRemoval(name []byte) {
 	b := w.removed.Get(name)
 	if b == nil {
@@ -121,7 +121,7 @@ func (w *txWriter) deleteRemoval(name []byte) {
 	w.delete(w.removed, name)
 }
 
-// prune takes out the records that were pruned.
+// prune deletes the records that were pruned.
 func (w *txWriter) prune() {
 	var pruned [][]byte // a cursor must not see its bucket change
 	c := w.removals.Cursor()
@@ -138,9 +138,8 @@ func (w *txWriter) prune() {
 	}
 }
 
-// reduce enters anew the records that were reduced since they were written. The reduced ones are the
-// oldest, on the disk as in the registry: so it is done at the latest when a record is written that is
-// reduced already.
+// reduce rewrites the records that were reduced since they were written. The reduced ones are the oldest, on the disk
+// as in the registry, so this happens at the latest when a record is written that is reduced already.
 func (w *txWriter) reduce() {
 	due := w.renewed || startsReduced(w.amended) || startsReduced(w.frozen.Removals)
 	if w.whole || w.recordedTo <= w.reducedTo || !due {
@@ -156,7 +155,7 @@ func (w *txWriter) reduce() {
 	}
 }
 
-// startsReduced says whether the oldest of some records is reduced.
+// startsReduced reports whether the oldest of some records is reduced.
 func startsReduced(records []registry.Removal) bool { return len(records) > 0 && !records[0].Full }
 
 func (w *txWriter) set(to *bbolt.Bucket, key, value []byte) {

@@ -10,26 +10,26 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// batch is a number of calls on their way.
+// batch is a group of calls that are committed together.
 type batch struct {
 	calls  []*call
 	id     fsm.BatchID
 	items  []fsm.Item
-	wait   time.Duration // for a leader
+	wait   time.Duration // how long it waits for a leader
 	oldest time.Time     // arrival of the call that has waited longest
-	sent   time.Time     // when it was first sent; zero: it certainly never was
+	sent   time.Time     // when it was first sent; zero if it certainly never was
 
-	mayWait bool // for company, at the leader
+	mayWait bool // at the leader, for other renewals to share its entry
 }
 
-// release lets callers of a batch that was never sent give up, until regain.
+// release lets the callers of a batch that was never sent give up, until regain.
 func (b *batch) release() {
 	for _, k := range b.calls {
 		k.state.Store(queued)
 	}
 }
 
-// regain leaves out the calls that were given up since release, and says whether any is left.
+// regain drops the calls that were given up since release, and reports whether any is left.
 func (b *batch) regain() bool {
 	b.calls = slices.DeleteFunc(b.calls, func(k *call) bool { return !k.state.CompareAndSwap(queued, sealed) })
 	b.items = b.items[:0]
@@ -39,7 +39,7 @@ func (b *batch) regain() bool {
 	return len(b.calls) > 0
 }
 
-// deadline is when the callers of a batch get an error: that it failed, or that its outcome is unknown.
+// deadline returns when the callers of a batch get an error: that it failed, or that its outcome is unknown.
 func (b *batch) deadline() time.Time {
 	if b.sent.IsZero() {
 		return b.oldest.Add(b.wait)
@@ -47,7 +47,7 @@ func (b *batch) deadline() time.Time {
 	return b.sent.Add(store.ResultWait)
 }
 
-// giveUpAt is the end of the wait for the result of a batch that is sent now.
+// giveUpAt returns when to stop waiting for the result of a batch that is sent now.
 func (b *batch) giveUpAt(now time.Time) time.Time {
 	if b.sent.IsZero() {
 		return now.Add(store.ResultWait)
@@ -55,34 +55,32 @@ func (b *batch) giveUpAt(now time.Time) time.Time {
 	return b.sent.Add(store.ResultWait)
 }
 
-// encode encodes a batch, at the cluster's level, for one attempt to send it.
+// encode encodes a batch for one attempt to send it, at the cluster's level.
 func (b *batch) encode(level byte, bound fsm.Bound) []byte {
 	id := b.id
 	id.Bound = bound
 	return fsm.AppendBatch(nil, level, id, b.items)
 }
 
-// A leader that runs another build may not know an operation that a follower sends, and can then read
-// nothing that stands behind it in the batch. It proposes nothing of such a batch and says so. The
-// follower knows where one call ends and the next begins: it divides the batch until the call that
-// cannot be read is alone, and refuses that one.
+// A leader that runs another build may not know an operation that a follower sends, and then cannot read anything
+// behind it in the batch. It proposes nothing from such a batch and says so. The follower knows where one call ends
+// and the next begins: it splits the batch until the unreadable call is alone, and refuses that one.
 
-// unreadError is the error of a batch that the leader could not read. It proposed nothing of it.
+// unreadError is the error of a batch that the leader could not read. The leader proposed nothing from it.
 type unreadError struct {
 	reason string
-	item   int  // the first item that the leader could not read; -1: it cannot say
-	all    bool // the leader reads no batch of this node's format version
+	item   int  // first item that the leader could not read; -1 if it cannot say
+	all    bool // the leader reads no batch in this node's format version
 }
 
-// Error implements error.
 func (u *unreadError) Error() string { return "the leader cannot read the batch: " + u.reason }
 
 // Unwrap makes it one of the errors after which a batch certainly had no effect.
 func (u *unreadError) Unwrap() error { return port.ErrNotSent }
 
-// around divides the calls of a batch, of which there are two at least: into those before the call of an
-// item, that call, and those behind it; into halves if no call has the item. The item that the leader
-// names is a hint: what the leader takes for the beginning of that item can be the end of the one before.
+// around splits a batch of at least two calls: into the calls before the one with the given item, that call, and the
+// calls after it; into halves if no call has the item. The item that the leader names is a hint: what the leader
+// takes for the start of that item may be the end of the one before.
 func (b *batch) around(item int) [][]*call {
 	from := len(b.calls) / 2
 	to := from
@@ -103,7 +101,7 @@ func (b *batch) around(item int) [][]*call {
 	return parts
 }
 
-// call is one Apply of this node.
+// call is one Apply on this node.
 type call struct {
 	items   []fsm.Item
 	size    int
@@ -115,10 +113,10 @@ type call struct {
 	err     error
 }
 
-// States of a call. The goroutine that moves it out of queued decides what becomes of it.
+// States of a call. The goroutine that moves it out of queued decides its outcome.
 const (
 	queued int32 = iota
-	sealed       // it is part of a batch that may be sent, see batch.release
+	sealed       // part of a batch that may be sent, see batch.release
 	abandoned
 )
 
@@ -126,7 +124,7 @@ const (
 type proposal struct {
 	batch   []byte
 	bound   fsm.Bound
-	mayWait bool // for company
+	mayWait bool // for other renewals to share its entry
 	done    chan struct{}
 	res     fsm.BatchResult
 	err     error

@@ -18,55 +18,55 @@ import (
 
 // Limits of the group commit.
 const (
-	maxBatchBytes = 256 << 10 // a batch is closed when it is this large
-	maxEntryBytes = 1 << 20   // batches that share an entry
+	maxBatchBytes = 256 << 10 // a batch is closed at this size
+	maxEntryBytes = 1 << 20   // of the batches that share an entry
 
-	// wakeGrace is how long a write waits that comes when the process was paused: its client may
-	// have given up meanwhile, and the server needs a moment to see that the connection is closed.
+	// wakeGrace is how long a write waits if it arrives around a pause of the process: its client may have given up
+	// meanwhile, and the server needs a moment to see that the connection is closed.
 	wakeGrace = 100 * time.Millisecond
 )
 
-// Config is what a committer needs of its node.
+// Config is what a committer needs from its node.
 type Config struct {
-	InFlight   int  // entries that may be on their way at a time
-	NoBatching bool // one entry per write, for comparison
-	// RenewalWait is how long renewals wait after the last entry while few come; 0: not at all.
+	InFlight   int  // most entries in flight at a time
+	NoBatching bool // one entry per write, for comparisons
+	// RenewalWait is how long renewals wait after the last entry while few arrive. 0 disables the wait.
 	RenewalWait time.Duration
-	Node        string // server id of this node
-	Boot        uint64 // this start of it
+	Node        string // this node's server id
+	Boot        uint64 // number of this start of the node
 
 	Leadership *membership.LeaderState
 	Proposer   *Proposer
 	Nodes      *port.Nodes
-	// TermsOf returns what this node knows of a leader's leadership; its errors wrap port.ErrNotSent.
+	// TermsOf returns what this node knows of a leader's leadership. Its errors wrap port.ErrNotSent.
 	TermsOf func(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error)
-	// Above is the error of an operation that needs a higher level than the cluster writes.
+	// Above returns the error of an operation that needs a higher level than the cluster writes.
 	Above   func(ctx context.Context, needs byte) error
 	Metrics *Metrics
 }
 
-// Committer is the group commit: all writes of this node go through it. What waits when a slot
-// frees becomes one batch; there is no timer but for renewals (company.go, gather.go). The shape is that of bbolt's DB.Batch, with the slots
-// of a pipeline: while one entry is in the leader's store, the one before it is in the followers'.
+// Committer is the group commit: all writes of this node go through it. What waits when a slot frees becomes one
+// batch. Only renewals wait for a timer (company.go, gather.go). It is shaped like bbolt's DB.Batch, with the
+// slots of a pipeline: while one entry is in the leader's store, the one before it is in the followers'.
 type Committer struct {
 	cfg   Config
-	slots chan struct{} // a token per entry in flight
+	slots chan struct{} // one token per entry in flight
 	wake  chan struct{} // holds a token while something waits
-	// patience is how long renewals wait for company; 0: not at all.
+	// patience is how long renewals wait to be committed together. 0 disables the wait.
 	patience time.Duration
 	pulse    pulse
 
-	mu        sync.Mutex // guards the following
-	closed    bool       // no call is let in any more
+	mu        sync.Mutex // guards the fields below
+	closed    bool       // no further calls are admitted
 	calls     []*call    // queued, in order of arrival
 	proposals []*proposal
-	gathered  []*call // renewals that wait for company, see gather
+	gathered  []*call // renewals waiting to be committed together, see gather
 	company   company
 	seq       uint64
 	open      map[uint64]struct{} // numbers of batches without results yet
 }
 
-// New makes a committer; Run must be called before anything is committed.
+// New returns a committer. Run must be called before anything is committed.
 func New(cfg Config) *Committer {
 	c := &Committer{
 		cfg:      cfg,
@@ -82,7 +82,7 @@ func New(cfg Config) *Committer {
 	return c
 }
 
-// Calls are the calls of other nodes whose batches this one commits while it leads.
+// Calls returns the calls with which other nodes have their batches committed here, while this node leads.
 func (c *Committer) Calls() port.Calls {
 	return port.Calls{
 		callCommit:      port.Method(func(batch []byte) CommitReply { return c.Serve(batch, false) }),
@@ -90,11 +90,11 @@ func (c *Committer) Calls() port.Calls {
 	}
 }
 
-// noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
+// noLeader returns how long a caller waits for a leader: longer, in proportion, where the nodes are far apart.
 func (c *Committer) noLeader() time.Duration { return c.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
-// Commit commits items in order, in as few batches as their size allows. None is committed if one
-// is too large, or needs a higher level than the cluster writes. Only renewals may wait.
+// Commit commits items in order, in as few batches as their sizes allow. If one of them is too large, or needs a
+// higher level than the cluster writes, none is committed. Only renewals may wait.
 func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (fsm.Results, error) {
 	arrived := time.Now()
 	if err := c.admit(ctx, items, arrived); err != nil {
@@ -129,8 +129,8 @@ func (c *Committer) Commit(ctx context.Context, items []fsm.Item, pace Pace) (fs
 	return results, nil
 }
 
-// admit returns an error if one of the items cannot be written at the cluster's level. A node that has not yet applied the
-// entry that raised the level waits for it, as long as for a leader.
+// admit returns an error if one of the items cannot be written at the cluster's level. If this node has not yet
+// applied the entry that raised the level, it waits for that entry, as long as for a leader.
 func (c *Committer) admit(ctx context.Context, items []fsm.Item, arrived time.Time) error {
 	if c.cfg.Proposer.Level() == level.Newest {
 		return nil
@@ -149,7 +149,7 @@ func (c *Committer) admit(ctx context.Context, items []fsm.Item, arrived time.Ti
 	return nil
 }
 
-// fit says how many operations make a batch, one at least, and their size together.
+// fit returns how many operations fit into a batch, at least one, and their total size.
 func fit(sizes []int) (n, size int) {
 	for n < len(sizes) && (n == 0 || size+sizes[n] <= maxBatchBytes) {
 		size += sizes[n]
@@ -158,7 +158,7 @@ func fit(sizes []int) (n, size int) {
 	return n, size
 }
 
-// Announce commits a batch without items, by which the state machine knows this start of the node.
+// Announce commits a batch without items, which introduces this start of the node to the state machine.
 func (c *Committer) Announce(ctx context.Context) error {
 	_, err := c.commit(ctx, time.Now(), nil, 0, AtOnce)
 	return err
@@ -179,7 +179,7 @@ func (c *Committer) commit(ctx context.Context, arrived time.Time, items []fsm.I
 	return c.await(ctx, k)
 }
 
-// await waits for the result of a call that was let in.
+// await waits for the result of an admitted call.
 func (c *Committer) await(ctx context.Context, k *call) (fsm.Results, error) {
 	c.cfg.Metrics.Operations.Add(float64(len(k.items)))
 	select {
@@ -205,7 +205,7 @@ func (c *Committer) enqueue(k *call) bool {
 	return true
 }
 
-// signal says that something waits. The caller holds mu.
+// signal wakes the loop because something waits. The caller holds mu.
 func (c *Committer) signal() {
 	select {
 	case c.wake <- struct{}{}:
@@ -263,7 +263,7 @@ func (c *Committer) refuse(proposals []*proposal, err error) {
 	}
 }
 
-// expire ends the calls that arrived before a time, and says whether there are calls in the queue.
+// expire ends the calls that arrived before a time, and reports whether calls remain in the queue.
 func (c *Committer) expire(before time.Time) (waiting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +284,7 @@ func (k *call) abandon(err error) {
 	}
 }
 
-// shut ends all calls that still wait, and lets none in any more.
+// shut ends all waiting calls, and admits no others.
 func (c *Committer) shut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

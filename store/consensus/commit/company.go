@@ -8,45 +8,45 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Pace is how soon a call is to be committed.
+// Pace is how soon a call must be committed.
 type Pace int
 
 const (
-	// AtOnce is as soon as a slot is free.
+	// AtOnce commits as soon as a slot is free.
 	AtOnce Pace = iota
 	// Gathered waits up to GatherFor for others of its kind on this node, see gather.
 	Gathered
-	// MayWait waits on the leader, unless many renewals come, until some time after the last entry (Config.RenewalWait): several
-	// share an entry then, which costs as much to store for one as for hundreds (docs/adr/0028). Anything that may not wait
-	// takes along what waits.
+	// MayWait waits on the leader for some time after the last entry (Config.RenewalWait), unless many renewals
+	// arrive. Several then share an entry, which costs as much to store for one as for hundreds (docs/adr/0028).
+	// Anything that may not wait takes the waiting ones along.
 	MayWait
 )
 
 const (
-	// fewRenewals in a second, or fewer, wait for Config.RenewalWait. The more come, the shorter they wait: as many share an
-	// entry.
+	// At fewRenewals a second or fewer, they wait for Config.RenewalWait. The more arrive, the shorter they wait, for
+	// as many to share an entry.
 	fewRenewals = 500
-	// manyRenewals in a second find company without waiting for it.
+	// At manyRenewals a second, enough share an entry without waiting.
 	manyRenewals = 8000
-	// waitingBatches is how many batches of renewals that may wait a follower has at the leader at a time. They hold no slot, so that
-	// no write waits behind them. Of one whose response is lost while more batches follow than the state machine remembers
-	// (store.Config), the outcome stays unknown, and its clients send again.
+	// waitingBatches is how many batches of waiting renewals a follower has at the leader at a time. They hold no
+	// slot, so no write waits behind them. If the response to one is lost, and more batches follow than the state
+	// machine remembers (store.Config), its outcome stays unknown, and its clients send again.
 	waitingBatches = 24
 )
 
-// company is what a committer knows of renewals that may wait. The committer's mu guards it.
+// company decides how long renewals wait to share an entry. The committer's mu guards it.
 type company struct {
-	limit   time.Duration // how long they wait after the last entry while few come; 0: not at all
+	limit   time.Duration // wait after the last entry while few arrive; 0 disables it
 	newest  time.Time     // when this node last proposed an entry of its committer
 	alarmed bool          // a timer will wake the committer
-	away    int           // batches at the leader that may wait there
+	away    int           // batches waiting at the leader
 
-	second time.Time // the beginning of the present one
-	now    int       // renewals that came in it
-	before int       // and in the one before it
+	second time.Time // start of the current second
+	now    int       // renewals in the current second
+	before int       // renewals in the second before
 }
 
-// count counts renewals that this node, the leader, was asked for.
+// count counts renewals that reached this node as the leader.
 func (k *company) count(renewals int, now time.Time) {
 	switch since := now.Sub(k.second); {
 	case since >= 2*time.Second:
@@ -57,7 +57,7 @@ func (k *company) count(renewals int, now time.Time) {
 	k.now += renewals
 }
 
-// wait is for how long after the last entry renewals wait now.
+// wait returns how long after the last entry renewals wait at present.
 func (k *company) wait(now time.Time) time.Duration {
 	k.count(0, now)
 	rate := max(k.now, k.before, fewRenewals)
@@ -67,8 +67,8 @@ func (k *company) wait(now time.Time) time.Duration {
 	return k.limit * fewRenewals / time.Duration(rate)
 }
 
-// holdBack says whether what is queued has yet to wait, and has the committer woken when it has waited. On a follower it waits only
-// while there is much of it at the leader; the end of the next one of these batches wakes the committer.
+// holdBack reports whether what is queued must wait longer, and arranges for the committer to be woken. On a follower
+// it waits only while many of its batches are at the leader; the next of these to finish wakes the committer.
 func (c *Committer) holdBack(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Committer) holdBack(now time.Time) bool {
 	return true
 }
 
-// onlyWhatMayWait says that nothing in the queue is to be committed at once. The caller holds mu.
+// onlyWhatMayWait reports whether nothing in the queue must be committed at once. The caller holds mu.
 func (c *Committer) onlyWhatMayWait() bool {
 	return !slices.ContainsFunc(c.calls, func(k *call) bool { return k.pace != MayWait }) &&
 		!slices.ContainsFunc(c.proposals, func(p *proposal) bool { return !p.mayWait })
@@ -102,7 +102,8 @@ func (c *Committer) endWait() {
 	c.signal()
 }
 
-// sendAside says whether a batch goes to the leader beside the slots, because it may wait there. returnAside must follow.
+// sendAside reports whether a batch goes to the leader without a slot, because it may wait there. returnAside must
+// follow.
 func (c *Committer) sendAside(own *batch, proposals []*proposal, e *Entry) bool {
 	if e != nil || own == nil || !own.mayWait || len(proposals) > 0 {
 		return false
@@ -123,7 +124,7 @@ func (c *Committer) returnAside() {
 	c.signal()
 }
 
-// renewalsIn is how many of the items are renewals of instances.
+// renewalsIn counts the renewals of instances among the items.
 func renewalsIn(items []fsm.Item) (n int) {
 	for i := range items {
 		if _, renews := items[i].Op.(registry.Renew); renews {

@@ -20,23 +20,23 @@ import (
 // enqueueTimeout bounds the wait for a place in Raft's own queue.
 const enqueueTimeout = time.Second
 
-// applier is Raft.
+// applier is the part of Raft that takes entries.
 type applier interface {
 	Apply(entry []byte, patience time.Duration) raft.ApplyFuture
 }
 
 // Proposer hands entries to Raft.
 type Proposer struct {
-	Raft       applier               // set when it was started, before anything is proposed
-	Stamp      func() registry.Stamp // the time that an entry carries
-	Level      func() byte           // of the formats, that the cluster writes
+	Raft       applier               // set once Raft is started, before anything is proposed
+	Stamp      func() registry.Stamp // returns the time for an entry
+	Level      func() byte           // returns the level of the formats that the cluster writes
 	Leadership *membership.LeaderState
 	Metrics    *Metrics
 
 	newest atomic.Pointer[time.Time]
 }
 
-// Newest is when this node proposed its last entry. There must be one.
+// Newest returns when this node proposed its last entry. There must be one.
 func (p *Proposer) Newest() time.Time { return *p.newest.Load() }
 
 // Entry is a log entry on its way through Raft.
@@ -47,8 +47,8 @@ type Entry struct {
 	metrics *Metrics
 }
 
-// Propose hands an entry with batches to Raft, as the established leader, and returns without
-// waiting for it: entries stand in the log in the order of the calls.
+// Propose hands an entry with batches to Raft, as the established leader, and returns without waiting for it. The log
+// has the entries in the order of the calls.
 func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
 	l := p.Leadership.Own()
 	if l == nil {
@@ -59,7 +59,7 @@ func (p *Proposer) Propose(batches ...[]byte) (*Entry, error) {
 	return e, nil
 }
 
-// Start hands an entry to Raft, which has to find a place for it within patience.
+// Start hands an entry to Raft, which must find a place for it within patience.
 func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
 	now := time.Now()
 	p.newest.Store(&now)
@@ -67,8 +67,8 @@ func (p *Proposer) Start(encoded []byte, patience time.Duration) *Entry {
 	return &Entry{future: p.Raft.Apply(encoded, patience), started: now, metrics: p.Metrics}
 }
 
-// Results waits for the results of an entry's batches. Errors that wrap port.ErrNotSent are certain;
-// after any other the outcome is unknown.
+// Results waits for the results of an entry's batches. Errors that wrap port.ErrNotSent are certain; after any other
+// the outcome is unknown.
 func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
 	applied, err := e.Wait(ctx, store.ResultWait)
 	if err != nil {
@@ -80,7 +80,8 @@ func (e *Entry) Results(ctx context.Context) ([]fsm.BatchResult, error) {
 	return applied.Batches, nil
 }
 
-// Wait waits until the entry was applied, for at most limit since Raft was asked: its queue may have been full.
+// Wait waits until the entry is applied, for at most limit. The time counts from when Raft was asked, because Raft's
+// queue may have been full.
 func (e *Entry) Wait(ctx context.Context, limit time.Duration) (fsm.Applied, error) {
 	if err := raftio.Wait(ctx, e.future, limit-time.Since(e.started)); err != nil {
 		if errors.Is(err, raftio.ErrNoResult) && ctx.Err() == nil {

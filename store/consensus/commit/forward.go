@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// submit makes one attempt to commit a batch, here or at the other node that leads now. The attempt ends at the
-// batch's time limit, and when another node becomes leader.
+// submit makes one attempt to commit a batch, here or at the node that leads. The attempt ends at the batch's time
+// limit, or when another node becomes leader.
 func (c *Committer) submit(ctx context.Context, b *batch) (fsm.BatchResult, error) {
 	until := b.giveUpAt(time.Now())
 	ctx, cancel := context.WithDeadline(ctx, until)
@@ -62,32 +62,33 @@ func (c *Committer) commitHere(ctx context.Context, encoded []byte) (fsm.BatchRe
 	return results[0], lateError(results[0])
 }
 
-// CommitReply is the reply to the call Node.Commit. It is exported because net/rpc asks for it.
+// CommitReply is the reply to the call Node.Commit. Exported because net/rpc requires it.
 type CommitReply struct {
 	Answer  port.Outcome
-	Results []byte // fsm.AppendResults
+	Results []byte // encoded by fsm.AppendResults
 
-	// With port.Unreadable:
+	// The fields below come with port.Unreadable.
 	Reason string
-	Item   int  // the first operation that could not be read, from 1; 0: it is not known
-	All    bool // the leader can read no batch of this format version
+	Item   int  // first operation that could not be read, counted from 1; 0 if not known
+	All    bool // the leader reads no batch in this format version
 }
 
-// The calls by which a follower has the leader commit a batch. The second is for renewals that may wait; leaders that are older than
-// it do not know it.
+// The calls with which a follower has the leader commit a batch. The second is for renewals that may wait; older
+// leaders do not know it.
 const (
 	callCommit      = "Node.Commit"
 	callCommitLater = "Node.CommitLater"
 )
 
-// Serve commits, at the leader, a batch of another node, which may wait for company.
+// Serve commits, at the leader, a batch of another node. With mayWait, the batch may wait to share an entry.
 func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	id, items, err := fsm.ParseBatch(encoded)
 	if err != nil {
 		return c.replyUnreadable(err)
 	}
 	if l := c.cfg.Leadership.Own(); l == nil || !l.Permits(id.Bound, time.Now()) {
-		return CommitReply{Answer: port.NotLeader} // in the leadership that the batch is for, or not any more
+		// this node leads, but not or no longer in the leadership that the batch is for
+		return CommitReply{Answer: port.NotLeader}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), store.ResultWait)
 	defer cancel()
@@ -101,7 +102,7 @@ func (c *Committer) Serve(encoded []byte, mayWait bool) CommitReply {
 	return CommitReply{Results: fsm.AppendResults(nil, c.cfg.Proposer.Level(), res)}
 }
 
-// commitAt commits a batch of this node at the node that leads, by one of the calls for that.
+// commitAt commits a batch of this node at the node that leads, by the given call.
 func (c *Committer) commitAt(ctx context.Context, address, call string, encoded []byte) (fsm.BatchResult, error) {
 	began := time.Now()
 	reply, err := port.Invoke[CommitReply](ctx, c.cfg.Nodes, address, call, encoded)
@@ -143,8 +144,8 @@ func (c *Committer) replyUnreadable(err error) CommitReply {
 	return reply
 }
 
-// lateError is the error of a batch that the state machine found to be late, nil of any other: that copy of the batch
-// certainly had no effect.
+// lateError returns the error of a batch that the state machine found to be late: that copy certainly had no effect.
+// It returns nil for any other batch.
 func lateError(res fsm.BatchResult) error {
 	if res.Late {
 		return fmt.Errorf("%w: %w", port.ErrNotSent, errLate)
@@ -152,5 +153,5 @@ func lateError(res fsm.BatchResult) error {
 	return nil
 }
 
-// errLate means that a copy of a batch came after the bound within which it may take effect.
+// errLate means that a copy of a batch arrived after the bound within which it may take effect.
 var errLate = errors.New("after its time")

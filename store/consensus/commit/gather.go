@@ -10,23 +10,23 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// GatherFor is how long a renewal waits for others at most. Sessions are renewed by the thousand, each
-// for itself, long before its time is up: committed as they come, they would keep the log busy with
-// entries of one or two. A write must not wait so, which is why nothing else does (see committer).
+// GatherFor is the longest that a renewal waits for others. Sessions are renewed by the thousand, each on its own and
+// long before it expires. Committed as they come, they would keep the log busy with entries of one or two. Only
+// renewals wait: a write must not (see committer).
 const GatherFor = 100 * time.Millisecond
 
-// gatherMost is how many renewals have company enough: 1,280 a second, more than 10,000 sessions need, which are renewed every
-// 10 s, wait no longer.
+// gatherMost renewals are enough to stop waiting. Beyond 1,280 a second no renewal waits the full time; 10,000
+// sessions that are renewed every 10 s send 1,000.
 const gatherMost = 128
 
-// SetPatience sets how long renewals wait for company; 0: not at all.
+// SetPatience sets how long renewals wait to be committed together. 0 disables the wait.
 func (c *Committer) SetPatience(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.patience = d
 }
 
-// gather is commit for what can wait for company. The first one sets the time.
+// gather commits what may wait for others. The first one to arrive starts the timer.
 func (c *Committer) gather(ctx context.Context, arrived time.Time, items []fsm.Item, size int, _ Pace) (fsm.Results, error) {
 	if c.patience == 0 {
 		return c.commit(ctx, arrived, items, size, AtOnce)
@@ -53,17 +53,16 @@ func (c *Committer) collect(k *call) bool {
 	return true
 }
 
-// release queues what was gathered. From here on it has arrived: it waits for a leader as
-// long as any other call.
+// release queues the gathered calls. They count as arriving now: they wait for a leader as long as any other call.
 func (c *Committer) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.gathered) > 0 { // else they went sooner, or it is closed
+	if len(c.gathered) > 0 { // otherwise they went sooner, or the committer is closed
 		c.releaseGathered()
 	}
 }
 
-// releaseGathered is release for the holder of mu.
+// releaseGathered is release for a caller that holds mu.
 func (c *Committer) releaseGathered() {
 	now := time.Now()
 	for _, k := range c.gathered {
@@ -74,14 +73,14 @@ func (c *Committer) releaseGathered() {
 	c.signal()
 }
 
-// pulse notices, by beats that come often, that the process was paused. The first write after a
-// pause sees that a beat is missing; later ones see that one came late.
+// pulse notices pauses of the process by frequent beats. The first write after a pause sees that a beat is missing;
+// later writes see that one came late.
 type pulse struct {
-	last  atomic.Pointer[time.Time] // the newest beat; nil: none yet
-	until atomic.Pointer[time.Time] // until when what comes may have come before a pause; nil: there was none
+	last  atomic.Pointer[time.Time] // newest beat; nil before the first
+	until atomic.Pointer[time.Time] // until when writes may have arrived before a pause; nil if there was none
 }
 
-// beat is called often.
+// beat must be called often.
 func (p *pulse) beat(now time.Time) {
 	if p.grace(now) == wakeGrace {
 		until := now.Add(wakeGrace)
@@ -90,8 +89,8 @@ func (p *pulse) beat(now time.Time) {
 	p.last.Store(&now)
 }
 
-// grace is how long something that comes now is to wait, because it may have waited through a pause
-// of this process; 0: not at all.
+// grace returns how long a write that arrives now must wait, because it may have waited through a pause of this
+// process. It is 0 without a pause.
 func (p *pulse) grace(now time.Time) time.Duration {
 	if last := p.last.Load(); last != nil && now.Sub(*last) > expiry.MaxStep {
 		return wakeGrace

@@ -7,7 +7,6 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// Metrics are the figures of a committer.
 type Metrics struct {
 	Operations prometheus.Counter
 	Entries    prometheus.Counter
@@ -19,7 +18,6 @@ type Metrics struct {
 	Forward    prometheus.Histogram
 }
 
-// NewMetrics registers the figures.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	add := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// sendUntilResult sends a batch to the node that leads, again and again under the same number, until it has a
-// result or its time is up.
+// sendUntilResult sends a batch to the node that leads, repeatedly and under the same number, until it has a result
+// or its time is up.
 func (c *Committer) sendUntilResult(ctx context.Context, b *batch) {
 	for attempt := 0; ; attempt++ {
 		changed := c.cfg.Leadership.Changed()
@@ -57,8 +57,8 @@ func (c *Committer) finish(b *batch, res fsm.BatchResult) {
 		want += len(k.items)
 	}
 	if res.Refused || res.Len() != want || (res.KV != nil && len(res.KV) != want) {
-		// The state machine no longer remembers the result. That cannot happen to a batch that is
-		// still open, but were it to happen, its outcome would be unknown.
+		// The state machine no longer remembers the result. That cannot happen to a batch that is still open; if it
+		// did, the outcome would be unknown.
 		c.failCalls(b, registry.ErrUnknownOutcome)
 		return
 	}
@@ -86,17 +86,17 @@ func (c *Committer) failCalls(b *batch, err error) {
 	}
 }
 
-// closeNumber counts a batch as finished: its number tells the state machine, with the next batch, that
-// a late copy of it must not take effect any more.
+// closeNumber counts a batch as finished: with the next batch, its number tells the state machine that a late copy
+// must not take effect.
 func (c *Committer) closeNumber(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, b.id.Seq)
 }
 
-// divide sends the calls of a batch that the leader could not read again, in smaller batches with numbers
-// of their own: nothing was ever proposed under the number of this one. One goes after the other, because
-// the state machine remembers the results of 64 open numbers of a node.
+// divide sends the calls of a batch that the leader could not read again, in smaller batches with their own numbers:
+// nothing was ever proposed under this batch's number. They go one after the other, because the state machine
+// remembers the results of 64 open numbers per node.
 func (c *Committer) divide(ctx context.Context, b *batch, u *unreadError) {
 	c.closeNumber(b)
 	if u.all || len(b.calls) == 1 {

@@ -31,21 +31,21 @@ import (
 	"github.com/seed-20419f34/rollcall/store/expiry"
 )
 
-// limit is how long a test waits for what normally takes well under a second.
+// limit is how long a test waits for something that normally takes well under a second.
 const limit = time.Minute
 
-// newCall is a call of one client.
+// newCall returns a call of one client.
 func newCall(op registry.Op) *call {
 	item := fsm.Item{Origin: registry.FromClient, Op: op}
 	return &call{items: []fsm.Item{item}, size: store.SizeOf(item), arrived: time.Now(), done: make(chan struct{})}
 }
 
-// alien is an operation that no leader can read: one of another build has such a status.
+// alien returns an operation that no leader can read: its status is unknown, as if it came from another build.
 func alien(id string) registry.Op {
 	return registry.SetOverride{Key: registry.NewKey("A", id), Status: 99}
 }
 
-// leaderWithoutLog has no log: all operations that it can read are done.
+// leaderWithoutLog has no log: it reports every operation that it can read as done.
 type leaderWithoutLog struct {
 	address     string
 	connections atomic.Int64 // that other nodes have opened
@@ -93,7 +93,7 @@ func openPort(t *testing.T, serverID string) *port.Port {
 
 func newest() byte { return codec.Newest }
 
-// follower is the committer of a node that follows the leader at an address.
+// follower returns the committer of a node that follows the leader at an address.
 func follower(t *testing.T, leader string) *Committer {
 	t.Helper()
 	state := &membership.LeaderState{Self: "n1.aa", Log: slog.New(slog.DiscardHandler)}
@@ -163,7 +163,8 @@ func TestCommitterHangsUpOnALeaderWhoseTimeForABatchIsOver(t *testing.T) {
 	expect.Equal(t, leader.connections.Load(), 2, "connections:")
 }
 
-// A caller hears of an unknown outcome by the same time however long Raft had no place for its entry, as while the leader's disk is slow.
+// A caller hears of an unknown outcome at the same time however long Raft had no place for its entry, as while the
+// leader's disk is slow.
 func TestResultsAreWaitedForSinceRaftWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, answer := time.Now(), make(fullRaft)
@@ -175,7 +176,7 @@ func TestResultsAreWaitedForSinceRaftWasAsked(t *testing.T) {
 	})
 }
 
-// fullRaft takes an entry at the last moment, and applies none before it is closed.
+// fullRaft takes an entry at the last moment, and applies none until it is closed.
 type fullRaft chan struct{}
 
 func (r fullRaft) Apply(_ []byte, patience time.Duration) raft.ApplyFuture {
@@ -192,7 +193,7 @@ type noRaft struct{ raft.ApplyFuture }
 func (noRaft) Apply([]byte, time.Duration) raft.ApplyFuture { return noRaft{} }
 func (noRaft) Error() error                                 { return raft.ErrNotLeader }
 
-// A batch may have come in time, and have waited here.
+// A batch may have arrived in time, and waited here.
 func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	state := &membership.LeaderState{}
 	l := membership.NewLeadership(expiry.NewReign(registry.Epoch{Index: 7}, 0, fsm.NewMachine().View()), t.Context(), time.Now())
@@ -218,14 +219,14 @@ func TestCommitterProposesNoBatchAfterItsTime(t *testing.T) {
 	}
 }
 
-// Right after the level was raised, a node may not have applied that entry: what needs the level waits for it, as long as for
-// a leader, and what no node writes is refused at once.
+// Right after the level was raised, a node may not have applied that entry. What needs the level waits for it, as
+// long as for a leader; what no node writes is refused at once.
 func TestOperationOfALevelWaitsUntilThisNodeHasHeardOfIt(t *testing.T) {
 	behind, above := fmt.Errorf("%w: behind", registry.ErrNoLeader), &registry.LevelError{Text: "no node writes it"}
 	for _, row := range []struct {
 		name   string
 		learns time.Duration // when this node applies the entry
-		err    error         // of Above until then
+		err    error         // what Above returns until then
 		took   time.Duration
 		want   error
 	}{
@@ -271,7 +272,7 @@ func TestBatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		item int
-		want []int // calls of the parts
+		want []int // calls in each part
 	}{
 		{"the first", 0, []int{1, 3}},
 		{"the second, by its first operation", 1, []int{1, 1, 2}},
@@ -291,7 +292,7 @@ func TestBatchIsDividedAroundWhatCannotBeRead(t *testing.T) {
 }
 
 func TestCommitterSendsRenewalsToALeaderThatKnowsNoWait(t *testing.T) {
-	leader := leaderWithout(t) // which serves Node.Commit alone, as those of before
+	leader := leaderWithout(t) // serves only Node.Commit, as older versions did
 	c := follower(t, leader.address)
 	need.OK(t, expect.Err(c.commitAt(t.Context(), leader.address, callCommitLater, (&batch{}).encode(codec.Newest, fsm.Bound{}))))
 	expect.Equal(t, leader.connections.Load(), 1, "connections:")
@@ -309,7 +310,7 @@ func renewal() []fsm.Item {
 	return []fsm.Item{{KV: kv.RenewSession{ID: "00000000-0000-0000-0000-000000000001"}}}
 }
 
-// waiting is how many calls are queued, and how many wait for company.
+// waiting returns how many calls are queued, and how many are gathered.
 func (c *Committer) waiting() (queued, gathered int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -462,7 +463,7 @@ func TestWriteAfterAPauseWaitsUntilItsClientCanBeSeenToHaveGone(t *testing.T) {
 	expect.Equal(t, p.grace(now.Add(wakeGrace)), 0, "when the time is over:")
 }
 
-// TestWriteDoesNotWaitForAWallClockThatIsSetBack: the time of the last pause is then in its future.
+// The time of the last pause is then in the future.
 func TestWriteDoesNotWaitForAWallClockThatIsSetBack(t *testing.T) {
 	now := time.Now()
 	var p pulse
@@ -475,18 +476,18 @@ func TestWriteDoesNotWaitForAWallClockThatIsSetBack(t *testing.T) {
 	expect.Equal(t, p.grace(back), 0, "a write waits for")
 }
 
-// setBack is a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes
-// on. Package time has no other way to make one: the seconds are above the lowest 30 bits of its first field.
+// setBack returns a reading of a clock whose wall time was set back by whole seconds, while its monotonic time goes
+// on. Package time cannot make one otherwise: the seconds are above the lowest 30 bits of its first field.
 func setBack(t time.Time, by time.Duration) time.Time {
 	*(*uint64)(unsafe.Pointer(&t)) -= uint64(by/time.Second) << 30
 	return t
 }
 
-// instantLog is a log whose entries take effect as they come.
+// instantLog is a log whose entries take effect at once.
 type instantLog struct {
 	machine *fsm.Machine
 
-	mu      sync.Mutex // guards the following
+	mu      sync.Mutex // guards the fields below
 	index   uint64
 	entries []loggedEntry
 }
@@ -571,7 +572,7 @@ func (r *companyRig) entries() []loggedEntry {
 	return slices.Clone(r.log.entries)
 }
 
-// send commits an operation and reports its outcome.
+// send commits an operation and checks its outcome.
 func (r *companyRig) send(t *testing.T, op registry.Op, pace Pace, want registry.Outcome) {
 	r.calls.Go(func() {
 		results, err := r.Commit(r.ctx, []fsm.Item{{Origin: registry.FromClient, Op: op}}, pace)
@@ -634,7 +635,8 @@ func TestRenewalsOfALeaderWaitForCompanyAfterTheLastEntry(t *testing.T) {
 }
 
 func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
-	const share = fewRenewals / int(time.Second/renewalWait) // renewals in an entry, as few as wait for the whole time
+	// renewals in an entry when few enough arrive to wait the whole time
+	const share = fewRenewals / int(time.Second/renewalWait)
 	tests := []struct {
 		perSecond int
 		entries   int // in a second
@@ -658,9 +660,9 @@ func TestRenewalsWaitTheShorterTheMoreCome(t *testing.T) {
 					}
 					return len(r.entries()) - before
 				}
-				renewForASecond() // in the first second nobody knows yet how many come
+				renewForASecond() // in the first second nobody knows yet how many arrive
 				got := renewForASecond()
-				// One may be of renewals that came before, and each waits for the next renewal, too.
+				// One entry may have renewals that arrived before, and each waits for the next renewal, too.
 				expect.That(t, got <= tt.entries+1 && got >= tt.entries*3/4, "%d entries in a second, want %d", got, tt.entries)
 			})
 		})

@@ -61,7 +61,7 @@ func (c *Committer) next(ctx context.Context) (*batch, []*proposal, error) {
 	}
 }
 
-// closeBatch closes the batch that was being filled, and the proposals that may share its entry.
+// closeBatch closes the current batch, and the proposals that may share its entry.
 func (c *Committer) closeBatch() (*batch, []*proposal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,9 +82,9 @@ func (c *Committer) closeBatch() (*batch, []*proposal) {
 	return c.seal(calls), proposals
 }
 
-// launch proposes what next returned as one entry, if this node leads. Proposals that have waited beyond
-// their bound are refused; it returns the others. They come first: renewals among them may have waited, and this node's own
-// batch may hold an eviction.
+// launch proposes what next returned as one entry, if this node leads. It refuses proposals that have waited beyond
+// their bound, and returns the others. Those come first in the entry: renewals among them may have waited, and this
+// node's own batch may hold an eviction.
 func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*proposal, error) {
 	l, now := c.cfg.Leadership.Own(), time.Now()
 	if l == nil {
@@ -110,8 +110,8 @@ func (c *Committer) launch(own *batch, proposals []*proposal) (*Entry, []*propos
 	return e, kept, err
 }
 
-// finishEntry waits for an entry that launch proposed, and gives every call its result. This node's own
-// batch goes to the leader if this node is not (any longer).
+// finishEntry waits for an entry that launch proposed, and gives every call its result. If this node does not lead,
+// or no longer, its own batch goes to the leader.
 func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*proposal, e *Entry, err error) {
 	var results []fsm.BatchResult
 	if err == nil {
@@ -140,10 +140,11 @@ func (c *Committer) finishEntry(ctx context.Context, own *batch, proposals []*pr
 	}
 }
 
-// lookAgain is the pause between two looks at calls that wait.
+// lookAgain is the pause between looks at waiting calls.
 const lookAgain = store.NoLeaderWait / 40
 
-// Sweep ends calls that found no slot in time: they certainly took no effect. It looks more often while there are calls.
+// Sweep ends calls that found no slot in time: they certainly took no effect. It looks more often while there are
+// calls.
 func (c *Committer) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		now, pause := time.Now(), expiry.ClockInterval

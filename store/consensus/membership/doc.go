@@ -1,10 +1,11 @@
 // Package membership is a node's part in its cluster: how it founds, finds or joins one, which nodes are its members,
-// how they change, and which of them leads.
+// and how they change.
 //
-//   - identity.go: whose the data directory is, as it changes on disk
-//   - founding.go: the agreement on the founders of a cluster; search.go: the search for one, and whether it is still the right one
-//   - members.go: the committed members; joining.go: how the leader takes nodes in; voters.go: how it gives and takes votes;
-//     removal.go: how it removes nodes; transfer.go: how it hands leadership over
+//   - identity.go: the identity in the data directory, as it changes on disk
+//   - founding.go: agrees on the founders of a cluster; search.go: searches for one, and checks that it is still the
+//     right one
+//   - members.go: the committed members; joining.go: how the leader admits nodes; voters.go: how it gives and takes
+//     votes; removal.go: how it removes nodes; transfer.go: how it hands leadership over
 //   - upgrade.go: which levels of the formats the nodes read, and how the leader raises the cluster's
 //   - leader.go: a leadership, which node leads as far as this node knows, and what it runs while it leads
 //   - state.go: what a node says of itself to the others; status.go: the cluster as one node sees it

@@ -15,20 +15,19 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// The founders of a cluster are decided on once, by agreement (Paxos for a single value): a node proposes a list
-// of founders in two steps. In the first it asks the others to promise that they accept no older
-// proposal, and learns which list they have accepted already: that one it must propose, for it may have
-// been decided. In the second it asks them to accept the list. The list is decided when
-// cluster.bootstrap-expect nodes have accepted it. That number is more than half of the nodes that
-// cluster.join names, so two lists cannot both be decided, whichever nodes see each other; and since a
-// promise gives way to a newer proposal, no node that stops in the middle keeps the others from
-// founding. docs/adr/0019 has the reasons.
+// The founders of a cluster are agreed on once, by Paxos for a single value. A node proposes a list of founders in
+// two steps. In the first it asks the others to promise that they accept no older proposal, and learns which list
+// they have accepted already: it must propose that list, which may have been decided. In the second it asks them to
+// accept the list. The list is decided once cluster.bootstrap-expect nodes have accepted it. That number is more than
+// half of the nodes that cluster.join names, so two lists cannot both be decided, whichever nodes see each other. And
+// since a promise gives way to a newer proposal, no node that stops in the middle keeps the others from founding.
+// docs/adr/0019 has the reasons.
 
 // foundLimit bounds one step: every node syncs its promise to its disk before it replies.
 const foundLimit = 2 * time.Second
 
-// The node with the lowest id of those that see each other proposes. Another one does when it has waited
-// for between foundPatience and twice that.
+// Of the nodes that see each other, the one with the lowest id proposes. Another one does after waiting between
+// foundPatience and twice that.
 const foundPatience = 2 * time.Second
 
 // Steps of a proposal.
@@ -42,14 +41,14 @@ const (
 type FoundArgs struct {
 	Step     uint8
 	Ballot   disk.Ballot
-	Founders []disk.Founder // not of FoundPromise
+	Founders []disk.Founder // not with FoundPromise
 }
 
-// FoundReply is the reply to it.
+// FoundReply is the reply to one step.
 type FoundReply struct {
 	OK       bool
 	Self     disk.Founder
-	Cluster  string // the replying node belongs to one already
+	Cluster  string // set if the replying node already belongs to a cluster
 	Founding disk.Founding
 }
 
@@ -85,8 +84,8 @@ func (s *Members) asFounder() disk.Founder {
 	return disk.Founder{ID: s.self, Addr: s.cfg.Port.Addr().String()}
 }
 
-// mayPropose says whether it is this node's turn to propose; there has the nodes without a cluster
-// that it sees, itself among them, sorted. Two that propose at once only get in each other's way.
+// mayPropose reports whether it is this node's turn to propose. there has the nodes without a cluster that it sees,
+// including itself, sorted. Two nodes that propose at once only get in each other's way.
 func (s *Members) mayPropose(there []disk.Founder) bool {
 	if there[0].ID == s.self {
 		return true
@@ -102,7 +101,7 @@ func (s *Members) mayPropose(there []disk.Founder) bool {
 	return true
 }
 
-// proposeFounders makes one attempt to get a list of founders decided, with the nodes at some addresses.
+// proposeFounders makes one attempt to get a list of founders decided, with the nodes at the given addresses.
 func (s *Members) proposeFounders(ctx context.Context, addresses []string) error {
 	ballot := disk.Ballot{Round: max(s.cfg.Identity.Now().Founding.Promised.Round, s.foundRound) + 1, ServerID: s.self}
 	promises, err := s.foundStep(ctx, addresses, FoundArgs{Step: FoundPromise, Ballot: ballot})
@@ -125,7 +124,7 @@ func (s *Members) proposeFounders(ctx context.Context, addresses []string) error
 	return nil
 }
 
-// foundersOf is the list to propose: the newest that one of the nodes has accepted, else all of them.
+// foundersOf returns the list to propose: the newest that one of the nodes has accepted, otherwise all of them.
 func foundersOf(promises []FoundReply) []disk.Founder {
 	newest := slices.MaxFunc(promises, func(a, b FoundReply) int { return a.Founding.Accepted.Compare(b.Founding.Accepted) })
 	if newest.Founding.Accepted != (disk.Ballot{}) {
@@ -138,8 +137,8 @@ func foundersOf(promises []FoundReply) []disk.Founder {
 	return uniqueFounders(founders)
 }
 
-// foundStep takes one step at this node and those at the addresses, and returns the consenting replies
-// of cluster.bootstrap-expect nodes and more, or an error.
+// foundStep takes one step at this node and those at the addresses. It returns the consenting replies if there are at
+// least cluster.bootstrap-expect, otherwise an error.
 func (s *Members) foundStep(ctx context.Context, addresses []string, args FoundArgs) ([]FoundReply, error) {
 	own, err := s.serveFound(args)
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *Members) joinAsFounder(founders []disk.Founder) error {
 		servers[i] = raft.Server{ID: raft.ServerID(f.ID), Address: raft.ServerAddress(f.Addr)}
 	}
 	err := s.Raft.BootstrapCluster(raft.Configuration{Servers: servers}).Error()
-	if err != nil && !errors.Is(err, raft.ErrCantBootstrap) { // it has been written already
+	if err != nil && !errors.Is(err, raft.ErrCantBootstrap) { // already written
 		return fmt.Errorf("found the cluster: %w", err)
 	}
 	id := clusterOf(founders)
@@ -197,7 +196,7 @@ func (s *Members) joinAsFounder(founders []disk.Founder) error {
 	})
 }
 
-// foundersIn are the founders in the first configuration of a log, which joinAsFounder has written.
+// foundersIn returns the founders in a log's first configuration, which joinAsFounder has written.
 func foundersIn(servers []raft.Server) []disk.Founder {
 	founders := make([]disk.Founder, len(servers))
 	for i, server := range servers {

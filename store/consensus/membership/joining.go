@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// searchInterval is the pause between two looks for a cluster.
+	// searchInterval is the pause between searches for a cluster.
 	searchInterval = 200 * time.Millisecond
-	// foreignInterval is the pause between two looks for nodes of other clusters while all is well.
+	// foreignInterval is the pause between searches for nodes of other clusters while all is well.
 	foreignInterval = 5 * time.Second
-	// askAllWait bounds a question to all nodes in one place.
+	// askAllWait bounds a question to all nodes within one site.
 	askAllWait = 500 * time.Millisecond
-	// oldAddressLimit bounds the question whether a node still runs where it was.
+	// oldAddressLimit bounds the question whether a node still runs at its old address.
 	oldAddressLimit = 2 * time.Second
 	// changeLimit bounds a change of the cluster's configuration.
 	changeLimit = 5 * time.Second
@@ -35,19 +35,19 @@ func (s *Members) askLimit() time.Duration { return max(askAllWait, s.cfg.Nodes.
 // JoinArgs asks for membership.
 type JoinArgs struct {
 	ServerID, Addr string
-	Boot           uint64 // the start of the node that asks
+	Boot           uint64 // which start of the asking node this is
 	Reads          level.Reads
-	Skips          bool // its program knows of skipped log entries
+	Skips          bool // the program understands skipped log entries
 }
 
 // JoinReply is the reply to Join and Remove.
 type JoinReply struct {
 	Answer port.Outcome
 	Reason string
-	Leader string // where to ask instead, with port.NotLeader; "": not known
+	Leader string // where to ask instead, with port.NotLeader; "" if not known
 }
 
-// Join takes a node into the cluster, or records its new address.
+// Join admits a node to the cluster, or records its new address.
 func (s *Members) Join(args JoinArgs) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
 		reply := JoinReply{Answer: port.NotLeader}
@@ -74,8 +74,8 @@ func (s *Members) Join(args JoinArgs) JoinReply {
 	return s.Add(look, args)
 }
 
-// runsTwice returns an error if a node that says it has moved still runs at its old address: then it is a
-// copy, whose log may lack what the original has stored, and must not get the original's vote.
+// runsTwice returns an error if a node that claims a new address still runs at its old one: then it is a copy, whose
+// log may lack what the original has stored, and must not get the original's vote.
 func (s *Members) runsTwice(look *Configuration, args JoinArgs) error {
 	i := slices.IndexFunc(look.Servers, func(m raft.Server) bool { return string(m.ID) == args.ServerID })
 	if i < 0 || string(look.Servers[i].Address) == args.Addr {
@@ -85,17 +85,17 @@ func (s *Members) runsTwice(look *Configuration, args JoinArgs) error {
 	defer cancel()
 	st, err := s.stateOf(ctx, look.Servers[i])
 	if err != nil && ctx.Err() == nil {
-		// Perhaps the connection was one to the process before: it is forgotten now.
+		// Perhaps the connection led to an earlier process; the failed call dropped it.
 		st, err = s.stateOf(ctx, look.Servers[i])
 	}
 	if err != nil || st.Boot == args.Boot {
-		return nil // it has moved, or has two addresses
+		return nil // the node has moved, or has two addresses
 	}
 	return fmt.Errorf("node %q runs at %s already: the process at %s was started with a copy of its data directory; give it an empty one, and a node.name of its own",
 		disk.NodeName(args.ServerID), look.Servers[i].Address, args.Addr)
 }
 
-// atLeader has the leader serve a call about members; here serves it if that is this node. Errors: registry.ErrNoLeader
+// atLeader has the leader serve a call about members, by here if this node leads. Errors: registry.ErrNoLeader
 // (nothing was done) and registry.ErrUnknownOutcome.
 func (s *Members) atLeader(ctx context.Context, call string, args any, here func() JoinReply) (JoinReply, error) {
 	if s.cfg.Leadership.Own() != nil {
@@ -116,7 +116,7 @@ func (s *Members) atLeader(ctx context.Context, call string, args any, here func
 	return reply, err
 }
 
-// Add takes a node into the cluster whose members a look has shown.
+// Add adds a node to the given configuration of the cluster.
 func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
 	name := disk.NodeName(args.ServerID)
 	add := s.Raft.AddNonvoter
@@ -127,7 +127,7 @@ func (s *Members) Add(look *Configuration, args JoinArgs) JoinReply {
 			return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf(
 				"the cluster knows node %q with another data directory (server id %s): remove that one first (rollcall members remove %s), or choose another node.name", name, m.ID, name)}
 		case m.Suffrage == raft.Voter:
-			add = s.Raft.AddVoter // it has moved: the same vote at another address
+			add = s.Raft.AddVoter // the node has moved: the same vote at another address
 		}
 	}
 	err := raftio.Within(context.Background(), changeLimit, func(patience time.Duration) raft.Future {

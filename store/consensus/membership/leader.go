@@ -18,22 +18,22 @@ import (
 
 // LeaderState is which node leads, as far as this node knows. Its zero value knows none; Run keeps it up to date.
 type LeaderState struct {
-	Self string // server id of this node
+	Self string // this node's server id
 	Log  *slog.Logger
 
 	own     atomic.Pointer[Leadership] // set while this node is the established leader
-	leader  atomic.Pointer[Leader]     // the leader as Raft told this node; nil: none
-	terms   atomic.Pointer[Terms]      // newest that the leader has said of its leadership; nil: nothing
+	leader  atomic.Pointer[Leader]     // the leader as Raft reported it; nil if there is none
+	terms   atomic.Pointer[Terms]      // newest that the leader has said of its leadership; may be nil
 	changed wait.Broadcast             // fires when own or leader changed
 }
 
-// Own is this node's leadership; nil while this node is not the established leader.
+// Own returns this node's leadership, or nil while this node is not the established leader.
 func (s *LeaderState) Own() *Leadership { return s.own.Load() }
 
-// Leader is the node that leads, which may be this one; nil: none is known.
+// Leader returns the node that leads, possibly this one, or nil if none is known.
 func (s *LeaderState) Leader() *Leader { return s.leader.Load() }
 
-// Other is the leader if that is another node than this one; nil: none is known.
+// Other returns the leader if it is another node, or nil if none is known.
 func (s *LeaderState) Other() *Leader {
 	if l := s.leader.Load(); l != nil && l.ID != s.Self {
 		return l
@@ -41,7 +41,7 @@ func (s *LeaderState) Other() *Leader {
 	return nil
 }
 
-// Name is the name of the node that leads, as far as this node knows; "": it knows none.
+// Name returns the name of the node that leads, or "" if none is known.
 func (s *LeaderState) Name() string {
 	if l := s.leader.Load(); l != nil {
 		return disk.NodeName(l.ID)
@@ -49,31 +49,31 @@ func (s *LeaderState) Name() string {
 	return ""
 }
 
-// Changed returns a channel that is closed when the leader or this node's leadership changes next.
+// Changed returns a channel that is closed at the next change of the leader or of this node's leadership.
 func (s *LeaderState) Changed() <-chan struct{} { return s.changed.Wait() }
 
 // Lead makes a leadership this node's own, until it is lost.
 func (s *LeaderState) Lead(l *Leadership) {
 	s.own.Store(l)
 	s.changed.Fire()
-	// At once, and not when a leader's work notices: until then this node's writes would be offered to
-	// its own Raft, which no longer takes them.
+	// At once, and not when a leader's work notices: until then this node's writes would be offered to its own Raft,
+	// which no longer takes them.
 	context.AfterFunc(l.Lost, func() {
 		s.own.CompareAndSwap(l, nil)
 		s.changed.Fire()
 	})
 }
 
-// Terms is the newest that this node knows of another node's leadership; nil: nothing.
+// Terms returns the newest that this node knows of another node's leadership, or nil.
 func (s *LeaderState) Terms() *Terms { return s.terms.Load() }
 
-// SetTerms keeps what the leader has told of its leadership.
+// SetTerms keeps what the leader has said of its leadership.
 func (s *LeaderState) SetTerms(t *Terms) { s.terms.Store(t) }
 
-// ClearTerms makes this node ask anew, unless it has done so since.
+// ClearTerms makes this node ask again, unless it has done so since.
 func (s *LeaderState) ClearTerms(t *Terms) { s.terms.CompareAndSwap(t, nil) }
 
-// Run keeps the leader up to date until ctx ends. It asks Raft again after each interval.
+// Run keeps the leader up to date until ctx ends. It also asks Raft at each interval.
 func (s *LeaderState) Run(ctx context.Context, node *raft.Raft, interval time.Duration) {
 	seen := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -82,7 +82,7 @@ func (s *LeaderState) Run(ctx context.Context, node *raft.Raft, interval time.Du
 	})
 	node.RegisterObserver(observer)
 	defer node.DeregisterObserver(observer)
-	// Observations may be dropped when several come at once, so a look now and then is needed too.
+	// Observations may be dropped when several come at once, so an occasional look is needed too.
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -99,7 +99,7 @@ func (s *LeaderState) Run(ctx context.Context, node *raft.Raft, interval time.Du
 	}
 }
 
-// Observe takes over what Raft says of the leader; an empty id: there is none.
+// Observe takes over the leader that Raft reports. An empty id means that no node leads.
 func (s *LeaderState) Observe(address raft.ServerAddress, id raft.ServerID) {
 	old := s.leader.Load()
 	switch {
@@ -119,9 +119,8 @@ func (s *LeaderState) Observe(address raft.ServerAddress, id raft.ServerID) {
 	s.changed.Fire()
 }
 
-// WhileLeading calls do each time this node was established as leader, with a context that ends when
-// it leads no longer and the leadership's epoch, and waits for its return before the next time. It returns when ctx
-// ends.
+// WhileLeading calls do each time this node is established as leader, with the leadership's epoch and a context that
+// ends when this node no longer leads. It waits for do to return before the next call. It returns when ctx ends.
 func (s *LeaderState) WhileLeading(ctx context.Context, do func(context.Context, registry.Epoch)) {
 	var last *Leadership
 	for {
@@ -134,7 +133,7 @@ func (s *LeaderState) WhileLeading(ctx context.Context, do func(context.Context,
 	}
 }
 
-// next waits until this node leads, in another leadership than the last.
+// next waits until this node leads, in a leadership other than the last.
 func (s *LeaderState) next(ctx context.Context, last *Leadership) (*Leadership, error) {
 	for {
 		changed := s.changed.Wait()

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/replicas"
 )
 
-// Config is what the members need of their node.
+// Config is what the members need from their node.
 type Config struct {
 	Node       store.Config
 	Identity   *Identity
@@ -26,25 +26,28 @@ type Config struct {
 	Leadership *LeaderState
 	Fail       func(error)                                   // ends the node
 	Propose    func(ctx context.Context, entry []byte) error // commits an entry, while this node leads
-	Outdated   func(error)                                   // ends the node, because its data directory is not what the cluster counts on
-	Digests    *replicas.Digests
+	// ends the node, because its data directory is not what the cluster counts on
+	Outdated func(error)
+	Digests  *replicas.Digests
 }
 
-// Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other nodes belong to it.
+// Members is this node's part in its cluster: how it founds, finds or joins one, and, while it leads, which other
+// nodes belong to it.
 type Members struct {
-	Raft *raft.Raft // set when it was started, before anything but Observe is called
+	Raft *raft.Raft // set once Raft is started, before anything but Observe is called
 
-	cfg        Config
-	self       string                        // server id of this node
-	committed  atomic.Pointer[Configuration] // newest committed configuration that this node knows of
-	joinList   atomic.Pointer[[]string]      // cluster.join of now
-	foreign    atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil: not known yet
-	turn       time.Time                     // when this node proposes founders; zero: not considered. Owned by Run
+	cfg       Config
+	self      string                        // this node's server id
+	committed atomic.Pointer[Configuration] // newest committed configuration that this node knows of
+	joinList  atomic.Pointer[[]string]      // current value of cluster.join
+	foreign   atomic.Pointer[[]ForeignNode] // nodes of other clusters in cluster.join; nil if not known yet
+	// when this node proposes founders; zero if not considered yet. Owned by Run
+	turn       time.Time
 	upgrade    upgrade
-	foundRound uint64 // newest round of a proposal it has heard of. Owned by Run
+	foundRound uint64 // newest round of a proposal this node has heard of. Owned by Run
 }
 
-// New returns the members of a node, none of which is known yet.
+// New returns the members of a node. None is known yet.
 func New(cfg Config) *Members {
 	s := &Members{cfg: cfg, self: cfg.Identity.ServerID()}
 	s.SetJoin(cfg.Node.Join)
@@ -57,10 +60,10 @@ func (s *Members) SetJoin(addresses []string) {
 	s.joinList.Store(&addresses)
 }
 
-// joinAddresses are those of cluster.join, sorted, each once.
+// joinAddresses returns the addresses in cluster.join, sorted, each once.
 func (s *Members) joinAddresses() []string { return slices.Clone(*s.joinList.Load()) }
 
-// Calls are the calls that other nodes make about members.
+// Calls returns the calls that other nodes make about members.
 func (s *Members) Calls() port.Calls {
 	return port.Calls{
 		"Node.State": port.Method(func(struct{}) NodeState { return s.State() }), "Node.Found": port.Method(s.Found),
@@ -69,8 +72,8 @@ func (s *Members) Calls() port.Calls {
 	}
 }
 
-// All returns the servers of the newest configuration in this node's log, which may not be
-// committed yet. What is to be changed is decided on the committed one, see Committed.
+// All returns the servers of the newest configuration in this node's log, which may not be committed yet. Changes
+// must be decided on the committed one, see Committed.
 func (s *Members) All() ([]raft.Server, error) {
 	f := s.Raft.GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -79,12 +82,12 @@ func (s *Members) All() ([]raft.Server, error) {
 	return f.Configuration().Servers, nil
 }
 
-// Configuration is a committed configuration of the cluster. Its index is the condition of every change: Raft
-// makes a change only if the configuration at this index still is the newest, so that of two changes
-// that were decided on the same look one is refused. (The Index of raft.GetConfiguration would be no
-// condition: in version 1.7.3 it is always 0, which means "whatever the configuration is".)
+// Configuration is a committed configuration of the cluster. Its index is the condition of every change: Raft makes a
+// change only if the configuration at this index is still the newest, so of two changes decided on the same
+// configuration one is refused. (The Index of raft.GetConfiguration would not do: in version 1.7.3 it is always 0,
+// which means "whatever the configuration is".)
 type Configuration struct {
-	Index   uint64 // of its log entry
+	Index   uint64 // index of its log entry
 	Servers []raft.Server
 }
 

@@ -43,7 +43,7 @@ func TestFoundersThatMayHaveBeenDecidedAreProposedAgain(t *testing.T) {
 	}
 }
 
-// newMembers returns what a node of a cluster ("": of none) knows, which sees no other node.
+// newMembers returns what a node of a cluster knows if it sees no other node. With "" it belongs to no cluster.
 func newMembers(t *testing.T, cluster string) *Members {
 	t.Helper()
 	identity := need.Got(OpenIdentity(t.TempDir(), disk.Owner{Mode: disk.ModeCP, Node: "n1"}))(t)
@@ -105,7 +105,7 @@ func TestSetJoinReplacesTheAddressesThatAreAsked(t *testing.T) {
 	expect.Deep(t, s.joinAddresses(), []string{"c:1"}, "afterwards")
 }
 
-// lookAt is a configuration of servers, by the marks in their names: v1 has a vote, l4 has none.
+// lookAt returns a configuration of servers, by the marks in their names: v1 has a vote, l4 does not.
 func lookAt(names ...string) *Configuration {
 	look := &Configuration{Index: 7}
 	for _, name := range names {
@@ -118,7 +118,7 @@ func lookAt(names ...string) *Configuration {
 	return look
 }
 
-// said are the states of the members that respond.
+// said returns the states of the members that respond.
 func said(look *Configuration, silent ...string) map[raft.ServerID]NodeState {
 	states := map[raft.ServerID]NodeState{}
 	for _, m := range look.Servers {
@@ -138,7 +138,7 @@ func TestVotersChangeWhenItIsSafe(t *testing.T) {
 		members []string
 		silent  []string
 		after   time.Duration // members.dead-after
-		lasted  time.Duration // how long they have been as they are
+		lasted  time.Duration // how long they have been in that state
 		want    step
 		of      raft.ServerID
 	}{
@@ -191,7 +191,8 @@ func TestANodeThatIsNotToVoteLosesItsVoteAndGetsNone(t *testing.T) {
 	expect.Equal(t, what, nothing, "a newcomer that is not to vote: got")
 }
 
-// A vote that cannot be taken now keeps no newcomer from its vote: it may be what the other waits for.
+// A vote that cannot be taken away now keeps no newcomer from its vote: the removal may be waiting for that very
+// vote.
 func TestANewcomerVotesAlsoBesideNodesThatAreNotToVote(t *testing.T) {
 	s := newMembers(t, "c")
 	s.self = "v1"
@@ -213,8 +214,8 @@ func TestANewcomerVotesAlsoBesideNodesThatAreNotToVote(t *testing.T) {
 
 func TestRemovalWhoseOutcomeIsNotKnownIsUnknown(t *testing.T) {
 	for _, tc := range []struct {
-		err  error // of Raft
-		want error // of RemoveMember; nil: removed
+		err  error // from Raft
+		want error // from RemoveMember; nil if removed
 	}{
 		{nil, nil},
 		{raft.ErrNotLeader, registry.ErrNoLeader},

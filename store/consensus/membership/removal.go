@@ -17,21 +17,21 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// removeLimit bounds the leader's wait for a removal, so that with the questions before it the
-// caller has its reply within store.ResultWait.
+// removeLimit bounds the leader's wait for a removal. With the questions before it, the caller has its reply within
+// store.ResultWait.
 const removeLimit = 3 * time.Second
 
 // Errors of RemoveMember that a caller can act on.
 var (
-	// ErrUnknownMember: the cluster has no node of that name.
+	// ErrUnknownMember means that the cluster has no node of that name.
 	ErrUnknownMember = errors.New("no such node")
-	// ErrMembership: the change was refused and nothing was done; the text says why.
+	// ErrMembership means that the change was refused and nothing was done; the text says why.
 	ErrMembership = errors.New("membership was not changed")
 )
 
-// RemoveMember takes a node out of the cluster for good: its data directory is of no use any more,
-// its name is free again. It works on any node and ends within store.ResultWait. Errors: the two above,
-// registry.ErrNoLeader (nothing was done) and registry.ErrUnknownOutcome.
+// RemoveMember removes a node from the cluster for good: its data directory becomes useless, and its name is free
+// again. It works on any node and ends within store.ResultWait. Errors: the two above, registry.ErrNoLeader (nothing
+// was done) and registry.ErrUnknownOutcome.
 func (s *Members) RemoveMember(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *Members) RemoveMember(ctx context.Context, name string) error {
 	return nil
 }
 
-// Removal is the reply to Remove as an error, nil if the node was removed.
+// Removal returns the reply to Remove as an error, or nil if the node was removed.
 func (r JoinReply) Removal() error {
 	switch r.Answer {
 	case port.OK:
@@ -60,7 +60,7 @@ func (r JoinReply) Removal() error {
 	return fmt.Errorf("%w: %s", registry.ErrUnknownOutcome, r.Reason)
 }
 
-// Remove takes the node of a name out of the cluster.
+// Remove removes the node with the given name from the cluster.
 func (s *Members) Remove(name string) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
 		return JoinReply{Answer: port.NotLeader}
@@ -72,7 +72,7 @@ func (s *Members) Remove(name string) JoinReply {
 	return s.Delete(look, name)
 }
 
-// Delete takes a node out of the cluster whose members a look has shown.
+// Delete removes a node from the given configuration of the cluster.
 func (s *Members) Delete(look *Configuration, name string) JoinReply {
 	members := look.Servers
 	i := slices.IndexFunc(members, func(m raft.Server) bool { return disk.NodeName(string(m.ID)) == name })
@@ -82,7 +82,7 @@ func (s *Members) Delete(look *Configuration, name string) JoinReply {
 	if err := s.agreeWithout(members[i], members); err != nil {
 		return JoinReply{Answer: port.Refused, Reason: err.Error()}
 	}
-	// The replies count for this look only. If the members have changed since, Raft refuses.
+	// The replies count only for this configuration. If the members have changed since, Raft refuses.
 	err := raftio.Within(context.Background(), removeLimit, func(patience time.Duration) raft.Future {
 		return s.Raft.RemoveServer(members[i].ID, look.Index, patience)
 	})
@@ -92,7 +92,7 @@ func (s *Members) Delete(look *Configuration, name string) JoinReply {
 	return removalReply(err)
 }
 
-// removalReply tells the errors of a removal that certainly was not made from the others.
+// removalReply separates the errors of a removal that certainly was not made from all others.
 func removalReply(err error) JoinReply {
 	switch {
 	case err == nil:
@@ -108,9 +108,9 @@ func removalReply(err error) JoinReply {
 	return JoinReply{Answer: port.Refused, Reason: fmt.Sprintf("%v: look at the members again, then decide", err)}
 }
 
-// agreeWithout returns an error unless a majority of the voters that would be left replies now. A
-// removal holds from the moment it is in the leader's log: taking out the wrong node while another
-// one is down would leave a cluster that can never agree on anything again, its members included.
+// agreeWithout returns an error unless a majority of the remaining voters replies now. A removal holds from the
+// moment it is in the leader's log: removing the wrong node while another one is down would leave a cluster that can
+// never agree on anything again, not even on its members.
 func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error {
 	silent := map[string]bool{} // server ids of voters without a reply yet
 	var addresses []string
@@ -129,7 +129,7 @@ func (s *Members) agreeWithout(removed raft.Server, members []raft.Server) error
 		return errors.New("no other node has a vote")
 	}
 	for _, a := range port.AskAll(context.Background(), addresses, s.askLimit(), s.stateAt) {
-		// By its id: the node at the address of a lost node may be its successor, without a vote.
+		// By id: the node at a lost node's address may be its successor, without a vote.
 		delete(silent, a.Value.ServerID)
 	}
 	if up := voters - len(silent); up <= voters/2 {

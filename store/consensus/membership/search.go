@@ -16,11 +16,11 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// Run finds or founds the cluster of a node that belongs to none. Of a node that belongs to one it checks, whenever no
-// leader is known, that the nodes in cluster.join belong to the same.
+// Run finds or founds a cluster for a node that belongs to none. For a node that belongs to one it checks, whenever
+// no leader is known, that the nodes in cluster.join belong to the same one.
 func (s *Members) Run(ctx context.Context) {
 	var logged string
-	var searchedAt time.Time // for nodes of other clusters
+	var searchedAt time.Time // when it last searched for nodes of other clusters
 	for ctx.Err() == nil {
 		var err error
 		switch {
@@ -40,8 +40,8 @@ func (s *Members) Run(ctx context.Context) {
 	}
 }
 
-// Search makes one attempt to become part of a cluster: of one that is there, or of a new one that the
-// nodes of cluster.join found together (see founding.go).
+// Search makes one attempt to become part of a cluster: an existing one, or a new one that the nodes of cluster.join
+// found together (see founding.go).
 func (s *Members) Search(ctx context.Context) error {
 	if members, err := s.All(); err != nil {
 		return err
@@ -67,13 +67,13 @@ func (s *Members) Search(ctx context.Context) error {
 	return s.proposeFounders(ctx, seen.addresses)
 }
 
-// surroundings are what a node without a cluster sees.
+// surroundings is what a node without a cluster sees.
 type surroundings struct {
-	clusters  []string       // ids of the clusters that are there
+	clusters  []string       // ids of the clusters it sees
 	member    NodeState      // a node of one of clusters
-	unfounded []disk.Founder // the nodes without a cluster, this one among them, sorted by id
-	addresses []string       // of the others among unfounded
-	listed    int            // how many nodes cluster.join names, this one included
+	unfounded []disk.Founder // the nodes without a cluster, including this one, sorted by id
+	addresses []string       // addresses of the others among unfounded
+	listed    int            // how many nodes cluster.join names, including this one
 }
 
 // survey asks the nodes that cluster.join names for their state.
@@ -90,7 +90,7 @@ func (s *Members) survey(ctx context.Context) surroundings {
 		case r.Value.Cluster != "":
 			seen.member = r.Value
 			seen.clusters = append(seen.clusters, r.Value.Cluster)
-		case !r.Value.NoVote: // else it waits for a cluster to join
+		case !r.Value.NoVote: // a node without a vote waits for a cluster to join
 			seen.unfounded = append(seen.unfounded, disk.Founder{ID: r.Value.ServerID, Addr: r.Value.Addr})
 			seen.addresses = append(seen.addresses, r.Address)
 		}
@@ -102,8 +102,8 @@ func (s *Members) survey(ctx context.Context) surroundings {
 	return seen
 }
 
-// checkFounding returns an error if the nodes that are there may not found a cluster: if so few were enough, two halves
-// that do not see each other could found one each.
+// checkFounding returns an error if the nodes it sees may not found a cluster: if so few were enough, two halves that
+// do not see each other could found one each.
 func (l surroundings) checkFounding(expect int) error {
 	if least := l.listed/2 + 1; expect < least {
 		return fmt.Errorf("no cluster is there to join, and this node founds none: cluster.bootstrap-expect %d is not more than half of the %d nodes in cluster.join; to found a cluster set it to %d or more, on each of them", expect, l.listed, least)
@@ -118,8 +118,8 @@ func (l surroundings) checkFounding(expect int) error {
 func distinct(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
 // join makes this node a member of the cluster of another node, whose state is st. If st names this node among the
-// founders, this node is a member already; else the leader has to admit it. That st names this node among the members is
-// not enough, for the other node may know them from an entry that is never committed.
+// founders, this node is a member already; otherwise the leader must admit it. It is not enough that st lists this
+// node as a member: the other node may know that from an entry that is never committed.
 func (s *Members) join(ctx context.Context, st NodeState) error {
 	if clusterOf(st.Founders) == st.Cluster && st.foundedBy(s.self) {
 		return s.joinAsFounder(st.Founders)
@@ -132,7 +132,7 @@ func (s *Members) join(ctx context.Context, st NodeState) error {
 	return s.cfg.Identity.Adopt(st.Cluster, st.Recovered, st.Skipped)
 }
 
-// foundedBy says whether a server is among the founders of the cluster.
+// foundedBy reports whether a server is among the founders of the cluster.
 func (st NodeState) foundedBy(serverID string) bool {
 	return slices.ContainsFunc(st.Founders, func(f disk.Founder) bool { return f.ID == serverID })
 }
@@ -167,8 +167,8 @@ func (s *Members) askForAdmission(ctx context.Context) error {
 }
 
 // checkCluster stops this node if it started with the data of another cluster, with an outdated copy of its data, or
-// after it was removed from its cluster; and it reports a new address of this node to the cluster. It asks the nodes in
-// cluster.join, not those in the log, for the log may be of the wrong cluster.
+// after it was removed from its cluster. It also reports a new address of this node to the cluster. It asks the nodes
+// in cluster.join, not those in the log, because the log may be that of the wrong cluster.
 func (s *Members) checkCluster(ctx context.Context) error {
 	var foreign *port.ForeignError
 	sameCluster := 0
@@ -200,15 +200,15 @@ func (s *Members) checkCluster(ctx context.Context) error {
 	return nil
 }
 
-// ForeignNode is a node of another cluster at an address of cluster.join: there are two clusters where there
-// should be one, or the list is wrong.
+// ForeignNode is a node of another cluster at an address of cluster.join: there are two clusters where there should
+// be one, or the list is wrong.
 type ForeignNode struct {
 	ID        string // node name
-	Address   string // in cluster.join
+	Address   string // as in cluster.join
 	ClusterID string
 }
 
-// setForeign stores which of the nodes that were asked belong to another cluster, and logs them when they change.
+// setForeign stores which of the replying nodes belong to another cluster, and logs them when they change.
 func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	var found []ForeignNode
 	for _, r := range replies {
@@ -232,13 +232,13 @@ func (s *Members) setForeign(replies []port.Reply[NodeState]) {
 	}
 }
 
-// removedBy says whether the node whose state is st leads the cluster and has this node not among its committed members.
-// A follower's state proves nothing: the follower may lag, and this node may have joined just now.
+// removedBy reports whether the node whose state is st leads the cluster and does not have this node among its
+// committed members. A follower's state proves nothing: the follower may lag, and this node may have joined just now.
 func (s *Members) removedBy(st NodeState) bool {
 	return st.Leads && st.Term >= s.Raft.CurrentTerm() && !slices.Contains(st.Members, s.self)
 }
 
-// addressChanged says whether the cluster knows this node by another address than its present one.
+// addressChanged reports whether the cluster knows this node by an address other than its current one.
 func (s *Members) addressChanged() bool {
 	members, err := s.All()
 	return err == nil && slices.ContainsFunc(members, func(m raft.Server) bool {

@@ -16,7 +16,7 @@ import (
 // NodeState is what a node says of itself.
 type NodeState struct {
 	ServerID  string
-	Boot      uint64 // this start
+	Boot      uint64 // which start this is
 	Cluster   string // "" while it belongs to none
 	Addr      string // node-to-node, as advertised
 	HTTP      string
@@ -24,23 +24,23 @@ type NodeState struct {
 	LeaderID  string
 	Term      uint64
 	Applied   uint64            // newest log entry in its view
-	Index     registry.Index    // of its view
+	Index     registry.Index    // index of its view
 	LastIndex uint64            // newest log entry on its disk
-	Leads     bool              // it is the established leader
+	Leads     bool              // whether it is the established leader
 	Members   []string          // server ids of the committed configuration that it knows
-	Starts    map[string]uint64 // the newest start of each of them that it knows of
-	Founders  []disk.Founder    // of its cluster, if it is one of them
-	Reads     level.Reads       // what its program reads
-	Zone      string            // in which it stands
-	NoVote    bool              // it is not to vote
-	Contact   time.Duration     // since it last heard of the leader; 0: it leads, or has heard of none
-	DiskFree  int64             // bytes that its disk has left
+	Starts    map[string]uint64 // newest start of each member that it knows of
+	Founders  []disk.Founder    // founders of its cluster, if it is one of them
+	Reads     level.Reads       // levels that its program reads
+	Zone      string
+	NoVote    bool              // whether it must not vote
+	Contact   time.Duration     // since it last heard from the leader; 0 if it leads, or has not heard from one
+	DiskFree  int64             // bytes left on its disk
 	Digests   []replicas.Digest // of its state, oldest first
 	Recovered uint64            // disk.Identity.Recovered
 	Skipped   []uint64          // disk.Identity.Skipped
 }
 
-// State is what this node says of itself.
+// State returns what this node says of itself.
 func (s *Members) State() NodeState {
 	st := NodeState{
 		Leads:     s.cfg.Leadership.Own() != nil,
@@ -89,7 +89,7 @@ var roles = map[raft.RaftState]string{
 	raft.Shutdown:  "stopped",
 }
 
-// statesOf asks members for their states, by server id. There is none of a member without a reply; this node has one.
+// statesOf asks members for their states, by server id. Members that do not reply are left out; this node never is.
 func (s *Members) statesOf(ctx context.Context, members []raft.Server) map[raft.ServerID]NodeState {
 	states := map[raft.ServerID]NodeState{raft.ServerID(s.self): s.State()}
 	var addresses []string

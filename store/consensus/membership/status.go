@@ -21,24 +21,24 @@ type Status struct {
 	Foreign   []ForeignNode // nodes of other clusters, where there should be none
 }
 
-// NodeStatus is one node. If it did not reply, only ID, Cluster, Role and Voter are known.
+// NodeStatus describes one node. If it did not reply, only ID, Cluster, Role and Voter are known.
 type NodeStatus struct {
 	ID        string         // node name
-	HTTP      string         // its HTTP address
-	Cluster   string         // its node-to-node address
+	HTTP      string         // HTTP address
+	Cluster   string         // node-to-node address
 	Role      string         // leader, follower, candidate, learner (no vote), stopped or unreachable
 	Applied   uint64         // newest log entry in its view
-	Index     registry.Index // of its view: a node that has reached a change's index has applied it
+	Index     registry.Index // index of its view: a node that has reached a change's index has applied it
 	Reachable bool
 	Voter     bool
-	Version   string        // of its program
-	Zone      string        // in which it stands
-	Contact   time.Duration // since it last heard of the leader; 0: it leads, or has heard of none
+	Version   string // of its program
+	Zone      string
+	Contact   time.Duration // since it last heard from the leader; 0 if it leads, or has not heard from one
 	Lag       uint64        // log entries that the furthest node has applied and this one has not
-	DiskFree  int64         // bytes that its disk has left
+	DiskFree  int64         // bytes left on its disk
 }
 
-// Status asks every node how it is.
+// Status asks every node for its state.
 func (s *Members) Status(ctx context.Context) Status {
 	members, states := s.askMembers(ctx)
 	own := states[raft.ServerID(s.self)]
@@ -62,8 +62,8 @@ func (s *Members) Status(ctx context.Context) Status {
 	return st
 }
 
-// askMembers asks all members for their states, see statesOf. A node that knows no members yet asks only
-// itself, as a node without a vote.
+// askMembers asks all members for their states, see statesOf. A node that knows no members yet asks only itself, as a
+// node without a vote.
 func (s *Members) askMembers(ctx context.Context) ([]raft.Server, map[raft.ServerID]NodeState) {
 	members, err := s.All()
 	if err != nil || len(members) == 0 {

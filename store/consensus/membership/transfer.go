@@ -14,9 +14,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// Transfer hands leadership over to the voter of a name, or, with "", to that which is furthest. It works on any node and
-// ends within store.ResultWait. It returns the name of the node that is to lead, which it may do a moment later. Errors:
-// ErrUnknownMember and ErrMembership (nothing was done), registry.ErrNoLeader (nothing was done) and
+// Transfer hands leadership over to the voter with the given name or, with "", to the one that is furthest. It works
+// on any node and ends within store.ResultWait. It returns the name of the new leader, which may take over a moment
+// later. Errors: ErrUnknownMember and ErrMembership (nothing was done), registry.ErrNoLeader (nothing was done) and
 // registry.ErrUnknownOutcome.
 func (s *Members) Transfer(ctx context.Context, name string) (to string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
@@ -31,15 +31,15 @@ func (s *Members) Transfer(ctx context.Context, name string) (to string, err err
 	return reply.Leader, nil
 }
 
-// ServeTransfer is Transfer for another node.
+// ServeTransfer serves Transfer for another node.
 func (s *Members) ServeTransfer(name string) JoinReply {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
 	return s.transfer(ctx, name)
 }
 
-// transfer is Transfer at the leader. A node that lags would have to catch up before it could lead, and until then no write
-// would be taken.
+// transfer is Transfer at the leader. A node that lags would have to catch up before it could lead, and until then
+// the cluster would accept no write.
 func (s *Members) transfer(ctx context.Context, name string) JoinReply {
 	if s.cfg.Leadership.Own() == nil {
 		return JoinReply{Answer: port.NotLeader}
@@ -65,7 +65,7 @@ func (s *Members) transfer(ctx context.Context, name string) JoinReply {
 	return JoinReply{Answer: port.OK, Leader: disk.NodeName(string(to.ID))}
 }
 
-// successor is the voter of a name, or the furthest, if it can lead at once.
+// successor returns the voter with the given name, or the furthest one, if it can lead at once.
 func (s *Members) successor(ctx context.Context, look *Configuration, name string) (to raft.Server, err error) {
 	var best NodeState
 	err = errors.New("no other node has a vote")

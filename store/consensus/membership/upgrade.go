@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// readersInterval is the pause between two questions of a leader what the nodes read, while there is a level that the
-	// cluster does not write.
+	// readersInterval is how often a leader asks the nodes what they read, while its program reads a level that the
+	// cluster does not write yet.
 	readersInterval = 5 * time.Second
-	// refusalAge is how old the knowledge of what the nodes read may be by which an operation is refused.
+	// refusalAge is how old the knowledge of what the nodes read may be when an operation is refused by it.
 	refusalAge = time.Second
 )
 
 // upgrade is what a node knows of the levels that the nodes of its cluster read.
 type upgrade struct {
-	mu      sync.Mutex // guards the following
-	rise    level.Rise // of this node's present leadership
+	mu      sync.Mutex // guards the fields below
+	rise    level.Rise // of this node's current leadership
 	nodes   []level.Node
 	askedAt time.Time
 }
 
-// Reads is what this node says of its program.
+// Reads returns what this node's program reads.
 func (s *Members) Reads() level.Reads {
 	return level.Own(s.cfg.Node.Version, s.cfg.Identity.Start().ReadsSince, s.cfg.Machine.Level())
 }
@@ -51,7 +51,7 @@ func (s *Members) Readers(ctx context.Context) []level.Node {
 	return nodes
 }
 
-// FoundingLevel is the level of a new cluster: the highest that all of its nodes read, the lowest where one of them
+// FoundingLevel returns the level of a new cluster: the highest that all its nodes read, or the lowest if one of them
 // cannot be asked.
 func (s *Members) FoundingLevel(ctx context.Context) byte {
 	var most byte = level.Newest
@@ -67,12 +67,12 @@ func (s *Members) FoundingLevel(ctx context.Context) byte {
 	return most
 }
 
-// Above is the error of an operation that needs a higher level than the cluster writes.
+// Above returns the error of an operation that needs a higher level than the cluster writes.
 func (s *Members) Above(ctx context.Context, needs byte) error {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
 	if time.Since(s.upgrade.askedAt) > refusalAge {
-		// Others are told the same, also if this caller goes away.
+		// Not canceled with this caller, because others share the answer.
 		s.upgrade.nodes, s.upgrade.askedAt = s.Readers(context.WithoutCancel(ctx)), time.Now()
 	}
 	for _, n := range s.upgrade.nodes {
@@ -83,7 +83,7 @@ func (s *Members) Above(ctx context.Context, needs byte) error {
 	return &registry.LevelError{Text: level.Refusal(s.upgrade.nodes, needs)}
 }
 
-// Raiser returns what raises the cluster's level in a leadership.
+// Raiser returns the raiser for one leadership.
 func (s *Members) Raiser() *Raiser {
 	s.upgrade.mu.Lock()
 	defer s.upgrade.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Raiser) Round(ctx context.Context, now time.Time) {
 	}
 }
 
-// raise raises the level by one, from that for which it was decided: another raise that came before changes nothing then.
+// raise raises the level by one from the given level: if another raise came first, nothing changes.
 func (s *Members) raise(ctx context.Context, from byte) error {
 	if err := s.cfg.Propose(ctx, fsm.AppendRaise(nil, from, from+1)); err != nil {
 		return err
@@ -125,11 +125,11 @@ func (s *Members) raise(ctx context.Context, from byte) error {
 	return nil
 }
 
-// Upgrade is where a cluster stands between two levels.
+// Upgrade says where a cluster stands between two levels.
 type Upgrade struct {
 	Level byte
 	Nodes []level.Node
-	Due   time.Time // when the next level is written by itself; zero: it is not
+	Due   time.Time // when the next level is written automatically; zero if it is not
 }
 
 // Upgrade asks all nodes what they read.
@@ -139,8 +139,8 @@ func (s *Members) Upgrade(ctx context.Context) Upgrade {
 	return Upgrade{Level: written, Nodes: nodes, Due: rise.Due(written, nodes)}
 }
 
-// Finalize has the cluster write the next level, at any node. Errors: level.NotYet and registry.ErrNoLeader (nothing was
-// done), and registry.ErrUnknownOutcome.
+// Finalize has the cluster write the next level. It works on any node. Errors: level.NotYet and registry.ErrNoLeader
+// (nothing was done), and registry.ErrUnknownOutcome.
 func (s *Members) Finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.ResultWait)
 	defer cancel()
@@ -154,7 +154,7 @@ func (s *Members) Finalize(ctx context.Context) error {
 	return reply.Removal()
 }
 
-// ServeFinalize is Finalize for another node.
+// ServeFinalize serves Finalize for another node.
 func (s *Members) ServeFinalize(struct{}) JoinReply {
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how many entries behind counts
-// as keeping up: a voter that lacks the data would widen the quorum before it can serve in it.
+// promoteAfter is how long a newcomer must keep up before it may vote, and promoteWithin how many entries behind
+// counts as keeping up: a voter that lacks the data would raise the quorum before it can serve in it.
 const (
 	promoteAfter  = 10 * time.Second
 	promoteWithin = 100
@@ -23,21 +23,21 @@ func (s *Members) Promoter() *Promoter {
 	return &Promoter{members: s, since: map[raft.ServerID]time.Time{}, silent: map[raft.ServerID]time.Time{}}
 }
 
-// lookInterval is the pause between two looks at the nodes where nothing is known to be due: a node may have been started
-// anew with node.voter false.
+// lookInterval is the pause between looks at the nodes when nothing is known to be due: a node may have been
+// restarted with node.voter false.
 const lookInterval = 10 * time.Second
 
-// Promoter gives newcomers a vote once they keep up, takes it from nodes that are not to vote, and has newcomers take the
-// place of voters that are silent for too long (members.dead-after).
+// Promoter gives newcomers a vote once they keep up, takes it from nodes that must not vote, and has newcomers
+// replace voters that are silent for too long (members.dead-after).
 type Promoter struct {
 	members *Members
 	seenAt  time.Time
-	triedAt time.Time                   // when a vote was last to be taken
+	triedAt time.Time                   // when it last tried to take a vote
 	since   map[raft.ServerID]time.Time // since when a newcomer has kept up
 	silent  map[raft.ServerID]time.Time // since when a voter has been silent
 }
 
-// Round does what is due. It makes one change at most: the next is decided on a look that has it.
+// Round does what is due. It makes at most one change: the next is decided on a configuration that includes it.
 func (p *Promoter) Round(ctx context.Context) {
 	look, err := p.members.Committed()
 	now := time.Now()
@@ -64,13 +64,13 @@ type step uint8
 
 const (
 	nothing  step = iota
-	handOver      // leadership, because this node is not to vote
+	handOver      // leadership, because this node must not vote
 	demote
 	promote
 	remove
 )
 
-// plan decides what is to be done, by what the members have said.
+// plan decides what to do, from what the members have said.
 func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.ServerID]NodeState) (step, raft.Server) {
 	ready := p.observe(now, look, states)
 	voters := 0
@@ -93,15 +93,15 @@ func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.Serv
 	case len(ready) > 0 && (after == 0 || len(p.silent) == 0 || voters%2 == 0):
 		return promote, ready[0]
 	case len(ready) > 0 && dead.ID != "" && voters-len(p.silent) >= voters/2+1:
-		// The voters that are well are a majority of as many as there were, and the newcomer gets its vote next: else a
-		// cluster would shrink as its nodes die, until it is one node.
+		// The healthy voters are a majority of the former number, and the newcomer gets its vote next: otherwise a
+		// cluster would shrink to one node as its nodes die.
 		return remove, dead
 	case unwilling.ID == "" || now.Sub(p.triedAt) < lookInterval:
-		// A newcomer, if there is one, waits for the dead one's place. Nothing is lost by that: with a vote more and a voter
-		// silent, no further node may fail either.
+		// A newcomer, if there is one, waits for the dead voter's place. Nothing is lost: with one more vote and one
+		// voter silent, still no further node may fail.
 		return nothing, raft.Server{}
 	}
-	// Last, because it may be refused again and again, and newcomers may be what it waits for.
+	// Last, because it may be refused again and again, and may itself be waiting for a newcomer.
 	p.triedAt = now
 	if string(unwilling.ID) == p.members.self {
 		return handOver, unwilling
@@ -109,7 +109,7 @@ func (p *Promoter) plan(now time.Time, look *Configuration, states map[raft.Serv
 	return demote, unwilling
 }
 
-// due says whether the nodes are to be seenAt at.
+// due reports whether it is time to look at the nodes.
 func (p *Promoter) due(now time.Time, look *Configuration) bool {
 	return p.members.cfg.Node.DeadAfter > 0 || now.Sub(p.seenAt) >= lookInterval ||
 		slices.ContainsFunc(look.Servers, func(m raft.Server) bool { return m.Suffrage == raft.Nonvoter })
@@ -159,7 +159,7 @@ func (p *Promoter) remove(look *Configuration, m raft.Server) {
 	log.Warn("removed a node that was silent for longer than members.dead-after, for a newcomer to take its place")
 }
 
-// demote takes the vote of a node that is not to have it, unless too few of the others are there.
+// demote takes the vote of a node that must not have it, unless too few of the others respond.
 func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Server) {
 	log := p.members.cfg.Node.Log.With("member", disk.NodeName(string(m.ID)))
 	err := p.members.agreeWithout(m, look.Servers)
@@ -179,8 +179,8 @@ func (p *Promoter) demote(ctx context.Context, look *Configuration, m raft.Serve
 	log.Info("a node has no vote any more")
 }
 
-// Promote gives a newcomer its vote, unless the members have changed since it was considered: one that
-// was removed must not come back with a vote.
+// Promote gives a newcomer its vote, unless the members have changed since it was considered: a removed node must not
+// come back with a vote.
 func (p *Promoter) Promote(ctx context.Context, m raft.Server, index uint64) {
 	err := raftio.Within(ctx, changeLimit, func(patience time.Duration) raft.Future {
 		return p.members.Raft.AddVoter(m.ID, m.Address, index, patience)

@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// Limits of the connections that others open to the node-to-node port. What this node dials counts for none.
+// Limits on connections that others open to the node-to-node port. Connections that this node dials do not count.
 const (
-	handshakesPerAddress = 20   // not finished, of one address
-	handshakesInAll      = 256  // of addresses from which no node of the cluster has called so far
-	handshakesAtOnce     = 512  // more than those, while none of them is old enough to be ousted
-	connectionsPerNode   = 32   // handshake finished, of one node at one address
-	connectionsInAll     = 512  // of addresses that the other limits count, handshake finished
+	handshakesPerAddress = 20   // unfinished, from one address
+	handshakesInAll      = 256  // from addresses where no node of the cluster has called so far
+	handshakesAtOnce     = 512  // beyond those, while none of them is old enough to be ousted
+	connectionsPerNode   = 32   // handshake finished, for one node at one address
+	connectionsInAll     = 512  // handshake finished, from addresses that the other limits count
 	parkedInAll          = 2048 // kept open without being served, see park
-	knownAddresses       = 256  // that are remembered
+	knownAddresses       = 256  // addresses remembered
 )
 
-// parkedFor is how long a connection that had to make room is kept open at least, and half of how long at
-// most. A caller that opens a new one as soon as the last was closed is slowed down by that, and costs a file descriptor
-// instead of a processor.
+// parkedFor is the shortest time that an ousted connection is kept open, and half of the longest. That slows down a
+// caller that opens a new connection as soon as the last one is closed, and costs a file descriptor instead of
+// processor time.
 const parkedFor = 4 * time.Second
 
-// How old a handshake must be that makes room for another one: a node says its name at once, and this node
-// reads it as soon as it gets to it.
+// How old a handshake must be before it makes room for another: a node says its name at once, and this node reads it
+// as soon as it can.
 const (
-	silentFor     = 250 * time.Millisecond // nothing was read of it
-	unfinishedFor = 2 * time.Second        // something was
+	silentFor     = 250 * time.Millisecond // if nothing was read from it
+	unfinishedFor = 2 * time.Second        // if something was
 )
 
-// admission decides which of the connections that others open are served. Before a handshake is finished
-// the caller is not known: so callers that say nothing must not keep the nodes of the cluster out. A new
-// connection is served, in the place of the oldest one that ought to have been finished by now.
+// admission decides which connections from others are served. Until a handshake is finished the caller is unknown,
+// and callers that say nothing must not keep the nodes of the cluster out. So a new connection replaces the oldest
+// one that should have finished by now.
 type admission struct {
 	mu       sync.Mutex
-	open     map[string]*list.List // by address: unfinished handshakes, the oldest first
-	waiting  int                   // unfinished handshakes of addresses that are not known
+	open     map[string]*list.List // unfinished handshakes by address, oldest first
+	waiting  int                   // unfinished handshakes from unknown addresses
 	known    map[string]bool       // addresses from which a node of the cluster has called
-	nodes    map[nodeAt]*list.List // finished handshakes by caller, the oldest first
+	nodes    map[nodeAt]*list.List // finished handshakes by caller, oldest first
 	nodesAll int
 	parked   int
 }
@@ -50,22 +50,22 @@ func newAdmission() *admission {
 	return &admission{open: map[string]*list.List{}, known: map[string]bool{}, nodes: map[nodeAt]*list.List{}}
 }
 
-// caller is a connection that was opened to this node.
+// caller is a connection that another node, or anyone else, opened to this node.
 type caller struct {
 	net.Conn
 	address string
 	spoke   atomic.Bool
 	ousted  atomic.Bool // it had to make room for another one
 
-	// What follows is the admission's, under its lock.
+	// The fields below are the admission's, under its lock.
 	began     time.Time
-	handshake *list.Element // nil: finished, or ousted
-	counted   bool          // it is one of admission.waiting
+	handshake *list.Element // nil once it is finished or ousted
+	counted   bool          // counted in admission.waiting
 	node      nodeAt
-	place     *list.Element // among those of the node
+	place     *list.Element // its place among the node's connections
 }
 
-// newCaller wraps a connection that was accepted.
+// newCaller wraps an accepted connection.
 func newCaller(conn net.Conn) *caller {
 	address := conn.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(address); err == nil {
@@ -83,19 +83,19 @@ func (c *caller) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// oust ends a handshake whose place is taken. The connection stays open until park closes it.
+// oust ends a handshake to make room. The connection stays open until park closes it.
 func (c *caller) oust() {
 	c.ousted.Store(true)
-	c.Conn.SetDeadline(time.Unix(1, 0)) // fails only if it is closed
+	c.Conn.SetDeadline(time.Unix(1, 0)) // fails only on a closed connection
 }
 
-// late says that the handshake ought to be finished.
+// late reports whether the handshake should have finished by now.
 func (c *caller) late(now time.Time) bool {
 	age := now.Sub(c.began)
 	return age > unfinishedFor || age > silentFor && !c.spoke.Load()
 }
 
-// startHandshake counts an unfinished handshake; false means that there is no room for it.
+// startHandshake counts an unfinished handshake, or returns false without room for it.
 func (a *admission) startHandshake(c *caller, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,7 +124,7 @@ func (a *admission) startHandshake(c *caller, now time.Time) bool {
 	return true
 }
 
-// unfinished is how many handshakes of an address are not finished.
+// unfinished returns the number of unfinished handshakes from an address.
 func (a *admission) unfinished(address string) int {
 	if own := a.open[address]; own != nil {
 		return own.Len()
@@ -132,7 +132,7 @@ func (a *admission) unfinished(address string) int {
 	return 0
 }
 
-// makeRoom ousts the oldest handshake of an address that is late.
+// makeRoom ousts the oldest late handshake from an address.
 func (a *admission) makeRoom(of *list.List, now time.Time) bool {
 	for e := of.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*caller); c.late(now) {
@@ -144,7 +144,7 @@ func (a *admission) makeRoom(of *list.List, now time.Time) bool {
 	return false
 }
 
-// makeRoomAnywhere ousts a handshake of an address that is not known.
+// makeRoomAnywhere ousts a handshake from an unknown address.
 func (a *admission) makeRoomAnywhere(now time.Time) bool {
 	for address, of := range a.open { // any of them will do
 		if !a.known[address] && a.makeRoom(of, now) {
@@ -154,7 +154,7 @@ func (a *admission) makeRoomAnywhere(now time.Time) bool {
 	return false
 }
 
-// removeHandshake ends the count of an unfinished handshake.
+// removeHandshake stops counting an unfinished handshake.
 func (a *admission) removeHandshake(c *caller) {
 	if c.handshake == nil {
 		return
@@ -171,9 +171,9 @@ func (a *admission) removeHandshake(c *caller) {
 	}
 }
 
-// finishHandshake counts a connection whose handshake is finished, with the node that it is of; false means that there
-// is no room for it. A node that opens ever more connections loses its oldest: they are most likely those
-// of a time before its network failed.
+// finishHandshake counts a connection with a finished handshake for its node, or returns false without room for it. A
+// node that opens ever more connections loses its oldest: most likely they date from before its network
+// failed.
 func (a *admission) finishHandshake(c *caller, serverID string, ofCluster bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +200,7 @@ func (a *admission) finishHandshake(c *caller, serverID string, ofCluster bool) 
 	return true
 }
 
-// removeNode ends the count of a finished handshake.
+// removeNode stops counting a finished handshake.
 func (a *admission) removeNode(c *caller) {
 	if c.place == nil {
 		return
@@ -214,7 +214,7 @@ func (a *admission) removeNode(c *caller) {
 	a.nodesAll--
 }
 
-// remove ends every count of a connection that is closed.
+// remove stops counting a closed connection.
 func (a *admission) remove(c *caller) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,8 +222,8 @@ func (a *admission) remove(c *caller) {
 	a.removeNode(c)
 }
 
-// park says whether a connection that is not served may stay open for a while, and counts it; unpark ends
-// that.
+// park reports whether a connection that is not served may stay open for a while, and counts it. unpark stops
+// counting it.
 func (a *admission) park() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"sync"
 )
 
-// Calls is what a node performs for others on the node channel, by the name of the call. It speaks with clients of net/rpc. The server
-// of net/rpc finds methods by reflection, for which the linker must keep every exported method of the whole program: a fifth
-// of its size.
+// Calls has what a node performs for others on the node channel, by the name of the call. It talks to clients of
+// net/rpc. The server of net/rpc finds methods by reflection, which makes the linker keep every exported method of
+// the whole program: a fifth of its size.
 type Calls map[string]acceptor
 
-// acceptor reads the arguments of a call and returns what performs it.
+// acceptor reads the arguments of a call and returns a function that performs it.
 type acceptor func(decode func(any) error) (perform func() (reply any), err error)
 
-// Method makes an entry of a function that returns the reply.
+// Method makes a table entry from a function that returns the reply.
 func Method[A, R any](method func(A) R) acceptor {
 	return func(decode func(any) error) (func() any, error) {
 		var args A
@@ -28,8 +28,8 @@ func Method[A, R any](method func(A) R) acceptor {
 	}
 }
 
-// Serve performs the calls of one connection and replies to each as soon as it has ended, until the connection ends and
-// all calls have: calls that are still being served then end within their own time limits.
+// Serve performs the calls of one connection, and replies to each as soon as it has finished. It returns when the
+// connection and all its calls have ended; calls still being served end within their own time limits.
 func (t Calls) Serve(conn net.Conn, _ Hello) {
 	conn = sender{conn}
 	defer conn.Close()
@@ -57,14 +57,14 @@ func (t Calls) accept(name string, decode func(any) error) (func() any, error) {
 	return nil, errors.Join(errors.New(unknownCall+name), decode(nil))
 }
 
-// unknownCall stands before the name of the call in the error of one that a node does not know, on the wire.
+// unknownCall precedes the name of the call in the error, on the wire, for a call that a node does not know.
 const unknownCall = "this node knows no call "
 
 // replies writes the replies of one connection.
 type replies struct {
 	conn net.Conn
 
-	mu  sync.Mutex // guards the following
+	mu  sync.Mutex // guards the fields below
 	out *bufio.Writer
 	enc *gob.Encoder
 }
@@ -74,7 +74,7 @@ func newReplies(conn net.Conn) *replies {
 	return &replies{conn: conn, out: out, enc: gob.NewEncoder(out)}
 }
 
-// send hangs up if it fails: a caller must not take a part of a reply for the next one.
+// send hangs up if it fails: a caller must not take part of a reply for the next one.
 func (r *replies) send(request rpc.Request, reply any, err error) {
 	response := rpc.Response{ServiceMethod: request.ServiceMethod, Seq: request.Seq}
 	if err != nil {
@@ -87,11 +87,11 @@ func (r *replies) send(request rpc.Request, reply any, err error) {
 	}
 }
 
-// Outcome is what became of a call, where its reply says so. The calls and their replies are exported because encoding/gob asks
-// for it; replies have it in a field that is called Answer on the wire.
+// Outcome says how a call ended, where its reply carries that. The calls and their replies are exported because
+// encoding/gob requires it; replies have it in a field that is called Answer on the wire.
 type Outcome uint8
 
-// The outcomes, by their numbers on the wire.
+// The outcomes, with their numbers on the wire.
 const (
 	OK Outcome = iota
 	NotLeader

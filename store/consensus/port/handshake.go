@@ -43,8 +43,8 @@ func (n *Port) welcome(conn net.Conn) (kind byte, remote Hello, err error) {
 	return first[0], remote, conn.SetDeadline(time.Time{})
 }
 
-// accepts decides whether to talk to a remote. Raft's messages pass only within one known cluster; the
-// node channel is open to nodes that have none yet, for it is how they find one.
+// accepts decides whether to talk to a remote. Raft's messages pass only within one known cluster. The node channel
+// is also open to nodes without a cluster, because they find one through it.
 func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 	if err := verifyName(conn, remote.ServerID); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (n *Port) accepts(conn net.Conn, kind byte, own, remote Hello) error {
 	return nil
 }
 
-// skipsAlike returns an error if a node passes over other entries of the log than this one. Each change is logged once.
+// skipsAlike returns an error if a node skips other log entries than this one. Each change is logged once.
 func (n *Port) skipsAlike(own, remote Hello) (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *Port) greet(conn net.Conn, kind byte, timeout time.Duration) (Hello, er
 	}
 	own := n.Self()
 	w := bufio.NewWriter(conn)
-	w.WriteByte(kind) // the error comes with Flush
+	w.WriteByte(kind) // Flush returns the error
 	if err := writeHello(w, own); err != nil {
 		return Hello{}, err
 	}
@@ -113,7 +113,7 @@ func (n *Port) greet(conn net.Conn, kind byte, timeout time.Duration) (Hello, er
 	return remote, conn.SetDeadline(time.Time{})
 }
 
-// verifyName checks that the certificate of a TLS connection names the node that the remote says it is.
+// verifyName checks that the certificate of a TLS connection names the node that the remote claims to be.
 func verifyName(conn any, serverID string) error {
 	t, ok := conn.(*tls.Conn)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// helloVersion is the version of the handshake. Another one would keep the nodes of a cluster apart while it is upgraded:
-// a later program adds fields to the end of Hello, which earlier ones do not read.
+// helloVersion is the version of the handshake. A different one would keep the nodes of a cluster apart during an
+// upgrade, so later programs add fields at the end of Hello, which earlier ones do not read.
 const helloVersion = 1
 
 // Hello is what each side says first.
@@ -19,15 +19,15 @@ type Hello struct {
 	Cluster  string // "" while the node has neither bootstrapped nor joined
 	ServerID string
 	Boot     uint64 // this start of the server
-	Before   uint64 // the start before it, as its data directory has it
-	Known    uint64 // the newest start of the remote that this node knows of; the dialling side cannot say
+	Before   uint64 // the start before it, according to its data directory
+	Known    uint64 // newest start of the remote that this node knows of; the dialling side cannot say
 	// Recovered is disk.Identity.Recovered.
 	Recovered uint64
-	// Skipped is disk.Identity.Skipped. Nodes of 0.1.0 say nothing of it: they skip none.
+	// Skipped is disk.Identity.Skipped. Nodes of 0.1.0 do not send it: they skip none.
 	Skipped []uint64
 }
 
-// skippedError means that two nodes of a cluster pass over different entries of its log.
+// skippedError means that two nodes of a cluster skip different entries of its log.
 type skippedError struct{ own, remote Hello }
 
 func (e *skippedError) Error() string {
@@ -42,7 +42,8 @@ func (e *supersededError) Error() string {
 	return fmt.Sprintf("the cluster was recovered (rollcall recover) without what node %s has here, which is of before: start it with an empty data directory", disk.NodeName(e.serverID))
 }
 
-// Superseded returns an error if a cluster went on without what a node has that says hello.
+// Superseded returns an error if the cluster of the node that says by was recovered without the data of the node that
+// says h.
 func (h Hello) Superseded(by Hello) error {
 	if h.Recovered < by.Recovered {
 		return &supersededError{h.ServerID}
@@ -50,10 +51,10 @@ func (h Hello) Superseded(by Hello) error {
 	return nil
 }
 
-// outdatedError means that a server runs with an old data directory, or that there are two of it.
+// outdatedError means that a server runs with an old data directory, or that it exists twice.
 type outdatedError struct {
 	serverID string
-	copied   bool // the directory is older than the newest start, else the process is
+	copied   bool // the directory is older than the newest start; otherwise the process is
 }
 
 func (e *outdatedError) Error() string {
@@ -64,8 +65,8 @@ func (e *outdatedError) Error() string {
 	return fmt.Sprintf("node %s was started again since, with this data directory or a copy of it: run one of the two; if the other one is to go, remove the node (rollcall members remove %s, which needs a leader) and only then start this one with an empty data directory", name, name)
 }
 
-// Outdated returns an error if a server's newest start is another one than it says. A directory that
-// was never set back knows all starts but its own.
+// Outdated returns an error if a server's newest start is not the one it claims. A directory that was never set back
+// knows all starts but its own.
 func (h Hello) Outdated(known uint64) error {
 	switch {
 	case known > h.Boot:
@@ -134,7 +135,7 @@ func readHello(r io.Reader) (Hello, error) {
 	return Hello{Cluster: cluster, ServerID: id, Boot: numbers[0], Before: numbers[1], Known: numbers[2], Recovered: numbers[3], Skipped: skipped}, err
 }
 
-// readSkipped reads what a node says that skips log entries; others say nothing.
+// readSkipped reads which log entries a node skips. Nodes that skip none send nothing.
 func readSkipped(r io.Reader) ([]uint64, error) {
 	var n uint16
 	if err := binary.Read(r, binary.BigEndian, &n); errors.Is(err, io.EOF) {

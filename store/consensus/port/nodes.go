@@ -16,25 +16,26 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// The node channel: calls between the nodes of a cluster, by net/rpc over connections that the port
-// shook hands on. A call is never passed on to a third node.
+// The node channel: calls between the nodes of a cluster, by net/rpc over connections that the port shook hands on. A
+// call is never passed on to a third node.
 
-// dialTimeout bounds a connection attempt of the node channel, handshake included.
+// dialTimeout bounds a connection attempt of the node channel, including the handshake.
 const dialTimeout = time.Second
 
-// sendTimeout bounds the sending of one request or reply. A node that stands still reads nothing, and
-// what is sent to it soon fills the connection; net/rpc would wait for it to go on, whatever the caller's
-// context says, and the next caller would wait behind that.
+// sendTimeout bounds the sending of one request or reply. A node that hangs reads nothing, and what is sent to it
+// soon fills the connection. net/rpc would wait for it, whatever the caller's context says, and the next caller would
+// wait behind that.
 const sendTimeout = 2 * time.Second
 
 // ErrNotSent wraps errors of calls that certainly never reached the remote.
 var ErrNotSent = errors.New("not sent")
 
-// ErrUnknownCall wraps errors of calls that the remote, which runs an older program, does not know: it certainly did nothing.
+// ErrUnknownCall wraps errors of calls that the remote does not know because it runs an older program: it certainly
+// did nothing.
 var ErrUnknownCall = fmt.Errorf("%w: the other node does not know the call", ErrNotSent)
 
-// Calls with a quick reply have a connection of their own: when one of them stays without a
-// reply its connection is given up, and that must not cut off writes that are on their way.
+// Calls with a quick reply have a connection of their own: when one of them gets no reply its connection is dropped,
+// and that must not cut off writes in flight.
 const (
 	laneWork  lane = iota // takes as long as the work does
 	laneQuick             // has its reply within AttemptLimit, or the node hangs
@@ -45,7 +46,7 @@ type lane uint8
 // quickCalls are the methods of laneQuick.
 var quickCalls = map[string]bool{"Node.ReadIndex": true, "Node.Term": true, "Node.Fresh": true}
 
-// Nodes holds one connection for each lane to each other node, made when first needed.
+// Nodes holds one connection per lane to each other node, made when first needed.
 type Nodes struct {
 	net      *Port
 	override map[string]string // node name -> address to dial instead
@@ -62,30 +63,30 @@ type lineKey struct {
 
 // line is a connection to one address, or the attempt to make one.
 type line struct {
-	ready    chan struct{} // closed when the others are set
+	ready    chan struct{} // closed when the other fields are set
 	conn     net.Conn
-	shortest atomic.Int64 // shortest time that a reply took, ns; at first that of the handshake; 0: none yet
-	replies  atomic.Int64 // how many replies came
+	shortest atomic.Int64 // shortest time of a reply in ns, initially that of the handshake; 0 before that
+	replies  atomic.Int64 // number of replies received
 	client   *rpc.Client
 	err      error
 }
 
-// NewNodes returns the other nodes, to none of which there is a connection yet; override has, by node name, addresses to dial
-// instead of the advertised ones.
+// NewNodes returns the other nodes, not connected yet. override has, by node name, addresses to dial instead of the
+// advertised ones.
 func NewNodes(n *Port, override map[string]string) *Nodes {
 	p := &Nodes{net: n, override: override, lines: map[lineKey]*line{}}
-	if n != nil { // as in tests that dial nothing
+	if n != nil { // nil in tests that dial nothing
 		n.leave = p.leaveLine
 	}
 	return p
 }
 
-// AddressOf is where to dial a server.
+// AddressOf returns the address at which to dial a server.
 func (p *Nodes) AddressOf(s raft.Server) string {
 	return p.DialAddress(string(s.ID), string(s.Address))
 }
 
-// DialAddress is where to dial a server that advertises an address.
+// DialAddress returns the address at which to dial a server that advertises the given one.
 func (p *Nodes) DialAddress(serverID, address string) string {
 	if o, ok := p.override[disk.NodeName(serverID)]; ok {
 		return o
@@ -93,7 +94,7 @@ func (p *Nodes) DialAddress(serverID, address string) string {
 	return address
 }
 
-// Reach waits until there is a connection for work to an address. Its errors wrap ErrNotSent.
+// Reach waits until there is a work connection to an address. Its errors wrap ErrNotSent.
 func (p *Nodes) Reach(ctx context.Context, address string) error {
 	_, err := p.connected(ctx, lineKey{address, laneWork})
 	return err
@@ -113,9 +114,9 @@ func (p *Nodes) connected(ctx context.Context, to lineKey) (*line, error) {
 	return l, nil
 }
 
-// Invoke calls a method of the node channel. An error that wraps ErrNotSent means that the remote
-// certainly did not get it; after any other its outcome is unknown. A quick call ends AttemptLimit after there is
-// a connection, at the latest.
+// Invoke calls a method of the node channel. An error that wraps ErrNotSent means that the remote certainly did not
+// get the call; after any other, its outcome is unknown. A quick call ends at the latest AttemptLimit after it has a
+// connection.
 func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args any) (R, error) {
 	var none R
 	to := lineKey{address, laneWork}
@@ -139,7 +140,7 @@ func Invoke[R any](ctx context.Context, p *Nodes, address, method string, args a
 	select {
 	case <-c.Done:
 	case <-late:
-		if l.replies.Load() == before { // else the node replies, and something that it waits for does not
+		if l.replies.Load() == before { // otherwise the node replies, and what hangs is something it waits for
 			p.giveUp(to, l)
 		}
 		return none, fmt.Errorf("call %s at %s: %w", method, address, context.DeadlineExceeded)
@@ -169,7 +170,7 @@ func (s sender) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// line returns the connection to an address, dialling it if there is none.
+// line returns the connection to an address, and dials if necessary.
 func (p *Nodes) line(to lineKey) *line {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +208,7 @@ func (p *Nodes) connect(to lineKey, l *line) {
 	delete(p.lines, to) // the next call tries again
 }
 
-// drop drops a connection that failed, so that the next call dials anew.
+// drop removes a failed connection, so that the next call dials anew.
 func (p *Nodes) drop(to lineKey, l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,18 +218,18 @@ func (p *Nodes) drop(to lineKey, l *line) {
 	l.client.Close()
 }
 
-// giveUp hangs up a connection on which nothing is heard.
+// giveUp hangs up a silent connection.
 func (p *Nodes) giveUp(to lineKey, l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lines[to] == l { // else that was done already
+	if p.lines[to] == l { // otherwise that was done already
 		delete(p.lines, to)
 		l.hangUp()
 	}
 }
 
-// HangUp drops the connection for work to a node that does not reply: calls that wait on it end, and a node
-// that comes back is not kept waiting behind what it missed. What was not sent yet never is.
+// HangUp drops the work connection to a node that does not reply: calls that wait on it end, and when the node comes
+// back it is not kept busy with calls that it missed. What was not sent yet never is.
 func (p *Nodes) HangUp(address string) {
 	to := lineKey{address, laneWork}
 	p.mu.Lock()
@@ -241,7 +242,7 @@ func (p *Nodes) HangUp(address string) {
 	case <-l.ready:
 		delete(p.lines, to)
 		l.hangUp()
-	default: // still dialling; it has a time limit of its own
+	default: // still dialling, with a time limit of its own
 	}
 }
 
@@ -249,12 +250,11 @@ func (p *Nodes) HangUp(address string) {
 func (l *line) recordTrip(took time.Duration) {
 	l.replies.Add(1)
 	if int64(took) < l.shortest.Load() {
-		l.shortest.Store(int64(took)) // of two at a time the longer one may win: it is nearly as short
+		l.shortest.Store(int64(took)) // if two race, the longer one may win: it is nearly as short
 	}
 }
 
-// roundTrip is the time that a message to the most distant node and its reply take, as far as nodes
-// are connected.
+// roundTrip returns the round-trip time to the most distant of the connected nodes.
 func (p *Nodes) roundTrip() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,37 +270,37 @@ func (p *Nodes) roundTrip() time.Duration {
 }
 
 const (
-	// quickAttempt bounds a quick call between nodes in one place, so that a node that hangs does not
-	// use up the time of all that wait.
+	// quickAttempt bounds a quick call between nodes within one site, so that a node that hangs does not use up the
+	// time of everyone who waits.
 	quickAttempt = 300 * time.Millisecond
-	// attemptTrips is how many round trips a quick call takes at most: one to the leader, one that the
-	// leader waits for an earlier round, and one of the leader to the voters.
+	// attemptTrips is the most round trips that a quick call takes: one to the leader, one that the leader waits for
+	// an earlier round, and one from the leader to the voters.
 	attemptTrips = 3
-	// maxAttempt bounds a quick call in the end.
+	// maxAttempt bounds a quick call, however far apart the nodes are.
 	maxAttempt = 2 * time.Second
 )
 
-// AttemptLimit bounds a quick call from the moment that there is a connection.
+// AttemptLimit bounds a quick call, counted from when it has a connection.
 func (p *Nodes) AttemptLimit() time.Duration {
 	return min(maxAttempt, quickAttempt+attemptTrips*p.roundTrip())
 }
 
-// Stretch returns d, and in proportion to AttemptLimit more where the nodes are far from each other.
+// Stretch returns d, lengthened in proportion to AttemptLimit where the nodes are far apart.
 func (p *Nodes) Stretch(d time.Duration) time.Duration { return d * p.AttemptLimit() / quickAttempt }
 
-// hangUp closes a connection at once. Closed in the ordinary way, the kernel would go on to deliver
-// what was written, for minutes if need be.
+// hangUp closes a connection at once. After an ordinary close, the kernel would go on delivering what was written,
+// for minutes if need be.
 func (l *line) hangUp() {
 	if l.client == nil {
-		return // there is none
+		return // not a TCP connection
 	}
 	if tcp := tcpOf(l.conn); tcp != nil {
-		tcp.SetLinger(0) // an error means that it is closed already
+		tcp.SetLinger(0) // fails only if it is closed already
 	}
 	l.client.Close()
 }
 
-// tcpOf is the TCP connection below a connection of the node-to-node port; nil: there is none.
+// tcpOf returns the TCP connection below a connection of the node-to-node port, or nil.
 func tcpOf(conn net.Conn) *net.TCPConn {
 	if tracked, ok := conn.(*trackedConn); ok {
 		conn = tracked.Conn
@@ -327,7 +327,7 @@ func (p *Nodes) Close() {
 	clear(p.lines)
 }
 
-// AskAll calls do for every address at once and returns when all have ended.
+// AskAll calls do for every address at once and returns when all calls have ended.
 func AskAll[T any](ctx context.Context, addresses []string, limit time.Duration, do func(context.Context, string) (T, error)) []Reply[T] {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -345,15 +345,15 @@ func AskAll[T any](ctx context.Context, addresses []string, limit time.Duration,
 	return all
 }
 
-// Reply is what one node has replied to AskAll.
+// Reply is one node's reply to AskAll.
 type Reply[T any] struct {
 	Address string
 	Value   T
 	Err     error
 }
 
-// OtherNodeError means that another node than the one that was called replies at its address: its successor, or
-// one that took the address over.
+// OtherNodeError means that a node other than the one called replies at its address: its successor, or one that took
+// the address over.
 type OtherNodeError struct{ Asked, Replied, Address string }
 
 func (e *OtherNodeError) Error() string {

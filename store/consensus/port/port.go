@@ -23,8 +23,8 @@ import (
 // RaftTimeout bounds one request of Raft to another node.
 const RaftTimeout = 10 * time.Second
 
-// Node-to-node connections share one port. The first byte tells what the connection carries; then
-// both sides say their names, and neither goes on with a stranger.
+// Node-to-node connections share one port. The first byte says what the connection carries. Then both sides say their
+// names, and neither goes on with a stranger.
 const (
 	streamRaft byte = 'R' // hashicorp/raft's transport
 	streamNode byte = 'N' // calls between nodes, see nodes.go
@@ -35,19 +35,19 @@ const (
 type Port struct {
 	// Set before Serve is called:
 
-	Self      func() Hello                 // what this node says of itself
-	Known     func(serverID string) uint64 // the newest start of a server that this node knows of; 0: none
+	Self      func() Hello                 // returns what this node says of itself
+	Known     func(serverID string) uint64 // returns the newest start of a server that this node knows of, or 0
 	Outdated  func(error)                  // called when this node must not go on
 	ServeNode func(net.Conn, Hello)        // owns the connection
-	Closing   context.Context              // ends when the node stops, and Raft's connections with it
-	Life      time.Duration                // bounds how long a connection goes on whose certificates have changed; an hour
+	Closing   context.Context              // ends when the node stops; Raft's connections end with it
+	Life      time.Duration                // bounds the life of a connection whose certificates have changed; one hour
 
 	world     *world.World
 	listener  net.Listener
 	advertise addr
-	tls       *tls.Config       // nil: plain
-	files     *certfiles.Source // of tls
-	leave     func(net.Conn)    // ends a connection for calls between nodes in good order; see retire
+	tls       *tls.Config       // nil for plain connections
+	files     *certfiles.Source // files of tls
+	leave     func(net.Conn)    // ends a connection for calls between nodes cleanly; see retire
 	log       *slog.Logger
 	admission *admission
 	raftConns chan net.Conn
@@ -62,8 +62,8 @@ type Port struct {
 
 // openConn is what the port knows of an open connection.
 type openConn struct {
-	from    string // of one of Raft's that another node has dialled, the id of that server
-	dialled byte   // what this node has dialled it for; 0: another node has
+	from    string // id of the server that dialled it, for a Raft connection
+	dialled byte   // what this node dialled it for; 0 if another node dialled it
 }
 
 // Go runs do in a goroutine that Wait waits for.
@@ -74,7 +74,7 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-// Listen opens the port; its exported fields must be set before Serve is called.
+// Listen opens the port. Its exported fields must be set before Serve is called.
 func Listen(w *world.World, listen, advertise string, files store.TLSFiles, log *slog.Logger) (*Port, error) {
 	n := &Port{
 		Known: func(string) uint64 { return 0 }, Outdated: func(error) {}, Closing: context.Background(),
@@ -100,7 +100,7 @@ func Listen(w *world.World, listen, advertise string, files store.TLSFiles, log 
 	return n, nil
 }
 
-// Metrics are those of the certificate; none without one.
+// Metrics returns the metrics of the certificate, if there is one.
 func (n *Port) Metrics() []prometheus.Collector {
 	if n.files == nil {
 		return nil
@@ -108,7 +108,7 @@ func (n *Port) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{certfiles.ExpiryGauge("cluster", n.files)}
 }
 
-// Serve accepts until Close.
+// Serve accepts connections until Close.
 func (n *Port) Serve() {
 	if n.files != nil {
 		n.wg.Go(n.watchFiles)
@@ -122,7 +122,7 @@ func (n *Port) Serve() {
 			select {
 			case <-n.done:
 				return
-			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
+			case <-time.After(50 * time.Millisecond): // most likely out of file descriptors
 				continue
 			}
 		}
@@ -219,9 +219,9 @@ func (n *Port) dial(kind byte, address string, timeout time.Duration) (net.Conn,
 	return n.wrap(conn, kind, nil), remote, nil
 }
 
-// wrap makes a tracked connection one of Raft or of the node channel. Raft waits for its requests when it stops:
-// for half a minute where another node hangs, and without end for the rest of a snapshot that a leader which hangs
-// was sending. So its connections end before it does.
+// wrap makes a tracked connection one of Raft or of the node channel. When Raft stops, it waits for its requests:
+// half a minute for a node that hangs, and forever for the rest of a snapshot if the leader hangs while sending it.
+// So its connections end first.
 func (n *Port) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
 	c := &trackedConn{Conn: conn, n: n, from: from}
 	if kind == streamRaft {
@@ -232,14 +232,15 @@ func (n *Port) wrap(conn net.Conn, kind byte, from *caller) *trackedConn {
 
 var errFenced = errors.New("this node has stopped talking, because it must not go on")
 
-// Fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this
-// process cannot end because it is stuck in the kernel.
+// Fence ends all Raft traffic of this node, for good: the others elect a new leader, even if this process cannot exit
+// because it is stuck in the kernel.
 func (n *Port) Fence() {
 	n.fenced.Store(true)
 	n.closeConns()
 }
 
-// track remembers an open connection, so that the port closes it in the end; false: it is closed or fenced already.
+// track remembers an open connection, so that the port closes it in the end. It returns false if the port is closed
+// or fenced already.
 func (n *Port) track(conn net.Conn, dialled byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,7 +265,7 @@ func (n *Port) name(conn net.Conn, serverID string) {
 	}
 }
 
-// HangUpOn closes the connections of Raft that a server has dialled.
+// HangUpOn closes the Raft connections that a server has dialled.
 func (n *Port) HangUpOn(serverID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -310,7 +311,7 @@ func (n *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 	return conn, err
 }
 
-// Addr implements net.Listener: the address that other nodes use.
+// Addr implements net.Listener. It returns the address that other nodes use.
 func (n *Port) Addr() net.Addr { return n.advertise }
 
 // Close implements net.Listener. It may be called more than once.
@@ -336,8 +337,8 @@ func (n *Port) Wait() { n.wg.Wait() }
 type trackedConn struct {
 	net.Conn
 	n      *Port
-	from   *caller     // nil: this node has dialled
-	detach func() bool // from the end of the node; nil: it does not end with that
+	from   *caller     // nil if this node dialled
+	detach func() bool // detaches it from the end of the node; nil if it was never attached
 }
 
 // Write implements net.Conn.

@@ -32,7 +32,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// limit is how long a test waits for what normally takes well under a second.
+// limit is how long a test waits for something that normally takes well under a second.
 const limit = time.Minute
 
 // eventually waits until a condition holds.
@@ -43,7 +43,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// testPort opens a port that says h of its node, and on which calls between nodes are echoed.
+// testPort opens a port that introduces its node with h, and echoes calls between nodes.
 func testPort(t *testing.T, h Hello, files store.TLSFiles) *Port {
 	t.Helper()
 	n := need.Got(Listen(nil, "127.0.0.1:0", "", files, slog.New(slog.DiscardHandler)))(t)
@@ -106,7 +106,7 @@ func TestPortHangsUpOnStrangers(t *testing.T) {
 	}
 }
 
-// The port may take a connection in the moment that it closes, and the other end may then hold it for ever.
+// The port may accept a connection at the moment it closes, and the other end might then hold it forever.
 func TestPortHangsUpOnAConnectionThatIsAcceptedAsItCloses(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, store.TLSFiles{})
 	client := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
@@ -213,7 +213,7 @@ func TestMutualTLS(t *testing.T) {
 			client := testPort(t, tt.own, tt.files)
 			conn, _, err := client.dial(streamNode, server.Addr().String(), limit)
 			if err == nil {
-				// The server may find out only after the client was content; then it hangs up.
+				// The server may find out only after the client has accepted; then it hangs up.
 				err = echo(conn)
 				conn.Close()
 			}
@@ -247,7 +247,7 @@ func TestCallsServeAClientOfTheLibrary(t *testing.T) {
 	for _, tt := range []struct {
 		name, method string
 		args         any
-		want         string // part of the error; empty: none
+		want         string // part of the error; empty if there is no error
 	}{
 		{"a call", "Node.Double", 21, ""},
 		{"a call that no node knows", "Node.Shout", 21, "knows no call Node.Shout"},
@@ -272,7 +272,7 @@ func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 		name         string
 		boot, before uint64
 		known        uint64
-		want         string // part of the error; empty: it is not outdated
+		want         string // part of the error; empty if it is not outdated
 	}{
 		{"nothing is known", 5, 4, 0, ""},
 		{"the same start", 5, 4, 5, ""},
@@ -289,7 +289,7 @@ func TestHelloIsOutdatedWithoutTheNewestStart(t *testing.T) {
 	}
 }
 
-// A later version may say more, and is understood all the same.
+// A later version may say more, and is still understood.
 func TestHelloOfALaterVersionIsRead(t *testing.T) {
 	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3, Before: 2, Known: 1, Recovered: 4, Skipped: []uint64{7, 9}}
 	var b bytes.Buffer
@@ -301,7 +301,7 @@ func TestHelloOfALaterVersionIsRead(t *testing.T) {
 	expect.That(t, err == nil && reflect.DeepEqual(got, want) && r.Len() == 4, "got %+v, %v, and %d bytes are left, want %+v and those of what follows", got, err, r.Len(), want)
 }
 
-// A program of 0.1.0 says nothing of skipped entries, and nodes that skip none say no more than it did.
+// A program of 0.1.0 says nothing of skipped entries, and nodes that skip none say the same as it did.
 func TestHelloOfANodeThatSkipsNothingIsThatOfTheFirstVersion(t *testing.T) {
 	want := Hello{Cluster: "c", ServerID: "n1.aa", Boot: 3}
 	var b bytes.Buffer
@@ -325,21 +325,20 @@ func TestHelloThatBreaksOffInItsSkippedEntriesIsRefused(t *testing.T) {
 // sleepy is served by net/rpc.
 type sleepy struct{}
 
-// Wait replies after a time.
+// Wait replies after the given time.
 func (sleepy) Wait(d time.Duration, reply *bool) error {
 	time.Sleep(d)
 	*reply = true
 	return nil
 }
 
-// TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged: each call is longer than the time in which the connections
-// end, and both nodes go over to another authority while calls run.
+// Each call takes longer than connections have to end, and both nodes switch to another authority while calls run.
 func TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged(t *testing.T) {
 	old, next := newAuthority(t), newAuthority(t)
 	files := old.issue(t, "n1")
 	theirs := old.issue(t, "n2")
 	client, server := testPort(t, Hello{Cluster: "c", ServerID: "n1.aa"}, files), testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, theirs)
-	client.Life = 200 * time.Millisecond // the other node's, of an hour, leaves the time to the calls
+	client.Life = 200 * time.Millisecond // the other node keeps an hour, which leaves calls their time
 	calls := rpc.NewServer()
 	need.OK(t, calls.RegisterName("Node", sleepy{}))
 	accepted := make(chan net.Conn, 100)
@@ -370,7 +369,7 @@ func TestCallsGoOnWhileConnectionsEndBecauseCertificatesHaveChanged(t *testing.T
 	eventually(t, "the end of Raft's connection", func() bool { return pooled.SetDeadline(time.Time{}) != nil })
 }
 
-// replaceFiles writes into a file what others hold.
+// replaceFiles writes the contents of other files into a file.
 func replaceFiles(t *testing.T, file string, with ...string) {
 	t.Helper()
 	var all []byte
@@ -383,7 +382,7 @@ func replaceFiles(t *testing.T, file string, with ...string) {
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// idle opens connections that say nothing, each anew as soon as it is closed, until the returned function is
+// idle opens connections that say nothing, and reopens each as soon as it is closed, until the returned function is
 // called.
 func idle(t *testing.T, address string, connections int) (stop func()) {
 	t.Helper()
@@ -399,7 +398,7 @@ func idle(t *testing.T, address string, connections int) (stop func()) {
 				}
 				closed := make(chan struct{})
 				go func() {
-					conn.Read(make([]byte, 1)) // until it is closed, by either side
+					conn.Read(make([]byte, 1)) // until either side closes it
 					close(closed)
 				}()
 				select {
@@ -448,7 +447,7 @@ func TestAdmissionOfNodesIsNotKeptOutByConnectionsThatSayNothing(t *testing.T) {
 	}
 }
 
-// fakeConn is a connection from an address.
+// fakeConn is a connection from a given address.
 type fakeConn struct {
 	net.Conn
 	from   string
@@ -534,7 +533,7 @@ func TestAdmissionClosesTheOldestConnectionOfANodeThatOpensEverMore(t *testing.T
 	}
 }
 
-// A node that stands still reads nothing, and what is sent to it fills the connection's buffers.
+// A node that hangs reads nothing, and what is sent to it fills the connection's buffers.
 func TestInvokeEndsWhereTheNodeStandsStill(t *testing.T) {
 	server := testPort(t, Hello{Cluster: "c", ServerID: "n2.bb"}, store.TLSFiles{})
 	hold := make(chan struct{})
@@ -570,7 +569,7 @@ type (
 	PlaceReply struct{ Index uint64 }
 )
 
-// busyNode answers neither reads nor writes until it is told to.
+// busyNode answers neither reads nor writes until told to.
 type busyNode struct{ writing, answerWrites, answerReads chan struct{} }
 
 func (n *busyNode) Commit(_ []byte, _ *WorkReply) error {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Connections whose certificates have changed end within Port.Life, so that what is not trusted any more does not go on. Each
-// ends at a time of its own. This node's end first, in good order as far as calls between nodes are concerned; Raft sends
-// again what it sent on one that ends. Those that another node has dialled end last: that node, whose certificates most
-// likely change at the same time, has ended them by then.
+// Connections whose certificates have changed end within Port.Life, so that none outlives the trust in it.
+// Each ends at a time of its own. Those that this node dialled end first: the ones for calls between nodes end
+// cleanly, and Raft repeats what it sent on one that ends. Those that another node dialled end last: that node's
+// certificates most likely change at the same time, and it has ended them by then.
 
 // Shares of Port.Life, in sixtieths.
 const (
@@ -18,7 +18,7 @@ const (
 	firstAccepted, lastAccepted = 50, 58
 )
 
-// watchFiles looks for changes of the files of certificates until Close.
+// watchFiles watches the certificate files for changes until Close.
 func (n *Port) watchFiles() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -32,7 +32,7 @@ func (n *Port) watchFiles() {
 	<-ended
 }
 
-// ReloadCertificates reads the files of certificates again, and returns the settings whose files hold something else now.
+// ReloadCertificates reads the certificate files again, and returns the settings whose files have changed.
 func (n *Port) ReloadCertificates() (changed []string) {
 	if n.files == nil {
 		return nil
@@ -40,12 +40,12 @@ func (n *Port) ReloadCertificates() (changed []string) {
 	return n.files.Reload()
 }
 
-// between is a random time between two shares of Port.Life.
+// between returns a random time between two shares of Port.Life.
 func (n *Port) between(first, last time.Duration) time.Duration {
 	return n.Life*first/60 + rand.N(n.Life*(last-first)/60+1)
 }
 
-// retire lets each connection that is open now end at its time.
+// retire schedules the end of each connection that is open now.
 func (n *Port) retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,10 +66,10 @@ func (n *Port) closeAfter(after time.Duration, conn net.Conn) {
 	time.AfterFunc(after, func() { conn.Close() })
 }
 
-// lastCalls is how long calls that are under way have on a connection that gets no more: the longest is a write.
+// lastCalls is how long calls in flight have on a connection that gets no new ones: the longest is a write.
 const lastCalls = 15 * time.Second
 
-// leaveLine lets further calls dial anew, and closes the connection when its last calls have ended.
+// leaveLine makes further calls dial anew, and closes the connection when its last calls have ended.
 func (p *Nodes) leaveLine(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// Convert makes the log below the data directory of a node that does not run one of another kind, with the same
-// entries, term and vote, and returns how many entries it has. Until its last step, the rename of log.db, the log is
-// what it was. What a conversion that was cut off leaves is removed at the next start.
+// Convert turns the log below the data directory of a stopped node into one of another kind, with the same entries,
+// term and vote, and returns the number of entries. Until its last step, the rename of log.db, the log is unchanged.
+// The next start removes what an interrupted conversion left behind.
 func Convert(dir string, to store.RaftLog) (entries uint64, err error) {
 	return convert(dir, to, segmentSize)
 }
@@ -42,15 +42,15 @@ func convert(dir string, to store.RaftLog, segmentSize uint32) (entries uint64, 
 	if there != to {
 		err = replaceLog(dir, fill, func() {
 			renaming = true
-			if runtime.GOOS == "windows" { // which renames nothing over a file that is open
+			if runtime.GOOS == "windows" { // Windows does not rename over an open file
 				closing()
 			}
 		})
 	}
-	switch { // of what is not removed here, the next start removes what it does not need
+	switch { // the next start removes what stays behind and is not needed
 	case err == nil:
 		_ = removeUnused(dir, to)
-	case !renaming: // on a disk that is full there would be no next start
+	case !renaming: // on a full disk there would be no next start
 		_ = removeUnused(dir, there)
 	}
 	if err = errors.Join(err, closing(), failed); err != nil {
@@ -59,7 +59,7 @@ func convert(dir string, to store.RaftLog, segmentSize uint32) (entries uint64, 
 	return entries, nil
 }
 
-// copyLog fills a new log.db with what another log has.
+// copyLog fills a new log.db with the contents of another log.
 func copyLog(dir string, to store.RaftLog, segmentSize uint32, from *Disk, bolt *raftboltdb.BoltStore) (entries uint64, err error) {
 	for key, sealed := range from.conf {
 		if key != keyWAL {
@@ -77,7 +77,7 @@ func copyLog(dir string, to store.RaftLog, segmentSize uint32, from *Disk, bolt 
 	return entries, errors.Join(err, log.Close())
 }
 
-// copyEntries copies all entries as they are.
+// copyEntries copies all entries unchanged.
 func copyEntries(from *Disk, to entryLog) (entries uint64, err error) {
 	first, err := from.FirstIndex()
 	if err != nil || first == 0 {
@@ -89,7 +89,8 @@ func copyEntries(from *Disk, to entryLog) (entries uint64, err error) {
 	for index := first; err == nil && index <= last; index++ {
 		log := new(raft.Log)
 		if err = from.GetLog(index, log); errors.Is(err, raft.ErrLogNotFound) {
-			entries, logs, bytes, err = 0, nil, 0, nil // a gap in raft-boltdb: a snapshot has replaced what is before it
+			// a gap in raft-boltdb: a snapshot has replaced what is before it
+			entries, logs, bytes, err = 0, nil, 0, nil
 			continue
 		}
 		logs, bytes = append(logs, log), bytes+len(log.Data)

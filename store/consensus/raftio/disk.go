@@ -29,40 +29,40 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// deleteSlice is how many entries one call deletes from bbolt: each holds the lock of the file, for which appends
-// wait, and is watched by itself.
+// deleteSlice is how many entries one call deletes from bbolt. Each call holds the lock of the file, for which
+// appends wait, and is watched separately.
 const deleteSlice = 1000
 
-// Disk is the log and stable store with fail-stop: after an error it is not known what the disk really
-// has (a failed fsync may have dropped pages, a failed append may be there), so the first one ends
-// the node. fail is called once with the reason.
+// Disk is the log and stable store with fail-stop: after an error nobody knows what the disk really has (a failed
+// fsync may have dropped pages, a failed append may have succeeded), so the first error ends the node. fail is called
+// once with the reason.
 type Disk struct {
-	path string                // of log.db
-	bolt *raftboltdb.BoltStore // log.db: the term and the vote, and which entryLog there is
-	conf map[string][]byte     // what bolt held beside entries when it was opened, sealed
+	path string                // path of log.db
+	bolt *raftboltdb.BoltStore // log.db: the term and the vote, and which kind of entryLog there is
+	conf map[string][]byte     // what bolt held besides entries when it was opened, sealed
 	log  entryLog
 	fail func(error)
-	// Refused is called with an entry that came from the leader and is not what its checksum says; nil: nothing is.
+	// Refused is called with an entry from the leader that does not match its checksum. May be nil.
 	Refused func(index uint64)
-	// Wrote is called with the time that each call took that writes; nil: nothing is.
+	// Wrote is called with the duration of each call that writes. May be nil.
 	Wrote func(time.Duration)
-	vote  *uint64 // LastVoteTerm held back until the candidate is known; Raft's goroutine owns it
+	vote  *uint64 // LastVoteTerm, held back until the candidate is known; owned by Raft's goroutine
 	slow  disk.SlowSync
 
-	term    atomic.Uint64 // the node's, as it is stored
+	term    atomic.Uint64 // the node's, as stored
 	raising sync.RWMutex  // held for writing while term is raised
 
-	// serving: Raft has what it needs for its start, and what it reads from now on it must not be told that it
-	// cannot be read.
+	// serving is set once Raft has what it needs to start. Raft must never be told that something it reads later is
+	// unreadable.
 	serving atomic.Bool
 	closed  chan struct{}
 
 	mu       sync.Mutex
-	calls    uint64 // that were begun
+	calls    uint64 // started so far
 	underWay map[diskCall]struct{}
 }
 
-// diskCall is one call to the disk that writes.
+// diskCall is one writing call to the disk.
 type diskCall struct {
 	number uint64
 	name   string
@@ -71,7 +71,7 @@ type diskCall struct {
 // entryLog holds the entries: boltLog in log.db, walLog in files beside it.
 type entryLog interface {
 	raft.LogStore
-	// sliced is how many entries one call of DeleteRange may delete.
+	// sliced returns how many entries one call of DeleteRange may delete.
 	sliced() uint64
 	Close() error
 }
@@ -83,11 +83,12 @@ func (boltLog) sliced() uint64 { return deleteSlice }
 
 func (boltLog) Close() error { return nil }
 
-// logPath is the file below a data directory that holds the term and the vote, and the entries or where they are.
+// logPath returns the file below a data directory that holds the term and the vote, and either the entries or the
+// list of their files.
 func logPath(dir string) string { return filepath.Join(dir, disk.RaftDir, "log.db") }
 
-// openDisk opens the log below dir, or makes one of a kind (empty: bolt), and calls each (nil: nothing) with every entry,
-// oldest first. A log of another kind is refused, unless kind is empty.
+// openDisk opens the log below dir, or creates one of the given kind (bolt if empty), and calls each, if not nil,
+// with every entry, oldest first. It refuses a log of another kind, unless kind is empty.
 func openDisk(dir string, kind store.RaftLog, segmentSize uint32, each func(*raft.Log), fail func(error)) (*Disk, error) {
 	path := logPath(dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -111,7 +112,7 @@ func openDisk(dir string, kind store.RaftLog, segmentSize uint32, each func(*raf
 	return d, nil
 }
 
-// open opens the files after it has looked at everything in them.
+// open examines everything in the files, and then opens them.
 func (d *Disk) open(dir string, kind store.RaftLog, segmentSize uint32, each func(*raft.Log)) error {
 	before, err := os.Stat(d.path)
 	if err != nil {
@@ -131,7 +132,7 @@ func (d *Disk) open(dir string, kind store.RaftLog, segmentSize uint32, each fun
 	if d.bolt, err = openBolt(d.path); err != nil {
 		return fmt.Errorf("open %s: %w", d.path, explainBolt(err))
 	}
-	// A conversion may have put another file in its place while this call waited for its lock.
+	// A conversion may have replaced the file while this call waited for its lock.
 	if now, err := os.Stat(d.path); err != nil || !os.SameFile(before, now) {
 		return errors.Join(fmt.Errorf("%s was replaced while it was opened (%v): start again", d.path, err), d.bolt.Close())
 	}
@@ -144,20 +145,20 @@ func (d *Disk) open(dir string, kind store.RaftLog, segmentSize uint32, each fun
 	if err != nil {
 		return errors.Join(err, d.bolt.Close())
 	}
-	if term, err := d.GetUint64([]byte(keyTerm)); err == nil { // else none was stored so far
+	if term, err := d.GetUint64([]byte(keyTerm)); err == nil { // otherwise none was stored so far
 		d.term.Store(term)
 	}
 	return nil
 }
 
-// check looks at all of log.db, and returns the indexes of the entries in it.
+// check examines all of log.db, and returns the indexes of the entries in it.
 func (d *Disk) check() (entries []uint64, err error) {
 	d.conf = map[string][]byte{}
 	return entries, disk.CheckBolt(d.path, raftBuckets, func(bucket, key, value []byte) error {
 		if string(bucket) == "conf" {
 			d.conf[string(key)] = bytes.Clone(value)
 			if string(key) == keyWAL {
-				return nil // openWAL looks at it
+				return nil // openWAL examines them
 			}
 			_, err := disk.Unsealed(key, value)
 			return err
@@ -170,7 +171,7 @@ func (d *Disk) check() (entries []uint64, err error) {
 	})
 }
 
-// openWAL opens the segments of which log.db has the list.
+// openWAL opens the segments listed in log.db.
 func (d *Disk) openWAL(dir string, segmentSize uint32, each func(*raft.Log)) (entryLog, error) {
 	list, err := readList(d.conf[keyWAL])
 	if err != nil {
@@ -179,7 +180,7 @@ func (d *Disk) openWAL(dir string, segmentSize uint32, each func(*raft.Log)) (en
 	return openWAL(dir, d.bolt, list, segmentSize, each)
 }
 
-// readAll calls each with the entries in log.db, whose indexes these are.
+// readAll calls each with the entries in log.db, which have the given indexes.
 func (d *Disk) readAll(entries []uint64, each func(*raft.Log)) error {
 	for _, index := range entries {
 		log := new(raft.Log)
@@ -191,7 +192,7 @@ func (d *Disk) readAll(entries []uint64, each func(*raft.Log)) error {
 	return nil
 }
 
-// raftBuckets are those of raft-boltdb.
+// raftBuckets are the buckets of raft-boltdb.
 var raftBuckets = [][]byte{[]byte("conf"), []byte("logs")}
 
 func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
@@ -207,7 +208,7 @@ func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
 	})
 }
 
-// removeUnused removes what a conversion that was cut off has left beside a log.
+// removeUnused removes what an interrupted conversion left beside a log.
 func removeUnused(dir string, there store.RaftLog) error {
 	err := os.RemoveAll(logPath(dir) + ".new")
 	if there == store.LogBolt {
@@ -219,7 +220,7 @@ func removeUnused(dir string, there store.RaftLog) error {
 	return nil
 }
 
-// explainBolt says what an operator can do about a log that cannot be read.
+// explainBolt adds what an operator can do about an unreadable log.
 func explainBolt(err error) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
@@ -230,7 +231,7 @@ func explainBolt(err error) error {
 	return fmt.Errorf("the log is corrupt (%w): "+disk.StartEmpty, disk.AsDamage(err))
 }
 
-// createLog makes an empty log.
+// createLog creates an empty log.
 func createLog(dir string, kind store.RaftLog) error {
 	if _, err := os.Stat(walDir(dir)); err == nil {
 		return fmt.Errorf("open log: %w: %s is missing, and %s is there: "+disk.StartEmpty, disk.ErrDamaged, logPath(dir), walDir(dir))
@@ -247,8 +248,8 @@ func createLog(dir string, kind store.RaftLog) error {
 	return nil
 }
 
-// replaceLog puts a new log.db in its place, which fill has filled. It makes the file under another name first: bbolt's
-// first initialisation is not safe against a loss of power, a rename is. ready is called before the rename.
+// replaceLog puts a new log.db, filled by fill, into place. It makes the file under another name first: bbolt's first
+// initialisation does not survive a loss of power, a rename does. ready is called before the rename.
 func replaceLog(dir string, fill func(*raftboltdb.BoltStore) error, ready func()) error {
 	path := logPath(dir)
 	tmp := path + ".new"
@@ -269,7 +270,7 @@ func replaceLog(dir string, fill func(*raftboltdb.BoltStore) error, ready func()
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// do runs one call that writes, watched and fail-stop.
+// do runs one writing call, watched and fail-stop.
 func (d *Disk) do(name string, call func() error) error {
 	c, began := d.startCall(name), time.Now()
 	err := d.slow.Do(name, call)
@@ -280,7 +281,7 @@ func (d *Disk) do(name string, call func() error) error {
 	return d.stopOn(name, err)
 }
 
-// stopOn ends the node over an error.
+// stopOn ends the node because of an error.
 func (d *Disk) stopOn(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
@@ -304,18 +305,18 @@ func (d *Disk) endCall(c diskCall) {
 	delete(d.underWay, c)
 }
 
-// Started is how many calls were begun so far.
+// Started returns how many calls were started so far.
 func (d *Disk) Started() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
 }
 
-// running returns the calls that are under way.
+// running returns the calls in progress.
 func (d *Disk) running() []diskCall {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.underWay)) // in any order: a watchdog counts each by itself
+	return slices.Collect(maps.Keys(d.underWay)) // in any order: a watchdog counts each one separately
 }
 
 // FirstIndex implements raft.LogStore.
@@ -324,8 +325,8 @@ func (d *Disk) FirstIndex() (uint64, error) { return d.log.FirstIndex() }
 // LastIndex implements raft.LogStore.
 func (d *Disk) LastIndex() (uint64, error) { return d.log.LastIndex() }
 
-// GetLog implements raft.LogStore. Raft panics over some of its errors, and leaves a follower without
-// entries after others: a node that serves ends, and this call does not return before that.
+// GetLog implements raft.LogStore. Raft panics over some of its errors, and leaves a follower without entries after
+// others. So after an error the node ends, once it serves, and this call does not return before that.
 func (d *Disk) GetLog(index uint64, log *raft.Log) error {
 	err := readLog(d.log, index, log)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
@@ -353,8 +354,8 @@ func readLog(from raft.LogStore, index uint64, log *raft.Log) (err error) {
 	return nil
 }
 
-// entrySum appends the checksum of an entry: CRC-32C over its index, its term, its type and its content. The
-// leader's comes with the entry, so that each node stores what the leader meant.
+// entrySum appends the checksum of an entry: CRC-32C over its index, its term, its type and its content. The leader's
+// checksum comes with the entry, so each node stores what the leader meant.
 func entrySum(dst []byte, log *raft.Log) []byte {
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[:], log.Index)
@@ -364,14 +365,13 @@ func entrySum(dst []byte, log *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32(dst, sum)
 }
 
-// intact says whether an entry is what its checksum says.
+// intact reports whether an entry matches its checksum.
 func intact(log *raft.Log) bool {
 	var room [disk.ChecksumSize]byte
 	return bytes.Equal(log.Extensions, entrySum(room[:0], log))
 }
 
-// seal gives entries their checksums, or compares them with those that came with them. It returns the first
-// one that differs.
+// seal gives entries their checksums, or compares those that they came with. It returns the first entry that differs.
 func seal(logs []*raft.Log) (damaged *raft.Log) {
 	sums := make([]byte, 0, len(logs)*disk.ChecksumSize)
 	for _, log := range logs {
@@ -400,8 +400,8 @@ func (d *Disk) StoreLogs(logs []*raft.Log) error {
 	return d.do("append to the log", func() error { return d.log.StoreLogs(logs) })
 }
 
-// DeleteRange implements raft.LogStore. It goes on in slices, from the end that leaves no gap should the
-// node die in between: Raft deletes either the oldest entries or the newest ones.
+// DeleteRange implements raft.LogStore. It works in slices, from the end that leaves no gap should the node die in
+// between: Raft deletes either the oldest entries or the newest ones.
 func (d *Disk) DeleteRange(from, to uint64) error {
 	const name = "truncate the log"
 	first, err := d.log.FirstIndex()
@@ -438,10 +438,9 @@ const (
 	keyVoteCand = "LastVoteCand"
 )
 
-// Set implements raft.StableStore. The vote's candidate is stored before its term, the other way
-// round than raft asks: a crash between the two then leaves an old term with a new candidate, which
-// is harmless, instead of a new term with the old candidate, which would be granted that vote without
-// a look at its log.
+// Set implements raft.StableStore. The vote's candidate is stored before its term, the reverse of raft's order: a
+// crash between the two then leaves an old term with a new candidate, which is harmless, instead of a new term with
+// the old candidate, which would be granted that vote without a look at its log.
 func (d *Disk) Set(key, val []byte) error {
 	err := d.do("store the vote", func() error { return d.bolt.Set(key, disk.Sealed(key, val)) })
 	if err != nil || string(key) != keyVoteCand || d.vote == nil {
@@ -484,8 +483,8 @@ func (d *Disk) SetUint64(key []byte, val uint64) error {
 	})
 }
 
-// During calls do if this is the node's term, and keeps the term from being raised until do returns. It says whether it
-// did: not in another term, and not while the term is being raised.
+// During calls do if the node is in this term, keeps the term from being raised until do returns, and reports true.
+// It does nothing and reports false in any other term, and while the term is being raised.
 func (d *Disk) During(term uint64, do func()) bool {
 	if !d.raising.TryRLock() {
 		return false
@@ -502,8 +501,8 @@ func (d *Disk) setUint64(key []byte, val uint64) error {
 	return d.bolt.Set(key, disk.Sealed(key, binary.BigEndian.AppendUint64(nil, val)))
 }
 
-// errTermFell: a node must never go back to an earlier term, for in the later one it may have voted, and
-// linearizable reads trust that it does not (ADR 2). Raft could set it back, if the transport let it (see
+// errTermFell stops a node from going back to an earlier term: it may have voted in the later one, and linearizable
+// reads rely on terms only rising (ADR 2). Raft could set it back, if the transport let it (see
 // Transport.SetHeartbeatHandler).
 var errTermFell = errors.New("the term would fall")
 
@@ -519,11 +518,10 @@ func (d *Disk) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be
-// read, and Go ends the process with a code that means something else. By then the disk has ended the node,
-// in words; all that is left to do is to keep Raft from going on. So the goroutine ends that asked, with
-// what it has deferred, and Raft's other goroutines see a main loop that does not reply until the node has
-// stopped.
+// failStop is a disk as Raft sees it. Raft panics when the term cannot be written, or an entry cannot be read, and Go
+// then exits with a misleading code. By then the disk has ended the node with a reason, and Raft only has to be kept
+// from going on. So the calling goroutine ends, running its deferred functions, and Raft's other goroutines see a
+// main loop that does not reply until the node has stopped.
 type failStop struct{ *Disk }
 
 // SetUint64 implements raft.StableStore.
@@ -535,16 +533,16 @@ func (d failStop) SetUint64(key []byte, val uint64) error {
 	return err
 }
 
-// Stable is the disk as Raft's stable store.
+// Stable returns the disk as Raft's stable store.
 func (d *Disk) Stable() failStop { return failStop{d} }
 
-// Serve says that Raft has what it needs for its start: what cannot be read from now on ends the node.
+// Serve marks that Raft has what it needs to start: anything that cannot be read from now on ends the node.
 func (d *Disk) Serve() { d.serving.Store(true) }
 
-// Surround has each durable write made by around, before the disk is written to.
+// Surround has around make each durable write, before the disk is written to.
 func (d *Disk) Surround(around func(name string, write func() error) error) { d.slow.Around = around }
 
-// SlowDown makes each durable write take so much longer from now on; 0: no longer.
+// SlowDown slows each durable write by the given time from now on. 0 ends the delay.
 func (d *Disk) SlowDown(by time.Duration) { d.slow.Set(by) }
 
 // Watch notices calls that do not return, until ctx ends.
@@ -563,8 +561,8 @@ func (d *Disk) Close() error {
 	return errors.Join(d.log.Close(), d.bolt.Close())
 }
 
-// Lock keeps every process from opening the log below a directory to write it, until it is closed. An error that says that
-// another process has it open means that a node runs with the directory.
+// Lock keeps every process from opening the log below a directory for writing, until the lock is closed. If the error
+// says that another process has the log open, a node runs with the directory.
 func Lock(dir string) (io.Closer, error) {
 	path := logPath(dir)
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})

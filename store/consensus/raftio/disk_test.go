@@ -31,10 +31,10 @@ func eachLog(t *testing.T, test func(t *testing.T, kind store.RaftLog)) {
 	}
 }
 
-// smallSegments makes the log of a few hundred entries have several.
+// smallSegments is small enough to split a log of a few hundred entries into several segments.
 const smallSegments = 32 << 10
 
-// diskIn opens the log in a directory. Nothing must fail.
+// diskIn opens the log in a directory, and fails the test if the log ever fails.
 func diskIn(t *testing.T, dir string, kind store.RaftLog) *Disk {
 	t.Helper()
 	return need.Got(openDisk(dir, kind, smallSegments, nil, func(err error) { t.Error(err) }))(t)
@@ -108,8 +108,8 @@ func TestDiskStoresTheVotesCandidateFirst(t *testing.T) {
 		need.OK(t, d.Set([]byte(keyVoteCand), []byte(candidate)))
 	}
 	vote(4, "n1")
-	// A crash between the two writes of the next vote: what was stored up to here must not look
-	// like a vote for n1 in term 5.
+	// A crash between the two writes of the next vote: what was stored so far must not look like a vote for n1 in
+	// term 5.
 	need.OK(t, d.SetUint64([]byte(keyVoteTerm), 5))
 	if term, err := d.bolt.GetUint64([]byte(keyVoteTerm)); err != nil || term != 4 {
 		t.Errorf("term %d on disk (%v) before the candidate is, want 4", term, err)
@@ -214,7 +214,7 @@ func timedOf(t *testing.T, write func() error) time.Duration {
 	return time.Since(began)
 }
 
-// TestSnapshotHasItsFilesAfterALossOfPower on a file system that keeps of a directory what was there when it was synced last.
+// The file system restores each directory to what it had when it was last synced.
 func TestSnapshotHasItsFilesAfterALossOfPower(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, os.Mkdir(filepath.Join(dir, disk.RaftDir), 0o700))
@@ -235,7 +235,7 @@ func TestSnapshotHasItsFilesAfterALossOfPower(t *testing.T) {
 	expect.Equal(t, len(need.Got(opened.List())(t)), 2, "snapshots")
 }
 
-// TestSnapshotThatIsNotDurableIsNone: the sync of its directory fails.
+// Here the sync of its directory fails.
 func TestSnapshotThatIsNotDurableIsNone(t *testing.T) {
 	dir := t.TempDir()
 	need.OK(t, os.Mkdir(filepath.Join(dir, disk.RaftDir), 0o700))
@@ -249,8 +249,8 @@ func TestSnapshotThatIsNotDurableIsNone(t *testing.T) {
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// writtenLog writes a log of several levels of pages, or of several segments, with a vote, of which some was deleted
-// and written anew.
+// writtenLog writes a log with several levels of pages, or several segments, and a vote; parts of it were deleted and
+// rewritten.
 func writtenLog(t *testing.T, kind store.RaftLog) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -270,7 +270,7 @@ func writtenLog(t *testing.T, kind store.RaftLog) (dir string) {
 	return dir
 }
 
-// logOnDisk is everything that Raft reads of a log.
+// logOnDisk describes everything that Raft reads from a log.
 func logOnDisk(dir string) (said string, err error) {
 	d, err := openDisk(dir, "", smallSegments, nil, func(error) {})
 	if err != nil {
@@ -321,7 +321,7 @@ func TestDiskRefusesADamagedLogInWordsOrReadsItAsItWasWritten(t *testing.T) {
 	})
 }
 
-// segmentsIn are the files of entries below a data directory, oldest first.
+// segmentsIn returns the files of entries below a data directory, oldest first.
 func segmentsIn(t *testing.T, dir string) []string {
 	t.Helper()
 	return need.Got(filepath.Glob(filepath.Join(walDir(dir), "*.wal")))(t)

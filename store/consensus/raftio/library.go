@@ -16,21 +16,20 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// NewLogger gives hashicorp/raft a logger that writes to slog.
+// NewLogger returns a logger for hashicorp/raft that writes to slog.
 func NewLogger(log *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Debug, Output: io.Discard})
 	l.RegisterSink(&sink{log: log, last: map[string]time.Time{}})
 	return l
 }
 
-// sink passes on what raft logs. Its info is our debug: elections and heartbeats, of which an
-// operator is told by the lines of this package. Raft repeats a warning at every try; one a minute
-// says as much.
+// sink passes on what raft logs. Its info is our debug: elections and heartbeats, which the lines of this package
+// report to an operator. Raft repeats a warning at every try; one a minute says as much.
 type sink struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
-	last map[string]time.Time // message -> when it was passed on
+	last map[string]time.Time // message -> when it was last passed on
 }
 
 const repeatAfter = time.Minute
@@ -43,7 +42,7 @@ var slogLevels = map[hclog.Level]slog.Level{
 	hclog.Error: slog.LevelWarn,
 }
 
-// taken are the keys that every line of a node's log has; Raft has some of them, too.
+// taken has the keys that every line of a node's log already has; Raft uses some of them, too.
 var taken = map[string]bool{"time": true, "level": true, "msg": true, "node": true}
 
 // Accept implements hclog.SinkAdapter.
@@ -71,10 +70,11 @@ func (s *sink) repeated(msg string, now time.Time) bool {
 	return false
 }
 
-// ErrNoResult means that the outcome of what was asked of Raft is not known.
+// ErrNoResult means that the outcome of a request to Raft is unknown.
 var ErrNoResult = errors.New("no answer")
 
-// Wait waits for a future of hashicorp/raft for at most limit. Raft answers none that is in a queue when it shuts down.
+// Wait waits for a future of hashicorp/raft for at most limit. Raft never answers those that are queued when it shuts
+// down.
 func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 	done, ended := make(chan error, 1), make(chan struct{})
 	defer close(ended)
@@ -92,15 +92,16 @@ func Wait(ctx context.Context, f raft.Future, limit time.Duration) error {
 	}
 }
 
-// Within is Wait for what asks Raft, which may itself wait for a place in Raft's queue: for half of limit, so that a
-// refusal is not taken for an outcome that nobody knows. It ends within limit.
+// Within is Wait for a request to Raft that may itself have to wait for a place in Raft's queue. It grants half of
+// limit for that, so that a refusal is not mistaken for an unknown outcome. It ends within limit.
 func Within(ctx context.Context, limit time.Duration, ask func(patience time.Duration) raft.Future) error {
 	began := time.Now()
 	f := ask(limit / 2)
 	return Wait(ctx, f, limit-time.Since(began))
 }
 
-// endWith has a future answer when a channel is closed. Raft does so by its own channel, in some of its futures only.
+// endWith makes a future end when a channel is closed. Raft does so with its own channel, for some of its futures
+// only.
 func endWith(f raft.Future, ended chan struct{}) {
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
 		if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.IsNil() {
@@ -109,14 +110,14 @@ func endWith(f raft.Future, ended chan struct{}) {
 	}
 }
 
-// Later is a future that one has to wait for to get it: Raft takes the wish for a snapshot when it has done with the
-// one before.
+// Later is a future that must itself be waited for: Raft accepts a request for a snapshot only when it has finished
+// the one before.
 type Later func() raft.SnapshotFuture
 
 // Error implements raft.Future.
 func (l Later) Error() error { return l().Error() }
 
-// New is raft.NewRaft; a log that lacks what the snapshots need is an error, not a panic.
+// New is raft.NewRaft, but returns an error instead of panicking if a log lacks what the snapshots need.
 func New(conf *raft.Config, state raft.FSM, logs raft.LogStore, stable raft.StableStore, snaps raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {

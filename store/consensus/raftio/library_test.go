@@ -29,7 +29,7 @@ func TestWaitForAFutureIsBoundedAlsoWhereItTakesTimeToGetIt(t *testing.T) {
 func TestWhatWaitsForAPlaceInTheQueueEndsByTheSameBound(t *testing.T) {
 	for name, row := range map[string]struct {
 		free time.Duration // until Raft has a place
-		ends time.Duration // of the wait, in s
+		ends time.Duration // when the wait ends, in s
 		want error
 	}{
 		"at once":      {0, 4, ErrNoResult},
@@ -52,12 +52,12 @@ func TestWhatWaitsForAPlaceInTheQueueEndsByTheSameBound(t *testing.T) {
 	}
 }
 
-// neverDone is a future that has no answer before it is closed.
+// neverDone is a future without an answer until it is closed.
 type neverDone chan struct{}
 
 func (n neverDone) Error() error { <-n; return nil }
 
-// refused is what Raft had no place for.
+// refused is a request that Raft had no place for.
 type refused struct{}
 
 func (refused) Error() error { return raft.ErrEnqueueTimeout }
@@ -67,8 +67,8 @@ type nopSnapshot struct{ raft.SnapshotFuture }
 
 func (nopSnapshot) Error() error { return nil }
 
-// TestWaitLeavesNoOneWaiting waits for an entry that is not applied: what waits for it ends with the wait, not with the entry, which
-// Raft may never answer.
+// The wait for an entry that is not applied leaves no goroutine behind: it ends with the wait, not with the entry,
+// which Raft may never answer.
 func TestWaitLeavesNoOneWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conf, machine := raft.DefaultConfig(), &stuckFSM{release: make(chan struct{})}
@@ -95,7 +95,7 @@ type stuckFSM struct {
 
 func (f *stuckFSM) Apply(*raft.Log) any { <-f.release; return nil }
 
-// logsOf are entries from an index on, each with so many bytes.
+// logsOf returns n entries from an index on, each of the given size.
 func logsOf(from uint64, n, size int) (logs []*raft.Log) {
 	for i := range uint64(n) {
 		logs = append(logs, &raft.Log{Index: from + i, Term: 1, Data: bytes.Repeat([]byte{byte(from + i)}, size)})
@@ -142,7 +142,7 @@ func TestLogHasTheNewestEntriesInMemoryAsFarAsTheirBytesFit(t *testing.T) {
 	bytes := c.BytesAfter(n - 3)
 	expect.That(t, bytes == 3*size, "the last 3 entries have %d bytes, want %d", bytes, 3*size)
 
-	// Another leader's entries take the place of the last ones.
+	// Another leader's entries replace the last ones.
 	need.OK(t, c.DeleteRange(n-1, n))
 	need.OK(t, c.StoreLog(&raft.Log{Index: n - 1, Term: 2, Data: []byte("x")}))
 	err := c.GetLog(n-1, &got)
@@ -172,8 +172,7 @@ func TestLogBoundsRequestsAndWritesByBytes(t *testing.T) {
 	}
 }
 
-// TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount: else Raft reads it from the disk twice more, and each
-// restart lets the log grow by its bound.
+// Otherwise Raft reads it from the disk twice more, and each restart lets the log grow by its bound.
 func TestLogFromBeforeTheStartIsInMemoryAndItsBytesCount(t *testing.T) {
 	eachLog(t, func(t *testing.T, kind store.RaftLog) {
 		dir := t.TempDir()
@@ -205,7 +204,7 @@ func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
 	tests := []struct {
 		name    string
 		leads   bool
-		stands  time.Duration // the loop, after its first answers
+		stands  time.Duration // how long the loop hangs, after its first answers
 		busy    bool          // the disk makes progress meanwhile
 		givesUp bool
 	}{
@@ -245,7 +244,7 @@ func TestLoopWatchEndsALeaderWhoseMainLoopStands(t *testing.T) {
 	}
 }
 
-// answerQuestions is a main loop that stands still after so many answers, for some time.
+// answerQuestions is a main loop that hangs for some time after the given number of answers.
 func answerQuestions(ctx context.Context, rpcs <-chan raft.RPC, answers int, stands time.Duration) {
 	for n := 0; ; n++ {
 		if n == answers {
@@ -264,7 +263,7 @@ func answerQuestions(ctx context.Context, rpcs <-chan raft.RPC, answers int, sta
 	}
 }
 
-// watchedDisk is a disk in a bubble, and how long it takes until a watchdog finds that it hangs.
+// watchedDisk runs work on a slow disk in a bubble, and returns how long a watchdog takes to find that it hangs.
 func watchedDisk(t *testing.T, delay time.Duration, work func(*Disk) error, pause func(looks int) time.Duration) (hangs string, after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -313,7 +312,7 @@ func TestWatchdogCountsLooksAndNotTheTimeThatPassed(t *testing.T) {
 		name   string
 		delay  time.Duration
 		work   func(*Disk) error
-		pause  func(looks int) time.Duration // by which so many looks later the next one is late
+		pause  func(looks int) time.Duration // by how many looks' time the next one is late
 		hangs  string
 		within time.Duration
 	}{
@@ -333,7 +332,7 @@ func TestWatchdogCountsLooksAndNotTheTimeThatPassed(t *testing.T) {
 	}
 }
 
-// A follower takes a snapshot in the main loop, for as long as that comes.
+// A follower receives a snapshot in the main loop, for as long as that takes.
 func TestLoopIsAliveWhileASnapshotComes(t *testing.T) {
 	for name, comes := range map[string]bool{"a snapshot that comes": true, "a snapshot of which nothing more comes": false} {
 		t.Run(name, func(t *testing.T) {

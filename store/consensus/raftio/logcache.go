@@ -9,28 +9,27 @@ import (
 	"github.com/seed-20419f34/rollcall/store"
 )
 
-// Bounds of what is kept of the log or sent of it at a time. An entry has up to 1.25 MiB.
+// Bounds on how much of the log is kept or sent at a time. An entry has up to 1.25 MiB.
 const (
 	cachedLogBytes   = 32 << 20 // in memory, for followers
 	appendBytes      = 4 << 20  // in one request to a follower, and in one write to the disk
-	MaxAppendEntries = 64       // in one request: Raft reads so many before it is told that fewer fit
+	MaxAppendEntries = 64       // in one request: Raft reads so many before it learns that fewer fit
 )
 
-// Log is Raft's log with its newest entries in memory, bounded by bytes. It knows how many bytes the
-// entries have, so that the log can be bounded by bytes too (see watchLog). What a node has from before its
-// start it is shown when the disk is opened, so that Raft, which goes through the log twice then, reads little
-// from the disk.
+// Log is Raft's log with its newest entries in memory, bounded by bytes. It knows how many bytes the entries have, so
+// that the log can be bounded by bytes too (see watchLog). Entries from before the node's start are shown to it when
+// the disk is opened: Raft then goes through the log twice, and reads little of it from the disk.
 type Log struct {
 	raft.LogStore // the disk
-	// Damaged is called with an entry that memory has lost; nil: nothing is.
+	// Damaged is called with an entry that was damaged in memory. May be nil.
 	Damaged func(index uint64)
-	// Stored is called when entries were stored; nil: nothing is.
+	// Stored is called when entries were stored. May be nil.
 	Stored func()
 
 	mu     sync.Mutex
-	newest []*raft.Log // in their order, without a gap
-	bytes  int         // of newest
-	sizes  []logSize   // of what is in the log, in its order
+	newest []*raft.Log // in order, without a gap
+	bytes  int         // total size of newest
+	sizes  []logSize   // sizes of the entries in the log, in order
 }
 
 type logSize struct {
@@ -38,7 +37,7 @@ type logSize struct {
 	bytes int
 }
 
-// Open opens the disk of a node, and its log, which is of a kind; empty: of any.
+// Open opens the disk of a node, and its log of the given kind; any kind if empty.
 func Open(dir string, kind store.RaftLog, fail func(error)) (*Disk, *Log, error) {
 	c := new(Log)
 	d, err := openDisk(dir, kind, segmentSize, func(log *raft.Log) { c.add([]*raft.Log{log}) }, fail)
@@ -46,9 +45,8 @@ func Open(dir string, kind store.RaftLog, fail func(error)) (*Disk, *Log, error)
 	return d, c, err
 }
 
-// GetLog implements raft.LogStore. What is sent to followers and what is applied is read here, and is what its
-// checksum says: an entry that was damaged in memory is read from the disk, and one that is damaged there ends
-// the node.
+// GetLog implements raft.LogStore. Entries that are sent to followers or applied are read here, and checked: an entry
+// that was damaged in memory is read from the disk, and one that is damaged there ends the node.
 func (c *Log) GetLog(index uint64, log *raft.Log) error {
 	if cached := c.cached(index); cached != nil {
 		if intact(cached) {
@@ -74,8 +72,7 @@ func (c *Log) cached(index uint64) *raft.Log {
 // StoreLog implements raft.LogStore.
 func (c *Log) StoreLog(log *raft.Log) error { return c.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs implements raft.LogStore. Each write to the disk is of bounded size, so that it is seen to make
-// progress.
+// StoreLogs implements raft.LogStore. Each write to the disk is of bounded size, so that progress is visible.
 func (c *Log) StoreLogs(logs []*raft.Log) error {
 	for len(logs) > 0 {
 		n := fitting(logs)
@@ -91,7 +88,7 @@ func (c *Log) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// fitting is how many of the entries, one at least, are sent or written at a time.
+// fitting returns how many of the entries, at least one, are sent or written at a time.
 func fitting(logs []*raft.Log) int {
 	bytes := 0
 	for i, log := range logs {
@@ -131,13 +128,14 @@ func (c *Log) DeleteRange(from, to uint64) error {
 	return c.LogStore.DeleteRange(from, to)
 }
 
-// IsMonotonic implements raft.MonotonicLogStore: whether Raft must not leave a gap behind what a snapshot has replaced.
+// IsMonotonic implements raft.MonotonicLogStore. It reports whether Raft must not leave a gap after what a snapshot
+// has replaced.
 func (c *Log) IsMonotonic() bool {
 	m, ok := c.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// BytesAfter is how many bytes the entries after an index have.
+// BytesAfter returns how many bytes the entries after an index have.
 func (c *Log) BytesAfter(index uint64) (bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +148,7 @@ func (c *Log) BytesAfter(index uint64) (bytes int) {
 	return bytes
 }
 
-// Size is how many entries the log has, and their bytes.
+// Size returns the number of entries in the log, and their bytes.
 func (c *Log) Size() (entries, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +158,8 @@ func (c *Log) Size() (entries, bytes int) {
 	return len(c.sizes), bytes
 }
 
-// EntriesWithin is how many of the newest entries have so many bytes together; known is false where that is all
-// that this node knows of.
+// EntriesWithin returns how many of the newest entries fit into the given number of bytes. known is false if that is
+// every entry whose size this node knows.
 func (c *Log) EntriesWithin(bytes int) (entries uint64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,25 +18,25 @@ import (
 type LoopWatch struct {
 	Loop     chan<- raft.RPC // to the main loop
 	Leads    func() bool
-	Disk     func() uint64 // how many calls to the disk were started
-	Applied  func() uint64 // newest entry that was applied
+	Disk     func() uint64 // returns how many calls to the disk were started
+	Applied  func() uint64 // returns the newest entry that was applied
 	Received func() uint64 // see Transport.Received
 	Fail     func(error)
 
-	turned atomic.Uint64 // questions to which the loop has replied
+	turned atomic.Uint64 // questions that the loop has answered
 }
 
-// loopSteps is what a loop that is busy gets done: a slow disk keeps the loop from replying for as long
-// as it has calls to make.
+// loopSteps counts the progress of a busy loop: with a slow disk, the loop does not answer while it has calls to
+// make.
 type loopSteps struct{ turns, disk, applied uint64 }
 
-// loopQuestion is no request that Raft knows. Its main loop, in whatever state it is, refuses such a one
-// at once and without a word (checkRPCHeader in raft.go), and that is the reply that is wanted.
+// loopQuestion is a request that Raft does not know. Its main loop, in any state, refuses such a request at once and
+// without logging it (checkRPCHeader in raft.go), and that is the answer wanted.
 type loopQuestion struct{}
 
 var errLoopStands = errors.New("the main loop of Raft stands still")
 
-// Turns is to how many questions the loop has replied.
+// Turns returns how many questions the loop has answered.
 func (w *LoopWatch) Turns() uint64 { return w.turned.Load() }
 
 // Run watches until ctx ends.
@@ -56,7 +56,7 @@ func (w *LoopWatch) Run(ctx context.Context) {
 	})
 }
 
-// askOn asks the loop again and again, while this node leads.
+// askOn keeps asking the loop while this node leads.
 func (w *LoopWatch) askOn(ctx context.Context) {
 	wait.Every(ctx, watchInterval/2, func(time.Time) {
 		if w.Leads() && w.ask(ctx) {
@@ -65,8 +65,8 @@ func (w *LoopWatch) askOn(ctx context.Context) {
 	})
 }
 
-// Alive returns true when the loop has replied, or takes a snapshot of which something has come since it was asked; false
-// when ctx has ended. A loop that waits for the disk does not reply.
+// Alive returns true once the loop has answered, or has received part of a snapshot since it was asked, and false
+// once ctx has ended. A loop that waits for the disk does not answer.
 func (w *LoopWatch) Alive(ctx context.Context) bool {
 	for before := w.Received(); ctx.Err() == nil; {
 		patience, cancel := context.WithTimeout(ctx, hungLoop)
@@ -97,30 +97,30 @@ func (w *LoopWatch) ask(ctx context.Context) bool {
 const (
 	// watchInterval is the time between two looks of a watchdog.
 	watchInterval = 250 * time.Millisecond
-	// longPause is a time between two looks after which the process, the machine or its storage must
-	// have been paused: what was under way then starts anew.
+	// longPause is a time between two looks after which the process, the machine or its storage must have been
+	// paused: whatever was in progress then starts anew.
 	longPause = time.Second
 )
 
-// hungDisk is how long one call to the disk may be seen under way before the node gives itself up: a
-// leader whose disk hangs would otherwise keep its leadership for ever, because heartbeats go on beside
-// it. A disk that takes 4 s, longer than which no write is waited for, is slow and does not hang.
+// hungDisk is how long one call to the disk may be seen in progress before the node gives itself up: a leader whose
+// disk hangs would otherwise keep its leadership forever, because heartbeats go on beside it. No write is waited for
+// longer than 4 s; a disk that takes so long is slow, but does not hang.
 const hungDisk = 4500 * time.Millisecond
 
-// hungLoop is the same for the main loop of Raft on a leader, which cannot step down while its loop
-// stands. It is longer than hungDisk, so that a hung disk is named as what it is.
+// hungLoop is the same for Raft's main loop on a leader, which cannot step down while its loop hangs. It is longer
+// than hungDisk, so that a hung disk is reported as such.
 const hungLoop = 2 * hungDisk
 
-// watchdog finds what stands still. It counts the looks at which the same thing was seen, and not the time
-// that has passed: after a pause of the process everything is as old as the pause was long, and nothing
-// of it hangs. So a look that comes late does not count, and after a long pause the count begins anew.
+// watchdog finds what hangs. It counts the looks at which it saw the same thing, not the time that has passed: after
+// a pause of the process everything is as old as the pause was long, and nothing of it hangs. So a late look does not
+// count, and after a long pause the count starts anew.
 type watchdog[K comparable] struct {
-	limit time.Duration // of watchInterval for each look
+	limit time.Duration // one watchInterval per look
 	last  time.Time
-	seen  map[K]int // at how many looks in a row, after the first
+	seen  map[K]int // number of looks in a row, after the first, at which a thing was seen
 }
 
-// overdue takes over what is under way, and returns what has been for longer than the limit.
+// overdue takes over what is in progress, and returns something that has been for longer than the limit.
 func (w *watchdog[K]) overdue(now time.Time, underWay []K) (hangs K, found bool) {
 	since := now.Sub(w.last)
 	w.last = now

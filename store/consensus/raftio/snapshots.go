@@ -14,7 +14,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// unfinished is the directory of a snapshot that is not finished.
+// unfinished returns the directory of a snapshot that is not finished.
 func unfinished(dir, id string) string {
 	return filepath.Join(dir, disk.RaftDir, "snapshots", id+".tmp")
 }
@@ -23,10 +23,11 @@ func unfinished(dir, id string) string {
 type snapshots struct {
 	*raft.FileSnapshotStore
 	dir  string                  // the data directory
-	sync func(path string) error // makes durable which files a directory has
+	sync func(path string) error // makes the names in a directory durable
 }
 
-// OpenSnapshots opens the snapshots below a data directory, and keeps the newest. A crash leaves a new one whole or not at all.
+// OpenSnapshots opens the snapshots below a data directory, and keeps the newest ones. A crash leaves a new one whole
+// or not at all.
 func OpenSnapshots(dir string, kept int, log hclog.Logger) (raft.SnapshotStore, error) {
 	raftDir := filepath.Join(dir, disk.RaftDir)
 	store, err := raft.NewFileSnapshotStoreWithLogger(raftDir, kept, log)
@@ -39,8 +40,8 @@ func OpenSnapshots(dir string, kept int, log hclog.Logger) (raft.SnapshotStore, 
 	return snapshots{store, dir, disk.SyncDir}, nil
 }
 
-// Create implements raft.SnapshotStore. The files have their names from the beginning, so they can be made durable before
-// the rename that makes a snapshot of them.
+// Create implements raft.SnapshotStore. The files have their names from the beginning, so they can be made durable
+// before the rename that turns them into a snapshot.
 func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.FileSnapshotStore.Create(version, index, term, members, membersIndex, t)
 	if err != nil {
@@ -55,8 +56,8 @@ func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, memb
 // RemoveUnfinishedSnapshot deletes what was written of a snapshot that will not be finished.
 func RemoveUnfinishedSnapshot(dir, id string) error { return os.RemoveAll(unfinished(dir, id)) }
 
-// RemoveUnfinishedSnapshots deletes what a failed snapshot leaves behind: the file store keeps such
-// directories, and on a full disk they keep it full.
+// RemoveUnfinishedSnapshots deletes what failed snapshots leave behind: the file store keeps such directories, and on
+// a full disk they keep it full.
 func RemoveUnfinishedSnapshots(dir string) error {
 	left, err := filepath.Glob(unfinished(dir, "*"))
 	if err != nil {
@@ -70,8 +71,8 @@ func RemoveUnfinishedSnapshots(dir string) error {
 	return nil
 }
 
-// ExplainLoad says which of the files that Raft starts from cannot be used, and what an operator can do; raft
-// itself says that on lines before. unread is why a snapshot could not be read, which it names.
+// ExplainLoad says which of the files that Raft starts from cannot be used, and what an operator can do; raft itself
+// says that on earlier lines. unread names the snapshot that could not be read, and says why.
 func ExplainLoad(dir string, unread, err error) error {
 	snapshots := filepath.Join(dir, "snapshots")
 	if unread != nil && cannotRead(unread) {
@@ -97,6 +98,6 @@ func ExplainLoad(dir string, unread, err error) error {
 	return fmt.Errorf("load %s: %w (if snapshots were removed there: %s)", dir, err, disk.StartEmpty)
 }
 
-// cannotRead says that the operating system did not let a file be read, which says nothing of what it holds. One
-// that is missing is damage.
+// cannotRead reports whether the operating system did not let a file be read, which says nothing about its contents.
+// A missing file counts as damage.
 func cannotRead(err error) bool { return disk.IsOfSystem(err) && !errors.Is(err, fs.ErrNotExist) }

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// everyCut makes the tests of this file try every byte and every bit, not a part of them.
+// everyCut makes the tests of this file try every byte and every bit instead of a sample.
 var everyCut = os.Getenv("ROLLCALL_CUTS") == "all"
 
 // tinySegments take a few dozen entries.
@@ -31,14 +31,14 @@ const tinySegments = 6 << 10
 type segmentWrite struct {
 	info          types.SegmentInfo
 	before, after []byte
-	from, to      int    // what was written
+	from, to      int    // range written
 	had, has      uint64 // how many entries the file had, and has
 }
 
-// sealing says that the write is the last one to its segment.
+// sealing reports whether the write is the last one to its segment.
 func (w segmentWrite) sealing() bool { return w.to > tinySegments }
 
-// image is the file as a crash leaves it that has cut the write off after n bytes.
+// image returns the file as left by a crash that cut the write off after n bytes.
 func (w segmentWrite) image(n int) []byte {
 	b := bytes.Clone(w.before)
 	return append(b[:w.from:w.from], append(bytes.Clone(w.after[w.from:w.from+n]), b[min(len(b), w.from+n):]...)...)
@@ -47,14 +47,14 @@ func (w segmentWrite) image(n int) []byte {
 // hardData returns data with parts that look like missing sectors or like frames.
 func hardData(random *rand.Rand, i uint64) []byte {
 	kinds := [][]byte{{0xff}, {walCommitFrame, 0, 0, 0, byte(i), 1, 2, 3}, {walEntryFrame, 0, 0, 0, 8, 0, 0, 0}, {walIndexFrame, 0, 0, 0, 4, 0, 0, 0}, {byte(i), byte(i >> 1), 7}}
-	data := make([]byte, random.IntN(8)) // so that what follows stands at any place of its word
+	data := make([]byte, random.IntN(8)) // so that what follows may start anywhere in its word
 	if random.IntN(4) == 0 {
 		return append(data, make([]byte, random.IntN(4*sector))...)
 	}
 	return append(data, bytes.Repeat(kinds[random.IntN(len(kinds))], 1+random.IntN(300))...)
 }
 
-// segmentWrites records all writes of a log to its segments, several segments of them.
+// segmentWrites records all writes of a log to its segments, several of them.
 func segmentWrites(t *testing.T, seed uint64) (writes []segmentWrite) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func segmentWrites(t *testing.T, seed uint64) (writes []segmentWrite) {
 	log.files.sync = func(f *os.File) error {
 		b := need.Got(os.ReadFile(f.Name()))(t)
 		w, known := now[f.Name()]
-		if !known && len(bytes.Trim(b, "\x00")) == 0 { // it was made
+		if !known && len(bytes.Trim(b, "\x00")) == 0 { // just created
 			now[f.Name()] = segmentWrite{after: b}
 			return nil
 		}
@@ -90,7 +90,8 @@ func segmentWrites(t *testing.T, seed uint64) (writes []segmentWrite) {
 			l.Data, l.AppendedAt = hardData(random, l.Index), time.Unix(int64(random.IntN(1<<30)), 0)
 		}
 		need.OK(t, d.StoreLogs(logs))
-		if next += uint64(len(logs)); random.IntN(9) == 0 { // as for another leader's entries: the segment is sealed before it is full
+		// as for another leader's entries: the segment is sealed before it is full
+		if next += uint64(len(logs)); random.IntN(9) == 0 {
 			need.OK(t, d.DeleteRange(next-1, next-1))
 			next--
 		}
@@ -98,7 +99,7 @@ func segmentWrites(t *testing.T, seed uint64) (writes []segmentWrite) {
 	return writes
 }
 
-// tornAs examines an image of a newest segment, and returns how many entries it has and the file as it was mended.
+// tornAs examines an image of a newest segment, and returns how many entries it has and the mended file.
 func tornAs(info types.SegmentInfo, image []byte) (entries uint64, mended []byte, err error) {
 	s := &segmentReader{info: info, each: func(*raft.Log) {}}
 	err = s.examine(bytes.Clone(image))
@@ -107,7 +108,7 @@ func tornAs(info types.SegmentInfo, image []byte) (entries uint64, mended []byte
 	return uint64(len(s.offsets)), mended, err
 }
 
-// mustBeMended examines an image of a write that was cut off, twice: the second time nothing is left to mend.
+// mustBeMended examines an image of an interrupted write twice: the second time nothing is left to mend.
 func mustBeMended(t *testing.T, w segmentWrite, image []byte, how string) {
 	t.Helper()
 	entries, mended, err := tornAs(w.info, image)
@@ -118,7 +119,8 @@ func mustBeMended(t *testing.T, w segmentWrite, image []byte, how string) {
 	need.That(t, bytes.Equal(mended[:w.from], w.after[:w.from]), "%s: what stood before the write was changed", how)
 }
 
-// cuts are after how many bytes a write is cut off: after each, or around sectors, the file's old end and its own ends.
+// cuts returns after how many bytes to cut a write off: after each, or around sectors, the file's old end and its own
+// ends.
 func (w segmentWrite) cuts() (cuts []int) {
 	for n := range w.to - w.from + 1 {
 		at := w.from + n
@@ -130,8 +132,7 @@ func (w segmentWrite) cuts() (cuts []int) {
 	return cuts
 }
 
-// TestEveryPrefixOfAWriteToASegmentIsMended: of a file that grows with the write, that keeps its size, and that has the
-// size already that the write gives it.
+// The file grows with the write, keeps its size, or already has the size that the write gives it.
 func TestEveryPrefixOfAWriteToASegmentIsMended(t *testing.T) {
 	tried, sealing := 0, 0
 	for seed := range uint64(map[bool]int{false: 1, true: 20}[everyCut]) {
@@ -153,7 +154,7 @@ func TestEveryPrefixOfAWriteToASegmentIsMended(t *testing.T) {
 	expect.That(t, sealing > 1000, "%d images of writes at the end of a segment, want more", sealing)
 }
 
-// TestEveryLossOfSectorsOfAWriteToASegmentIsMended: sectors arrive in any order, and so does the file's size.
+// Sectors arrive in any order, and so does the file's size.
 func TestEveryLossOfSectorsOfAWriteToASegmentIsMended(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	tried := 0
@@ -175,8 +176,8 @@ func TestEveryLossOfSectorsOfAWriteToASegmentIsMended(t *testing.T) {
 	t.Logf("%d images", tried)
 }
 
-// TestEveryBitThatDiffersInASegmentIsRefused: in what was acknowledged, whatever a crash has cut off behind it. Where the last
-// bits of a commit frame are missing, the write is completed: nothing of it is lost.
+// The bit is in what was acknowledged, whatever a crash has cut off behind it. If the last bits of a commit frame are
+// missing, the write is completed: nothing is lost.
 func TestEveryBitThatDiffersInASegmentIsRefused(t *testing.T) {
 	flips, completed := 0, 0
 	refuses := func(info types.SegmentInfo, acked []byte, cut []byte, at int, bit byte, has uint64) {
@@ -216,7 +217,7 @@ func TestEveryBitThatDiffersInASegmentIsRefused(t *testing.T) {
 	expect.That(t, completed*1000 < flips, "%d of %d flips were not refused", completed, flips)
 }
 
-// TestSectorThatIsLostOfAnAcknowledgedWriteIsRefused: another write follows it.
+// Another write follows it.
 func TestSectorThatIsLostOfAnAcknowledgedWriteIsRefused(t *testing.T) {
 	tried := 0
 	writes := append(segmentWrites(t, 400), segmentWrites(t, 401)...)
@@ -239,7 +240,7 @@ func TestSectorThatIsLostOfAnAcknowledgedWriteIsRefused(t *testing.T) {
 	expect.That(t, tried > 20, "%d sectors, want more", tried)
 }
 
-// TestEveryBitThatDiffersInASealedSegmentIsRefused: in what it has up to the end of its index.
+// The bit is anywhere up to the end of the segment's index.
 func TestEveryBitThatDiffersInASealedSegmentIsRefused(t *testing.T) {
 	sealed, flips := 0, 0
 	for _, w := range segmentWrites(t, 300) {
@@ -267,8 +268,7 @@ func TestEveryBitThatDiffersInASealedSegmentIsRefused(t *testing.T) {
 	expect.That(t, sealed >= 3 && flips > 1000, "%d sealed segments, %d flips, want several", sealed, flips)
 }
 
-// TestLogGoesOnBehindAWriteThatWasCutOffAtTheEndOfASegment opens, converts and appends to a log whose last write crossed the
-// end of its segment, as a full disk leaves it.
+// It opens, converts and appends to a log whose last write crossed the end of its segment, as a full disk leaves it.
 func TestLogGoesOnBehindAWriteThatWasCutOffAtTheEndOfASegment(t *testing.T) {
 	dir := t.TempDir()
 	d := diskIn(t, dir, store.LogWAL)
@@ -278,7 +278,8 @@ func TestLogGoesOnBehindAWriteThatWasCutOffAtTheEndOfASegment(t *testing.T) {
 	for index := uint64(1); len(segmentsIn(t, dir)) == 1; index += 3 {
 		before = need.Got(os.ReadFile(path))(t)
 		terms += "111"
-		if len(bytes.TrimRight(before, "\x00")) > smallSegments-3000 { // one more write, and not in the list what follows it
+		// one more write, while the list lacks what follows it
+		if len(bytes.TrimRight(before, "\x00")) > smallSegments-3000 {
 			need.OK(t, d.bolt.Close())
 			d.fail = func(error) {}
 			expect.That(t, d.StoreLogs(numbered(index, 3, 1, 900)) != nil, "the list of segments was stored in a file that is closed")

@@ -15,37 +15,38 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// pipelineLimit is how long the handing over of one request may take: longer than a reply may, after
-// which the connection is given up anyway.
+// pipelineLimit bounds the hand-over of one request: longer than a reply may take, after which the connection is
+// dropped anyway.
 const pipelineLimit = port.RaftTimeout + time.Second
 
-// Transport is hashicorp/raft's, whose pipelines end by themselves where they would hang. When a follower
-// refuses a request, raft stops to read the replies of the pipeline; a sender that waits at that moment to
-// hand over its next request then waits for ever, with the follower left behind and the node unable to
-// stop (pipelineDecode in raft's replication.go, AppendEntries in net_transport.go).
+// Transport is hashicorp/raft's, with pipelines that end where they would otherwise hang. When a follower refuses a
+// request, raft stops reading the replies of the pipeline; a sender that is handing over its next request at that
+// moment then waits forever, with the follower left behind and the node unable to stop (pipelineDecode in raft's
+// replication.go, AppendEntries in net_transport.go).
 //
-// It also passes on to Raft's main loop what other nodes ask, so that this node can ask as well (loop.go), has
-// entries sent to a follower as soon as the follower replies to heartbeats again, leaves out requests that tell a follower
-// nothing (see pipeline), and lets only the main loop change the term. The main loop takes the snapshot of a leader as it comes, and meanwhile neither votes nor looks
-// for another leader: from one that hangs in the middle it would wait for the rest without end.
+// It also passes what other nodes ask on to Raft's main loop, so that this node can ask as well (loop.go), has
+// entries sent to a follower as soon as the follower replies to heartbeats again, leaves out requests that tell a
+// follower nothing (see pipeline), and lets only the main loop change the term. The main loop receives a leader's
+// snapshot as it comes, and meanwhile neither votes nor looks for another leader: if the leader hangs in the middle,
+// it would wait for the rest forever.
 type Transport struct {
 	*raft.NetworkTransport
 	net       *port.Port
-	Patience  time.Duration // with a leader that sends nothing more of a snapshot
+	Patience  time.Duration // with a leader that stops sending in the middle of a snapshot
 	during    During
 	closing   context.Context // ends when the node stops
 	rpcs      chan raft.RPC   // to the main loop
 	followers sync.Map        // *follower by raft.ServerID
-	received  atomic.Uint64   // parts of snapshots of leaders
+	received  atomic.Uint64   // parts of snapshots received from leaders
 	news      wait.Broadcast  // fires when there may be something to tell followers
 	leads     atomic.Pointer[func(term uint64) bool]
 	applied   atomic.Pointer[func() uint64]
 }
 
-// follower is what is known of a server by the heartbeats that it is sent.
+// follower is what heartbeats tell about a server.
 type follower struct {
-	replied wait.Broadcast // fires when the server replied to one
-	failed  atomic.Uint64  // how many it did not reply to
+	replied wait.Broadcast // fires when the server has replied to one
+	failed  atomic.Uint64  // number of heartbeats without a reply
 }
 
 func (t *Transport) follower(id raft.ServerID) *follower {
@@ -53,38 +54,40 @@ func (t *Transport) follower(id raft.ServerID) *follower {
 	return f.(*follower)
 }
 
-// During calls do while this is the node's term, see Disk.During.
+// During calls do while the node is in this term, see Disk.During.
 type During func(term uint64, do func()) bool
 
-// NewTransport returns a transport over the node-to-node port, which ends with closing. PassOn must run before Raft gets requests.
+// NewTransport returns a transport over the node-to-node port, which ends with closing. PassOn must run before Raft
+// gets requests.
 func NewTransport(conf *raft.NetworkTransportConfig, net *port.Port, during During, closing context.Context) *Transport {
 	return &Transport{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), net: net, during: during, closing: closing, rpcs: make(chan raft.RPC), Patience: port.RaftTimeout}
 }
 
-// SetLeads gives the transport a way to know whether this node leads in a term. Raft's senders see the end of a leadership only
-// after the call that they are in, which may wait long for a follower that is away. Their heartbeats would go on meanwhile, and a
-// follower that comes back would believe in a leader that is none, and let nobody be elected for a while.
+// SetLeads tells the transport how to find out whether this node leads in a term. Raft's senders see the end of a
+// leadership only after their current call, which may wait long for a follower that is away. Meanwhile their
+// heartbeats would go on, and a follower that comes back would believe in a leader that no longer leads, and block
+// elections for a while.
 func (t *Transport) SetLeads(leads func(term uint64) bool) { t.leads.Store(&leads) }
 
-// SetApplied gives the transport a way to know up to which entry this node has applied the log.
+// SetApplied tells the transport how to find out up to which entry this node has applied the log.
 func (t *Transport) SetApplied(applied func() uint64) { t.applied.Store(&applied) }
 
-// over says that this node does not lead in a term any more.
+// over reports whether this node no longer leads in a term.
 func (t *Transport) over(term uint64) bool {
 	leads := t.leads.Load()
 	return leads != nil && !(*leads)(term)
 }
 
-// errOver ends what a leader sends whose leadership is over.
+// errOver ends what a leader sends after its leadership is over.
 var errOver = errors.New("the leadership of this term is over")
 
 // Wake ends the rest of pipelines: this node has stored or applied an entry.
 func (t *Transport) Wake() { t.news.Fire() }
 
-// MainLoop is the way to Raft's main loop.
+// MainLoop returns the channel to Raft's main loop.
 func (t *Transport) MainLoop() chan<- raft.RPC { return t.rpcs }
 
-// Received counts the parts of snapshots that came: the main loop does nothing else while it takes one.
+// Received counts the parts of snapshots that arrived: the main loop does nothing else while it receives one.
 func (t *Transport) Received() uint64 { return t.received.Load() }
 
 // Consumer implements raft.Transport.
@@ -109,7 +112,7 @@ func (t *Transport) PassOn() {
 	}
 }
 
-// snapshotReader reads what a leader sends of a snapshot.
+// snapshotReader reads a snapshot as a leader sends it.
 type snapshotReader struct {
 	io.Reader
 	transport *Transport
@@ -120,13 +123,13 @@ type snapshotReader struct {
 // errPast refuses a snapshot. Raft would install it, forget the entries behind it, and panic over the next commit.
 var errPast = errors.New("this node has applied more than the snapshot has")
 
-// Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader keeps sending a snapshot to the address
-// of a server that was removed, where another server may listen by then.
+// Read implements io.Reader. The main loop reads, so nothing is applied meanwhile. A leader keeps sending a snapshot
+// to the address of a removed server, where another server may listen by then.
 func (r snapshotReader) Read(p []byte) (int, error) {
 	hung := time.AfterFunc(r.transport.Patience, func() { r.transport.net.HangUpOn(r.leader) })
 	defer hung.Stop()
 	if applied := r.transport.applied.Load(); applied != nil && r.index <= (*applied)() {
-		_, err := io.Copy(io.Discard, r.Reader) // or the rest would be taken for the next request
+		_, err := io.Copy(io.Discard, r.Reader) // otherwise the rest would be taken for the next request
 		return 0, errors.Join(errPast, err)
 	}
 	n, err := r.Reader.Read(p)
@@ -137,10 +140,10 @@ func (r snapshotReader) Read(p []byte) (int, error) {
 }
 
 // SetHeartbeatHandler implements raft.Transport. Raft replies to heartbeats beside its main loop, so that a slow disk
-// does not look like a follower that has stopped, and there it may set the term to the heartbeat's, whatever its main
-// loop does at that moment: if that begins an election, because the leader was late, the term falls (appendEntries and
-// electSelf in raft.go). So only heartbeats of this node's term are handled there, while it stays the term; all others
-// go through the main loop.
+// does not look like a stopped follower. There it may set the term to the heartbeat's, whatever its main loop does at
+// that moment: if the loop is starting an election, because the leader was late, the term falls (appendEntries and
+// electSelf in raft.go). So only heartbeats of this node's term are handled there, while that stays the term; all
+// others go through the main loop.
 func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		a, ok := rpc.Command.(*raft.AppendEntriesRequest)
@@ -161,16 +164,17 @@ const (
 	// silentLimit is how long the failure of one request may be held back. It is bounded because Raft sees only
 	// afterwards that the follower was removed.
 	silentLimit = time.Minute
-	// beatAgain is when a heartbeat that failed is sent again, and beatFor how long that goes on within one call of Raft,
-	// which sees only afterwards that its leadership is over.
+	// beatAgain is the pause before a failed heartbeat is sent again, and beatFor how long that goes on within one
+	// call of Raft, which sees only afterwards that its leadership is over.
 	beatAgain = 50 * time.Millisecond
 	beatFor   = 5 * time.Second
 )
 
-// AppendEntries implements raft.Transport. After each failure Raft waits longer: up to 10 s before it sends entries again
-// (replicateTo in replication.go), half of the heartbeat timeout before it sends another heartbeat. A follower that has started anew would get nothing
-// for so long. So a heartbeat is sent again and again until the follower replies to one, and entries wait for that reply.
-// Then they are sent again at once: each of the connections that are kept may be one of before the follower's end.
+// AppendEntries implements raft.Transport. After each failure Raft waits longer: up to 10 s before it sends entries
+// again (replicateTo in replication.go), half of the heartbeat timeout before it sends another heartbeat. A restarted
+// follower would get nothing for that long. So a heartbeat is repeated until the follower replies to one, and entries
+// wait for that reply. Then they are sent again at once: every pooled connection may date from before the follower
+// stopped.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	bound(args)
 	f := t.follower(id)
@@ -178,7 +182,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 		if t.over(args.Term) {
 			return errOver
 		}
-		*resp = raft.AppendEntriesResponse{} // a reply that broke off
+		*resp = raft.AppendEntriesResponse{} // left over from a reply that broke off
 		return t.NetworkTransport.AppendEntries(id, target, args, resp)
 	}
 	if isHeartbeat(args) {
@@ -199,7 +203,8 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	return err
 }
 
-// awaitReply waits until a follower has replied to a heartbeat, or the leadership of a term is over, for silentLimit at most.
+// awaitReply waits until a follower has replied to a heartbeat, or the leadership of a term is over, for silentLimit
+// at most.
 func (t *Transport) awaitReply(replied <-chan struct{}, term uint64) {
 	for began := time.Now(); time.Since(began) < silentLimit && !closed(replied) && !t.over(term) && t.closing.Err() == nil; {
 		wait.Pause(t.closing, replied, beatAgain)
@@ -223,7 +228,8 @@ func (t *Transport) beat(f *follower, send func() error) error {
 	return err
 }
 
-// InstallSnapshot implements raft.Transport. A failure counts, as one to send entries does, when the follower replies to a heartbeat.
+// InstallSnapshot implements raft.Transport. Like a failure to send entries, its failure counts only once the
+// follower replies to a heartbeat.
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	replied := t.follower(id).replied.Wait()
 	err := t.NetworkTransport.InstallSnapshot(id, target, args, resp, data)
@@ -233,7 +239,7 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// late says that a request had no reply in time: the follower is there, and slow.
+// late reports whether a request had no reply in time: the follower is there, but slow.
 func late(err error) bool {
 	var of net.Error
 	return errors.As(err, &of) && of.Timeout()
@@ -248,14 +254,14 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// isHeartbeat tells heartbeats as Raft does itself (handleCommand in net_transport.go).
+// isHeartbeat recognizes heartbeats as Raft itself does (handleCommand in net_transport.go).
 func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-// bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and
-// not bytes, takes from the request afterwards how far the follower has come (updateLastAppended and
-// pipelineSend in replication.go).
+// bound leaves to the next request the entries for which this one has no room. Raft, which counts entries and not
+// bytes, reads from the request afterwards how far the follower has come (updateLastAppended and pipelineSend in
+// replication.go).
 func bound(args *raft.AppendEntriesRequest) { args.Entries = args.Entries[:fitting(args.Entries)] }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -268,49 +274,49 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 }
 
 const (
-	// tellAgain is how often a pipeline sends what the follower was told already: at least so often it is noticed that the
-	// connection is broken.
+	// tellAgain is how often a pipeline repeats what the follower was told already. A broken connection is noticed
+	// within this time.
 	tellAgain = time.Second
-	// restAfter is how long after the last request a pipeline rests, which all replies have come to by then. A rest ends after
-	// restFor at the latest, because Raft's sender does not see meanwhile that the leadership is over.
+	// restAfter is how long after the last request a pipeline rests; all replies have arrived by then. A rest ends
+	// after restFor at the latest, because Raft's sender does not notice meanwhile that the leadership is over.
 	restAfter = 50 * time.Millisecond
 	restFor   = 100 * time.Millisecond
-	// askedAgain is the least time between two requests that are left out. While leadership is handed over, Raft asks for one after
-	// the other until the follower has stored the newest entry (leadershipTransfer in raft.go).
+	// askedAgain is the shortest time between two requests that are left out. While leadership is handed over, Raft
+	// asks for one after the other until the follower has stored the newest entry (leadershipTransfer in raft.go).
 	askedAgain = time.Millisecond
 )
 
-// pipeline is a pipeline in which no sender waits for longer than pipelineLimit.
+// pipeline is a pipeline where no sender waits for longer than pipelineLimit.
 //
-// Raft sends a request without entries after each test.commit-timeout in which there were none, so that followers learn
-// the commit index. The requests of a pipeline arrive in their order or end it, and each carries the commit index of its time. So a
-// request without entries tells the follower nothing if its commit index was sent before, and is left out: an idle cluster would
-// spend most of its time on those. It is sent nevertheless after tellAgain, and after a heartbeat that failed: a follower that has
-// started anew learns the commit index from it. Some time after the last request Raft's sender does not even get a return at once, but
-// when this node has stored or applied an entry: it would ask for the next one 130 times a second. The contact that leader and follower need to believe in each other is that of the
-// heartbeats, which have another connection.
+// Raft sends a request without entries after each test.commit-timeout without any, so that followers learn the commit
+// index. The requests of a pipeline arrive in order or end it, and each carries the commit index of its time. So a
+// request without entries tells the follower nothing if its commit index was sent before, and is left out: an idle
+// cluster would spend most of its time on those. It is still sent after tellAgain, and after a failed heartbeat: a
+// restarted follower learns the commit index from it. Some time after the last request, the call of Raft's sender
+// returns only when this node has stored or applied an entry: otherwise the sender would ask for the next request 130
+// times a second. Leader and follower keep believing in each other through heartbeats, which have another connection.
 type pipeline struct {
 	raft.AppendPipeline
 	transport *Transport
-	detach    func() bool // from the context that closes it
+	detach    func() bool // detaches it from the context that closes it
 	follower  *follower
 
-	// Raft's goroutine owns the following. They are of the request that was sent last, but for news.
+	// Owned by Raft's goroutine. Except for news, they describe the request that was sent last.
 	commit uint64
-	failed uint64 // heartbeats, by then
+	failed uint64 // failed heartbeats by then
 	at     time.Time
 	news   <-chan struct{} // closed when there is something new since the last call
-	out    time.Time       // when the newest request was left out; zero: it was sent
+	out    time.Time       // when the newest request was left out; zero if it was sent
 }
 
 func (t *Transport) newPipeline(id raft.ServerID, p raft.AppendPipeline) *pipeline {
 	return &pipeline{AppendPipeline: p, transport: t, detach: context.AfterFunc(t.closing, func() { p.Close() }), follower: t.follower(id)}
 }
 
-// AppendEntries implements raft.AppendPipeline. There is no future of a request that is left out: Raft takes what is replied from
-// the consumer (pipelineSend in replication.go).
+// AppendEntries implements raft.AppendPipeline. A request that is left out has no future: Raft takes replies from the
+// consumer (pipelineSend in replication.go).
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	news := p.news // what has come since the last call ends a rest: Raft may not have seen it in this request
+	news := p.news // what has arrived since the last call ends a rest: Raft may not have seen it in this request
 	p.news = p.transport.news.Wait()
 	now, failed := time.Now(), p.follower.failed.Load()
 	if len(args.Entries) == 0 && args.LeaderCommitIndex == p.commit && failed == p.failed && now.Sub(p.at) < tellAgain {

@@ -86,7 +86,7 @@ func TestPipelineLeavesOutWhatTellsTheFollowerNothing(t *testing.T) {
 		steps := []struct {
 			name   string
 			wait   time.Duration
-			failed uint64 // heartbeats, in all
+			failed uint64 // failed heartbeats in total
 			args   raft.AppendEntriesRequest
 			sent   bool
 			rests  time.Duration
@@ -118,8 +118,8 @@ func TestPipelineRestsUntilThereIsSomethingToTell(t *testing.T) {
 	tests := []struct {
 		name   string
 		before bool          // something is stored before the sender comes
-		wakes  time.Duration // after which something is stored
-		stops  time.Duration // after which the node stops
+		wakes  time.Duration // when something is stored
+		stops  time.Duration // when the node stops
 		want   time.Duration
 	}{
 		{"nothing", false, time.Hour, time.Hour, restFor},
@@ -210,7 +210,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// newFollower is the transport of a server that answers on w.
+// newFollower returns the transport of a server that answers on w.
 func newFollower(closing context.Context, w *wire) *Transport {
 	return &Transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: w, MaxPool: 1, Timeout: time.Second, Logger: NewLogger(slog.New(slog.DiscardHandler))}),
@@ -222,7 +222,7 @@ func newFollower(closing context.Context, w *wire) *Transport {
 func TestTransportHandlesHeartbeatsOfTheTermBesideTheMainLoop(t *testing.T) {
 	tests := []struct {
 		name   string
-		term   uint64 // of the heartbeat; that of the node is 3
+		term   uint64 // of the heartbeat; the node's is 3
 		beside bool
 	}{
 		{"a later term", 4, false},
@@ -258,7 +258,7 @@ func TestTransportHandlesHeartbeatsOfTheTermBesideTheMainLoop(t *testing.T) {
 	}
 }
 
-// inTerm is the term of a node that never raises it.
+// inTerm returns the term of a node that never raises it.
 func inTerm(now uint64) During {
 	return func(term uint64, do func()) bool {
 		if term == now {
@@ -272,7 +272,7 @@ func heartbeatOf(leader string, term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: []byte(leader)}, Term: term}
 }
 
-// road is the way from one server to all others.
+// road leads from one server to all others.
 type road struct {
 	*wire
 	to map[raft.ServerAddress]*wire
@@ -282,9 +282,8 @@ func (r road) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 	return r.to[to].Dial(to, timeout)
 }
 
-// TestTransportLetsNoLateHeartbeatLowerTheTerm has a leader that was late send a heartbeat while a node, which has just won
-// the vote on whether there shall be an election, stores the term of that election on a slow disk. After a pause of a
-// whole cluster all of its nodes are in this place.
+// A late leader sends a heartbeat while a node that has just won the pre-vote stores the term of its election on a
+// slow disk. After a pause of a whole cluster all its nodes are in this situation.
 func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wires := map[raft.ServerAddress]*wire{"f": newWire(), "leader": newWire(), "other": newWire()}
@@ -296,7 +295,7 @@ func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
 		for address := range wires {
 			servers = append(servers, raft.Server{ID: raft.ServerID(address), Address: address})
 		}
-		// The others want every election, and vote in none.
+		// The others grant every pre-vote, and no vote.
 		serve := func(tr *raft.NetworkTransport) {
 			for {
 				select {
@@ -350,7 +349,7 @@ func TestTransportLetsNoLateHeartbeatLowerTheTerm(t *testing.T) {
 	})
 }
 
-// TestTransportSendsEntriesAgainAfterTheNextHeartbeat has a follower be away when a leader sends entries.
+// A follower is away when a leader sends entries.
 func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -400,7 +399,7 @@ func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 		err, done := ended(entries)
 		expect.That(t, done && err == nil, "after a heartbeat was answered the entries have arrived: %v (%v)", done, err)
 
-		w.broken = MaxPool // as connections are that were kept from before the follower's end
+		w.broken = MaxPool // like connections kept from before the follower stopped
 		tr.CloseStreams()
 		entries = send()
 		_, done = ended(entries)
@@ -425,7 +424,7 @@ func TestTransportSendsEntriesAgainAfterTheNextHeartbeat(t *testing.T) {
 	})
 }
 
-// TestTransportNoticesSoonThatAFollowerIsBack has a follower come back while the leader sends it a heartbeat.
+// A follower comes back while the leader sends it a heartbeat.
 func TestTransportNoticesSoonThatAFollowerIsBack(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -521,8 +520,7 @@ func TestTransportHoldsTheFailureOfASnapshotBackUntilTheNextHeartbeat(t *testing
 	})
 }
 
-// TestSnapshotThatIsBehindTheStateIsNotInstalled reads snapshots of an entry that is applied and of one that is not: raft would install
-// either.
+// It reads snapshots of an entry that is applied and of one that is not: raft would install either.
 func TestSnapshotThatIsBehindTheStateIsNotInstalled(t *testing.T) {
 	tr := &Transport{Patience: time.Hour}
 	tr.SetApplied(func() uint64 { return 262 })

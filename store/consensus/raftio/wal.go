@@ -19,24 +19,24 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// segmentSize is the size of a file of the log, which is reserved when the file is made. A new one costs a transaction
-// of bbolt, and the room of old entries is given back file by file.
+// segmentSize is the size of a file of the log, reserved when the file is created. A new file costs a bbolt
+// transaction, and the space of old entries is freed file by file.
 const segmentSize = 16 << 20
 
-// mostEntry is the size of the largest entry that raft-wal reads; it would write a larger one. Tests make it smaller.
+// mostEntry is the size of the largest entry that raft-wal reads; it would write larger ones. Tests make it smaller.
 var mostEntry = segment.MaxEntrySize
 
-// walDir is the directory below a data directory that holds the segments.
+// walDir returns the directory below a data directory that holds the segments.
 func walDir(dir string) string { return filepath.Join(dir, disk.RaftDir, "wal") }
 
-// keyWAL is the key in log.db of the list of segments. Its presence says that the entries are in segments. Versions that
-// do not know it stop over it, since it has no checksum that they understand, and show it.
+// keyWAL is the key in log.db for the list of segments. If it is there, the entries are in segments. Versions that do
+// not know it refuse to go on, since its value has no checksum that they understand, and show the key.
 const keyWAL = "raft.log: the entries are in raft/wal, which this version of rollcall does not read"
 
 // walList is the list of segments, oldest first; only the last one is appended to.
 type walList struct {
 	types.PersistentState
-	// Last is the last index that there was when the log was closed, or 0: a lower bound until the list changes.
+	// Last is the last index when the log was closed, or 0. Until the list changes it is a lower bound.
 	Last uint64
 }
 
@@ -57,7 +57,7 @@ func saveList(bolt *raftboltdb.BoltStore, list walList) error {
 	return bolt.Set([]byte(keyWAL), invertSum(disk.Sealed([]byte(keyWAL), b)))
 }
 
-// invertSum makes of a sealed value one that disk.Unsealed refuses, and back.
+// invertSum turns a sealed value into one that disk.Unsealed refuses, and back.
 func invertSum(sealed []byte) []byte {
 	for i := max(0, len(sealed)-disk.ChecksumSize); i < len(sealed); i++ {
 		sealed[i] ^= 0xff
@@ -65,25 +65,27 @@ func invertSum(sealed []byte) []byte {
 	return sealed
 }
 
-// walLog is the log of entries in segments of raft-wal, whose list is in log.db: a change of the list is one
-// transaction, and a segment has its file before it is on the list. walcheck.go says why the library's own list and
+// walLog is a log of entries in raft-wal segments, with their list in log.db: a change of the list is one
+// transaction, and a segment has its file before it is listed. walcheck.go says why the library's own list and
 // recovery are not used.
 type walLog struct {
 	dir   string
-	size  uint32 // of segments that are made
+	size  uint32 // of new segments
 	bolt  *raftboltdb.BoltStore
 	files *segmentFiles
 	filer *segment.Filer
 
 	writing sync.Mutex // held by calls that write
 
-	mu   sync.RWMutex // held while what follows is read, and for writing, with writing, while it changes
+	// held for reading while the fields below are read; held for writing, together with writing, while they change
+	mu   sync.RWMutex
 	list walList
-	open map[uint64]types.SegmentReader // of the segments of the list, by ID
-	tail types.SegmentWriter            // one of them; nil: the log is closed
+	open map[uint64]types.SegmentReader // readers of the listed segments, by ID
+	tail types.SegmentWriter            // one of open; nil if the log is closed
 }
 
-// openWAL opens the segments of a list that is in bolt, makes more of a size, and calls each with every entry, oldest first.
+// openWAL opens the segments that bolt lists, creates new ones of the given size, and calls each with every entry,
+// oldest first.
 func openWAL(dir string, bolt *raftboltdb.BoltStore, list walList, size uint32, each func(*raft.Log)) (entryLog, error) {
 	l := &walLog{dir: walDir(dir), size: size, bolt: bolt, files: &segmentFiles{sync: syncData}, list: list, open: map[uint64]types.SegmentReader{}}
 	l.filer = segment.NewFiler(l.dir, l.files)
@@ -94,7 +96,7 @@ func openWAL(dir string, bolt *raftboltdb.BoltStore, list walList, size uint32, 
 }
 
 func (l *walLog) start(each func(*raft.Log)) error {
-	if len(l.list.Segments) == 0 { // it is new
+	if len(l.list.Segments) == 0 { // a new log
 		if err := errors.Join(os.MkdirAll(l.dir, 0o700), disk.SyncDir(filepath.Dir(l.dir))); err != nil {
 			return fmt.Errorf("open log: %w", err)
 		}
@@ -129,8 +131,7 @@ func (l *walLog) openSegment(info types.SegmentInfo) (err error) {
 	return err
 }
 
-// change puts a list in the place of the present one; next is the first index of a segment that is made and added to
-// it, or 0.
+// change replaces the list. If next is not 0, it creates a segment whose first index is next and adds it to the list.
 func (l *walLog) change(list walList, next uint64) error {
 	tail := l.tail
 	list.Segments, list.Last = slices.Clone(list.Segments), 0
@@ -153,14 +154,14 @@ func (l *walLog) change(list walList, next uint64) error {
 	return l.removeUnlisted()
 }
 
-// put makes a list that was stored the one that readers see.
+// put shows readers a list that was stored.
 func (l *walLog) put(list walList, tail types.SegmentWriter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list, l.tail = list, tail
 	l.open[list.Segments[len(list.Segments)-1].ID] = tail
 	for _, info := range list.Segments[:len(list.Segments)-1] {
-		if _, writes := l.open[info.ID].(types.SegmentWriter); writes { // its buffers are of no more use
+		if _, writes := l.open[info.ID].(types.SegmentWriter); writes { // its buffers are no longer needed
 			if sealed, err := l.filer.Open(info); err == nil {
 				l.open[info.ID].Close()
 				l.open[info.ID] = sealed
@@ -175,7 +176,7 @@ func (l *walLog) put(list walList, tail types.SegmentWriter) {
 	}
 }
 
-// removeUnlisted removes the files of segments that are on the list no more, or were not yet when the node died.
+// removeUnlisted removes the files of segments that are no longer listed, or were not yet when the node died.
 func (l *walLog) removeUnlisted() error {
 	files, err := os.ReadDir(l.dir)
 	for _, f := range files {
@@ -187,7 +188,7 @@ func (l *walLog) removeUnlisted() error {
 	return err
 }
 
-// bounds are the first and the last index; 0: the log is empty.
+// bounds returns the first and the last index, or 0 if the log is empty.
 func (l *walLog) bounds() (first, last uint64, err error) {
 	if l.tail == nil {
 		return 0, 0, os.ErrClosed
@@ -260,7 +261,8 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	if index := logs[0].Index; last == 0 && index != l.list.Segments[0].BaseIndex || last > 0 && index > last+1 {
-		// The log begins here: what it had, if anything, a snapshot has replaced, and the node died before Raft had removed it.
+		// The log begins here: a snapshot has replaced whatever it had, and the node died before Raft had removed
+		// that.
 		if err := l.change(walList{PersistentState: types.PersistentState{NextSegmentID: l.list.NextSegmentID}}, index); err != nil {
 			return err
 		}
@@ -285,7 +287,7 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	return l.change(list, l.tail.LastIndex()+1)
 }
 
-// sealed is the list when nothing more is written to the newest segment.
+// sealed returns the list for when nothing more is written to the newest segment.
 func (l *walLog) sealed() (list walList, err error) {
 	list = l.list
 	list.Segments = slices.Clone(list.Segments)
@@ -295,7 +297,7 @@ func (l *walLog) sealed() (list walList, err error) {
 	return list, err
 }
 
-// sliced implements entryLog: nothing but the list is written, however many entries are deleted.
+// sliced implements entryLog. Only the list is written, however many entries are deleted.
 func (l *walLog) sliced() uint64 { return 1 << 63 }
 
 // DeleteRange implements raft.LogStore. It deletes the oldest entries, or the newest ones.
@@ -330,7 +332,8 @@ func (l *walLog) DeleteRange(from, to uint64) error {
 	return l.change(list, from)
 }
 
-// Close implements entryLog. It records how far the log reaches: what is missing at the next start the disk has lost.
+// Close implements entryLog. It records how far the log reaches: whatever is missing at the next start, the disk has
+// lost.
 func (l *walLog) Close() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -353,21 +356,21 @@ func (l *walLog) closeAll() (err error) {
 	return err
 }
 
-// segmentFiles are the files of segments, for raft-wal.
+// segmentFiles creates and opens the files of segments for raft-wal.
 type segmentFiles struct {
 	types.VFS
 	sync func(*os.File) error // makes durable what was written
 }
 
-// segmentFile is one of them.
+// segmentFile is the file of one segment.
 type segmentFile struct {
 	*os.File
 	files *segmentFiles
-	size  int64 // up to which there is room
+	size  int64 // room reserved
 }
 
-// WriteAt implements types.WritableFile. It reserves the room of a write beyond the file's end first, so that a full disk
-// refuses it before a byte is written. Nothing counts on that: some file systems promise no room.
+// WriteAt implements types.WritableFile. Before a write beyond the file's end it reserves the room, so that a full
+// disk refuses it before a byte is written. Nothing relies on that: some file systems promise no room.
 func (f *segmentFile) WriteAt(b []byte, at int64) (int, error) {
 	if end := at + int64(len(b)); end > f.size {
 		if err := allocate(f.File, end); err != nil {
@@ -381,7 +384,7 @@ func (f *segmentFile) WriteAt(b []byte, at int64) (int, error) {
 // Sync implements types.WritableFile.
 func (f *segmentFile) Sync() error { return f.files.sync(f.File) }
 
-// Create implements types.VFS: make has made the file.
+// Create implements types.VFS: make has created the file.
 func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
 	return s.OpenWriter(dir, name)
 }
@@ -404,9 +407,9 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	return &segmentFile{f, s, info.Size()}, nil
 }
 
-// make makes a file of zeros, durably.
+// make creates a file of zeros, durably.
 func (s *segmentFiles) make(path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) // one may be left of a crash
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) // a crash may have left one
 	if err != nil {
 		return err
 	}
@@ -416,7 +419,8 @@ func (s *segmentFiles) make(path string, size int64) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// overwrite replaces the bytes at an offset of a file, durably. A crash in between leaves nothing worse than the one before.
+// overwrite replaces the bytes at an offset of a file, durably. A crash in between leaves nothing worse than the
+// crash before.
 func (s *segmentFiles) overwrite(path string, b []byte, at int) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// numbered are entries of a term from an index on, each with so many bytes.
+// numbered returns n entries of a term from an index on, each of the given size.
 func numbered(from uint64, n int, term uint64, size int) (logs []*raft.Log) {
 	for i := range uint64(n) {
 		logs = append(logs, &raft.Log{Index: from + i, Term: term, Data: bytes.Repeat([]byte{byte(from+i) | 1}, size)})
@@ -38,7 +38,7 @@ func crashed(t *testing.T, dir string) string {
 	return to
 }
 
-// termsIn is what a log has: the first index, and the term of each entry.
+// termsIn returns what a log has: the first index, and the term of each entry.
 func termsIn(t *testing.T, d *Disk) (first uint64, terms string) {
 	t.Helper()
 	first = need.Got(d.FirstIndex())(t)
@@ -51,7 +51,8 @@ func termsIn(t *testing.T, d *Disk) (first uint64, terms string) {
 	return first, terms
 }
 
-// mustHave opens a log that must have entries of these terms from an index on, appends to it, and opens it again.
+// mustHave opens a log, checks that it has entries of these terms from an index on, appends to it, and opens it
+// again.
 func mustHave(t *testing.T, dir string, first uint64, terms string) {
 	t.Helper()
 	for i, want := range []string{terms, terms + "9"} {
@@ -67,7 +68,7 @@ func mustHave(t *testing.T, dir string, first uint64, terms string) {
 	}
 }
 
-// TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged keeps of each file what was there when it was synced last.
+// Each file is restored to what it had when it was last synced.
 func TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged(t *testing.T) {
 	dir := t.TempDir()
 	d := diskIn(t, dir, store.LogWAL)
@@ -112,7 +113,7 @@ func TestSegmentsHaveAfterALossOfPowerWhatWasAcknowledged(t *testing.T) {
 	expect.That(t, len(segmentsIn(t, dir)) > 3, "the log has %d segments, want several", len(segmentsIn(t, dir)))
 }
 
-// TestSegmentIsMendedAfterACrashWhileItWasMended lets a crash have some of the zeros that the mending writes, and not others.
+// A crash leaves any subset of the zeros that the mending writes.
 func TestSegmentIsMendedAfterACrashWhileItWasMended(t *testing.T) {
 	dir := t.TempDir()
 	d := diskIn(t, dir, store.LogWAL)
@@ -141,7 +142,7 @@ func TestSegmentIsMendedAfterACrashWhileItWasMended(t *testing.T) {
 	}
 }
 
-// A node that dies between the last write to a segment, or the seal of a segment that is cut, and the new list.
+// The node dies between the last write to a segment, or the seal of a segment that is cut, and the new list.
 func TestSegmentsGoOnWhenTheListCouldNotBeStored(t *testing.T) {
 	fill := func(d *Disk) error {
 		for i := range uint64(36) {
@@ -247,7 +248,7 @@ func TestLogOfAnotherKindIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnOlderVersionRefusesALogInSegments: it reads log.db as this version does, without knowing the key of the list.
+// It reads log.db as this version does, without knowing the key of the list.
 func TestAnOlderVersionRefusesALogInSegments(t *testing.T) {
 	dir := writtenLog(t, store.LogWAL)
 	err := disk.CheckBolt(logPath(dir), raftBuckets, func(bucket, key, value []byte) error {
@@ -302,7 +303,7 @@ func TestConvertRefusesADirectoryWithoutALogOrInUse(t *testing.T) {
 	})
 }
 
-// TestConversionThatFailsLeavesNothing: on a disk that is full the node could not start beside it.
+// On a full disk the node could not start with the leftovers in the way.
 func TestConversionThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	d := diskIn(t, dir, store.LogBolt)
@@ -319,10 +320,10 @@ func TestConversionThatFailsLeavesNothing(t *testing.T) {
 	expect.Equal(t, need.Got(after.LastIndex())(t), 4, "the last entry:")
 }
 
-// work is the environment variable that makes this test a process that works on a log until it is killed.
+// work is the environment variable that turns this test into a process that works on a log until it is killed.
 const work = "ROLLCALL_TEST_WORK_ON_A_LOG"
 
-// TestLogHasWhatWasAcknowledgedAfterKills kills a process that appends, deletes and converts, at any moment.
+// It kills, at random moments, a process that appends, deletes and converts.
 func TestLogHasWhatWasAcknowledgedAfterKills(t *testing.T) {
 	if dir := os.Getenv(work); dir != "" {
 		workOn(dir)
@@ -378,7 +379,7 @@ func killedWork(t *testing.T, dir string) (acked ack) {
 	return acked
 }
 
-// workOn appends to a log and deletes from it, and converts it, for ever. It prints what must be there from then on.
+// workOn appends to a log, deletes from it and converts it, forever. It prints what must be there from then on.
 func workOn(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -440,7 +441,6 @@ func TestLogThatIsReplacedWhileItIsOpenedIsRefused(t *testing.T) {
 	})
 }
 
-// What a conversion leaves that was cut off is removed.
 func TestWhatAConversionLeavesIsRemoved(t *testing.T) {
 	dir := writtenLog(t, store.LogBolt)
 	want := need.Got(logOnDisk(dir))(t)

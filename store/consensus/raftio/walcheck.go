@@ -17,10 +17,10 @@ import (
 	"github.com/seed-20419f34/rollcall/store/disk"
 )
 
-// raft-wal reads a segment as far as its frames make sense. It silently drops everything behind a damaged frame, cannot
-// tell a lost segment from one that was never made, and cannot recover from a crash between the last write to a segment
-// and the entry of the next segment in its list. So we keep the list ourselves, and read every segment, compare it with
-// its checksums and mend it before the library sees it.
+// raft-wal reads a segment while its frames make sense. It silently drops everything behind a damaged frame,
+// cannot tell a lost segment from one that was never made, and cannot recover from a crash between the last write to
+// a segment and the entry of the next segment in its list. So we keep the list ourselves, and read every segment,
+// compare it with its checksums and mend it before the library sees it.
 
 // The layout of raft-wal's segments (its README): a header, then frames that start at multiples of eight bytes. A write
 // ends with a frame that holds the checksum of the write. The last write to a segment carries an index.
@@ -57,7 +57,7 @@ func (l *walLog) check(each func(*raft.Log)) (walList, error) {
 		if err != nil {
 			return list, fmt.Errorf("open %s: %w", path, explainBolt(err))
 		}
-		if newest && s.index > 0 { // the node died before the next one was on the list
+		if newest && s.index > 0 { // the node died before the next one was listed
 			info.IndexStart, info.MaxIndex, info.SealTime = uint64(s.index), last, time.Now()
 		}
 	}
@@ -71,9 +71,9 @@ type segmentReader struct {
 	b       []byte   // the segment
 	written int      // end of the last byte that is not zero
 	offsets []uint32 // of entries in complete writes
-	index   int      // start of the index; 0: the segment has no index
+	index   int      // start of the index; 0 if the segment has none
 	end     int      // of the last complete write
-	// mend is what must be written at mendAt before anything is appended; nil: no write was cut off.
+	// mend must be written at mendAt before anything is appended; nil if no write was cut off.
 	mend   []byte
 	mendAt int
 }
@@ -93,7 +93,8 @@ func (s *segmentReader) read(path string) error {
 // examine reads a segment from the bytes of its file.
 func (s *segmentReader) examine(b []byte) error {
 	size := len(b)
-	s.b = append(b, make([]byte, -size&(walFrameHeader-1))...) // a write that grows the file may be cut off within a frame
+	// A write that grows the file may be cut off within a frame.
+	s.b = append(b, make([]byte, -size&(walFrameHeader-1))...)
 	s.written = len(bytes.TrimRight(s.b, "\x00"))
 	switch sealed := !s.info.SealTime.IsZero(); {
 	case size < max(int(s.info.SizeLimit), walHeader):
@@ -113,7 +114,7 @@ func (s *segmentReader) examine(b []byte) error {
 		s.mendAt, s.mend = commit, s.commitFrame(commit)
 		copy(s.b[commit:], s.mend)
 		s.writes()
-	default: // the file keeps its size, as a disk that is full has no room for more
+	default: // the file keeps its size, because a full disk has no room for more
 		s.mendAt, s.mend = s.end, make([]byte, min(s.used(), size)-s.end)
 	}
 	return nil
@@ -165,10 +166,11 @@ func (s *segmentReader) deliver(offsets []uint32) bool {
 	return true
 }
 
-// cutOff reports whether the bytes behind the last complete write are part of a write that a crash cut off: they start
-// like a write, whole sectors or the end may be missing, and nothing follows them. A frame that ends beyond the end of
-// the file belongs to such a write. Anything else was written whole and acknowledged. If only a part of the commit frame
-// is missing, commit is its offset: the write can be completed, which is right whether or not it was acknowledged.
+// cutOff reports whether the bytes behind the last complete write are part of a write that a crash cut off: they
+// start like a write, whole sectors or the end may be missing, and nothing follows them. A frame that ends beyond the
+// end of the file belongs to such a write. Anything else was written whole and acknowledged. If only a part of the
+// commit frame is missing, commit is its offset: the write can be completed, which is right whether or not it was
+// acknowledged.
 //
 // A flipped bit in acknowledged bytes is never mistaken for a cut: entries have checksums of their own, their lengths
 // follow from their contents, and the index follows from the entries.
@@ -191,7 +193,8 @@ func (s *segmentReader) cutOff() (commit int, torn bool) {
 			return 0, false
 		case kind == walEntryFrame:
 			whole, part := s.isPartOfEntry(at, next, s.info.BaseIndex+uint64(len(offsets)))
-			if !part || !whole && at > s.end && bytes.Equal(s.b[at+4:at+8], s.commitFrame(at)[4:]) { // or it is a commit frame with another kind
+			// or it is a commit frame with another kind
+			if !part || !whole && at > s.end && bytes.Equal(s.b[at+4:at+8], s.commitFrame(at)[4:]) {
 				return 0, false
 			}
 			offsets, lacks = append(offsets, uint32(at)), lacks || !whole
@@ -267,7 +270,7 @@ func (s *segmentReader) fitsSize(at int, index uint64) bool {
 	if numbers[3] > size {
 		return false
 	}
-	at += int(numbers[3]) + 1 + disk.ChecksumSize // where its time begins: with a 2 if it has seconds of a zone, in the last byte
+	at += int(numbers[3]) + 1 + disk.ChecksumSize // its time zone has seconds
 	return end-at == 15 || end-at == 16 && (at >= s.written || s.b[at] == 2 || s.lost(at))
 }
 
@@ -300,11 +303,11 @@ func (s *segmentReader) followed() bool {
 	return false
 }
 
-// wholeButForABit reports whether flipping one bit completes the write up to a commit frame. Zeros in an entry look like
-// missing sectors, and then only this check tells damage from a crash.
+// wholeButForABit reports whether flipping one bit completes the write up to a commit frame. Zeros in an entry look
+// like missing sectors, and then only this check tells damage from a crash.
 func (s *segmentReader) wholeButForABit(commit int) bool {
 	differs := binary.LittleEndian.Uint32(s.b[commit+4:]) ^ binary.LittleEndian.Uint32(s.commitFrame(commit)[4:])
-	sum := uint32(crc32.Castagnoli) // what the last bit adds to a checksum; a step for each bit before it
+	sum := uint32(crc32.Castagnoli) // what the last bit adds to a checksum; each bit before it is one step further
 	for bit := commit*8 - 1; bit >= s.end*8; bit-- {
 		if sum == differs {
 			flipped := segmentReader{info: s.info, each: func(*raft.Log) {}, b: bytes.Clone(s.b), offsets: slices.Clone(s.offsets), end: s.end}
@@ -316,7 +319,7 @@ func (s *segmentReader) wholeButForABit(commit int) bool {
 	return false
 }
 
-// used is the end of the last frame that was written at least in part.
+// used returns the end of the last frame that was written at least in part.
 func (s *segmentReader) used() int {
 	return (s.written + walFrameHeader - 1) / walFrameHeader * walFrameHeader
 }
@@ -341,7 +344,7 @@ func indexFrame(offsets []uint32) []byte {
 	return append(b, make([]byte, len(offsets)%2*4)...)
 }
 
-// frame reads the frame at an offset and returns the start of the next one; kind 0: no frame starts here.
+// frame reads the frame at an offset and returns the start of the next one. Kind 0 means that no frame starts here.
 func frame(b []byte, at int) (kind byte, payload []byte, next int) {
 	if at+walFrameHeader > len(b) || b[at+1]|b[at+2]|b[at+3] != 0 {
 		return 0, nil, 0
@@ -367,7 +370,7 @@ func encodeEntry(log *raft.Log) []byte {
 		b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 	}
 	at, err := log.AppendedAt.AppendBinary(b)
-	if err != nil { // of a zone that has seconds
+	if err != nil { // a time zone with seconds
 		at, _ = log.AppendedAt.UTC().AppendBinary(b)
 	}
 	return at

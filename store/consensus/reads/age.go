@@ -12,23 +12,22 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// freshInterval is the longest time between two proofs of how far this node is behind, while there
-// is a leader that can give them and the age is asked for. unaskedInterval is the same while nothing asks for it: a proof costs all
-// nodes something.
+// freshInterval is the longest time between two proofs of how far this node is behind, while a leader can give them
+// and somebody asks for the age. unaskedInterval is the same while nobody asks: a proof costs all nodes something.
 const (
 	freshInterval   = 100 * time.Millisecond
 	unaskedInterval = 500 * time.Millisecond
 )
 
-// Age is how old this node's state can be: the time since it had everything that was acknowledged. A
-// node that has not heard of the log's end since it started has only the stamp of its newest entry to
-// go by, which is of another node's wall clock: see Heard.
+// Age returns how old this node's state can be: the time since it had everything that was acknowledged. A node that
+// has not heard of the log's end since it started can only go by the stamp of its newest entry, which comes from
+// another node's wall clock: see Heard.
 func (r *Reader) Age(now time.Time) time.Duration {
 	r.want()
 	return r.age(now)
 }
 
-// Heard says whether this node has ever applied what a leader named as its own since this node started.
+// Heard reports whether this node, since it started, has applied everything that a leader named as its own.
 func (r *Reader) Heard() bool {
 	if !r.heard.Load() && !r.fresh.newest(r.cfg.Machine.Index()).IsZero() {
 		r.heard.Store(true)
@@ -46,24 +45,25 @@ func (r *Reader) want() {
 func (r *Reader) age(now time.Time) time.Duration {
 	since := r.fresh.newest(r.cfg.Machine.Index())
 	if since.IsZero() {
-		// The state of a node that has applied nothing is of 1970: there may be a log of which it does not know the end.
+		// The state of a node that has applied nothing counts from 1970: there may be a log whose end it does not
+		// know.
 		return max(elapsed(r.cfg.Opened, now), r.cfg.World.Wall(now).Sub(time.UnixMilli(r.cfg.Machine.View().Stamp().Wall)))
 	}
 	return elapsed(since, now)
 }
 
-// stayFresh proves again and again how far this node is behind. Linearizable reads prove it as well;
-// while there are enough of them it has nothing to do.
+// stayFresh keeps proving how far this node is behind. Linearizable reads prove it as well; while there are enough of
+// them it has nothing to do.
 func (r *Reader) stayFresh(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.pauseProofs(ctx)
 		if r.age(time.Now()) > freshInterval/2 {
-			r.prove(ctx) // a failure needs no words: the age grows
+			r.prove(ctx) // no need to log a failure: the age grows
 		}
 	}
 }
 
-// pauseProofs waits until the age is to be proven again.
+// pauseProofs waits until the age must be proven again.
 func (r *Reader) pauseProofs(ctx context.Context) {
 	wanted, pause := r.wanted.Wait(), unaskedInterval
 	if r.asked.Swap(false) {
@@ -72,8 +72,8 @@ func (r *Reader) pauseProofs(ctx context.Context) {
 	wait.Pause(ctx, wanted, pause)
 }
 
-// prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a
-// linearizable read, the others ask the leader.
+// prove makes one attempt to learn how far this node is behind: the leader asks the voters as for a linearizable
+// read, the others ask the leader.
 func (r *Reader) prove(ctx context.Context) {
 	if r.cfg.Leadership.Own() != nil {
 		ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
@@ -88,7 +88,7 @@ func (r *Reader) prove(ctx context.Context) {
 	}
 }
 
-// askFresh asks the leader how far it is; false: there is none but this node, or it gave no answer.
+// askFresh asks the leader how far it is. It returns false if no other node leads, or the leader did not answer.
 func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*membership.Leader, FreshReply, bool) {
 	leader := r.cfg.Leadership.Other()
 	if leader == nil {
@@ -102,7 +102,7 @@ func (r *Reader) askFresh(ctx context.Context, question FreshQuestion) (*members
 	return leader, reply, err == nil && reply.Answer == port.OK
 }
 
-// LeaderDiskFull says that another node leads and its disk is nearly full. Without an answer it is not.
+// LeaderDiskFull reports whether another node leads and its disk is nearly full. Without an answer it returns false.
 func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Nodes.AttemptLimit())
 	defer cancel()
@@ -110,7 +110,7 @@ func (r *Reader) LeaderDiskFull(ctx context.Context) bool {
 	return ok && reply.DiskFull
 }
 
-// termsHold is how long a node goes by what a leader has told it: no two clocks run alike.
+// termsHold is how long a node relies on what a leader has told it: no two clocks run alike.
 const termsHold = 10 * time.Second
 
 func (r *Reader) setTerms(leader *membership.Leader, reply FreshReply) *membership.Terms {
@@ -119,7 +119,7 @@ func (r *Reader) setTerms(leader *membership.Leader, reply FreshReply) *membersh
 	return t
 }
 
-// TermsOf returns what this node knows of a leader's leadership, and asks if that is nothing, or old. Its
+// TermsOf returns what this node knows of a leader's leadership, and asks the leader if that is nothing, or old. Its
 // errors wrap port.ErrNotSent.
 func (r *Reader) TermsOf(ctx context.Context, leader *membership.Leader, address string) (*membership.Terms, error) {
 	if t := r.cfg.Leadership.Terms(); t != nil && t.Leader == leader && time.Since(t.At) < termsHold {
@@ -137,21 +137,21 @@ func (r *Reader) TermsOf(ctx context.Context, leader *membership.Leader, address
 
 // FreshQuestion is what a node asks the leader by Fresh.
 type FreshQuestion struct {
-	Asked bool // for its age, by readers: the leader is to prove often that it leads
+	Asked bool // readers ask for its age: the leader must prove often that it leads
 }
 
 // FreshReply answers Fresh.
 type FreshReply struct {
 	Answer port.Outcome
 	Index  uint64        // newest applied entry
-	Age    time.Duration // Index covers what was acknowledged until so long ago
-	Bound  fsm.Bound     // what permits a batch to take effect in this leadership until now
-	// DiskFull: the leader's disk has too little room for what adds.
+	Age    time.Duration // Index covers what was acknowledged until this long ago
+	Bound  fsm.Bound     // permits a batch to take effect in this leadership until now
+	// DiskFull is set if the leader's disk has too little room for operations that add something.
 	DiskFull bool
 }
 
-// Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It
-// makes no proof of its own, so that many followers cost no more proofs than one.
+// Fresh says how far the leader has applied the log and how long ago it last proved that it leads. It makes no proof
+// of its own, so many followers cost as few proofs as one.
 func (r *Reader) Fresh(question FreshQuestion) FreshReply {
 	l := r.cfg.Leadership.Own()
 	if l == nil {

@@ -9,15 +9,15 @@ import (
 // dropped, which makes the state look older than it is, never younger.
 const maxPending = 128
 
-// freshness knows how old this node's state can be. Raft's LastContact would not do: heartbeats pass
-// beside a disk that is slow or hangs, and beside entries that wait for it.
+// freshness knows how old this node's state can be. Raft's LastContact would not do: heartbeats bypass a disk that is
+// slow or hangs, and entries that wait for it.
 type freshness struct {
 	mu      sync.Mutex
-	since   time.Time // when the newest proof began whose index is applied; zero: there is none yet
-	pending []proof   // of which the index is not applied yet, oldest first
+	since   time.Time // start of the newest proof whose index is applied; zero if there is none
+	pending []proof   // proofs whose index is not applied yet, oldest first
 }
 
-// proof says that whatever was acknowledged before a time stands in the log at or before an index.
+// proof says that whatever was acknowledged before a time is in the log at or before an index.
 type proof struct {
 	at    time.Time
 	index uint64
@@ -33,8 +33,8 @@ func (f *freshness) addProof(at time.Time, index, applied uint64) {
 	f.advance(applied)
 }
 
-// advance moves since to the newest proof of which everything is applied. Proofs of several
-// leaderships need not be in the order of their times. The caller holds mu.
+// advance moves since to the start of the newest proof whose entries are all applied. Proofs from several leaderships
+// need not be in the order of their times. The caller holds mu.
 func (f *freshness) advance(applied uint64) {
 	rest := f.pending[:0]
 	for _, p := range f.pending {
@@ -48,7 +48,7 @@ func (f *freshness) advance(applied uint64) {
 	f.pending = rest
 }
 
-// newest returns when the newest proof began of which everything is applied; zero: there is none yet.
+// newest returns the start of the newest proof whose entries are all applied, or zero.
 func (f *freshness) newest(applied uint64) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,9 +56,8 @@ func (f *freshness) newest(applied uint64) time.Time {
 	return f.since
 }
 
-// elapsed is the time between two readings of this node's clock, by its monotonic or its wall clock,
-// whichever says more: the monotonic one stands still while the machine sleeps, and the wall clock may
-// be set back.
+// elapsed returns the time between two readings of this node's clock, by its monotonic or its wall clock, whichever
+// is longer: the monotonic one stands still while the machine sleeps, and the wall clock may be set back.
 func elapsed(from, to time.Time) time.Duration {
 	return max(0, to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -21,22 +21,22 @@ import (
 	"github.com/seed-20419f34/rollcall/store/consensus/port"
 )
 
-// Config is what a reader needs of its node.
+// Config is what a reader needs from its node.
 type Config struct {
-	World      *world.World // nil: the machine's
+	World      *world.World // nil means the real machine
 	Machine    *fsm.Machine
 	Leadership *membership.LeaderState
 	Nodes      *port.Nodes
-	Members    func() ([]raft.Server, error) // the newest configuration in this node's log
-	DiskFull   func() bool                   // this node's disk is nearly full; nil: it is not
-	Opened     time.Time                     // the start of this node
+	Members    func() ([]raft.Server, error) // returns the newest configuration in this node's log
+	DiskFull   func() bool                   // reports whether this node's disk is nearly full; may be nil
+	Opened     time.Time                     // when this node started
 	Closing    context.Context               // ends when the node stops
 	Metrics    prometheus.Registerer
 }
 
 // Reader proves how far reads must have applied the log, and knows how old this node's state can be.
 type Reader struct {
-	Raft *raft.Raft // set when it was started, before Run
+	Raft *raft.Raft // set once Raft is started, before Run
 
 	cfg      Config
 	proven   *shared[uint64] // rounds of linearizable reads
@@ -44,13 +44,13 @@ type Reader struct {
 	applied  wait.Broadcast  // fires when an entry was applied
 	fresh    freshness
 	heard    atomic.Bool    // see Heard
-	asked    atomic.Bool    // for the age, since the last proof
+	asked    atomic.Bool    // somebody asked for the age since the last proof
 	wanted   wait.Broadcast // fires when asked becomes true
-	asking   sync.Map       // addresses that a question for the term is open at
+	asking   sync.Map       // addresses with an open question for the term
 	rounds   *prometheus.CounterVec
 }
 
-// New makes a reader; Run must be called before anything is read.
+// New returns a reader. Run must be called before anything is read.
 func New(cfg Config) *Reader {
 	r := &Reader{cfg: cfg, rounds: promauto.With(cfg.Metrics).NewCounterVec(prometheus.CounterOpts{Name: "rollcall_store_read_rounds_total", Help: "Rounds that confirmed linearizable reads, by result."}, []string{"result"})}
 	r.proven = newShared(r.readRound)
@@ -58,7 +58,7 @@ func New(cfg Config) *Reader {
 	return r
 }
 
-// Run makes rounds, and proves again and again how old the state is, until ctx ends.
+// Run makes rounds, and keeps proving how old the state is, until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -67,25 +67,24 @@ func (r *Reader) Run(ctx context.Context) {
 	r.stayFresh(ctx)
 }
 
-// Calls are the calls that other nodes make for their reads.
+// Calls returns the calls that other nodes make for their reads.
 func (r *Reader) Calls() port.Calls {
 	return port.Calls{"Node.ReadIndex": port.Method(r.ReadIndex), "Node.Term": port.Method(r.Term), "Node.Fresh": port.Method(r.Fresh)}
 }
 
-// Applied wakes the reads that wait for an entry: one was applied.
+// Applied wakes the reads that wait for an entry to be applied.
 func (r *Reader) Applied() { r.applied.Fire() }
 
-// noLeader is how long a caller waits for a leader: in proportion more where the nodes are far from each other.
+// noLeader returns how long a caller waits for a leader: longer, in proportion, where the nodes are far apart.
 func (r *Reader) noLeader() time.Duration { return r.cfg.Nodes.Stretch(store.NoLeaderWait) }
 
 // CatchUp waits until this node has what a read demands.
 //
-// A linearizable read needs proof that, at some moment after it began, no other leader can have
-// acknowledged anything: the leader asks the voters for their terms, and a majority that still
-// answers the leader's own term is that proof, since a later leader would have had to raise the
-// term of a majority first. (raft.VerifyLeader is no such proof: it counts answers to messages that
-// were sent before it was called, and those of non-voters.) The read is then served from any node
-// that has applied what the leader had applied when the proof began.
+// A linearizable read needs proof that, at some moment after it began, no other leader can have acknowledged
+// anything. The leader asks the voters for their terms, and a majority that still answers the leader's own term is
+// that proof, since a later leader would have had to raise the term of a majority first. (raft.VerifyLeader does not
+// prove it: it counts answers to messages sent before it was called, and answers of non-voters.) The read is then
+// served from any node that has applied what the leader had applied when the proof began.
 func (r *Reader) CatchUp(ctx context.Context, read registry.Consistency) error {
 	if read == registry.Stale || (read == registry.Leader && r.cfg.Leadership.Own() != nil) {
 		return nil
@@ -128,7 +127,7 @@ func (r *Reader) waitApplied(ctx context.Context, index uint64) error {
 	}
 }
 
-// readRound finds out, for all that wait, how far a linearizable read must have applied.
+// readRound finds out, for everyone who waits, how far a linearizable read must have applied.
 func (r *Reader) readRound(ctx context.Context) (uint64, error) {
 	index, err := r.retryRound(ctx, true)
 	result := "confirmed"
@@ -139,7 +138,7 @@ func (r *Reader) readRound(ctx context.Context) (uint64, error) {
 	return index, err
 }
 
-// indexRound is readRound without the proof: what the node that believes to lead has applied.
+// indexRound is readRound without the proof: it returns what the node that believes it leads has applied.
 func (r *Reader) indexRound(ctx context.Context) (uint64, error) { return r.retryRound(ctx, false) }
 
 func (r *Reader) retryRound(ctx context.Context, verify bool) (uint64, error) {
@@ -180,7 +179,7 @@ func (r *Reader) readIndex(ctx context.Context, verify bool) (uint64, error) {
 	return index, err
 }
 
-// leaderIndex is how far the established leader has applied. Its own applied index covers every acknowledged
+// leaderIndex returns how far the established leader has applied. Its own applied index covers every acknowledged
 // write: those of its term are acknowledged after it applied them, older ones came before Establish.
 func (r *Reader) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	l := r.cfg.Leadership.Own()
@@ -197,9 +196,9 @@ func (r *Reader) leaderIndex(ctx context.Context, verify bool) (uint64, error) {
 	return index, nil
 }
 
-// termQuorum asks the voters for their terms and succeeds when a majority of them answers exactly term.
-// This node counts if it has a vote, which a leader that is about to be removed has not. Every question is
-// asked after the call began.
+// termQuorum asks the voters for their terms and succeeds when a majority of them answers exactly term. This node
+// counts if it has a vote, which a leader that is about to be removed does not. Every question is asked after the
+// call began.
 func (r *Reader) termQuorum(ctx context.Context, term uint64) error {
 	members, err := r.cfg.Members()
 	if err != nil {
@@ -235,8 +234,8 @@ func (r *Reader) termQuorum(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// readQuorum returns the voters to ask beside this node, and how many of them must agree with it to make
-// a majority of all voters. That this node agrees with itself is checked at the end.
+// readQuorum returns the voters to ask besides this node, and how many of them must agree with it to make a majority
+// of all voters. At the end it checks that this node still agrees with itself.
 func readQuorum(members []raft.Server, self raft.ServerID) (others []raft.Server, missing int) {
 	voters := 0
 	for _, m := range members {
@@ -259,7 +258,7 @@ type IndexReply struct {
 	Index  uint64
 }
 
-// ReadIndex says how far the leader has applied; with verify only after proof that it leads.
+// ReadIndex returns how far the leader has applied; with verify, only after proof that it leads.
 func (r *Reader) ReadIndex(verify bool) IndexReply {
 	ctx, cancel := context.WithTimeout(context.Background(), r.cfg.Nodes.AttemptLimit())
 	defer cancel()
@@ -290,13 +289,13 @@ type TermReply struct {
 	Term     uint64
 }
 
-// Term says in which term the node is.
+// Term returns the node's current term.
 func (r *Reader) Term(struct{}) TermReply {
 	return TermReply{ServerID: r.cfg.Leadership.Self, Term: r.Raft.CurrentTerm()}
 }
 
-// termOf asks a voter for its term. One question to each voter is under way at a time: a node that
-// hangs would collect them by the thousand, and the answers of the others make the majority.
+// termOf asks a voter for its term. Only one question per voter is open at a time: a node that hangs would collect
+// them by the thousand, and the answers of the others make the majority.
 func (r *Reader) termOf(server raft.Server) (uint64, error) {
 	address := r.cfg.Nodes.AddressOf(server)
 	if _, busy := r.asking.LoadOrStore(address, struct{}{}); busy {
@@ -310,7 +309,7 @@ func (r *Reader) termOf(server raft.Server) (uint64, error) {
 	return reply.Term, err
 }
 
-// addProof keeps a proof that this node has got.
+// addProof keeps a proof that this node has obtained.
 func (r *Reader) addProof(at time.Time, index uint64) {
 	r.fresh.addProof(at, index, r.cfg.Machine.Index())
 }

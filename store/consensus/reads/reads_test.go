@@ -29,7 +29,7 @@ func TestReadQuorumCountsOnlyVoters(t *testing.T) {
 		name    string
 		members []raft.Server
 		others  int
-		missing int // of them, to make a majority
+		missing int // how many of them make a majority
 	}{
 		{"the only one", []raft.Server{voter("self")}, 0, 0},
 		{"three", []raft.Server{voter("a"), voter("self"), voter("b")}, 2, 1},
@@ -95,7 +95,7 @@ func TestRoundsThatAreNeverMadeEndForAllThatWait(t *testing.T) {
 		})
 		go r.run(running)
 		joined := make(chan error, 2)
-		for range 2 { // one in the round that is being made, one in the next
+		for range 2 { // one in the running round, one in the next
 			go func() {
 				_, err := r.join(t.Context())
 				joined <- err
@@ -164,12 +164,12 @@ func TestAgeIsProvenOftenOnlyWhileItIsAskedFor(t *testing.T) {
 func TestAgeCountsTimeInWhichTheMachineSlept(t *testing.T) {
 	now := time.Now()
 	expect.Equal(t, elapsed(now.Add(-time.Second), now), time.Second, "both clocks say one second:")
-	// A time without its monotonic reading stands for a wall clock that says something else.
+	// A time without its monotonic reading stands for a wall clock that disagrees.
 	expect.Equal(t, elapsed(now.Round(0).Add(-time.Minute), now), time.Minute, "the wall clock says one minute:")
 	expect.Equal(t, elapsed(now.Round(0).Add(time.Hour), now), 0, "the wall clock was set back:")
 }
 
-// replying returns the address of a node that makes a call's replies.
+// replying returns the address of a node that serves the given calls.
 func replying(t *testing.T, calls port.Calls) string {
 	t.Helper()
 	p := openPort(t, "n2.bb")

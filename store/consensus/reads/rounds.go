@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// shared lets all callers that wait for the same value share one attempt to get it. A caller is
-// served by an attempt that begins after it joined, never by the one that is running: that is what
-// makes a shared read round linearizable.
+// shared lets all callers that wait for the same value share one attempt to get it. A caller is served by an attempt
+// that begins after it joined, never by the one in progress: that is what makes a shared read round linearizable.
 type shared[T any] struct {
 	attempt func(context.Context) (T, error)
 
@@ -44,7 +43,7 @@ func (r *shared[T]) join(ctx context.Context) (T, error) {
 	}
 }
 
-// run makes attempts, one at a time, until ctx ends; a caller that waits then, or comes later, gets the context's error.
+// run makes attempts, one at a time, until ctx ends. Callers that wait then, or come later, get the context's error.
 func (r *shared[T]) run(ctx context.Context) {
 	for {
 		select {
@@ -62,7 +61,7 @@ func (r *shared[T]) run(ctx context.Context) {
 	}
 }
 
-// close makes the next round one that has failed already.
+// close makes the next round fail at once.
 func (r *shared[T]) close(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

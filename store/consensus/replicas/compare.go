@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm"
 )
 
-// Verdict is what a comparison has found.
+// Verdict is the outcome of a comparison.
 type Verdict string
 
 // The verdicts.
@@ -19,38 +19,39 @@ const (
 	Undecided Verdict = "undecided" // not all nodes could be compared, and those that could are equal
 )
 
-// oldest is how old digests may be that prove something: where entries come, there are new ones every Interval.
+// oldest is the oldest that digests may be to prove anything: while entries arrive, there are new ones every
+// Interval.
 const oldest = 3 * Interval
 
 // Node is a node to be compared.
 type Node struct {
 	Name    string
-	Failed  bool // it gave no reply
+	Failed  bool // the node did not reply
 	Digests []Digest
 }
 
-// Compared is what a comparison says of a node.
+// Compared is the result of a comparison for one node.
 type Compared struct {
 	Name    string
-	Digest  *Digest  // at the index of the comparison; nil: the node has none
-	Differs []string // the parts by which it differs from a majority, or where none is equal, from any other node
-	Failed  bool     // it gave no reply
+	Digest  *Digest  // at the index of the comparison; nil if the node has none
+	Differs []string // the parts that differ from a majority or, without a majority, from any other node
+	Failed  bool     // the node did not reply
 }
 
 // Comparison is the result of comparing nodes at one index.
 type Comparison struct {
-	Index   uint64        // of a log entry; 0: no node has a digest
+	Index   uint64        // index of a log entry; 0 if no node has a digest
 	Age     time.Duration // of the oldest digest
 	Verdict Verdict
-	Nodes   []Compared // as they were given
+	Nodes   []Compared // in the order given
 }
 
-// Compare compares nodes at the newest index for which the most of them have a digest.
+// Compare compares nodes at the newest index for which most of them have a digest.
 func Compare(nodes []Node) Comparison {
 	c := Comparison{Index: indexOf(nodes), Verdict: Equal}
 	for _, n := range nodes {
 		k := Compared{Name: n.Name, Failed: n.Failed}
-		// One of another version may have other parts, which cannot be compared.
+		// A node of another version may have other parts, which cannot be compared.
 		comparable := func(d Digest) bool { return d.Index == c.Index && len(d.Parts) == len(fsm.DigestParts()) }
 		if i := slices.IndexFunc(n.Digests, comparable); i >= 0 {
 			k.Digest = &n.Digests[i]
@@ -70,7 +71,7 @@ func Compare(nodes []Node) Comparison {
 	return c
 }
 
-// indexOf is the newest index for which the most nodes have a digest.
+// indexOf returns the newest index for which most nodes have a digest.
 func indexOf(nodes []Node) (index uint64) {
 	having := map[uint64]int{}
 	for _, n := range nodes {
@@ -86,8 +87,8 @@ func indexOf(nodes []Node) (index uint64) {
 	return index
 }
 
-// nameDiffering says of each node by which parts it differs: from those that more than half of all nodes are equal to, or else,
-// because nothing tells which is right, from any other one.
+// nameDiffering records for each node the parts that differ from those that more than half of all nodes share.
+// Without such a majority nothing tells which is right, and it records the parts that differ from any other node.
 func (c *Comparison) nameDiffering() (some bool) {
 	right := c.majority()
 	for i, n := range c.Nodes {
@@ -107,7 +108,7 @@ func (c *Comparison) nameDiffering() (some bool) {
 	return some
 }
 
-// majority is a digest that more than half of all nodes have; nil: there is none.
+// majority returns the digest that more than half of all nodes have, or nil.
 func (c *Comparison) majority() *Digest {
 	for _, n := range c.Nodes {
 		if n.Digest == nil {
@@ -126,16 +127,16 @@ func (c *Comparison) majority() *Digest {
 	return nil
 }
 
-// Sum is a digest as people compare it: the checksums of all parts in one.
+// Sum returns a digest as people compare it: the checksums of all parts in one.
 func (d Digest) Sum() string {
-	sum := uint64(14695981039346656037) // FNV-1a, of 64 bits at a time
+	sum := uint64(14695981039346656037) // FNV-1a, 64 bits at a time
 	for _, p := range d.Parts {
 		sum = (sum ^ p) * 1099511628211
 	}
 	return fmt.Sprintf("%016x", sum)
 }
 
-// String says in a sentence what a comparison has found of a node.
+// String returns the result for a node as a sentence.
 func (k Compared) String() string {
 	switch {
 	case k.Failed:
@@ -148,7 +149,7 @@ func (k Compared) String() string {
 	return "No difference was found."
 }
 
-// String says in a sentence what a comparison has found.
+// String returns the result of a comparison as a sentence.
 func (c Comparison) String() string {
 	if c.Index == 0 {
 		return "No node has a digest yet: each makes one a minute, once it is ready."

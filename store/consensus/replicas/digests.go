@@ -1,5 +1,5 @@
 // Package replicas compares the states of a cluster's nodes: each node makes digests of its own state at the same
-// entries as the others, and digests of one entry must be equal.
+// entries as the others, and all digests at one entry must be equal.
 package replicas
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/measure"
 )
 
-// Interval is the time between two entries at which digests are made, by the wall clock that entries carry.
+// Interval is the time between two entries at which digests are made, by the wall clock in the entries.
 const Interval = time.Minute
 
-// Due says that an entry is one at which digests are made: the first of its interval. before and after are the wall clock of the
-// state (ms), without the entry and with it, and so the same on every node.
+// Due reports whether digests are made at an entry: at the first one of its interval. before and after are the
+// state's wall clock (ms) without the entry and with it, and so the same on every node.
 func Due(before, after int64) bool {
 	return before/Interval.Milliseconds() != after/Interval.Milliseconds()
 }
@@ -31,13 +31,13 @@ type Digest struct {
 	Age time.Duration // since the entry was applied
 }
 
-// Digests are a node's own. NewDigests makes them.
+// Digests makes and keeps a node's own digests. Use NewDigests.
 type Digests struct {
 	panics *measure.Panics
 	frozen chan frozen // to Run
-	busy   atomic.Bool // a state was frozen of which there is no digest yet
+	busy   atomic.Bool // a state was frozen whose digest is not made yet
 
-	mu     sync.Mutex // guards the following
+	mu     sync.Mutex // guards the fields below
 	newest []made     // oldest first
 }
 
@@ -51,7 +51,7 @@ type made struct {
 	at time.Time
 }
 
-// NewDigests makes none yet.
+// NewDigests returns Digests without a digest yet.
 func NewDigests(panics *measure.Panics) *Digests {
 	return &Digests{panics: panics, frozen: make(chan frozen, 1)}
 }
@@ -69,7 +69,7 @@ func (d *Digests) Run(ctx context.Context) {
 	}
 }
 
-// Make has a digest made of what freeze returns, or does nothing while another one is being made.
+// Make starts a digest of what freeze returns, or does nothing while another one is being made.
 func (d *Digests) Make(freeze func() *fsm.Snapshot) {
 	if d.busy.Swap(true) {
 		return

@@ -55,7 +55,7 @@ func panics() *measure.Panics {
 	return measure.NewPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-// A state that cannot be frozen or summed up costs that digest only.
+// A state that cannot be frozen or digested costs only that digest.
 func TestDigestThatCannotBeMadeIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, m := NewDigests(panics()), fsm.NewMachine()
@@ -63,7 +63,7 @@ func TestDigestThatCannotBeMadeIsLeftOut(t *testing.T) {
 		go d.Run(ctx)
 		for _, freeze := range []func() *fsm.Snapshot{
 			func() *fsm.Snapshot { panic("planted") },
-			func() *fsm.Snapshot { return nil }, // which has no digest
+			func() *fsm.Snapshot { return nil }, // has no digest
 		} {
 			d.Make(freeze)
 			synctest.Wait()
@@ -77,7 +77,7 @@ func TestDigestThatCannotBeMadeIsLeftOut(t *testing.T) {
 	})
 }
 
-// at is a digest at an index whose parts are all equal but for some.
+// at returns a digest at an index. Its parts equal those of the other digests, except for the given ones.
 func at(index uint64, age time.Duration, others ...int) Digest {
 	d := Digest{Digest: fsm.Digest{Index: index, Parts: make([]uint64, len(fsm.DigestParts()))}, Age: age}
 	for _, p := range others {
@@ -90,7 +90,7 @@ func TestCompareNamesWhoDiffersAndWhatCouldNotBeCompared(t *testing.T) {
 	node := func(name string, digests ...Digest) Node { return Node{Name: name, Digests: digests} }
 	gone := func(name string) Node { return Node{Name: name, Failed: true} }
 	parts := fsm.DigestParts()
-	later := at(7, 0) // of a version with one part more
+	later := at(7, 0) // from a version with one more part
 	later.Parts = append(later.Parts, 1)
 	for _, tt := range []struct {
 		name    string
