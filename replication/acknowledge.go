@@ -13,8 +13,8 @@ const (
 	lastAcknowledge  = time.Second // at the end of Run, when the node may have no leader
 )
 
-// acknowledge has the state keep the cursors that moved, all in one operation per second. A cursor whose
-// operation fails is acknowledged the next time.
+// acknowledge stores the cursors that moved in the state, all in one operation per second. A cursor whose operation
+// fails is stored the next time.
 func acknowledge(ctx context.Context, side *link.Side, peers func() []*peer) error {
 	tick := time.NewTicker(acknowledgeEvery)
 	defer tick.Stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// newActs is the dispatcher of operators' acts: in single-item form, at once. Of two that wait
-// the newer one counts.
+// newActs returns the dispatcher of operators' acts: in single-item form, without delay. If two are waiting, the
+// newer one counts.
 func newActs(p *peer, a link.Actor) *batcher.Dispatcher[struct{}, registry.SelfPreservation] {
 	return batcher.New(batcher.Config[struct{}, registry.SelfPreservation]{
 		Name: p.Name + " acts", Processor: acting{a}, WorkloadSize: 1,

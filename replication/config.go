@@ -14,26 +14,26 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/rollcallpeer"
 )
 
-// Errors that a caller can act on, beside those of registry.Service.
+// Errors that a caller can act on, besides those of registry.Service.
 var (
 	// ErrMalformed means that a message cannot be read. The text of the error says what is wrong.
 	ErrMalformed = rollcallpeer.ErrMalformed
 	// ErrNewer means that a message is of a higher level of the formats than this program reads.
 	ErrNewer = rollcallpeer.ErrNewer
-	// ErrStranger means that a message comes from a datacenter that is no peer of this one.
+	// ErrStranger means that a message comes from a datacenter that is not a peer of this one.
 	ErrStranger = rollcallpeer.ErrStranger
-	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text of
-	// the error says more.
+	// ErrAhead means that, by the lease clock in a message, more time has passed than its sender was silent. The text
+	// of the error says more.
 	ErrAhead = rollcallpeer.ErrAhead
-	// ErrOtherPrincipal means that a message is in the name of a sender that another principal used first.
+	// ErrOtherPrincipal means that a message uses the name of a sender that another principal used first.
 	ErrOtherPrincipal = rollcallpeer.ErrOtherPrincipal
-	// ErrUnknownSender means that this node knows the lease clock of no sender with that name.
+	// ErrUnknownSender means that this node knows no lease clock for a sender with that name.
 	ErrUnknownSender = rollcallpeer.ErrUnknownSender
-	// ErrUnknownPeer means that there is no peer with that name.
+	// ErrUnknownPeer means that no peer has that name.
 	ErrUnknownPeer = errors.New("no such peer")
 	// ErrNotSending means that this node does not send to peers now; another node does, or none.
 	ErrNotSending = errors.New("this node does not send")
-	// ErrNoDigests means that the peer is a Eureka server, with which no comparison is possible.
+	// ErrNoDigests means that the peer is a Eureka server, which cannot be compared with.
 	ErrNoDigests = link.ErrNoDigests
 )
 
@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// filled is a list of peers with defaults for what was left at zero.
+// filled returns a list of peers with defaults for what was left at zero.
 func filled(peers []link.PeerConfig) []link.PeerConfig {
 	peers = slices.Clone(peers)
 	for i := range peers {

@@ -79,7 +79,7 @@ func TestCutPolicySparesRemoteLeases(t *testing.T) {
 		dc     string
 		heard  time.Duration
 		never  bool
-		fails  bool // what is sent to it
+		fails  bool // what is sent to it fails
 		want   bool
 	}{
 		{name: "heard just now", policy: keep, kind: link.Datacenter, heard: 15 * time.Second},
@@ -121,7 +121,7 @@ func TestCutPoliciesHaveOneTextInTheState(t *testing.T) {
 	need.Equal(t, OnCut(policies), "dc2=keep-for:1h0m0s,old=expire", "got")
 	m := registrytest.New()
 	decideOnCut(m, policies)
-	policies["dc9"] = CutPolicy{Keep: true} // of which nothing is said
+	policies["dc9"] = CutPolicy{Keep: true} // nothing is said about dc9
 	for name, want := range policies {
 		expect.Equal(t, policyOf(m.Newest(), name), want, "%s: got", name)
 	}
@@ -327,7 +327,7 @@ func TestCursorGoesBackToBeforeWhatIsGivenUp(t *testing.T) {
 	c.read(at, 20, 7, true)
 	at, _ = c.reading()
 	c.giveUp(15)
-	c.read(at, 30, 8, true) // was under way
+	c.read(at, 30, 8, true) // was in flight
 	at, _ = c.reading()
 	expect.That(t, at.after == 14 && at.upto == 14 && at.clock == 0,
 		"goes on at %d with what is after %d (clock %d), want 14, 14 and 0", at.upto, at.after, at.clock)
@@ -340,7 +340,7 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	m := registrytest.New()
 	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "1", 1)}, registry.Register{Instance: peertest.Instance("A", "2", 1)})
 	m.Pass(time.Minute)
-	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "young", 1)}) // which a comparison leaves out
+	m.Perform(t, registry.Register{Instance: peertest.Instance("A", "young", 1)}) // too young for a comparison
 	c := newCursor(0, false)
 	_, known := c.reading()
 	need.That(t, !known, "known from the beginning")
@@ -364,8 +364,8 @@ func TestCursorIsUnknownUntilARepairIsTransmitted(t *testing.T) {
 	expect.Equal(t, c.reached(), 2, "repaired: at")
 }
 
-// The test queues, merges, transmits and gives up tasks in any order: no change is waiting, or to
-// be read again, below the cursor.
+// The test queues, merges, transmits and gives up tasks in any order. Below the cursor, no change may be waiting, or
+// have to be read again.
 func TestCursorNeverPassesWhatThePeerDoesNotKnow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCursor(5, true)

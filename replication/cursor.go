@@ -7,17 +7,17 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// everything is the first change of a task that belongs to a repair without a known cursor: as if it
-// held every change there ever was. If it is given up the cursor is unknown again.
+// everything is the first change of a task that belongs to a repair without a known cursor: as if it held every
+// change there ever was. If such a task is given up, the cursor is unknown again.
 const everything registry.Index = 1
 
-// cursor knows how far a peer has the change list: what was read, and which changes are in tasks that were
-// not transmitted yet. A task that is given up sets the reading back to before it.
+// cursor knows how far a peer is along the change list: what was read, and which changes are in tasks that were not
+// transmitted yet. A task that is given up sets the reading back to before it.
 //
-// Reading the list once is not a straight way. An instance stands in it at its last change, so one
-// that was changed at 5 and again at 9 is found at 9 only, and a reader that has come to 7 has not seen
-// the change at 5. So a change counts as read when the reader has caught up with the newest state, and
-// until then a feed that starts anew reads from where this one started.
+// Reading the list once is not enough. An instance stands in it at its last change, so one that was changed at 5 and
+// again at 9 is found only at 9, and a reader that has come to 7 has not seen the change at 5. So a change counts as
+// read when the reader has caught up with the newest state. Until then a feed that starts anew reads from where this
+// one started.
 type cursor struct {
 	mu      sync.Mutex
 	known   bool
@@ -26,28 +26,28 @@ type cursor struct {
 	waiting order.Map[registry.Index, waiting]
 }
 
-// place is where the reading of the change list is.
+// place is how far the change list was read.
 type place struct {
 	after registry.Index // every change up to it was read; newer ones are to be sent
 	upto  registry.Index // elements of the list up to it were read since
-	// clock is the lease clock (ms) at which everything up to after was read: lives that started later are
-	// new to the peer. 0: not known.
+	// clock is the lease clock (ms) when everything up to after was read: lives that started later are new to the
+	// peer. It is 0 if not known.
 	clock   int64
 	rewinds int
 }
 
 // waiting is a change in a task that was not transmitted yet.
 type waiting struct {
-	tasks int   // whose first change it is
+	tasks int   // tasks whose first change it is
 	since int64 // lease clock of the change, ms
 }
 
-// newCursor goes on from what is known of the peer; known is false if nothing is.
+// newCursor starts from what is known of the peer; known is false if nothing is.
 func newCursor(at registry.Index, known bool) *cursor {
 	return &cursor{known: known, place: place{after: at, upto: at}, waiting: order.NewBoxedMap[registry.Index, waiting](0)}
 }
 
-// reading is where to read on; ok is false if the list does not say what the peer lacks.
+// reading returns where to read on; ok is false if the list does not show what the peer lacks.
 func (c *cursor) reading() (at place, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,9 +56,9 @@ func (c *cursor) reading() (at place, ok bool) {
 	return at, c.known
 }
 
-// read records that elements of the list up to upto were read, starting at from, from a view made at a
-// moment of the lease clock (ms); all says that this was its end. It records nothing if something read
-// before was given up meanwhile.
+// read records that elements of the list up to upto were read, starting at from, from a view made at a moment of the
+// lease clock (ms); all says that this was the end of the list. It records nothing if something read before was given
+// up meanwhile.
 func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,22 +71,22 @@ func (c *cursor) read(from place, upto registry.Index, clock int64, all bool) {
 	}
 }
 
-// markUnknown says that the list no longer shows what the peer lacks.
+// markUnknown records that the list no longer shows what the peer lacks.
 func (c *cursor) markUnknown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = false
 }
 
-// compared says that a comparison found what the peer lacks of a view, and that tasks with it wait.
-// Reading goes on after what was compared: what had changed only lately was not.
+// compared records that a comparison found what the peer lacks of a view, and that tasks with it are queued. Reading
+// goes on after what was compared: recent changes were not.
 func (c *cursor) compared(view *registry.View) {
 	now := view.Stamp().Lease
 	comparable := view.ComparableIndex(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = true
-	// Which lives are new to the peer is not known of that time.
+	// Nothing says which lives were new to the peer at that time.
 	c.place = place{after: comparable, upto: comparable}
 }
 
@@ -105,7 +105,7 @@ func (c *cursor) add(first registry.Index, since int64) {
 	c.waiting.Set(first, w)
 }
 
-// done records that a task which was added is no more: it was transmitted, or is part of another one.
+// done records that a task which was added no longer exists: it was transmitted, or merged into another one.
 func (c *cursor) done(first registry.Index) {
 	if first == 0 {
 		return
@@ -127,7 +127,7 @@ func (c *cursor) giveUp(first registry.Index) {
 	if first == everything {
 		c.known = false
 	}
-	// Which lives are new to the peer is not known of that time.
+	// Nothing says which lives were new to the peer at that time.
 	c.place.after, c.place.upto, c.place.clock = min(c.place.after, first-1), min(c.place.upto, first-1), 0
 }
 
@@ -140,7 +140,7 @@ func (c *cursor) remove(first registry.Index) {
 	c.waiting.Delete(first)
 }
 
-// reached is the cursor: the peer knows every change up to it. 0: nothing is known of it.
+// reached returns the cursor: the peer knows every change up to it. It is 0 if nothing is known of the peer.
 func (c *cursor) reached() registry.Index {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +153,8 @@ func (c *cursor) reached() registry.Index {
 	return c.place.after
 }
 
-// queued is how many tasks wait with changes that reading will not come to again, and the lease clock (ms)
-// of the oldest change of any task; 0: there is none.
+// queued returns how many tasks wait with changes that will not be read again, and the lease clock (ms) of the oldest
+// change of any task, or 0 without tasks.
 func (c *cursor) queued() (tasks int, since int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

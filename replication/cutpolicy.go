@@ -12,12 +12,12 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// CutPolicy says what becomes of a peer's instances whose time has passed while its link is cut. The policy of a
-// cluster is part of its state (registry.Settings.OnCut), so that a new leader decides as the one before,
-// and every node can say what is decided.
+// CutPolicy says what happens to a peer's expired instances while its link is cut. The policy of a cluster is part of
+// its state (registry.Settings.OnCut), so that a new leader decides as the one before, and every node can say what is
+// decided.
 type CutPolicy struct {
 	Keep bool          // keep them
-	For  time.Duration // with Keep, from the last contact; 0: as long as the cut lasts
+	For  time.Duration // with Keep, from the last contact; 0 means as long as the cut lasts
 }
 
 const keepFor = "keep-for:"
@@ -37,7 +37,7 @@ func ParseCutPolicy(text string) (CutPolicy, error) {
 	return CutPolicy{}, fmt.Errorf("%q is not one of keep, keep-for:1h (with any duration) and expire", text)
 }
 
-// String says the policy as the configuration does, in words.
+// String describes the policy in the words of the configuration.
 func (c CutPolicy) String() string {
 	switch {
 	case !c.Keep:
@@ -48,7 +48,7 @@ func (c CutPolicy) String() string {
 	return "keep"
 }
 
-// setting is the policy in the form that ParseCutPolicy reads.
+// setting returns the policy in the form that ParseCutPolicy reads.
 func (c CutPolicy) setting() string {
 	if c.Keep && c.For > 0 {
 		return keepFor + c.For.String()
@@ -68,7 +68,8 @@ func OnCut(policies map[string]CutPolicy) string {
 	return strings.Join(words, ",")
 }
 
-// policyOf is the policy for a peer that holds in a state. Instances whose policy is missing, or not understood, are kept.
+// policyOf returns the policy for a peer that is in force in a state. Instances whose policy is missing or cannot be
+// parsed are kept.
 func policyOf(v *registry.View, peer string) CutPolicy {
 	for word := range strings.SplitSeq(v.Settings().OnCut, ",") {
 		if name, text, _ := strings.Cut(word, "="); name == peer {
@@ -80,17 +81,17 @@ func policyOf(v *registry.View, peer string) CutPolicy {
 	return CutPolicy{Keep: true}
 }
 
-// cut says whether a peer's link counts as cut. A Eureka server that accepts what is sent to it is
-// there, and has nothing to say.
+// cut reports whether a peer's link counts as cut. A Eureka server that accepts what is sent to it is there, and
+// merely has nothing to say.
 func (p *peer) cut(heard time.Duration, ok bool) bool {
 	silent := !ok || heard > p.CutAfter()
 	return silent && (p.Kind != link.Eureka || p.failing())
 }
 
-// share is what belongs to a datacenter: instances, and those of them whose time has passed.
+// share counts the instances that belong to a datacenter, and the expired ones among them.
 type share struct{ instances, kept int }
 
-// belonging counts what belongs to each datacenter, if any is a peer.
+// belonging counts what belongs to each datacenter, if any of them is a peer.
 func belonging(peers []*peer, v *registry.View, now int64) map[string]share {
 	shares := make(map[string]share)
 	for _, p := range peers {
@@ -115,7 +116,7 @@ func belonging(peers []*peer, v *registry.View, now int64) map[string]share {
 	return shares
 }
 
-// incoming is what is known of a datacenter that sends; nil of nodes of this one.
+// incoming describes a datacenter that sends; nil for nodes of this one.
 func (p *peer) incoming(v *registry.View, now int64, s share) *api.Incoming {
 	if p.Kind == link.Node {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// transmission is the link, as the dispatcher sees it: it brings the ages of removals up to date.
+// transmission is the link as the dispatcher sees it: it brings the ages of removals up to date.
 type transmission struct{ *peer }
 
 // Process implements batcher.Processor.
@@ -21,7 +21,7 @@ func (t transmission) ProcessBatch(ctx context.Context, tasks []link.Task) batch
 	return t.link.ProcessBatch(ctx, t.aged(tasks))
 }
 
-// aged are the tasks with the ages of their removals as of now.
+// aged returns the tasks with the ages of their removals as of now.
 func (t transmission) aged(tasks []link.Task) []link.Task {
 	now := time.Now()
 	aged := make([]link.Task, len(tasks))

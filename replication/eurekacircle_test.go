@@ -20,8 +20,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// circle is a node of ours and a Eureka server that replicate to each other, ours all the time, and the
-// other one when the test says so.
+// circle is one of our nodes and a Eureka server that replicate to each other: ours all the time, the other one when
+// the test says so.
 type circle struct {
 	*registrytest.Memory
 	fake       *peertest.Eureka
@@ -29,7 +29,7 @@ type circle struct {
 	service    string // the node's URL as the Eureka server is configured with it
 }
 
-// eurekaPeers is what the node's HTTP side needs of a Replicator here.
+// eurekaPeers is what the node's HTTP side needs from a Replicator here.
 type eurekaPeers struct {
 	httpd.Peers
 	replicator *Replicator
@@ -63,12 +63,12 @@ func newCircle(t *testing.T) *circle {
 		}
 		server.Close()
 	})
-	// From here on both sides change under the eyes of the replicator.
+	// From here on both sides change while the replicator watches.
 	hasSoon(t, c.fake, selfLine)
 	return c
 }
 
-// selfLine stands for the node's own registration, whose timestamp is that of its start.
+// selfLine stands for the node's own registration, whose timestamp is the time of its start.
 const selfLine = "EUREKA/127.0.0.1:rollcall:8761 UP"
 
 // hasSoon waits until the server has exactly these instances.
@@ -100,7 +100,7 @@ func (c *circle) hasHere(t testing.TB, want ...string) {
 			line += " overridden " + l.Instance.Overridden.String()
 		}
 		if strings.HasPrefix(line, selfLine) {
-			line = selfLine // the server sends the node its own registration, as of every other
+			line = selfLine // the server sends the node its own registration, like any other
 		}
 		if l.Owner != "" {
 			line += " of " + l.Owner
@@ -140,7 +140,7 @@ func TestEurekaServerAndNodeSendEachOtherEverythingOnceAndNothingComesBack(t *te
 	hasSoon(t, f, selfLine)
 	c.hasHere(t, selfLine+" of old")
 
-	// The change list is sent in order: what is behind all of that has brought it all along.
+	// The change list is sent in order: whatever comes after all of that has brought it along.
 	c.Perform(t, registry.Register{Instance: peertest.Instance("ORDERS", "last", 1000)})
 	hasSoon(t, f, selfLine, "ORDERS/last UP 1000")
 	for _, action := range f.Actions() {
@@ -209,7 +209,7 @@ func TestEurekaItemThatSpoilsABatchIsFoundAndDroppedAlone(t *testing.T) {
 	})
 }
 
-// refusePoison refuses a batch that has an instance of that name, and records with how many others it came.
+// refusePoison refuses a batch that contains an instance with that name, and records with how many others it came.
 func refusePoison(w http.ResponseWriter, r *http.Request, refused chan<- int) bool {
 	var list struct {
 		Items []json.RawMessage `json:"replicationList"`
@@ -236,11 +236,11 @@ func TestEurekaServerDoesWhatOurResponsesAskFor(t *testing.T) {
 	got := f.Replicate(t, c.service)
 	expect.That(t, slices.Equal(got, []int{404, 200}), "results %v, want 404 for the heartbeat and 200 for the registration", got)
 	c.hasHere(t, "BILLING/b1 UP 2000 of old")
-	// 409: it takes over what is newer here.
+	// 409: the server's instance is newer, and is taken over here.
 	need.Got(c.Apply(t.Context(), registry.FromClient, registry.Register{Instance: peertest.Instance("BILLING", "b1", 9000)}))(t)
 	hasSoon(t, f, "BILLING/b1 UP 9000", selfLine)
 	f.Mu.Lock()
-	f.Registry.Apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not come yet
+	f.Registry.Apps["BILLING"]["b1"].LastDirty = 2000 // as if that had not arrived yet
 	f.Mu.Unlock()
 	f.ClientCall(t, "PUT", "/apps/BILLING/b1?lastDirtyTimestamp=2000", nil, 200)
 	expect.Slice(t, f.Replicate(t, c.service), []int{409}, "results")
@@ -260,9 +260,9 @@ func TestEurekaBatchThatIsPlayedAgainChangesNothing(t *testing.T) {
 	expect.Equal(t, c.Newest().Index(), before, "the replay moved the registry from %d to", before)
 }
 
-// A Eureka server's cancel names no version, so one that is sent again, or comes late, takes a live
-// instance away. The server's next heartbeat for it gets 404, and brings it back as it is, as soon as nothing that was
-// sent before the cancel can come any more: until then it stays away, and so it does for good if its client is gone.
+// A Eureka server's cancel names no version, so one that is sent again, or arrives late, removes a live instance. The
+// server's next heartbeat for it gets 404, and brings it back as it is, as soon as nothing that was sent before the
+// cancel can still arrive. Until then it stays away; if its client is gone, for good.
 func TestEurekaCancelThatIsPlayedAgainIsHealedByTheNextHeartbeat(t *testing.T) {
 	c := newCircle(t)
 	f := c.fake

@@ -20,37 +20,35 @@ var errPaused = errors.New("paused")
 // readAtOnce is how many elements of the change list are read together.
 const readAtOnce = 1000
 
-// feed is the sending to a peer from one moment to the next pause, end of leadership or end of the node. One
-// goroutine reads the change list and makes the tasks; the dispatcher has no others but those that replies
-// of the peer ask for.
+// feed sends to a peer until the next pause, the end of the leadership or the end of the node. One goroutine reads
+// the change list and makes the tasks; the dispatcher gets no others except those that the peer's replies ask for.
 type feed struct {
 	*peer
 	from   registry.Index // the cursor in the state at the start
 	cursor *cursor
 	tasks  *batcher.Dispatcher[registry.Key, link.Task]
-	acts   *batcher.Dispatcher[struct{}, registry.SelfPreservation] // to nodes only
+	acts   *batcher.Dispatcher[struct{}, registry.SelfPreservation] // for nodes only
 
-	// making is held while tasks are made of a view and queued, so that none of an older view is queued
-	// after one of a newer.
+	// making is held while tasks are made from a view and queued, so that none from an older view is queued after one
+	// from a newer.
 	making sync.Mutex
 
-	ended chan struct{} // closed when findings are not received any more
-	// The following belong to the goroutine of makeTasks.
+	ended chan struct{} // closed when findings are no longer received
+	// The fields below belong to the goroutine of makeTasks.
 	comparisons *comparisons
 	beat        registry.Beat // up to which renewals were queued
-	backlog     []link.Task   // of repairs, that did not find room yet
+	backlog     []link.Task   // tasks of repairs that found no room yet
 	why         string        // why the cursor is unknown
 }
 
-// newFeed is a feed that goes on from the cursor in the state, or from one that an earlier feed has
-// reached.
+// newFeed returns a feed that starts from the cursor in the state, or from one that an earlier feed has reached.
 func newFeed(p *peer, reached registry.Index) *feed {
 	state := p.config.View().Peer(p.Name)
 	f := &feed{
 		peer: p, from: state.Cursor, ended: make(chan struct{}),
 		comparisons: &comparisons{peer: p, found: make(chan finding)}, why: repairFirst,
 	}
-	// A cursor ahead of the list is of a state that was lost.
+	// A cursor ahead of the list dates from a state that was lost.
 	at := max(state.Cursor, reached)
 	known := (state.Known || at > 0) && at <= p.config.View().Index()
 	f.cursor = newCursor(at, known)
@@ -85,7 +83,7 @@ func (f *feed) run(ctx context.Context) error {
 	return err
 }
 
-// makeTasks makes tasks, whenever something happens that may need some.
+// makeTasks makes tasks whenever something happens that may need some.
 func (f *feed) makeTasks(ctx context.Context) error {
 	defer close(f.ended)
 	f.beat = f.config.View().NewestBeat()
@@ -132,7 +130,7 @@ func (f *feed) queueFound(found finding) {
 		return
 	}
 	if found.reason == repairFirst || found.reason == repairTooOld {
-		// The cursor stays unknown until all of it was transmitted.
+		// The cursor stays unknown until all of it is transmitted.
 		for i := range found.tasks {
 			found.tasks[i].First = everything
 			f.cursor.add(everything, found.view.Stamp().Lease)
@@ -148,8 +146,8 @@ func (f *feed) queueFound(found finding) {
 	}
 }
 
-// repair compares because an operator wants it, and returns when what differs is queued: by the
-// dispatcher, or until it has room. Errors: ErrNotSending, or the transport's.
+// repair compares because an operator asked for it, and returns when the difference is queued, by the dispatcher or
+// in the backlog. Errors: ErrNotSending, or the transport's.
 func (f *feed) repair(ctx context.Context) (api.PeerDiff, error) {
 	found := f.comparisons.find(ctx, repairAsked)
 	if found.err != nil {
@@ -182,8 +180,8 @@ func (f *feed) fill(ctx context.Context) {
 	}
 }
 
-// room is how many tasks may be queued now. While the peer does not respond, no more than one batch is
-// tried, so that what is given up is soon read again when it does.
+// room returns how many tasks may be queued now. While the peer does not respond, at most one batch is tried, so
+// that what is given up is soon read again when it does.
 func (f *feed) room() int {
 	room := f.tasks.Room()
 	if f.failing() {
@@ -192,7 +190,7 @@ func (f *feed) room() int {
 	return max(room, 0)
 }
 
-// queueBacklog queues what repairs found, and says whether that was all of it.
+// queueBacklog queues what repairs found, and reports whether that was all of it.
 func (f *feed) queueBacklog() bool {
 	if len(f.backlog) == 0 {
 		return true
@@ -212,8 +210,8 @@ func (f *feed) queueBacklog() bool {
 	return true
 }
 
-// queueIfTrue queues a task that was made without a view, unless it is not true any more: what came
-// meanwhile is in the change list and was, or will be, queued by that.
+// queueIfTrue queues a task that was made without a view, unless it has become untrue: whatever happened meanwhile is
+// in the change list and was, or will be, queued from there.
 func (f *feed) queueIfTrue(v *registry.View, t link.Task) {
 	l, live := v.Find(t.Key)
 	if live == (t.Facts&link.Canceled != 0) {
@@ -223,17 +221,15 @@ func (f *feed) queueIfTrue(v *registry.View, t link.Task) {
 	f.queue(t, l)
 }
 
-// queue hands a task to the dispatcher. Its first change was added to the cursor's. l is nil for what is
-// removed.
+// queue hands a task to the dispatcher. Its first change was added to the cursor's. l is nil for a removed instance.
 func (f *feed) queue(t link.Task, l *registry.Lease) {
 	t.Queued, t.AsOf = time.Now(), time.Now()
 	f.tasks.Process(t.Key, t, t.Queued.Add(f.expiry(t, l)))
 }
 
-// expiry is how long a task is of use (upstream: PeerEurekaNode): heartbeats until the next one is due,
-// and so are registrations, which a heartbeat would bring about again. Those are not given up before
-// other changes, however short their interval: they would be read again and again while the queue is
-// longer than that.
+// expiry returns how long a task is useful (upstream: PeerEurekaNode): heartbeats until the next one is due, and so
+// are registrations, which a heartbeat would bring about again. Registrations are not given up before other changes,
+// however short their interval: they would be read over and over while the queue is longer than that.
 func (f *feed) expiry(t link.Task, l *registry.Lease) time.Duration {
 	if l == nil {
 		return f.Expiry
@@ -252,11 +248,11 @@ func (f *feed) expiry(t link.Task, l *registry.Lease) time.Duration {
 func (f *feed) submit(t link.Task) {
 	f.making.Lock()
 	defer f.making.Unlock()
-	f.cursor.add(t.First, 0) // which the task had that the reply is about: it is not transmitted yet
+	f.cursor.add(t.First, 0) // change of the task that the reply is about, which is not transmitted yet
 	f.queueIfTrue(f.config.View(), t)
 }
 
-// read queues some changes, and says whether there are more for which there is room.
+// read queues some changes, and reports whether there are more that fit.
 func (f *feed) read() (more bool) {
 	f.making.Lock()
 	defer f.making.Unlock()
@@ -290,8 +286,8 @@ func (f *feed) read() (more bool) {
 	return true
 }
 
-// beats queues the heartbeats since the last call. One that finds no room is dropped: the next renewal
-// of its lease brings another.
+// beats queues the heartbeats since the last call. A heartbeat that finds no room is dropped: the next renewal of its
+// lease brings another.
 func (f *feed) beats() {
 	v := f.config.View()
 	after := f.beat
@@ -313,12 +309,12 @@ func (f *feed) beats() {
 	}
 }
 
-// permanentBeat is how often a Eureka server gets a heartbeat of an instance without a lease: the server gives
-// the instance one, of 90 s.
+// permanentBeat is how often a Eureka server gets a heartbeat for an instance without a lease: the server gives the
+// instance one, of 90 s.
 const permanentBeat = registry.DefaultRenewalInterval * time.Second
 
-// beatPermanent queues heartbeats, for a Eureka server, of this datacenter's instances that have no
-// lease. No client renews them; other Rollcall servers know that they do not end.
+// beatPermanent queues heartbeats for a Eureka server, for this datacenter's instances without a lease. No client
+// renews them; other Rollcall servers know that they do not end.
 func (f *feed) beatPermanent() {
 	if f.Kind != link.Eureka {
 		return
@@ -349,8 +345,8 @@ var dropNames = [...]string{
 	batcher.Expired: "expired", batcher.Overflow: "overflow", batcher.Permanent: "permanent", batcher.Stopped: "stopped",
 }
 
-// giveUp is called by the dispatcher. A task that the peer refuses is left to the next comparison;
-// every other one is read again, when the dispatcher says that there is room.
+// giveUp is called by the dispatcher. A task that the peer refuses is left to the next comparison; every other one is
+// read again when the dispatcher has room.
 func (f *feed) giveUp(_ registry.Key, t link.Task, why batcher.Drop) {
 	f.dropped(dropNames[why])
 	if why == batcher.Permanent {
@@ -360,7 +356,7 @@ func (f *feed) giveUp(_ registry.Key, t link.Task, why batcher.Drop) {
 	f.cursor.giveUp(t.First)
 }
 
-// cursorUnknown says that the list does not show what the peer lacks.
+// cursorUnknown reports whether the list does not show what the peer lacks.
 func (f *feed) cursorUnknown() bool {
 	_, known := f.cursor.reading()
 	return !known

@@ -48,7 +48,7 @@ func wantSame(t testing.TB, m *registrytest.Memory, f *fakePeer) {
 	}
 }
 
-// known starts a peer that has all there is, so that only what comes then is to be sent.
+// known starts a peer that has everything there is, so that only what comes later must be sent.
 func known(t testing.TB, m *registrytest.Memory, name string) *fakePeer {
 	t.Helper()
 	f := newFakePeer()
@@ -59,7 +59,7 @@ func known(t testing.TB, m *registrytest.Memory, name string) *fakePeer {
 	return f
 }
 
-// feeding replicates to dc2, which has the first n instances and is tuned before it begins.
+// feeding replicates to dc2, which has the first n instances and is tuned before it starts.
 func feeding(t *testing.T, n int, tune func(*link.PeerConfig, *fakePeer), do func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()
@@ -143,7 +143,7 @@ func TestFeedReadsChangesAgainThatOverflowed(t *testing.T) {
 		synctest.Wait()
 		m.Perform(t, registers(1, 11)...)
 		synctest.Wait()
-		// Tasks that replies ask for know of no room.
+		// Tasks that replies ask for ignore the room.
 		for i := range 15 {
 			r.present()[0].currentFeed().tasks.Process(registry.Key{App: "X", ID: fmt.Sprint(i)}, link.Task{Facts: link.Heartbeat}, time.Time{})
 		}
@@ -164,7 +164,7 @@ func TestFeedSendsAtOnceToAPeerThatRespondsAgain(t *testing.T) {
 		m.Perform(t, registers(1, 10)...)
 		elapse(10 * time.Second)
 		f.fail(batcher.Success)
-		r.present()[0].succeeded() // the link's sign of life had a response
+		r.present()[0].succeeded() // the link's sign of life got a response
 		elapse(time.Second)
 		wantSame(t, m, f)
 	})
@@ -391,7 +391,7 @@ func TestReplyDoesNotOvertakeARemoval(t *testing.T) {
 	})
 }
 
-// A peer over which an item panics is sent it three times: until then the cursor stays before it.
+// An item that panics at the peer is sent three times: until then the cursor stays before it.
 func TestCursorPassesAnItemThatPanicsAtThePeerAfterTheThirdTry(t *testing.T) {
 	feeding(t, 1, nil, func(t *testing.T, m *registrytest.Memory, f *fakePeer, r *replicating) {
 		synctest.Wait()
@@ -499,8 +499,8 @@ func TestFeedOfAMinorityCannotAcknowledgeAndGoesOn(t *testing.T) {
 	})
 }
 
-// course is what happens in a run of the test below: drawn before it, because a bubble's goroutine is
-// not the one that draws.
+// course is what happens in a run of the test below. It is drawn before the run, because a bubble's goroutine cannot
+// draw.
 type course struct {
 	queue, batch, workers int
 	expiry, delay         time.Duration
@@ -514,12 +514,12 @@ type step struct {
 	pause    time.Duration
 }
 
-// The kinds of steps; to register is the most frequent.
+// The kinds of steps; registering is the most frequent.
 const (
 	stepCancel = iota
 	stepOverride
 	stepEndOverride
-	stepMove // by another datacenter, so that the instance stands elsewhere in the list
+	stepMove // by another datacenter, so that the instance moves in the list
 	stepAnswer
 	stepKill
 	stepWait
@@ -549,8 +549,8 @@ func drawCourse(t *rapid.T) course {
 	return c
 }
 
-// Whatever clients do, however calls fail, and whenever a node is killed and another goes on from the
-// cursor in the state: in the end the peer has the same set, without a comparison.
+// Whatever clients do, however calls fail, and whenever a node is killed and another goes on from the cursor in the
+// state: in the end the peer has the same set, without a comparison.
 func TestFeedLosesNothingWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := drawCourse(rt)
@@ -562,7 +562,7 @@ func TestFeedLosesNothingWhateverHappens(t *testing.T) {
 	})
 }
 
-// run says what was lost.
+// run returns what was lost.
 func (c course) run(t *testing.T) string {
 	m := registrytest.New()
 	m.Perform(t, registers(0, 1)...)
@@ -588,7 +588,8 @@ func (c course) run(t *testing.T) string {
 		case stepAnswer:
 			f.fail(s.result)
 		case stepKill:
-			m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader }) // it cannot say how far it came
+			// it cannot record how far it came
+			m.Set(func(m *registrytest.Memory) { m.ApplyErr = registry.ErrNoLeader })
 			r.stop()
 			m.Set(func(m *registrytest.Memory) { m.ApplyErr = nil })
 			r = start()
@@ -607,8 +608,7 @@ func (c course) run(t *testing.T) string {
 	return missing(owned(m.Newest()), f.knows())
 }
 
-// missing says what a peer has otherwise, but for overrides, of which it does not get another
-// datacenter's.
+// missing returns how a peer's copy differs, except for overrides, because it does not get another datacenter's.
 func missing(want, got map[registry.Key]copied) string {
 	for key, c := range want {
 		g := got[key].version
@@ -647,7 +647,7 @@ func TestPermanentInstanceIsRenewedAtAEurekaServerEvery30Seconds(t *testing.T) {
 	})
 }
 
-// It may have been started anew meanwhile, and know nothing.
+// The server may have been restarted meanwhile, and know nothing.
 func TestPermanentInstanceThatAEurekaServerLacksIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := registrytest.New()

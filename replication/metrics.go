@@ -7,9 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// metrics are the figures of all peers. Figures of a status are read from it at each scrape,
-// under upstream's names where upstream has one (eurekaServer.replication.acceptedTasks is
-// rollcall_replication_accepted_tasks_total).
+// metrics are the figures of all peers. Figures in a status are read from it at each scrape, under upstream's names
+// where upstream has one (eurekaServer.replication.acceptedTasks is rollcall_replication_accepted_tasks_total).
 type metrics struct {
 	peers   func() []*peer
 	status  func([]*peer) []api.Peer // of peers, in their order
@@ -48,8 +47,8 @@ func newMetrics(peers func() []*peer, status func([]*peer) []api.Peer) *metrics 
 	}
 }
 
-// newWaiting is the histogram of the time that tasks waited, by peer. Upstream calls it executionTime, though
-// it is the time before the execution.
+// newWaiting returns the histogram of the time that tasks waited, by peer. Upstream calls it executionTime, though it
+// is the time before the execution.
 func newWaiting() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "rollcall", Subsystem: "replication", Name: "waiting_seconds",
@@ -134,7 +133,8 @@ func contested(s api.Peer) (n float64) {
 	return n
 }
 
-// droppedByReason has every reason, from 0 on: what appears with a 1 has not risen to those who look for what rises.
+// droppedByReason has every reason, starting at 0: a series that first appears with a 1 shows no increase to those
+// who watch for one.
 func droppedByReason(s api.Peer) map[string]uint64 {
 	all := make(map[string]uint64, len(dropNames))
 	for _, reason := range dropNames {

@@ -5,12 +5,12 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// The sender of a change decides which peers get it: changes of this datacenter's clients go to all peers;
-// those that a remote datacenter sent go to the nodes of this datacenter; those that another node of this
-// datacenter sent go nowhere. So every change is sent once, and nothing comes back.
+// The sender of a change decides which peers get it: changes of this datacenter's clients go to all peers; those that
+// a remote datacenter sent go to the nodes of this datacenter; those that another node of this datacenter sent go
+// nowhere. So every change is sent once, and nothing comes back.
 
-// taskOf makes a task of a change that the peer should get; ok is false if it should not, or has it. now is the
-// lease clock, ms.
+// taskOf makes a task from a change that the peer should get; ok is false if it should not, or has it already. now is
+// the lease clock, ms.
 func (p *peer) taskOf(v *registry.View, c registry.Change, from place, now int64) (t link.Task, ok bool) {
 	switch c.Kind {
 	case registry.Canceled, registry.Evicted:
@@ -42,15 +42,15 @@ func (p *peer) taskOfLive(l *registry.Lease, from place) (t link.Task, ok bool) 
 		t.Facts |= link.Overridden
 	}
 	if t.Facts == 0 {
-		t.Facts = link.Registered // such as a quarantine, which is a part of the whole state
+		t.Facts = link.Registered // such as a quarantine, which is part of the whole state
 	}
-	// A feed that starts anew after a part of this was sent must find the rest.
+	// A feed that starts anew after part of this was sent must find the rest.
 	t.First = oldestAfter(from.after, l.Described, l.Overrode, first)
 	t.NewLife = l.BeganLease >= from.clock
 	return t, true
 }
 
-// oldestAfter is the lowest of the changes after an index; 0 if there is none.
+// oldestAfter returns the lowest of the changes after an index, or 0.
 func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index {
 	var oldest registry.Index
 	for _, at := range changes {
@@ -61,9 +61,9 @@ func oldestAfter(after registry.Index, changes ...registry.Index) registry.Index
 	return oldest
 }
 
-// sendsRemoval: evictions are sent only where one node decides them for its whole datacenter, which has
-// the last word on its own instances only. Nodes without consensus, and Eureka servers, evict for
-// themselves.
+// sendsRemoval reports whether a removal is sent. Evictions are sent only where one node decides them for its whole
+// datacenter, which has the last word on its own instances only. Nodes without consensus, and Eureka servers, evict
+// for themselves.
 func (p *peer) sendsRemoval(c registry.Change) bool {
 	if c.Kind == registry.Evicted {
 		return p.config.Consensus && p.Kind == link.Datacenter && c.Lease.Local()

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// peersOfAllKinds are what a change is looked at for.
+// peersOfAllKinds returns a peer of each kind.
 func peersOfAllKinds(consensus bool) map[link.Kind]*peer {
 	peers := make(map[link.Kind]*peer)
 	for _, kind := range []link.Kind{link.Node, link.Datacenter, link.Eureka} {

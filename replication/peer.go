@@ -14,20 +14,20 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// peer is one receiver: its configuration, its link, and what is known of it over all of its feeds.
+// peer is one receiver: its configuration, its link, and what is known of it across all of its feeds.
 type peer struct {
 	link.PeerConfig
 	config  Config
 	link    link.Link
-	waiting prometheus.Observer // of its tasks; one that is removed counts where nobody looks
+	waiting prometheus.Observer // of its tasks; a removed peer's waits are recorded nowhere
 	log     *slog.Logger
 	woken   chan struct{}  // something happened that may need tasks
 	refused *link.Refusals // what the peer refused, and has not accepted since
 
 	mu      sync.Mutex
-	feed    *feed          // nil: nothing is sent now
+	feed    *feed          // nil if nothing is sent now
 	reached registry.Index // the cursor when the last feed ended
-	acked   registry.Index // the newest cursor that is in the state
+	acked   registry.Index // newest cursor that is in the state
 	record  record
 }
 
@@ -35,14 +35,14 @@ type peer struct {
 type record struct {
 	sent, dropped, repairs map[string]uint64
 	repair                 *api.PeerRepair
-	stats                  batcher.Stats // of the feeds that ended
-	success                time.Time     // of the last call; zero: none yet
+	stats                  batcher.Stats // sum over the feeds that ended
+	success                time.Time     // of the last call; zero before the first
 	failure                *api.PeerError
 	failing                bool // the last call failed
 	since                  time.Time
 }
 
-// notSending returns the error of what needs a feed where none runs.
+// notSending returns the error for what needs a feed while none runs.
 func (p *peer) notSending() error {
 	if p.paused() {
 		return fmt.Errorf("%w to %s: it is paused", ErrNotSending, p.Name)
@@ -116,7 +116,7 @@ func (p *peer) failing() bool {
 	return p.record.failing
 }
 
-// reachedAt returns since when the peer is known, and when it was last reached; zero: not yet.
+// reachedAt returns since when the peer is known, and when it was last reached, or zero if it was not yet.
 func (p *peer) reachedAt() (since, success time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

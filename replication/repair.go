@@ -12,49 +12,49 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// repairRetry is the time after a comparison that failed, where nothing can be sent without it.
+// repairRetry is the pause after a failed comparison while nothing can be sent without one.
 const repairRetry = time.Second
 
-// The reasons of repairs.
+// Reasons for a repair.
 const (
 	repairFirst  = "first"   // nothing is known of the peer
 	repairTooOld = "too-old" // the change list does not reach back
-	repairDigest = "digest"  // the comparison that is made anyway
-	repairAsked  = "asked"   // by an operator
+	repairDigest = "digest"  // the regular comparison
+	repairAsked  = "asked"   // asked for by an operator
 )
 
-// finding is what a comparison found.
+// finding is the result of a comparison.
 type finding struct {
 	reason string
 	view   *registry.View // from before the comparison
 	diff   api.PeerDiff
 	tasks  []link.Task
 	err    error
-	queued chan struct{} // closed when the feed has the tasks; nil: no caller waits
+	queued chan struct{} // closed when the feed has the tasks; nil if no caller waits
 }
 
-// comparisons compares with the peer beside the feed, because the peer may be slow. All but find belongs to
-// the goroutine of the feed.
+// comparisons compares with the peer beside the feed, because the peer may be slow. All but find belongs to the
+// goroutine of the feed.
 type comparisons struct {
 	*peer
-	found   chan finding // what was found, for the feed
-	running bool         // a comparison of start, until its finding was received
-	started time.Time    // when the last one was
+	found   chan finding // for the feed
+	running bool         // a comparison was started, and its finding not received yet
+	started time.Time    // when the last one started
 	group   sync.WaitGroup
 }
 
-// untilDigest varies, so that peers are not compared with all at the same time.
+// untilDigest varies, so that not all peers are compared with at the same time.
 func (c *comparisons) untilDigest() time.Duration {
 	d := c.config.Digest
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// retryDue says whether a comparison may be tried that nothing can be sent without.
+// retryDue reports whether to try a comparison without which nothing can be sent.
 func (c *comparisons) retryDue() bool {
 	return !c.running && time.Since(c.started) >= repairRetry
 }
 
-// start has a finding sent to found.
+// start starts a comparison, which sends its finding to found.
 func (c *comparisons) start(ctx context.Context, reason string) {
 	c.running, c.started = true, time.Now()
 	c.group.Go(func() {
@@ -76,7 +76,7 @@ func (c *comparisons) find(ctx context.Context, reason string) finding {
 	return f
 }
 
-// live is how many tasks are of instances that are registered.
+// live counts the tasks whose instances are registered.
 func live(tasks []link.Task) int {
 	n := 0
 	for _, t := range tasks {

@@ -1,9 +1,8 @@
-// Package replication carries a registry's changes to its peers: nodes of the same datacenter (without
-// consensus), other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps
-// a durable cursor per peer, and repairs by digest what the list no longer shows. It orders nothing and stores
-// nothing by itself: all goes through registry.Service. A batching dispatcher per peer (package batcher)
-// hands the tasks to a link. Packages rollcallpeer and eurekapeer have the links, and receive what such peers send
-// here. Its files, from the top:
+// Package replication carries a registry's changes to its peers: nodes of the same datacenter (without consensus),
+// other datacenters, and Netflix Eureka servers. It reads the registry's change list, keeps a durable cursor per
+// peer, and repairs by digest what the list no longer shows. It orders nothing and stores nothing itself: everything
+// goes through registry.Service. A batching dispatcher per peer (package batcher) hands the tasks to a link. Packages
+// rollcallpeer and eurekapeer have the links, and receive what such peers send here. Its files, from the top:
 //
 //	replicator.go  the side of a node: what the rest of the server calls
 //	config.go      settings, and the errors of calls
@@ -12,11 +11,11 @@
 //	acknowledge.go the cursors in the state
 //	sending.go     a peer and its feeds, one after the other
 //	feed.go        from the change list to tasks, for one peer
-//	passing.go     which changes which peers get
+//	passing.go     which peers get which changes
 //	repair.go      comparisons with a peer, beside its feed
 //	dispatch.go    how tasks go from a dispatcher to a link
-//	acts.go        how operators' acts go, of which the newest counts
-//	cursor.go      how far a peer has the change list
+//	acts.go        sends operators' acts: of several, the newest counts
+//	cursor.go      how far a peer is along the change list
 //	cutpolicy.go   instances of a peer whose link is cut
 //	peer.go        what is known and counted of a peer
 package replication
@@ -78,10 +77,10 @@ func newReplicator(c Config, newLink func(link.Env) link.Link) (*Replicator, err
 	return r, nil
 }
 
-// present returns the present peers.
+// present returns the current peers.
 func (r *Replicator) present() []*peer { return *r.peers.Load() }
 
-// newLink makes the link of a peer's kind.
+// newLink returns a link of the peer's kind.
 func newLink(env link.Env) link.Link {
 	if env.Peer.Kind == link.Eureka {
 		return eurekapeer.New(env)
@@ -89,8 +88,8 @@ func newLink(env link.Env) link.Link {
 	return rollcallpeer.New(env)
 }
 
-// Run sends to all peers until ctx ends: with consensus for one leadership, otherwise for as long as the node
-// runs. It returns nil then, or registry.ErrClosed.
+// Run sends to all peers until ctx ends: with consensus for one leadership, otherwise for as long as the node runs.
+// It then returns nil, or registry.ErrClosed.
 func (r *Replicator) Run(ctx context.Context) error {
 	r.config.Incarnation.Draw()
 	g, ctx := errgroup.WithContext(ctx)
@@ -123,7 +122,7 @@ func (r *Replicator) watch(ctx context.Context, after registry.Index) error {
 	}
 }
 
-// Copy copies what the other nodes of this datacenter have, when this one has started, as Receiver.Copy does.
+// Copy copies what the other nodes of this datacenter have, after this node has started, as Receiver.Copy does.
 func (r *Replicator) Copy(ctx context.Context) error {
 	return r.Receiver.Copy(ctx, r.config.CopyWait)
 }
@@ -145,8 +144,8 @@ func (r *Replicator) Reads() string {
 	return r.config.Levels().String()
 }
 
-// levelsAge is how old a node's word on its levels may be: it is asked whenever something is sent, and every
-// few seconds otherwise.
+// levelsAge is how old a node's report of its levels may be: it comes with every response, and every few seconds
+// otherwise.
 const levelsAge = 30 * time.Second
 
 // Levels returns what the other nodes of this datacenter read.
@@ -172,8 +171,8 @@ func (r *Replicator) Diff(ctx context.Context, peer string) (api.PeerDiff, error
 	return d, err
 }
 
-// Repair compares with a peer and sends what it lacks; to a Eureka server, everything. It returns when the
-// comparison is done and the difference is queued. Errors: as Diff.
+// Repair compares with a peer and sends what it lacks; to a Eureka server, everything. It returns when the comparison
+// is done and the difference is queued. It returns the errors of Diff.
 func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, error) {
 	f, err := r.feed(peer)
 	if err != nil {
@@ -182,8 +181,8 @@ func (r *Replicator) Repair(ctx context.Context, peer string) (api.PeerDiff, err
 	return f.repair(ctx)
 }
 
-// Pause stops or resumes the sending to a peer, whichever node does it now or later. Errors: ErrUnknownPeer,
-// or registry.Service's.
+// Pause stops or resumes the sending to a peer, whichever node does it now or later. Errors: ErrUnknownPeer, or
+// registry.Service's.
 func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by registry.Act) error {
 	p, err := r.peer(peer)
 	if err != nil {
@@ -197,8 +196,8 @@ func (r *Replicator) Pause(ctx context.Context, peer string, paused bool, by reg
 	return nil
 }
 
-// EurekaSender returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be
-// empty) and an address (host:port): that of the peer with such a host, otherwise "eureka".
+// EurekaSender returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
+// and an address (host:port): the peer with that host, otherwise "eureka".
 func (r *Replicator) EurekaSender(identity, address string) string {
 	return r.eurekas.Name(r.config.Present(), identity, address)
 }
@@ -240,7 +239,7 @@ func (r *Replicator) statusOf(peers []*peer) []api.Peer {
 	return statuses
 }
 
-// Refusals returns what this node remembers of the items of other servers that it refuses.
+// Refusals returns what this node remembers of the items from other servers that it refuses.
 func (r *Replicator) Refusals() *link.Refusals { return r.config.Refusals }
 
 // Cut returns how long a datacenter or Eureka server may be silent before its link counts as cut.
@@ -256,9 +255,8 @@ func (r *Replicator) remote(dc string) *peer {
 	return nil
 }
 
-// Spares reports whether leases of another datacenter, whose time has passed, stay for now: its link is cut,
-// and that is the policy in force in the cluster. heard is how long ago (lease clock) it was last heard; ok is
-// false if it never was.
+// Spares reports whether expired leases of another datacenter stay for now: its link is cut, and that is the policy
+// in force in the cluster. heard is how long ago (lease clock) it was last heard; ok is false if it never was.
 func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	p := r.remote(dc)
 	if p == nil || !p.cut(heard, ok) {
@@ -268,7 +266,8 @@ func (r *Replicator) Spares(dc string, heard time.Duration, ok bool) bool {
 	return c.Keep && (c.For == 0 || ok && heard <= c.For)
 }
 
-// Age returns the time since the longest-silent node of this datacenter was last reached; 0 if there is no other node.
+// Age returns the time since the longest-silent node of this datacenter was last reached, or 0 if no other node
+// exists.
 func (r *Replicator) Age() time.Duration {
 	var age time.Duration
 	for _, p := range r.present() {
@@ -279,9 +278,9 @@ func (r *Replicator) Age() time.Duration {
 	return age
 }
 
-// SetPeers replaces the peers while the replicator runs, or before. It leaves peers without a change alone; to
-// one with changed settings the sending starts anew, from its cursor. An error says what is wrong with the
-// peers, every mistake at once; then nothing has changed.
+// SetPeers replaces the peers while the replicator runs, or before. It leaves unchanged peers alone; sending to a
+// peer with changed settings restarts from its cursor. The error lists every mistake in the peers; then nothing has
+// changed.
 func (r *Replicator) SetPeers(configs []link.PeerConfig) error {
 	side := r.config.Side
 	side.Peers = configs
@@ -336,13 +335,13 @@ func sameSettings(a, b link.PeerConfig) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// sending is the sending to one peer.
+// sending is a goroutine that sends to one peer.
 type sending struct {
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-// runPeers sends to the present peers until ctx ends.
+// runPeers sends to the current peers until ctx ends.
 func (r *Replicator) runPeers(ctx context.Context) {
 	running := map[*peer]sending{}
 	var all sync.WaitGroup
@@ -374,8 +373,8 @@ func (r *Replicator) runPeers(ctx context.Context) {
 	}
 }
 
-// stopOthers stops the sending to the peers that are not present, and has the state keep how far they came: a
-// peer with the same name and other settings goes on from there.
+// stopOthers stops sending to the peers that are no longer present, and stores in the state how far they came: a peer
+// with the same name and other settings goes on from there.
 func (r *Replicator) stopOthers(ctx context.Context, running map[*peer]sending, present map[*peer]bool) {
 	var stopped []*peer
 	for p, s := range running {

@@ -22,25 +22,25 @@ import (
 
 var errRefused = errors.New("cannot connect: connection refused")
 
-// fakePeer is a peer that understands everything: what it has, and how it replies. It outlives the Replicator, so that a
-// test can have another node send to it.
+// fakePeer is a peer that understands everything. It holds what it has, and how it replies. It outlives the
+// Replicator, so that a test can have another node send to it.
 type fakePeer struct {
 	mu  sync.Mutex
 	has map[registry.Key]copied
 	received
-	result func([]link.Task) batcher.Result // of no tasks: of a comparison or an act; nil: Success
+	result func([]link.Task) batcher.Result // called without tasks for a comparison or an act; nil means Success
 	wait   time.Duration                    // before a reply
 	slow   time.Duration                    // of comparisons
 }
 
-// received is what came to a peer.
+// received is what reached a peer.
 type received struct {
 	tasks   []link.Task
 	beats   map[registry.Key]int
 	acts    []registry.SelfPreservation
 	runs    int // of the link
 	calls   int
-	repairs int // comparisons for one
+	repairs int // comparisons for a repair
 }
 
 // copied is what a peer knows of an instance.
@@ -60,12 +60,12 @@ func (f *fakePeer) set(change func(f *fakePeer)) {
 	change(f)
 }
 
-// fail has every call end like this, or succeed again.
+// fail makes every call end with result.
 func (f *fakePeer) fail(result batcher.Result) {
 	f.set(func(f *fakePeer) { f.result = func([]link.Task) batcher.Result { return result } })
 }
 
-// got is what came to the peer so far.
+// got returns what reached the peer so far.
 func (f *fakePeer) got() received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *fakePeer) got() received {
 	return h
 }
 
-// knows is a copy of all that the peer has.
+// knows returns a copy of everything the peer has.
 func (f *fakePeer) knows() map[registry.Key]copied {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +119,7 @@ func (l fakeLink) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.R
 	return batcher.Success
 }
 
-// waitFor is the peer's slowness; it ends with the call.
+// waitFor waits as long as the peer is slow; it ends with the call.
 func (l fakeLink) waitFor(ctx context.Context) bool {
 	if l.far.wait == 0 {
 		return true
@@ -135,7 +135,7 @@ func (l fakeLink) waitFor(ctx context.Context) bool {
 	}
 }
 
-// apply is what the peer does with a task: it reads the state of this moment, as real links do.
+// apply is what the peer does with a task: it reads the current state, as real links do.
 func (l fakeLink) apply(t link.Task) {
 	l.far.tasks = append(l.far.tasks, t)
 	if t.Facts&link.Canceled != 0 {
@@ -162,7 +162,7 @@ func copyOf(l *registry.Lease) copied {
 	return copied{version: l.Version(), overridden: l.Instance.Overridden}
 }
 
-// Compare finds what the owner's instances lack at the peer, and what is too much there.
+// Compare finds which of the owner's instances the peer lacks, and which it should not have.
 func (l fakeLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
@@ -199,7 +199,7 @@ func (l fakeLink) Compare(ctx context.Context, repair bool) (api.PeerDiff, []lin
 	return d, tasks, nil
 }
 
-// Act makes it an actor.
+// Act makes it an Actor.
 func (l fakeLink) Act(_ context.Context, op registry.SelfPreservation) batcher.Result {
 	l.far.mu.Lock()
 	defer l.far.mu.Unlock()
@@ -210,7 +210,7 @@ func (l fakeLink) Act(_ context.Context, op registry.SelfPreservation) batcher.R
 	return batcher.Success
 }
 
-// replicating is a Replicator that runs.
+// replicating is a running Replicator.
 type replicating struct {
 	*Replicator
 	t    testing.TB
@@ -218,12 +218,12 @@ type replicating struct {
 	done chan error
 }
 
-// datacenter is a peer of that kind, with what a test wants of it.
+// datacenter is a peer of that kind, configured for tests.
 func datacenter(name string) link.PeerConfig {
 	return link.PeerConfig{Name: name, Kind: link.Datacenter, URLs: []string{"http://" + name + ":8761"}}
 }
 
-// replicate runs a Replicator of a datacenter with consensus. fars are by name of the peer.
+// replicate runs a Replicator of a datacenter with consensus. fars has the fake peers by name.
 func replicate(t testing.TB, m registry.Service, fars map[string]*fakePeer, peers ...link.PeerConfig) *replicating {
 	t.Helper()
 	return replicateAs(t, Config{Side: link.Side{Service: m, Consensus: true}}, fars, peers...)
@@ -246,7 +246,7 @@ func (r *replicating) start() {
 	go func() { r.done <- r.Run(ctx) }()
 }
 
-// stop ends the sending, and waits for its end.
+// stop stops sending, and waits for its end.
 func (r *replicating) stop() {
 	r.t.Helper()
 	r.ends()
@@ -255,7 +255,7 @@ func (r *replicating) stop() {
 	}
 }
 
-// only is the status of the one peer.
+// only returns the status of the one peer.
 func (r *replicating) only() api.Peer {
 	r.t.Helper()
 	all := r.Status()
@@ -263,7 +263,7 @@ func (r *replicating) only() api.Peer {
 	return all[0]
 }
 
-// owned is what a peer should have of a state: all that belongs to its datacenter.
+// owned returns what a peer should have of a state: everything that belongs to its datacenter.
 func owned(v *registry.View) map[registry.Key]copied {
 	all := make(map[registry.Key]copied)
 	for l := range v.All() {

@@ -75,7 +75,7 @@ func (p *peer) detach(f *feed) {
 	p.record.stats = sum(p.record.stats, f.tasks.Stats())
 }
 
-// currentFeed is nil if nothing is sent now.
+// currentFeed returns nil if nothing is sent now.
 func (p *peer) currentFeed() *feed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *peer) cursor() registry.Index {
 	return p.reached
 }
 
-// moved returns the cursor if it moved since it was acknowledged last.
+// moved returns the cursor if it moved since it was last acknowledged.
 func (p *peer) moved() (to registry.Index, ok bool) {
 	to = p.cursor()
 	p.mu.Lock()

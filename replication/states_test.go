@@ -29,17 +29,17 @@ import (
 type stateStep struct {
 	Far  bool          `json:",omitempty"` // at the second site
 	Pass time.Duration `json:",omitempty"` // at both sites, before
-	// Does is what happens: a batch is performed; a message of a third party comes, to both sites; the sites tell each other what
-	// is new; the site is started again with what it wrote; a leadership begins; the level rises.
+	// Does is what happens: a batch is performed; a message of a third party reaches both sites; the sites exchange
+	// what is new; the site is restarted with what it wrote; a leadership begins; the level rises.
 	Does  string
-	Local bool     `json:",omitempty"` // message: of a node of the datacenter
-	Batch []byte   `json:",omitempty"` // of items, as a log entry has it
-	Says  []string `json:",omitempty"` // what is in Batch, for people
+	Local bool     `json:",omitempty"` // for a message: it comes from a node of the datacenter
+	Batch []byte   `json:",omitempty"` // items, encoded as in a log entry
+	Says  []string `json:",omitempty"` // describes Batch, for people
 
 	items []fsm.Item
 }
 
-// stateSequence is what the states test tries: what happens in a state.
+// stateSequence is a test case: a start state, and what happens in it.
 type stateSequence struct {
 	Sites string // cp-cp, cp-ap, ap-ap
 	Start string // empty, small, full
@@ -88,7 +88,7 @@ func (s *stateSequence) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// statesPair are two sites and the states that a sequence may begin with.
+// statesPair is two sites and the states that a sequence may begin with.
 type statesPair struct {
 	a, b   *statesSite
 	starts map[string][2]frozenSite
@@ -142,7 +142,7 @@ func newStatesPair(t *testing.T, sites string, seen func(fsm.Item, string)) *sta
 	return p
 }
 
-// stateToken is an operator's, which ends at a time; 0: never.
+// stateToken returns an operator's token that ends at a time; 0 means never.
 func stateToken(expires int64) *access.Token {
 	k := &access.Token{Accessor: statesTokens[0], Name: "ann", Secrets: []access.Secret{{Hash: [32]byte{1}}}, Expires: expires}
 	if expires != 0 {
@@ -165,8 +165,8 @@ func stateService(node, id string) registry.RegisterCatalog {
 	return op
 }
 
-// may are the items that a site can be given: mode ap has no coordination, and a level no operations of a higher one. Below level 2
-// a snapshot behind a restore lacks what follows from it.
+// may returns the items that a site can be given: mode ap has no coordination, and a level no operations of a higher
+// one. Below level 2 a snapshot taken after a restore lacks what follows from it.
 func (s *statesSite) may(items []fsm.Item) []fsm.Item {
 	return slices.DeleteFunc(slices.Clone(items), func(it fsm.Item) bool {
 		_, restores := it.KV.(kv.Restore)
@@ -186,7 +186,7 @@ func (p *statesPair) thaw(s stateSequence) error {
 	return err
 }
 
-// exchange has both sites tell each other what is new until they fall silent.
+// exchange makes both sites exchange what is new until they fall silent.
 func (p *statesPair) exchange() error {
 	for range 20 {
 		m, err := p.a.send(&p.a.from, &p.a.beat)
@@ -204,7 +204,7 @@ func (p *statesPair) exchange() error {
 	return errors.New("the sites never fall silent")
 }
 
-// converge has both sites exchange until they agree: at the latest after comparisons.
+// converge makes both sites exchange until they agree, at the latest after comparisons.
 func (p *statesPair) converge() error {
 	for compared := range 4 {
 		if err := p.exchange(); err != nil {
@@ -235,8 +235,8 @@ func (p *statesPair) converge() error {
 	return fmt.Errorf("the sites do not agree:\na: %s\nb: %s", disputed(p.a.view(), p.b.view()), disputed(p.b.view(), p.a.view()))
 }
 
-// renewAllBut has clients renew the instances that another state does not have. One without a status is not found, and its client
-// registers it again.
+// renewAllBut makes clients renew the instances that another state does not have. One without a status is not found,
+// and its client registers it again.
 func (s *statesSite) renewAllBut(v *registry.View) error {
 	var items []fsm.Item
 	for l := range s.view().All() {
@@ -253,9 +253,9 @@ func (s *statesSite) renewAllBut(v *registry.View) error {
 	return err
 }
 
-// disputed are the instances of a state that are not the same in another one. Those of the third party do not count: it contradicts
-// itself, as no server does, and would compare with both sites. Nor do services that both have by Consul's API: their checks,
-// which are not replicated, decide the status of each.
+// disputed returns the instances that differ between two states. Those of the third party do not count: it
+// contradicts itself, as no server does, and would compare with both sites. Nor do services that both have by
+// Consul's API: their checks, which are not replicated, decide the status of each.
 func disputed(v, w *registry.View) (text string) {
 	for l := range v.All() {
 		m, ok := w.Find(l.Key())
@@ -263,14 +263,14 @@ func disputed(v, w *registry.View) (text string) {
 			continue
 		}
 		if !ok || m.Sum() != l.Sum() {
-			saved, err := json.Marshal(v.SavedOf(l)) // all that Sum is made of
+			saved, err := json.Marshal(v.SavedOf(l)) // everything that Sum covers
 			text += fmt.Sprintf("\n    %s status %v, reported %v, overridden %v: %s%v", l.Key(), l.Instance.Status, registry.Status(v.ReplicaOf(l, 0).Instance.Status), l.Instance.Overridden, saved, cmp.Or(err, nil))
 		}
 	}
 	return text
 }
 
-// do does a step.
+// do performs a step.
 func (p *statesPair) do(s *stateSequence, step *stateStep) error {
 	at, both := p.a, []*statesSite{p.a, p.b}
 	if s.Alone {
@@ -319,7 +319,7 @@ func (p *statesPair) do(s *stateSequence, step *stateStep) error {
 	return nil
 }
 
-// try does a sequence; more, if not nil, draws its steps on the way. A panic anywhere is its error.
+// try runs a sequence; more, if not nil, draws its steps on the way. It returns a panic anywhere as an error.
 func (p *statesPair) try(s *stateSequence, more func() *stateStep) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -357,7 +357,7 @@ func (p *statesPair) try(s *stateSequence, more func() *stateStep) (err error) {
 	return errors.Join(p.a.check(), p.b.check())
 }
 
-// drawn draws the sequence of a number: of one operation, of two, or of many.
+// drawn draws the nth sequence: of one operation, of two, or of many.
 func (p *statesPair) drawn(n uint64, rows []stateRow, d *stateDraw, s *stateSequence) func() *stateStep {
 	length, first, second := 3+d.IntN(20), -1, -1
 	count := n / 16
@@ -367,11 +367,12 @@ func (p *statesPair) drawn(n uint64, rows []stateRow, d *stateDraw, s *stateSequ
 	case 1, 2:
 		length, first, second = 2, int(count%uint64(len(rows))), int(count/uint64(len(rows))%uint64(len(rows)))
 	}
-	if length > 2 && d.IntN(4) > 0 { // kin, which stand together in the tables, and some others: they meet each other more often
+	// related ones, neighbours in the tables, and some others: they interact more often
+	if length > 2 && d.IntN(4) > 0 {
 		at := d.IntN(len(rows))
 		kin := slices.Clone(rows[at:min(len(rows), at+3+d.IntN(4))])
 		for _, r := range rows {
-			if _, txn := r.zero.(kv.Txn); txn && d.IntN(2) == 0 { // which can fail in most ways
+			if _, txn := r.zero.(kv.Txn); txn && d.IntN(2) == 0 { // the operation that can fail in most ways
 				kin = append(kin, r)
 			}
 		}
@@ -435,7 +436,7 @@ func (p *statesPair) step(rows []stateRow, row int, d *stateDraw, s *stateSequen
 	return step
 }
 
-// isMessage says that servers tell each other such operations.
+// isMessage reports whether servers send each other such operations.
 func isMessage(items []fsm.Item) bool {
 	for _, it := range items {
 		switch it.Op.(type) {
@@ -447,7 +448,8 @@ func isMessage(items []fsm.Item) bool {
 	return true
 }
 
-// shorten leaves out steps, and items of steps, as long as the sequence still fails, and returns the error of what is left.
+// shorten leaves out steps, and items of steps, as long as the sequence still fails, and returns the error of what is
+// left.
 func (p *statesPair) shorten(s stateSequence, failed error) (stateSequence, error) {
 	fails := func(steps []stateStep) bool {
 		shorter := s
@@ -492,8 +494,8 @@ func stateNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// Every operation, alone, in pairs and in sequences, in states that are empty, small and full, at sites of both modes that replicate to
-// each other.
+// Every operation, alone, in pairs and in sequences, in states that are empty, small and full, at sites of both modes
+// that replicate to each other.
 func TestStates(t *testing.T) {
 	seed, count := stateNumber(t, statesSeedEnv, 1), stateNumber(t, statesEnv, statesOfGate)
 	t.Logf("%s=%d %s=%d", statesSeedEnv, seed, statesEnv, count)
@@ -523,7 +525,7 @@ func TestStates(t *testing.T) {
 	checkStatesSeen(t, seen)
 }
 
-// stateTried tries the sequence of a number. Its draws depend on seed and number alone.
+// stateTried tries the nth sequence. Its draws depend only on seed and number.
 func stateTried(pairs map[string]*statesPair, d *stateDraw, n uint64) (stateSequence, error) {
 	s := stateSequence{Sites: []string{"cp-cp", "ap-ap", "cp-cp", "cp-ap"}[d.IntN(4)], Start: stateStarts[[]int{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2}[d.IntN(16)]], Level: byte(codec.Oldest + d.IntN(codec.Newest)), Alone: d.IntN(4) > 0}
 	p := pairs[s.Sites]
@@ -535,7 +537,7 @@ func stateTried(pairs map[string]*statesPair, d *stateDraw, n uint64) (stateSequ
 	return s, p.try(&s, p.drawn(n, rows, d, &s))
 }
 
-// A new row is drawn without anything being added, unless it has a field of a new kind.
+// A new row is drawn without any change here, unless it has a field of a new kind.
 func TestStatesDrawEveryOperation(t *testing.T) {
 	p := newStatesPair(t, "cp-cp", func(fsm.Item, string) {})
 	d := &stateDraw{Rand: rand.New(rand.NewPCG(1, 1)), site: p.a, values: statesValues()}

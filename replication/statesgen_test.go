@@ -45,16 +45,17 @@ func stateRowOf(it fsm.Item) string {
 	return registry.Operations.Name(it.Op)
 }
 
-// stateDraw draws operations: names of which there are few, so that they meet; what is in the state of a site; numbers at bounds.
+// stateDraw draws operations: from few names, so that they meet; from what is in the state of a site; and numbers at
+// bounds.
 type stateDraw struct {
 	*rand.Rand
 	site   *statesSite
-	alone  bool                            // leases may end: else each site would end its own
+	alone  bool                            // leases may end: otherwise each site would end its own
 	level  byte                            // of an empty state; below 2 sites may disagree after the last timestamp
 	values map[string]func(*stateDraw) any // see statesValues
 }
 
-// statesEnums are the last values of enumerations.
+// statesEnums has the last values of enumerations.
 var statesEnums = map[reflect.Type]uint64{
 	reflect.TypeFor[registry.Status]():            uint64(registry.OutOfService),
 	reflect.TypeFor[registry.PreservationState](): uint64(registry.PreservationHeld),
@@ -76,8 +77,8 @@ var (
 	statesTimes    = []int64{0, 0, 1, 5, 100, 300, 1_700_000_000_000, 1_700_000_000_001, 1_800_000_000_000, math.MaxInt64, -1}
 )
 
-// statesValues has what draws the fields of operations, by type and name, by name, or by type. A field that none of them draws, nor what it
-// consists of, fails the test.
+// statesValues has the functions that draw fields of operations: by type and name, by name, or by type. If none of
+// them draws a field, or what it consists of, the test fails.
 func statesValues() map[string]func(*stateDraw) any {
 	return map[string]func(*stateDraw) any{
 		"registry.Key": func(d *stateDraw) any {
@@ -115,7 +116,7 @@ func statesValues() map[string]func(*stateDraw) any {
 			for {
 				op := d.draw(reflect.TypeOf(pick(d, kv.Operations.Rows()).Zero), "").(kv.Op)
 				switch op.(type) {
-				case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access: // which a Once cannot have
+				case kv.Once, kv.StagePart, kv.Restore, kv.DropStaged, kv.Access: // which a Once cannot hold
 					continue
 				}
 				return op
@@ -126,7 +127,7 @@ func statesValues() map[string]func(*stateDraw) any {
 		},
 		"bool": func(d *stateDraw) any { return d.IntN(2) == 0 },
 
-		"Yields":  func(d *stateDraw) any { return d.alone && d.IntN(2) == 0 }, // else sites may disagree, and stay so
+		"Yields":  func(d *stateDraw) any { return d.alone && d.IntN(2) == 0 }, // otherwise sites may disagree forever
 		"Content": func(d *stateDraw) any { return d.part() },
 		"KeyOp.Verb": func(d *stateDraw) any {
 			return pick(d, []kv.Verb{kv.Verb(d.IntN(int(kv.DeleteTree) + 1)), kv.Verb(d.IntN(int(kv.DeleteTree) + 1)), kv.Acquire, kv.Set})
@@ -168,7 +169,7 @@ func numbers[T any](values ...T) func(*stateDraw) any {
 	return func(d *stateDraw) any { return pick(d, values) }
 }
 func texts(values ...string) func(*stateDraw) any { return numbers(values...) }
-func texts2(values ...string) func(*stateDraw) any { // lists of up to two
+func texts2(values ...string) func(*stateDraw) any { // texts2 draws lists of up to two.
 	return func(d *stateDraw) (list any) {
 		all := make([]string, d.IntN(5)/2)
 		for i := range all {
@@ -182,7 +183,7 @@ func pick[T any](d *stateDraw, values []T) T { return values[d.IntN(len(values))
 
 func (d *stateDraw) among(values ...string) string { return pick(d, values) }
 
-// session is one that there is, one of few, in either case, or none.
+// session draws an existing session, one of few others, in either case, or none.
 func (d *stateDraw) session() string {
 	if d.site.consensus && d.IntN(2) == 0 {
 		for s := range d.site.machine.KV().Sessions() {
@@ -201,7 +202,7 @@ func (d *stateDraw) session() string {
 	}
 }
 
-// change is one of the newest of the site.
+// change draws one of the newest changes of the site.
 func (d *stateDraw) change() (drawn registry.Change, ok bool) {
 	if d.site == nil {
 		return drawn, false
@@ -218,7 +219,7 @@ func (d *stateDraw) change() (drawn registry.Change, ok bool) {
 	return drawn, n > 1
 }
 
-// index is one of the state: of the newest changes, of what a key or permit is at, or at a bound.
+// index draws an index of the state: of the newest changes, of a key or permit, or at a bound.
 func (d *stateDraw) index() registry.Index {
 	v := d.site.view()
 	all := []registry.Index{0, 1, v.Index(), v.Index() + 1, math.MaxUint64}
@@ -240,13 +241,13 @@ func (d *stateDraw) index() registry.Index {
 	return pick(d, all)
 }
 
-// moment is one of the lease clock: around now, or at a bound.
+// moment draws a time of the lease clock: around now, or at a bound.
 func (d *stateDraw) moment() int64 {
 	now := d.site.now.Lease
 	return pick(d, []int64{0, now, now, now - 1000, now - 11_000, now + 1000, now + 3_600_000, math.MaxInt64, -1})
 }
 
-// timestamp is one that a client gives.
+// timestamp draws one that a client gives.
 func (d *stateDraw) timestamp() int64 {
 	drawn := pick(d, statesTimes)
 	if !d.alone && d.level < 2 {
@@ -259,7 +260,7 @@ func (d *stateDraw) checkIDs() []string {
 	return pick(d, [][]string{nil, nil, nil, nil, nil, slices.Repeat([]string{"c1"}, 200), {"c1"}, {"c2"}, {"serfHealth"}, {"c1", "none"}, {}})
 }
 
-// instance is what a client says of one.
+// instance draws what a client says of an instance.
 func (d *stateDraw) instance(key registry.Key) *registry.Instance {
 	i := peertest.Instance(key.App, key.ID, max(0, d.timestamp()))
 	i.Status = d.draw(reflect.TypeFor[registry.Status](), "").(registry.Status)
@@ -278,7 +279,7 @@ func (d *stateDraw) instance(key registry.Key) *registry.Instance {
 	return i
 }
 
-// part is one of a snapshot for people, or what is none.
+// part draws a part of a snapshot for people, or something invalid.
 func (d *stateDraw) part() []byte {
 	if d.IntN(6) == 0 {
 		return []byte("no part")
@@ -286,14 +287,14 @@ func (d *stateDraw) part() []byte {
 	return d.packed(d.draw(reflect.TypeFor[kv.Image](), "").(kv.Image))
 }
 
-// packed is an image as a part has it.
+// packed encodes an image as a part.
 func (d *stateDraw) packed(m kv.Image) []byte {
 	packer, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
 	defer packer.Close()
 	return packer.EncodeAll(m.Encode(codec.Oldest), nil)
 }
 
-// draw draws a value of a type; name is that of the field, with its struct.
+// draw draws a value of a type; name is the field's, with its struct.
 func (d *stateDraw) draw(t reflect.Type, name string) any {
 	v := reflect.New(t).Elem()
 	d.fill(v, name)
@@ -325,7 +326,7 @@ func (d *stateDraw) fill(v reflect.Value, name string) {
 		n := d.IntN(3) + d.IntN(2)
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			if at := v.Index(i); at.Kind() == reflect.Pointer { // lists have nothing that is absent
+			if at := v.Index(i); at.Kind() == reflect.Pointer { // lists have no absent elements
 				at.Set(reflect.New(at.Type().Elem()))
 				d.fill(at.Elem(), "")
 			} else {
@@ -347,7 +348,7 @@ func (d *stateDraw) fill(v reflect.Value, name string) {
 	}
 }
 
-// fit makes what was drawn consistent where every sender sees to it.
+// fit makes the drawn operation consistent where every sender does.
 func (d *stateDraw) fit(drawn any) {
 	switch v := drawn.(type) {
 	case *registry.Renew:
@@ -361,7 +362,7 @@ func (d *stateDraw) fit(drawn any) {
 	case *registry.CatalogOp:
 		d.fitCatalogOp(v)
 	case *registry.Saved:
-		if !d.alone { // else a file with it is refused, see Saved.Check
+		if !d.alone { // otherwise a file with it is refused, see Saved.Check
 			v.Life, v.Edit = v.Life%10, v.Edit%10
 			v.Owner = strings.TrimPrefix(v.Owner, registry.Here)
 			v.OverrideFor, v.QuarantineFor = min(v.OverrideFor, 500_000), min(v.QuarantineFor, 500_000)
@@ -403,14 +404,14 @@ func (d *stateDraw) fit(drawn any) {
 	case *kv.Access:
 		v.Sure = d.IntN(3) > 0
 		for _, forget := range []func(){func() { v.PutRoles = nil }, func() { v.DropRoles = nil }, func() { v.Create = nil }, func() { v.Rotate = nil }, func() { v.Revoke = nil }} {
-			if d.IntN(2) == 0 { // or hardly any would be accepted
+			if d.IntN(2) == 0 { // otherwise hardly any would be accepted
 				forget()
 			}
 		}
 	}
 }
 
-// fitRegistration makes one service the instance of its key, and checks those of one node.
+// fitRegistration makes one service the instance of its key, and its checks belong to one node.
 func (d *stateDraw) fitRegistration(op *registry.RegisterCatalog, node string) {
 	if op.Node != nil {
 		node = op.Node.Name
@@ -440,7 +441,7 @@ func (d *stateDraw) fitRegistration(op *registry.RegisterCatalog, node string) {
 	}
 }
 
-// fitCatalogOp has an operation of a transaction register what it names.
+// fitCatalogOp makes an operation of a transaction register what it names.
 func (d *stateDraw) fitCatalogOp(op *registry.CatalogOp) {
 	if op.Register == nil || op.Verb != registry.CatalogSet && op.Verb != registry.CatalogCAS {
 		op.Register = nil
@@ -485,7 +486,7 @@ func (d *stateDraw) sender() access.Sender {
 	return access.Sender{Accessor: pick(d, statesTokens), Name: "ann"}
 }
 
-// due are the operations of a type that the leader would propose now, or at another time.
+// due returns the operations of a type that the leader would propose now, or at another time.
 func (d *stateDraw) due(zero any) (all []fsm.Item) {
 	at := d.site.now.Lease + pick(d, []int64{0, 0, 1_000_000})
 	var ops []any
@@ -521,7 +522,7 @@ func (d *stateDraw) due(zero any) (all []fsm.Item) {
 	return all
 }
 
-// handles are those of live leases, of removed ones, and some that were never given out.
+// handles returns those of live leases, of removed ones, and some that were never handed out.
 func handles(s *statesSite) []registry.Handle {
 	all := []registry.Handle{{}, {Slot: 0, Gen: 1 << 40}, {Slot: 255, Gen: 9}, {Slot: 256, Gen: 9}, {Slot: 1<<32 - 1, Gen: 1<<64 - 1}}
 	for c := range s.view().NewestFirst() {
@@ -532,5 +533,5 @@ func handles(s *statesSite) []registry.Handle {
 	return all
 }
 
-// stateNeeds is the level of the formats that an item needs.
+// stateNeeds returns the level of the formats that an item needs.
 func stateNeeds(it fsm.Item) byte { return max(fsm.Need(it), codec.Oldest) }

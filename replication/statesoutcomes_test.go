@@ -24,15 +24,16 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// stateRules are the rules of operations as they are written: what can become of an operation is what its rule names, and what that
-// calls.
+// stateRules reads the source of the operations' rules: the possible outcomes of an operation are those that its rule
+// names, and those that the functions it calls name.
 type stateRules struct {
 	info   types.Info
 	bodies map[types.Object]*ast.FuncDecl
 	read   map[string]*types.Package
 }
 
-// Import implements types.Importer: packages beside the state machines are empty, and what is missed of them is no error.
+// Import implements types.Importer. Packages beside the state machines are empty, and names missing from them are no
+// error.
 func (r *stateRules) Import(name string) (*types.Package, error) {
 	if r.read[name] == nil {
 		r.read[name] = types.NewPackage(name, path.Base(name))
@@ -79,7 +80,8 @@ func (r *stateRules) method(dir, typ, name string) types.Object {
 	return m
 }
 
-// of are the outcomes of a row, and the patterns of its refusals: those that it must have, or all that it can have.
+// of returns the outcomes of a row, and the patterns of its refusals: with must, those that it must have, otherwise
+// all that it can have.
 func (r *stateRules) of(row stateRow, must bool) map[string]bool {
 	found, done := map[string]bool{}, map[types.Object]bool{}
 	dir, name := "registry", "perform"
@@ -100,7 +102,7 @@ func (r *stateRules) of(row stateRow, must bool) map[string]bool {
 				continue
 			}
 		}
-		// What a role or token must be is tried by package access.
+		// Package access tests what makes a role or token valid.
 		pkg := f.Pkg().Name()
 		skip := must && (f.Name() == "Validate" || pkg == "access" && row.name != "kv.access")
 		if !done[f] && !skip && pkg != "codec" && !strings.EqualFold(f.Name(), "fields") {
@@ -114,7 +116,8 @@ func (r *stateRules) of(row stateRow, must bool) map[string]bool {
 	return found
 }
 
-// names adds the outcomes and texts of a body, and returns the functions that it names. What is compared with counts as no outcome.
+// names adds the outcomes and texts of a body, and returns the functions that it names. An outcome that is only
+// compared with does not count.
 func (r *stateRules) names(body ast.Node, found map[string]bool, counts bool) (called []types.Object) {
 	visit := func(nodes []ast.Node, counts bool) {
 		for _, n := range nodes {
@@ -183,7 +186,7 @@ func (r *stateRules) names(body ast.Node, found map[string]bool, counts bool) (c
 	return called
 }
 
-// keysOf are the names of the fields that a literal gives.
+// keysOf returns the names of the fields that a literal sets.
 func keysOf(lit *ast.CompositeLit) (keys []string) {
 	for _, e := range lit.Elts {
 		if pair, ok := e.(*ast.KeyValueExpr); ok {
@@ -193,7 +196,7 @@ func keysOf(lit *ast.CompositeLit) (keys []string) {
 	return keys
 }
 
-// text is the pattern of a text that is written, with %v for what is not written out; "": it is none.
+// text returns the pattern of a text in the source, with %v for what is not written out; "" if it is not a text.
 func (r *stateRules) text(e ast.Expr) string {
 	if v := r.info.Types[e].Value; v != nil && v.Kind() == constant.String {
 		return constant.StringVal(v)
@@ -206,10 +209,10 @@ func (r *stateRules) text(e ast.Expr) string {
 	return ""
 }
 
-// stateVerb is a verb of a format.
+// stateVerb matches a verb of a format.
 var stateVerb = regexp.MustCompile(`%[.0-9]*[a-z]`)
 
-// writtenAs is the pattern of a text that came, of those that are written.
+// writtenAs returns which of the written patterns matches a text that was returned.
 func writtenAs(text string, written map[string]bool) (pattern string) {
 	for _, w := range slices.Sorted(maps.Keys(written)) {
 		expression := stateVerb.ReplaceAllString(regexp.QuoteMeta(strings.ReplaceAll(w, "%%", "%")), "(?s:.*)")
@@ -220,7 +223,7 @@ func writtenAs(text string, written map[string]bool) (pattern string) {
 	return pattern
 }
 
-// checkStatesSeen prints what became of each operation, and fails for what can and never did.
+// checkStatesSeen prints the outcomes of each operation, and fails for those that are possible and never occurred.
 func checkStatesSeen(t *testing.T, seen map[string]map[string]int) {
 	t.Helper()
 	rules := readStateRules(t)
@@ -249,10 +252,11 @@ func checkStatesSeen(t *testing.T, seen map[string]map[string]int) {
 	t.Log("\n" + text.String())
 }
 
-// keysSayNot are reasons that transactions give, and keys alone do not: they say that it was not done.
+// keysSayNot matches reasons that only transactions give: they say that an operation was not done.
 var keysSayNot = regexp.MustCompile(`^(failed|key) `)
 
-// statesNever are texts that are no refusals, or of bounds that a small state does not reach, which fsm/applybounds_test.go does.
+// statesNever has texts that are no refusals, or that belong to bounds a small state does not reach, which
+// fsm/applybounds_test.go tests.
 var statesNever = map[string]bool{
 	"check %q of node %q": true, "node %q": true, "check %q on node %q": true, "service %q on node %q": true, "%q %q": true, "%w: %w": true,
 	"The status is %v": true, "operation of coordination of unknown kind %d": true,
@@ -277,7 +281,7 @@ var stateOutcomes = map[registry.Outcome]string{
 	registry.Revoked: "Revoked", registry.TooMany: "TooMany", registry.Held: "Held",
 }
 
-// outcomeOf names what became of an operation.
+// outcomeOf names the outcome of an operation.
 func outcomeOf(it fsm.Item, r registry.Result, c kv.Result) string {
 	if it.KV == nil {
 		return stateOutcomes[r.Outcome]
@@ -303,14 +307,14 @@ func outcomeOf(it fsm.Item, r registry.Result, c kv.Result) string {
 	return "no"
 }
 
-// changesNothing says that an operation with an outcome must have no effect. A restore that is refused is given up, a
-// result that is kept is kept also of a refusal, and who asks for a permit or leaves a queue moves it on.
+// changesNothing reports whether an operation with an outcome must have no effect. A refused restore is dropped, a
+// result that is kept is kept also for a refusal, and whoever asks for a permit or leaves a queue moves it on.
 func changesNothing(it fsm.Item, outcome string) bool {
 	switch it.KV.(type) {
 	case nil:
 		switch _, cancel := it.Op.(registry.Cancel); outcome {
 		case "NotFound":
-			return !cancel // which is noted all the same
+			return !cancel // which is recorded all the same
 		case "DeadHandle", "Refused", "UnknownService", "NameTaken", "NoTTL", "TooManyChecks", "AddressTaken", "CheckTaken", "Revoked", "TooMany":
 			return true
 		}

@@ -51,20 +51,20 @@ type frozenSite struct {
 // stateEntry is what a site performed: an entry of the log, or a batch without one.
 type stateEntry struct {
 	fsm.Entry        // mode cp
-	without   []byte // mode cp: Data without the items that were refused; nil: none was
+	without   []byte // mode cp: Data without the items that were refused; nil if none was
 	applied   fsm.Applied
 	now       registry.Stamp
 	items     []fsm.Item // mode ap
-	refused   []bool     // which of items were
+	refused   []bool     // which of items were refused
 	results   []registry.Result
 	raised    byte // mode ap
-	doubts    bool // mode ap: all renewals before are doubted
+	doubts    bool // mode ap: all renewals before it count as unconfirmed
 }
 
-// tokensSeen has by name of what is held the tokens that were given, and to whom.
+// tokensSeen has, by name of what is held, the tokens that were handed out, and to whom.
 type tokensSeen map[string]map[registry.Index]string
 
-// rise records that a session holds a name by a token: one that went back, or that two sessions had, is an error.
+// rise records that a session holds a name by a token. A token that went back, or that two sessions had, is an error.
 func (t tokensSeen) rise(name string, fence registry.Index, by string) error {
 	seen := t[name]
 	if last, ok := seen[fence]; ok && last == by {
@@ -82,17 +82,17 @@ func (t tokensSeen) rise(name string, fence registry.Index, by string) error {
 	return nil
 }
 
-// statesSite stands for one of two sites that replicate to each other. It does with an operation what a node of its mode does, but for the
-// order that Raft makes and the disk.
+// statesSite stands for one of two sites that replicate to each other. It treats an operation as a node of its mode
+// does, except for Raft's ordering and the disk.
 type statesSite struct {
 	consensus bool
 	name      string
-	replica   *Replicator   // which is not run: the test sends when it wants to
-	contained *bytes.Buffer // the log of panics in what measures
+	replica   *Replicator   // not running: the test sends when it wants to
+	contained *bytes.Buffer // the log of panics in what only measures
 	counter   *store.ChangeCounter
-	seen      func(fsm.Item, string) // is told what became of each operation
+	seen      func(fsm.Item, string) // called with the outcome of each operation
 
-	mu       sync.Mutex // guards the following
+	mu       sync.Mutex // guards the fields below
 	machine  *fsm.Machine
 	registry *registry.Registry // in mode ap
 	writes   byte               // the level, in mode ap
@@ -144,7 +144,8 @@ func (n statesNetwork) DialContext(_ context.Context, _, address string) (net.Co
 	return near, nil
 }
 
-// newStatesSites are two nodes of a datacenter without consensus, or two datacenters of which at least the first has it.
+// newStatesSites returns two nodes of a datacenter without consensus, or two datacenters, at least
+// the first of them with consensus.
 func newStatesSites(t testing.TB, consensusA, consensusB bool) (a, b *statesSite) {
 	t.Helper()
 	network := statesNetwork{}
@@ -169,7 +170,8 @@ func newStatesSites(t testing.TB, consensusA, consensusB bool) (a, b *statesSite
 	connect := func(s *statesSite, datacenter, node, name string, to *statesSite) {
 		s.replica = need.Got(newReplicator(Config{Side: link.Side{
 			Service: s, Datacenter: datacenter, Node: node, Consensus: s.consensus, Sender: func() string { return "of " + node },
-			Levels: func() level.Reads { return level.Own("0", 0, min(a.level(), b.level())) }, // as peers that know each other's
+			// as peers that know each other's
+			Levels: func() level.Reads { return level.Own("0", 0, min(a.level(), b.level())) },
 			Peers:  []link.PeerConfig{{Name: name, Kind: kind, URLs: []string{"http://" + to.name}, World: &world.World{Network: network}}, stranger},
 		}}, func(env link.Env) link.Link {
 			env.Submit = func(task link.Task) { s.asked = append(s.asked, task) }
@@ -199,7 +201,8 @@ func (s *statesSite) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := func() (text []byte, err error) {
 		defer func() {
-			if p := recover(); p != nil { // net/http would recover from it, too, and a node that stands on its own goroutine ends
+			// net/http would recover from it, too, but a panic in a node's own goroutine ends the node
+			if p := recover(); p != nil {
 				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			}
 		}()
@@ -239,7 +242,7 @@ func (s *statesSite) establish(settings *registry.Settings, level byte) error {
 	return err
 }
 
-// level is the one that the site writes.
+// level returns the level that the site writes.
 func (s *statesSite) level() byte {
 	if s.consensus {
 		return s.machine.Level()
@@ -254,7 +257,7 @@ func (s *statesSite) epoch() registry.Epoch {
 	return s.registry.Epoch()
 }
 
-// ending and expired are what a leader ends.
+// ending and expired return what a leader ends.
 func (s *statesSite) ending(at int64) []registry.Op {
 	if s.consensus {
 		return s.machine.Ending(at)
@@ -285,7 +288,7 @@ func (s *statesSite) entry(data []byte, without func(fsm.Applied) []byte) (fsm.A
 	return applied, nil
 }
 
-// freeze is the state now, as it is written.
+// freeze returns the current state, as it is written.
 func (s *statesSite) freeze() frozenSite {
 	f := frozenSite{index: s.index, lead: s.lead, now: s.now, level: s.writes}
 	if !s.consensus {
@@ -314,7 +317,7 @@ func (s *statesSite) thaw(f frozenSite) error {
 	return nil
 }
 
-// restart has the site go on with a state as it was written, as a node that starts, or gets a snapshot.
+// restart makes the site go on with a state as it was written, like a node that starts, or receives a snapshot.
 func (s *statesSite) restart(f frozenSite) (err error) {
 	if s.consensus {
 		s.machine = fsm.NewMachine()
@@ -329,8 +332,8 @@ func (s *statesSite) restart(f frozenSite) (err error) {
 	return err
 }
 
-// startOver ends the site's process and starts it again. Without consensus it doubts all renewals then: its lease clock stood
-// still for an unknown time.
+// startOver restarts the site's process. Without consensus it then marks all renewals unconfirmed: its lease clock
+// stood still for an unknown time.
 func (s *statesSite) startOver() error {
 	if err := s.restart(s.freeze()); err != nil || s.consensus {
 		return err
@@ -369,7 +372,7 @@ func thawAP(f frozenSite) (*registry.Registry, error) {
 	return r, err
 }
 
-// digestAP is of all that the local disk has.
+// digestAP covers everything on the local disk.
 func digestAP(r *registry.Registry) (parts []uint64) {
 	f := r.Freeze()
 	add := func(b []byte) { parts = append(parts, crc64.Checksum(b, crc64.MakeTable(crc64.ECMA))) }
@@ -388,7 +391,7 @@ func digestAP(r *registry.Registry) (parts []uint64) {
 	return parts
 }
 
-// view is the newest; the caller holds mu, or nothing else is under way.
+// view returns the newest view. The caller holds mu, or nothing else is running.
 func (s *statesSite) view() *registry.View {
 	if s.consensus {
 		return s.machine.View()
@@ -432,10 +435,11 @@ func (s *statesSite) perform(items ...fsm.Item) (results []registry.Result, err 
 	return results, s.tokensRise()
 }
 
-// statesBytes bounds the memory that Apply of a batch takes. As in fsm/cost_test.go it stands for time, which would depend on the machine.
+// statesBytes bounds the memory that Apply of a batch allocates. As in fsm/cost_test.go it stands for time, which
+// would depend on the machine.
 const statesBytes = 12<<20 + 400*12<<10
 
-// allocated is how much memory was ever allocated.
+// allocated returns how much memory was ever allocated.
 func allocated() uint64 {
 	sample := []runtimemetrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	runtimemetrics.Read(sample)
@@ -502,7 +506,7 @@ func (s *statesSite) tokensRise() error {
 	return errors.Join(errs...)
 }
 
-// held are the holders of keys and permits, with the names of these.
+// held returns the holders of keys and permits, with the names of these.
 func (s *statesSite) held() iter.Seq2[string, kv.Holder] {
 	return func(yield func(string, kv.Holder) bool) {
 		v := s.machine.KV()
@@ -552,10 +556,11 @@ func (s *statesSite) Health() registry.Health {
 	return registry.Health{Ready: true, Quorum: true, Leads: s.consensus, Clock: s.now.Lease}
 }
 
-// peerOf is the other site.
+// other returns the other site.
 func (s *statesSite) other() *peer { return s.replica.present()[0] }
 
-// send sends what changed since an index, as a feed does, and what the replies ask for. It returns how many tasks that were.
+// send sends what changed since an index, as a feed does, and what the replies ask for. It returns the number of
+// tasks.
 func (s *statesSite) send(from *registry.Index, beat *registry.Beat) (sent int, err error) {
 	p, v := s.other(), s.replica.config.View()
 	now := s.replica.config.Clock()
@@ -605,7 +610,7 @@ func (s *statesSite) deliver(tasks []link.Task) (sent int, err error) {
 	return sent, nil
 }
 
-// receive is a message of a third party.
+// receive takes a message of a third party.
 func (s *statesSite) receive(local bool, clock int64, ops ...registry.Op) error {
 	m := rollcallpeer.Message{Head: rollcallpeer.Head{Datacenter: "dc9", Node: "x", Sender: "of x", Incarnation: 7, Clock: clock}}
 	if local {
@@ -642,7 +647,7 @@ func (s *statesSite) observe() {
 	v.Delta()
 	v.Freshness(s.now.Lease)
 	v.ComparableIndex(s.now.Lease)
-	if len(s.history)%3 > 0 { // takes long
+	if len(s.history)%3 > 0 { // it takes long
 		return
 	}
 	all := prometheus.NewRegistry()
@@ -652,8 +657,9 @@ func (s *statesSite) observe() {
 	}
 }
 
-// check says what is wrong with a site after a sequence: panics that were contained; a replica that applied the same at once, without
-// restarts, and is another one; a state that is another one when it is read back; a refused operation that changed something.
+// check returns what is wrong with a site after a sequence: panics that were contained; a replica that applied the
+// same at once, without restarts, and differs; a state that differs when it is read back; a refused operation that
+// changed something.
 func (s *statesSite) check() error {
 	if s.contained.Len() > 0 {
 		return fmt.Errorf("a panic was contained: %.2000s", s.contained)
@@ -684,7 +690,7 @@ func (s *statesSite) digest() ([]uint64, error) {
 	return digestAP(s.registry), nil
 }
 
-// digestCP is without what is remembered of batches, which has their results.
+// digestCP leaves out the remembered batches, which hold their results.
 func digestCP(m *fsm.Machine) []uint64 {
 	parts := m.Snapshot().Digest().Parts
 	return slices.Delete(parts, slices.Index(fsm.DigestParts(), "batches"), slices.Index(fsm.DigestParts(), "batches")+1)
@@ -724,7 +730,7 @@ func (s *statesSite) replay() ([]uint64, error) {
 	return digestCP(m), nil
 }
 
-// startAgain is a machine in the state that the history began with.
+// startAgain returns a machine in the state that the history began with.
 func (s *statesSite) startAgain() (*fsm.Machine, error) {
 	m := fsm.NewMachine()
 	if len(s.start.snapshot) == 0 {
@@ -735,7 +741,7 @@ func (s *statesSite) startAgain() (*fsm.Machine, error) {
 
 // reread writes the state and reads it.
 func (s *statesSite) reread() ([]uint64, error) {
-	if len(s.history)%3 > 0 { // the steps that start a site again read it, too
+	if len(s.history)%3 > 0 { // the steps that restart a site read it, too
 		return nil, nil
 	}
 	if !s.consensus {
@@ -752,7 +758,7 @@ func (s *statesSite) reread() ([]uint64, error) {
 	return digestCP(m), nil
 }
 
-// skipRefused applies the history without what was refused; nil: nothing was.
+// skipRefused applies the history without what was refused. It returns nil if nothing was.
 func (s *statesSite) skipRefused() ([]uint64, error) {
 	if !slices.ContainsFunc(s.history, func(h stateEntry) bool { return h.without != nil || slices.Contains(h.refused, true) }) {
 		return nil, nil

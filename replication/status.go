@@ -12,7 +12,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// The states of a peer.
+// States of a peer.
 const (
 	StateOK      = "ok"
 	StateFailing = "failing" // the last transmission failed
@@ -24,7 +24,7 @@ const (
 const AuthFileDiffers = "differs"
 
 const (
-	lagCounted = 10_000          // changes that a status counts at most, of those that were not read
+	lagCounted = 10_000          // most unread changes that a status counts
 	lagTold    = 5 * time.Second // a lag up to this long needs no reason
 )
 
@@ -69,7 +69,7 @@ func (p *peer) status(v *registry.View, now int64) api.Peer {
 	return status
 }
 
-// comparedFile says whether the peer's auth.file equals this node's, and adds a difference to a reason.
+// comparedFile reports whether the peer's auth.file equals this node's, and adds a difference to a reason.
 func comparedFile(l link.Rollcall, reason string) (word, _ string) {
 	switch differs, known := l.AuthFileDiffers(); {
 	case !known:
@@ -80,7 +80,7 @@ func comparedFile(l link.Rollcall, reason string) (word, _ string) {
 	return "same", reason
 }
 
-// state returns the state in a word and a sentence. p.mu is held.
+// state returns the state in a word and a sentence. The caller holds p.mu.
 func (p *peer) state(kept registry.PeerState, s api.Peer) (word, reason string) {
 	switch {
 	case kept.Paused:
@@ -138,8 +138,8 @@ func (p *peer) shownCursor(v *registry.View) string {
 	return v.Epoch() + "-" + strconv.FormatUint(uint64(at), 10)
 }
 
-// lag returns how many changes the peer does not know yet, at least, and the lease clock (ms) of the oldest.
-// If another node sends, it returns zeros.
+// lag returns how many changes, at least, the peer does not know yet, and the lease clock (ms) of the oldest. If
+// another node sends, it returns zeros.
 func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	kept := v.Peer(p.Name)
 	from, known, queued := place{after: kept.Cursor, upto: kept.Cursor}, kept.Known, 0
@@ -161,8 +161,8 @@ func (p *peer) lag(v *registry.View, now int64) (changes uint64, since int64) {
 	return uint64(queued + unread), since
 }
 
-// unread returns how many changes are to be sent that were not read yet, and the lease clock (ms) of the
-// oldest. If the list no longer reaches back that far, it counts everything.
+// unread returns how many changes are still to be read and sent, and the lease clock (ms) of the oldest. If the list
+// no longer reaches back that far, it counts everything.
 func (p *peer) unread(v *registry.View, from place, now int64) (changes int, since int64) {
 	list, err := v.Changes(from.upto, lagCounted)
 	if err != nil {

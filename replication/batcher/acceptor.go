@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// acceptor owns the tasks and decides when which are handed out (upstream: AcceptorExecutor). It is one
-// goroutine. It sleeps until the moment comes at which a hand-out is due, or a worker reports or asks, or
-// so many tasks have come that a batch or the buffer is full: it is not woken for each task, because that
-// would cost more than all the rest.
+// acceptor owns the tasks and decides when to hand out which (upstream: AcceptorExecutor). It is one goroutine. It
+// sleeps until a hand-out is due, a worker reports or asks for work, or enough tasks have arrived to fill a batch or
+// the buffer. It is not woken for each task, because that would cost more than everything else.
 type acceptor[K comparable, T any] struct {
 	config *Config[K, T]
 	inbox  *inbox[K, T]
 	work   chan<- work[K, T]
 
 	pending  map[K]*holder[K, T]
-	order    order[K, T]       // of pending
+	order    order[K, T]       // the order of pending
 	inFlight map[K]struct{}    // ids that workers have, or that are in split
-	blocked  int               // of pending, those whose id is in flight
+	blocked  int               // pending tasks whose id is in flight
 	split    [][]*holder[K, T] // parts of batches that were refused as a whole
-	requests int               // workers that wait for work
+	requests int               // workers waiting for work
 	shaper   trafficShaper
 	pacer    pacer
-	hurry    bool // what is pending is due at once
+	hurry    bool // pending tasks are due at once
 
 	stats    Stats
 	finished int // since the last publish
@@ -78,7 +77,7 @@ func (a *acceptor[K, T]) drain(most time.Duration) {
 	}
 }
 
-// close drops what is left, when no worker has anything any more.
+// close drops what is left, once no worker has anything.
 func (a *acceptor[K, T]) close() {
 	a.timer.Stop()
 	a.inbox.close()
@@ -97,7 +96,8 @@ func (a *acceptor[K, T]) close() {
 	a.publish(1)
 }
 
-// step collects all that was left before it hands out anything, so that the newest tasks are handed out.
+// step collects everything that was left for it before it hands out anything, so that the newest tasks are handed
+// out.
 func (a *acceptor[K, T]) step() {
 	now := time.Now()
 	a.collect(now)
@@ -110,7 +110,7 @@ func (a *acceptor[K, T]) step() {
 	a.publish(n.tasks)
 }
 
-// collect empties the inputs, first what workers gave back, then what is new.
+// collect empties the inputs: first what workers gave back, then what is new.
 func (a *acceptor[K, T]) collect(now time.Time) {
 	m := a.inbox.swap(a.used)
 	a.used = m
@@ -155,8 +155,8 @@ func (a *acceptor[K, T]) conclude(r report[K, T], now time.Time) {
 	}
 }
 
-// refuse isolates the task that spoils a batch: the batch is split in halves until that task is alone,
-// and dropped. The ids stay in flight meanwhile.
+// refuse isolates the task that spoils a batch: it splits the batch in halves until that task is alone, and then
+// drops it. The ids stay in flight meanwhile.
 func (a *acceptor[K, T]) refuse(tasks []*holder[K, T]) {
 	if len(tasks) == 1 {
 		a.release(tasks)
@@ -177,8 +177,8 @@ func (a *acceptor[K, T]) release(tasks []*holder[K, T]) {
 	}
 }
 
-// reprocess puts tasks that were given back at the head, the newest first, so that they stand in their
-// old order. When the buffer is full, the oldest of them are dropped.
+// reprocess puts tasks that were given back at the head, the newest first, so that they return to their old order.
+// When the buffer is full, it drops the oldest of them.
 func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
 	a.stats.ReplayedTasks += uint64(len(tasks))
 	for i := len(tasks) - 1; i >= 0; i-- {
@@ -198,10 +198,10 @@ func (a *acceptor[K, T]) reprocess(tasks []*holder[K, T], now time.Time) {
 	}
 }
 
-// supersede makes one task of one that was given back and the pending one that was submitted while it
-// was on its way. Upstream drops the older one; but the older one may hold more than the newer
-// one (a heartbeat after a registration that never arrived), so they are merged, as they would be if
-// both were pending. The older one's place is at the head.
+// supersede merges a task that was given back with the pending one that was submitted while it was in flight.
+// Upstream drops the older one, but that may hold more than the newer one (a heartbeat after a registration that
+// never arrived), so they are merged, as if both were pending. The merged task takes the older one's place at the
+// head.
 func (a *acceptor[K, T]) supersede(older, newer *holder[K, T]) {
 	a.merge(older, newer)
 	a.order.remove(newer)
@@ -209,8 +209,8 @@ func (a *acceptor[K, T]) supersede(older, newer *holder[K, T]) {
 	a.order.prepend(older)
 }
 
-// accept puts a new task at the end, or into the pending one of its id, whose place it takes. A task
-// beyond the buffer drops the oldest.
+// accept puts a new task at the end, or merges it into the pending one of its id, whose place it takes. A task beyond
+// the buffer drops the oldest.
 func (a *acceptor[K, T]) accept(h *holder[K, T]) {
 	if older, ok := a.pending[h.id]; ok {
 		a.merge(older, h)
@@ -247,7 +247,7 @@ func (a *acceptor[K, T]) unqueue(h *holder[K, T]) *holder[K, T] {
 	return h
 }
 
-// drop gives a task up that is neither pending nor in flight.
+// drop gives up a task that is neither pending nor in flight.
 func (a *acceptor[K, T]) drop(h *holder[K, T], why Drop) {
 	switch why {
 	case Expired:
@@ -265,8 +265,7 @@ func (a *acceptor[K, T]) drop(h *holder[K, T], why Drop) {
 
 func (a *acceptor[K, T]) full() bool { return len(a.pending) >= a.config.MaxBufferSize }
 
-// publish shows the numbers, and has the acceptor sleep until so many new tasks wait, or as many as fill
-// the buffer.
+// publish shows the numbers. The acceptor then sleeps until patience new tasks wait, or enough to fill the buffer.
 func (a *acceptor[K, T]) publish(patience int) {
 	a.stats.QueueSize = len(a.pending)
 	a.stats.InFlight = len(a.inFlight)

@@ -4,11 +4,11 @@ import "time"
 
 // nap is how long the acceptor may sleep when no worker wakes it.
 type nap struct {
-	timer time.Duration // 0: for ever
-	tasks int           // new tasks that wake it
+	timer time.Duration // 0 means forever
+	tasks int           // how many new tasks wake it
 }
 
-// assign hands out what is due to workers that asked for it, and returns when more can be due.
+// assign hands out what is due to workers that asked for it, and returns when more may be due.
 func (a *acceptor[K, T]) assign(now time.Time) nap {
 	for a.requests > 0 {
 		wait, ok := a.untilDue(now)
@@ -29,8 +29,8 @@ func (a *acceptor[K, T]) assign(now time.Time) nap {
 	return nap{tasks: a.config.batch()}
 }
 
-// untilDue is how long it is until the next hand-out is due, as far as the tasks themselves say. A batch
-// is due when it is full, when the buffer is, or when its oldest task has waited for the delay.
+// untilDue returns how long it is until the next hand-out is due, judging by the tasks alone. A batch is due when it
+// is full, when the buffer is, or when its oldest task has waited for the delay.
 func (a *acceptor[K, T]) untilDue(now time.Time) (wait time.Duration, ok bool) {
 	switch {
 	case len(a.split) > 0:
@@ -43,10 +43,10 @@ func (a *acceptor[K, T]) untilDue(now time.Time) (wait time.Duration, ok bool) {
 	return max(a.oldest().first.Add(a.config.MaxBatchingDelay).Sub(now), 0), true
 }
 
-// free is how many tasks are pending whose id is not in flight.
+// free returns the number of pending tasks whose id is not in flight.
 func (a *acceptor[K, T]) free() int { return len(a.pending) - a.blocked }
 
-// oldest is the first task whose id is not in flight. There is one.
+// oldest returns the first task whose id is not in flight. There must be one.
 func (a *acceptor[K, T]) oldest() *holder[K, T] {
 	h := a.order.head
 	for a.isInFlight(h) {
@@ -56,7 +56,7 @@ func (a *acceptor[K, T]) oldest() *holder[K, T] {
 }
 
 // next removes and returns the tasks of one hand-out: a part of a split batch, or a batch from the front without the
-// ids in flight. Expired ones are dropped; none may be left.
+// ids in flight. It drops expired ones; the result may be empty.
 func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 	if n := len(a.split); n > 0 {
 		part := a.split[n-1]
@@ -79,7 +79,7 @@ func (a *acceptor[K, T]) next(now time.Time) []*holder[K, T] {
 	return tasks
 }
 
-// unexpired drops those of the tasks that are of no use any more.
+// unexpired drops tasks that have expired, and returns the others.
 func (a *acceptor[K, T]) unexpired(tasks []*holder[K, T], now time.Time) []*holder[K, T] {
 	useful := tasks[:0]
 	for _, h := range tasks {

@@ -8,7 +8,7 @@ import (
 // Drop is why a task was given up.
 type Drop uint8
 
-// The reasons.
+// Reasons for giving up a task.
 const (
 	Expired   Drop = iota // its expiry passed before it could be sent
 	Overflow              // the buffer was full
@@ -21,33 +21,34 @@ const (
 type Config[K comparable, T any] struct {
 	Name      string // labels goroutines (pprof) and metrics
 	Processor Processor[T]
-	// Merge makes one task of a pending one and a newer one of the same id; nil: the newer one replaces
-	// the older one. The place in the order, and the time that counts for the delay, stay the older one's.
-	// Merged tasks expire when the later of both does, a replaced one does with the newer one.
+	// Merge merges a newer task into a pending one of the same id. If it is nil, the newer one replaces the older
+	// one. The place in the order, and the time that counts for the delay, stay the older one's. Merged tasks expire
+	// when the later of the two does; a replacement expires when the newer one does.
 	Merge func(older, newer T) T
-	// Done is called with each task that was transmitted, Dropped with each that was given up. Both are called
-	// by the acceptor and must not block or call the dispatcher, except its Process. A task that overflows
-	// or expires may be reported before an older one of its id that is in flight. Nil: not called.
+	// Done is called with each task that was transmitted, Dropped with each that was given up. The acceptor calls
+	// both; they must not block or call the dispatcher, except its Process. A task that overflows or expires may be
+	// reported before an older one of its id that is in flight. Both may be nil.
 	Done    func(id K, task T)
 	Dropped func(id K, task T, why Drop)
-	// Log gets calls of the Processor that panicked. Nil: discards.
+	// Log gets calls of the Processor that panicked. Nil discards them.
 	Log *slog.Logger
 
-	MaxBufferSize        int           // pending tasks; 0: 10000. A task beyond drops the oldest
-	WorkloadSize         int           // tasks of one batch; 0: 250. 1: single-item form, no delay
-	WorkerCount          int           // 0: 20 (1 in single-item form)
-	MaxBatchingDelay     time.Duration // 0: 500 ms, from the first submission of the oldest task. A full batch goes at once
-	CongestionRetryDelay time.Duration // 0: 1 s
-	NetworkFailureRetry  time.Duration // 0: 100 ms
-	MaxRetryDelay        time.Duration // 0: 30 s, the bound of both
-	// Backoff doubles the delay with every failure in a row, up to MaxRetryDelay, and draws the second
-	// half of it at random (upstream: always the same delay). A success ends the row.
+	MaxBufferSize int // most pending tasks; 0 means 10000. A task beyond that drops the oldest
+	WorkloadSize  int // tasks in one batch; 0 means 250. 1 means single-item form, without delay
+	WorkerCount   int // 0 means 20 (1 in single-item form)
+	// 0 means 500 ms, from the first submission of the oldest task. A full batch goes at once
+	MaxBatchingDelay     time.Duration
+	CongestionRetryDelay time.Duration // 0 means 1 s
+	NetworkFailureRetry  time.Duration // 0 means 100 ms
+	MaxRetryDelay        time.Duration // bound of both; 0 means 30 s
+	// Backoff doubles the delay with every failure in a row, up to MaxRetryDelay, and randomizes the second half of
+	// it (upstream always uses the same delay). A success ends the row.
 	Backoff bool
-	// Rate is the most tasks per second that are handed out; 0: no limit. A batch is no larger.
+	// Rate is how many tasks are handed out per second at most; 0 means no limit. No batch is larger than it.
 	Rate int
 }
 
-// complete puts the defaults in.
+// complete fills in the defaults.
 func (c Config[K, T]) complete() Config[K, T] {
 	fill(&c.MaxBufferSize, 10_000)
 	fill(&c.WorkloadSize, 250)
@@ -78,10 +79,10 @@ func fill[N int | time.Duration](number *N, otherwise N) {
 	}
 }
 
-// single says whether tasks are handed out one by one and without delay.
+// single reports whether tasks are handed out one by one and without delay.
 func (c *Config[K, T]) single() bool { return c.WorkloadSize == 1 }
 
-// batch is how many tasks are handed out at once.
+// batch returns how many tasks are handed out at once.
 func (c *Config[K, T]) batch() int {
 	if c.Rate > 0 {
 		return min(c.WorkloadSize, c.Rate)

@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// executor runs the workers (upstream: TaskExecutors, BatchWorkerRunnable, SingleTaskWorkerRunnable).
-// They pull: a worker is handed nothing that it did not ask for, so what waits for a slow receiver waits
-// among the pending tasks, where it can still be merged, expire or be dropped.
+// executor runs the workers (upstream: TaskExecutors, BatchWorkerRunnable, SingleTaskWorkerRunnable). They pull: a
+// worker is handed nothing that it did not ask for, so what waits for a slow receiver waits among the pending tasks,
+// where it can still be merged, expire or be dropped.
 type executor[K comparable, T any] struct {
 	config *Config[K, T]
 	inbox  *inbox[K, T]
-	work   chan work[K, T] // as many fit as there are workers, so that handing out never blocks
+	work   chan work[K, T] // as large as the number of workers, so that handing out never blocks
 	group  sync.WaitGroup
 }
 
@@ -46,8 +46,7 @@ func (e *executor[K, T]) worker(ctx context.Context) {
 	}
 }
 
-// run transmits one piece of work. A mistake in the Processor costs the task that shows it, and never
-// a worker.
+// run transmits one piece of work. A bug in the Processor costs the task that shows it, and never a worker.
 func (e *executor[K, T]) run(ctx context.Context, w work[K, T]) (r Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,5 +65,5 @@ func (e *executor[K, T]) run(ctx context.Context, w work[K, T]) (r Result) {
 	return e.config.Processor.ProcessBatch(ctx, tasks)
 }
 
-// labels name a goroutine in profiles as upstream names its threads.
+// labels names a goroutine in profiles as upstream names its threads.
 func labels(thread string) pprof.LabelSet { return pprof.Labels("thread", thread) }

@@ -2,11 +2,11 @@ package batcher
 
 import "sync"
 
-// maxReused is the largest capacity of a slice of the inbox that is used again.
+// maxReused is the largest capacity of an inbox slice that is reused.
 const maxReused = 4096
 
-// inbox is what the acceptor shares with callers and workers: what they leave for the acceptor, and the
-// numbers that the acceptor publishes. No other state of the acceptor is shared.
+// inbox is what the acceptor shares with callers and workers: what they leave for the acceptor, and the numbers that
+// the acceptor publishes. No other state of the acceptor is shared.
 type inbox[K comparable, T any] struct {
 	wake  chan struct{} // holds a token while something waits for the acceptor
 	freed chan struct{} // holds a token when a task is finished
@@ -14,10 +14,10 @@ type inbox[K comparable, T any] struct {
 	mu       sync.Mutex
 	closed   bool
 	left     mail[K, T]
-	patience int    // so many tasks in left wake the acceptor
+	patience int    // this many tasks in left wake the acceptor
 	load     int    // tasks accepted and not finished: neither transmitted, nor dropped, nor merged
 	accepted uint64 // tasks ever given to Process
-	refused  uint64 // of these, those that came after the end
+	refused  uint64 // those of them that came after the end
 	stats    Stats  // as the acceptor last published them
 }
 
@@ -26,10 +26,10 @@ type mail[K comparable, T any] struct {
 	accepted []*holder[K, T] // the acceptor queue, oldest first
 	reports  []report[K, T]  // the reprocess queue, oldest first, and successes
 	requests int             // workers that ask for work
-	reached  bool            // the receiver was, by other means
+	reached  bool            // the receiver was reached by something other than a task
 }
 
-// report is what a worker says of its work.
+// report is a worker's report on its work.
 type report[K comparable, T any] struct {
 	work   work[K, T]
 	result Result
@@ -39,7 +39,7 @@ func newInbox[K comparable, T any]() *inbox[K, T] {
 	return &inbox[K, T]{wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// accept leaves a task. It returns false after the end.
+// accept leaves a task for the acceptor. It returns false after the end.
 func (b *inbox[K, T]) accept(h *holder[K, T]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *inbox[K, T]) ask() {
 	signal(b.wake)
 }
 
-// report leaves what became of a worker's work, and its request for more.
+// report leaves the outcome of a worker's work, and its request for more.
 func (b *inbox[K, T]) report(w work[K, T], r Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +71,7 @@ func (b *inbox[K, T]) report(w work[K, T], r Result) {
 	signal(b.wake)
 }
 
-// reach leaves that the receiver was reached.
+// reach records that the receiver was reached.
 func (b *inbox[K, T]) reach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,7 @@ func (b *inbox[K, T]) reach() {
 	signal(b.wake)
 }
 
-// swap returns what was left. The slices of used, which the caller got before, are used again.
+// swap returns what was left. It reuses the slices of used, which the caller got before.
 func (b *inbox[K, T]) swap(used mail[K, T]) mail[K, T] {
 	empty := mail[K, T]{accepted: emptied(used.accepted), reports: emptied(used.reports)}
 	b.mu.Lock()
@@ -96,8 +96,8 @@ func (b *inbox[K, T]) rouse() {
 	}
 }
 
-// publish shows the numbers, and says that so many tasks were finished since the last time. The
-// acceptor need not be woken before so many tasks as patience says wait for it.
+// publish shows the numbers, and records how many tasks were finished since the last time. The acceptor need not be
+// woken before patience tasks wait for it.
 func (b *inbox[K, T]) publish(s Stats, finished, patience int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,14 +110,14 @@ func (b *inbox[K, T]) publish(s Stats, finished, patience int) {
 	}
 }
 
-// close refuses what comes from now on.
+// close refuses everything from now on.
 func (b *inbox[K, T]) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
 }
 
-// idle says whether every task is finished.
+// idle reports whether every task is finished.
 func (b *inbox[K, T]) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *inbox[K, T]) snapshot() Stats {
 	return s
 }
 
-// emptied is a slice to be used again, unless a burst has made it so large that it is better given back.
+// emptied returns a slice for reuse, unless a burst has made it so large that it is better released.
 func emptied[E any](used []E) []E {
 	if cap(used) > maxReused {
 		return nil
@@ -154,7 +154,7 @@ func emptied[E any](used []E) []E {
 	return used[:0]
 }
 
-// signal leaves a token, if there is none.
+// signal leaves a token unless one is there.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -59,7 +59,7 @@ func (r *rig) wantRoom(want int) {
 	}
 }
 
-// wantFreed says whether Freed has a value.
+// wantFreed checks whether Freed has a value.
 func (r *rig) wantFreed(want bool) {
 	r.t.Helper()
 	got := false
@@ -222,7 +222,7 @@ func TestProcessNeverBlocksItsCaller(t *testing.T) {
 	})
 }
 
-// wantEnd checks that Run returns so long after the rig was made, and with every task accounted for.
+// wantEnd checks that Run returns at the given time after the rig was made, with every task accounted for.
 func (r *rig) wantEnd(ended <-chan struct{}, at time.Duration) {
 	r.t.Helper()
 	<-ended

@@ -79,7 +79,7 @@ func TestPauseGrowsToItsBoundAndASuccessResetsIt(t *testing.T) {
 	})
 }
 
-// wantPause checks the pause after a call: at most so long, and at least half of it.
+// wantPause checks the pause after a call: at most the given time, and at least half of it.
 func (r *rig) wantPause(call int, most time.Duration) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -129,7 +129,7 @@ func TestPanickingProcessorCostsOnlyTheTaskThatShowsIt(t *testing.T) {
 func TestPoisonTaskIsIsolatedAndTheOthersGoOn(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		poison []string // in the order in which they are found
+		poison []string // in the order they are found
 		calls  int      // at most
 	}{
 		{"one of 250", []string{"cd1"}, 1 + 2*8},
@@ -164,7 +164,7 @@ func TestReprocessQueueIsTakenInBeforeTheAcceptorQueueNewestFirst(t *testing.T) 
 	for _, row := range []struct {
 		name    string
 		size    int
-		back    []string // batches, in the order in which they were given back
+		back    []string // batches, in the order they were given back
 		new     string
 		order   string
 		dropped []string
@@ -197,7 +197,7 @@ func TestReprocessQueueIsTakenInBeforeTheAcceptorQueueNewestFirst(t *testing.T) 
 	}
 }
 
-// given is work that a worker had.
+// given returns work that a worker had.
 func (r *rig) given(tasks string) work[string, string] {
 	var w work[string, string]
 	for _, task := range strings.Fields(tasks) {
@@ -229,15 +229,15 @@ func TestGoroutinesAreLabelledAsUpstreamsThreads(t *testing.T) {
 	}
 }
 
-// submissions are a task of the property test: the numbers of the submissions that were merged into it.
+// submissions is a task of the property test: the numbers of the submissions that were merged into it.
 type submissions []int
 
-// history is a drawn run: what is submitted and when, and what becomes of each transmission.
+// history is a drawn run: what is submitted and when, and the outcome of each transmission.
 type history struct {
 	config  Config[int, submissions]
 	steps   []step
-	results []outcome // of the transmissions in the order in which they start; then all succeed
-	stop    bool      // stop the dispatcher right after the last step; else it gets an hour to finish
+	results []outcome // of the transmissions in the order they start; after these, all succeed
+	stop    bool      // stop the dispatcher right after the last step; otherwise it gets an hour to finish
 	drain   time.Duration
 }
 
@@ -247,7 +247,7 @@ type step struct {
 	id    int
 }
 
-// outcome is what becomes of one transmission, and how long it takes.
+// outcome is how one transmission ends, and how long it takes.
 type outcome struct {
 	result Result
 	after  time.Duration
@@ -275,12 +275,13 @@ func drawHistory(t *rapid.T) history {
 	}
 }
 
-// recorder is the receiver of a dispatcher and its callbacks: it records what they get, and which promises are broken.
+// recorder is the receiver of a dispatcher and its callbacks: it records what they get, and which promises are
+// broken.
 type recorder struct {
 	mu        sync.Mutex
 	results   []outcome
 	busy      map[int]bool
-	attempted map[int]int         // the newest submission that was ever sent, by id
+	attempted map[int]int         // newest submission that was ever sent, by id
 	done      map[int]submissions // what was transmitted, in order, by id
 	dropped   map[int]submissions
 	broken    []string
@@ -332,7 +333,7 @@ func (w *recorder) finish(tasks []submissions) {
 	}
 }
 
-// record records in which list a task ended.
+// record records which list a task ended up in.
 func (w *recorder) record(list map[int]submissions, id int, f submissions) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -344,7 +345,7 @@ func (w *recorder) recordBreach(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 }
 
-// play runs a history in a bubble. end and room are the statistics and the room of the dispatcher when all is over.
+// play runs a history in a bubble. end and room are the dispatcher's statistics and room when everything is over.
 func play(t *testing.T, h history) (w *recorder, submitted map[int]submissions, end Stats, room int) {
 	w = &recorder{results: h.results, busy: map[int]bool{}, attempted: map[int]int{}, done: map[int]submissions{}, dropped: map[int]submissions{}}
 	submitted = map[int]submissions{}

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// rig is a dispatcher in a bubble, with a receiver whose results a test sets. A task is a string
-// such as "a1", whose id is what stands before the first digit.
+// rig is a dispatcher in a bubble, with a receiver whose results a test sets. A task is a string such as "a1"; its id
+// is everything before the first digit.
 type rig struct {
 	*Dispatcher[string, string]
 	t     *testing.T
@@ -40,11 +40,11 @@ type call struct {
 
 func (c call) String() string { return fmt.Sprint(c.at, " ", c.tasks) }
 
-// response is what the receiver does with a call. Without one it takes the tasks at once.
+// response is what the receiver does with a call. Without one it accepts the tasks at once.
 type response struct {
 	result Result
 	after  time.Duration
-	when   func(tasks []string) Result // in place of result
+	when   func(tasks []string) Result // instead of result
 }
 
 // in runs f in a bubble.
@@ -97,7 +97,7 @@ func (r *rig) record(list *[]string, id, task, text string) {
 // submit submits tasks that never expire, and lets them arrive.
 func (r *rig) submit(tasks string) { r.until(0, tasks) }
 
-// until submits tasks that expire so long after the rig was made; 0: never.
+// until submits tasks that expire at the given time after the rig was made; 0 means never.
 func (r *rig) until(expiry time.Duration, tasks string) {
 	var moment time.Time
 	if expiry > 0 {
@@ -109,7 +109,7 @@ func (r *rig) until(expiry time.Duration, tasks string) {
 	synctest.Wait()
 }
 
-// published says whether the acceptor did anything during f.
+// published reports whether the acceptor did anything during f.
 func (r *rig) published(f func()) bool {
 	const mark = -1
 	r.inbox.mu.Lock()
@@ -120,7 +120,7 @@ func (r *rig) published(f func()) bool {
 	return r.Stats().LastBatchSize != mark
 }
 
-// at sleeps until so long after the rig was made.
+// at sleeps until the given time after the rig was made.
 func (r *rig) at(moment time.Duration) {
 	time.Sleep(time.Until(r.start.Add(moment)))
 	synctest.Wait()
@@ -151,7 +151,7 @@ func (r *rig) call(ctx context.Context, tasks []string) Result {
 	return a.result
 }
 
-// enter writes a call down and takes the next response.
+// enter records a call and removes the next response.
 func (r *rig) enter(tasks []string) (a response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +163,8 @@ func (r *rig) enter(tasks []string) (a response) {
 	return a
 }
 
-// wantCalls compares the calls since the rig was made with "500ms a1 b1; 1s c1". Of calls by several
-// workers at one moment, which have no order, it takes the lesser text first.
+// wantCalls compares the calls since the rig was made with "500ms a1 b1; 1s c1". Calls by several workers at one
+// moment have no order: it sorts them by text.
 func (r *rig) wantCalls(want string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -213,7 +213,7 @@ func (r *rig) wantStats(want Stats, f func(Stats) Stats) {
 
 func name(task string) string { return task[:strings.IndexAny(task, "0123456789")] }
 
-// many are tasks of n ids.
+// many returns tasks of n ids.
 func many(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -222,24 +222,25 @@ func many(n int) string {
 	return b.String()
 }
 
-// join merges tasks so that both can be seen.
+// join merges tasks so that both remain visible.
 func join(older, newer string) string { return older + "+" + newer }
 
 const ms = time.Millisecond
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scenario is what happens when, and what comes of it.
+// scenario says what happens when, and with what result.
 type scenario struct {
 	name      string
 	config    Config[string, string]
 	responses []response
-	// script has moments and what is submitted then, at last that of the look: "100ms a1; 400ms b1@2s; 1s", where b1 expires
-	// after 2 s. The dispatcher runs from the beginning, or from the word run on, and until the word stop if there is one.
+	// script lists times and what is submitted then, ending with the time of the check: "100ms a1; 400ms b1@2s; 1s",
+	// where b1 expires after 2 s. The dispatcher runs from the beginning, or from the word run on, and until the word
+	// stop if there is one.
 	script  string
 	calls   string // "500ms a1 b1; 1s c1"
 	dropped string // "a1 expired, b1 overflow"
-	stats   Stats  // zero: they are not looked at
+	stats   Stats  // zero if they are not checked
 	drain   time.Duration
 	ends    time.Duration // when Run returns after a stop
 }
@@ -291,19 +292,19 @@ func (s scenario) play(t *testing.T) {
 	}
 }
 
-// of is how a dispatcher is made for batches of a size, a buffer (0: the default) and workers (0: the default).
+// of configures a dispatcher for batches of a size, a buffer (0 for the default) and workers (0 for the default).
 func of(size, buffer, workers int) Config[string, string] {
 	return Config[string, string]{WorkloadSize: size, MaxBufferSize: buffer, WorkerCount: workers}
 }
 
-// merging is of, whose tasks are merged so that both can be seen.
+// merging is of with tasks merged so that both remain visible.
 func merging(size, buffer, workers int) Config[string, string] {
 	c := of(size, buffer, workers)
 	c.Merge = join
 	return c
 }
 
-// The receiver takes a call so slowly, or refuses it.
+// slowly takes a call after a delay.
 func slowly(after time.Duration) response { return response{after: after} }
 func fails(results ...Result) (all []response) {
 	for _, result := range results {

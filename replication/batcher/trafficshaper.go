@@ -2,8 +2,8 @@ package batcher
 
 import "time"
 
-// trafficShaper says for how long the hand-outs of the whole dispatcher are held back after failures
-// (upstream: TrafficShaper).
+// trafficShaper decides how long the hand-outs of the whole dispatcher are held back after failures (upstream:
+// TrafficShaper).
 type trafficShaper struct {
 	congestion, network pause
 }
@@ -12,11 +12,11 @@ type trafficShaper struct {
 type pause struct {
 	shortest, longest time.Duration
 	grows             bool
-	random            func(n int64) int64 // a number in [0, n)
+	random            func(n int64) int64 // returns a number in [0, n)
 
-	last time.Time     // of the last failure; zero: there is none that counts
-	full time.Duration // the present delay before its random part was drawn; zero: no failure in this row
-	rest time.Duration // what is waited after last
+	last time.Time     // of the last failure; zero if none counts
+	full time.Duration // current delay before its random part was drawn; zero without a failure in this row
+	rest time.Duration // how long to wait after last
 }
 
 func newTrafficShaper(congestion, network, longest time.Duration, grows bool, random func(int64) int64) trafficShaper {
@@ -41,13 +41,13 @@ func (s *trafficShaper) record(r Result, started, now time.Time) {
 // reached ends the pause after network failures.
 func (s *trafficShaper) reached() { s.network.full, s.network.last = 0, time.Time{} }
 
-// wait is for how long nothing may be handed out from now on.
+// wait returns how long nothing may be handed out from now on.
 func (s *trafficShaper) wait(now time.Time) time.Duration {
 	return max(s.congestion.left(now), s.network.left(now))
 }
 
-// fail starts the pause anew. It grows only when the transmission had started after the last failure: when
-// the receiver goes away under twenty workers that is one failure, not twenty in a row.
+// fail starts the pause anew. It grows only if the transmission had started after the last failure: when the receiver
+// goes away under twenty workers that is one failure, not twenty in a row.
 func (p *pause) fail(started, now time.Time) {
 	if p.full == 0 {
 		p.draw(p.shortest)
@@ -57,8 +57,8 @@ func (p *pause) fail(started, now time.Time) {
 	p.last = now
 }
 
-// draw sets the delay. With growth, half of it is random, so that the senders that a receiver lost at
-// one moment do not come back at one.
+// draw sets the delay. With growth, half of it is random, so that senders that lose a receiver at the same moment do
+// not all come back at once.
 func (p *pause) draw(full time.Duration) {
 	p.full, p.rest = full, full
 	if p.grows {
@@ -66,8 +66,8 @@ func (p *pause) draw(full time.Duration) {
 	}
 }
 
-// left is the rest of the pause. A clock that went back behind the failure ends it: how long
-// ago that was is not known.
+// left returns the rest of the pause. A clock set back to before the failure ends it, because nobody knows how long
+// ago that was.
 func (p *pause) left(now time.Time) time.Duration {
 	if p.last.IsZero() {
 		return 0
@@ -82,14 +82,14 @@ func (p *pause) left(now time.Time) time.Duration {
 // pacerCredit is how late a hand-out may be without loss to the rate: as much as a timer oversleeps.
 const pacerCredit = 10 * time.Millisecond
 
-// pacer is the limit of the rate, a token bucket that goes into debt by one hand-out at most. It knows
-// the moment at which the debt is paid, so that no timer has to run before.
+// pacer limits the rate: a token bucket that goes into debt by at most one hand-out. It knows when the debt is paid,
+// so that no timer has to run before that.
 type pacer struct {
-	rate int // tasks per second; 0: no limit
+	rate int // tasks per second; 0 means no limit
 	paid time.Time
 }
 
-// wait is for how long nothing may be handed out from now on.
+// wait returns how long nothing may be handed out from now on.
 func (p *pacer) wait(now time.Time) time.Duration {
 	if p.rate <= 0 {
 		return 0
@@ -97,7 +97,7 @@ func (p *pacer) wait(now time.Time) time.Duration {
 	return max(p.paid.Sub(now), 0)
 }
 
-// charge takes a hand-out of tasks off the rate.
+// charge charges a hand-out of tasks to the rate.
 func (p *pacer) charge(tasks int, now time.Time) {
 	if p.rate <= 0 {
 		return

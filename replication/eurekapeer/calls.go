@@ -1,14 +1,14 @@
-// Package eurekapeer is the link to a Netflix Eureka server, and knows by which name such a server is known that sends
+// Package eurekapeer is the link to a Netflix Eureka server, and finds out which peer a Eureka server is that sends
 // here. A Eureka server gets what a server of its own kind would send it (upstream: PeerEurekaNode,
 // ReplicationTaskProcessor): the same documents, and nothing beyond them, because it drops a whole batch over one key
-// that it does not know. It does not serve what Eureka servers send here: package httpd/eurekaroutes does.
+// that it does not know. Requests that Eureka servers send here are served by package httpd/eurekaroutes.
 //
 //	parts.go        what a task becomes
 //	calls.go        the link, and one call
 //	sending.go      batches, single calls, and everything for a repair
 //	replies.go      what responses ask for
 //	registration.go this node as an instance of the application EUREKA
-//	senders.go      which peer a server is that sends here
+//	senders.go      which peer a sending server is
 package eurekapeer
 
 import (
@@ -30,7 +30,7 @@ import (
 // Link transmits to one Eureka server. It is safe for concurrent use.
 type Link struct {
 	env     link.Env
-	service *url.URL // without user info and without a slash at the end
+	service *url.URL // without user info and trailing slash
 	user    *url.Userinfo
 	client  *http.Client
 	behind  atomic.Bool // newer instances of the server could not be taken over, which was logged
@@ -49,10 +49,10 @@ func New(env link.Env) link.Link {
 
 func (l *Link) URL() string { return l.service.String() }
 
-// maxResponse bounds what is read of a Eureka server's response: 250 instances at their largest.
+// maxResponse bounds how much of a Eureka server's response is read: 250 instances at their largest.
 const maxResponse = 64 << 20
 
-// response is what a Eureka server responds with.
+// response is a Eureka server's response.
 type response struct {
 	status int
 	body   []byte
@@ -80,7 +80,7 @@ func (l *Link) ask(ctx context.Context, replicated bool, method, target string, 
 	return resp, nil
 }
 
-// identify sets the header fields by which Eureka servers know one another.
+// identify sets the header fields that tell Eureka servers of each other.
 func (l *Link) identify(r *http.Request, replicated, body bool) {
 	r.Header.Set("Accept", "application/json")
 	if body {
@@ -136,8 +136,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s %s was answered %d %s", e.method, e.target, e.status, http.StatusText(e.status))
 }
 
-// refuseAlone records an item that the server refuses by the status of a call that had only that item. The
-// dispatcher counts it: it tries the items of a refused batch one by one.
+// refuseAlone records an item that the server refuses by the status of a call that had only that item. The dispatcher
+// arranges for that: it tries the items of a refused batch one by one.
 func (l *Link) refuseAlone(all []part, err error) {
 	answer, ok := errors.AsType[*statusError](err)
 	if ok && (answer.status == http.StatusBadRequest || answer.status == http.StatusRequestEntityTooLarge) && all[0].task.Key == all[len(all)-1].task.Key {

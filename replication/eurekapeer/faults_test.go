@@ -44,7 +44,7 @@ func TestFaultsOfAEurekaServer(t *testing.T) {
 			t.Parallel()
 			f := peertest.NewEureka(t)
 			connect, read := 20*time.Second, 20*time.Second
-			if c.name == "hang" { // and takes both
+			if c.name == "hang" { // and it accepts both
 				connect, read = time.Second, 100*time.Millisecond
 			}
 			s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}, Flow: link.Flow{ConnectTimeout: connect, ReadTimeout: read}})
@@ -58,7 +58,7 @@ func TestFaultsOfAEurekaServer(t *testing.T) {
 }
 
 func TestFaultOfAServerThatCannotBeReachedIsOneOfTheNetwork(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and says nothing
 	need.OK(t, err)
 	defer silent.Close()
 	for _, url := range []string{"https://u:secret@" + silent.Addr().String() + "/eureka", "http://u:secret@127.0.0.1:1/eureka", "http://u:secret@no-such-host.invalid/eureka"} {
@@ -85,8 +85,8 @@ func TestItemThatTheServerRefusesSpoilsNoOther(t *testing.T) {
 	expect.Equal(t, s.gaveUp, 1, "items that were given up")
 }
 
-// The real server's decoder refuses a batch for one thing that it does not know. Our batches it reads:
-// every action, with every field that an instance can have.
+// The real server's decoder refuses a batch over a single thing that it does not know. It reads ours: every action,
+// with every field that an instance can have.
 func TestBatchHoldsNothingThatAStrictServerDoesNotKnow(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})

@@ -27,8 +27,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands
-// the tasks over itself.
+// eurekaSide is a registry of ours with a link to a Eureka server, without a dispatcher: a test hands over the tasks
+// itself.
 type eurekaSide struct {
 	*registrytest.Memory
 	link *Link
@@ -39,7 +39,7 @@ type eurekaSide struct {
 	sent      []string
 	successes int
 	failures  []string
-	refused   []string // why, with the fact and the instance in front
+	refused   []string // reasons, prefixed with the fact and the instance
 	gaveUp    int
 }
 
@@ -87,7 +87,7 @@ func (s *eurekaSide) deliver(t testing.TB, tasks ...link.Task) {
 	}
 }
 
-// has checks one instance here: "-" if there is none, else its status and override.
+// has checks one instance here: "-" if it does not exist, otherwise its status and override.
 func (s *eurekaSide) has(t testing.TB, app, id, want string) {
 	t.Helper()
 	got := "-"
@@ -182,7 +182,7 @@ func TestOverrideAtAEurekaServerFollowsOurs(t *testing.T) {
 	expect.Slice(t, s.sent, []string{"register", "override", "register", "override", "register", "cancel"}, "counted as sent:")
 }
 
-// A life that began while the server knew an older one must not inherit that one's override.
+// A life that began while the server knew an older one must not inherit the older one's override.
 func TestOverrideOfAnOldLifeEndsAtAEurekaServer(t *testing.T) {
 	f := peertest.NewEureka(t)
 	f.ClientCall(t, "POST", "/apps/ORDERS", peertest.ClientOf("ORDERS", "i1", 500), 204)
@@ -236,8 +236,8 @@ func TestResultOf404IsFollowedAFewTimesOnly(t *testing.T) {
 	expect.Slice(t, s.refused, []string{"override ORDERS/i1: DeleteStatusOverride was answered 404 Not Found"}, "refused")
 }
 
-// A change of metadata here makes the timestamp of a Eureka server newer than the client's. When an override is deleted, the
-// server shows UNKNOWN until the client registers, with its own timestamp, which is then older.
+// A change of metadata here makes the timestamp of a Eureka server newer than the client's. When an override is
+// deleted, the server shows UNKNOWN until the client registers, with its own timestamp, which is then older.
 func TestRegistrationAfterADeletedOverrideIsNewerThanTheServersOwn(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		f := peertest.NewEureka(t)
@@ -254,7 +254,7 @@ func TestRegistrationAfterADeletedOverrideIsNewerThanTheServersOwn(t *testing.T)
 			{registry.DeleteOverride{Key: k, Fallback: registry.Unknown}, link.Overridden, "ORDERS/i1 UNKNOWN 1001"},
 			{register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 UNKNOWN 1001"},
 			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 1002"},
-			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 1002"}, // the server's 409 is taken over
+			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 1002"}, // it adopts the 409's
 			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 1002"},
 		} {
 			s.Perform(t, step.op)
@@ -268,8 +268,8 @@ func TestRegistrationAfterADeletedOverrideIsNewerThanTheServersOwn(t *testing.T)
 	}
 }
 
-// A Eureka server keeps what a clock that was ahead has registered. What a client has registered after it must not be
-// undone by that.
+// A Eureka server keeps what a clock that was ahead has registered. It must not undo what a client has registered
+// since.
 func TestServerThatKeepsWhatAClientHasReplacedIsSentANewerOne(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		f := peertest.NewEureka(t)
@@ -285,7 +285,7 @@ func TestServerThatKeepsWhatAClientHasReplacedIsSentANewerOne(t *testing.T) {
 			{register(dead), link.Registered, "ORDERS/i1 STARTING 5000"},
 			{register(peertest.Instance("ORDERS", "i1", 1000)), link.Registered, "ORDERS/i1 STARTING 5000"},
 			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"},
-			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"}, // the server's 409 is taken over
+			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"}, // it adopts the 409's
 			{registry.Renew{Key: k, LastDirty: 1000}, link.Heartbeat, "ORDERS/i1 UP 5001"},
 		} {
 			s.Perform(t, step.op)
@@ -344,7 +344,7 @@ func TestResultOf409WithoutANewerInstanceBringsOurs(t *testing.T) {
 	}
 }
 
-// An instance in a response is checked as if it registered here.
+// An instance in a response is checked as if it were registered here.
 func TestResultOf409ThatIsNoInstanceIsNotRegistered(t *testing.T) {
 	for _, c := range []struct{ name, entity string }{
 		{"another instance", `{"instanceId":"i2","app":"ORDERS","hostName":"h","ipAddr":"1","dataCenterInfo":{"@class":"x","name":"MyOwn"},"lastDirtyTimestamp":"9000"}`},
@@ -420,7 +420,7 @@ func TestCompareFindsEverythingForAEurekaServer(t *testing.T) {
 	expect.That(t, slices.Equal(got, want), "a repair sent %q, want %q: what is ours, and nothing of the server's own or another datacenter's", got, want)
 }
 
-// The node registers as one server registers with another, and goes when it stops sending.
+// The node registers as one Eureka server does with another, and leaves when it stops sending.
 func TestRegistrationAtAEurekaServerLastsWhileTheNodeSends(t *testing.T) {
 	f := peertest.NewEureka(t)
 	s := newEurekaSide(t, link.PeerConfig{URLs: []string{f.Service()}})
@@ -455,8 +455,8 @@ func TestRegistrationIsMadeAgainAtAServerThatLostIt(t *testing.T) {
 	expect.Slice(t, what, []string{"POST", "PUT", "PUT", "POST"}, "calls")
 }
 
-// The file is a batch as Netflix's own server writes it. Our batch of the same instances is the
-// same, key by key, but for times that each server has for itself.
+// The file is a batch as Netflix's own server writes it. Ours for the same instances equals it key by key, except for
+// times that each server has for itself.
 func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 	body := need.Got(os.ReadFile("testdata/eureka-batch.json"))(t)
 	items := need.Got(eureka.DecodeBatch(body))(t)
@@ -494,7 +494,7 @@ func TestItemsAreThoseOfNetflixsOwnServer(t *testing.T) {
 	}
 }
 
-// looseItems are the items of a batch as they are written, without the times of the server.
+// looseItems returns the items of a batch as written, without the server's own times.
 func looseItems(t testing.TB, body []byte) []map[string]any {
 	t.Helper()
 	var list struct {

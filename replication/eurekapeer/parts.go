@@ -16,7 +16,7 @@ type part struct {
 	task link.Task
 }
 
-// fact returns the status's word for what an item says.
+// fact returns the word that the status has for an item.
 func (t part) fact() string {
 	switch t.Action {
 	case eureka.Register:
@@ -29,10 +29,10 @@ func (t part) fact() string {
 	return "override"
 }
 
-// partsOf returns what the server is to get of an instance, in order: its present state, as far as the task
-// asks for it. For an instance that was removed that is nothing; its removal is a task of its own. An instance
-// in quarantine is canceled at the server, which knows no quarantine, and comes back by the 404 to the next
-// heartbeat afterwards.
+// partsOf returns what the server must be told of an instance, in order: its current state, to the extent that the
+// task asks for it. For a removed instance that is nothing; its removal is a task of its own. The server knows no
+// quarantine, so an instance in quarantine is canceled there, and comes back by the 404 to its next heartbeat
+// afterwards.
 func partsOf(v *registry.View, t link.Task) []part {
 	if t.Facts&link.Canceled != 0 {
 		return []part{cancelOf(t)}
@@ -55,10 +55,10 @@ func partsOf(v *registry.View, t link.Task) []part {
 	return []part{beat}
 }
 
-// registeredParts returns what a client says of itself. The override that the server has for the name outlives
-// a registration, so ours is sent after the registration if it may differ: the server's may be from an earlier
-// life, or ours has changed. The server shows the client's own DOWN or STARTING, which is stronger than an
-// override, only if the instance registers after the override.
+// registeredParts returns what a client says of itself. The server's override for a name outlives a registration, so
+// ours is sent after the registration if it may differ: the server's may be from an earlier life, or ours has
+// changed. The server shows the client's own DOWN or STARTING, which is stronger than an override, only if the
+// instance registers after the override.
 func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 	register := itemOf(eureka.Register, t, l)
 	shown := *l
@@ -77,7 +77,8 @@ func registeredParts(v *registry.View, l *registry.Lease, t link.Task) []part {
 		}
 	}
 	if t.Tries > 0 {
-		beat := itemOf(eureka.Heartbeat, t, l) // its answer tells whether the registration was taken, see registerAbove
+		// its result tells whether the registration was accepted, see registerAbove
+		beat := itemOf(eureka.Heartbeat, t, l)
 		beat.LastDirty = register.LastDirty
 		all = append(all, beat)
 	}
@@ -95,7 +96,7 @@ func cancelOf(t link.Task) part {
 	return part{task: t, Item: eureka.Item{Action: eureka.Cancel, App: t.Key.App, ID: t.Key.ID}}
 }
 
-// overrideOf sends the override, or deletes it and sends the status that holds instead.
+// overrideOf sends the override, or deletes it and sends the status that applies instead.
 func overrideOf(l *registry.Lease, t link.Task) part {
 	if l.Instance.Overridden == registry.Unknown {
 		return itemOf(eureka.DeleteStatusOverride, t, l)

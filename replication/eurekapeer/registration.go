@@ -15,8 +15,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Eureka servers register with one another, as an application of this name, and show a peer as
-// available only if an instance of it has the host of the peer's URL.
+// Eureka servers register with each other as an application of this name. They show a peer as available only if an
+// instance of it has the host of the peer's URL.
 const serverApp = "EUREKA"
 
 const (
@@ -25,8 +25,8 @@ const (
 	cancelLimit  = time.Second // for the last call, when the node stops sending
 )
 
-// Run keeps this node registered with the server, as a client of it. Nothing of the replication
-// depends on that: where it fails it is tried again, and no more.
+// Run keeps this node registered with the server, as a client of it. Replication does not depend on that: a failure
+// is only tried again.
 func (l *Link) Run(ctx context.Context) error {
 	self := &registration{Link: l, lease: selfLease(ctx, l.env.HTTP, l.env.World.Now())}
 	next := time.NewTimer(0)
@@ -112,7 +112,7 @@ func (s *registration) logChange(ctx context.Context, err error) {
 	s.env.Log.Info("this node is registered with a Eureka server", "peer", s.env.Peer.Name)
 }
 
-// selfLease is this node as an instance that listens at an address (host:port).
+// selfLease describes this node as an instance that listens at an address (host:port).
 func selfLease(ctx context.Context, address string, wall time.Time) *registry.Lease {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -134,7 +134,7 @@ func selfLease(ctx context.Context, address string, wall time.Time) *registry.Le
 	}
 }
 
-// ipOf is the address of a host, for what shows one; the host itself if it is not known.
+// ipOf returns the address of a host, for display, or the host itself if its address is not known.
 func ipOf(ctx context.Context, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// follow does what the results of items ask for: it sends a registration of what the server does not know, and
-// registers here what the server has newer (upstream: InstanceReplicationTask.handleFailure).
+// follow does what the results of items ask for: it registers what the server does not know there, and registers here
+// what the server has newer (upstream: InstanceReplicationTask.handleFailure).
 func (l *Link) follow(ctx context.Context, all []part, results []eureka.ItemResult) {
 	var newer []*registry.Instance
 	for n := range all {
@@ -50,15 +50,15 @@ func (l *Link) registerAgain(t link.Task) bool {
 		return false
 	}
 	t.Tries++
-	t.Facts = link.Registered // it brings an override along, and a server that forgot the instance forgot its override
+	t.Facts = link.Registered // it includes the override, and a server that forgot the instance forgot its override
 	l.env.Submit(t)
 	return true
 }
 
-// registerAbove sends the server the whole instance with a timestamp above the server's own, if the server
-// refuses a heartbeat right after the registration. Then it keeps an older registration with status UNKNOWN,
-// which the end of an override left there, and its timestamp is higher than the client's: a change of metadata
-// here had raised it.
+// registerAbove sends the server the whole instance with a timestamp above the server's own, if the server refuses a
+// heartbeat right after the registration. That means it keeps an older registration with status UNKNOWN, left there
+// by the end of an override, whose timestamp is higher than the client's because a change of metadata here had raised
+// it.
 func (l *Link) registerAbove(ctx context.Context, t part) bool {
 	if t.Action != eureka.Heartbeat || t.task.Tries == 0 || t.task.Above != 0 {
 		return false
@@ -75,9 +75,9 @@ func (l *Link) registerAbove(ctx context.Context, t part) bool {
 	return l.registerAgain(t.task)
 }
 
-// newer returns the server's instance if it is newer than the one here. A server that says so without showing
-// its own is asked for it; one whose own is not newer gets ours. The error says why the server's instance
-// cannot be registered here.
+// newer returns the server's instance if it is newer than the one here. If the server says so without showing its
+// own, newer asks for it; a server whose own is not newer gets ours. The error says why the server's instance cannot
+// be registered here.
 func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*registry.Instance, error) {
 	theirs := r.Lease
 	if theirs == nil {
@@ -92,7 +92,7 @@ func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*regis
 		}
 	}
 	if ours, ok := l.env.View().Find(t.task.Key); ok && ours.HasReplaced(theirs.Instance.LastDirty) {
-		t.task.Above = theirs.Instance.LastDirty // it keeps what the client has replaced here
+		t.task.Above = theirs.Instance.LastDirty // the server keeps what the client has replaced here
 		l.registerAgain(t.task)
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (l *Link) newer(ctx context.Context, t part, r eureka.ItemResult) ([]*regis
 	return []*registry.Instance{i}, nil
 }
 
-// fetch asks for one instance. It returns nil if the server has none.
+// fetch asks for one instance. It returns nil if the server does not have it.
 func (l *Link) fetch(ctx context.Context, key registry.Key) (*registry.Lease, error) {
 	target := instancePath(key)
 	resp, err := l.ask(ctx, true, http.MethodGet, target, nil)
@@ -122,7 +122,7 @@ func (l *Link) fetch(ctx context.Context, key registry.Key) (*registry.Lease, er
 	return theirs, nil
 }
 
-// registrable checks what a server shows of an instance as if it registered here.
+// registrable checks an instance from a server as if it were registered here.
 func registrable(key registry.Key, theirs *registry.Lease) (*registry.Instance, error) {
 	document := eureka.AppendInstanceDocument(nil, eureka.Format{}, theirs, theirs.RenewedAt)
 	i, err := eureka.DecodeRegistration(document, eureka.Format{}, key.App)
@@ -135,7 +135,7 @@ func registrable(key registry.Key, theirs *registry.Lease) (*registry.Instance, 
 	return i, nil
 }
 
-// registerNewer registers the newer instances of the server here, with the overrides that it has for them.
+// registerNewer registers the newer instances of the server here, with the overrides that the server has for them.
 func (l *Link) registerNewer(ctx context.Context, newer []*registry.Instance) error {
 	if len(newer) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Name is that of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty)
-// and an address (host:port): that of the peer with such a host, else "eureka".
+// Name returns the name of the Eureka server that sends from an identity (DiscoveryIdentity-Id, may be empty) and an
+// address (host:port): the peer with that host, otherwise "eureka".
 func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -29,8 +29,8 @@ func (s *Senders) Name(peers []link.PeerConfig, identity, address string) string
 	return registry.FromEureka.DC
 }
 
-// The names of servers' hosts are looked up again after a while, because addresses move. A server waits
-// 200 ms for the response to its batch, so no lookup may take long.
+// The names of servers' hosts are looked up again after a while, because addresses move. A server waits 200 ms for
+// the response to its batch, so no lookup may take long.
 const (
 	lookupEvery = time.Minute
 	lookupLimit = 100 * time.Millisecond
@@ -42,7 +42,7 @@ type Senders struct {
 	lookup sync.Mutex // held by the one caller that looks up
 }
 
-// Forget has the servers looked up anew, because there are others.
+// Forget has the servers looked up again, because the peers have changed.
 func (s *Senders) Forget() { s.known.Store(nil) }
 
 type knownSenders struct {
@@ -50,8 +50,8 @@ type knownSenders struct {
 	names map[string]string // by host and by address
 }
 
-// names returns the servers by their hosts and addresses. While one caller looks them up the others go
-// on with what was known, and wait only if that is nothing.
+// names returns the servers by their hosts and addresses. While one caller looks them up, the others use what was
+// known, and wait only if nothing was.
 func (s *Senders) names(peers []link.PeerConfig) map[string]string {
 	before := s.known.Load()
 	if before != nil && time.Since(before.at) < lookupEvery {
@@ -71,8 +71,8 @@ func (s *Senders) names(peers []link.PeerConfig) map[string]string {
 	return now.names
 }
 
-// lookupSenders looks all Eureka servers up. Of several with one host or address the first counts; a
-// host that cannot be looked up keeps the addresses it had.
+// lookupSenders looks up all Eureka servers. If several share a host or address the first counts; a host that cannot
+// be looked up keeps its old addresses.
 func lookupSenders(peers []link.PeerConfig, before *knownSenders) map[string]string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupLimit)
 	defer cancel()
@@ -106,7 +106,7 @@ func lookupSenders(peers []link.PeerConfig, before *knownSenders) map[string]str
 	return names
 }
 
-// canonical writes an address in one form; what is none stays as it is.
+// canonical returns an address in its canonical form; other text is returned unchanged.
 func canonical(host string) string {
 	a, err := netip.ParseAddr(host)
 	if err != nil {

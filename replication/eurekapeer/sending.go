@@ -15,7 +15,7 @@ import (
 // Bounds of one replication document.
 const (
 	maxItems = 250 // upstream's own servers never send more
-	// maxDocument is far below what our own servers accept (8 MiB), even with one instance more.
+	// maxDocument is far below what our own servers accept (8 MiB), even with one more instance.
 	maxDocument = 4 << 20
 )
 
@@ -43,7 +43,7 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 	return batcher.Success
 }
 
-// Compare finds everything, for a server that cannot be compared with: what is here and belongs to this
+// Compare returns everything, because the server cannot be compared with: what is here and belongs to this
 // datacenter, and what was removed here.
 func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	if !repair {
@@ -65,7 +65,7 @@ func (l *Link) Compare(_ context.Context, repair bool) (api.PeerDiff, []link.Tas
 	return api.PeerDiff{}, all, link.ErrNoDigests
 }
 
-// sendOneByOne makes one call per item, a client's call with the mark of replication, for servers that take no
+// sendOneByOne makes one call per item, a client's call with the mark of replication, for servers that accept no
 // batches. A refusal is final if the server says nothing more about it.
 func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	result := batcher.Success
@@ -86,7 +86,7 @@ func (l *Link) sendOneByOne(ctx context.Context, all []part) batcher.Result {
 	return result
 }
 
-// call makes the call of one item. It returns a response as the result that the item would have in a batch.
+// call makes the call of one item, and returns the response as the result that the item would have in a batch.
 func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 	method, target, body := callOf(t)
 	resp, err := l.ask(ctx, true, method, target, body)
@@ -107,8 +107,7 @@ func (l *Link) call(ctx context.Context, t part) (eureka.ItemResult, error) {
 // batchPath ends in a slash, as upstream's own servers write it.
 const batchPath = "/peerreplication/batch/"
 
-// sendBatch sends one document, in parts where it would get too large, and does what the response
-// asks for.
+// sendBatch sends one document, split where it would get too large, and does what the response asks for.
 func (l *Link) sendBatch(ctx context.Context, all []part) batcher.Result {
 	items := make([]eureka.Item, len(all))
 	for n := range all {
@@ -128,7 +127,7 @@ func (l *Link) sendBatch(ctx context.Context, all []part) batcher.Result {
 		return link.ResultOf(err)
 	}
 	if len(results) != len(all) {
-		// Which result belongs to which item is not known. The next heartbeats will show what is missing.
+		// Nobody knows which result belongs to which item. The next heartbeats will show what is missing.
 		l.env.Failed(fmt.Errorf("%d items were answered by %d results", len(all), len(results)))
 		return batcher.Success
 	}

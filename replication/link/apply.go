@@ -13,8 +13,8 @@ const (
 	Unreadable registry.Outcome = 254 // this datacenter's leader, of another build, does not know it
 )
 
-// ApplyAll applies operations in order. One that is too large, that panics, or that the leader cannot read, is left
-// out, with an outcome that says so.
+// ApplyAll applies operations in order. It leaves out an operation that is too large, that panics, or that the leader
+// cannot read, with an outcome that says so.
 func ApplyAll(ctx context.Context, service registry.Service, origin registry.Origin, ops []registry.Op) ([]registry.Result, error) {
 	results, err := service.Apply(ctx, origin, ops...)
 	left := TooLarge

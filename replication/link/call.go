@@ -18,15 +18,15 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// ErrResponseTooLarge: a response is larger than its bound.
+// ErrResponseTooLarge means that a response is larger than its bound.
 var ErrResponseTooLarge = errors.New("the answer is too large")
 
-// NewClient makes the HTTP client for a peer. It has a connection per worker, and one for the rest.
+// NewClient returns an HTTP client for a peer. It has a connection per worker, and one for everything else.
 func NewClient(p PeerConfig) *http.Client {
 	transport := &renewed{life: cmp.Or(p.Life, time.Hour), make: func() *http.Transport { return newTransport(p) }}
 	return &http.Client{
 		Transport: &authorized{renewed: transport, user: p.user(), file: p.TokenFile},
-		// A redirect is no response that counts: upstream's replication client follows none.
+		// A redirect does not count as a response: upstream's replication client follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -44,7 +44,7 @@ func newTransport(p PeerConfig) *http.Transport {
 	}
 	if p.TLS != nil {
 		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			// The time is for both, reaching the peer and the handshake.
+			// The time is for both connecting to the peer and the handshake.
 			ctx, cancel := context.WithTimeout(ctx, 2*p.ConnectTimeout)
 			defer cancel()
 			conn, err := p.World.DialContext(ctx, network, address)
@@ -57,11 +57,11 @@ func newTransport(p PeerConfig) *http.Transport {
 	return t
 }
 
-// idleLimit is how long a connection stays that carries nothing.
+// idleLimit is how long an idle connection is kept.
 const idleLimit = 30 * time.Second
 
-// renewed is a transport that is made anew again and again, so that each of its connections ends within life, and with it the
-// trust in certificates that were exchanged meanwhile.
+// renewed is a transport that is replaced at intervals, so that each of its connections ends within life, and with it
+// the trust in certificates that were replaced meanwhile.
 type renewed struct {
 	life time.Duration
 	make func() *http.Transport
@@ -76,7 +76,8 @@ func (r *renewed) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.transport().RoundTrip(req)
 }
 
-// transport is the one of now. Connections of the last one end when their calls have, and they have been idle.
+// transport returns the current one. Connections of the last one end once their calls have ended and they have been
+// idle.
 func (r *renewed) transport() *http.Transport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +92,7 @@ func (r *renewed) transport() *http.Transport {
 	return r.now
 }
 
-// CloseIdleConnections is what http.Client.CloseIdleConnections calls.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (r *renewed) CloseIdleConnections() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,16 +101,16 @@ func (r *renewed) CloseIdleConnections() {
 	}
 }
 
-// Failed is a CallError.
+// Failed returns a CallError.
 func Failed(result batcher.Result, err error) error { return &CallError{result, err} }
 
-// authorized is a transport whose requests carry the password of a file.
+// authorized is a transport that sends the password from a file with each request.
 type authorized struct {
 	*renewed
-	user, file string // no file: requests go as they are
+	user, file string // without a file, requests are sent unchanged
 }
 
-// maxToken is more than a password has, in bytes.
+// maxToken is more than any password has, in bytes.
 const maxToken = 4096
 
 // RoundTrip implements http.RoundTripper.
@@ -120,7 +121,7 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	password, err := certfiles.ReadPrivate(a.file, maxToken)
 	if err != nil {
 		if req.Body != nil {
-			_ = req.Body.Close() // a transport must
+			_ = req.Body.Close() // a transport must close it
 		}
 		return nil, fmt.Errorf("replication.token-files: %w", err)
 	}
@@ -129,7 +130,7 @@ func (a *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	return a.renewed.RoundTrip(req)
 }
 
-// user is the name in the peer's URLs; servers of ours look at the password alone.
+// user returns the user name in the peer's URLs. Our own servers check only the password.
 func (p PeerConfig) user() string {
 	for _, text := range p.URLs {
 		if u, err := url.Parse(text); err == nil && u.User.Username() != "" {
@@ -149,7 +150,7 @@ func (e *CallError) Error() string { return e.Err.Error() }
 
 func (e *CallError) Unwrap() error { return e.Err }
 
-// ResultOf is what an error of a call means for its tasks.
+// ResultOf returns what the error of a call means for its tasks.
 func ResultOf(err error) batcher.Result {
 	if e, ok := errors.AsType[*CallError](err); ok {
 		return e.Result
@@ -157,9 +158,8 @@ func ResultOf(err error) batcher.Result {
 	return batcher.PermanentError
 }
 
-// FailureOf says what a failed exchange means: a server that could be reached and did not respond in time
-// is busy, anything else of the network is a failure of the network (upstream distinguishes them by
-// the words "read timed out").
+// FailureOf returns what a failed exchange means: a server that could be reached and did not respond in time is busy;
+// any other network error is a network failure (upstream distinguishes them by the words "read timed out").
 func FailureOf(err error, connected bool) batcher.Result {
 	if errors.Is(err, ErrResponseTooLarge) {
 		return batcher.PermanentError
@@ -170,7 +170,7 @@ func FailureOf(err error, connected bool) batcher.Result {
 	return batcher.TransientError
 }
 
-// WithoutURL is an error of a call without the URL, which may hold a password.
+// WithoutURL returns the error of a call without the URL, which may hold a password.
 func WithoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -1,6 +1,6 @@
-// Package link is what a connection to a peer of any kind has in common: what a peer is, what this side of the
-// connection is, the tasks that are sent, and what a failed call means for them. It speaks with no peer itself: the
-// links are in packages rollcallpeer and eurekapeer.
+// Package link has what connections to peers of every kind share: what a peer is, what this side of the connection
+// is, the tasks that are sent, and what a failed call means for them. It talks to no peer itself: the links are in
+// packages rollcallpeer and eurekapeer.
 //
 //	link.go the interface of links, and what they need
 //	task.go tasks, and how two of one instance merge
@@ -22,7 +22,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// ErrNoDigests: the peer is a Eureka server, which cannot be compared with.
+// ErrNoDigests means that the peer is a Eureka server, which cannot be compared with.
 var ErrNoDigests = errors.New("not offered for Eureka servers")
 
 // Link transmits to one peer.
@@ -30,27 +30,28 @@ type Link interface {
 	batcher.Processor[Task]
 	// Run does what a link needs beside tasks, until ctx ends: it keeps the peer informed that the link is alive.
 	Run(ctx context.Context) error
-	// Compare compares with the peer. With repair it also returns the tasks that make the peer equal.
-	// ErrNoDigests: it cannot compare; with repair the tasks are then everything.
+	// Compare compares with the peer. With repair it also returns the tasks that make the peer equal. ErrNoDigests
+	// means that it cannot compare; with repair the tasks are then everything.
 	Compare(ctx context.Context, repair bool) (api.PeerDiff, []Task, error)
 	// URL returns the one in use, without user info.
 	URL() string
 }
 
-// Actor is a link that also sends an operator's act that is not in the change list. Links to nodes of this
-// datacenter are Actors.
+// Actor is a link that also sends operators' acts that are not in the change list. Links to nodes of this datacenter
+// are Actors.
 type Actor interface {
 	Act(ctx context.Context, op registry.SelfPreservation) batcher.Result
 }
 
-// Rollcall is a link to a Rollcall server, which says of itself what this side compares.
+// Rollcall is a link to a Rollcall server, which reports about itself what this side compares.
 type Rollcall interface {
-	// Levels returns which levels the server reads and writes, as it said last, and when; zero: it has said nothing.
+	// Levels returns which levels the server reads and writes, according to its last response, and when that came;
+	// zero if none came yet.
 	Levels() (level.Reads, time.Time)
-	// AuthFileDiffers reports whether a node of this datacenter has another file of roles and tokens than this node; ok
-	// is false while that is not known.
+	// AuthFileDiffers reports whether a node of this datacenter has a different file of roles and tokens from this
+	// node's; ok is false while that is not known.
 	AuthFileDiffers() (differs, ok bool)
-	// AuthMode returns the mode of access control in another datacenter, in a word; "" while it is not known.
+	// AuthMode returns the mode of access control in another datacenter, in a word, or "" while it is not known.
 	AuthMode() string
 }
 
@@ -65,12 +66,12 @@ type Env struct {
 	// Succeeded and Failed record the end of a call, for the status; the error of Failed is a sentence.
 	Succeeded func()
 	Failed    func(err error)
-	// Refused records why the peer refuses an item of an instance; with an empty why, that the peer has
-	// accepted one. GaveUp counts an item that was refused by a call that succeeded, and is not sent again.
+	// Refused records why the peer refuses an item of an instance; an empty why records that the peer has accepted
+	// one. GaveUp counts an item that was refused by a call that succeeded, and is not sent again.
 	Refused func(key registry.Key, fact, why string)
 	GaveUp  func()
-	// Owed are what Refused records; nil: nothing is remembered.
+	// Owed holds what Refused records. Nil remembers nothing.
 	Owed *Refusals
-	// Origin is what the peer's own instances, which it sends back as newer, are applied as.
+	// Origin is the origin of the peer's own instances, which it sends back when they are newer.
 	Origin registry.Origin
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Kind is what a peer is.
+// Kind is the kind of a peer.
 type Kind uint8
 
-// The kinds.
+// Kinds of peers.
 const (
 	Node       Kind = iota // a node of the same datacenter, without consensus
 	Datacenter             // another Rollcall datacenter
@@ -31,23 +31,24 @@ type PeerConfig struct {
 	// Name is a node's address, a datacenter's name or a Eureka server's name: unique among all peers.
 	Name string
 	Kind Kind
-	// URLs are base URLs without a slash at the end; user info is sent as basic auth and never shown. Of
-	// a Rollcall peer: scheme and host, any of its nodes, tried in turn. Of a Eureka server: its one
-	// service URL, such as http://host:8761/eureka.
+	// URLs are base URLs without a trailing slash; user info is sent as basic auth and never shown. A Rollcall peer
+	// has scheme and host of any of its nodes, tried in turn. A Eureka server has its one service URL, such as
+	// http://host:8761/eureka.
 	URLs []string
 
 	Flow
-	Rate   int  // tasks per second; 0: no limit
+	Rate   int  // tasks per second; 0 means no limit
 	Single bool // Eureka servers only: one call per item instead of batches
-	// TLS is what a connection is made with; nil: with the system's authorities.
+	// TLS returns the configuration for connections. Nil means the system's authorities.
 	TLS  func() *tls.Config
-	Life time.Duration // within which a connection ends; 0: an hour
-	// TokenFile has the password of calls to the peer, such as a token; it is read at each call. "": that of the URL is sent.
+	Life time.Duration // a connection ends within it; 0 means an hour
+	// TokenFile has the password of calls to the peer, such as a token; it is read at each call. If it is "", the
+	// URL's password is sent.
 	TokenFile string
-	World     *world.World // nil: the machine's
+	World     *world.World // nil means the real machine
 }
 
-// Flow is how tasks go to a peer. Numbers and spans that are left at zero mean their defaults.
+// Flow is how tasks go to a peer. Numbers and durations that are left at zero mean their defaults.
 type Flow struct {
 	// BatchSize: upstream's servers accept 250, and a Rollcall peer 8 MiB.
 	BatchSize       int           `key:"replication.batch-size" default:"250" min:"1" max:"1000" help:"most tasks of one batch"`
@@ -63,7 +64,7 @@ type Flow struct {
 	ReadTimeout     time.Duration `key:"replication.read-timeout" default:"5s" min:"1ms" help:"time for a peer's reply (peerNodeReadTimeoutMs)"`
 }
 
-// label names the peer at a place of the configuration.
+// label names the peer at a place in the configuration.
 func (p PeerConfig) label(place int) string {
 	if p.Name == "" {
 		return fmt.Sprintf("number %d", place+1)
@@ -71,7 +72,7 @@ func (p PeerConfig) label(place int) string {
 	return p.Name
 }
 
-// mistakes are what is wrong with the peer for itself.
+// mistakes returns what is wrong with the peer on its own.
 func (p PeerConfig) mistakes(datacenter string, consensus bool) []error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
@@ -94,7 +95,7 @@ func (p PeerConfig) mistakes(datacenter string, consensus bool) []error {
 	return errs
 }
 
-// checkURL refuses what is no absolute URL of HTTP. It never shows user info.
+// checkURL refuses anything but an absolute HTTP URL. Its error never shows user info.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -109,7 +110,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// WithoutUser is a URL as it may be shown.
+// WithoutUser returns a URL as it may be shown.
 func WithoutUser(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -119,14 +120,14 @@ func WithoutUser(text string) string {
 	return u.String()
 }
 
-// The silence after which a link counts as cut. A Rollcall peer is heard at least every few seconds; a
+// How long a link may be silent before it counts as cut. A Rollcall peer is heard at least every few seconds; a
 // Eureka server when it has something to replicate, or renews its own registration.
 const (
 	DatacenterCut = 15 * time.Second
 	eurekaCut     = 90 * time.Second
 )
 
-// CutAfter is how long a datacenter or Eureka server may be silent before its link counts as cut.
+// CutAfter returns how long a datacenter or Eureka server may be silent before its link counts as cut.
 func (p *PeerConfig) CutAfter() time.Duration {
 	if p.Kind == Datacenter {
 		return DatacenterCut

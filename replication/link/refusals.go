@@ -20,13 +20,12 @@ import (
 // Bounds of Refusals.
 const (
 	refusalsKept = 1000      // beyond that, items are neither logged nor remembered
-	refusedFor   = time.Hour // how long an item is remembered after it was refused last
+	refusedFor   = time.Hour // how long an item is remembered after its last refusal
 	refusedText  = 512       // bytes of a name or a reason
 )
 
-// Refusals remembers which items of replication are refused. An item is an instance as one server sent it. The
-// first refusal, and the first acceptance after it, are logged. A nil *Refusals remembers nothing. Safe for
-// concurrent use.
+// Refusals remembers which items of replication are refused. An item is an instance as one server sent it. It logs
+// the first refusal, and the first acceptance after it. A nil *Refusals remembers nothing. Safe for concurrent use.
 type Refusals struct {
 	Total prometheus.Counter // counts every refusal
 
@@ -53,9 +52,8 @@ func NewRefusals(w *world.World, log *slog.Logger) *Refusals {
 	}
 }
 
-// Record notes why an item is refused; with an empty why, that it was accepted. what is the operation, and
-// from the server that sent it, or "" for this node. A key without an application stands for everything that
-// the server sent.
+// Record records why an item is refused; with an empty why, that it was accepted. what is the operation, and from the
+// server that sent it, or "" for this node. A key without an application stands for everything that the server sent.
 func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	if r == nil {
 		return
@@ -90,19 +88,19 @@ func (r *Refusals) Record(key registry.Key, what, from, why string) {
 	item.What, item.Last, item.Text, item.Times, item.Until = what, now, why, item.Times+1, 0
 }
 
-// Hold is Record of an item that is refused for a while: it may be offered again after that.
+// Hold is Record for an item that is refused for a while: it may be offered again after that.
 func (r *Refusals) Hold(key registry.Key, what, from, why string, after time.Duration) {
 	r.Record(key, what, from, why)
 	r.withItem(key, from, func(at refusedItem, item *api.RefusedItem, now int64) { item.Until = now + after.Milliseconds() })
 }
 
-// Held says whether an item is refused for a while that has not passed.
+// Held reports whether an item is refused for a while that has not passed.
 func (r *Refusals) Held(key registry.Key, from string) (held bool) {
 	r.withItem(key, from, func(_ refusedItem, item *api.RefusedItem, now int64) { held = now < item.Until })
 	return held
 }
 
-// Drop forgets an item that is refused for a while: there is nothing to be offered again.
+// Drop forgets an item that is refused for a while, because there is nothing to offer again.
 func (r *Refusals) Drop(key registry.Key, from string) {
 	r.withItem(key, from, func(at refusedItem, item *api.RefusedItem, _ int64) {
 		if item.Until > 0 {
@@ -111,8 +109,8 @@ func (r *Refusals) Drop(key registry.Key, from string) {
 	})
 }
 
-// Due returns the instances to be offered again, and once more after a time if nothing is heard of that. Those that are
-// not there any more are forgotten.
+// Due returns the instances to offer again. Each comes up once more after again, unless something is heard of it. It
+// forgets those that no longer exist.
 func (r *Refusals) Due(again time.Duration, there func(registry.Key) bool) (due []registry.Key) {
 	if r == nil {
 		return nil
@@ -134,7 +132,7 @@ func (r *Refusals) Due(again time.Duration, there func(registry.Key) bool) (due 
 	return due
 }
 
-// withItem calls do with an item that is remembered, and the time (ms since the epoch).
+// withItem calls do with a remembered item, and the time (ms since the Unix epoch).
 func (r *Refusals) withItem(key registry.Key, from string, do func(at refusedItem, item *api.RefusedItem, now int64)) {
 	if r == nil {
 		return
@@ -152,7 +150,8 @@ func (r *Refusals) forget(now int64) {
 	maps.DeleteFunc(r.items, func(_ refusedItem, item *api.RefusedItem) bool { return now-item.Last > refusedFor.Milliseconds() })
 }
 
-// List returns the items that were refused within the last hour and not accepted since, by application, id and server.
+// List returns the items that were refused within the last hour and not accepted since, sorted by application, id and
+// server.
 func (r *Refusals) List() []api.RefusedItem {
 	if r == nil {
 		return nil
@@ -170,5 +169,5 @@ func (r *Refusals) List() []api.RefusedItem {
 	return all
 }
 
-// clip shortens a text of another server to refusedText bytes.
+// clip shortens a text from another server to refusedText bytes.
 func clip(text string) string { return naming.Cut(strings.ToValidUTF8(text, "\uFFFD"), refusedText) }

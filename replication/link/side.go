@@ -16,41 +16,40 @@ import (
 
 // Side is this side of all links: this node, its datacenter and its peers.
 type Side struct {
-	World      *world.World // nil: the machine's
+	World      *world.World // nil means the real machine
 	Service    registry.Service
 	Datacenter string // this node's
 	Node       string // this node's name
-	// HTTP is this node's address for clients, host:port: what Eureka servers are shown.
+	// HTTP is this node's address for clients, host:port, as shown to Eureka servers.
 	HTTP string
-	// Sender names whose lease clock Health.Clock shows: a cluster's id (CP), or the node's server id (AP).
+	// Sender names the owner of the lease clock in Health.Clock: a cluster's id (CP), or the node's server id (AP).
 	Sender func() string
-	// Consensus: one node sends for the whole datacenter, and decides its evictions, which are replicated.
-	// Without it every node sends what its own clients said, and evicts for itself.
+	// Consensus is set if one node sends for the whole datacenter, and decides its evictions, which are replicated.
+	// Otherwise every node sends what its own clients said, and evicts for itself.
 	Consensus bool
-	// Levels returns which levels of the formats this node reads, and which it writes; nil: it writes the
-	// newest, and says nothing.
+	// Levels returns which levels of the formats this node reads, and which it writes. If it is nil, the node writes
+	// the newest, and does not announce any.
 	Levels func() level.Reads
-	// AuthFile returns the digest of this node's file of roles and tokens, which should equal those of the
-	// other nodes of its datacenter, or NoAuthFile; nil: nothing is compared.
+	// AuthFile returns the digest of this node's file of roles and tokens, which should equal that of the other nodes
+	// in its datacenter, or NoAuthFile. If it is nil, nothing is compared.
 	AuthFile func() string
-	// AuthMode is the word for the mode of access control in force; nil: off.
+	// AuthMode returns the word for the mode of access control in force. Nil means off.
 	AuthMode func() string
 	Peers    []PeerConfig // at the start
-	// Now holds the present peers, which all parts of this side share; nil: those of the start.
-	// replication.New sets it.
+	// Now holds the current peers, shared by all parts of this side. Nil means those of the start. replication.New
+	// sets it.
 	Now *atomic.Pointer[[]PeerConfig]
-	Log *slog.Logger // nil: discards
+	Log *slog.Logger // nil discards
 	// Incarnation is this sender's; replication.New draws it.
 	Incarnation *Incarnation
-	// Refusals remembers the items of other servers that this node refuses; replication.New makes it.
+	// Refusals remembers the items of other servers that this node refuses; replication.New creates it.
 	Refusals *Refusals
 }
 
-// AuthFileHeader has the digest of the file of roles and tokens in responses to peers' messages; NoAuthFile if
-// there is no file.
+// AuthFileHeader carries, in responses to peers' messages, the digest of the file of roles and tokens, or NoAuthFile.
 const AuthFileHeader, NoAuthFile = "X-Rollcall-Auth-File", "none"
 
-// AuthModeHeader has the mode of access control in responses to messages of peers.
+// AuthModeHeader carries, in responses to peers' messages, the mode of access control.
 const AuthModeHeader = "X-Rollcall-Auth-Mode"
 
 // Validate reports every mistake at once.
@@ -81,17 +80,17 @@ func (s *Side) Validate() error {
 	return errors.Join(errs...)
 }
 
-// AsksMore says that callers are asked who they are here, and not where the mode of access control is another one; "":
-// that is not known.
+// AsksMore reports whether this side authenticates callers while the peer's mode of access control does not. It is
+// false while the peer's mode is not known ("").
 func (s *Side) AsksMore(mode string) bool { return mode == authOff && s.Asks() }
 
-// Asks says that callers are asked here who they are.
+// Asks reports whether callers are authenticated here.
 func (s *Side) Asks() bool { return s.AuthMode != nil && s.AuthMode() != authOff }
 
-// authOff is the mode of access control in which nobody is asked.
+// authOff is the mode of access control without authentication.
 const authOff = "off"
 
-// Present are the peers of now.
+// Present returns the current peers.
 func (s *Side) Present() []PeerConfig {
 	if s.Now == nil {
 		return s.Peers
@@ -138,8 +137,8 @@ func (s *Side) Cut(dc string) time.Duration {
 	return eurekaCut
 }
 
-// Incarnation is the number by which receivers tell what this sender says now from what it said before its
-// clock may have gone back: with its process, its leadership, or an older copy of its data.
+// Incarnation is the number that lets receivers tell what this sender says now from what it said before its clock may
+// have gone back: with its process, its leadership, or an older copy of its data.
 type Incarnation struct{ number atomic.Uint64 }
 
 // NewIncarnation draws the first one.
@@ -149,7 +148,7 @@ func NewIncarnation() *Incarnation {
 	return i
 }
 
-// Now returns the present number.
+// Now returns the current number.
 func (i *Incarnation) Now() uint64 { return i.number.Load() }
 
 // Draw starts another incarnation.

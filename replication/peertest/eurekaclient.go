@@ -13,13 +13,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// A fake Eureka server sends: its clients' writes as batches to its peer, whose responses it obeys
-// as upstream does, and its own registration, heartbeats and fetches as a client of the peer.
+// A fake Eureka server sends its clients' writes as batches to its peer and obeys the responses as upstream does, and
+// sends its own registration, heartbeats and fetches as a client of the peer.
 
 // fakeReadTimeout is how long a Spring Cloud server waits for a peer's response.
 const fakeReadTimeout = 200 * time.Millisecond
 
-// queueForPeer queues what a client did, with the instance as it is now. f.mu is held.
+// queueForPeer queues what a client did, with the instance as it is now. The caller holds f.mu.
 func (f *Eureka) queueForPeer(i EurekaItem) {
 	i.App = strings.ToUpper(i.App)
 	if stored := f.Registry.find(i.App, i.ID); stored != nil && i.Action != "Cancel" {
@@ -31,8 +31,8 @@ func (f *Eureka) queueForPeer(i EurekaItem) {
 	f.Pending = append(f.Pending, i)
 }
 
-// Replicate sends what is pending to its peer, and then what the responses ask for, until nothing is
-// left. A peer that is too slow is sent the batch again. It returns the statuses of all items.
+// Replicate sends what is pending to its peer, and then what the responses ask for, until nothing is left. If a peer
+// is too slow, it sends the batch again. It returns the statuses of all items.
 func (f *Eureka) Replicate(t testing.TB, peer string) []int {
 	t.Helper()
 	var statuses []int
@@ -60,7 +60,7 @@ func (f *Eureka) Replicate(t testing.TB, peer string) []int {
 	}
 }
 
-// follow is InstanceReplicationTask.handleSuccess and handleFailure. f.mu is held.
+// follow is InstanceReplicationTask.handleSuccess and handleFailure. The caller holds f.mu.
 func (f *Eureka) follow(i EurekaItem, r fakeResponse) {
 	stored := f.Registry.find(i.App, i.ID)
 	switch {
@@ -122,18 +122,18 @@ func Ask(client *http.Client, method, target string, body []byte) (int, []byte, 
 	return resp.StatusCode, response, err
 }
 
-// ClientCall is a call of one of its own clients, whose response must have a status.
+// ClientCall makes a call of one of the server's own clients, and checks the status of its response.
 func (f *Eureka) ClientCall(t testing.TB, method, path string, instance *EurekaInstance, want int) {
 	t.Helper()
 	var body []byte
 	if instance != nil {
 		body, _ = json.Marshal(map[string]any{"instance": instance})
 	}
-	status, response, err := Ask(f.Client(), method, f.Service()+path, body) // which waits for as long as it takes
+	status, response, err := Ask(f.Client(), method, f.Service()+path, body) // waits for as long as it takes
 	need.That(t, err == nil && status == want, "%s %s at the Eureka server: %d %s, %v; want %d", method, path, status, response, err, want)
 }
 
-// ClientOf is an instance as Netflix's client registers it.
+// ClientOf returns an instance as Netflix's client registers it.
 func ClientOf(app, id string, dirty int64) *EurekaInstance {
 	return &EurekaInstance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.2", Status: "UP", Overridden: "UNKNOWN",

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// fakeRegistry is the registry of a Netflix Eureka server, written from the description of the
-// protocol: it shares no code with ours, so that a mistake there is not made here as well. Of leases
-// it knows that they are there.
+// fakeRegistry is the registry of a Netflix Eureka server, written from the description of the protocol: it shares no
+// code with ours, so that it does not repeat our mistakes. It does not time its leases.
 type fakeRegistry struct {
 	Apps      map[string]map[string]*EurekaInstance
 	overrides map[string]string // by id alone, as upstream
@@ -22,8 +21,8 @@ type fakeRegistry struct {
 	version   int
 }
 
-// EurekaInstance is the full JSON form. It is read as strictly as by Spring's decoder: one key that is
-// not here refuses the document.
+// EurekaInstance is the full JSON form. It is read as strictly as by Spring's decoder: one key that is not here
+// refuses the document.
 type EurekaInstance struct {
 	InstanceID         string            `json:"instanceId,omitempty"`
 	HostName           string            `json:"hostName"`
@@ -71,7 +70,7 @@ type fakeLease struct {
 	ServiceUp    int64 `json:"serviceUpTimestamp"`
 }
 
-// fakeTime is ms since the epoch: text in an instance, a number also read.
+// fakeTime is in ms since the Unix epoch. It is text in an instance; a number is also read.
 type fakeTime int64
 
 func (t fakeTime) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"%d"`, int64(t)), nil }
@@ -95,7 +94,7 @@ func DecodeStrictly(text []byte, into any) error {
 	return nil
 }
 
-// Lacks names the first thing that a real server or its clients need and the instance has not.
+// Lacks names the first thing that a real server or its clients need and the instance lacks.
 func (i *EurekaInstance) Lacks() string {
 	statuses := []string{"UP", "DOWN", "STARTING", "OUT_OF_SERVICE", "UNKNOWN"}
 	switch {
@@ -170,8 +169,7 @@ func (r *fakeRegistry) decide(i, existing *EurekaInstance, replication bool) str
 	return i.Status
 }
 
-// renew is AbstractInstanceRegistry.renew with InstanceResource.renewLease. The instance is there with
-// a 409.
+// renew is AbstractInstanceRegistry.renew with InstanceResource.renewLease. It returns the instance with a 409.
 func (r *fakeRegistry) renew(app, id string, dirty fakeTime, override string, replication bool) (status int, newer *EurekaInstance) {
 	i := r.find(app, id)
 	if i == nil {
@@ -211,8 +209,8 @@ func (r *fakeRegistry) cancel(app, id string) int {
 	return 200
 }
 
-// setOverride is AbstractInstanceRegistry.statusUpdate, which does nothing for a status that the
-// instance has already.
+// setOverride is AbstractInstanceRegistry.statusUpdate, which does nothing for a status that the instance already
+// has.
 func (r *fakeRegistry) setOverride(app, id, status string, dirty fakeTime) int {
 	i := r.find(app, id)
 	if i == nil {

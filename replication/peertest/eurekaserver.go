@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// Eureka is a Netflix Eureka server under /eureka: it accepts clients and peers, and is a peer and a
-// client itself (eurekaclient.go). One key of a batch that it does not know, one action that is not
-// written exactly, and the whole batch is 400 and has no effect.
+// Eureka is a Netflix Eureka server under /eureka: it accepts clients and peers, and is a peer and a client itself
+// (eurekaclient.go). If a batch has one key that it does not know, or one action that is not written exactly, the
+// whole batch gets 400 and has no effect.
 type Eureka struct {
 	*httptest.Server
 	client *http.Client // for what it sends itself
@@ -25,9 +25,9 @@ type Eureka struct {
 	Mu       sync.Mutex
 	Registry fakeRegistry
 	Pending  []EurekaItem                                  // what its clients did, for its peer
-	batches  []fakeBatch                                   // that it was sent, refused ones included
+	batches  []fakeBatch                                   // batches received, including refused ones
 	calls    []fakeCall                                    // all others
-	User     string                                        // user:password that it asks for; "": nothing
+	User     string                                        // user:password that it demands; "" if none
 	fail     func(http.ResponseWriter, *http.Request) bool // responds in its place, if it returns true
 }
 
@@ -57,7 +57,7 @@ type EurekaItem struct {
 	Action     string          `json:"action"`
 }
 
-// fakeNumber is ms since the epoch as a number, text also read.
+// fakeNumber is in ms since the Unix epoch, as a number; text is also read.
 type fakeNumber int64
 
 func (n *fakeNumber) UnmarshalJSON(text []byte) error { return (*fakeTime)(n).UnmarshalJSON(text) }
@@ -79,7 +79,7 @@ func NewEureka(t testing.TB) *Eureka {
 	return f
 }
 
-// Service is its URL as peers are configured with it.
+// Service returns its URL as peers are configured with it.
 func (f *Eureka) Service() string { return f.URL + "/eureka" }
 
 // Forget empties the registry, as a restart does.
@@ -90,7 +90,7 @@ func (f *Eureka) Forget() {
 	f.Pending = nil
 }
 
-// FailWith has something else respond to all requests; nil ends that.
+// FailWith has fail respond to all requests; nil ends that.
 func (f *Eureka) FailWith(fail func(http.ResponseWriter, *http.Request) bool) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -160,7 +160,7 @@ func (f *Eureka) item(i EurekaItem) fakeResponse {
 		if i.Instance.Lacks() == "" {
 			f.Registry.register(*i.Instance, true)
 		}
-		return fakeResponse{Status: 200} // also where it was refused
+		return fakeResponse{Status: 200} // even if it was refused
 	case "Heartbeat":
 		status, newer := f.Registry.renew(i.App, i.ID, fakeTime(i.LastDirty), i.Overridden, true)
 		return fakeResponse{Status: status, Instance: newer}
@@ -278,7 +278,7 @@ func respondJSON(w http.ResponseWriter, status int, document any) {
 	json.NewEncoder(w).Encode(document)
 }
 
-// Show is the registry as a text, one line per instance, sorted.
+// Show returns the registry as text, one line per instance, sorted.
 func (f *Eureka) Show() string {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -293,7 +293,7 @@ func (f *Eureka) Show() string {
 	return strings.Join(lines, "\n")
 }
 
-// Actions are those of all items that it was sent, in order, as "Action app/id".
+// Actions returns the actions of all items received, in order, as "Action app/id".
 func (f *Eureka) Actions() []string {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -306,7 +306,7 @@ func (f *Eureka) Actions() []string {
 	return all
 }
 
-// Received clears what it was sent and returns it.
+// Received returns what was received so far, and clears it.
 func (f *Eureka) Received() ([]fakeBatch, []fakeCall) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

@@ -1,5 +1,5 @@
-// Package peertest has peers for tests of links: a fake Eureka server, written from the description of the
-// protocol, and the faults that a server may have. It shares no code with the links.
+// Package peertest has peers for tests of links: a fake Eureka server, written from the description of the protocol,
+// and the faults that a server may have. It shares no code with the links.
 package peertest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// RespondWith responds in the place of a server.
+// RespondWith responds instead of a server.
 func RespondWith(status int, body string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Content-Type", "application/json")
@@ -60,7 +60,7 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Instance is one that says of itself what a client has to say.
+// Instance returns an instance with what every client must say.
 func Instance(app, id string, dirty int64) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: "host-" + id, App: app, IPAddr: "10.0.0.1", Status: registry.Up,
@@ -69,7 +69,7 @@ func Instance(app, id string, dirty int64) *registry.Instance {
 	}
 }
 
-// Run runs what a link does beside tasks, until the function that it returns is called.
+// Run runs what a link does beside tasks, until the returned function is called.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -82,7 +82,7 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	}
 }
 
-// Web is a service that was registered through Consul's API, with a check.
+// Web returns a service registered through Consul's API, with a check.
 func Web(id string) registry.RegisterCatalog {
 	return registry.RegisterCatalog{
 		Service:  &catalog.Service{Name: "web", ID: id},

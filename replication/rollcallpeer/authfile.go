@@ -8,19 +8,19 @@ import (
 
 // fileComparison compares a node's file of roles and tokens with this node's, by their digests.
 type fileComparison struct {
-	own func() string // nil: nothing is compared
+	own func() string // nil if nothing is compared
 	log *slog.Logger
 
 	mu     sync.Mutex
-	theirs string    // "": nothing was heard
-	since  time.Time // when a difference began; zero: there is none
+	theirs string    // "" if nothing was heard
+	since  time.Time // start of the current difference; zero if there is none
 	warned bool
 }
 
 // filesDifferAfter is how long files may differ before it is logged: a change reaches one node after the other.
 const filesDifferAfter = time.Minute
 
-// heard takes over what a response says; "": nothing, as of an older version.
+// heard takes over the digest in a response. It is "" from an older version.
 func (f *fileComparison) heard(digest string) {
 	if f.own == nil || digest == "" {
 		return

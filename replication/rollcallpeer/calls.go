@@ -1,13 +1,13 @@
-// Package rollcallpeer speaks with Rollcall servers, both ways (docs/reference/protocol/replication.md): it has the link to a node
-// of this datacenter or to another datacenter, and the receiver of what such servers send here. Which changes a peer gets it does not
-// decide: package replication does.
+// Package rollcallpeer talks to Rollcall servers, in both directions (docs/reference/protocol/replication.md): it has
+// the link to a node of this datacenter or to another datacenter, and the receiver of what such servers send here. It
+// does not decide which peers get which changes: package replication does.
 //
 // Sending:
 //
 //	link.go      the link, and what every message starts with
 //	parts.go     what tasks become, and how they are cut into messages
 //	sending.go   messages, and what replies ask for
-//	questions.go comparisons, as the server that asks
+//	questions.go comparisons, at the server that asks
 //	calls.go     calls to one of several URLs
 //	copy.go      the start-up copy, at the node that starts
 //	authfile.go  comparisons of auth.file with that of another node
@@ -15,16 +15,13 @@
 // Receiving:
 //
 //	receive.go   messages and comparisons of peers
-//	contacts.go  contacts with peers, and acts that came before
-//	results.go   what became of each item
+//	contacts.go  contacts with peers, and acts that arrived before
+//	results.go   the result of each item
 //	clocks.go    messages of senders whose clocks cannot be right
 //	senders.go   the senders, as operators see them
 //	state.go     the start-up copy, at the node that has the state
 //
-// Both:
-//
-//	wire.go, message.go, item.go, digest.go  the messages
-//	compare.go                               what differs between two sets of instances
+// Both: compare.go, the difference between two sets of instances.
 package rollcallpeer
 
 import (
@@ -45,18 +42,18 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// calls makes calls to a peer that can be reached at several URLs: the one that responded last,
-// and if it cannot, the others in turn.
+// calls makes calls to a peer that has several URLs: to the one that responded last, and if it cannot, to the others
+// in turn.
 type calls struct {
 	peer   link.PeerConfig
 	client *http.Client
 	files  fileComparison
 
 	mu     sync.Mutex
-	at     int         // of peer.URLs, the one in use
+	at     int         // index in peer.URLs of the one in use
 	levels level.Reads // what the server that responded last reads
-	said   time.Time   // when it said so; zero: none has
-	mode   string      // of access control in another datacenter; "": it has not said so
+	said   time.Time   // when it said so; zero if none has
+	mode   string      // mode of access control in another datacenter; "" if not known yet
 }
 
 func newCalls(p link.PeerConfig) *calls {
@@ -79,13 +76,13 @@ func (c *calls) use(at int) {
 type call struct {
 	path     string
 	body     []byte
-	limit    int64 // bytes of the response
-	patience int   // the response may take so many times the read timeout
+	limit    int64 // most bytes of the response
+	patience int   // the response may take this many times the read timeout
 }
 
-// post makes a call and returns the body of the response. A node that cannot be reached, or is busy, is
-// passed over for the next one; one that does not respond in time has used up the time there was, and the
-// next call starts with another. The error is a link.CallError.
+// post makes a call and returns the body of the response. If a node cannot be reached, or is busy, it tries the next
+// one. A node that does not respond in time has used up the time there was, and the next call starts with another.
+// The error is a link.CallError.
 func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
 	first := c.current()
 	var busy, failed error
@@ -115,7 +112,7 @@ func (c *calls) post(ctx context.Context, call call) ([]byte, error) {
 	return nil, failed
 }
 
-// errSlow: there was no response in time.
+// errSlow means that there was no response in time.
 var errSlow = errors.New("no answer in time")
 
 // try makes a call to one URL.
@@ -143,7 +140,7 @@ func (c *calls) try(ctx context.Context, target string, call call) ([]byte, erro
 	return nil, link.Failed(result, fmt.Errorf("POST %s: %w", link.WithoutUser(target), err))
 }
 
-// exchange makes a call and reads the whole response, which must be one of success.
+// exchange makes a call and reads the whole response, which must be a success.
 func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	reader, err := c.open(r)
 	if err != nil {
@@ -157,7 +154,7 @@ func (c *calls) exchange(r *http.Request, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// open makes a call, and returns the body of its response if it is one of success.
+// open makes a call, and returns the body of its response if it is a success.
 func (c *calls) open(r *http.Request) (io.ReadCloser, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
@@ -189,21 +186,20 @@ func (c *calls) learn(header, mode string) {
 	}
 }
 
-// Levels is what the server that responded last reads, and when it said so; zero: none has.
+// Levels returns what the server that responded last reads, and when it said so, or zero if none has.
 func (c *calls) Levels() (level.Reads, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.levels, c.said
 }
 
-// AuthMode returns mode.
 func (c *calls) AuthMode() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mode
 }
 
-// refusal is the error of a response of another status than 200, with the sentence that came with it.
+// refusal returns the error of a response with a status other than 200, with the sentence that came with it.
 func refusal(r *http.Request, resp *http.Response) error {
 	const sentence = 300
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, sentence))
@@ -214,12 +210,12 @@ func refusal(r *http.Request, resp *http.Response) error {
 	return link.Failed(meaning(resp.StatusCode), err)
 }
 
-// errConflict: the peer does not believe this sender's clock.
+// errConflict means that the peer rejects this sender's clock.
 var errConflict = errors.New("conflict")
 
-// meaning is what a status says of the tasks. A node that accepts nothing of this sender, because it was
-// not configured with it yet or is of an older version, does not refuse these tasks: they wait, and dividing
-// them would only ask it more often.
+// meaning returns what a status means for the tasks. A node that accepts nothing from this sender, because it was not
+// configured with it yet or is of an older version, does not refuse these tasks: they wait, and splitting the batch
+// would only ask it more often.
 func meaning(status int) batcher.Result {
 	switch status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusConflict, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusNotImplemented:

@@ -6,30 +6,31 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// tooLate is by how much (ms) a message may be older than the newest of its sender before that sender
-// starts another incarnation. No message is on its way for as long: what is newer was not said by this sender, or
-// its clock went back.
+// tooLate is by how much (ms) a message may be older than the newest of its sender before that sender starts another
+// incarnation. No message is in transit for that long: the newer one did not come from this sender, or its clock went
+// back.
 const tooLate = 60_000
 
-// maxClockRecords bounds the senders of which clockRecords are kept: the state knows as many at most.
+// maxClockRecords bounds the senders in clockRecords, as the state bounds its own.
 const maxClockRecords = 1000
 
-// clockRecords are what this node found of the clocks of messages, of senders that were ever late or refused.
+// clockRecords records what this node found out about the clocks in messages, for senders that were ever late or
+// refused.
 type clockRecords struct {
 	mu sync.Mutex
 	of map[senderName]clockRecord
 }
 
-// senderName is a sender in a datacenter; "": this one.
+// senderName is a sender in a datacenter, or in this one if that is "".
 type senderName struct{ datacenter, name string }
 
-// clockRecord is of one sender.
+// clockRecord is what was found out about one sender.
 type clockRecord struct {
-	late           int64  // ms, of the last message
-	lates, refused uint64 // messages
+	late           int64  // of the last message, in ms
+	lates, refused uint64 // numbers of messages
 }
 
-// record keeps what was found of a message.
+// record records what was found out about a message.
 func (c *clockRecords) record(view *registry.View, from senderName, late int64, ahead bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +51,8 @@ func (c *clockRecords) record(view *registry.View, from senderName, late int64, 
 	c.of[from] = found
 }
 
-// makeRoom drops the records of senders that the state no longer has, if there are too many. It is false if
-// no room was found. c.mu is held.
+// makeRoom drops the records of senders that the state no longer has, if there are too many. It returns false if that
+// freed no room. The caller holds c.mu.
 func (c *clockRecords) makeRoom(view *registry.View) bool {
 	if len(c.of) < maxClockRecords {
 		return true
@@ -74,7 +75,7 @@ func (c *clockRecords) get(of senderName) clockRecord {
 	return c.of[of]
 }
 
-// drop drops what was found of a sender, in whatever datacenter.
+// drop drops the records of a sender, in any datacenter.
 func (c *clockRecords) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// maxListed bounds the instances of one reply, but for an application with more.
+// maxListed bounds the instances of one reply, unless a single application has more.
 const maxListed = 20_000
 
 // scope is what two servers compare: the instances of one of them, or all.
@@ -18,10 +18,10 @@ type scope struct {
 	view  *registry.View
 	now   int64 // lease clock, ms
 	all   bool
-	owner string // as registry.View.Settled; "": this datacenter
+	owner string // as in registry.View.Settled; "" means this datacenter
 }
 
-// digests are those of all applications.
+// digests returns the digests of all applications.
 func (s scope) digests() map[string]registry.Digest {
 	digests := make(map[string]registry.Digest)
 	for l := range s.view.Comparable(s.now, s.all, s.owner) {
@@ -33,12 +33,12 @@ func (s scope) digests() map[string]registry.Digest {
 	return digests
 }
 
-// holds says whether a lease is compared, old enough for that or not.
+// holds reports whether a lease is in the scope, whether or not it is old enough to be compared.
 func (s scope) holds(l *registry.Lease) bool { return s.all || l.Owner == s.owner }
 
-// differences are the applications that the asker has otherwise, in the order of their names, as many
-// as a reply holds. Each comes with all its instances, those too that are too young to be compared:
-// the asker is to know that they are here.
+// differences returns the applications where the asker differs, in the order of their names, as many as fit into a
+// reply. Each comes with all its instances, including those that are too young to be compared: the asker must know
+// that they are here.
 func (s scope) differences(q *Digests) differences {
 	a := differences{Apps: make(map[string][]Copy)}
 	differ := s.differing(q)
@@ -61,7 +61,7 @@ func (s scope) differences(q *Digests) differences {
 	return a
 }
 
-// differing are the applications whose digest here is not the asker's, sorted.
+// differing returns the applications whose digest here differs from the asker's, sorted.
 func (s scope) differing(q *Digests) []string {
 	digests := s.digests()
 	var differ []string
@@ -91,11 +91,11 @@ func (s scope) each(apps []string, do func(*registry.Lease)) {
 	}
 }
 
-// maxDiffItems is how many of the instances that differ are listed one by one.
+// maxDiffItems is how many of the differing instances are listed one by one.
 const maxDiffItems = 1000
 
-// removalGrace is how long (ms of lease clock) a removal may be on its way before the peer's copy counts as
-// one too many; registry.View.Settled gives changes as long.
+// removalGrace is how long (ms of lease clock) a removal may be in transit before the peer's copy counts as one too
+// many; registry.View.Settled gives changes the same time.
 const removalGrace = 10_000
 
 // The words for the peer's copy of an instance.
@@ -108,19 +108,19 @@ const (
 	copyContested = "contested"
 )
 
-// comparison is what differs between this side and a peer, and what makes the peer equal.
+// comparison is the difference between this side and a peer, and the tasks that make the peer equal.
 type comparison struct {
 	scope     scope
 	consensus bool // this side knows all of its datacenter
 	contested func(registry.Key) bool
-	// cedesTo is the peer's datacenter, if this side gives up instances that each side takes for the other's; "": it
-	// does not, or both sides are nodes of one datacenter.
+	// cedesTo is the peer's datacenter, if this side gives up instances that each side attributes to the other. It is
+	// "" if this side does not, or if both sides are nodes of one datacenter.
 	cedesTo string
 	diff    api.PeerDiff
 	tasks   []link.Task
 
 	app     string                            // of the last difference
-	records map[registry.Key]registry.Removal // nil: not needed yet
+	records map[registry.Key]registry.Removal // nil until needed
 }
 
 // add compares with a part of the peer's reply: applications that come after those before.
@@ -158,7 +158,7 @@ func (c *comparison) addApp(app string, ours []*registry.Lease, entries []Copy) 
 	}
 }
 
-// compareVersions says what a peer's copy of another sum is.
+// compareVersions says what a peer's copy with a different sum is.
 func compareVersions(ours, theirs registry.Version) string {
 	life := cmp.Compare(theirs.Life, ours.Life)
 	said := cmp.Or(life, cmp.Compare(theirs.LastDirty, ours.LastDirty))
@@ -172,9 +172,8 @@ func compareVersions(ours, theirs registry.Version) string {
 	return copyDifferent
 }
 
-// addOurs adds an instance of this side. An instance that a node has newer comes with that node's comparison;
-// another datacenter compares its own instances only, and sends back what it has newer of this one's
-// when it gets the older.
+// addOurs adds an instance of this side. If a node has it newer, that comes with that node's comparison. Another
+// datacenter compares only its own instances, and sends back what it has newer of this one's when it gets the older.
 func (c *comparison) addOurs(key registry.Key, what string) {
 	if c.contested(key) {
 		c.list(key, copyContested)
@@ -190,8 +189,8 @@ func (c *comparison) addOurs(key registry.Key, what string) {
 	c.tasks = append(c.tasks, link.Task{Key: key, Facts: link.Registered})
 }
 
-// addTheirs adds an instance that only the peer has, unless it is here too and merely not compared, or
-// its removal may still be on its way.
+// addTheirs adds an instance that only the peer has, unless it exists here and is merely not compared, or its removal
+// may still be in transit.
 func (c *comparison) addTheirs(key registry.Key, theirs Copy) {
 	if l, ok := c.scope.view.Find(key); ok {
 		c.addDisowned(l, theirs)
@@ -213,8 +212,8 @@ func (c *comparison) addTheirs(key registry.Key, theirs Copy) {
 	}
 }
 
-// addDisowned adds an instance that the peer takes for this side's, if this side takes it for the peer's: neither would
-// compare it as its own. The peer is told what is here, and that it owns it.
+// addDisowned adds an instance that each side attributes to the other, so that neither would compare it as its own.
+// The peer gets this side's copy, and becomes its owner.
 func (c *comparison) addDisowned(l *registry.Lease, theirs Copy) {
 	switch {
 	case c.cedesTo == "" || l.Owner != c.cedesTo:
@@ -225,12 +224,12 @@ func (c *comparison) addDisowned(l *registry.Lease, theirs Copy) {
 	}
 }
 
-// removal is what removes the peer's copy; ok is false if this side cannot say that it should be removed. A
-// cancel is versioned, and so is right from any node. Without a cancel only a datacenter that agrees by
-// consensus knows that it does not have an instance: a node alone may merely not have got it, and its
-// datacenter's copy elsewhere ends by itself when no client renews it. Nor does a cluster know it that was
-// founded anew (registry.View.TellsAbsence). Of an instance without a record here the last renewal is not
-// known either: a server that heard its client at all keeps it.
+// removal returns the removal of the peer's copy; ok is false if this side cannot say that it should be removed. A
+// cancel is versioned, and so is right from any node. Without a cancel, only a datacenter with consensus knows that
+// it does not have an instance: a single node may merely have missed it, and its datacenter's copy elsewhere ends
+// without help when no client renews it. A cluster that was founded anew does not know it either
+// (registry.View.TellsAbsence). The last renewal of an instance without a record here is not known either: a server
+// that heard from its client at all keeps it.
 func (c *comparison) removal(key registry.Key, version registry.Version, rec registry.Removal, known bool) (remove registry.Remove, ok bool) {
 	recorded := known
 	if known {
@@ -246,7 +245,7 @@ func (c *comparison) removal(key registry.Key, version registry.Version, rec reg
 	return registry.Remove{Key: key, Kind: registry.Evicted, Life: version.Life, LastDirty: version.LastDirty, Age: registry.UnknownAge}, true
 }
 
-// record is that of an instance's removal; ok is false if there is none.
+// record returns the record of an instance's removal; ok is false without one.
 func (c *comparison) record(key registry.Key) (rec registry.Removal, ok bool) {
 	if c.records == nil {
 		c.records = make(map[registry.Key]registry.Removal)

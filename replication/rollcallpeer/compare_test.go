@@ -112,7 +112,7 @@ func TestCompareRepairsADatacentersOwnInstances(t *testing.T) {
 	wantDiff(t, d, 0, 0)
 }
 
-// A node may not have heard of what another one of its datacenter sends.
+// A node may not have heard what another one in its datacenter sends.
 func TestCompareByANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	a, b := newSite(), newSite()
 	a.become(t, "dc1", "n1", false, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{b.server.URL}})
@@ -124,7 +124,7 @@ func TestCompareByANodeAloneRemovesOnlyWhatWasCanceled(t *testing.T) {
 	cancelAll(t, a, "canceled")
 	both(a, b, 95*time.Second)
 	a.Evict()
-	ageChanges(a, b) // it lasts a little longer elsewhere
+	ageChanges(a, b) // it lasts slightly longer elsewhere
 	d, _ := a.diff(t, false)
 	wantDiff(t, d, 0, 3, "canceled extra", "pruned extra", "evicted extra")
 	a.repair(t)
@@ -170,7 +170,7 @@ func TestCompareMakesNodesEqual(t *testing.T) {
 	wantDiff(t, d, 0, 0)
 }
 
-// Every node ends leases by itself, so a peer that still hears the client is right.
+// Every node ends leases on its own, so a peer that still hears the client is right.
 func TestCompareBringsBackWhatANodeEvicted(t *testing.T) {
 	a, b := twoNodes(t)
 	registerAll(t, a, 1, "1")
@@ -188,7 +188,7 @@ func TestCompareBringsBackWhatANodeEvicted(t *testing.T) {
 }
 
 // An operator hides an instance, and its client leaves, while the other datacenter hears of neither and changes it:
-// it comes back, and hidden, at both.
+// it comes back, hidden, at both.
 func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 	a, b := twoDatacenters(t)
 	registerAll(t, b, 1, "1")
@@ -205,8 +205,8 @@ func TestCompareRestoresAQuarantineFromAnotherDatacenter(t *testing.T) {
 	expect.That(t, a.lease(t, "1").Quarantine != nil, "the quarantine is lost")
 }
 
-// A restore can have each of two datacenters take the other for the owner, and so can a renewal that only one of them
-// counts. Neither compares such an instance as its own.
+// After a restore, each of two datacenters may take the other for the owner; the same can happen after a renewal that
+// only one of them counts. Neither compares such an instance as its own.
 func TestCompareGivesWhatEachDatacenterTakesForTheOthersToOne(t *testing.T) {
 	for level, owner := range map[byte]string{1: "dc1", 2: "dc1", 3: ""} {
 		a, b := twoDatacenters(t)
@@ -365,7 +365,7 @@ func TestCompareFailsOnABadReply(t *testing.T) {
 	}
 }
 
-// A peer that replies with what was not asked cannot keep the asker asking.
+// A peer that replies with what was not asked must not keep the asker asking.
 func TestCompareFailsOnAReplyThatIsNotAboutTheQuestion(t *testing.T) {
 	a, b := twoDatacenters(t)
 	asked := 0
@@ -401,7 +401,7 @@ func TestCompareRefusesBadQuestions(t *testing.T) {
 	}
 }
 
-// FuzzDigests: any message is refused or gets a reply.
+// FuzzDigests checks that any message is refused or gets a reply.
 func FuzzDigests(f *testing.F) {
 	_, b := twoDatacenters(f)
 	registerAll(f, b, 1, "1")

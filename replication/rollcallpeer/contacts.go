@@ -10,11 +10,11 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// contactEvery is how often (ms of the sender's lease clock) a contact with a peer that sends is recorded.
+// contactEvery is how often (ms of the sender's lease clock) a contact with a sending peer is recorded.
 const contactEvery = 1000
 
-// contacts record that a message came: of its sender, and, of a node of this datacenter, of the peers
-// that this node heard itself.
+// contacts returns the operations that record a message's arrival: a contact with its sender and, if that is a node
+// of this datacenter, with the peers that this node itself heard.
 func contacts(side *link.Side, view *registry.View, h *Head, origin registry.Origin, late int64, principal string) []registry.Op {
 	bound := principal == "" || late > 0 || view.SenderPrincipal(origin.DC, h.Sender) != ""
 	if bound && !contactDue(view, h, origin, late) {
@@ -30,8 +30,9 @@ func contacts(side *link.Side, view *registry.View, h *Head, origin registry.Ori
 	return append(all, overheard(side, h)...)
 }
 
-// contactDue says whether a second of the sender's clock has passed since its last contact, or there was
-// none. A late message is no sign of life, unless it is of an incarnation that was silent while another spoke.
+// contactDue reports whether a second of the sender's clock has passed since its last contact, or there was none. A
+// late message does not count as a sign of life, unless it belongs to an incarnation that was silent while another
+// spoke.
 func contactDue(view *registry.View, h *Head, origin registry.Origin, late int64) bool {
 	known, last, ok := view.Sender(origin.DC, h.Sender, h.Incarnation)
 	if late > 0 {
@@ -45,11 +46,11 @@ func contactDue(view *registry.View, h *Head, origin registry.Origin, late int64
 	return !ok || !last || h.Clock >= known.Clock+contactEvery
 }
 
-// overheardLater is added (ms) to the age of what another node heard. It is more than a message is on
-// its way: with less, two nodes that report a link to each other would keep it alive for ever.
+// overheardLater is added (ms) to the age of what another node heard. It is longer than a message is in transit: with
+// less, two nodes that report a link to each other would keep it alive forever.
 const overheardLater = 1000
 
-// overheard are the contacts that a node of this datacenter reports, with peers of this node.
+// overheard returns the contacts with peers of this node that another node of this datacenter reports.
 func overheard(side *link.Side, h *Head) []registry.Op {
 	var all []registry.Op
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
@@ -60,8 +61,8 @@ func overheard(side *link.Side, h *Head) []registry.Op {
 	return all
 }
 
-// ignored names the datacenters that a node of this one heard and that are not recorded: links are kept of this
-// node's peers only, so that no node fills the state with names. Empty: there are none.
+// ignored names the datacenters that another node of this one heard and that are not recorded: links are kept only
+// for this node's peers, so that no node fills the state with names. It returns "" if there are none.
 func ignored(side *link.Side, h *Head) string {
 	var others []string
 	for _, dc := range slices.Sorted(maps.Keys(h.Heard)) {
@@ -86,8 +87,8 @@ const (
 	actsExpire = 10_000
 )
 
-// repeatedAct says that an operator's act came here before, or was overtaken: unlike everything else that
-// is sent twice, it would take effect twice.
+// repeatedAct reports whether an operator's act arrived here before, or was overtaken: unlike everything else that is
+// sent twice, it would take effect twice.
 func repeatedAct(view *registry.View, op registry.Op, late int64) bool {
 	act, ok := op.(registry.SelfPreservation)
 	if !ok {

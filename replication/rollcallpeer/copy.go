@@ -17,16 +17,16 @@ import (
 
 // How long and how often a start-up copy is tried.
 const (
-	copyPause = 200 * time.Millisecond // between looking for a node that is ready
-	copyTries = 5                      // transfers that break
+	copyPause = 200 * time.Millisecond // between attempts to find a node that is ready
+	copyTries = 5                      // broken transfers before it gives up
 	copyRetry = time.Second            // between them
 	copyChunk = 500                    // items applied together
 )
 
-// errNotReady: a node has no state to give, now or at all.
+// errNotReady means that a node has no state to give, now or ever.
 var errNotReady = errors.New("not ready to be copied from")
 
-// waitsError is errNotReady of a node, by its name, that waits for another one to copy from, as this node does.
+// waitsError is an errNotReady that names a node which, like this one, waits for another node to copy from.
 type waitsError struct{ node string }
 
 func (e waitsError) Error() string {
@@ -34,9 +34,9 @@ func (e waitsError) Error() string {
 }
 func (e waitsError) Unwrap() error { return errNotReady }
 
-// Copy copies what the other nodes of this datacenter have, when this one has started. It returns nil when it
-// has it, when there is no other node, when all of the others wait for one to copy from as this one does and
-// it is the first of them by name, or when none of them has been ready for so long; else an error, after its
+// Copy copies what the other nodes of this datacenter have, after this one has started. It returns nil when it has
+// that, when no other node exists, when all others are waiting for a node to copy from like this one and it is the
+// first of them by name, or when no other node became ready within wait. Otherwise it returns an error, after its
 // tries.
 func (r *Receiver) Copy(ctx context.Context, wait time.Duration) error {
 	var others []*copySource
@@ -88,7 +88,8 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 			if last = o.copy(ctx); !errors.Is(last, errNotReady) {
 				return last
 			}
-			if waits := (waitsError{}); errors.As(last, &waits) && r.side.Node <= waits.node { // itself, too, which it has among the others if it does not know its address
+			// includes itself, if it does not know its address and so has itself among the others
+			if waits := (waitsError{}); errors.As(last, &waits) && r.side.Node <= waits.node {
 				later++
 			}
 		}
@@ -101,9 +102,9 @@ func (r *Receiver) copyFromAny(ctx context.Context, others []*copySource, wait t
 	}
 }
 
-// Waits is the name of this node while it waits for another one to copy from, and has nothing to give but what
-// is on its own disk; else "". When all nodes say so of each other, the first of them by name goes on, and the
-// others copy from it. One that is not there may know more, so it counts as saying nothing.
+// Waits returns the name of this node while it waits for another one to copy from, and has nothing to give but what
+// is on its own disk; otherwise "". When all nodes report that to each other, the first of them by name goes on, and
+// the others copy from it. A node that is away may know more, so it counts as not waiting.
 func (r *Receiver) Waits() string {
 	if r.waits.Load() {
 		return r.side.Node
@@ -133,12 +134,12 @@ type copySource struct {
 	self  bool // it turned out to be this node
 }
 
-// copy copies what the node has. errNotReady: it cannot be had there now. Any other error broke the
-// transfer: a part of it may have been applied, which does no harm.
+// copy copies what the node has. errNotReady means that it has no state to give now. Any other error broke the
+// transfer: part of it may have been applied, which does no harm.
 func (c *copySource) copy(ctx context.Context) (failed error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A node that falls silent is given up. The time runs anew with every piece that comes.
+	// A node that falls silent is abandoned. The timer restarts with every piece that arrives.
 	patience := time.AfterFunc(c.calls.peer.ConnectTimeout+c.calls.peer.ReadTimeout, cancel)
 	defer patience.Stop()
 	target := c.calls.peer.URLs[0] + statePath + "?datacenter=" + url.QueryEscape(c.side.Datacenter)
@@ -151,7 +152,7 @@ func (c *copySource) copy(ctx context.Context) (failed error) {
 		return fmt.Errorf("%s: %w: %w", c.calls.peer.Name, errNotReady, err)
 	}
 	defer state.Close()
-	c.waits.Store(false) // soon it has what that node has, for which others are to wait
+	c.waits.Store(false) // soon it has that node's state, so others must wait
 	defer func() { c.waits.Store(failed != nil) }()
 	t := &transfer{Receiver: c.Receiver, from: c.calls.peer.Name, started: time.Now()}
 	t.frames = bufio.NewReaderSize(&pieces{state, func() { patience.Reset(c.calls.peer.ReadTimeout) }}, 64<<10)
@@ -182,11 +183,10 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errSelf: the node that responded is the one that asked.
+// errSelf means that the node that responded is the one that asked.
 var errSelf = errors.New("this node itself")
 
-// transfer is a state on its way here. It is validated as messages are: an item that is not valid is
-// left out.
+// transfer is a state on its way here. It is validated as messages are: items that are not valid are left out.
 type transfer struct {
 	*Receiver
 	from    string

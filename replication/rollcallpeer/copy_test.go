@@ -24,10 +24,10 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// copyWait is for how long the nodes of the tests wait for another one.
+// copyWait is how long the nodes in the tests wait for another one.
 const copyWait = 3 * time.Second
 
-// starting is a node of dc1 that has just started, beside others at these URLs.
+// starting returns a node of dc1 that has just started, beside others at these URLs.
 func starting(t testing.TB, urls ...string) *site {
 	t.Helper()
 	s := newSite()
@@ -39,7 +39,7 @@ func starting(t testing.TB, urls ...string) *site {
 	return s
 }
 
-// running is a node of dc1 with something in it.
+// running returns a node of dc1 with some contents.
 func running(t testing.TB, node string) *site {
 	t.Helper()
 	s := newSite()
@@ -152,7 +152,7 @@ func TestCopyWaitsForANode(t *testing.T) {
 	equal(t, old, node)
 }
 
-// breaking serves a state that breaks so many times.
+// breaking serves a state that breaks the given number of times.
 func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte)) {
 	s.failWith(func(w http.ResponseWriter, r *http.Request) bool {
 		if len(s.received(statePath)) > times {
@@ -168,7 +168,7 @@ func breaking(s *site, times int, how func(w http.ResponseWriter, state []byte))
 	})
 }
 
-// frames are the pieces of a state.
+// frames returns the frames of a state.
 func frames(state []byte) (all [][]byte) {
 	for len(state) > 0 {
 		n := 4 + binary.BigEndian.Uint32(state)
@@ -293,7 +293,7 @@ func TestStateThatCannotBeWrittenIsAnError(t *testing.T) {
 	expect.That(t, errors.Is(err, io.ErrClosedPipe), "got %v, want a closed pipe", err)
 }
 
-// FuzzState: whatever comes is refused or taken over.
+// FuzzState checks that any input is refused or taken over.
 func FuzzState(f *testing.F) {
 	old := running(f, "n1")
 	var state bytes.Buffer
@@ -309,7 +309,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// refound has a site of two datacenters begin with an empty registry, as a cluster whose data was lost.
+// refound gives one of two datacenters an empty registry, as in a cluster whose data was lost.
 func refound(t testing.TB, a, b *site) *site {
 	t.Helper()
 	a.server.Close()
@@ -318,7 +318,8 @@ func refound(t testing.TB, a, b *site) *site {
 	return anew
 }
 
-// The instances of dc1 live on at dc2 until their leases end there, and are found at both once their clients come back.
+// The instances of dc1 live on at dc2 until their leases end there, and are found at both once their clients come
+// back.
 func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	a, b := twoDatacenters(t)
 	ids := []string{"1", "2", "3", "4", "5"}
@@ -359,7 +360,7 @@ func TestDatacenterFoundedAnewEmptiesNoOther(t *testing.T) {
 	expect.That(t, ok, "the service of Consul's API is not at dc2 any more")
 }
 
-// dc2 knows of lives at the dc1 that was, canceled and not, that seem newer than those at the one that is.
+// dc2 knows of lives at the former dc1, canceled and not, that seem newer than those at the current one.
 func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 	for _, reduced := range []bool{false, true} {
 		a, b := twoDatacenters(t)
@@ -412,7 +413,7 @@ func TestDatacenterFoundedAnewKeepsWhatRegistersThere(t *testing.T) {
 	}
 }
 
-// restart is what a node does after it was down: its lease clock goes on where it stood.
+// restart does what a node does after it was down: its lease clock goes on where it stopped.
 func restart(t testing.TB, m *registrytest.Memory) {
 	t.Helper()
 	m.Set(func(m *registrytest.Memory) {
@@ -421,8 +422,8 @@ func restart(t testing.TB, m *registrytest.Memory) {
 	})
 }
 
-// ORDERS/dead and ORDERS/canceled are at both nodes when b goes down. Then the one is evicted at a, and the
-// other canceled; b comes back after a time in which its own clock stood still.
+// ORDERS/dead and ORDERS/canceled are at both nodes when b goes down. Then one is evicted at a, and the other
+// canceled; b comes back after a time when its own clock stood still.
 func afterTheDead(t *testing.T, forgotten bool) (a, b *site) {
 	a, b = twoNodes(t)
 	registerAll(t, a, 1, "dead", "canceled", "alive")
@@ -475,7 +476,7 @@ func TestNodeThatWasDownBringsNoInstanceBackElsewhere(t *testing.T) {
 	}
 }
 
-// compareAndRepair is a site's comparison with its one peer.
+// compareAndRepair runs a site's comparison with its one peer.
 func (s *site) compareAndRepair(t testing.TB) {
 	t.Helper()
 	_, tasks, err := s.only().Compare(context.Background(), true)
@@ -517,7 +518,7 @@ func TestSenderClockRecordsAreBounded(t *testing.T) {
 	expect.That(t, found.lates == 1, "the last sender: %+v, want one late message", found)
 }
 
-// Links are kept of peers, which the configuration names; a node could make up others without end.
+// Links are kept for peers, which the configuration names; a node could make up endless others.
 func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 	_, b := twoNodes(t)
 	b.become(t, "dc1", "n2", false, link.PeerConfig{Name: "a", Kind: link.Node, URLs: []string{"http://a"}}, link.PeerConfig{Name: "dc2", Kind: link.Datacenter, URLs: []string{"http://c"}})
@@ -543,7 +544,7 @@ func TestContactsWithStrangersAreNotRecordedAndTheReplySaysSo(t *testing.T) {
 	expect.That(t, len(links) == 1, "%d links are kept, want that of the peer only", len(links))
 }
 
-// A sender that goes on with an older copy of its data has a clock that went back.
+// The clock of a sender that goes on with an older copy of its data went back.
 func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
 		t.Run(name, func(t *testing.T) {
@@ -568,7 +569,8 @@ func TestSenderThatWasRestoredIsHeardAtOnce(t *testing.T) {
 	}
 }
 
-// Who could speak in the name of another server could make its clients' instances end. An operator can free the name.
+// Whoever could speak in the name of another server could end the instances of its clients. An operator can free the
+// name.
 func TestMessageOfAnotherPrincipalInASendersNameIsRefused(t *testing.T) {
 	for name, from := range map[string]func(testing.TB) (a, b *site){"a node": twoNodes, "a cluster": twoDatacenters} {
 		t.Run(name, func(t *testing.T) {

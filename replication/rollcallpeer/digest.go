@@ -10,11 +10,11 @@ import (
 type Digests struct {
 	Datacenter string
 	Node       string
-	// Owner is the datacenter whose instances are compared: the asker's. Empty, between nodes of one
-	// datacenter: all.
+	// Owner is the datacenter whose instances are compared: the asker's. It is empty between nodes of one datacenter,
+	// which compare all.
 	Owner string
-	After string // empty: from the first
-	Until string // empty: to the last
+	After string // from the first if empty
+	Until string // to the last if empty
 	Apps  map[string]registry.Digest
 }
 
@@ -30,7 +30,7 @@ func (d *Digests) fields(c *codec.Codec) {
 	})
 }
 
-// check says what makes a question of no use.
+// check returns what makes a question useless.
 func (d *Digests) check() error {
 	switch {
 	case !validName(d.Datacenter), !validName(d.Node):
@@ -41,7 +41,7 @@ func (d *Digests) check() error {
 	return nil
 }
 
-// Covers says whether the question is about an application.
+// Covers reports whether the question is about an application.
 func (d *Digests) Covers(app string) bool {
 	return app > d.After && (d.Until == "" || app <= d.Until)
 }
@@ -50,7 +50,7 @@ func (d *Digests) Covers(app string) bool {
 // all its instances at the server that replies.
 type differences struct {
 	Apps map[string][]Copy
-	// More: the reply was full; the next question starts after the last application of this one.
+	// More is set if the reply was full; the next question starts after the last application of this one.
 	More bool
 }
 

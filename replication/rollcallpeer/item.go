@@ -12,23 +12,23 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// Bounds of what a message may hold, beside those of a registration.
+// Bounds of what a message may hold, besides those of a registration.
 const (
 	maxName  = naming.Max // bytes of a datacenter's, node's or sender's name
 	maxHeard = 1000       // datacenters that a node reports
 	maxAge   = registry.MaxSpan
 )
 
-// Item is one fact of a message: an operation that its receiver performs if it is valid. Times are spans in
-// ms, so that clocks need not agree.
+// Item is one fact of a message: an operation that its receiver performs if it is valid. Times are durations in ms,
+// so that clocks need not agree.
 type Item struct {
-	Op      registry.Op // nil: there is none
+	Op      registry.Op // may be nil
 	err     error       // why it could not be read
-	encoded []byte      // where it is to be sent
+	encoded []byte      // if it is to be sent
 }
 
-// ItemOf returns an item for messages of a level. It says the whole state of an instance (Replica), that a
-// version was renewed (Renew, by name) or removed (Remove), or an operator's act (SelfPreservation).
+// ItemOf returns an item for messages of a level. It carries the whole state of an instance (Replica), the renewal
+// (Renew, by name) or removal (Remove) of a version, or an operator's act (SelfPreservation).
 func ItemOf(level byte, op registry.Op) Item {
 	switch of := op.(type) {
 	case registry.Replica:
@@ -41,7 +41,7 @@ func ItemOf(level byte, op registry.Op) Item {
 		of.Age = age(of.Age)
 		op = of
 	}
-	const renewal = 128 // bytes, more than most take
+	const renewal = 128 // bytes, more than most need
 	c := codec.Writer(make([]byte, 0, renewal), level)
 	registry.Operations.Fields(&c, &op)
 	return Item{Op: op, encoded: c.Written()}
@@ -68,8 +68,8 @@ func (i *Item) check() error { return nil }
 
 // Context is what the meaning of an item depends on besides itself.
 type Context struct {
-	Late int64  // ms by which the message is older than the newest of its sender
-	Here string // this datacenter's name if the sender belongs to another one; "": it does not
+	Late int64  // by how many ms the message is older than the newest of its sender
+	Here string // this datacenter's name if the sender belongs to another one, otherwise ""
 }
 
 // Check returns the operation that an item asks for here. The error says why it is not valid.
@@ -142,7 +142,7 @@ func (c Context) preserve(op registry.SelfPreservation) (registry.Op, error) {
 	return registry.SelfPreservation{To: op.To, By: op.By, For: c.left(op.For)}, checkAct(op.By)
 }
 
-// left returns what remains of the time of an act that came late. An act with an end keeps one.
+// left returns what remains of the time of an act that arrived late. An act with an end keeps one.
 func (c Context) left(lasts int64) int64 {
 	if lasts == 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/batcher"
 )
 
-// The first message to a peer of the version before is refused, and says why; the next one is of the level that the peer
-// writes.
+// The first message to a peer of the version before is refused with a reason; the next one has the level that the
+// peer writes.
 func TestMessagesHaveTheLevelThatThePeerWrites(t *testing.T) {
 	far := receiver(t)
 	far.fail = func(w http.ResponseWriter, _ *http.Request) bool {

@@ -11,26 +11,25 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// keepAlive is how long nothing may be sent before an empty message is: to a peer that hears nothing
-// the link counts as cut.
+// keepAlive is the longest pause before an empty message is sent: for a peer that hears nothing, the link counts as
+// cut.
 const keepAlive = 5 * time.Second
 
-// Link transmits to Rollcall servers: a node of this datacenter, or another datacenter, of
-// which any node will do.
+// Link transmits to Rollcall servers: a node of this datacenter, or any node of another datacenter.
 type Link struct {
 	env   link.Env
 	calls *calls
 	log   *slog.Logger
-	every time.Duration // keepAlive
+	every time.Duration // keepAlive, unless a test changes it
 
 	open atomic.Bool // compareModes has warned
 
 	mu       sync.Mutex
 	sequence uint64
-	sent     time.Time // when the last message was started
+	sent     time.Time // start of the last message
 }
 
-// New is the link of a peer.
+// New returns the link to a peer.
 func New(env link.Env) link.Link {
 	l := &Link{
 		env: env, calls: newCalls(env.Peer), log: env.Log.With("peer", env.Peer.Name), every: keepAlive,
@@ -44,11 +43,11 @@ func New(env link.Env) link.Link {
 // AuthFileDiffers implements link.Rollcall.
 func (l *Link) AuthFileDiffers() (differs, ok bool) { return l.calls.files.differs() }
 
-// URL implements link.
+// URL implements link.Link.
 func (l *Link) URL() string { return link.WithoutUser(l.calls.peer.URLs[l.calls.current()]) }
 
-// level is the level of the formats at which the peer is written to: that which it writes itself, if this side writes
-// it, too.
+// level returns the level of the formats at which the peer is written to: the one that it writes itself, if this side
+// writes it, too.
 func (l *Link) level() byte {
 	own := l.env.Writes()
 	if said, at := l.calls.Levels(); !at.IsZero() {
@@ -63,7 +62,7 @@ func (l *Link) Levels() (level.Reads, time.Time) { return l.calls.Levels() }
 // AuthMode implements link.Rollcall.
 func (l *Link) AuthMode() string { return l.calls.AuthMode() }
 
-// compareModes warns, once per change, where callers are asked who they are here, and not at the peer.
+// compareModes warns, once per change, if callers are authenticated here but not at the peer.
 func (l *Link) compareModes() {
 	open := l.env.AsksMore(l.AuthMode())
 	if l.open.Swap(open) != open && open {
@@ -71,14 +70,14 @@ func (l *Link) compareModes() {
 	}
 }
 
-// silence is the time since a message was last started; very long if none ever was.
+// silence returns the time since a message was last started; very long if none ever was.
 func (l *Link) silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.sent)
 }
 
-// head is what the next message starts with.
+// head returns the head of the next message.
 func (l *Link) head() Head {
 	h := headOf(&l.env.Side, l.env.Clock())
 	if l.env.Peer.Kind == link.Node {
@@ -91,14 +90,14 @@ func (l *Link) head() Head {
 	return h
 }
 
-// headOf is the head of a message at a moment of the lease clock, without its sequence.
+// headOf returns the head of a message at a moment of the lease clock, without its sequence.
 func headOf(s *link.Side, clock int64) Head {
 	return Head{
 		Datacenter: s.Datacenter, Node: s.Node, Sender: s.Sender(), Incarnation: s.Incarnation.Now(), Clock: clock,
 	}
 }
 
-// heard is how long ago (ms) this node heard each peer that is no node of its datacenter.
+// heard returns how long ago (ms) this node heard each peer outside its datacenter.
 func heard(s *link.Side, v *registry.View, now int64) map[string]int64 {
 	ages := make(map[string]int64)
 	for _, p := range s.Present() {

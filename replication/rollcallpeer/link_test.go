@@ -20,7 +20,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// sender is a datacenter whose peer has these URLs.
+// sender returns a datacenter whose peer has these URLs.
 func sender(t testing.TB, urls ...string) *site {
 	t.Helper()
 	s := newSite()
@@ -31,13 +31,13 @@ func sender(t testing.TB, urls ...string) *site {
 	return s
 }
 
-// impatient has a site wait for a second for a connection and a response: a busy machine may need it, and one that hangs
-// takes it.
+// impatient makes a site wait one second for a connection and a response: a busy machine may need it, and a server
+// that hangs uses it up.
 func impatient(s *site) {
 	s.only().calls.peer.ConnectTimeout, s.only().calls.peer.ReadTimeout = time.Second/2, time.Second/2
 }
 
-// receiver is the datacenter to send to.
+// receiver returns the datacenter to send to.
 func receiver(t testing.TB) *site {
 	t.Helper()
 	s := newSite()
@@ -45,7 +45,7 @@ func receiver(t testing.TB) *site {
 	return s
 }
 
-// closed is a URL without a listener: no listener of another test is given such a port.
+// closed returns a URL without a listener: no listener of another test is given such a port.
 func closed() string { return "http://127.0.0.1:1" }
 
 var aTask = link.Task{Key: ordersID("1"), Facts: link.Registered}
@@ -54,12 +54,12 @@ func responds(text string) func(http.ResponseWriter, *http.Request) bool {
 	return peertest.RespondWith(http.StatusOK, text)
 }
 
-// replies has a peer reply with these results.
+// replies makes a peer reply with these results.
 func replies(results ...result) func(http.ResponseWriter, *http.Request) bool {
 	return responds(string(Encode(codec.Newest, &Reply{Datacenter: "dc2", Node: "n4", Results: results})))
 }
 
-// write is a message as it is sent.
+// write returns a message as it is sent.
 func write(head Head, ops ...registry.Op) []byte {
 	m := Message{Head: head}
 	for _, op := range ops {
@@ -133,7 +133,7 @@ func TestCallThatEndedIsTriedAgain(t *testing.T) {
 func TestCallsFailOverAmongURLs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		first func(http.ResponseWriter, *http.Request) bool // nil: no listener
+		first func(http.ResponseWriter, *http.Request) bool // nil for no listener
 		calls int                                           // until it is there
 	}{
 		{"no listener", nil, 1},

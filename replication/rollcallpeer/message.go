@@ -7,13 +7,13 @@ import (
 // Head is what every message of items starts with.
 type Head struct {
 	Datacenter string // the sender's
-	Node       string // that sends
-	Sender     string // whose lease clock it is
+	Node       string // the sending node
+	Sender     string // owner of the lease clock
 	// Incarnation is a random number that the sender draws whenever it starts to send.
 	Incarnation uint64
 	Clock       int64 // the sender's lease clock, ms
-	// Sequence counts the messages of a node to a peer. It decides nothing: it shows, in logs, which of
-	// two messages was sent first.
+	// Sequence counts the messages of a node to a peer. It decides nothing: it shows, in logs, which of two messages
+	// was sent first.
 	Sequence uint64
 	// Heard says, between nodes of one datacenter, how long ago (ms) the sender heard other datacenters.
 	Heard map[string]int64
@@ -29,7 +29,7 @@ func (h *Head) fields(c *codec.Codec) {
 	sorted(c, &h.Heard, maxHeard, func(age *int64, c *codec.Codec) { c.Int64(age) })
 }
 
-// check says what makes a message of no use.
+// check returns what makes a message useless.
 func (h *Head) check() error {
 	switch {
 	case !validName(h.Datacenter), !validName(h.Node), !validName(h.Sender):
@@ -56,7 +56,7 @@ func (m *Message) fields(c *codec.Codec) {
 	list(c, &m.Items, maxItems, (*Item).fields)
 }
 
-// State is the first frame of the copy at the start. So many items follow, each a frame of its own.
+// State is the first frame of the copy at the start. It says how many items follow, each in a frame of its own.
 type State struct {
 	Head
 	Items int
@@ -71,8 +71,8 @@ func (s *State) fields(c *codec.Codec) {
 type Reply struct {
 	Datacenter string
 	Node       string
-	Late       int64    // ms by which the message is older than the newest of its sender's incarnation
-	Ignored    string   // in words, what of the message's head was not recorded; empty: all of it was
+	Late       int64    // by how many ms the message is older than the newest of its sender's incarnation
+	Ignored    string   // what of the message's head was not recorded, in words; empty if everything was
 	Results    []result // one per item, in order
 }
 
@@ -86,7 +86,7 @@ func (a *Reply) fields(c *codec.Codec) {
 
 func (a *Reply) check() error { return nil }
 
-// The status of an item's result, one of HTTP's.
+// The status of an item's result, an HTTP status.
 const (
 	resultDone    = 200 // it holds now
 	Invalid       = 400 // the item is not valid
@@ -101,7 +101,7 @@ const (
 type result struct {
 	Status int
 	Error  string
-	Stored Item  // what is newer here, or the record of the removal; empty: it is not sent
+	Stored Item  // what is newer here, or the record of the removal; empty if it is not sent
 	Again  int64 // ms after which what is Held may be offered again
 }
 

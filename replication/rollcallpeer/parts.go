@@ -11,12 +11,12 @@ const maxItem = maxMessage - 64<<10
 // part is what a message says of a task.
 type part struct {
 	task link.Task
-	fact string // as link.Env.Sent; empty: not counted
+	fact string // as in link.Env.Sent; not counted if empty
 	item Item
 }
 
-// partsOf are what there is to say of tasks now, at a level of the formats. Nothing is said of an instance that was removed: its removal
-// is a task of its own.
+// partsOf returns what messages must say of tasks now, at a level of the formats. It says nothing of an instance that
+// was removed: its removal is a task of its own.
 func partsOf(level byte, view *registry.View, now int64, tasks []link.Task) []part {
 	parts := make([]part, 0, len(tasks))
 	for _, t := range tasks {
@@ -27,7 +27,7 @@ func partsOf(level byte, view *registry.View, now int64, tasks []link.Task) []pa
 	return parts
 }
 
-// opOf is what a task says at a moment of the lease clock; nil: nothing.
+// opOf returns what a task says at a moment of the lease clock, or nil.
 func opOf(view *registry.View, now int64, t link.Task) (op registry.Op, fact string) {
 	if t.Facts&link.Canceled != 0 {
 		return t.Remove, "cancel"
@@ -45,8 +45,8 @@ func opOf(view *registry.View, now int64, t link.Task) (op registry.Op, fact str
 	return registry.Renew{Key: t.Key, Life: v.Life, LastDirty: v.LastDirty, Age: view.Age(lease, now)}, "heartbeat"
 }
 
-// cutParts cuts what is to be said into messages that receivers accept. One that alone is too large
-// makes a message of its own, which they refuse.
+// cutParts divides parts into messages that receivers accept. A part that alone is too large makes a message of its
+// own, which they refuse.
 func cutParts(all []part) [][]part {
 	var messages [][]part
 	size, first := 0, 0

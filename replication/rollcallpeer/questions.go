@@ -13,9 +13,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Compare implements link. Between datacenters this datacenter's instances are compared, between nodes all. The
-// peer lists the applications that differ, part by part, so that neither side has more at a time than
-// a part of them.
+// Compare implements link.Link. Datacenters compare this datacenter's instances, nodes compare all. The peer lists
+// the applications that differ part by part, so that neither side ever holds more than one part.
 func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.Task, error) {
 	s := scope{view: l.env.View(), now: l.env.Clock(), all: l.env.Peer.Kind == link.Node}
 	c := comparison{scope: s, consensus: l.env.Consensus, contested: l.contested}
@@ -45,7 +44,7 @@ func (l *Link) Compare(ctx context.Context, repair bool) (api.PeerDiff, []link.T
 	return c.diff, c.tasks, nil
 }
 
-// question asks about the applications after one: as many of ours as a message holds.
+// question asks about the applications after one: as many of ours as fit into a message.
 func (l *Link) question(apps []string, digests map[string]registry.Digest, after string) *Digests {
 	q := &Digests{
 		Datacenter: l.env.Datacenter, Node: l.env.Node, After: after, Apps: make(map[string]registry.Digest),
@@ -67,12 +66,12 @@ func (l *Link) question(apps []string, digests map[string]registry.Digest, after
 	return q
 }
 
-// digestPatience is how many times longer than that to a message the reply to digests may take: no
-// delivery waits for it, and a busy peer has to go through all that it has.
+// digestPatience is how many times longer the reply to digests may take than the reply to a message: no delivery
+// waits for it, and a busy peer must go through everything it has.
 const digestPatience = 6
 
-// ask sends a question. The reply says nothing about applications that were not asked about, so the
-// questions that follow come to an end.
+// ask sends a question. The reply says nothing about applications that were not asked about, so the questions that
+// follow come to an end.
 func (l *Link) ask(ctx context.Context, q *Digests) (*differences, error) {
 	text, err := l.calls.post(ctx, call{digestPath, Encode(l.level(), q), maxCompared, digestPatience})
 	if err != nil {

@@ -14,15 +14,16 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// Errors that a caller can act on, beside ErrMalformed and those of registry.Service.
+// Errors that a caller can act on, besides wire.ErrMalformed and those of registry.Service.
 var (
-	// ErrStranger: a message of a datacenter that is not a peer of this one.
+	// ErrStranger means that a message comes from a datacenter that is not a peer of this one.
 	ErrStranger = errors.New("not a peer")
-	// ErrAhead: the clock of a message has gone on for longer than its sender was silent. Its text says more.
+	// ErrAhead means that the clock in a message has moved on for longer than its sender was silent. Its text says
+	// more.
 	ErrAhead = errors.New("the sender's clock cannot be right")
-	// ErrOtherPrincipal: a message in the name of a sender that another principal used first.
+	// ErrOtherPrincipal means that a message uses the name of a sender that another principal used first.
 	ErrOtherPrincipal = errors.New("the sender's name belongs to another principal")
-	// ErrUnknownSender: the clock of no sender of that name is known.
+	// ErrUnknownSender means that no sender with that name has a known clock.
 	ErrUnknownSender = errors.New("no such sender")
 )
 
@@ -34,7 +35,7 @@ type Receiver struct {
 	waits        atomic.Bool            // see Waits
 }
 
-// NewReceiver is the receiver of a side.
+// NewReceiver returns the receiver of a side.
 func NewReceiver(side link.Side) *Receiver {
 	return &Receiver{
 		side: side, clockRecords: clockRecords{of: make(map[senderName]clockRecord)},
@@ -50,9 +51,9 @@ func messageCounter(name, help string) *prometheus.CounterVec {
 // Metrics returns the metrics of what was received.
 func (r *Receiver) Metrics() []prometheus.Collector { return []prometheus.Collector{r.late, r.ahead} }
 
-// Receive applies a message of a Rollcall peer and returns the reply. Errors: ErrMalformed, ErrNewer,
-// ErrStranger, ErrAhead, or registry.Service's; with those nothing is known to have been applied, and the
-// message can be sent again.
+// Receive applies a message of a Rollcall peer and returns the reply. Errors: wire.ErrMalformed, wire.ErrNewer,
+// ErrStranger, ErrAhead, or registry.Service's. After an error nothing is known to have been applied, and the message
+// can be sent again.
 func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, err error) {
 	var m Message
 	if err := Decode(message, &m); err != nil {
@@ -96,7 +97,7 @@ func (r *Receiver) Receive(ctx context.Context, message []byte) (reply []byte, e
 	return reply, nil
 }
 
-// Compare replies to a peer's digests with what differs here. Errors: as Receive.
+// Compare replies to a peer's digests with what differs here. It returns the errors of Receive.
 func (r *Receiver) Compare(ctx context.Context, message []byte) (reply []byte, err error) {
 	var q Digests
 	if err := Decode(message, &q); err != nil {
@@ -141,8 +142,8 @@ func (r *Receiver) originOf(ctx context.Context, datacenter, node string) (regis
 	return registry.Origin{Kind: registry.LocalPeer}, nil
 }
 
-// checkPrincipal refuses a message in the name of a sender that another principal used first, where callers
-// need a name: whoever could speak in the name of another server could end the instances of its clients.
+// checkPrincipal refuses, if callers need a name, a message in the name of a sender that another principal used
+// first: whoever could speak in the name of another server could end the instances of its clients.
 func checkPrincipal(ctx context.Context, view *registry.View, sender senderName, principal string) error {
 	first := view.SenderPrincipal(sender.datacenter, sender.name)
 	if first == "" || first == principal || access.ModeOf(ctx) != access.On {
@@ -153,18 +154,18 @@ func checkPrincipal(ctx context.Context, view *registry.View, sender senderName,
 
 // intake is a message on its way into the registry.
 type intake struct {
-	late    int64 // ms, as Context
-	ahead   int64 // ms, as registry.View.Timing
+	late    int64 // ms, as in wire.Context
+	ahead   int64 // ms, as in registry.View.Timing
 	ops     []registry.Op
-	items   []int  // per op, the item that asked for it; -1: none did
-	ignored string // as function ignored
+	items   []int  // per op, the item that asked for it, or -1
+	ignored string // as returned by ignored
 	results []result
 	applied []registry.Result // per op
 	taking  *taking
 }
 
-// intakeOf are the operations of a message, the contacts first. Items that are not valid have their
-// results already.
+// intakeOf returns the operations of a message, the contacts first. Items that are not valid have their results
+// already.
 func (r *Receiver) intakeOf(
 	view *registry.View, m *Message, origin registry.Origin, t *taking, principal string,
 ) *intake {
@@ -194,7 +195,7 @@ func (r *Receiver) intakeOf(
 	return in
 }
 
-// now is the present moment of the lease clock, and of the wall clock or that of the newest operation.
+// now returns the current time of the lease clock, with the wall clock or that of the newest operation.
 func (r *Receiver) now(view *registry.View) registry.Stamp {
 	now := view.Stamp()
 	return registry.Stamp{Lease: max(now.Lease, r.side.Service.Health().Clock), Wall: max(now.Wall, r.side.World.Now().UnixMilli())}
@@ -215,8 +216,8 @@ func (r *Receiver) apply(ctx context.Context, origin registry.Origin, in *intake
 	return err
 }
 
-// recordRefused records the items of a message that will always be refused, and those that are accepted. It
-// leaves out items that panicked, which the store logs and lists.
+// recordRefused records the items of a message that will always be refused, and those that are accepted. It leaves
+// out items that panicked, which the store logs and lists.
 func (r *Receiver) recordRefused(m *Message, origin registry.Origin, in *intake) {
 	from := origin.DC
 	if origin.Kind == registry.LocalPeer {
@@ -233,7 +234,7 @@ func (r *Receiver) recordRefused(m *Message, origin registry.Origin, in *intake)
 	}
 }
 
-// replyTo says what became of each item, at the level of the message.
+// replyTo encodes the result of each item, at the level of the message.
 func (r *Receiver) replyTo(level byte, view *registry.View, in *intake) []byte {
 	e := &resultMaker{level: level, view: view, now: r.side.Service.Health().Clock, left: maxStored, asked: in.ops, held: r.heldText(in.taking.need.Name)}
 	for n, item := range in.items {

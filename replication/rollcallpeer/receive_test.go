@@ -21,7 +21,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// ownerAt is whom the instances of one site belong to at the other.
+// ownerAt returns who owns the instances of one site, seen from the other.
 func ownerAt(from, to *site) string {
 	if from.side.Datacenter == to.side.Datacenter {
 		return ""
@@ -48,7 +48,7 @@ func TestReceivedHeartbeatRenewsAsLongAgoAsItWas(t *testing.T) {
 func TestReceivedHeartbeatOfAnUnknownInstanceBringsTheWhole(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		there int64 // lastDirtyTimestamp of the peer's copy; 0: none
+		there int64 // lastDirtyTimestamp of the peer's copy, or 0 without one
 	}{{"unknown", 0}, {"older", 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := twoDatacenters(t)
@@ -108,7 +108,7 @@ func TestReceiveDoesNotRegisterALeaseThatEnded(t *testing.T) {
 	a.Pass(5 * time.Minute)
 	a.deliverChanges(t, 0)
 	b.without(t, "1")
-	a.lease(t, "1") // nothing came home: this side ends it by itself
+	a.lease(t, "1") // nothing came home: this side ends it without help
 }
 
 func TestReceivePerformsAnOperatorsActOnce(t *testing.T) {
@@ -199,8 +199,8 @@ func TestContactsAreRecordedOncePerSecond(t *testing.T) {
 	expect.Equal(t, contacts(), 2, "contacts after a second:")
 }
 
-// Contacts of another node count, but never as younger than it can be: else two nodes would keep a
-// dead link alive.
+// Contacts of another node count, but never as younger than they can be: otherwise two nodes would keep a dead link
+// alive.
 func TestContactsAreReportedBetweenNodes(t *testing.T) {
 	a, b := newSite(), newSite()
 	far := link.PeerConfig{Name: "dc9", Kind: link.Datacenter, URLs: []string{"http://127.0.0.1:1"}}
@@ -220,7 +220,7 @@ func TestContactsAreReportedBetweenNodes(t *testing.T) {
 			to   *site
 		}{{a.links["b"], b}, {b.links["a"], a}} {
 			body := write(way.link.head())
-			both(a, b, 500*time.Millisecond) // on its way
+			both(a, b, 500*time.Millisecond) // in transit
 			need.Got(way.to.Receive(context.Background(), body))(t)
 		}
 	}
@@ -316,8 +316,7 @@ func TestReceiveReturnsErrorsOfTheRegistry(t *testing.T) {
 	expect.ErrorIs(t, expect.Err(b.Receive(context.Background(), write(a.only().head()))), registry.ErrUnknownOutcome, "got")
 }
 
-// choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot
-// read.
+// choosy refuses an instance with a long address, as one that no log entry can hold or the leader cannot read.
 type choosy struct {
 	*registrytest.Memory
 	most int

@@ -5,23 +5,23 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// maxStored bounds (bytes) the instances that go back with a reply: what does not fit is found by
-// the next comparison.
+// maxStored bounds (bytes) the instances that go back with a reply: what does not fit is found by the next
+// comparison.
 const maxStored = maxMessage / 2
 
 // resultMaker makes results with what is stored here, as long as there is room in the reply.
 type resultMaker struct {
-	level   byte // of the formats, of the reply
+	level   byte // level of the reply
 	view    *registry.View
 	now     int64 // lease clock, ms
 	left    int   // bytes
 	asked   []registry.Op
 	held    string                            // why an item is held
-	records map[registry.Key]registry.Removal // of what was asked about; nil: not looked for yet
+	records map[registry.Key]registry.Removal // for what was asked about; nil until looked up
 }
 
-// record is that of an instance's removal. The first call finds those of all that was asked about, for
-// that is a walk over all records.
+// record returns the record of an instance's removal. The first call looks up everything that was asked about,
+// because that is a walk over all records.
 func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 	if e.records == nil {
 		e.records = make(map[registry.Key]registry.Removal)
@@ -41,7 +41,7 @@ func (e *resultMaker) record(key registry.Key) (rec registry.Removal, ok bool) {
 	return rec, ok
 }
 
-// resultOf is the result of an item.
+// resultOf returns the result of an item.
 func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) result {
 	if outcome == registry.Panicked {
 		return result{Status: resultFailed, Error: "it panicked, which is a defect; the log of the node that was sent it has the stack"}
@@ -72,8 +72,8 @@ func (e *resultMaker) resultOf(op registry.Op, outcome registry.Outcome) result 
 	return result{Status: resultDone}
 }
 
-// heldBack is the result where a client renews the instance here, and the sender may not take it over. Below the level
-// that brought it, an older program is told nothing that it would act on.
+// heldBack returns the result if a client renews the instance here, and the sender may not take it over. At a lower
+// level than the one that introduced it, an older program is told nothing that it would act on.
 func (e *resultMaker) heldBack(key registry.Key) result {
 	if e.level < registry.Level3 {
 		return result{Status: resultOlder, Error: e.held}
@@ -85,7 +85,7 @@ func (e *resultMaker) heldBack(key registry.Key) result {
 	return result
 }
 
-// older is the result where a newer copy is stored.
+// older returns the result if a newer copy is stored.
 func (e *resultMaker) older(key registry.Key) result {
 	l, ok := e.view.Find(key)
 	if !ok {
@@ -94,7 +94,7 @@ func (e *resultMaker) older(key registry.Key) result {
 	return result{Status: resultOlder, Stored: e.stored(e.view.ReplicaOf(l, e.now))}
 }
 
-// removed is the result where the instance was removed, or its lease has ended.
+// removed returns the result if the instance was removed, or its lease has ended.
 func (e *resultMaker) removed(key registry.Key) result {
 	rec, ok := e.record(key)
 	if !ok {
@@ -103,7 +103,7 @@ func (e *resultMaker) removed(key registry.Key) result {
 	return result{Status: resultGone, Stored: e.stored(e.view.RemoveOf(rec, e.now))}
 }
 
-// stored is what is stored here, if there is room for it.
+// stored returns what is stored here, if there is room for it.
 func (e *resultMaker) stored(op registry.Op) Item {
 	item := ItemOf(e.level, op)
 	if item.Size() > e.left {

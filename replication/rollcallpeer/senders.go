@@ -10,7 +10,7 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Senders are the servers whose clocks are known, by datacenter and name.
+// Senders returns the servers whose clocks are known, by datacenter and name.
 func (r *Receiver) Senders() []api.PeerSender {
 	v := r.side.View()
 	now := r.now(v).Lease
@@ -35,9 +35,9 @@ func (r *Receiver) Senders() []api.PeerSender {
 	return senders
 }
 
-// Forget forgets what is known of a sender's clock and to whom its name belongs, so that its next message counts as its first. With
-// consensus the whole datacenter forgets it, else this node. Errors: ErrMalformed, ErrUnknownSender, or
-// registry.Service's.
+// Forget forgets what is known of a sender's clock and who owns its name, so that its next message counts as its
+// first. With consensus the whole datacenter forgets it, otherwise this node. Errors: wire.ErrMalformed,
+// ErrUnknownSender, or registry.Service's.
 func (r *Receiver) Forget(ctx context.Context, sender string, by registry.Act) error {
 	if !validName(sender) {
 		return fmt.Errorf("%w: %q cannot be a sender: its name has 1 to %d bytes and no control characters", ErrMalformed, clip(sender), maxName)

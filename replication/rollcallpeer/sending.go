@@ -12,8 +12,8 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/link"
 )
 
-// send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer
-// refuses make the whole message fail permanently, so that the dispatcher finds them.
+// send sends a message, at a level of the formats, and does what its reply asks for. Items that the peer refuses make
+// the whole message fail permanently, so that the dispatcher finds them.
 func (l *Link) send(ctx context.Context, level byte, parts []part) batcher.Result {
 	results, err := l.exchange(ctx, level, parts)
 	if err != nil {
@@ -75,8 +75,8 @@ func firstRefused(parts []part, results []result) error {
 	return nil
 }
 
-// follow does what the peer's result for one item asks for. An item that panicked there is sent again,
-// MaxTries times in all, because what the peer had may have been the cause.
+// follow does what the peer's result for one item asks for. An item that panicked there is sent again, MaxTries times
+// in total, because the peer's state may have been the cause.
 func (l *Link) follow(t part, result result) {
 	switch {
 	case isHeld(result):
@@ -95,7 +95,7 @@ func (l *Link) follow(t part, result result) {
 	case result.Status == resultDone && t.fact != "":
 		l.env.Sent(t.fact)
 		l.env.Refused(t.task.Key, t.fact, "")
-		if t.task.Facts&(link.Registered|link.Overridden) != 0 { // the peer agrees in all
+		if t.task.Facts&(link.Registered|link.Overridden) != 0 { // the peer agrees with everything
 			l.env.Refusals.Drop(t.task.Key, l.env.Peer.Name)
 		}
 	}
@@ -138,7 +138,8 @@ func (l *Link) returnedOp(item *Item) registry.Op {
 	return op
 }
 
-// renewIncarnation starts another incarnation if a message of the one in a head is too late, or ahead, for a peer.
+// renewIncarnation starts another incarnation if, for a peer, a message of the incarnation in head is too late, or
+// ahead.
 func (l *Link) renewIncarnation(head Head, late int64, ahead bool) {
 	if late <= tooLate && !ahead || l.env.Incarnation.Now() != head.Incarnation {
 		return
@@ -147,7 +148,7 @@ func (l *Link) renewIncarnation(head Head, late int64, ahead bool) {
 	l.log.Warn("the peer knows another clock of this sender, which begins to send anew", "late_ms", late, "ahead", ahead)
 }
 
-// Run implements link: it sends an empty message at first, and whenever nothing else was sent for a while.
+// Run implements link.Link. It sends an empty message at first, and whenever nothing else was sent for a while.
 func (l *Link) Run(ctx context.Context) error {
 	defer l.calls.client.CloseIdleConnections()
 	due := time.NewTimer(0)
@@ -172,8 +173,8 @@ func (l *Link) Process(ctx context.Context, one link.Task) batcher.Result {
 	return l.ProcessBatch(ctx, []link.Task{one})
 }
 
-// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other. If one fails,
-// those before it are sent again with it, which changes nothing there.
+// ProcessBatch implements batcher.Processor. The messages of one batch go one after the other. If one fails, those
+// before it are sent again with it, which changes nothing at the peer.
 func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Result {
 	level := l.level()
 	for _, message := range cutParts(partsOf(level, l.env.View(), l.env.Clock(), tasks)) {
@@ -184,7 +185,7 @@ func (l *Link) ProcessBatch(ctx context.Context, tasks []link.Task) batcher.Resu
 	return batcher.Success
 }
 
-// Act implements actor.
+// Act implements link.Actor.
 func (l *Link) Act(ctx context.Context, op registry.SelfPreservation) batcher.Result {
 	level := l.level()
 	return l.send(ctx, level, []part{{item: ItemOf(level, op)}})

@@ -35,18 +35,18 @@ type site struct {
 	server *httptest.Server
 	links  map[string]*Link
 
-	judge access.Judge // of who sends; the zero Judge: nobody
+	judge access.Judge // judges who sends; the zero Judge refuses nobody
 
 	mu       sync.Mutex
-	fail     func(w http.ResponseWriter, r *http.Request) bool // true: it has responded
-	requests []recorded                                        // that came
-	tasks    []link.Task                                       // that replies asked for
+	fail     func(w http.ResponseWriter, r *http.Request) bool // true if it has responded
+	requests []recorded                                        // requests received
+	tasks    []link.Task                                       // tasks that replies asked for
 	sent     map[string]int                                    // facts that peers accepted
 	failures []error
-	refused  []string // what peers gave up, and with "-" in front what they accepted
+	refused  []string // what peers refused, and with a leading "-" what they accepted
 }
 
-// recorded is a request as it came.
+// recorded is a request as it arrived.
 type recorded struct {
 	path string
 	body []byte
@@ -109,7 +109,7 @@ func statusFor(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// become gives the site its part and its peers.
+// become gives the site its role and its peers.
 func (s *site) become(t testing.TB, datacenter, node string, consensus bool, peers ...link.PeerConfig) {
 	t.Helper()
 	for i := range peers {
@@ -158,7 +158,7 @@ func (s *site) linkTo(p link.PeerConfig) *Link {
 	}).(*Link)
 }
 
-// only is the one link of a site.
+// only returns the one link of a site.
 func (s *site) only() *Link {
 	for _, l := range s.links {
 		return l
@@ -166,7 +166,7 @@ func (s *site) only() *Link {
 	return nil
 }
 
-// twoDatacenters are two that agree by consensus each.
+// twoDatacenters returns two datacenters with consensus.
 func twoDatacenters(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
@@ -175,7 +175,7 @@ func twoDatacenters(t testing.TB) (a, b *site) {
 	return a, b
 }
 
-// twoNodes are two of one datacenter without consensus.
+// twoNodes returns two nodes of one datacenter without consensus.
 func twoNodes(t testing.TB) (a, b *site) {
 	t.Helper()
 	a, b = newSite(), newSite()
@@ -225,35 +225,35 @@ func (s *site) deliverChanges(t testing.TB, after registry.Index) {
 	s.deliver(t, tasks...)
 }
 
-// failed are the failures so far.
+// failed returns the failures so far.
 func (s *site) failed() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.failures)
 }
 
-// failWith has the site respond like this, or as it should (nil).
+// failWith makes the site respond like this, or properly if fail is nil.
 func (s *site) failWith(fail func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// received are the requests so far for a path.
+// received returns the requests so far for a path.
 func (s *site) received(path string) []recorded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.requests), func(r recorded) bool { return r.path != path })
 }
 
-// accepted is how often a fact was accepted by peers.
+// accepted returns how often peers accepted a fact.
 func (s *site) accepted(fact string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent[fact]
 }
 
-// lease is that of ORDERS/id, which must be there.
+// lease returns the lease of ORDERS/id, which must exist.
 func (s *site) lease(t testing.TB, id string) *registry.Lease {
 	t.Helper()
 	l, ok := s.Newest().Find(ordersID(id))
@@ -261,14 +261,14 @@ func (s *site) lease(t testing.TB, id string) *registry.Lease {
 	return l
 }
 
-// without fails if ORDERS/id is there.
+// without fails if ORDERS/id exists.
 func (s *site) without(t testing.TB, id string) {
 	t.Helper()
 	l, ok := s.Newest().Find(ordersID(id))
 	need.That(t, !ok, "%s is at %s: %+v", ordersID(id), s.side.Node, l)
 }
 
-// equal fails unless both sites have the same, but for owners and times.
+// equal fails unless both sites have the same, except for owners and times.
 func equal(t rapid.TB, a, b *site) {
 	t.Helper()
 	sums := func(s *site) map[registry.Key]uint64 {
@@ -337,7 +337,7 @@ func TestDifferenceOfFilesIsLoggedOnceAndOnlyIfItStays(t *testing.T) {
 	})
 }
 
-// panicking is a registry, as a node without consensus has it, whose operations about an instance panic.
+// panicking is a registry, as in a node without consensus, where operations on one instance panic.
 type panicking struct {
 	registry.Service
 	id      string

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// State writes everything, for the start-up copy of a node of this datacenter that names itself: a
-// head that says how many items follow, the instances, and the records of removals, each a frame of its own. Errors before the first byte: ErrStranger; registry.ErrNoLeader while this node
-// is not ready itself.
+// State writes everything, for the start-up copy of a node that says which datacenter it belongs to: a head that says
+// how many items follow, the instances, and the records of removals, each in a frame of its own. Errors before the
+// first byte: ErrStranger; registry.ErrNoLeader while this node is not ready itself.
 func (r *Receiver) State(ctx context.Context, datacenter string, w io.Writer) error {
 	if _, err := r.originOf(ctx, datacenter, ""); err != nil {
 		return err

@@ -13,16 +13,16 @@ import (
 const (
 	// contestedFor is how long this side does not repair what it refused: the peer would reply with the same.
 	contestedFor = 5 * time.Minute
-	// offerAgain bounds how soon what a peer has refused for a while is offered to it again, and offerLatest how late:
-	// of an instance without a lease nobody knows when it ends.
+	// offerAgain bounds how soon what a peer has refused for a while is offered to it again, and offerLatest how
+	// late: nobody knows when an instance without a lease ends.
 	offerAgain, offerLatest = 5 * time.Second, 10 * time.Minute
 )
 
-// taking judges what of a message of another datacenter needs the right to take over.
+// taking judges which items of another datacenter's message need the right to take over.
 type taking struct {
 	judge   access.Judge
 	need    access.Need
-	asked   bool // the right counts for something: another datacenter sends, and is asked who it is
+	asked   bool // the right matters: another datacenter sends, and is authenticated
 	refuses bool // it lacks the right, and what needs that is refused
 	may     bool
 	seized  []string // by item, see registry.View.Seizes
@@ -40,7 +40,7 @@ func takingOf(ctx context.Context, view *registry.View, origin registry.Origin, 
 	return t
 }
 
-// admit returns the operation of an item as it is to be performed, or why it is refused whatever is registered here.
+// admit returns the operation of an item as it must be performed, or why it is refused whatever is registered here.
 func (t *taking) admit(view *registry.View, origin registry.Origin, item int, op registry.Op) (registry.Op, error) {
 	if !t.asked {
 		return yielding(op, false), nil
@@ -52,7 +52,7 @@ func (t *taking) admit(view *registry.View, origin registry.Origin, item int, op
 	return yielding(op, t.refuses), nil
 }
 
-// yielding is an operation that yields or does not, whatever its sender says.
+// yielding returns an operation that yields or does not, whatever its sender says.
 func yielding(op registry.Op, yields bool) registry.Op {
 	switch op := op.(type) {
 	case registry.Replica:
@@ -105,8 +105,8 @@ func (r *Receiver) heldText(from string) string {
 	return fmt.Sprintf("a client renews it in %s, its owner, and %s lacks the right \"peer %[2]s takeover\"", r.side.Datacenter, from)
 }
 
-// dropTaken leaves out what came back with a reply and would take over a living instance: nobody was asked by what
-// right. The peer sends it by itself, too.
+// dropTaken leaves out what came back with a reply and would take over a living instance: nobody checked whether the
+// peer may. The peer also sends it on its own.
 func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	if l.env.Peer.Kind != link.Datacenter || !l.env.Asks() {
 		return ops
@@ -116,7 +116,7 @@ func (l *Link) dropTaken(ops []registry.Op) []registry.Op {
 	for _, op := range ops {
 		if seized, _ := view.Seizes(l.env.Origin, op); seized != "" {
 			key, _ := registry.KeyOf(op)
-			if !on { // what the peer sends by itself is accepted, and counted
+			if !on { // what the peer sends on its own is accepted, and counted
 				continue
 			}
 			l.env.Refusals.Hold(key, registry.Operations.Name(op), l.env.Peer.Name, fmt.Sprintf("what comes back with a reply has no right %s", seized), contestedFor)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-20419f34/rollcall/replication/peertest"
 )
 
-// judging decides on the calls of a peer that may take over or not, and records what was refused or counted, and what
+// judging judges the calls of a peer that may or may not take over, and records what was refused or counted, and what
 // was taken.
 func judging(mode access.Mode, may bool, refused, taken *[]string) access.Judge {
 	add := func(to *[]string, text string) {
@@ -39,12 +39,13 @@ func judging(mode access.Mode, may bool, refused, taken *[]string) access.Judge 
 	}
 }
 
-// seizure is an item of dc1 about an instance of dc2, which has the clients' copy of time 5, and an override of nobody.
+// seizure is an item of dc1 about an instance of dc2, which has the client's copy of time 5, and an override of
+// nobody.
 type seizure struct {
 	name   string
 	item   registry.Op
 	status int  // of the result without the right
-	with   int  // of that with it, or where it is not asked for; 0: the same
+	with   int  // of the result with it, or where it is not asked for; 0 for the same
 	taken  bool // with it, a living instance changes
 	word   string
 }
@@ -89,7 +90,7 @@ func seizures() []seizure {
 	}
 }
 
-// living gives dc2 an instance whose client renews it, one that is renewed by dc1 alone, and one without a lease.
+// living gives dc2 an instance whose client renews it, one that only dc1 renews, and one without a lease.
 func living(t *testing.T, b *site, level byte) {
 	t.Helper()
 	b.Set(func(m *registrytest.Memory) { m.Registry.SetLevel(level) })
@@ -102,8 +103,8 @@ func living(t *testing.T, b *site, level byte) {
 	}
 }
 
-// What a peer does to a living instance needs the right to take over, where the caller is asked: else nothing changes,
-// and why is said. What else it sends needs none.
+// If callers are authenticated, a peer needs the right to take over for what it does to a living instance: without it
+// nothing changes, and the reply says why. Nothing else that it sends needs it.
 func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -157,8 +158,8 @@ func TestPeerNeedsTheRightToTakeOver(t *testing.T) {
 	}
 }
 
-// What dc1 is refused it owes, and offers again when the lease at dc2 has ended; till then no comparison sends it, in
-// neither direction.
+// dc1 still owes what it was refused, and offers it again when the lease at dc2 has ended; until then no comparison
+// sends it, in either direction.
 func TestSenderKeepsWhatIsHeld(t *testing.T) {
 	a, b := twoDatacenters(t)
 	now := func(s *site) *link.Refusals { return link.NewRefusals(nil, slog.New(slog.DiscardHandler)) }
@@ -207,7 +208,7 @@ func TestSenderKeepsWhatIsHeld(t *testing.T) {
 	expect.That(t, l.Instance.LastDirty == 6 && l.Owner == "dc1" && len(a.only().env.Owed.List()) == 0, "after the lease has ended b has %+v, and owed is %v", l, a.only().env.Owed.List())
 }
 
-// A sender of a version before is told something that it ignores.
+// A sender of an older version is told something that it ignores.
 func TestSenderBelowTheLevelIsToldAsBefore(t *testing.T) {
 	a, b := twoDatacenters(t)
 	living(t, b, registry.Level3)
@@ -219,7 +220,7 @@ func TestSenderBelowTheLevelIsToldAsBefore(t *testing.T) {
 	expect.That(t, got.Status == resultOlder && got.Stored.Op == nil, "got %+v, want 409 and nothing", got)
 }
 
-// A message cannot say itself that it yields, or does not.
+// A message cannot itself decide that it yields, or does not.
 func TestReceiverDecidesWhoYields(t *testing.T) {
 	a, b := twoDatacenters(t)
 	living(t, b, registry.Level3)

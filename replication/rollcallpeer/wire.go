@@ -24,7 +24,7 @@ const (
 	maxCompared = 4 * maxMessage // bytes of the reply to a comparison
 )
 
-// ErrMalformed: a message cannot be read. Its text says what is wrong.
+// ErrMalformed means that a message cannot be read. Its text says what is wrong.
 var ErrMalformed = errors.New("malformed message")
 
 // malformed is an ErrMalformed that says what is wrong.
@@ -38,10 +38,11 @@ type Body interface {
 	check() error
 }
 
-// ErrNewer: a message, which is an ErrMalformed too, is of a higher level of the formats than this program reads.
+// ErrNewer means that a message has a higher level of the formats than this program reads. It is an ErrMalformed,
+// too.
 var ErrNewer = codec.ErrNewerVersion
 
-// Encode is a body as it is sent at a level of the formats.
+// Encode encodes a body for sending, at a level of the formats.
 func Encode(level byte, b Body) []byte {
 	c := codec.Writer(nil, level)
 	c.Version()
@@ -52,8 +53,8 @@ func Encode(level byte, b Body) []byte {
 // levelOf is the level of a body that Decode has read.
 func levelOf(text []byte) byte { return text[0] }
 
-// Decode reads a body. Only what spoils all of it is an error, ErrMalformed; an item that is not valid is found by its
-// Check.
+// Decode reads a body. It returns ErrMalformed only for what spoils all of it; an item's Check finds whether the item
+// is valid.
 func Decode(text []byte, to Body) error {
 	c := codec.Reader(text)
 	c.Version()
@@ -64,7 +65,7 @@ func Decode(text []byte, to Body) error {
 	return to.check()
 }
 
-// list walks at most so many elements.
+// list walks at most most elements.
 func list[T any](c *codec.Codec, all *[]T, most int, fields func(*T, *codec.Codec)) {
 	n := c.Count(len(*all), 1)
 	if c.Reading() {
@@ -79,7 +80,7 @@ func list[T any](c *codec.Codec, all *[]T, most int, fields func(*T, *codec.Code
 	}
 }
 
-// sorted walks at most so many names and what there is of each, in ascending order: a map has one encoding.
+// sorted walks at most most names and their values, in ascending order: a map has one encoding.
 func sorted[V any](c *codec.Codec, all *map[string]V, most int, fields func(*V, *codec.Codec)) {
 	names := slices.Sorted(maps.Keys(*all))
 	n := c.Count(len(names), 2)
@@ -112,7 +113,7 @@ func appendFrame(dst []byte, level byte, b Body) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(text))), text...)
 }
 
-// ReadFrame reads a piece of the copy at the start. Where it ends too early, that is io.ErrUnexpectedEOF.
+// ReadFrame reads a piece of the copy at the start. If it ends too early, it returns io.ErrUnexpectedEOF.
 func ReadFrame(r io.Reader, to Body) error {
 	length := make([]byte, 4)
 	if err := readFull(r, length); err != nil {

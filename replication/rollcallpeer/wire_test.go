@@ -19,7 +19,7 @@ import (
 // goldens has the files by level.
 var goldens = map[byte]golden.File{1: "testdata/level-1.txtar", 2: "testdata/level-2.txtar", 3: "testdata/level-3.txtar"}
 
-// aReplica is one with every field filled in.
+// aReplica returns one with every field set.
 func aReplica() registry.Replica {
 	return registry.Replica{
 		Instance: &registry.Instance{
@@ -44,7 +44,7 @@ func aHead() Head {
 	}
 }
 
-// someOps are those of messages.
+// someOps returns operations as messages carry them.
 func someOps() []registry.Op {
 	return []registry.Op{
 		aReplica(),
@@ -67,7 +67,7 @@ func aMessageAt(level byte, ops ...registry.Op) *Message {
 	return m
 }
 
-// bodies are one of each kind, with items of a level.
+// bodies returns one of each kind, with items of a level.
 func bodies(level byte) map[string]Body {
 	item := ItemOf(level, aReplica())
 	return map[string]Body{
@@ -98,7 +98,7 @@ func TestMessagesKeepTheirBytes(t *testing.T) {
 	}
 }
 
-// sendable is what was read, to be sent on.
+// sendable returns what was read in a form that can be sent on.
 func sendable(level byte, b Body) Body {
 	again := func(i *Item) {
 		if i.Op != nil {
@@ -127,7 +127,7 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// reread is the operation of an item that was sent by a node of the same datacenter.
+// reread returns the operation of an item sent by a node of the same datacenter.
 func reread(op registry.Op) (registry.Op, error) {
 	var m Message
 	if err := Decode(Encode(codec.Newest, aMessage(op)), &m); err != nil {
@@ -249,7 +249,7 @@ func TestItemsOfALateMessageAreOlder(t *testing.T) {
 	}
 	r := ops[0].(registry.Replica)
 	got := []int64{r.Age, r.OverrideFor, r.QuarantineFor, ops[1].(registry.Replica).OverrideFor, ops[2].(registry.Renew).Age, ops[4].(registry.Remove).Age, ops[5].(registry.SelfPreservation).For}
-	// A quarantine whose time has passed has a moment left, so that it is one that ends.
+	// An expired quarantine has a moment left, so that it still has an end.
 	expect.Deep(t, got, []int64{44_500, 20_000, 1, 0, 40_080, 135_000, 20_000}, "got")
 }
 
@@ -284,7 +284,7 @@ func TestFramesAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzMessage: whatever comes is refused, or understood in a way that can be sent on.
+// FuzzMessage checks that any input is refused, or understood in a way that can be sent on.
 func FuzzMessage(f *testing.F) {
 	f.Add(Encode(codec.Newest, aMessage(someOps()...)))
 	f.Add(Encode(codec.Newest, aMessage(registry.Renew{Handle: registry.Handle{Slot: 1, Gen: 1}}, registry.Cancel{})))
