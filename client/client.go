@@ -21,14 +21,14 @@ import (
 // Client talks to the servers of one cluster. Safe for concurrent use.
 type Client struct {
 	cluster     *transport.Cluster
-	consistency string // as Config.Consistency
+	consistency string // as in Config.Consistency
 	log         *slog.Logger
 	metrics     *metrics
 	lifecycle
 }
 
-// New returns a client. It sends nothing and starts nothing. The error joins every mistake of the
-// configuration. A client that started anything must be closed.
+// New returns a client. It sends nothing and starts nothing. The error joins every mistake in the configuration. A
+// client that started anything must be closed.
 func New(c Config) (*Client, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -50,60 +50,62 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// SetServers replaces the servers, given as in Config. What is under way ends where it began. The error
-// joins every mistake; nothing has changed then.
+// SetServers replaces the servers, given as in Config. Calls in progress end where they began. The error joins every
+// mistake; then nothing has changed.
 func (c *Client) SetServers(urls []string) error {
 	return c.cluster.Replace(urls)
 }
 
-// DefaultTimeout bounds one try at one server. A server answers within 4 s even when it cannot learn
-// the outcome of a write.
+// DefaultTimeout bounds one try at one server. A server responds within 4 s even if it cannot learn the outcome of a
+// write.
 const DefaultTimeout = 5 * time.Second
 
 // Config is what a Client needs. Servers or Source is required; every other field has a default.
 type Config struct {
-	// Servers are URLs such as http://10.0.0.1:8761. A path is where a proxy or a stock Eureka server
-	// has its resources: /eureka/v2 of http://host/eureka/v2 is taken as it is, and to a path that does
-	// not end like that /eureka is added. User and password in a URL are sent as basic authentication.
-	// unix:PATH is a server that is called by a socket, such as the one in a node's data directory.
+	// Servers are URLs such as http://10.0.0.1:8761. A path is where a proxy or a stock Eureka server has its
+	// resources: one that ends in /eureka or /eureka/v2, as in http://host/eureka/v2, is used as it is; to any other
+	// path /eureka is added. User and password in a URL are sent as basic authentication. unix:PATH is a server that
+	// is called through a socket, such as the one in a node's data directory.
 	Servers []string
-	// Source gives the servers anew: before the first call if Servers is empty, every SourceInterval,
-	// and when no server gave an answer. Nil: they stay as they are. See also Client.SetServers.
+	// Source returns the current servers. It is asked before the first call if Servers is empty, every
+	// SourceInterval, and when no server responded. If it is nil, the servers do not change. See also
+	// Client.SetServers.
 	Source ServerSource
-	// InOrder tries the servers in the order in which they are given. Otherwise the client begins with
-	// any of them, so that the clients of a cluster spread over it.
+	// InOrder tries the servers in the given order. Otherwise each client starts with a random one, so that the
+	// clients of a cluster spread over it.
 	InOrder bool
-	// Timeout bounds one try at one server: the time until its answer begins, and each pause within the
-	// answer. Zero: DefaultTimeout.
+	// Timeout bounds one try at one server: the time until its response begins, and each pause within the response.
+	// Zero means DefaultTimeout.
 	Timeout time.Duration
-	// Consistency is what reads of the registry ask for: linearizable, leader or stale. Empty: what
-	// the server is set to.
+	// Consistency is what reads of the registry ask for: linearizable, leader or stale. If it is empty, the server's
+	// setting decides.
 	Consistency string
-	// Auth signs each request. Nil: requests carry the user and password of their server's URL, if it
-	// has them.
+	// Auth signs each request. If it is nil, requests carry the user and password of their server's URL, if it has
+	// them.
 	Auth Auth
-	// Token is sent with each request, as a bearer token. TokenFile names a file with the token, which is read
-	// for each request, so that it can be exchanged: of a file that cannot be read any more, the token that it
-	// had stays in use, and Log is told. Give one of Auth, Token and TokenFile at most.
+	// Token is sent with each request, as a bearer token. TokenFile names a file with the token. It is read for each
+	// request, so that the token can be replaced; if the file can no longer be read, the last token stays in use,
+	// which is logged to Log. Set at most one of Auth, Token and TokenFile.
 	Token, TokenFile string
-	// TLS is how servers are trusted, and this client's certificate if they want one. Nil: as the system
-	// trusts.
+	// TLS decides which servers are trusted, and has this client's certificate if they require one. Nil means the
+	// system's defaults.
 	TLS *tls.Config
-	// HTTPClient sends the requests. Nil: one of the client's own, with keep-alive connections, gzip,
-	// Config.TLS and no redirects.
+	// HTTPClient sends the requests. Nil means one of the client's own, with keep-alive connections, gzip, Config.TLS
+	// and no redirects.
 	HTTPClient *http.Client
-	// Log receives what happens in the background, and what keeps it from happening. Nil: discarded.
+	// Log receives what happens in the background, and what keeps it from happening. Nil discards it.
 	Log *slog.Logger
-	// Registerer takes the client's metrics until Close. The clients of one process need registerers that
-	// tell them apart, each by its value of one label (prometheus.WrapRegistererWith). Nil: there are none.
+	// Registerer takes the client's metrics until Close. If a process has several clients, give each a registerer
+	// that tells them apart by the value of one label (prometheus.WrapRegistererWith). If it is nil, there are no
+	// metrics.
 	Registerer prometheus.Registerer
 }
 
-// SourceInterval is how long the answer of a ServerSource is good for (upstream's
+// SourceInterval is how long the result of a ServerSource is used (upstream's
 // eureka.client.eurekaServiceUrlPollIntervalSeconds).
 const SourceInterval = 5 * time.Minute
 
-// ServerSource looks the servers up, in DNS or a file for example. An error leaves those that are known.
+// ServerSource looks up the servers, for example in DNS or a file. After an error the known ones stay.
 type ServerSource func(ctx context.Context) ([]string, error)
 
 // Auth signs a request, in its header. An error keeps it from being sent.
@@ -117,7 +119,8 @@ func BasicAuth(user, password string) Auth {
 	}
 }
 
-// auth is how requests are signed, by Auth, Token or TokenFile; nil: none is given. The error is of the token.
+// auth returns how requests are signed, by Auth, Token or TokenFile, or nil if none is set. The error is about the
+// token.
 func (c Config) auth(log *slog.Logger) (Auth, error) {
 	switch {
 	case c.Token != "":
@@ -139,8 +142,8 @@ func bearer(token func() string) Auth {
 	return BearerAuth(func(context.Context) (string, error) { return token(), nil })
 }
 
-// BearerAuth signs with a token, which is asked for before each request: token caches it if it is
-// costly.
+// BearerAuth signs with a token. It calls token before each request, so token should cache a token that is costly to
+// get.
 func BearerAuth(token func(ctx context.Context) (string, error)) Auth {
 	return func(r *http.Request) error {
 		t, err := token(r.Context())

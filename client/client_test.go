@@ -99,13 +99,13 @@ func TestSetServersTakesEffectWithTheNextCall(t *testing.T) {
 		"got %v, want both mistakes and no password", err)
 }
 
-// clientOf returns a client for hosts of s, which it asks in this order.
+// clientOf returns a client that asks hosts of s in this order.
 func clientOf(t *testing.T, s fake.Servers, hosts ...string) *Client {
 	t.Helper()
 	return need.Got(New(Config{Servers: fake.URLs(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}}))(t)
 }
 
-// A server that closes a connection on what it has not read waits for half a second before, by itself.
+// A server that closes a connection with unread data first waits for half a second.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
@@ -117,7 +117,7 @@ func wantSays(t *testing.T, err error, words string) {
 
 const canary = "rct_canary"
 
-// credentials records what requests present, and refuses all others than the one that is good.
+// credentials records what requests present, and refuses all but one.
 type credentials struct {
 	good string
 	seen []string
@@ -188,7 +188,7 @@ func TestTokenThatIsNoneIsAMistakeOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestTokenStaysWithItsServer, also with an HTTPClient that follows redirects: net/http would send it to another port.
+// Also with an HTTPClient that follows redirects: net/http would send it to another port.
 func TestTokenStaysWithItsServer(t *testing.T) {
 	var told []string
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = append(told, r.Header.Get("Authorization")) }))
@@ -249,7 +249,7 @@ func (s *steps) String() string {
 	return strings.Join(s.took, ", ")
 }
 
-// actor is a part that notes what becomes of it; stopping and leaving may be nil.
+// actor is a part that records its end; stopping and leaving may be nil.
 type actor struct {
 	steps                 *steps
 	name                  string
@@ -312,7 +312,7 @@ func TestCloseStopsLeavesAndThenClosesTransportAndMetrics(t *testing.T) {
 		c, s := staged(t)
 		var sent error
 		quick := &actor{steps: s, name: "quick", withdrawing: func(ctx context.Context) error {
-			sent = c.cluster.Life().Err() // it has to reach the cluster
+			sent = c.cluster.Life().Err() // it must still reach the cluster
 			return nil
 		}}
 		quick.join(t, c)
@@ -408,7 +408,7 @@ func TestCloseLeavesAPartAloneThatEndedByItself(t *testing.T) {
 // outcomeRow is a row of the table of statuses in docs/reference/outcomes.md.
 var outcomeRow = regexp.MustCompile(`(?m)^\| (\d{3}|no connection|connection lost)(?: ` + "`([^`]*)`" + `)? \|[^|]*\|[^|]*\| (\w+) \| (\w+) \| (\w+) \|$`)
 
-// respondsWith is a server that answers as a row says.
+// respondsWith returns a server that responds as a row says.
 func respondsWith(status, word string) func(*http.Request) (*http.Response, error) {
 	switch status {
 	case "no connection":
@@ -428,7 +428,7 @@ func respondsWith(status, word string) func(*http.Request) (*http.Response, erro
 	return fake.Always(code, body, header...)
 }
 
-// TestEachStatusMeansWhatThePageSays sends a write of each API to servers that answer alike.
+// It sends a write of each API to servers that respond alike.
 func TestEachStatusMeansWhatThePageSays(t *testing.T) {
 	page := string(need.Got(os.ReadFile("../docs/reference/outcomes.md"))(t))
 	rows := outcomeRow.FindAllStringSubmatch(page, -1)

@@ -21,24 +21,24 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// coordinator is a server in memory, with the routes and the state of a node that leads. It records requests, and a
-// test has it fail.
+// coordinator is a server in memory, with the routes and the state of a leading node. It records requests, and a test
+// can make it fail.
 type coordinator struct {
 	t      *testing.T
 	memory *registrytest.Memory
 	kv     *kvtest.Memory
 	server http.Handler
 
-	mu    sync.Mutex                                  // guards the following
+	mu    sync.Mutex                                  // guards the fields below
 	fault func(*http.Request) (*http.Response, error) // see setFault
-	// losesResponse says of a request that it is performed, and that its response is lost; nil: none is.
+	// losesResponse reports whether a request is performed but its response lost. May be nil.
 	losesResponse func(*http.Request) bool
 	calls         []string           // every request so far, as "METHOD path"
-	ids           []string           // of the sessions that clients created, in this order
-	request       api.SessionRequest // of the newest
+	ids           []string           // ids of the sessions that clients created, in order
+	request       api.SessionRequest // the newest
 }
 
-// newCoordinator ends what has a time to end every five seconds, until the test ends.
+// newCoordinator returns a coordinator that ends whatever has expired every five seconds, until the test ends.
 func newCoordinator(t *testing.T) *coordinator {
 	s := &coordinator{t: t, memory: registrytest.New()}
 	s.kv = kvtest.New(s.memory)
@@ -59,7 +59,7 @@ func newCoordinator(t *testing.T) *coordinator {
 	return s
 }
 
-// coordinated runs a test in a bubble, with a coordinator and a client of it; as a subtest if it is given a name.
+// coordinated runs a test in a bubble, with a coordinator and a client of it; as a subtest if name is not empty.
 func coordinated(t *testing.T, name string, test func(t *testing.T, k *coordinator, c *Client)) {
 	fake.InBubble(t, name, func(t *testing.T) {
 		s := newCoordinator(t)
@@ -91,8 +91,8 @@ func (s *coordinator) respond(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// serve has the server's routes respond. A read that is not linearizable fails the test, and so does the end of a
-// session that still holds something, which leaves a lock-delay.
+// serve has the server's routes respond. The test fails if a read is not linearizable, or if a session ends that
+// still holds something and so leaves a lock delay.
 func (s *coordinator) serve(r *http.Request) *http.Response {
 	var body []byte
 	if r.Body != nil {
@@ -123,7 +123,7 @@ func (s *coordinator) serve(r *http.Request) *http.Response {
 	return w.Result()
 }
 
-// requests are all that came so far, as "METHOD path".
+// requests returns all that arrived so far, as "METHOD path".
 func (s *coordinator) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,15 +134,15 @@ func (s *coordinator) count(call string) int {
 	return len(slices.DeleteFunc(s.requests(), func(c string) bool { return c != call }))
 }
 
-// setFault has requests answered by fault in place of the server. A fault that returns neither a response nor an error
-// leaves the request to the server; nil: there is no fault any more.
+// setFault makes fault respond instead of the server. If the fault returns neither a response nor an error, the
+// request goes to the server. Nil removes the fault.
 func (s *coordinator) setFault(fault func(*http.Request) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// id returns the ID of the nth session that was created, from 1 on; "" if it does not exist yet.
+// id returns the ID of the nth session that was created, counting from 1, or "" if it does not exist yet.
 func (s *coordinator) id(nth int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,8 @@ func (s *coordinator) view() (v *kv.View) {
 	return v
 }
 
-// leftovers counts what clients left behind: sessions, and the holders and waiters of the lock and the semaphore demo.
+// leftovers counts what clients left behind: sessions, and the holders and waiters of the lock and the semaphore
+// demo.
 func (s *coordinator) leftovers() (sessions, holders, waiters int) {
 	v := s.view()
 	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
@@ -189,7 +190,7 @@ func (s *coordinator) leftovers() (sessions, holders, waiters int) {
 	return v.SessionCount(), holders, waiters
 }
 
-// fence is the token of the only holder of the lock or the semaphore demo.
+// fence returns the token of the only holder of the lock or the semaphore demo.
 func (s *coordinator) fence() kv.Index {
 	v := s.view()
 	for _, kind := range []kv.Kind{kv.Lock, kv.Semaphore} {
@@ -200,7 +201,7 @@ func (s *coordinator) fence() kv.Index {
 	return 0
 }
 
-// pair is a key with its value; the zero Pair if there is none.
+// pair returns a key with its value, or the zero Pair.
 func (s *coordinator) pair(key string) Pair {
 	p, _ := s.view().Get(key)
 	if p == nil {
@@ -209,7 +210,7 @@ func (s *coordinator) pair(key string) Pair {
 	return Pair{Key: p.Key, Value: p.Value, Flags: p.Flags, Session: p.Session, ModifyIndex: uint64(p.ModifyIndex), Fence: uint64(p.Fence)}
 }
 
-// keys are the keys that have a value, in order.
+// keys returns the keys that have a value, in order.
 func (s *coordinator) keys() (names []string) {
 	for p := range s.view().Pairs() {
 		names = append(names, p.Key)

@@ -8,15 +8,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Deregister ends the Registration: it stops the timers and cancels the instance, unless it was never
-// registered or is to Stay. Later calls return what the first returned. An instance that is not
-// registered any more is no error.
+// Deregister ends the Registration: it stops the timers and cancels the instance, unless it was never registered or
+// should Stay. Later calls return what the first returned. An instance that is not registered any longer is not an
+// error.
 func (r *Registration) Deregister(ctx context.Context) error {
 	defer r.client.drop(r)
 	return errors.Join(r.stop(ctx), r.withdraw(ctx))
 }
 
-// stop ends both loops, which cuts off what they are waiting for, and waits for them.
+// stop ends both loops, which interrupts what they are waiting for, and waits for them.
 func (r *Registration) stop(ctx context.Context) error {
 	r.cancel(ErrClosed)
 	return wait.Until(ctx, r.stopped, "wait for the heartbeats of %s to end", r.key)
@@ -29,8 +29,8 @@ func (r *Registration) withdraw(ctx context.Context) error {
 	})
 }
 
-// unregister cancels the instance if the cluster may have it. It keeps the turn of registrations, so that no registration
-// follows.
+// unregister cancels the instance if the cluster may have it. It keeps the turn of registrations, so that no
+// registration follows.
 func (r *Registration) unregister(ctx context.Context) error {
 	if err := r.turn.acquire(ctx); err != nil {
 		return fmt.Errorf("cancel %s: %w", r.key, err)

@@ -25,11 +25,11 @@ const longestInterval = 24 * time.Hour
 
 // Ways to keep a list up to date.
 const (
-	// RefreshAuto watches where the server is Rollcall, and fetches deltas where it is not. It finds out
-	// by itself, and again after each failover.
+	// RefreshAuto watches if the server is Rollcall, and fetches deltas if it is not. It finds out which at the
+	// start, and again after each failover.
 	RefreshAuto RefreshMode = iota
-	// RefreshDelta fetches everything once, then deltas, whose hash it checks; everything again where
-	// the hash does not fit or the server has no deltas.
+	// RefreshDelta fetches everything once, then deltas, whose hash it checks. It fetches everything again if the
+	// hash does not match or the server has no deltas.
 	RefreshDelta
 	// RefreshFull fetches everything each time (upstream's eureka.client.disableDelta).
 	RefreshFull
@@ -40,21 +40,20 @@ type RefreshMode uint8
 
 // DiscoveryConfig says what to discover and how. The zero DiscoveryConfig has a default for each field.
 type DiscoveryConfig struct {
-	App string // of one application, in any case, which is cheaper than all; "": all
+	App string // one application, in any case, which is cheaper than all; "" means all
 	// Mode is how the list is kept up to date.
 	Mode RefreshMode
-	// Interval is the time between two fetches, 24 h at most. Failures double it, with jitter, up to ten
-	// times that (upstream's cacheRefreshExecutorExponentialBackOffBound), but another server is tried at
-	// once. Until a server gave a list, and while a watch is cut, the pauses are shorter: 100 ms at first,
-	// 5 s at most, and everything is asked for again once per Interval while no server can be watched.
-	// 0: DefaultRefreshInterval.
+	// Interval is the time between two fetches, at most 24 h. Failures double it, with jitter, up to ten times that
+	// (upstream's cacheRefreshExecutorExponentialBackOffBound), but another server is tried at once. Until a server
+	// has returned a list, and while a watch is cut, the pauses are shorter: 100 ms at first, 5 s at most, and
+	// everything is fetched again once per Interval while no server can be watched. 0 means DefaultRefreshInterval.
 	Interval time.Duration
-	// Guard keeps a suddenly empty answer from emptying the list.
+	// Guard keeps a suddenly empty response from emptying the list.
 	Guard Guard
-	// File keeps the last list on disk, so that a process that starts while no server answers begins
-	// with it. It is written after changes, once per Interval at most, and at the end. "": it is not kept.
+	// File keeps the last list on disk, so that a process that starts while no server responds begins with it. It is
+	// written after changes, at most once per Interval, and at the end. "" disables it.
 	File string
-	// OnChange is called as that of Discovery.OnChange is, from the first list on. Nil: nothing is.
+	// OnChange is called like the function given to Discovery.OnChange, from the first list on. May be nil.
 	OnChange func(old, new *Snapshot)
 }
 
@@ -70,23 +69,23 @@ func (c DiscoveryConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Discovery is a list of instances that is kept up to date in the background: what is asked of it is
-// answered from memory, also while no server can be reached. Safe for concurrent use.
+// Discovery is a list of instances that is kept up to date in the background: it answers from memory, even while no
+// server can be reached. Safe for concurrent use.
 type Discovery struct {
 	client  *Client
-	app     string // upper case; "": all
+	app     string // upper case; "" means all
 	keeper  *list.Keeper
 	list    atomic.Pointer[Snapshot] // the list that the keeper published last
 	quit    context.CancelFunc
-	stopped chan struct{} // closed when its goroutines have ended, but for those of subscribers
+	stopped chan struct{} // closed when its goroutines have ended, except those of subscribers
 
 	mu          sync.Mutex
-	closed      bool // no subscriber is added any more
+	closed      bool // no further subscriber is added
 	subscribers map[*subscriber]struct{}
 }
 
-// StartDiscovery starts to keep a list, until Discovery.Close or Client.Close. It does not wait: Ready
-// does. The error joins every mistake of the configuration, or is ErrClosed.
+// StartDiscovery starts to keep a list, until Discovery.Close or Client.Close. It does not wait: Ready does. The
+// error joins every mistake in the configuration, or is ErrClosed.
 func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("start a discovery: %w", err)
@@ -120,8 +119,8 @@ func (c *Client) StartDiscovery(config DiscoveryConfig) (*Discovery, error) {
 	return d, nil
 }
 
-// Ready waits until there is a list, of a server or from DiscoveryConfig.File. The error is ErrClosed,
-// or why ctx ended together with what failed last.
+// Ready waits until there is a list, from a server or from DiscoveryConfig.File. The error is ErrClosed, or the
+// reason why ctx ended together with the last failure.
 func (d *Discovery) Ready(ctx context.Context) error {
 	select {
 	case <-d.keeper.Ready():
@@ -140,12 +139,12 @@ func (d *Discovery) Ready(ctx context.Context) error {
 	return fmt.Errorf("wait for the list of instances: %w", context.Cause(ctx))
 }
 
-// Snapshot returns the present list, which is empty until Ready.
+// Snapshot returns the current list, which is empty until Ready.
 func (d *Discovery) Snapshot() *Snapshot { return d.list.Load() }
 
-// Age is for how long the list has not been known to be up to date: since the last good fetch was sent,
-// or, while a server is watched, since it was heard of last (it says something every 15 s). A list from
-// DiscoveryConfig.File is as old as that. 0 until Ready.
+// Age returns how long the list has not been known to be up to date: since the last good fetch was sent, or, while a
+// server is watched, since the server was last heard (it sends something every 15 s). The age of a list from
+// DiscoveryConfig.File includes the time it was on disk. Age is 0 until Ready.
 func (d *Discovery) Age() time.Duration { return d.Status().Age }
 
 // Sources of a list.
@@ -156,30 +155,29 @@ const (
 	SourceWatch = "watch"
 )
 
-// DiscoveryStatus is what a Discovery does at present.
+// DiscoveryStatus is the current state of a Discovery.
 type DiscoveryStatus struct {
 	Source string        // of the list: one of the Sources
-	Server string        // URL of the server that it came from; "": of none
-	Index  string        // the version of a Rollcall server's registry, as X-Rollcall-Index; "": not known
-	Age    time.Duration // as Age
+	Server string        // URL of the server that it came from; "" if none
+	Index  string        // version of a Rollcall server's registry, as in X-Rollcall-Index; "" if not known
+	Age    time.Duration // as returned by Age
 	Held   int           // instances that the Guard keeps
-	Err    error         // why the last refresh failed; nil: it did not
+	Err    error         // why the last refresh failed; nil if it succeeded
 }
 
 // sources are the names of a list's sources.
 var sources = [...]string{list.None: SourceNone, list.File: SourceFile, list.Fetch: SourceFetch, list.Watch: SourceWatch}
 
-// Status returns what it does at present.
+// Status returns its current state.
 func (d *Discovery) Status() DiscoveryStatus {
 	s := d.keeper.Status()
 	return DiscoveryStatus{Source: sources[s.Source], Server: s.Server, Index: s.Index, Age: s.Age, Held: s.Held, Err: s.Err}
 }
 
-// OnChange calls each after every change of the list, with the list before and after it, in order, from
-// one goroutine; changes in short order may be told as one. It should return soon: until it has, it is
-// told of nothing more, but nothing else waits, not even other such functions. The first change that is
-// told is the first after OnChange. stop ends it, without waiting for a call that is under way, so that each
-// may call it; Close waits.
+// OnChange calls each after every change of the list, with the list before and after it, in order, from one
+// goroutine; changes in quick succession may be reported as one. each should return soon: until it has, it is not
+// called again, but nothing else waits, not even other such functions. The first change reported is the first after
+// OnChange. stop ends the calls without waiting for one in progress, so that each may call it; Close waits.
 func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 	s := &subscriber{each: each, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	ctx, quit := context.WithCancel(context.Background())
@@ -202,8 +200,8 @@ func (d *Discovery) OnChange(each func(old, new *Snapshot)) (stop func()) {
 // subscriber is a function that is called with changes, by a goroutine of its own.
 type subscriber struct {
 	each    func(old, new *Snapshot)
-	known   *Snapshot     // the list of the last call, or of OnChange; of the goroutine
-	wake    chan struct{} // there may be a list that is not known
+	known   *Snapshot     // list of the last call, or of OnChange; owned by the goroutine
+	wake    chan struct{} // there may be a list newer than known
 	quit    context.CancelFunc
 	stopped chan struct{}
 }
@@ -224,7 +222,7 @@ func (s *subscriber) run(ctx context.Context, list func() *Snapshot) {
 	}
 }
 
-// publish makes a list the present one, and wakes the subscribers.
+// publish makes a list the current one, and wakes the subscribers.
 func (d *Discovery) publish(l *list.List) {
 	d.list.Store(&Snapshot{*l})
 	d.mu.Lock()
@@ -237,7 +235,7 @@ func (d *Discovery) publish(l *list.List) {
 	}
 }
 
-// remove removes a subscriber whose goroutine has ended, so that until then Close waits for it.
+// remove removes a subscriber whose goroutine has ended; until then Close waits for it.
 func (d *Discovery) remove(s *subscriber) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,9 +255,9 @@ func (d *Discovery) unsubscribe() []*subscriber {
 	return all
 }
 
-// Close ends the Discovery. Its list can be asked for afterwards, and stays as it is. Close waits for
-// what is under way, functions that are told of a change included (they must not call it), until ctx ends,
-// which is the only error; it may be called more than once.
+// Close ends the Discovery. Its list can still be read afterwards, and stays as it is. Close waits for what is in
+// progress, including functions that are called with a change (which must not call Close), until ctx ends, which is
+// the only error. It may be called more than once.
 func (d *Discovery) Close(ctx context.Context) error {
 	defer d.client.drop(d)
 	return d.stop(ctx)
@@ -280,7 +278,7 @@ func (d *Discovery) stop(ctx context.Context) error {
 	return nil
 }
 
-// withdraw implements part: no server knows of a Discovery.
+// withdraw implements part. No server knows of a Discovery.
 func (d *Discovery) withdraw(context.Context) error { return nil }
 
 // gauges implements gauger.

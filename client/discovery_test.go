@@ -23,8 +23,8 @@ import (
 // recorder records the calls of a function, as lists before and after.
 type recorder struct {
 	before, after []string
-	entered       chan struct{} // takes a value at every call, if there is one
-	release       chan struct{} // lets each call return, if there is one
+	entered       chan struct{} // receives a value at every call, if not nil
+	release       chan struct{} // lets each call return, if not nil
 }
 
 func (h *recorder) each(old, new *Snapshot) {
@@ -92,7 +92,7 @@ func TestOnChangeThatIsStoppedIsNotCalled(t *testing.T) {
 		s.set(orders("o1", registry.Up))
 		<-changes.entered
 		s.set(orders("o2", registry.Up))
-		stop() // does not wait for the call under way
+		stop() // does not wait for the call in progress
 		close(changes.release)
 		stop()
 		synctest.Wait()
@@ -192,7 +192,7 @@ func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 		d := discover(t, DiscoveryConfig{}, a, b)
 		a.wantRequests(t, "at first", "full watch@e-1")
 		need.OK(t, d.client.SetServers([]string{"http://b"}))
-		pass(20 * time.Second) // which a mark comes within
+		pass(20 * time.Second) // within which a mark arrives
 		b.wantRequests(t, "when it is the only one", "watch@e-1")
 		a.hangUp()
 		known.set(orders("o2", registry.Up))
@@ -205,7 +205,7 @@ func TestDiscoveryLeavesAServerThatTheClientHasNoMore(t *testing.T) {
 func TestDiscoveryLeavesAServerThatIsCutOffFromItsCluster(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		isolated int // servers
+		isolated int // isolated servers
 		moves    int // within ten minutes
 	}{
 		{name: "no server", isolated: 0, moves: 0},
@@ -234,7 +234,7 @@ func TestDiscoverySparesAServerThatOnlyResets(t *testing.T) {
 		s.setFault("/v1/rollcall/watch", cut(started(1), wasReset))
 		d := discover(t, DiscoveryConfig{}, s)
 		pass(10 * time.Minute)
-		// At once, once more, and then after 30 s, 60 s, 120 s and 150 s at least.
+		// At once, once more, and then after at least 30 s, 60 s, 120 s and 150 s.
 		fetches := strings.Count(s.newRequests(), "full")
 		expect.That(t, fetches >= 4 && fetches <= 7, "%d fetches in ten minutes", fetches)
 		s.setFault("/v1/rollcall/watch", nil)
@@ -252,7 +252,7 @@ func TestDiscoveryIsMeasured(t *testing.T) {
 		need.Got(c.StartDiscovery(DiscoveryConfig{}))(t)
 		pass(DefaultRefreshInterval) // a delta
 		s.setFalseHash("UP_9_")
-		pass(DefaultRefreshInterval) // a delta of another hash, everything
+		pass(DefaultRefreshInterval) // a delta with another hash, everything
 		s.setFalseHash("")
 		s.setFault("", fake.Unreachable)
 		pass(DefaultRefreshInterval) // a delta that fails
@@ -306,7 +306,7 @@ func TestGuardValidateReportsEveryMistake(t *testing.T) {
 	tests := []struct {
 		name  string
 		guard Guard
-		want  []string // in the error, in this order; none: it is valid
+		want  []string // in the error, in this order; empty if it is valid
 	}{
 		{"zero", Guard{}, nil},
 		{"both fields", Guard{Share: 1, Hold: time.Second}, nil},

@@ -27,7 +27,7 @@ type listModel struct {
 	index       int
 	live        map[registry.Key]*registry.Instance
 	changes     []listChange // oldest first
-	forgottenTo int          // changes up to this index are not known any more
+	forgottenTo int          // changes up to this index are no longer known
 	news        chan struct{}
 }
 
@@ -91,7 +91,7 @@ func (l *listModel) restart(epoch string) {
 	clear(l.live)
 }
 
-// loseHistory makes every index up to now too old to go on from.
+// loseHistory makes every index up to now too old to resume from.
 func (l *listModel) loseHistory() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *listModel) loseHistory() {
 
 func (l *listModel) at() string { return fmt.Sprintf("%s-%d", l.epoch, l.index) }
 
-// leases are the instances as a document has them, sorted.
+// leases returns the instances as a document has them, sorted.
 func (l *listModel) leases(app string) []*registry.Lease {
 	var all []*registry.Lease
 	for key, i := range l.live {
@@ -117,7 +117,7 @@ func byApp(all []*registry.Lease) []*registry.Lease {
 	return all
 }
 
-// hash is the apps__hashcode of the list, counted apart from the code under test.
+// hash returns the apps__hashcode of the list, computed independently of the code under test.
 func (l *listModel) hash() string {
 	counts := make(map[string]int)
 	for _, i := range l.live {
@@ -132,7 +132,7 @@ func (l *listModel) hash() string {
 	return text
 }
 
-// words is what a client's list must be, in the form of words.
+// words returns what a client's list must be, in the form of words.
 func (l *listModel) words(app string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +146,7 @@ func (l *listModel) words(app string) string {
 
 func word(i *registry.Instance) string { return i.Key().String() + "=" + i.Status.String() }
 
-// words is a list as "APP/id=STATUS", sorted.
+// words returns a list as "APP/id=STATUS", sorted.
 func words(s *Snapshot) string {
 	var all []string
 	for i := range s.All() {
@@ -160,22 +160,25 @@ func words(s *Snapshot) string {
 type listServer struct {
 	*listModel
 	rollcall  bool
-	markEvery time.Duration // between two marks of a quiet stream; 0: 15 s; negative: there are none
+	markEvery time.Duration // between two marks of a quiet stream; 0 means 15 s, negative means no marks
 
-	state      sync.Mutex
-	faults     map[string]func(*http.Request) (*http.Response, error) // by path; "": all
-	hangups    chan struct{}                                          // closed: streams are cut off
-	falseHash  string                                                 // the hash that a delta says; "": the true one
-	isolatedAt time.Time                                              // when the server was cut off from its cluster; zero: it is not
-	asked      []string                                               // since newRequests was called: words of wordOf
-	times      []time.Time                                            // of asked
+	state   sync.Mutex
+	faults  map[string]func(*http.Request) (*http.Response, error) // by path; "" means all
+	hangups chan struct{}                                          // closed to cut off streams
+	// the hash that a delta claims; "" for the true one
+	falseHash string
+	// when the server was cut off from its cluster; zero if it is not
+	isolatedAt time.Time
+	// requests since newRequests was called, in the words of wordOf
+	asked []string
+	times []time.Time // times of asked
 }
 
 func newListServer(l *listModel, rollcall bool) *listServer {
 	return &listServer{listModel: l, rollcall: rollcall, hangups: make(chan struct{}), faults: make(map[string]func(*http.Request) (*http.Response, error))}
 }
 
-// setFault has requests for a path answered by response in place of the server; nil: there is no fault any more.
+// setFault makes response answer requests for a path instead of the server. Nil removes the fault.
 func (s *listServer) setFault(path string, response func(*http.Request) (*http.Response, error)) {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -245,7 +248,7 @@ func (s *listServer) respond(r *http.Request) (*http.Response, error) {
 	return fake.Respond(404, "<html>", "Content-Type", "text/html")
 }
 
-// wordOf is a request in a word: full, delta, watch@INDEX or the name of one application.
+// wordOf describes a request in a word: full, delta, watch@INDEX or the name of one application.
 func wordOf(path string, r *http.Request) string {
 	switch path {
 	case "/apps":
@@ -258,7 +261,8 @@ func wordOf(path string, r *http.Request) string {
 	return strings.TrimPrefix(path, "/apps/")
 }
 
-// newRequests is what the server was asked for since the last call of newRequests, as wordOf has it, in order.
+// newRequests returns what the server was asked for since the last call of newRequests, in the words of wordOf, in
+// order.
 func (s *listServer) newRequests() string {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -291,7 +295,7 @@ func (s *listServer) application(app string) (*http.Response, error) {
 	return resp, err
 }
 
-// stream begins where the request says, with a reset if that is not known.
+// stream starts where the request says, with a reset if that is not known.
 func (s *listServer) stream(r *http.Request, hangups <-chan struct{}) (*http.Response, error) {
 	body := &listStream{server: s, ctx: r.Context(), hangups: hangups, app: r.URL.Query().Get("app")}
 	epoch, at, ok := parseIndex(r.URL.Query().Get("index"))
@@ -375,14 +379,14 @@ func changeEvent(epoch string, c listChange) string {
 	i := c.instance
 	text := fmt.Sprintf("event: change\nid: %[1]s-%[2]d\ndata: {\"index\":\"%[1]s-%[2]d\",\"action\":%[3]q,\"why\":\"changed\",\"app\":%[4]q,\"id\":%[5]q,\"status\":%[6]q",
 		epoch, c.index, c.action.String(), i.App, i.ID(), i.Status.String())
-	if c.action != registry.ActionDeleted { // a record of removal has no more than the name
+	if c.action != registry.ActionDeleted { // a removal record has only the name
 		text += `,"instance":` + string(eureka.AppendInstance(nil, eureka.Format{}, &registry.Lease{Instance: i, Action: c.action}, registry.Stamp{}))
 	}
 	return text + "}\n\n"
 }
 
-// discover starts a Discovery at servers named a, b and so on, which ends with the test, and waits until it has done what it
-// does at once.
+// discover starts a Discovery at servers named a, b and so on, which ends with the test, and waits until it has done
+// everything that it does at once.
 func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discovery {
 	t.Helper()
 	d := need.Got(clientOfLists(t, at...).StartDiscovery(config))(t)
@@ -390,7 +394,7 @@ func discover(t *testing.T, config DiscoveryConfig, at ...*listServer) *Discover
 	return d
 }
 
-// clientOfLists is a client of servers named a, b and so on, which ends with the test.
+// clientOfLists returns a client of servers named a, b and so on, which ends with the test.
 func clientOfLists(t *testing.T, at ...*listServer) *Client {
 	t.Helper()
 	network := make(fake.Servers)

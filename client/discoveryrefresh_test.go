@@ -26,15 +26,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// wantList compares the present list with a text, as words writes it.
+// wantList compares the current list with a text in the form of words.
 func (d *Discovery) wantList(t *testing.T, when, want string) {
 	t.Helper()
 	got := words(d.Snapshot())
 	expect.That(t, got == want, "%s the list is %q, want %q; %+v", when, got, want, d.Status())
 }
 
-// wantRequests compares what a server was asked for since the last call: the words full, delta, watch@INDEX, or the name of
-// one application.
+// wantRequests compares what a server was asked for since the last call: the words full, delta, watch@INDEX, or the
+// name of one application.
 func (s *listServer) wantRequests(t *testing.T, when, want string) {
 	t.Helper()
 	expect.Equal(t, s.newRequests(), want, "%s the server is asked for", when)
@@ -102,9 +102,9 @@ func TestDiscoveryFollowsItsServer(t *testing.T) {
 func TestDiscoveryGoesOnAtAnotherServer(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		other    bool   // b is of another history
-		rollcall bool   // b is
-		asked    string // of b
+		other    bool   // b has another history
+		rollcall bool   // b is Rollcall
+		asked    string // requests to b
 		source   string
 	}{
 		{name: "of one history, where nothing is missed", rollcall: true, asked: "watch@e-2", source: SourceWatch},
@@ -346,7 +346,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 		name     string
 		rollcall bool
 		lag      time.Duration // until a change is in the list
-		asked    string        // within the time for which instances are held
+		asked    string        // while instances are held
 		after    string        // in the interval after that
 	}{
 		{name: "Rollcall", rollcall: true, asked: "watch@e-3 full watch@f-0 full watch@f-2 full watch@f-2 full watch@f-2"},
@@ -358,7 +358,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 			s.newRequests()
 			s.restart("f")
 			s.hangUp()
-			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // in which a fetch is on its way
+			pass(tc.lag + wait.ShortestRetry + wait.LongestRetry) // a fetch is in flight within this time
 			d.wantList(t, "at once", "ORDERS/o1=UP ORDERS/o2=UP ORDERS/o3=UP")
 			expect.Equal(t, d.Status().Held, 3, "instances held:")
 			s.set(orders("o1", registry.Down))
@@ -381,7 +381,7 @@ func TestDiscoveryKeepsItsListWhenAServerIsSuddenlyEmpty(t *testing.T) {
 	}
 }
 
-// savedAs is the list in a file, as words; "none" if there is none.
+// savedAs returns the list in a file, in the form of words, or "none".
 func savedAs(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -411,7 +411,7 @@ func TestDiscoveryFileIsTheFirstList(t *testing.T) {
 		d := discover(t, DiscoveryConfig{File: path, OnChange: changes.each}, s)
 		need.OK(t, d.Ready(t.Context()))
 		status := d.Status()
-		// It was heard of 15 s before the end at the earliest.
+		// It was last heard at the earliest 15 s before the end.
 		expect.That(t, status.Source == SourceFile && status.Server == "" && status.Age >= time.Hour && status.Age <= time.Hour+15*time.Second,
 			"the status is %+v, want a file of an hour", status)
 		d.wantList(t, "without a server", "ORDERS/o1=UP")

@@ -5,10 +5,10 @@ import "github.com/seed-20419f34/rollcall/httpd/api"
 // The documents of Rollcall's own API, which package api declares: the cluster and its instances.
 type (
 	Status       = api.Status       // a cluster as one of its nodes sees it
-	NodeStatus   = api.NodeStatus   // one node of it
+	NodeStatus   = api.NodeStatus   // one node in it
 	ForeignNode  = api.ForeignNode  // a node of another cluster
 	Upgrade      = api.Upgrade      // the levels of the formats that its nodes read and write
-	NodeLevels   = api.NodeLevels   // those of one node
+	NodeLevels   = api.NodeLevels   // of one node
 	Verification = api.Verification // whether the states of its nodes are equal
 	VerifiedNode = api.VerifiedNode // one node of that
 	Overview     = api.Overview     // how a cluster is: what is wrong, figures, applications in trouble
@@ -19,7 +19,7 @@ type (
 	Owner        = api.Owner        // the datacenter that an instance belongs to
 	Pruned       = api.Pruned       // what Prune removed
 	Restored     = api.Restored     // what a restore did, or would do
-	RestorePlan  = api.RestorePlan  // names of what it would do
+	RestorePlan  = api.RestorePlan  // the names in what it would do
 	SavedState   = api.Snapshot     // what a snapshot of a cluster says of itself
 
 	Explanation        = api.Explanation        // what is known of an instance, listed or not
@@ -27,11 +27,11 @@ type (
 	Bounded            = api.Bounded            // an operator's act and its time
 	Forced             = api.Forced             // an override
 	Removed            = api.Removed            // how an instance went
-	PreservationEffect = api.PreservationEffect // self-preservation's part in what becomes of it
+	PreservationEffect = api.PreservationEffect // how self-preservation affects it
 	HistoryEvent       = api.HistoryEvent       // something that happened to it
 
 	Line            = api.Line            // the worst that is known of a cluster, in words
-	OverviewFigures = api.OverviewFigures // figures of now
+	OverviewFigures = api.OverviewFigures // current figures
 	Attention       = api.Attention       // something that needs attention
 	AppCount        = api.AppCount        // how many instances an application has
 
@@ -43,7 +43,8 @@ type (
 	PreservationStep = api.PreservationStep // a transition
 )
 
-// Further documents: sessions, locks and semaphores, roles, tokens and the audit, and the replication to other servers.
+// Further documents: sessions, locks and semaphores, roles, tokens and the audit, and the replication to other
+// servers.
 type (
 	Session     = api.Session     // a session as the cluster shows it
 	Acquisition = api.Acquisition // something that a session holds
@@ -57,7 +58,7 @@ type (
 	Role         = api.Role         // rules under a name
 	Token        = api.Token        // a token without its secret
 	NewToken     = api.NewToken     // a token with it
-	TokenRequest = api.TokenRequest // what token is to be made
+	TokenRequest = api.TokenRequest // what token to create
 	Decision     = api.Decision     // whether a token may do something
 	AuthCheck    = api.AuthCheck    // what is registered and would be refused
 	RefusedVIP   = api.RefusedVIP   // a VIP in it
@@ -71,6 +72,6 @@ type (
 	PeerError   = api.PeerError   // a transmission that failed
 	PeerRepair  = api.PeerRepair  // a repair that found something
 	Incoming    = api.Incoming    // what comes from another datacenter or a Eureka server
-	PeerDiff    = api.PeerDiff    // what a peer has otherwise than it should
+	PeerDiff    = api.PeerDiff    // how a peer differs from what it should have
 	DiffedItem  = api.DiffedItem  // one instance that differs
 )

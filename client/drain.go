@@ -19,15 +19,14 @@ import (
 // drainPoll is how often the nodes of a cluster are asked whether they show a drain.
 const drainPoll = 200 * time.Millisecond
 
-// Drain takes an instance out of service until it starts again, whichever process keeps it registered. (A
-// service that wants to stop calls Registration.Drain.) It overrides the status with OUT_OF_SERVICE, waits
-// until every node of the cluster has applied that, and then for the time that polling clients need to fetch
-// it (settle; stock clients fetch every 30 s). by is as for Override.
+// Drain takes an instance out of service until it starts again, whichever process keeps it registered. (A service
+// that wants to stop calls Registration.Drain.) It overrides the status with OUT_OF_SERVICE, waits until every node
+// of the cluster has applied that, and then for the time that polling clients need to fetch it (settle; stock clients
+// fetch every 30 s). by is as for Override.
 //
-// It waits for a node that cannot be reached until ctx ends; the error then names the node. The override stays
-// in any case. It ends with EndOverride, or when the instance's own client registers it after a removal or
-// with a newer lastDirtyTimestamp. In a cluster below level 3 of the formats only EndOverride and a removal
-// end it.
+// It waits for a node that cannot be reached until ctx ends; the error then names the node. The override stays in any
+// case. It ends with EndOverride, or when the instance's own client registers it after a removal or with a newer
+// lastDirtyTimestamp. In a cluster below level 3 of the formats only EndOverride and a removal end it.
 func (c *Client) Drain(ctx context.Context, key registry.Key, settle time.Duration, by registry.Act) error {
 	q := ownInstance(http.MethodPut, key, "override").With("value", registry.OutOfService.String(), "drain", "true")
 	index, err := c.act(ctx, "drain", key, signed(q, by, 0))
@@ -50,7 +49,7 @@ func awaitAll(ctx context.Context, ask func(context.Context) error) error {
 			return behind
 		}
 		if late == nil || ctx.Err() == nil {
-			late = behind // else the error may only say that ctx cut the question off
+			late = behind // otherwise the error may only say that ctx cut the question off
 		}
 		if !wait.For(ctx, drainPoll) {
 			return fmt.Errorf("%w: %w", late, context.Cause(ctx))
@@ -88,7 +87,7 @@ func (c *Client) behind(ctx context.Context, key registry.Key, index string) err
 	return lagging(late, len(status.Nodes))
 }
 
-// lateNode names a node that is waited for, and why.
+// lateNode names a node that it waits for, and why.
 func lateNode(n NodeStatus, err error) string {
 	return fmt.Sprintf("%s (%s): %v", n.ID, cmp.Or(n.HTTP, n.Cluster), err)
 }
@@ -141,7 +140,7 @@ func parseIndex(text string) (epoch string, index uint64, ok bool) {
 
 // Drain takes the instance out of service before it stops: it reports OUT_OF_SERVICE, waits until every server
 // shows that, and then for the time that clients need to fetch it (settle; stock clients fetch every 30 s,
-// watching ones know at once). Heartbeats go on, and Health is no longer asked. Drain does not cancel: call
+// watching ones know at once). Heartbeats go on, but Health is not asked any longer. Drain does not cancel: call
 // Deregister or Client.Close afterwards.
 //
 // It asks every node of a Rollcall cluster, and of stock Eureka servers those that the client was given. It

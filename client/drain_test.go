@@ -18,7 +18,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// rollcallNodes serves what a cluster of Rollcall's says of its nodes, which show what shown returns.
+// rollcallNodes serves a Rollcall cluster's report of its nodes, which show what shown returns.
 func (s *registrar) rollcallNodes(shown func(node string) string) {
 	s.does(http.MethodGet, func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/v1/rollcall/status" {
@@ -41,7 +41,7 @@ func TestDrainRegistersAtOnceAndWaitsForEveryNodeAndForClients(t *testing.T) {
 		name  string
 		shows func(node string, since time.Duration) string
 		took  time.Duration
-		says  string // "": done
+		says  string // "" if done
 	}{
 		{name: "all show it", shows: func(string, time.Duration) string { return out }, took: settle},
 		{name: "one shows it later", took: settle + time.Second, shows: func(node string, since time.Duration) string {
@@ -199,7 +199,7 @@ func TestDrainThatIsRefusedSaysSo(t *testing.T) {
 	})
 }
 
-// TestDrainNamesTheNodeThatIsDead: there is no address to ask it at.
+// The status gives no HTTP address of the dead node.
 func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t, sleeping)
@@ -214,7 +214,7 @@ func TestDrainNamesTheNodeThatIsDead(t *testing.T) {
 	})
 }
 
-// drained is a server of a cluster of two nodes, the second of which goes through indexes.
+// drained returns a server of a cluster of two nodes, the second of which goes through indexes.
 func drained(indexes ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPut {
@@ -232,7 +232,7 @@ func TestDrainWaitsUntilEveryNodeHasAppliedTheOverrideAndForClients(t *testing.T
 		name   string
 		server func(*http.Request) (*http.Response, error)
 		took   time.Duration
-		says   string // "": done
+		says   string // "" if done
 	}{
 		{name: "all have", server: drained("e-10"), took: settle},
 		{name: "one lags", server: drained("e-9", "e-9", "e-10"), took: settle + 2*drainPoll},
@@ -275,8 +275,8 @@ func TestDrainErrorNamesTheLaggingNodeWhenTheClusterStopsResponding(t *testing.T
 	})
 }
 
-// aloneNode is a node without consensus: it accepts acts and names itself and node b; what it shows of
-// the instance is what shown returns.
+// aloneNode returns a node without consensus: it accepts acts and names itself and node b, and shows of the instance
+// what shown returns.
 func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		switch {
@@ -289,14 +289,14 @@ func aloneNode(shown func() string) func(*http.Request) (*http.Response, error) 
 	}
 }
 
-// Nodes without consensus count their changes each by itself, so their indexes say nothing.
+// Nodes without consensus each count their own changes, so their indexes say nothing.
 func TestDrainWithoutConsensusAsksEveryNodeForTheInstance(t *testing.T) {
 	const out = `[{"app":"A","id":"other","status":"UP"},{"app":"A","id":"b","status":"OUT_OF_SERVICE","overridden":"OUT_OF_SERVICE"}]`
 	const settle = 30 * time.Second
 	for _, tc := range []struct {
 		name string
 		b    func(since time.Duration) string // what node b shows
-		says string                           // "": drained
+		says string                           // "" if drained
 		took time.Duration
 	}{
 		{name: "both show it", b: func(time.Duration) string { return out }, took: settle},
@@ -331,7 +331,7 @@ func TestDeregisterCancelsWhatMayBeRegistered(t *testing.T) {
 		set  func(*config)
 		then func(*registrar) // one second after the start
 		want []string
-		says string // of the error; "": none
+		says string // part of the error; "" if there is none
 	}{
 		{name: "what is registered", want: []string{"0s POST UP", "5s DELETE"}},
 		{name: "but not what is to stay", set: func(c *config) { c.Stay = true }, want: []string{"0s POST UP"}},

@@ -10,57 +10,57 @@ import (
 
 // Errors that a caller can act on.
 var (
-	// ErrNotRegistered: the cluster has no such instance. Register it (again).
+	// ErrNotRegistered means that the cluster has no such instance. Register it (again).
 	ErrNotRegistered = errors.New("not registered")
-	// ErrNoAct: the instance has no override or quarantine to end.
+	// ErrNoAct means that the instance has no override or quarantine to end.
 	ErrNoAct = errors.New("there is none")
-	// ErrUnknownMember: the cluster has no node of that name. Status lists its nodes.
+	// ErrUnknownMember means that the cluster has no node with that name. Status lists its nodes.
 	ErrUnknownMember = errors.New("the cluster has no such node")
-	// ErrUnknownPeer: the cluster replicates with no server of that name. Peers lists them.
+	// ErrUnknownPeer means that the cluster replicates with no server of that name. Peers lists them.
 	ErrUnknownPeer = errors.New("no such peer")
-	// ErrUnknownSender: no server of that name was heard. Peers lists those that were.
+	// ErrUnknownSender means that no server with that name was heard. Peers lists those that were.
 	ErrUnknownSender = errors.New("no such sender")
-	// ErrUnknownRole: the cluster has no role of that name. Roles lists them.
+	// ErrUnknownRole means that the cluster has no role with that name. Roles lists them.
 	ErrUnknownRole = errors.New("no such role")
-	// ErrUnknownToken: the cluster has no token with that accessor (any more). Tokens lists them.
+	// ErrUnknownToken means that the cluster has no token with that accessor, or no longer. Tokens lists them.
 	ErrUnknownToken = errors.New("no such token")
-	// ErrUnauthenticated: the server wants to know who calls, or does not know the credential (any more). A
-	// StatusError of 401 is one.
+	// ErrUnauthenticated means that the server wants to know who calls, or does not know the credential, or no
+	// longer. It matches a StatusError of 401.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrDenied: the caller may not do this. A StatusError of 403 is one; the server names the missing
+	// ErrDenied means that the caller may not do this. It matches a StatusError of 403; the server names the missing
 	// permission. (Consul's routes, which KV calls, also answer 403 to an unknown credential.)
 	ErrDenied = errors.New("denied")
-	// ErrNoKey: there is no such key.
+	// ErrNoKey means that the key does not exist.
 	ErrNoKey = errors.New("no such key")
-	// ErrNoSession: the cluster has no such session (any more). Create another one.
+	// ErrNoSession means that the cluster has no such session, or no longer. Create another one.
 	ErrNoSession = errors.New("no such session")
-	// ErrNotAcquired: the lock or semaphore is held by others.
+	// ErrNotAcquired means that others hold the lock or semaphore.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrLimit: the semaphore is in use with another limit. Use that one, or wait until it is not in use.
+	// ErrLimit means that the semaphore is in use with another limit. Use that one, or wait until it is not in use.
 	ErrLimit = errors.New("the semaphore has another limit")
-	// ErrKeyConflict: a key that LockOptions.Recipe needs is in use for something else. Delete it, or choose
-	// another name.
+	// ErrKeyConflict means that a key that LockOptions.Recipe needs is in use for something else. Delete it, or
+	// choose another name.
 	ErrKeyConflict = errors.New("the key is in use for something else")
-	// ErrLost: a lock, permit or session is no longer held: the session has ended, or was not renewed in time
-	// and may end at any moment.
+	// ErrLost means that a lock, permit or session was lost: the session has ended, or was not renewed in
+	// time and may end at any moment.
 	ErrLost = errors.New("lost")
-	// ErrReleased: a lock or permit was given back by Release, a session ended by Close.
+	// ErrReleased means that a lock or permit was given back by Release, or a session ended by Close.
 	ErrReleased = errors.New("released")
-	// ErrNoLeader: the election has no leader at the moment.
+	// ErrNoLeader means that the election currently has no leader.
 	ErrNoLeader = errors.New("nobody leads")
-	// ErrClosed: the Client, or the part of it that was asked, was closed.
+	// ErrClosed means that the Client, or the part of it that was asked, was closed.
 	ErrClosed = transport.ErrClosed
-	// ErrNeedsRollcall: the server does not know Rollcall's own API. It is a stock Eureka server, which has
-	// registration and discovery only.
+	// ErrNeedsRollcall means that the server does not know Rollcall's own API. It is a stock Eureka server, which has
+	// only registration and discovery.
 	ErrNeedsRollcall = transport.ErrNeedsRollcall
-	// ErrUnknownOutcome: it is not known whether the write took effect. Repeat it, or read.
+	// ErrUnknownOutcome means that nobody knows whether the write took effect. Repeat it, or read.
 	ErrUnknownOutcome = transport.ErrUnknownOutcome
 )
 
 // StatusError is an answer that is neither a success nor one of the errors above.
 type StatusError struct {
-	Server  string // base URL of the server that answered
-	Status  int    // of HTTP
+	Server  string // base URL of the server that responded
+	Status  int    // HTTP status
 	Message string // what the server says about it; may be empty
 }
 

@@ -11,30 +11,30 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// Register adds an instance or replaces it, and starts its lease. StartRegistration does that, and keeps
-// the lease alive.
+// Register adds an instance or replaces it, and starts its lease. StartRegistration does that, and keeps the lease
+// alive.
 func (c *Client) Register(ctx context.Context, instance *registry.Instance) error {
 	_, err := c.register(ctx, instance)
 	return err
 }
 
-// register is Register with the response, which says more than that it was done; also of a refusal.
+// register is Register, but returns the response, which says more than that it was done; even for a refusal.
 func (c *Client) register(ctx context.Context, instance *registry.Instance) (transport.Response, error) {
 	q := transport.Eureka(http.MethodPost, "apps", instance.App)
 	q.Body = registration(instance)
 	return c.cluster.Perform(ctx, q, "register %s", instance.Key())
 }
 
-// registration is the body that registers an instance: the document of a lease that has no times yet.
+// registration returns the body that registers an instance: the document of a lease that has no times yet.
 func registration(i *registry.Instance) []byte {
 	interval, duration, _ := registry.ClampLease(i.RenewalInterval, i.Duration)
 	lease := &registry.Lease{Instance: i, Interval: interval, Duration: duration}
 	return eureka.AppendInstanceDocument(nil, eureka.Format{}, lease, registry.Stamp{})
 }
 
-// Renew is a heartbeat: it gives the instance's lease its whole duration again. lastDirty is the
-// lastDirtyTimestamp of the registered instance, in ms since the epoch; 0 means not given.
-// ErrNotRegistered: the cluster does not know the instance, or an older state of it; register it.
+// Renew is a heartbeat: it gives the instance's lease its whole duration again. lastDirty is the lastDirtyTimestamp
+// of the registered instance, in ms since the Unix epoch; 0 means not given. It returns ErrNotRegistered if the
+// cluster does not know the instance, or only an older state of it: register it then.
 func (c *Client) Renew(ctx context.Context, key registry.Key, lastDirty int64) error {
 	q := ofInstance(http.MethodPut, key)
 	if lastDirty > 0 {
@@ -44,7 +44,7 @@ func (c *Client) Renew(ctx context.Context, key registry.Key, lastDirty int64) e
 	return err
 }
 
-// Cancel removes an instance. ErrNotRegistered: there was none.
+// Cancel removes an instance, or returns ErrNotRegistered if there was none.
 func (c *Client) Cancel(ctx context.Context, key registry.Key) error {
 	q := ofInstance(http.MethodDelete, key)
 	q.Removes = true
@@ -52,15 +52,15 @@ func (c *Client) Cancel(ctx context.Context, key registry.Key) error {
 	return err
 }
 
-// SetStatus overrides an instance's status until DeleteStatus, whatever its heartbeats say. What an
-// instance says of itself is changed by Registration.SetStatus.
+// SetStatus overrides an instance's status until DeleteStatus, whatever its heartbeats say. To change what an
+// instance says of itself, use Registration.SetStatus.
 func (c *Client) SetStatus(ctx context.Context, key registry.Key, status registry.Status) error {
 	_, err := c.cluster.Perform(ctx, ofInstance(http.MethodPut, key, "status").With("value", status.String()), "set the status of %s", key)
 	return err
 }
 
-// DeleteStatus ends an override. The instance is UNKNOWN until it registers again, which its next
-// heartbeat makes it do.
+// DeleteStatus ends an override. The instance is UNKNOWN until it registers again, which its next heartbeat makes it
+// do.
 func (c *Client) DeleteStatus(ctx context.Context, key registry.Key) error {
 	_, err := c.cluster.Perform(ctx, ofInstance(http.MethodDelete, key, "status"), "delete the status of %s", key)
 	return err
@@ -72,15 +72,15 @@ type App struct {
 	Leases []*registry.Lease
 }
 
-// Apps returns the applications and their instances, in the order of the server, which is by name
-// and id. Of a lease the instance and the times that the protocol shows are set. Each call asks a server;
-// StartDiscovery keeps the list in memory.
+// Apps returns the applications and their instances, in the order of the server, which is by name and id. In each
+// lease only the instance and the times that the protocol shows are set. Each call asks a server; StartDiscovery
+// keeps the list in memory.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
 	_, leases, err := list.FetchAll(ctx, c.cluster)
 	return group(leases), err
 }
 
-// group splits leases, which stand by application, into applications.
+// group splits leases, sorted by application, into applications.
 func group(leases []*registry.Lease) []App {
 	var apps []App
 	for _, l := range leases {
@@ -93,14 +93,14 @@ func group(leases []*registry.Lease) []App {
 	return apps
 }
 
-// Instances returns the instances of one application, sorted by id; none if there is no such
-// application. Of a lease the instance and the times that the protocol shows are set.
+// Instances returns the instances of one application, sorted by id; none if the application does not exist. In each
+// lease only the instance and the times that the protocol shows are set.
 func (c *Client) Instances(ctx context.Context, app string) ([]*registry.Lease, error) {
 	_, leases, err := list.FetchApp(ctx, c.cluster, app)
 	return leases, err
 }
 
-// ofInstance is a call about one instance, of Eureka's API.
+// ofInstance returns a call of Eureka's API about one instance.
 func ofInstance(method string, key registry.Key, resource ...string) *transport.Call {
 	return transport.EurekaInstance(method, key, resource...).Or(ErrNotRegistered)
 }

@@ -23,7 +23,7 @@ import (
 
 // A service registers itself, finds another one, and leaves in order.
 func Example() {
-	server := newServer() // in place of a cluster
+	server := newServer() // instead of a cluster
 	defer server.Close()
 	ctx := context.Background()
 
@@ -54,8 +54,8 @@ func Example() {
 	// Output: ORDERS UP 8080
 }
 
-// What a service of a cluster with three servers says: three statements to register, to discover, and to
-// run something in one process at a time.
+// What a service needs with a cluster of three servers: three statements to register, to discover, and to run
+// something in one process at a time.
 func ExampleClient() {
 	ctx := context.Background()
 
@@ -79,7 +79,7 @@ func ExampleClient() {
 	log.Println(self.Instance().Key(), len(instances), len(report))
 }
 
-// A client of servers that want certificates and tokens.
+// A client of servers that require certificates and tokens.
 func ExampleConfig() {
 	own, err := tls.LoadX509KeyPair("orders.crt", "orders.key")
 	check(err)
@@ -88,7 +88,7 @@ func ExampleConfig() {
 		log.Fatal("no authority in ca.crt: ", err)
 	}
 	token := func(context.Context) (string, error) {
-		text, err := os.ReadFile("/var/run/secrets/rollcall/token") // anew for each request
+		text, err := os.ReadFile("/var/run/secrets/rollcall/token") // read again for each request
 		return string(text), err
 	}
 
@@ -103,7 +103,7 @@ func ExampleConfig() {
 	defer c.Close(context.Background())
 }
 
-// Servers that are looked up in DNS, again every five minutes and when none of them answers.
+// Servers that are looked up in DNS, again every five minutes and when none of them responds.
 func ExampleServerSource() {
 	lookup := func(ctx context.Context) ([]string, error) {
 		hosts, err := net.DefaultResolver.LookupHost(ctx, "rollcall.internal")
@@ -118,7 +118,7 @@ func ExampleServerSource() {
 	defer c.Close(context.Background())
 }
 
-// Two clients of one process, told apart by a label.
+// Two clients in one process, told apart by a label.
 func ExampleConfig_registerer() {
 	metrics := prometheus.NewRegistry()
 	for _, datacenter := range []string{"dc1", "dc2"} {
@@ -155,7 +155,7 @@ func ExampleClient_StartRegistration() {
 	// Output: UP renewed every 5s
 }
 
-// A probe that fails when the cluster has not heard of the instance for as long as its lease lasts.
+// A probe that fails when the cluster has not heard from the instance for as long as its lease lasts.
 func ExampleRegistration_Healthy() {
 	c, end := newClient()
 	defer end()
@@ -172,7 +172,7 @@ func ExampleRegistration_Healthy() {
 	// Output: <nil>
 }
 
-// A service stops without a failed call: first no caller is sent to it any more, then it ends.
+// A service stops without a failed call: first callers stop being sent to it, then it ends.
 func ExampleRegistration_Drain() {
 	c, end := newClient()
 	defer end()
@@ -188,7 +188,7 @@ func ExampleRegistration_Drain() {
 	}
 	stopServing(ctx) // http.Server.Shutdown, for example
 	if err := c.Close(ctx); err != nil {
-		log.Println(err) // its lease ends by itself
+		log.Println(err) // its lease will expire
 	}
 	fmt.Println(self.Instance().Status)
 	// Output: OUT_OF_SERVICE
@@ -224,8 +224,8 @@ func ExampleClient_StartDiscovery() {
 	// payments-2 10.0.0.1:8080
 }
 
-// A list that outlives a restart of the process, and that believes of no full answer that more than a
-// fifth of an application is gone.
+// A list that outlives a restart of the process, and never believes a full response that lacks more than a fifth of
+// an application.
 func ExampleDiscoveryConfig() {
 	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761"}})
 	check(err)
@@ -240,7 +240,7 @@ func ExampleDiscoveryConfig() {
 	fmt.Println("from", now.Source, "of", now.Server, "age", now.Age, "held", now.Held, now.Err)
 }
 
-// All applications: by name, by VIP address, and near by.
+// All applications: by name, by VIP address, and nearby.
 func ExampleDiscovery_Snapshot() {
 	c, end := newClient()
 	defer end()
@@ -254,7 +254,7 @@ func ExampleDiscovery_Snapshot() {
 	all, err := c.StartDiscovery(client.DiscoveryConfig{})
 	check(err)
 	check(all.Ready(ctx))
-	list := all.Snapshot() // does not change any more
+	list := all.Snapshot() // no longer changes
 	fmt.Println(list.Apps(), list.Len())
 	for _, i := range list.App("orders") {
 		fmt.Println("application:", i.ID())
@@ -300,8 +300,8 @@ func Example_calls() {
 	// Output: paid <nil>
 }
 
-// A job that one process does at a time. Its result is written under the lock's token, so that a holder
-// that slept through the end of its lock changes nothing.
+// A job that one process does at a time. Its result is written under the lock's token, so that a holder that slept
+// through the end of its lock changes nothing.
 func ExampleClient_AcquireLock() {
 	c, ctx := newRemoteClient(), context.Background()
 	defer c.Close(ctx)

@@ -18,14 +18,14 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// exampleCluster is a cluster of one server with a registry in memory. It has no locks, sessions and keys: the examples of
-// these are compiled and not run.
+// exampleCluster is a cluster of one server with a registry in memory. It has no locks, sessions and keys: examples
+// that use them are compiled but not run.
 type exampleCluster struct {
 	*httptest.Server
 	registry *registrytest.Memory
 }
 
-// newClient is a client of a server. end closes both.
+// newClient returns a client of a server. end closes both.
 func newClient() (c *client.Client, end func()) {
 	server := newServer()
 	c, err := client.New(client.Config{Servers: []string{server.URL}})
@@ -33,7 +33,7 @@ func newClient() (c *client.Client, end func()) {
 	return c, func() { c.Close(context.Background()); server.Close() }
 }
 
-// newRemoteClient is a client of a cluster elsewhere.
+// newRemoteClient returns a client of a cluster elsewhere.
 func newRemoteClient() *client.Client {
 	c, err := client.New(client.Config{Servers: []string{"http://127.0.0.1:8761"}})
 	check(err)
@@ -62,7 +62,7 @@ func (s *exampleCluster) Status(context.Context) api.Status {
 	}}
 }
 
-// instance is one that another process registered.
+// instance returns one that another process registered.
 func instance(app, id, zone string) *registry.Instance {
 	return &registry.Instance{
 		InstanceID: id, HostName: id, App: strings.ToUpper(app), IPAddr: "10.0.0.1", Status: registry.Up,

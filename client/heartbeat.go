@@ -11,11 +11,11 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// verify looks the instance up once, after the first registration. A process that ended without a
-// cancel may have left the instance behind, and the cluster then responds with 204 and keeps its own copy: the
-// whole of it if that is newer by its lastDirtyTimestamp, as after a clock was set back; its status if
-// it was drained (see registrationState.steps). Renewals would keep that copy alive for ever. So the instance
-// is registered anew, and takes effect. A lookup that fails is repeated after the next heartbeat.
+// verify looks the instance up once, after the first registration. A process that ended without a cancel may have
+// left the instance behind. The cluster then responds with 204 and keeps its own copy: all of it if that is newer by
+// its lastDirtyTimestamp, as after a clock was set back, or its status if it was drained (see
+// registrationState.steps). Renewals would keep that copy alive forever, so the instance is registered anew, which
+// takes effect. A lookup that fails is repeated after the next heartbeat.
 func (r *Registration) verify() {
 	if now := r.state.facts(); now.acked == nil || now.checked {
 		return
@@ -28,7 +28,7 @@ func (r *Registration) verify() {
 	_ = r.register(r.life, whyChanged, r.state.changed)
 }
 
-// find returns the instance as the cluster shows it; nil: it does not.
+// find returns the instance as the cluster shows it, or nil if it does not.
 func (r *Registration) find() (*registry.Instance, error) {
 	a, err := r.client.cluster.Perform(r.life, r.client.cluster.Reading(ofInstance(http.MethodGet, r.key)), "")
 	if errors.Is(err, ErrNotRegistered) {
@@ -44,8 +44,8 @@ func (r *Registration) find() (*registry.Instance, error) {
 	return lease.Instance, nil
 }
 
-// heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease
-// once per interval from when the last renewal was sent.
+// heartbeats is the first of a Registration's loops: it registers the instance, and renews its lease one interval
+// after each renewal was sent.
 func (r *Registration) heartbeats() {
 	outage := &wait.Outage{Log: r.log}
 	for failures := 0; ; {
@@ -70,22 +70,21 @@ func (r *Registration) heartbeats() {
 	}
 }
 
-// beatPause is the time until the next try after so many failures of a heartbeat or registration: at
-// most a tenth of the interval, and twice as much after each failure, up to half the interval; at random
-// in the upper half of that, so that the instances that failed together do not come back together.
+// beatPause returns the time until the next try after a number of failed heartbeats or registrations: at most a tenth
+// of the interval, doubled after each failure, up to half the interval. It is drawn from the upper half of that, so
+// that instances that failed together do not come back together.
 //
-// A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there
-// are five tries at least, and it outlives each outage that ends half an interval before it would.
-// Upstream's back-off, which doubles the interval itself up to ten of them
-// (com.netflix.discovery.TimedSupervisorTask), would try once, and lose leases in an outage that is much
-// shorter than they are.
+// A lease of three intervals, the usual one, has two left when its first heartbeat fails. In these there are at least
+// five tries, and the lease outlives every outage that ends half an interval before the lease would. Upstream's
+// back-off, which doubles the interval itself up to ten of them (com.netflix.discovery.TimedSupervisorTask), would
+// try once, and lose leases in an outage that is much shorter than they are.
 func beatPause(interval time.Duration, failures int) time.Duration {
 	longest := min(interval/10<<min(failures-1, 3), interval/2)
 	return longest/2 + rand.N(longest/2)
 }
 
-// beat does what is due: the first registration, or a renewal, which carries the newest state's version, acknowledged or
-// not. A cluster that knows no instance or an older state responds with 404, and gets a registration.
+// beat does what is due: the first registration, or a renewal, which carries the newest state's version, acknowledged
+// or not. A cluster that knows no instance or an older state responds with 404, and gets a registration.
 func (r *Registration) beat() error {
 	now := r.state.facts()
 	dirty, acked := now.instance.LastDirty, now.acked

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Held is a lock, or a permit of a semaphore, that this process holds. Safe for concurrent use. It
-// must be released; Client.Close does it, too.
+// Held is a lock, or a permit of a semaphore, that this process holds. Safe for concurrent use. It must be released,
+// which Client.Close does too.
 //
-// A process that was paused for longer than the TTL holds nothing any more when it goes on, and
-// Context, Err and Valid say so at the first look: they compare the time, by the monotonic clock. (That
-// clock stands still while a machine is suspended.) What was looked at before the pause may still be
-// under way after it; a holder that must be sure hands Fence to what it writes to.
+// A process that was paused for longer than the TTL holds nothing when it goes on. Context, Err and Valid say so at
+// the first check: they compare the time, by the monotonic clock. (That clock stands still while a machine is
+// suspended.) Work that checked them before the pause may still be in progress after it; a holder that must be sure
+// hands Fence to what it writes to.
 type Held struct {
 	*keeper
 	permit   permit
@@ -23,27 +23,27 @@ type Held struct {
 	released once // the release
 }
 
-// Fence is the acquisition: its Index is the token, which grows with each acquisition of the same name.
-// A Write that carries it is refused once the lock is not held any more.
+// Fence returns the acquisition: its Index is the token, which grows with each acquisition of the same name. A Write
+// that carries it is refused once the lock is released or lost.
 func (h *Held) Fence() kv.Fence { return h.fence }
 
-// Session is the id of the session that holds it.
+// Session returns the id of the session that holds it.
 func (h *Held) Session() string { return h.session }
 
-// Context ends when the lock is lost or released; context.Cause says which (ErrLost, ErrReleased). It
-// has the values of the context that the lock was acquired with, not its end. A context that is derived
-// from it does not look at the clock by itself: in a process that was paused it ends a moment later.
+// Context returns a context that ends when the lock is lost or released; context.Cause says which (ErrLost,
+// ErrReleased). It has the values of the context that the lock was acquired with, not its end. A context derived from
+// it does not check the clock: in a process that was paused it ends a moment later.
 func (h *Held) Context() context.Context { return h.heldContext() }
 
-// Valid says whether the lock is held.
+// Valid reports whether the lock is held.
 func (h *Held) Valid() bool { return h.valid() }
 
-// Err is nil while the lock is held, and then says why it is not: ErrLost or ErrReleased.
+// Err returns nil while the lock is held, and afterwards why it is not: ErrLost or ErrReleased.
 func (h *Held) Err() error { return h.err() }
 
-// Release ends Context, gives the lock to the next in the queue and ends the session. It tries until ctx
-// ends, or until the lock would end by itself. What it returns first it returns always; a later call
-// waits for the first, unless its own ctx ends before. ErrLost: the lock was not held any more.
+// Release ends Context, gives the lock to the next in the queue and ends the session. It tries until ctx ends, or
+// until the lock would expire. It always returns what it returned first; a later call waits for the first, unless its
+// own ctx ends before. ErrLost means that the lock was no longer held.
 func (h *Held) Release(ctx context.Context) error {
 	return h.released.do(ctx, "", func() error {
 		defer h.client.drop(h)
@@ -55,7 +55,7 @@ func (h *Held) Release(ctx context.Context) error {
 	})
 }
 
-// join makes the lock a part of the client. The error says that the lock cannot be held.
+// join makes the lock a part of the client. An error means that the lock cannot be held.
 func (h *Held) join() error {
 	var watch func(context.Context) error
 	if w, ok := h.protocol.(watched); ok {
@@ -88,8 +88,8 @@ func (h *Held) endSession(ctx context.Context) {
 	}
 }
 
-// abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends
-// as a holder would leave a lock delay behind.
+// abandon leaves the queue, and gives back the lock that the session may have got meanwhile: a session that ends as a
+// holder would leave a lock delay behind.
 func (h *Held) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
@@ -100,18 +100,19 @@ func (h *Held) abandon(ctx context.Context) {
 	h.endSession(ctx)
 }
 
-// protocol is how a session gets one lock or permit, and gives it back. It is used by one goroutine at a
-// time, but for watch.
+// protocol is how a session gets one lock or permit, and gives it back. Except for watch, one goroutine at a time
+// uses it.
 type protocol interface {
-	// acquire waits until the session has the permit, and returns the acquisition. The session may have it also after an error.
+	// acquire waits until the session has the permit, and returns the acquisition. After an error the session may
+	// still have it.
 	acquire(ctx context.Context) (kv.Fence, error)
-	// release gives the permit back, in one try, and says whether the session had it. Without an Index the session leaves the
-	// queue as well.
+	// release gives the permit back, in one try, and reports whether the session had it. Without an Index the session
+	// leaves the queue as well.
 	release(ctx context.Context, fence kv.Fence) (bool, error)
 }
 
 // watched is a protocol whose locks may be lost although their session lasts.
 type watched interface {
-	// watch returns nil when ctx has ended, and otherwise why the lock is not held any more.
+	// watch returns nil when ctx has ended, and otherwise why the lock was lost.
 	watch(ctx context.Context) error
 }

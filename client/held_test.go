@@ -24,11 +24,11 @@ import (
 // demo is one of the locks and semaphores that are called demo, by a protocol.
 type demo struct {
 	name   string
-	limit  int // of a semaphore; 0: it is a lock
+	limit  int // of a semaphore; 0 for a lock
 	recipe bool
 }
 
-// protocols are all there are.
+// protocols has all there are.
 var protocols = []demo{
 	{name: "a lock"},
 	{name: "a permit", limit: 1},
@@ -71,7 +71,7 @@ type holding interface {
 	Context() context.Context
 }
 
-// holdings are what a client can hold, and how to acquire it.
+// holdings has what a client can hold, and how to acquire it.
 var holdings = func() map[string]func(context.Context, *Client) (holding, error) {
 	all := map[string]func(context.Context, *Client) (holding, error){
 		"a session": func(ctx context.Context, c *Client) (holding, error) { return c.KeepSession(ctx, SessionOptions{}) },
@@ -161,8 +161,7 @@ func TestLockWaiterTurnsAwayFromAServerThatFellSilent(t *testing.T) {
 	})
 }
 
-// TestLockWaitEndsWithItsSession: the server is silent about the wait, and says of a renewal that the session
-// has ended.
+// The server is silent about the wait, and answers a renewal that the session has ended.
 func TestLockWaitEndsWithItsSession(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k *coordinator, c *Client, d demo) {
 		first := d.of(t, c)
@@ -182,7 +181,7 @@ func TestLockWaitEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// TestLockOutlivesLostResponses loses the response to each write in turn, of one server or of two.
+// It loses the response to each write in turn, from one server or from two.
 func TestLockOutlivesLostResponses(t *testing.T) {
 	for _, d := range append(protocols, demo{name: "one of two permits by recipe", limit: 2, recipe: true}) {
 		for _, hosts := range [][]string{{"a"}, {"a", "b"}} {
@@ -256,7 +255,7 @@ func lossesOf(c *Client, kind string) float64 {
 	return testutil.ToFloat64(c.metrics.lost.WithLabelValues(kind))
 }
 
-// TestReleaseWithoutServersEndsWhenTheSessionEndsByItself, or when ctx ends, if that is sooner.
+// Or when ctx ends, if that is earlier.
 func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -278,7 +277,7 @@ func TestReleaseWithoutServersEndsWhenTheSessionEndsByItself(t *testing.T) {
 	}
 }
 
-// TestLockWhoseSessionWasEndedIsLost: the server says so when it is given back.
+// The server says so when it is given back.
 func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, s *coordinator, c *Client) {
 		h := lockOf(t, c)
@@ -291,7 +290,7 @@ func TestLockWhoseSessionWasEndedIsLost(t *testing.T) {
 	})
 }
 
-// TestReleaseLeavesNoGoroutines: a release waits for what watches the lock.
+// A release waits for what watches the lock.
 func TestReleaseLeavesNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := need.Got(clientOf(t, fake.Servers{"a": newCoordinator(t).respond}, "a").newKeeper(t.Context(), SessionOptions{}))(t)
@@ -312,7 +311,8 @@ func TestReleaseLeavesNoGoroutines(t *testing.T) {
 
 func TestCloseGivesHeldLocksBack(t *testing.T) {
 	for name, acquire := range holdings {
-		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) { // complains of a session that ends with what it holds
+		// complains about a session that ends with what it holds
+		coordinated(t, name, func(t *testing.T, k *coordinator, c *Client) {
 			held := need.Got(acquire(t.Context(), c))(t)
 			expect.OK(t, c.Close(t.Context()))
 			wantNobody(t, k)
@@ -351,7 +351,7 @@ func TestCloseEndsTheWaitForALock(t *testing.T) {
 	}
 }
 
-// TestCloseWithoutServersIsBounded: neither a holder nor a waiter keeps Close.
+// Neither a holder nor a waiter keeps Close.
 func TestCloseWithoutServersIsBounded(t *testing.T) {
 	for name, acquire := range holdings {
 		for when, before := range map[string]time.Duration{"held": time.Minute, "being acquired": 0} {
@@ -391,7 +391,7 @@ func TestCloseCountsALostLockAsNoError(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsALockFromBeingHeld: Close begins when the lock has just been acquired.
+// Close begins when the lock has just been acquired.
 func TestCloseKeepsALockFromBeingHeld(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, _ *Client) {
 		closed := make(chan error, 1)
@@ -416,7 +416,7 @@ func keptOf(t *testing.T, c *Client) *KeptSession {
 	return need.Got(c.KeepSession(t.Context(), SessionOptions{Name: "demo", TTL: 30 * time.Second}))(t)
 }
 
-// renewalTimes notes when renewals are sent, since it was made, and passes requests on.
+// renewalTimes records when renewals are sent, counted from its call, and passes requests on.
 func renewalTimes(next func(*http.Request) (*http.Response, error)) (func(*http.Request) (*http.Response, error), func() []time.Duration) {
 	start := time.Now()
 	var mu sync.Mutex
@@ -486,7 +486,7 @@ func TestKeptSessionThatWasEndedByAnotherClientIsLost(t *testing.T) {
 	})
 }
 
-// TestKeptSessionsSecondCloseWaitsForTheFirst, for as long as its context lasts.
+// For as long as its context lasts.
 func TestKeptSessionsSecondCloseWaitsForTheFirst(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		s := keptOf(t, c)

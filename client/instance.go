@@ -9,11 +9,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// NewInstance returns an instance of this machine: app listening on port, UP, with the lease that stock
-// clients ask for (30 s, 90 s), named HOST:app:PORT, with app in lower case as its VIP address. Host and
-// address are those of the machine: its name (its address if it has none), and its first address that
-// is not loopback. Port 0: it does not listen. The caller may change what it likes before it is
-// registered.
+// NewInstance returns an instance on this machine: app listening on port, UP, with the lease that stock clients ask
+// for (30 s, 90 s), named HOST:app:PORT, with app in lower case as its VIP address. Host and address are the
+// machine's: its name (or its address, if nameless), and its first address that is not loopback. Port 0 means that it
+// does not listen. The caller may change anything before it registers the instance.
 func NewInstance(app string, port uint16) *registry.Instance {
 	host, name := ownHost(), strings.ToLower(app)
 	return &registry.Instance{
@@ -37,7 +36,7 @@ func ownHost() string {
 	return ownIP()
 }
 
-// ownIP is the first address of this machine that others may reach.
+// ownIP returns the first address of this machine that others may reach.
 func ownIP() string {
 	const nobodyElse = "127.0.0.1"
 	addrs, err := net.InterfaceAddrs()
@@ -52,8 +51,8 @@ func ownIP() string {
 	return nobodyElse
 }
 
-// ZoneOf is the zone of an instance: the metadata entry "zone" (as Spring Cloud), else Amazon's
-// availability-zone; "": it says none. Source: com.netflix.appinfo.InstanceInfo.getZone.
+// ZoneOf returns the zone of an instance: the metadata entry "zone" (as Spring Cloud), otherwise Amazon's
+// availability-zone, or "" if it names none. Source: com.netflix.appinfo.InstanceInfo.getZone.
 func ZoneOf(i *registry.Instance) string {
 	if zone := i.Meta("zone"); zone != "" {
 		return zone
@@ -65,8 +64,7 @@ func ZoneOf(i *registry.Instance) string {
 }
 
 // PreferZone returns the instances of a zone, in any case (as Spring Cloud LoadBalancer's
-// ZonePreferenceServiceInstanceListSupplier), or all of them if it has none or zone is "". The order
-// stays.
+// ZonePreferenceServiceInstanceListSupplier), or all of them if none is in it or zone is "". The order stays.
 func PreferZone(zone string, instances []*registry.Instance) []*registry.Instance {
 	near := 0
 	for _, i := range instances {

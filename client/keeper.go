@@ -10,9 +10,9 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// keeper renews a session until it is closed or lost. Lost means that the session may have ended: its
-// TTL has passed since the last renewal that succeeded was sent, by this process's monotonic clock.
-// The cluster counts from when that renewal arrived, so it gives no other session the lock before.
+// keeper renews a session until it is closed or lost. Lost means that the session may have ended: its TTL has passed
+// since the last successful renewal was sent, by this process's monotonic clock. The cluster counts from when that
+// renewal arrived, so it gives the lock to no other session before.
 type keeper struct {
 	client  *Client
 	session string
@@ -23,16 +23,16 @@ type keeper struct {
 	tasks   sync.WaitGroup
 
 	mu       sync.Mutex
-	kind     string    // of what the session holds: session, lock or semaphore; "": nothing yet
+	kind     string    // what the session holds: session, lock or semaphore; "" if nothing yet
 	deadline time.Time // when the session is lost; it has a monotonic reading
-	server   string    // URL of the server that responded last; "": the last renewal failed
-	// route ends when that server does not respond any more: another call that waits for it had better ask another server.
+	server   string    // URL of the server that responded last; "" if the last renewal failed
+	// route ends when that server no longer responds: another call that waits for it should then ask another server.
 	route   context.Context
 	reroute context.CancelFunc
 }
 
-// newKeeper creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to
-// the keeper's context, and bounds the creation only.
+// newKeeper creates a session and keeps it alive. The caller must close the keeper. ctx gives its values to the
+// keeper's context, and bounds only the creation.
 func (c *Client) newKeeper(ctx context.Context, o SessionOptions) (*keeper, error) {
 	s, a, err := c.createSession(ctx, o)
 	if err != nil {
@@ -76,7 +76,7 @@ func (k *keeper) keepRenewing() {
 	}
 }
 
-// sleep waits until something is due, and says whether the session is still kept.
+// sleep waits until something is due, and reports whether the session is still kept.
 func (k *keeper) sleep(d time.Duration) bool {
 	return wait.For(k.ctx, min(d, k.remaining())) && k.valid()
 }
@@ -84,7 +84,7 @@ func (k *keeper) sleep(d time.Duration) bool {
 func (k *keeper) renew() error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.remaining())
 	defer cancel()
-	// A try that takes long leaves time for others.
+	// A long try leaves time for others.
 	_, a, err := k.client.renewSession(ctx, k.session, min(k.client.cluster.Timeout(), k.ttl/6))
 	if err != nil {
 		k.setServer("")
@@ -95,7 +95,7 @@ func (k *keeper) renew() error {
 	return nil
 }
 
-// setServer sets the server that responded ("": none did), and ends the route to another one.
+// setServer sets the server that responded ("" if none did), and ends the route to another one.
 func (k *keeper) setServer(server string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,15 +107,15 @@ func (k *keeper) setServer(server string) {
 	k.route, k.reroute = context.WithCancel(k.ctx)
 }
 
-// extend puts the deadline off. A session that was found lost before stays lost.
+// extend moves the deadline. A session that was found lost before stays lost.
 func (k *keeper) extend(sent time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.deadline = sent.Add(k.ttl)
 }
 
-// routed is ctx until the server that responded last does not respond to a renewal; after the session's end there are
-// no renewals.
+// routed returns a context that ends with ctx, or when the server that responded last does not respond to a renewal.
+// After the session's end there are no renewals.
 func (k *keeper) routed(ctx context.Context) (context.Context, context.CancelFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,8 +135,8 @@ func (k *keeper) remaining() time.Duration {
 
 var errNotRenewed = errors.New("its session was not renewed in time")
 
-// valid says whether the session is kept: it looks at the clock, because no timer has run yet in a
-// process that has just gone on after a pause. Once valid was false it stays so.
+// valid reports whether the session is kept. It checks the clock, because no timer has run yet in a process that has
+// just resumed after a pause. Once false it stays false.
 func (k *keeper) valid() bool {
 	if k.remaining() <= 0 {
 		k.cancel(fmt.Errorf("%w: %w", ErrLost, errNotRenewed))
@@ -144,7 +144,7 @@ func (k *keeper) valid() bool {
 	return k.ctx.Err() == nil
 }
 
-// err is nil while the session is kept, and then says why it is not.
+// err returns nil while the session is kept, and afterwards why it is not.
 func (k *keeper) err() error {
 	if k.valid() {
 		return nil
@@ -152,8 +152,8 @@ func (k *keeper) err() error {
 	return context.Cause(k.ctx)
 }
 
-// startHolding sets the kind of what is held from now on. watch returns why that is lost although the session lasts;
-// nil: that cannot be. The error says why the session is kept no more.
+// startHolding sets the kind of what is held from now on. watch, if not nil, returns why that is lost although the
+// session lasts. The error says why the session has ended.
 func (k *keeper) startHolding(kind string, watch func(context.Context) error) error {
 	if err := k.err(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (k *keeper) startHolding(kind string, watch func(context.Context) error) er
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() != nil {
-		return context.Cause(k.ctx) // run may not expect tasks any more
+		return context.Cause(k.ctx) // run may no longer expect tasks
 	}
 	k.kind = kind
 	if watch == nil {
@@ -188,14 +188,13 @@ func (k *keeper) countLost() {
 // errReleasedByClose is why nothing is kept any more after Client.Close.
 var errReleasedByClose = fmt.Errorf("%w: the client was %w", ErrReleased, ErrClosed)
 
-// finish ends the renewals. A session that is lost stays lost. The session itself stays until its TTL has
-// passed.
+// finish ends the renewals. A session that is lost stays lost. The session itself stays until its TTL has passed.
 func (k *keeper) finish(cause error) {
 	k.valid()
 	k.cancel(cause)
 }
 
-// stop is the client's end.
+// stop implements part.
 func (k *keeper) stop(ctx context.Context) error {
 	k.finish(errReleasedByClose)
 	return k.await(ctx)
@@ -206,7 +205,7 @@ func (k *keeper) await(ctx context.Context) error {
 	return wait.Until(ctx, k.stopped, "wait for the renewals of session %q to end", k.session)
 }
 
-// close is finish and await. The error is how the session was lost before; nil: it was not.
+// close is finish and await. The error says how the session was lost before; nil if it was not.
 func (k *keeper) close(ctx context.Context, cause error) error {
 	k.finish(cause)
 	if err := k.await(ctx); err != nil {
@@ -218,10 +217,10 @@ func (k *keeper) close(ctx context.Context, cause error) error {
 	return nil
 }
 
-// lasts is how long it is of use to give the session up at the cluster: until it ends by itself.
+// lasts returns how long it is useful to release the session at the cluster: until it expires.
 func (k *keeper) lasts() time.Duration { return max(k.remaining(), farewell) }
 
-// giveUp ends the renewals, and calls back to give back what is held. ErrLost: it was not held any more.
+// giveUp ends the renewals, and calls back to give back what is held. ErrLost means that it was no longer held.
 func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.lasts())
 	defer cancel()
@@ -236,7 +235,7 @@ func (k *keeper) giveUp(ctx context.Context, back func(context.Context) error) e
 	return err
 }
 
-// destroy ends the session. ErrLost: it had ended.
+// destroy ends the session. ErrLost means that it had ended.
 func (k *keeper) destroy(ctx context.Context) error {
 	return giveBack(ctx, fmt.Errorf("%w: %w", ErrLost, ErrNoSession), func() (bool, error) {
 		err := k.client.DestroySession(ctx, k.session)
@@ -247,8 +246,8 @@ func (k *keeper) destroy(ctx context.Context) error {
 	})
 }
 
-// giveBack gives something back, and tries again while the outcome is unknown. try says whether it was
-// still held; if it was not, the error is lost.
+// giveBack gives something back, and tries again while the outcome is unknown. try reports whether it was still held;
+// if it was not, the error is lost.
 func giveBack(ctx context.Context, lost error, try func() (bool, error)) error {
 	repeated := false
 	for failures := 0; ; failures++ {
@@ -268,10 +267,10 @@ func giveBack(ctx context.Context, lost error, try func() (bool, error)) error {
 	}
 }
 
-// heldContext is the context of what is held.
+// heldContext returns the context of what is held.
 func (k *keeper) heldContext() context.Context { return keptContext{k.ctx, k} }
 
-// keptContext is a keeper's context that looks at the clock whenever it is asked.
+// keptContext is a keeper's context that checks the clock whenever it is asked.
 type keptContext struct {
 	context.Context
 	keeper *keeper
@@ -289,5 +288,5 @@ func (c keptContext) Err() error {
 	return c.Context.Err()
 }
 
-// farewell bounds the calls that give a lock up or back, at all servers together.
+// farewell bounds the calls that give up or give back a lock, at all servers together.
 const farewell = 5 * time.Second

@@ -8,15 +8,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are
-// acquired with it (Write.Acquire). Safe for concurrent use. It must be closed; Client.Close does it, too.
+// KeptSession is a session that is renewed every third of its TTL until it is closed, for keys that are acquired with
+// it (Write.Acquire). Safe for concurrent use. It must be closed, which Client.Close does too.
 type KeptSession struct {
 	*keeper
 	closed once // the end of the session
 }
 
 // KeepSession creates a session and keeps it alive. ctx bounds the creation, and gives its values to
-// KeptSession.Context. ErrClosed: the client was closed, or is being closed.
+// KeptSession.Context. ErrClosed means that the client was closed, or is being closed.
 func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSession, error) {
 	ctx, opening, err := c.acquiring(ctx)
 	if err != nil {
@@ -36,19 +36,18 @@ func (c *Client) KeepSession(ctx context.Context, o SessionOptions) (*KeptSessio
 	return s, nil
 }
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *KeptSession) ID() string { return s.session }
 
-// Context ends when the session is lost or closed; context.Cause says which (ErrLost, ErrReleased). Like
-// Held.Context it looks at the clock whenever it is asked.
+// Context returns a context that ends when the session is lost or closed; context.Cause says which (ErrLost,
+// ErrReleased). Like Held.Context it checks the clock whenever it is asked.
 func (s *KeptSession) Context() context.Context { return s.heldContext() }
 
-// Err is nil while the session is kept, and then says why it is not: ErrLost or ErrReleased.
+// Err returns nil while the session is kept, and afterwards why it is not: ErrLost or ErrReleased.
 func (s *KeptSession) Err() error { return s.err() }
 
-// Close ends the session, which frees what it holds after its lock delay. It tries until ctx ends, or
-// until the session would end by itself. Later calls return what the first returned. ErrLost: it had
-// ended before.
+// Close ends the session, which frees what it holds after its lock delay. It tries until ctx ends, or until the
+// session would expire. Later calls return what the first returned. ErrLost means that it had ended before.
 func (s *KeptSession) Close(ctx context.Context) error {
 	return s.closed.do(ctx, "", func() error {
 		defer s.client.drop(s)
@@ -56,7 +55,7 @@ func (s *KeptSession) Close(ctx context.Context) error {
 	})
 }
 
-// join makes the session a part of the client. The error says that it cannot be kept.
+// join makes the session a part of the client. An error means that it cannot be kept.
 func (s *KeptSession) join() error {
 	if err := s.startHolding("session", nil); err != nil {
 		return err

@@ -15,10 +15,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// KV is the cluster's keys and values, on Consul's routes (/v1/kv). Safe for concurrent use.
+// KV accesses the cluster's keys and values, through Consul's routes (/v1/kv). Safe for concurrent use.
 type KV struct {
 	client      *Client
-	consistency string // as Config.Consistency
+	consistency string // as in Config.Consistency
 }
 
 // KV returns the cluster's keys and values.
@@ -29,12 +29,11 @@ type Pair struct {
 	Key         string
 	Value       []byte
 	Flags       uint64 // free for use
-	Session     string // the holder's; "": the key is not held
-	LockIndex   uint64 // how often it was acquired by a new holder
+	Session     string // the holder's; "" if the key is not held
+	LockIndex   uint64 // how often a new holder acquired it
 	CreateIndex uint64
 	ModifyIndex uint64 // what CAS compares
-	// Fence is the token of the holder's acquisition, of entries that Get and Watch return; 0: the key is
-	// not held.
+	// Fence is the token of the holder's acquisition, in entries that Get and Watch return; 0 if the key is not held.
 	Fence uint64 `json:"-"`
 }
 
@@ -43,21 +42,22 @@ type Write struct {
 	Key   string
 	Value []byte // at most 512 KiB
 	Flags uint64
-	// CAS, if not nil: write if the key's ModifyIndex is this; 0: if there is no such key.
+	// CAS, if not nil, makes the write conditional on the key's ModifyIndex; 0 means that there must be no such key.
 	CAS     *uint64
-	Acquire string // a session, which becomes the holder unless another one is
-	Release string // a session, which must be the holder and ceases to be it
+	Acquire string // a session, which becomes the holder unless another session is
+	Release string // a session, which must be the holder and stops being it
 	// Fence, if not nil, is an acquisition that must still last, of this key or of anything else.
 	Fence *kv.Fence
 }
 
 // Written is the outcome of a write that was tried.
 type Written struct {
-	OK    bool   // false: the condition did not hold, and nothing was changed
-	Fence uint64 // token of the key's acquisition, after Acquire; where Write.Fence did not hold, of the present holder; 0: none
+	OK bool // false if the condition did not hold and nothing was changed
+	// token of the key's acquisition, after Acquire; if Write.Fence did not hold, of the current holder; may be 0
+	Fence uint64
 }
 
-// Get returns a key's entry. ErrNoKey: there is none.
+// Get returns a key's entry, or ErrNoKey.
 func (k KV) Get(ctx context.Context, key string) (Pair, error) {
 	entries, a, err := transport.AskWhole[[]Pair](ctx, k.client.cluster, k.reading(key).Or(ErrNoKey), "get key %q", key)
 	if err == nil && len(entries) == 0 {
@@ -75,13 +75,13 @@ func (k KV) List(ctx context.Context, prefix string) ([]Pair, error) {
 	return listKeys[Pair](ctx, k, prefix, "recurse", "")
 }
 
-// Keys returns the keys that begin with prefix, in byte order. With a separator each is cut after the
-// first one that follows the prefix, and each cut is listed once; "": whole keys.
+// Keys returns the keys that begin with prefix, in byte order. With a separator it cuts each key after the first one
+// that follows the prefix, and lists each result once; with "" it returns whole keys.
 func (k KV) Keys(ctx context.Context, prefix, separator string) ([]string, error) {
 	return listKeys[string](ctx, k, prefix, "keys", separator)
 }
 
-// listKeys reads what there is of the keys that begin with prefix: their entries, or the keys themselves.
+// listKeys reads the keys that begin with prefix: their entries, or the keys themselves.
 func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) ([]T, error) {
 	q := k.reading(prefix).With("separator", separator)
 	q.Query.Set(form, "")
@@ -92,7 +92,7 @@ func listKeys[T any](ctx context.Context, k KV, prefix, form, separator string) 
 	return all, err
 }
 
-// reading is a read of a key, or of those that begin with it.
+// reading returns a call that reads a key, or those that begin with it.
 func (k KV) reading(key string) *transport.Call {
 	q := ofKey(http.MethodGet, key).With()
 	switch k.consistency {
@@ -104,7 +104,7 @@ func (k KV) reading(key string) *transport.Call {
 	return q
 }
 
-// ofKey is a call about a key, which is one segment of the path whatever it contains.
+// ofKey returns a call about a key, which is one segment of the path whatever it contains.
 func ofKey(method, key string) *transport.Call {
 	return transport.Consul(method, "kv", key)
 }
@@ -115,15 +115,13 @@ func (k KV) Put(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// CAS writes a key's value if its ModifyIndex is index (0: if there is no such key), and says whether
-// it did.
+// CAS writes a key's value if its ModifyIndex is index (0 if there must be no such key), and reports whether it did.
 func (k KV) CAS(ctx context.Context, key string, value []byte, index uint64) (bool, error) {
 	w, err := k.Write(ctx, Write{Key: key, Value: value, CAS: &index})
 	return w.OK, err
 }
 
-// Write writes a key under conditions. It may be repeated by this package when a server dies, and
-// takes effect once all the same.
+// Write writes a key under conditions. This package may repeat it when a server dies; it still takes effect once.
 func (k KV) Write(ctx context.Context, w Write) (Written, error) {
 	q := ofKey(http.MethodPut, w.Key)
 	q.Query, q.Body, q.Raw = w.query(), w.Value, true
@@ -133,7 +131,8 @@ func (k KV) Write(ctx context.Context, w Write) (Written, error) {
 	return k.change(ctx, q, "write", w.Key)
 }
 
-// change performs a write of a key. After a response that is neither true nor false, as of a proxy, nobody knows.
+// change performs a write of a key. After a response that is neither true nor false, as from a proxy, the outcome is
+// unknown.
 func (k KV) change(ctx context.Context, q *transport.Call, verb, key string) (Written, error) {
 	a, err := k.client.cluster.Perform(ctx, q, verb+" key %q", key)
 	if err != nil {
@@ -166,18 +165,18 @@ func (w Write) query() url.Values {
 	return q
 }
 
-// Delete removes a key, whichever session holds it; one that is absent stays so.
+// Delete removes a key, whichever session holds it; an absent one stays absent.
 func (k KV) Delete(ctx context.Context, key string) error {
 	_, err := k.remove(ctx, key, nil)
 	return err
 }
 
-// DeleteCAS removes a key if its ModifyIndex is index, and says whether it is absent now.
+// DeleteCAS removes a key if its ModifyIndex is index, and reports whether it is absent now.
 func (k KV) DeleteCAS(ctx context.Context, key string, index uint64) (bool, error) {
 	return k.remove(ctx, key, url.Values{"cas": {strconv.FormatUint(index, 10)}})
 }
 
-// DeleteTree removes all keys that begin with prefix; "": all there are.
+// DeleteTree removes all keys that begin with prefix; "" means all keys.
 func (k KV) DeleteTree(ctx context.Context, prefix string) error {
 	_, err := k.remove(ctx, prefix, url.Values{"recurse": {""}})
 	return err
@@ -190,7 +189,7 @@ func (k KV) remove(ctx context.Context, key string, query url.Values) (bool, err
 	return w.OK, err
 }
 
-// fenceOf is the token that comes with a response; 0: none.
+// fenceOf returns the token in a response, or 0.
 func fenceOf(a transport.Response) uint64 {
 	fence, _ := strconv.ParseUint(a.Header.Get("X-Rollcall-Fence"), 10, 64)
 	return fence
@@ -199,11 +198,11 @@ func fenceOf(a transport.Response) uint64 {
 // blockFor is how long a server is asked to wait for a change; it adds up to a sixteenth of that.
 const blockFor = time.Minute
 
-// Watch tells each of a key's entry (nil: there is none): first as it is, then after every change,
-// until ctx ends or each returns an error. Changes in short order may be told as the last of them.
+// Watch calls each with a key's entry (nil if the key does not exist): first as it is, then after every change, until
+// ctx ends or each returns an error. Changes in quick succession may be reported as the last of them.
 //
-// It returns nil when ctx has ended, the error of each as it is, and an error if a server refuses the
-// question. ErrClosed: the client was closed. While no server can be reached it tries on.
+// It returns nil when ctx has ended, the error of each unchanged, an error if a server refuses the question, and
+// ErrClosed if the client was closed. While no server can be reached it keeps trying.
 func (k KV) Watch(ctx context.Context, key string, each func(*Pair) error) error {
 	w := kvWatch{kv: k, key: key, query: url.Values{}}
 	return w.run(ctx, func(entries []Pair) error {
@@ -225,8 +224,8 @@ type kvWatch struct {
 	kv    KV
 	key   string
 	query url.Values
-	index uint64 // of what was told last; 0: nothing was
-	// routed, if not nil, ends a question whose server is not worth waiting for.
+	index uint64 // of what was reported last; 0 before that
+	// routed, if not nil, ends a question to a server that is not worth waiting for.
 	routed func(context.Context) (context.Context, context.CancelFunc)
 }
 
@@ -259,8 +258,7 @@ func (w *kvWatch) run(ctx context.Context, each func([]Pair) error) error {
 	}
 }
 
-// ask waits for a change after the index. An index that has gone back is a change: the cluster has lost
-// its data.
+// ask waits for a change after the index. An index that has gone back is a change: the cluster has lost its data.
 func (w *kvWatch) ask(ctx context.Context) ([]Pair, uint64, error) {
 	q := w.kv.reading(w.key)
 	maps.Copy(q.Query, w.query)

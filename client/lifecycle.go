@@ -12,24 +12,23 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// part is something that a client started, and that ends with it: a Registration, a Discovery, what is
-// held.
+// part is something that a client started, and that ends with it: a Registration, a Discovery, something held.
 type part interface {
 	// stop ends its timers and goroutines, and waits for them until ctx ends.
 	stop(ctx context.Context) error
-	// withdraw ends at the cluster what the part did there. It comes after stop.
+	// withdraw undoes at the cluster what the part did there. It comes after stop.
 	withdraw(ctx context.Context) error
 }
 
-// lifecycle is what a client has to end.
+// lifecycle has what a client must end.
 type lifecycle struct {
 	mu      sync.Mutex
 	parts   map[part]struct{}
 	closing bool // no part may start any more
-	closed  once // Close
+	closed  once // the result of Close
 }
 
-// adopt adds a part that is about to start. ErrClosed: Close has begun, so it must not start.
+// adopt adds a part that is about to start. ErrClosed means that Close has begun, so it must not start.
 func (l *lifecycle) adopt(p part) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,18 +49,17 @@ func (l *lifecycle) drop(p part) {
 	delete(l.parts, p)
 }
 
-// closeGrace is what a part has left to return when ctx has ended.
+// closeGrace is how long a part has left to return when ctx has ended.
 const closeGrace = 100 * time.Millisecond
 
-// Close ends what the client started, in this order: it stops all timers (heartbeats, replicators,
-// fetches, watches, renewals) and waits for their goroutines; unregisters what is registered, gives back
-// what is held and ends the sessions; closes the transport, which cuts off whatever call is under way
-// (ErrClosed); and takes the metrics out of their registerer. Source: upstream's
-// com.netflix.discovery.DiscoveryClient.shutdown.
+// Close ends what the client started, in this order: it stops all timers (heartbeats, replicators, fetches, watches,
+// renewals) and waits for their goroutines; cancels registrations, gives back what is held and ends the sessions;
+// closes the transport, which cuts off any call in progress (ErrClosed); and unregisters the metrics. Source:
+// upstream's com.netflix.discovery.DiscoveryClient.shutdown.
 //
-// ctx bounds the first two steps, all parts together; the last two happen in any case. Close may be
-// called more than once: later calls wait for the first, and return what it returned, unless their
-// own ctx ends first. The error joins what could not be told the cluster, where it ends by itself.
+// ctx bounds the first two steps, all parts together; the last two happen in any case. Close may be called more than
+// once: later calls wait for the first, and return what it returned, unless their own ctx ends first. The error joins
+// what the cluster could not be told, and what therefore has to expire there.
 func (c *Client) Close(ctx context.Context) error {
 	return c.closed.do(ctx, "wait for the client to close", func() error {
 		stopped, stopping := together(ctx, c.startClose(), part.stop)
@@ -72,7 +70,7 @@ func (c *Client) Close(ctx context.Context) error {
 	})
 }
 
-// startClose lets no part start any more, and returns those that there are.
+// startClose prevents any further part from starting, and returns those that exist.
 func (l *lifecycle) startClose() []part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,9 +78,8 @@ func (l *lifecycle) startClose() []part {
 	return slices.Collect(maps.Keys(l.parts))
 }
 
-// together does something with all parts at the same time. It returns those for which that is done, and
-// joins their errors; it does not wait for a part that is caught in a function of its user after ctx has
-// ended.
+// together does something with all parts at the same time. It returns those where that is done, and joins their
+// errors. After ctx has ended it does not wait for a part that is caught in a function of its user.
 func together(ctx context.Context, parts []part, do func(part, context.Context) error) (done []part, err error) {
 	type result struct {
 		part part
@@ -108,8 +105,8 @@ func together(ctx context.Context, parts []part, do func(part, context.Context) 
 	return done, errors.Join(errs...)
 }
 
-// gaugers returns the parts that have gauges at this moment. They are asked without the client's lock,
-// for which they may be waiting with a lock of their own.
+// gaugers returns the parts that currently have gauges. They are asked without the client's lock, because they may be
+// waiting for it while they hold a lock of their own.
 func (l *lifecycle) gaugers() []gauger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +126,8 @@ type once struct {
 	err  error         // its result; valid when done is closed
 }
 
-// do calls act in the first call, and returns its error in all. ctx bounds the wait for the first caller, which
-// is named what in the error.
+// do calls act in the first call, and returns its error in all. ctx bounds the wait for the first caller; what names
+// the act in the error.
 func (e *once) do(ctx context.Context, what string, act func() error) error {
 	e.mu.Lock()
 	first := e.done == nil
@@ -147,16 +144,16 @@ func (e *once) do(ctx context.Context, what string, act func() error) error {
 	return e.err
 }
 
-// opening is something that is being acquired for the caller: a part until the acquired part replaces it, so that Close
-// ends it as well.
+// opening is something that is being acquired for the caller: a part until the acquired part replaces it, so that
+// Close ends it as well.
 type opening struct {
 	client   *Client
 	cancel   context.CancelCauseFunc
 	finished chan struct{}
 }
 
-// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller
-// must finish the opening.
+// acquiring returns a context that ends with ctx, and with ErrClosed when the client is closed. The caller must
+// finish the opening.
 func (c *Client) acquiring(ctx context.Context) (context.Context, *opening, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	o := &opening{client: c, cancel: cancel, finished: make(chan struct{})}
@@ -173,7 +170,7 @@ func (o *opening) finish() {
 	close(o.finished)
 }
 
-// reason is why the opening failed: that the client was closed rather than an error that followed from that.
+// reason returns why the opening failed: that the client was closed, rather than an error that followed from that.
 func (o *opening) reason(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), ErrClosed) {
 		return ErrClosed

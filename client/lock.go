@@ -9,20 +9,19 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// AcquireLock waits for a lock until it has it or ctx ends, in the order in which waiters came, and
-// keeps it until Release or Client.Close. It creates a session of its own for that, so a holder that
-// acquires the lock again waits for itself. While no server can be reached it tries on, unless
-// LockOptions.Try is set.
+// AcquireLock waits for a lock, in order of arrival, until it has it or ctx ends, and keeps it
+// until Release or Client.Close. It creates a session of its own for that, so a holder that acquires the lock again
+// waits for itself. While no server can be reached it keeps trying, unless LockOptions.Try is set.
 //
-// Locks are those of Rollcall's own API, unless LockOptions.Recipe is set. ErrNotAcquired: see
-// LockOptions.Try. ErrKeyConflict: LockOptions.Recipe needs a key that is in use for something else.
-// ErrClosed: the client was closed, or is being closed.
+// It uses the locks of Rollcall's own API, unless LockOptions.Recipe is set. For ErrNotAcquired see LockOptions.Try.
+// ErrKeyConflict means that LockOptions.Recipe needs a key that is in use for something else, ErrClosed that the
+// client was closed, or is being closed.
 func (c *Client) AcquireLock(ctx context.Context, o LockOptions) (*Held, error) {
 	return c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o})
 }
 
-// AcquireSemaphore is AcquireLock for one of the permits of a semaphore. ErrLimit: the semaphore is in
-// use with another limit.
+// AcquireSemaphore is AcquireLock for one of the permits of a semaphore. ErrLimit means that the semaphore is in use
+// with another limit.
 func (c *Client) AcquireSemaphore(ctx context.Context, o SemaphoreOptions) (*Held, error) {
 	if o.Limit < 1 {
 		return nil, fmt.Errorf("acquire semaphore %q: limit %d is not at least 1", o.Name, o.Limit)
@@ -73,15 +72,14 @@ func (c *Client) acquireOnce(ctx context.Context, p permit) (*Held, error) {
 	return h, nil
 }
 
-// Elect takes part in an election until ctx ends: it waits for the lock of that name and calls lead
-// while it holds it. The context that lead gets ends when leadership is lost, or ctx ends; lead should
-// return then, and nothing is given back before it has. If leadership was lost it takes part again.
+// Elect takes part in an election until ctx ends: it waits for the lock with that name and calls lead while it holds
+// it. The context passed to lead ends when leadership is lost, or ctx ends; lead should return then, and nothing is
+// given back before it has. If leadership was lost, Elect takes part again.
 //
-// It returns what lead returned if leadership lasted until then (the lock is released), nil if ctx ended
-// first, and an error if the cluster refuses the lock or the client was closed. (Client.Close ends the
-// context of lead, and waits until it has returned before it gives the lock back.) As with every lock, a
-// leader that was paused may go on for a moment without knowing that it is one no more: hand
-// Held.Fence to what it writes to.
+// It returns what lead returned if leadership lasted until then (the lock is released), nil if ctx ended first, and
+// an error if the cluster refuses the lock or the client was closed. (Client.Close ends the context of lead, and
+// waits until lead has returned before it gives the lock back.) As with every lock, a leader that was paused may go
+// on for a moment without knowing that it no longer leads: hand Held.Fence to what it writes to.
 func (c *Client) Elect(ctx context.Context, o LockOptions, lead func(ctx context.Context, h *Held) error) error {
 	for {
 		again, err := c.term(ctx, o, lead)
@@ -92,7 +90,7 @@ func (c *Client) Elect(ctx context.Context, o LockOptions, lead func(ctx context
 	}
 }
 
-// term waits for leadership and leads. again says that leadership was lost before lead returned.
+// term waits for leadership and leads. again reports that leadership was lost before lead returned.
 func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Context, *Held) error) (again bool, err error) {
 	returned := make(chan struct{})
 	h, err := c.acquire(ctx, permit{kind: kv.Lock, LockOptions: o, until: returned})
@@ -102,7 +100,7 @@ func (c *Client) term(ctx context.Context, o LockOptions, lead func(context.Cont
 	case err != nil:
 		return false, err
 	}
-	// Also if lead panics.
+	// Deferred, so that it also happens if lead panics.
 	defer h.resign(ctx)
 	defer close(returned)
 	err = h.lead(ctx, lead)
@@ -128,7 +126,7 @@ func (h *Held) lead(ctx context.Context, lead func(context.Context, *Held) error
 	return lead(keptContext{leading, h.keeper}, h)
 }
 
-// resign gives leadership back, also when ctx has ended.
+// resign gives leadership back, even when ctx has ended.
 func (h *Held) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()

@@ -45,7 +45,7 @@ func TestLockIsHeldUntilItIsReleased(t *testing.T) {
 	})
 }
 
-// TestLockTTLCountsFromWhenARenewalWasSent: the responses of a slow server come when a part of it is over.
+// The responses of a slow server arrive when part of the TTL is over.
 func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -53,7 +53,8 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 		want  time.Duration // when the lock is lost
 	}{
 		{name: "the creation", fails: 4 * time.Second, want: 15 * time.Second},
-		{name: "a renewal", fails: 10 * time.Second, want: 21 * time.Second}, // created at 0, answered at 1, renewed at 6
+		// created at 0, answered at 1, renewed at 6
+		{name: "a renewal", fails: 10 * time.Second, want: 21 * time.Second},
 	} {
 		coordinated(t, tc.name, func(t *testing.T, s *coordinator, _ *Client) {
 			slow := func(r *http.Request) (*http.Response, error) {
@@ -72,8 +73,7 @@ func TestLockTTLCountsFromWhenARenewalWasSent(t *testing.T) {
 	}
 }
 
-// TestLockOfAPausedHolderIsLostAtTheFirstLook moves the deadline instead of the clock: no
-// timer has run, as in a process that has just gone on.
+// It moves the deadline instead of the clock: no timer has run, as in a process that has just resumed.
 func TestLockOfAPausedHolderIsLostAtTheFirstLook(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -174,7 +174,7 @@ func TestLockSessionHasTheLocksOptions(t *testing.T) {
 
 var errLed = errors.New("led")
 
-// electing takes part in the election that is called demo, and returns what came of it.
+// electing takes part in the election called demo, and returns its result.
 func electing(ctx context.Context, c *Client, lead func(context.Context, *Held) error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- c.Elect(ctx, LockOptions{Name: "demo", LockDelay: -1}, lead) }()
@@ -228,8 +228,7 @@ func TestElectHasOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// TestElectTakesPartAgainAfterALoss, when lead has returned, and not before; until then nothing is
-// given back.
+// When lead has returned, and not before; until then nothing is given back.
 func TestElectTakesPartAgainAfterALoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		start := time.Now()
@@ -295,7 +294,7 @@ func TestElectEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestElectDoesNotLeadAfterItsContextHasEnded: it ends in the moment in which the lock is acquired.
+// It ends at the moment when the lock is acquired.
 func TestElectDoesNotLeadAfterItsContextHasEnded(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, _ *coordinator, c *Client) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -348,7 +347,7 @@ func TestElectLeavesNoLockBehindAfterAPanicOfLead(t *testing.T) {
 	})
 }
 
-// TestElectCountsAResignationAsNoLoss: lead released the lock by itself.
+// lead released the lock itself.
 func TestElectCountsAResignationAsNoLoss(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		err := c.Elect(t.Context(), LockOptions{Name: "demo"}, func(ctx context.Context, h *Held) error {
@@ -361,8 +360,7 @@ func TestElectCountsAResignationAsNoLoss(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForLead, for as long as its context lasts: nothing is given back before lead has
-// returned.
+// For as long as its context lasts: nothing is given back before lead has returned.
 func TestCloseWaitsForLead(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -424,7 +422,7 @@ func wantReleased(t *testing.T, held ...*Held) {
 	}
 }
 
-// wantHolders expects these in the list of the semaphore.
+// wantHolders checks that the list of the semaphore has exactly these.
 func wantHolders(t *testing.T, k *coordinator, limit int, held ...*Held) {
 	t.Helper()
 	want := holdersList{Limit: limit, Holders: make(map[string]bool)}
@@ -436,7 +434,7 @@ func wantHolders(t *testing.T, k *coordinator, limit int, held ...*Held) {
 	expect.That(t, err == nil && got.Limit == limit && maps.Equal(got.Holders, want.Holders), "the list is %+v, %v, want %+v", got, err, want)
 }
 
-// wantGone expects that no session is left, and of keys only these.
+// wantGone checks that no session is left, and no keys but these.
 func wantGone(t *testing.T, k *coordinator, keys ...string) {
 	t.Helper()
 	sessions, _, _ := k.leftovers()
@@ -444,7 +442,7 @@ func wantGone(t *testing.T, k *coordinator, keys ...string) {
 	expect.That(t, sessions == 0 && slices.Equal(names, keys), "%d sessions and the keys %q are left, want no session and %q", sessions, names, keys)
 }
 
-// wantStamp expects a value that says what was done and when.
+// wantStamp checks that a value says what was done and when.
 func wantStamp(t *testing.T, e Pair, what string) {
 	t.Helper()
 	stamp, found := strings.CutPrefix(string(e.Value), what+":")
@@ -484,7 +482,7 @@ func TestRecipeSemaphoreIsTheKeysAsConsulsClientsHaveThem(t *testing.T) {
 	})
 }
 
-// TestRecipeWaitsForALockDelayWithPauses: no server says when it is over.
+// No server says when it is over.
 func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 0)
@@ -501,8 +499,7 @@ func TestRecipeWaitsForALockDelayWithPauses(t *testing.T) {
 	})
 }
 
-// TestRecipeTakesAQuickerContenderForNoLockDelay: another session has acquired the key before, and released it when
-// this one looks why.
+// Another session acquired the key first, and released it before this one looks why.
 func TestRecipeTakesAQuickerContenderForNoLockDelay(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		var tries atomic.Int32
@@ -592,7 +589,7 @@ func TestRecipeLimitStaysWhileASessionHoldsOrWaits(t *testing.T) {
 	})
 }
 
-// TestRecipePermitOfTheDeadGoesToTheNextContender: the session has ended, and its contender's key with it.
+// The session has ended, and its contender's key with it.
 func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first, second := recipeOf(t, c, 2), recipeOf(t, c, 2)
@@ -610,7 +607,7 @@ func TestRecipePermitOfTheDeadGoesToTheNextContender(t *testing.T) {
 	})
 }
 
-// TestRecipeLockIsLostWhenItsKeysSaySo: any client may write or delete keys.
+// Any client may write or delete keys.
 func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -639,8 +636,7 @@ func TestRecipeLockIsLostWhenItsKeysSaySo(t *testing.T) {
 	}
 }
 
-// TestRecipeHoldersAreNeverMoreThanTheLimit has contenders that get their responses late, so that they
-// hinder each other, and kills some.
+// Contenders get their responses late, so that they hinder each other, and some are killed.
 func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	for _, limit := range []int{0, 1, 3} {
 		fake.InBubble(t, fmt.Sprintf("limit %d", limit), func(t *testing.T) {
@@ -684,7 +680,7 @@ func TestRecipeHoldersAreNeverMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// TestRecipeWaiterWhoseSessionEndsComesBackWithAnother: the server says so when it writes.
+// The server says so when the waiter writes.
 func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	for _, limit := range []int{0, 1} {
 		coordinated(t, fmt.Sprintf("limit %d", limit), func(t *testing.T, k *coordinator, c *Client) {
@@ -706,8 +702,7 @@ func TestRecipeWaiterWhoseSessionEndsComesBackWithAnother(t *testing.T) {
 	}
 }
 
-// TestRecipeWaiterLogsAnOutageOnce: an outage that takes the session with it is a few lines in the log
-// and not one for each try, and so is the next.
+// An outage that ends the session makes a few lines in the log and not one per try, and so does the next.
 func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 	for _, recipe := range []bool{false, true} {
 		coordinated(t, fmt.Sprintf("recipe %v", recipe), func(t *testing.T, k *coordinator, c *Client) {
@@ -747,9 +742,10 @@ func TestRecipeWaiterLogsAnOutageOnce(t *testing.T) {
 	}
 }
 
-// TestRecipeReadsAtLinearizableConsistency: a client that is content with old data must not lock by them.
+// A client that accepts old data must not base a lock on it.
 func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
-	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) { // complains of reads that are not linearizable
+	// complains about reads that are not linearizable
+	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		for _, consistency := range []string{"", "stale", "leader"} {
 			c := need.Got(New(Config{Servers: []string{"http://a"}, Consistency: consistency, HTTPClient: &http.Client{Transport: fake.Servers{"a": k.respond}}}))(t)
 			wantReleased(t, recipeOf(t, c, 0))
@@ -758,7 +754,7 @@ func TestRecipeReadsAtLinearizableConsistency(t *testing.T) {
 	})
 }
 
-// TestRecipeContenderWhoseKeyWasDeletedContendsAgain: without it the others take it for dead.
+// Without it the others take it for dead.
 func TestRecipeContenderWhoseKeyWasDeletedContendsAgain(t *testing.T) {
 	coordinated(t, "", func(t *testing.T, k *coordinator, c *Client) {
 		first := recipeOf(t, c, 1)

@@ -12,10 +12,10 @@ import (
 
 // metrics are the client's numbers. They count whether or not they are read.
 type metrics struct {
-	registerer    prometheus.Registerer  // nil: they are not read
+	registerer    prometheus.Registerer  // nil if they are not read
 	tries         []prometheus.Collector // of the transport
 	lists         *list.Metrics
-	gaugers       func() []gauger        // the parts that have gauges at this moment
+	gaugers       func() []gauger        // returns the parts that currently have gauges
 	heartbeats    *prometheus.CounterVec // by outcome: ok, not_found, failed
 	registrations *prometheus.CounterVec // by reason (first, not_found, changed) and outcome (ok, failed)
 	limited       prometheus.Counter     // on-demand updates that had to wait for a token
@@ -27,7 +27,7 @@ type gauger interface {
 	gauges(emit func(d *prometheus.Desc, value float64, labels ...string))
 }
 
-// Gauges that are read when they are asked for.
+// Gauges that are read on demand.
 var (
 	heartbeatAge = prometheus.NewDesc("rollcall_client_last_heartbeat_age_seconds",
 		"Seconds since the last heartbeat that the cluster took; since the start if it took none.", []string{"app", "id"}, nil)
@@ -65,7 +65,7 @@ func newMetrics(r prometheus.Registerer, tries []prometheus.Collector, gaugers f
 	return m, nil
 }
 
-// showZeros shows as 0 what may happen: of a counter that begins with 1 no rate shows the first.
+// showZeros shows possible events as 0: a counter that first appears with 1 has no rate for that event.
 func (m *metrics) showZeros() {
 	for _, outcome := range []string{"ok", "not_found", "failed"} {
 		m.heartbeats.WithLabelValues(outcome)
@@ -122,8 +122,8 @@ type reading struct {
 	value  float64
 }
 
-// readings asks all parts for their gauges. Of two that are of one series (two lists of one application)
-// the greater value is shown. With both the whole scrape would fail, as it would with what is no text.
+// readings asks all parts for their gauges. If two have the same series (two lists of one application) the greater
+// value is shown: with both, or with a label that is not valid UTF-8, the whole scrape would fail.
 func (m *metrics) readings() map[series]reading {
 	all := make(map[series]reading)
 	for _, g := range m.gaugers() {
@@ -140,7 +140,7 @@ func (m *metrics) readings() map[series]reading {
 	return all
 }
 
-// Why an instance is registered, as the metrics have it.
+// Why an instance is registered, as named in the metrics.
 const (
 	whyFirst    = "first"
 	whyNotFound = "not_found"

@@ -29,7 +29,7 @@ type gaugedPart struct {
 	client *Client
 	app    string
 	value  float64
-	asked  func() // called when its gauges are asked for; nil: nothing is
+	asked  func() // called when its gauges are asked for; may be nil
 	mu     sync.Mutex
 }
 
@@ -115,7 +115,7 @@ func TestCloseTakesTheMetricsBack(t *testing.T) {
 	}
 }
 
-// TestGaugesAreThoseOfTheParts, and of parts with one series the greatest.
+// Of parts with one series, the greatest value is shown.
 func TestGaugesAreThoseOfTheParts(t *testing.T) {
 	r := prometheus.NewRegistry()
 	c := measured(t, r)
@@ -146,7 +146,7 @@ func TestMetricsShowZerosFromTheBeginning(t *testing.T) {
 	}
 }
 
-// TestMetricsAreListedOnTheClientsPage compares the names and labels of docs/reference/go-client.md.
+// It compares the names and labels in docs/reference/go-client.md.
 func TestMetricsAreListedOnTheClientsPage(t *testing.T) {
 	page := need.Got(os.ReadFile("../docs/reference/go-client.md"))(t)
 	_, table, _ := strings.Cut(string(page), "| Metric `rollcall_client_…`")
@@ -207,7 +207,7 @@ func TestMetricsShowALabelThatIsNoText(t *testing.T) {
 	expect.That(t, slices.Contains(got, "rollcall_client_list_age_seconds"), "shown are %v, want the gauge too", got)
 }
 
-// tries are the operations and outcomes that a registry has counted, such as "renew 2xx 1".
+// tries returns the operations and outcomes that a registry has counted, such as "renew 2xx 1".
 func tries(t *testing.T, r *prometheus.Registry) string {
 	t.Helper()
 	families := need.Got(r.Gather())(t)
@@ -290,7 +290,7 @@ func TestTriesAreCountedByOutcome(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server func(*http.Request) (*http.Response, error)
-		within time.Duration // of the caller; 0: it goes away
+		within time.Duration // of the caller; 0 if it goes away
 		want   string
 	}{
 		{name: "done", server: fake.Always(204, ""), within: time.Minute, want: "renew 2xx 1"},

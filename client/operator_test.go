@@ -27,12 +27,12 @@ var by = registry.Act{Author: "anna@bastion", Reason: "kernel update"}
 type method struct {
 	sends    string
 	do       func(context.Context, *Client) (any, error)
-	response string // "": {}
-	want     any    // of the response; nil: the method returns nothing
-	missing  error  // what a 404 means; nil: a refusal like any other
+	response string // "" means {}
+	want     any    // of the response; nil if the method returns nothing
+	missing  error  // what a 404 means; nil if it is a refusal like any other
 	removes  bool   // a 404 after an earlier try is a success
 	reads    bool
-	once     bool // it is not tried again when it may have taken effect
+	once     bool // not tried again when it may have taken effect
 }
 
 func TestEndOfAnActThatIsNotThereIsAnError(t *testing.T) {
@@ -214,7 +214,7 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 		for _, tc := range []struct {
 			name          string
 			first, second func(*http.Request) (*http.Response, error)
-			want          error  // nil: done, unless says is set
+			want          error  // nil if done, unless says is set
 			says          string // in the text of the error
 		}{
 			{name: "done", first: good},
@@ -243,7 +243,7 @@ func TestEveryMethodReturnsTheOutcomeOfItsCall(t *testing.T) {
 	}
 }
 
-// TestPermitsOfAnAbsentLockAreNone, nor waits for it.
+// Nor are there waits for it.
 func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 	for path, ask := range map[string]func(context.Context, *Client) (Permits, error){
 		"locks":      func(ctx context.Context, c *Client) (Permits, error) { return c.Lock(ctx, "a/b") },
@@ -257,7 +257,7 @@ func TestPermitsOfAnAbsentLockAreNone(t *testing.T) {
 	}
 }
 
-// TestSelfPreservationIsNotReleasedTwice, unless an earlier try may have done that.
+// Unless an earlier try may have done that.
 func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	off := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
@@ -271,7 +271,7 @@ func TestSelfPreservationIsNotReleasedTwice(t *testing.T) {
 	expect.That(t, err == nil && got.State == "released", "cut off, released elsewhere: %q, %v", got.State, err)
 }
 
-// A comparison asks a peer that may be far away for much.
+// The peer may be far away, and is asked for a lot.
 func TestPeerDiffMayLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clientOf(t, fake.Servers{"a": func(r *http.Request) (*http.Response, error) {
@@ -336,7 +336,7 @@ type kvRequest struct {
 	line, body, contentType, once string
 }
 
-// oneKey answers every request alike and records the last one.
+// oneKey responds to every request alike and records the last one.
 func oneKey(sent *kvRequest, status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		text, _ := io.ReadAll(r.Body)
@@ -423,7 +423,7 @@ func TestKVWriteWhoseConditionDoesNotHoldIsNoError(t *testing.T) {
 	expect.That(t, err == nil && !gone, "got %v, %v, want a refusal without an error", gone, err)
 }
 
-// TestKVWriteIsRepeatedUnderItsIdempotencyKey: the second server answers as the first one did.
+// The second server responds as the first one did.
 func TestKVWriteIsRepeatedUnderItsIdempotencyKey(t *testing.T) {
 	var first, second kvRequest
 	lost := func(r *http.Request) (*http.Response, error) {
@@ -443,7 +443,7 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		first   func(*http.Request) (*http.Response, error)
-		says    string // "": the second server does it
+		says    string // "" if the second server does it
 		unknown bool
 	}{
 		{name: "an unknown session", first: fake.Always(500, `raft apply failed: invalid session "s"`), says: `invalid session "s"`},
@@ -471,7 +471,7 @@ func TestKVRefusalIsNotTriedElsewhere(t *testing.T) {
 	expect.That(t, !errors.Is(err, ErrUnknownOutcome), "without a leader: %v, want an outcome that is known", err)
 }
 
-// keyServer is a server of one key whose index grows by itself.
+// keyServer is a server of one key whose index grows without writes.
 type keyServer struct {
 	asked []string
 	turns []func(*http.Request) (*http.Response, error)
@@ -486,7 +486,7 @@ func (s *keyServer) respond(r *http.Request) (*http.Response, error) {
 	return turn(r)
 }
 
-// keyAt answers with the value of a key at an index, or with 404 if the value is "".
+// keyAt responds with the value of a key at an index, or with 404 if the value is "".
 func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 	if value == "" {
 		return fake.Always(404, "", "X-Consul-Index", index)
@@ -494,7 +494,7 @@ func keyAt(index, value string) func(*http.Request) (*http.Response, error) {
 	return fake.Always(200, `[{"Key":"a","Value":"`+value+`","ModifyIndex":`+index+`}]`, "X-Consul-Index", index)
 }
 
-// blocks is a server that waits for a change until its time, to which it adds a part, is up.
+// blocks is a server that waits for a change until its time is up, and a fraction longer.
 func blocks(then func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if !wait.For(r.Context(), blockFor+blockFor/16) {
@@ -546,7 +546,7 @@ func TestKVWatchEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		server func(*http.Request) (*http.Response, error)
-		says   string // "": with its context
+		says   string // "" if it ends with its context
 	}{
 		{name: "with its context while it waits", server: fake.Silent},
 		{name: "with its context while no server is there", server: fake.Unreachable},

@@ -17,21 +17,19 @@ type LockOptions struct {
 	Name string
 	// Value is shown with the holder, to people and to waiters; at most 4 KiB.
 	Value []byte
-	// TTL is how long the lock lasts without a renewal; it is renewed every third of that. 0:
-	// DefaultSessionTTL.
+	// TTL is how long the lock lasts without a renewal; it is renewed every third of that. 0 means DefaultSessionTTL.
 	TTL time.Duration
-	// LockDelay is for how long no session gets the lock when its holder died; see SessionOptions.
+	// LockDelay is how long no session gets the lock after its holder died; see SessionOptions.
 	LockDelay time.Duration
-	// Try does not wait: ErrNotAcquired if another session holds the lock or waits for it.
+	// Try does not wait: it returns ErrNotAcquired if another session holds the lock or waits for it.
 	Try bool
-	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it
-	// and take part: a lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while
-	// it is held and unlock:TIME afterwards; a semaphore is the contenders' keys semaphore/NAME/SESSION
-	// and the holders' list semaphore/NAME/.lock, which is changed by check-and-set. Value is not kept
-	// then. Waiters have no queue: the first after a release gets it. A permit has no
-	// lock delay: the next contender takes the dead out of the list. Fence is that of the key (of the
-	// contender's key for a permit). Without Recipe Rollcall's own locks are used, which know nothing of
-	// the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
+	// Recipe keeps the lock or permit in keys, as Consul's own clients and tools do, so that they see it and take
+	// part. A lock is the key lock/NAME, acquired with a session, whose value is lock:TIME while it is held and
+	// unlock:TIME afterwards. A semaphore is the contenders' keys semaphore/NAME/SESSION and the holders' list
+	// semaphore/NAME/.lock, which is changed by check-and-set. Value is not stored then. Waiters have no queue: the
+	// first after a release gets it. A permit has no lock delay: the next contender removes the dead from the list.
+	// Fence refers to the key (for a permit, to the contender's key). Without Recipe Rollcall's own locks are used,
+	// which know nothing of the keys. Source: github.com/hashicorp/consul/api, lock.go and semaphore.go.
 	Recipe bool
 }
 
@@ -43,7 +41,7 @@ type SemaphoreOptions struct {
 	Limit int
 }
 
-// permit is what is to be acquired.
+// permit is what to acquire.
 type permit struct {
 	kind  kv.Kind
 	limit int // of a semaphore
@@ -54,7 +52,7 @@ type permit struct {
 
 func (p permit) String() string { return fmt.Sprintf("%s %q", kindName(p.kind), p.Name) }
 
-// session is the session that holds it.
+// session returns the options of the session that will hold it.
 func (p permit) session() SessionOptions {
 	return SessionOptions{
 		Name: p.sessionName(), TTL: p.TTL, LockDelay: p.LockDelay,
@@ -62,7 +60,7 @@ func (p permit) session() SessionOptions {
 	}
 }
 
-// sessionName tells people what a session is for, as far as a session's name may be long.
+// sessionName tells people what a session is for, within the length limit of a session's name.
 func (p permit) sessionName() string {
 	const longest = 255
 	if name := p.String(); len(name) <= longest {
@@ -81,8 +79,8 @@ func kindName(k kv.Kind) string {
 	return "key"
 }
 
-// Leader returns the leader of an election, which is the holder of the lock of that name (not of the key of
-// LockOptions.Recipe). ErrNoLeader: there is none.
+// Leader returns the leader of an election, which is the holder of the lock with that name (not of the key of
+// LockOptions.Recipe). It returns ErrNoLeader while nobody leads.
 func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 	p, err := c.Lock(ctx, name)
 	if err == nil && len(p.Holders) == 0 {
@@ -94,14 +92,14 @@ func (c *Client) Leader(ctx context.Context, name string) (Holder, error) {
 	return p.Holders[0], nil
 }
 
-// CheckFence asks whether an acquisition lasts, by session or, if that is "", by any. The answer
-// is true of a moment between question and answer; a Write that carries the fence is safer.
+// CheckFence asks whether an acquisition lasts, by session or, if that is "", by any. The answer was true at some
+// moment between question and answer; a Write that carries the fence is safer.
 func (c *Client) CheckFence(ctx context.Context, f kv.Fence, session string) (FenceState, error) {
 	q := transport.Own(http.MethodGet, "fence", f.Name).With("index", fenceText(f), "kind", kindName(f.Kind), "session", session)
 	return transport.Ask[FenceState](ctx, c.cluster, q, "check the fence of %s %q", kindName(f.Kind), f.Name)
 }
 
-// setFence adds to the query of a write of a key the acquisition that must last.
+// setFence adds to the query of a key's write the acquisition that must last.
 func setFence(q url.Values, key string, f kv.Fence) {
 	q.Set("fence", fenceText(f))
 	if f.Kind != kv.Key || f.Name != key {
@@ -111,15 +109,15 @@ func setFence(q url.Values, key string, f kv.Fence) {
 
 func fenceText(f kv.Fence) string { return strconv.FormatUint(uint64(f.Index), 10) }
 
-// ofPermit is a call about the permits of one name, or without one about all of a kind.
+// ofPermit returns a call about the permits with one name, or without a name about all of a kind.
 func ofPermit(method string, k kv.Kind, name ...string) *transport.Call {
 	return transport.Own(method, append([]string{kindName(k) + "s"}, name...)...)
 }
 
-// Locks returns the locks that are held or waited for, by name.
+// Locks returns the locks that are held or waited for, sorted by name.
 func (c *Client) Locks(ctx context.Context) ([]Permits, error) { return c.permits(ctx, kv.Lock) }
 
-// Semaphores returns the semaphores that are held or waited for, by name.
+// Semaphores returns the semaphores that are held or waited for, sorted by name.
 func (c *Client) Semaphores(ctx context.Context) ([]Permits, error) {
 	return c.permits(ctx, kv.Semaphore)
 }
@@ -128,12 +126,12 @@ func (c *Client) permits(ctx context.Context, k kv.Kind) ([]Permits, error) {
 	return transport.Ask[[]Permits](ctx, c.cluster, c.cluster.Reading(ofPermit(http.MethodGet, k)), "list the %ss", kindName(k))
 }
 
-// Lock returns the holder of a lock and its waiters; none if there is no such lock.
+// Lock returns the holder of a lock and its waiters; none if the lock does not exist.
 func (c *Client) Lock(ctx context.Context, name string) (Permits, error) {
 	return c.permit(ctx, kv.Lock, name)
 }
 
-// Semaphore returns the holders of a semaphore and its waiters; none if there is no such semaphore.
+// Semaphore returns the holders of a semaphore and its waiters; none if it does not exist.
 func (c *Client) Semaphore(ctx context.Context, name string) (Permits, error) {
 	return c.permit(ctx, kv.Semaphore, name)
 }

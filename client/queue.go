@@ -16,8 +16,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// queueWait is how long one request waits in a lock's queue at most. A session that asks again after that is the
-// queue's last, so the wait is as long as servers offer; a server that fell silent is found out by the renewals.
+// queueWait is how long one request waits in a lock's queue at most. A session that asks again after that is last in
+// the queue, so the wait is as long as servers offer; the renewals notice a server that fell silent.
 const queueWait = 10 * time.Minute
 
 // queue is the protocol of Rollcall's own locks: the servers keep the waiters in order.
@@ -26,8 +26,8 @@ type queue struct {
 	permit permit
 }
 
-// acquire waits until the session has the permit, and returns its token. A request that is repeated
-// leaves the permit, or the place in the queue, where it is.
+// acquire waits until the session has the permit, and returns its token. Repeating a request keeps the permit, or the
+// place in the queue.
 func (q queue) acquire(ctx context.Context) (kv.Fence, error) {
 	ctx, cancel := wait.Either(ctx, q.keeper.ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (q queue) await(ctx context.Context) (kv.Index, error) {
 	}
 }
 
-// patience is how long the next request is to wait.
+// patience returns how long the next request should wait.
 func (p permit) patience(ctx context.Context) time.Duration {
 	if p.Try {
 		return 0
@@ -98,7 +98,7 @@ func (q queue) peek(ctx context.Context) (fence kv.Index, acquired bool, err err
 	return 0, false, nil
 }
 
-// holders names them by their values, or else by their sessions.
+// holders names them by their values, otherwise by their sessions.
 func holders(a api.Acquired) string {
 	var names []string
 	for _, h := range a.Holders {
@@ -111,8 +111,8 @@ func notAcquired(holders string) error {
 	return fmt.Errorf("%w: held by %s", ErrNotAcquired, holders)
 }
 
-// ask makes one request, which waits in the queue for a time; 0: it does not. A session that has the
-// permit already keeps it, so it may be repeated.
+// ask makes one request, which waits in the queue for d; 0 means not at all. A session that has the permit already
+// keeps it, so the request may be repeated.
 func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	k, p := q.keeper, q.permit
 	ctx, cancel := k.routed(ctx)
@@ -133,8 +133,8 @@ func (q queue) ask(ctx context.Context, d time.Duration) (api.Acquired, error) {
 	return got, err
 }
 
-// leaveWait is how long after the wait a server responds at the latest: it takes the session out of the queue first, for up
-// to 10 s.
+// leaveWait is how long after the wait a server responds at the latest: it first removes the session from the queue,
+// for up to 10 s.
 const leaveWait = 12 * time.Second
 
 func (q queue) release(ctx context.Context, fence kv.Fence) (bool, error) {

@@ -17,15 +17,15 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// What Consul's clients mark their keys with. Source: LockFlagValue and SemaphoreFlagValue of
+// Flags that Consul's clients mark their keys with. Source: LockFlagValue and SemaphoreFlagValue of
 // github.com/hashicorp/consul/api.
 const (
 	lockFlags      = 0x2ddccbc058a50c18
 	semaphoreFlags = 0xe0f69a2baa414de0
 )
 
-// lockDelayPause is the least pause before the next try during a lock delay: no server says when the lock delay
-// is over.
+// lockDelayPause is the shortest pause before the next try during a lock delay: no server says when the lock delay is
+// over.
 const lockDelayPause = time.Second
 
 // recipe is what the protocols of Consul's clients have in common.
@@ -35,7 +35,7 @@ type recipe struct {
 	keys   KV
 }
 
-// newRecipe reads keys as they are, whatever consistency the client is content with: a session that has just acquired a key
+// newRecipe reads keys linearizably, whatever consistency the client accepts: a session that has just acquired a key
 // must see that.
 func newRecipe(k *keeper, p permit) recipe {
 	return recipe{keeper: k, permit: p, keys: KV{client: k.client, consistency: "linearizable"}}
@@ -45,8 +45,8 @@ func newRecipe(k *keeper, p permit) recipe {
 type claim struct {
 	fence    kv.Fence
 	acquired bool
-	behind   uint64 // the index after which the key may be free; 0: no session has it, but there is a lock delay
-	modified uint64 // ModifyIndex of a key that no session has; 0: there is none
+	behind   uint64 // the index after which the key may be free; 0 if no session has it, but there is a lock delay
+	modified uint64 // ModifyIndex of a key that no session has; 0 if there is no key
 	holders  string // the sessions that have it, for people
 }
 
@@ -80,7 +80,7 @@ func (r recipe) persist(ctx context.Context, attempt func(ctx context.Context, b
 	}
 }
 
-// pause is how long to wait before the next attempt, if that does not wait by itself.
+// pause returns how long to wait before the next attempt, unless that waits anyway.
 func (r recipe) pause(c claim, failures int) time.Duration {
 	switch {
 	case failures > 0:
@@ -102,19 +102,19 @@ func (r recipe) report(last, next claim, failures int, err error) {
 	}
 }
 
-// follow is a watch of keys that goes to another server when the one that it asks does not answer renewals.
+// follow returns a watch of keys that moves to another server when the one that it asks does not answer renewals.
 func (r recipe) follow(key string, query url.Values) kvWatch {
 	return kvWatch{kv: r.keys, key: key, query: query, routed: r.keeper.routed}
 }
 
-// read returns entries and their index; with behind not 0 it waits until there is another one.
+// read returns entries and their index. If behind is not 0 it waits until there is another index.
 func (r recipe) read(ctx context.Context, key string, query url.Values, behind uint64) ([]Pair, uint64, error) {
 	w := r.follow(key, query)
 	w.index = behind
 	return w.ask(ctx)
 }
 
-// write writes a key. ErrNoSession: the session that acquires it has ended.
+// write writes a key. ErrNoSession means that the session that acquires it has ended.
 func (r recipe) write(ctx context.Context, w Write) (Written, error) {
 	written, err := r.keys.Write(ctx, w)
 	var refused *StatusError
@@ -124,15 +124,15 @@ func (r recipe) write(ctx context.Context, w Write) (Written, error) {
 	return written, err
 }
 
-// invalidSession is how Consul's routes say that there is no such session.
+// invalidSession is how Consul's routes say that a session does not exist.
 const invalidSession = "invalid session"
 
-// conflict is the error of a key that has other flags than it should.
+// conflict returns the error of a key that has other flags than it should.
 func conflict(e Pair, use string, flags uint64) error {
 	return fmt.Errorf("%w: key %q has flags %#x, and that of a %s has %#x", ErrKeyConflict, e.Key, e.Flags, use, flags)
 }
 
-// stamped is the value of a key: what was done, and when.
+// stamped returns the value of a key: what was done, and when.
 func stamped(what string) []byte { return []byte(what + ":" + time.Now().UTC().Format(time.RFC3339)) }
 
 // lockRecipe is the protocol of api.Lock: the key is acquired with the session.
@@ -142,7 +142,7 @@ func (l lockRecipe) key() string { return "lock/" + l.permit.Name }
 
 func (l lockRecipe) acquire(ctx context.Context) (kv.Fence, error) { return l.persist(ctx, l.attempt) }
 
-// attempt is repeated at once when another was quicker, and has released the key again.
+// attempt makes one attempt. It starts again at once if another session was quicker, and has released the key again.
 func (l lockRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
 	seen, err := l.readHolder(ctx, behind)
 	for err == nil && !seen.acquired && seen.behind == 0 {
@@ -204,14 +204,14 @@ func (l lockRecipe) watch(ctx context.Context) error {
 	})
 }
 
-// semaphoreRecipe is the protocol of api.Semaphore: each contender has a key, which says that it lives,
-// and the holders are a list in another one.
+// semaphoreRecipe is the protocol of api.Semaphore: each contender has a key, which shows that it lives, and another
+// key holds the list of holders.
 type semaphoreRecipe struct {
 	recipe
-	token uint64 // of the contender's key; 0: there is none yet, as far as is known
+	token uint64 // of the contender's key; 0 if it is not known to exist
 }
 
-// holdersList is the value of the list, in the names of api.Semaphore.
+// holdersList is the value of the list, with the field names of api.Semaphore.
 type holdersList struct {
 	Limit   int
 	Holders map[string]bool // by session
@@ -225,7 +225,7 @@ func (s *semaphoreRecipe) acquire(ctx context.Context) (kv.Fence, error) {
 	return s.persist(ctx, s.attempt)
 }
 
-// attempt is repeated at once when another contender was quicker to change the list.
+// attempt makes one attempt. It starts again at once if another contender was quicker to change the list.
 func (s *semaphoreRecipe) attempt(ctx context.Context, behind uint64) (claim, error) {
 	for {
 		found, err := s.readContenders(ctx, behind)
@@ -257,7 +257,7 @@ func (s *semaphoreRecipe) contend(ctx context.Context) error {
 	return err
 }
 
-// join acquires a permit if there is one. The zero claim: another contender was quicker.
+// join acquires a permit if there is one. The zero claim means that another contender was quicker.
 func (s *semaphoreRecipe) join(ctx context.Context, found contenders) (claim, error) {
 	mine := claim{acquired: true, fence: kv.Fence{Kind: kv.Key, Name: s.contender(), Index: kv.Index(s.token)}}
 	list, err := found.living(s)
@@ -287,11 +287,11 @@ func (s *semaphoreRecipe) replace(ctx context.Context, list holdersList, modifie
 	return w.OK, err
 }
 
-// contenders are the keys of a semaphore at one index.
+// contenders has the keys of a semaphore at one index.
 type contenders struct {
 	index    uint64
 	list     holdersList
-	modified uint64          // ModifyIndex of the list; 0: there is none
+	modified uint64          // ModifyIndex of the list; 0 if there is none
 	alive    map[string]bool // sessions that hold a key
 }
 
@@ -328,7 +328,7 @@ func (s *semaphoreRecipe) found(entries []Pair) (contenders, error) {
 	return found, nil
 }
 
-// living is the list without sessions that have ended. A contender that finds no other sets the limit.
+// living returns the list without sessions that have ended. A contender that finds no other sets the limit.
 func (c contenders) living(s *semaphoreRecipe) (holdersList, error) {
 	others := len(c.alive)
 	if c.alive[s.keeper.session] {
@@ -346,8 +346,8 @@ func (c contenders) living(s *semaphoreRecipe) (holdersList, error) {
 	return living, nil
 }
 
-// release takes the session out of the list and removes the contender's key, in this order: a session without a key
-// is dead to the others.
+// release removes the session from the list and then the contender's key, in this order: a session without a key is
+// dead to the others.
 func (s *semaphoreRecipe) release(ctx context.Context, _ kv.Fence) (bool, error) {
 	held, err := s.depart(ctx)
 	if err != nil {
@@ -359,7 +359,7 @@ func (s *semaphoreRecipe) release(ctx context.Context, _ kv.Fence) (bool, error)
 	return held, nil
 }
 
-// depart takes the session out of the list, and says whether it was in there.
+// depart removes the session from the list, and reports whether it was in there.
 func (s *semaphoreRecipe) depart(ctx context.Context) (bool, error) {
 	for {
 		found, err := s.readContenders(ctx, 0)

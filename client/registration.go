@@ -27,63 +27,61 @@ const (
 
 // RegistrationConfig says what to register. Instance is required; every other field has a default.
 type RegistrationConfig struct {
-	// Instance is what is registered. Its RenewalInterval is the time between two heartbeats, its
-	// Duration how long it lives after the last one. NewInstance makes one.
+	// Instance is what is registered. Its RenewalInterval is the time between two heartbeats, its Duration how long
+	// it lives after the last one. NewInstance makes one.
 	Instance *registry.Instance
-	// Health is asked for the status before each check of the replicator, but not before what is told on
-	// demand (upstream asks there too); current is the one that was reported last. It is not asked while
-	// the instance drains. It may take its time: the check follows when it has answered, and nothing
-	// else waits for it. A panic counts as DOWN. ctx ends with the Registration. Nil: the status changes
-	// by SetStatus only.
+	// Health is asked for the status before each check of the replicator, but not before on-demand updates (upstream
+	// asks there too); current is the status that was last reported. It is not asked while the instance drains. It
+	// may take its time: the check follows when it has returned, and nothing else waits for it. A panic counts as
+	// DOWN. ctx ends with the Registration. If Health is nil, only SetStatus changes the status.
 	Health func(ctx context.Context, current registry.Status) registry.Status
-	// ReplicationDelay is the time until the replicator's first check, ReplicationInterval the time
-	// between two. 0: DefaultReplicationDelay, DefaultReplicationInterval.
+	// ReplicationDelay is the time until the replicator's first check, ReplicationInterval the time between two. 0
+	// means DefaultReplicationDelay and DefaultReplicationInterval.
 	ReplicationDelay, ReplicationInterval time.Duration
-	// ReplicationBurst is how many changes are told at once rather than at the next check, before they
-	// have to wait: so many come free in each ReplicationInterval. 0: DefaultReplicationBurst.
+	// ReplicationBurst is how many changes are sent at once, rather than at the next check, before they have to wait;
+	// that many become available in each ReplicationInterval. 0 means DefaultReplicationBurst.
 	ReplicationBurst int
 	// Stay leaves the instance registered when the Registration ends; its lease expires then (upstream's
 	// eureka.shouldUnregisterOnShutdown=false).
 	Stay bool
 }
 
-// Registration keeps an instance registered: it registers it at once, renews its lease once per renewal
-// interval, registers it again whenever the cluster does not know it or knows an older state of it, and
-// tells the cluster what changes. It works against Rollcall and against stock Eureka servers. Safe for
-// concurrent use.
+// Registration keeps an instance registered: it registers it at once, renews its lease once per renewal interval,
+// registers it again whenever the cluster does not know it or knows an older state of it, and tells the cluster what
+// changes. It works against Rollcall and against stock Eureka servers. Safe for concurrent use.
 //
-// Heartbeats and changes go their own ways, as upstream: a timer renews; the replicator (a check every
-// ReplicationInterval, and on demand after each change, as far as its token bucket admits) registers
-// anew what has changed. Either repairs what the other missed: a renewal says which state it is of, and
-// is answered 404 if the cluster has an older one.
+// Heartbeats and changes are separate, as upstream: a timer renews; the replicator (a check every
+// ReplicationInterval, and on demand after each change, if its token bucket admits that) registers anew what has
+// changed. Either repairs what the other missed: a renewal says which state it belongs to, and gets 404 if the
+// cluster has an older one.
 //
 // What fails is tried again soon, several times within a lease, with growing pauses of random length.
 //
-// Servers keep an instance UP that registers itself as OUT_OF_SERVICE, and the other way round, unless it
-// had another status in between (upstream's LeaseExistsRule). So such a change is told as two
-// registrations, the first one as STARTING; and after its first registration the instance is looked up
-// once, for a former process of the same id may have left it OUT_OF_SERVICE.
+// Servers keep an instance UP that registers itself as OUT_OF_SERVICE, and the other way round, unless it had another
+// status in between (upstream's LeaseExistsRule). So such a change is sent as two registrations, the first one as
+// STARTING. And after its first registration the instance is looked up once, because a former process with the same
+// id may have left it OUT_OF_SERVICE.
 type Registration struct {
 	client *Client
 	config RegistrationConfig // with defaults
 	key    registry.Key
 	log    *slog.Logger
 	bucket *eureka.Bucket // of updates on demand
-	rate   int64          // its tokens per minute
+	rate   int64             // its tokens per minute
 	state  *registrationState
 
 	life       context.Context // of the loops; its cause is ErrClosed
 	cancel     context.CancelCauseFunc
 	stopped    chan struct{}        // closed when the loops have ended
 	wake       chan struct{}        // the replicator has an update on demand
-	reported   chan registry.Status // of Health
-	turn       turn                 // held by the registration under way
-	healthTurn turn                 // held by the call of Health under way
+	reported   chan registry.Status // from Health
+	turn       turn                 // held by the registration in progress
+	healthTurn turn                 // held by the call of Health in progress
 	left       once                 // the cancel at the end
 }
 
-// StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not
-// wait: Registered does. The error joins every mistake of the configuration, or is ErrClosed.
+// StartRegistration starts to keep an instance registered, until Deregister or Client.Close. It does not wait:
+// Registered does. The error joins every mistake in the configuration, or is ErrClosed.
 func (c *Client) StartRegistration(config RegistrationConfig) (*Registration, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("start a registration: %w", err)
@@ -121,9 +119,9 @@ func newRegistration(c *Client, config RegistrationConfig, bucket *eureka.Bucket
 	return r
 }
 
-// Registered waits until the cluster has taken the instance for the first time. The error is what keeps
-// it from doing so if no other try would change it (a *StatusError of 400, 401 or 403 for example; it is
-// tried again all the same), ErrClosed, or why ctx ended together with what failed last.
+// Registered waits until the cluster has accepted the instance for the first time. It returns a refusal that no other
+// try would change (for example a *StatusError of 400, 401 or 403; the client keeps trying all the same), ErrClosed,
+// or the reason why ctx ended together with the last failure.
 func (r *Registration) Registered(ctx context.Context) error {
 	for {
 		done, next, failure := r.state.outcome()
@@ -144,20 +142,20 @@ func (r *Registration) Registered(ctx context.Context) error {
 	}
 }
 
-// Instance is the instance as it is to be known, with the changes that may not have been told yet. It
-// must not be changed.
+// Instance returns the instance as it should be known, including changes that may not have been sent yet. It must not
+// be changed.
 func (r *Registration) Instance() *registry.Instance { return r.state.facts().instance }
 
-// Interval is the time between two heartbeats: the instance's, unless the server clamped it.
+// Interval returns the time between two heartbeats: the instance's, unless the server clamped it.
 func (r *Registration) Interval() time.Duration { return r.state.facts().lease.interval }
 
-// LastHeartbeat is when the last heartbeat that the cluster took was sent, a registration included; the
-// zero Time if there was none.
+// LastHeartbeat returns when the last heartbeat that the cluster accepted was sent, or the zero Time if there was
+// none. A registration counts as one.
 func (r *Registration) LastHeartbeat() time.Time { return r.state.facts().lastHeartbeat }
 
-// Healthy is nil while the cluster has heard of the instance within its lease's duration, and then says
-// for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know of
-// it; a service that the cluster does not hear of may serve all the same.
+// Healthy returns nil while the cluster has heard from the instance within its lease's duration. Otherwise the error
+// says for how long it has not, and why. It is meant for a liveness or readiness probe that wants to know; a service
+// that the cluster does not hear from may serve all the same.
 func (r *Registration) Healthy() error { return r.state.health() }
 
 // gauges implements gauger.
@@ -199,7 +197,7 @@ func checkInstance(i *registry.Instance) error {
 	return errors.Join(errs...)
 }
 
-// withDefaults also takes a copy of the instance, with the application's name in the registry's form.
+// withDefaults also copies the instance, with the application's name in the registry's form.
 func (c RegistrationConfig) withDefaults() RegistrationConfig {
 	instance := *c.Instance
 	instance.App = strings.ToUpper(instance.App)
@@ -210,15 +208,14 @@ func (c RegistrationConfig) withDefaults() RegistrationConfig {
 	return c
 }
 
-// rate is how many tokens come free in a minute: upstream's 60 * burst / interval in seconds, which
-// makes one burst of them in each interval. Its whole numbers make 0 of it for an interval longer than
-// burst minutes, and 0 limits nothing; here it is 1 at least.
+// rate returns how many tokens become available in a minute: upstream's 60 * burst / interval in seconds, which makes
+// one burst per interval. In upstream's integers it is 0 for an interval longer than burst minutes, and 0 limits
+// nothing; here it is at least 1.
 func (c RegistrationConfig) rate() int64 {
 	return max(1, int64(time.Minute.Seconds()*float64(c.ReplicationBurst)/c.ReplicationInterval.Seconds()))
 }
 
-// setMetadata replaces entries where they are and appends what is new. The list that was given stays as
-// it is.
+// setMetadata replaces entries in place and appends new ones. It leaves the given list unchanged.
 func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
 	pairs = slices.Clone(pairs)
 	for _, e := range entries {
@@ -232,8 +229,8 @@ func setMetadata(pairs, entries []registry.Pair) []registry.Pair {
 	return pairs
 }
 
-// register sends what due returns, if there is anything. Registrations go one after the other, and
-// each asks what is due when its turn has come: the later one always carries the newest state.
+// register sends what due returns, if there is anything. Registrations go one after the other, and each asks what is
+// due when its turn has come: the later one always carries the newest state.
 func (r *Registration) register(ctx context.Context, why string, due func() []*registry.Instance) error {
 	if err := r.turn.acquire(ctx); err != nil {
 		return err

@@ -24,23 +24,23 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// registrar is a stock Eureka server that keeps one instance, by upstream's rules for timestamps and
-// statuses, and remembers what it was asked to do.
+// registrar is a stock Eureka server that keeps one instance, by upstream's rules for timestamps and statuses, and
+// remembers what it was asked to do.
 type registrar struct {
 	start time.Time
 
 	mu      sync.Mutex
-	visits  []string // as "10s PUT", and of a registration "0s POST UP"
+	visits  []string // as "10s PUT", and for a registration "0s POST UP"
 	dirty   []int64  // lastDirtyTimestamps of the registrations
 	stored  *registry.Instance
 	clamped string // header of its responses to registrations
-	// instead is what it does with a method in the place of serving it.
+	// instead has what it does with a method instead of serving it.
 	instead map[string]func(*http.Request) (*http.Response, error)
 }
 
 func newRegistrar() *registrar { return &registrar{start: time.Now()} }
 
-// registered runs a test in a bubble, with a registrar; as a subtest if it is given a name.
+// registered runs a test in a bubble, with a registrar; as a subtest if name is not empty.
 func registered(t *testing.T, name string, test func(t *testing.T, s *registrar)) {
 	fake.InBubble(t, name, func(t *testing.T) { test(t, newRegistrar()) })
 }
@@ -58,7 +58,7 @@ func (s *registrar) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (s *registrar) visited(r *http.Request) *registry.Instance {
 	if r.Method == http.MethodGet {
-		return nil // looks change nothing
+		return nil // lookups change nothing
 	}
 	what := fmt.Sprint(time.Since(s.start), " ", r.Method)
 	var instance *registry.Instance
@@ -100,7 +100,7 @@ func (s *registrar) serve(r *http.Request, instance *registry.Instance) (*http.R
 	return fake.Respond(200, "")
 }
 
-// store is a registration by a client: an older one changes nothing, and LeaseExistsRule holds.
+// store takes a client's registration: an older one changes nothing, and LeaseExistsRule holds.
 func (s *registrar) store(i *registry.Instance) {
 	held := func(status registry.Status) bool { return status == registry.Up || status == registry.OutOfService }
 	switch {
@@ -113,7 +113,7 @@ func (s *registrar) store(i *registry.Instance) {
 	s.stored = i
 }
 
-// does sets what happens to a method; nil: it is served again.
+// does sets what happens to a method. Nil serves it again.
 func (s *registrar) does(method string, instead func(*http.Request) (*http.Response, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *registrar) does(method string, instead func(*http.Request) (*http.Respo
 	s.instead[method] = instead
 }
 
-// fails makes it answer every registration and renewal with a status; 0: it serves them again.
+// fails makes it answer every registration and renewal with a status. 0 serves them again.
 func (s *registrar) fails(status int) {
 	var instead func(*http.Request) (*http.Response, error)
 	if status != 0 {
@@ -139,14 +139,14 @@ func (s *registrar) loseLeases() {
 	s.stored = nil
 }
 
-// keeps is the instance as it is stored; nil: it is not.
+// keeps returns the instance as stored, or nil.
 func (s *registrar) keeps() *registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stored
 }
 
-// seen is what the server was asked since the last look, by a method ("": by any).
+// seen returns what the server was asked since the last look, by a method (any if "").
 func (s *registrar) seen(method string) []string {
 	synctest.Wait()
 	s.mu.Lock()
@@ -412,7 +412,7 @@ func TestNewInstanceWithoutAPortDoesNotListen(t *testing.T) {
 	expect.That(t, !i.Port.Enabled && strings.HasSuffix(i.ID(), ":orders:0"), "it is %+v", i)
 }
 
-// changedInstance is an instance of ORDERS after changes.
+// changedInstance returns an instance of ORDERS after changes.
 func changedInstance(id string, changes ...func(*registry.Instance)) *registry.Instance {
 	i := orders(id, registry.Up)
 	for _, change := range changes {

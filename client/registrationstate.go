@@ -14,33 +14,36 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// registrationState is the instance as it is to be registered, and as the cluster has it as far as is known. Safe for
+// registrationState is the instance as it should be registered, and as the cluster is known to have it. Safe for
 // concurrent use; it sends nothing.
 type registrationState struct {
 	started time.Time
 
 	mu sync.Mutex
 	registrationFacts
-	failure  error                   // of the last try; nil: it went well
+	failure  error                   // of the last try; nil if it succeeded
 	tries    chan struct{}           // closed after each try, and replaced
 	endDrain context.CancelCauseFunc // ends drain; nil before the first
-	// granted: an update on demand has its token and is to run. waiting: one waits for its token.
+	// granted means that an update on demand has its token and should run, waiting that one waits for its token.
 	granted, waiting bool
 }
 
 // registrationFacts are what is known at one moment.
 type registrationFacts struct {
-	instance      *registry.Instance // as it is to be registered; replaced with each change, never changed
-	acked         *registry.Instance // newest registration that the cluster has acknowledged; nil before the first
-	absent        bool               // no registration that was sent can have taken effect, so there is nothing to cancel
-	possible      statuses           // statuses that the cluster may have, after calls of unknown outcome
-	checked       bool               // the instance was looked up after its first registration, which has taken effect or is repeated
-	lease         leaseTimes         // as the server took it; before that as we ask for it
-	lastHeartbeat time.Time          // when the last heartbeat that the cluster acknowledged was sent; zero before the first
-	drain         context.Context    // alive while the instance drains; nil: it does not
+	instance *registry.Instance // as it should be registered; replaced with each change, never changed
+	acked    *registry.Instance // newest registration that the cluster has acknowledged; nil before the first
+	// no registration that was sent can have taken effect, so there is nothing to cancel
+	absent   bool
+	possible statuses // statuses that the cluster may have, after calls of unknown outcome
+	// the instance was looked up after its first registration, which has taken effect or is repeated
+	checked bool
+	lease   leaseTimes // as the server accepted it; before that as requested
+	// when the last heartbeat that the cluster acknowledged was sent; zero before the first
+	lastHeartbeat time.Time
+	drain         context.Context // alive while the instance drains; nil if it does not
 }
 
-// facts are those of this moment.
+// facts returns the current facts.
 func (s *registrationState) facts() registrationFacts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +59,8 @@ func newRegistrationState(i *registry.Instance) *registrationState {
 	return s
 }
 
-// change makes another state of the instance, newer than any that is known. The caller has the mutex,
-// or has just made the registrationState.
+// change makes another state of the instance, newer than any that is known. The caller has the mutex, or has just
+// made the registrationState.
 func (s *registrationState) change(how func(i *registry.Instance)) {
 	changed := *s.instance
 	how(&changed)
@@ -65,7 +68,7 @@ func (s *registrationState) change(how func(i *registry.Instance)) {
 	s.instance = &changed
 }
 
-// first is what to register if no registration was acknowledged yet.
+// first returns what to register if no registration was acknowledged yet.
 func (s *registrationState) first() []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +78,7 @@ func (s *registrationState) first() []*registry.Instance {
 	return s.steps()
 }
 
-// changed is what to register if the cluster has not acknowledged the newest state.
+// changed returns what to register if the cluster has not acknowledged the newest state.
 func (s *registrationState) changed() []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,9 +92,9 @@ func (s *registrationState) dirty() bool {
 	return s.acked == nil || s.acked.LastDirty < s.instance.LastDirty
 }
 
-// missed is what to register after the cluster did not find the instance in the version of a renewal,
-// which was sent when acked was the newest registration: the newest state, as a new one. If a registration
-// of that version was acknowledged meanwhile, it is found now.
+// missed returns what to register after the cluster did not find the instance in the version of a renewal, which was
+// sent when acked was the newest registration: the newest state, as a new one. If a registration of that version was
+// acknowledged meanwhile, the instance is found now.
 func (s *registrationState) missed(dirty int64, acked *registry.Instance) []*registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +105,8 @@ func (s *registrationState) missed(dirty int64, acked *registry.Instance) []*reg
 	return s.steps()
 }
 
-// steps is the newest state, and before it what has to be registered so that it takes effect: a cluster
-// keeps an instance UP that registers itself as OUT_OF_SERVICE, and the other way round (upstream's
+// steps returns the newest state, preceded by what must be registered so that it takes effect: a cluster keeps an
+// instance UP that registers itself as OUT_OF_SERVICE, and the other way round (upstream's
 // com.netflix.eureka.registry.rule.LeaseExistsRule), unless it was STARTING in between.
 func (s *registrationState) steps() []*registry.Instance {
 	if !s.possible.bar(s.instance.Status) {
@@ -139,7 +142,7 @@ func (s *registrationState) recordHeartbeat(sent time.Time) {
 	s.finishTry(nil)
 }
 
-// registrationFailed records that a registration failed; possible: it may have taken effect all the same.
+// registrationFailed records that a registration failed; possible says that it may have taken effect all the same.
 func (s *registrationState) registrationFailed(i *registry.Instance, err error, possible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,15 +167,15 @@ func (s *registrationState) finishTry(err error) {
 	s.tries = make(chan struct{})
 }
 
-// outcome says whether the cluster ever acknowledged the instance, and else which channel is closed after the next try and
-// how the last one failed.
+// outcome reports whether the cluster ever acknowledged the instance. Otherwise it returns a channel that is closed
+// after the next try, and how the last one failed.
 func (s *registrationState) outcome() (done bool, next <-chan struct{}, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acked != nil, s.tries, s.failure
 }
 
-// silence is how long the cluster has acknowledged no heartbeat: since the start if it never did.
+// silence returns how long the cluster has acknowledged no heartbeat: since the start if it never did.
 func (s *registrationState) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +189,7 @@ func (s *registrationState) silent() time.Duration {
 	return time.Since(s.lastHeartbeat)
 }
 
-// health is nil while the lease is alive as far as is known here.
+// health returns nil while the lease is believed alive.
 func (s *registrationState) health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +208,8 @@ type statuses uint64
 
 func (s statuses) with(one registry.Status) statuses { return s | 1<<one }
 
-// bar says that an instance cannot get a status at once, because the cluster may have it under the
-// other one of two statuses that exclude each other.
+// bar reports whether an instance cannot get a status directly, because the cluster may have it under the other of
+// two statuses that exclude each other.
 func (s statuses) bar(wanted registry.Status) bool {
 	switch wanted {
 	case registry.Up:
@@ -217,7 +220,7 @@ func (s statuses) bar(wanted registry.Status) bool {
 	return false
 }
 
-// verified compares with what the cluster shows, and says whether the instance has to be registered again.
+// verified compares with what the cluster shows, and reports whether the instance must be registered again.
 func (s *registrationState) verified(shown *registry.Instance) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,25 +249,25 @@ func (s *registrationState) verified(shown *registry.Instance) (again bool) {
 // errStatusSet ends a Drain.
 var errStatusSet = errors.New("the status was set meanwhile")
 
-// clampedHeader says of a registration which lease times were out of the server's bounds, and what it
-// took instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
+// clampedHeader says, in the response to a registration, which lease times were out of the server's bounds, and what
+// it uses instead, as "renewalIntervalInSecs=3600, durationInSecs=86400".
 const clampedHeader = "X-Rollcall-Lease-Clamped"
 
-// leaseTimes are an instance's, as they hold.
+// leaseTimes are an instance's times in force.
 type leaseTimes struct {
 	interval time.Duration // between two heartbeats
-	duration time.Duration // that the instance lives after the last one
+	duration time.Duration // how long the instance lives after the last one
 }
 
-// leaseOf is what a server makes of an instance's lease: the instance's own times, or defaults, within
-// our bounds, unless clamped (the header of that name) says that it took others.
+// leaseOf returns what a server makes of an instance's lease: the instance's own times, or defaults, within our
+// bounds, unless clamped (the header of that name) says that it uses others.
 func leaseOf(i *registry.Instance, clamped string) leaseTimes {
 	interval, duration := parseClamped(clamped)
 	interval, duration, _ = registry.ClampLease(cmp.Or(interval, i.RenewalInterval), cmp.Or(duration, i.Duration))
 	return leaseTimes{time.Duration(interval) * time.Second, time.Duration(duration) * time.Second}
 }
 
-// parseClamped reads the header's times, in seconds. 0: it does not say, or nothing that makes sense.
+// parseClamped reads the header's times, in seconds. 0 means that it names none, or nothing sensible.
 func parseClamped(header string) (interval, duration int32) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -304,8 +307,8 @@ func (s *registrationState) setHealth(status registry.Status) {
 	}
 }
 
-// startDraining takes the instance out of service, and keeps Health from being asked. What it returns
-// ends with life, or when the status is set.
+// startDraining takes the instance out of service, and keeps Health from being asked. The returned context ends with
+// life, or when the status is set.
 func (s *registrationState) startDraining(life context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,8 +337,8 @@ func (s *registrationState) requestUpdate(atOnce bool) {
 	s.granted, s.waiting = s.granted || atOnce, !atOnce
 }
 
-// request says what requestUpdate recorded since the last clearRequest. A change that a heartbeat registered meanwhile
-// waits no more.
+// request returns what requestUpdate recorded since the last clearRequest. A change that a heartbeat registered
+// meanwhile no longer waits.
 func (s *registrationState) request() (granted, waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// SetStatus changes the status, and ends a Drain. It says whether the cluster is told at once: if not,
-// the token bucket is empty, and it is told with whatever else changes meanwhile when a token comes
-// free.
+// SetStatus changes the status, and ends a Drain. It reports whether the cluster is told at once. If not, the token
+// bucket is empty, and the change is sent, with all others made meanwhile, when a token becomes available.
 func (r *Registration) SetStatus(s registry.Status) (atOnce bool) {
 	r.state.stopDraining()
 	return r.change(func(i *registry.Instance) { i.Status = s })
@@ -36,11 +35,11 @@ func (r *Registration) change(how func(i *registry.Instance)) (atOnce bool) {
 	return r.announce()
 }
 
-// replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what
-// has changed, at its checks and on demand.
+// replicate is the second loop of a Registration, upstream's InstanceInfoReplicator: it registers what has changed,
+// at its checks and on demand.
 //
-// A check asks Health first, in a goroutine of its own, and goes on when that has returned. If Health is
-// still busy with the check before, this one does without it.
+// A check asks Health first, in a goroutine of its own, and continues when that has returned. If Health is still busy
+// with the previous check, this one does without it.
 func (r *Registration) replicate() {
 	outage := &wait.Outage{Log: r.log}
 	check, token := time.NewTimer(r.config.ReplicationDelay), time.NewTimer(time.Hour)
@@ -82,7 +81,7 @@ func (r *Registration) update(outage *wait.Outage) {
 	}
 }
 
-// announce requests an update for a change: at once if there is a token, else when one comes free.
+// announce requests an update for a change: at once if there is a token, otherwise when one becomes available.
 func (r *Registration) announce() (atOnce bool) {
 	if r.life.Err() != nil {
 		return false
@@ -110,7 +109,7 @@ func (r *Registration) requestUpdate(atOnce bool) {
 	}
 }
 
-// askHealth lets Health say the status for the next check; false: it is not to be asked, or has not
+// askHealth asks Health for the status at the next check. It returns false if Health must not be asked, or has not
 // returned yet.
 func (r *Registration) askHealth() bool {
 	if r.config.Health == nil || r.state.facts().drain != nil || !r.healthTurn.tryAcquire() {

@@ -25,7 +25,7 @@ func wantCount(t *testing.T, c prometheus.Collector, want float64) {
 	expect.Equal(t, testutil.ToFloat64(c), want, "counted")
 }
 
-// says is a health callback that answers what status holds, and counts how often it was asked.
+// says is a health callback that returns what status holds, and counts how often it was asked.
 type says struct {
 	status atomic.Int32
 	asked  []time.Duration
@@ -108,7 +108,7 @@ func TestHeartbeatRegistersTheChangeThatWaitsForAToken(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		expect.Equal(t, s.keeps().Meta("v"), "3", "the server has v=")
-		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to be registered
+		time.Sleep(10 * time.Second) // a token comes at 20 s, and nothing is left to register
 		s.wantVisits(t, "0s POST UP", "5s POST UP", "5s POST UP", "10s PUT", "10s POST UP", "20s PUT")
 		expect.That(t, r.SetMetadata(pair("v", "4")), "the token was taken for nothing")
 	})
@@ -281,7 +281,7 @@ func TestSetStatusOfUnknownOutcomeCountsAsBoth(t *testing.T) {
 	})
 }
 
-// former is what a process left behind that had the same id.
+// former returns what a process with the same id left behind.
 func former(status registry.Status, dirty time.Time) *registry.Instance {
 	i := orders1()
 	i.Status, i.LastDirty, i.Metadata = status, dirty.UnixMilli(), nil
@@ -384,7 +384,7 @@ func TestHeartbeatThatFailsIsTriedAgainSoonerAndSlowerEachTime(t *testing.T) {
 }
 
 func TestHeartbeatsKeepALeaseThroughAnOutage(t *testing.T) {
-	for range 20 { // of the back-off's jitter
+	for range 20 { // for the back-off's jitter
 		registered(t, "", func(t *testing.T, s *registrar) {
 			r := s.register(t)
 			time.Sleep(9 * time.Second)
@@ -415,7 +415,8 @@ func TestHeartbeatsGoOnAtTheirIntervalAfterAnOutage(t *testing.T) {
 	})
 }
 
-// The cluster renews what it has an older state of, so renewals go on although it refuses the newer one.
+// The cluster renews an instance even if it has an older state of it, so renewals go on although it refuses the newer
+// one.
 func TestHeartbeatsRenewALeaseWhileItsNewStateIsRefused(t *testing.T) {
 	registered(t, "", func(t *testing.T, s *registrar) {
 		r := s.register(t)
@@ -446,7 +447,7 @@ func TestHeartbeatsAreCountedByOutcome(t *testing.T) {
 	})
 }
 
-// slowly does with a request what the server does, and brings the response after a time.
+// slowly does with a request what the server does, and delivers the response after a delay.
 func (s *registrar) slowly(d time.Duration) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		resp, err := s.serve(r, nil)

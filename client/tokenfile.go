@@ -13,10 +13,10 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// longestToken bounds a token, in bytes: what servers accept of a header, with room for the rest.
+// longestToken bounds a token, in bytes: the header size that servers accept, with room for the rest.
 const longestToken = 16 << 10
 
-// checkToken wants a text that can be sent in a header. It never repeats it.
+// checkToken checks that a text can be sent in a header. Its error never repeats the text.
 func checkToken(text string) error {
 	switch {
 	case text == "":
@@ -29,8 +29,8 @@ func checkToken(text string) error {
 	return nil
 }
 
-// readToken reads the token in a file, with white space around it that does not count. The error names the file, and shows
-// nothing of what is in it.
+// readToken reads the token in a file, and ignores white space around it. The error names the file, and shows nothing
+// of its contents.
 func readToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// tokenFile is a file with a token, which may be exchanged at any time. It is read for each request: that costs a hundredth of
-// what a request does, and a change is never overlooked.
+// tokenFile is a file with a token, which may be replaced at any time. It is read for each request: that costs a
+// hundredth of a request, and no change is missed.
 type tokenFile struct {
 	path string
 
@@ -63,7 +63,7 @@ func newTokenFile(path string, log *slog.Logger) (*tokenFile, error) {
 	return &tokenFile{path: path, last: token, outage: wait.Outage{Log: log}}, err
 }
 
-// token is the one in the file or, if that cannot be read, the last one that was there.
+// token returns the token in the file or, if that cannot be read, the last one that was read.
 func (f *tokenFile) token() string {
 	token, err := readToken(f.path)
 	f.mu.Lock()

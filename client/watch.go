@@ -10,19 +10,19 @@ import (
 
 // WatchConfig says what to watch. The zero WatchConfig watches everything from now on.
 type WatchConfig struct {
-	App string // of one application, in any case; "": all
-	// Index is where to go on: the Index of the last WatchEvent that was handled. "": from now.
+	App string // one application, in any case; "" means all
+	// Index is where to resume: the Index of the last WatchEvent that was handled. "" means from now.
 	Index string
 }
 
-// Watch tells each of every change, in order, until ctx ends or each returns an error. It stays with
-// one server while that one answers, turns to the next otherwise, and goes on where it was: no change
-// is missed and none told twice, except that changes of one instance in short order may be told as
-// the last of them. When a server no longer knows what happened since, each gets a WatchReset.
+// Watch calls each with every change, in order, until ctx ends or each returns an error. It stays with one server
+// while that one responds, turns to the next otherwise, and resumes where it was: it misses no change and reports
+// none twice, except that changes of one instance in quick succession may be reported as the last of them. When a
+// server no longer knows what happened since, each gets a WatchReset.
 //
-// It returns nil when ctx has ended, ErrClosed when the client was closed, the error of each as it is,
-// and an error if a server refuses the watch (a malformed index; ErrNeedsRollcall) or sends what cannot
-// be read. While no server can be reached it tries on. StartDiscovery keeps a whole list up to date.
+// It returns nil when ctx has ended, ErrClosed when the client was closed, the error of each unchanged, and an error
+// if a server refuses the watch (a malformed index; ErrNeedsRollcall) or sends what cannot be read. While no server
+// can be reached it keeps trying. StartDiscovery keeps a whole list up to date.
 func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchEvent) error) error {
 	return list.Follow(ctx, list.StreamConfig{
 		Cluster: c.cluster, Log: c.log, App: strings.ToUpper(config.App), Index: config.Index,
@@ -30,10 +30,10 @@ func (c *Client) Watch(ctx context.Context, config WatchConfig, each func(WatchE
 	})
 }
 
-// WatchEvent is what a Watch tells: a WatchStart, WatchChange or WatchReset.
+// WatchEvent is what a Watch reports: a WatchStart, WatchChange or WatchReset.
 type WatchEvent interface{ isWatchEvent() }
 
-// WatchStart says that a server took the watch up, at first and after each failover.
+// WatchStart means that a server accepted the watch, at first and after each failover.
 type WatchStart struct {
 	Index  string // changes after it follow
 	Server string // base URL
@@ -46,14 +46,13 @@ type WatchChange struct {
 	Why    string // registered, changed, canceled, evicted or quarantined
 	App    string // upper case
 	ID     string
-	Status string // afterwards; of a deleted instance, before
-	// Instance is the instance as Eureka's documents show it, nil where only the record of its removal
-	// is left.
+	Status string // afterwards; for a deleted instance, before
+	// Instance is the instance as Eureka's documents show it, or nil if only its removal record is left.
 	Instance *registry.Lease
 }
 
-// WatchReset says that changes may have been missed: fetch everything (Apps) before going on. The
-// changes after Index follow.
+// WatchReset means that changes may have been missed: fetch everything (Apps) before going on. The changes after
+// Index follow.
 type WatchReset struct {
 	Index  string
 	Reason string // a sentence
@@ -66,7 +65,7 @@ func (WatchReset) isWatchEvent()  {}
 // Key names the instance that changed.
 func (c WatchChange) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
 
-// eventOf is an event in its form for users.
+// eventOf converts an event to its form for users.
 func eventOf(e list.Event) WatchEvent {
 	switch e := e.(type) {
 	case list.Start:

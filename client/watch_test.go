@@ -23,7 +23,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// stream answers with events and stays open.
+// stream responds with events and stays open.
 func stream(events ...string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		resp, err := fake.Respond(200, "")
@@ -32,7 +32,7 @@ func stream(events ...string) func(*http.Request) (*http.Response, error) {
 	}
 }
 
-// cut answers with events and dies.
+// cut responds with events and dies.
 func cut(events ...string) func(*http.Request) (*http.Response, error) {
 	return fake.Always(200, strings.Join(events, ""))
 }
@@ -93,7 +93,7 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 		config WatchConfig
 		a, b   func(*http.Request) (*http.Response, error)
 		words  []string // the last one ends it
-		asks   []string // queries of b
+		asks   []string // queries to b
 	}{
 		{name: "one server",
 			a: stream(started(5), changed(6), changed(7)), words: []string{"start e-5", "change e-6", "change e-7"}},
@@ -315,7 +315,7 @@ func TestWatchOverRealConnectionsFailsOverAndLeavesNothingBehind(t *testing.T) {
 	fake.NoneLeft(t, before)
 }
 
-// TestWatchEndsWithItsContextAndWithItsClient, whatever it waits for.
+// Whatever it waits for.
 func TestWatchEndsWithItsContextAndWithItsClient(t *testing.T) {
 	for name, server := range map[string]func(*http.Request) (*http.Response, error){
 		"while nothing happens": stream(started(5)), "while no server responds": fake.Silent, "while no server is there": fake.Unreachable,

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// body hands the body of a request to one try after the other. A try closes the body that it gets, also when
-// it fails. A body that can be had again is given away; another is lent, and closed for good
-// when the last try has done so.
+// body hands the body of a request to one try after the other. Every try closes the body that it gets, even when it
+// fails. If the request can produce its body again, each try gets one of its own. Otherwise the body is lent, and
+// closed for good when the last try has done so.
 type body struct {
 	request *http.Request
 	given   bool
-	lent    *loan // to the try at hand; nil: the body was given away, or there is none
+	lent    *loan // to the current try; nil if the body was given away, or there is none
 }
 
 // next returns the body of the next try.
@@ -31,7 +31,7 @@ func (b *body) next() (io.ReadCloser, error) {
 	return r.Body, nil
 }
 
-// again says whether there can be another try: not if a body that can be had only once was read.
+// again reports whether there can be another try: not if a body that can be read only once was read.
 func (b *body) again() bool { return b.lent == nil || b.lent.takeBack() }
 
 // handOver makes the last try the owner of the body.
@@ -47,13 +47,12 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// loan is a body in the hands of one try. Its Close is kept back until it is clear that no other try
-// needs the body.
+// loan is a body lent to one try. Its Close is held back until it is clear that no other try needs the body.
 type loan struct {
 	body io.ReadCloser
 
 	mu     sync.Mutex
-	read   bool // a part of the body may have been read
+	read   bool // part of the body may have been read
 	closed bool // the try has closed it
 	state  loanState
 }
@@ -62,8 +61,8 @@ type loanState uint8
 
 const (
 	lent     loanState = iota
-	returned           // the body is another try's, or will be
-	owned              // the body is this try's
+	returned           // the body belongs to another try, now or later
+	owned              // the body belongs to this try
 )
 
 // Read implements io.Reader.
@@ -90,7 +89,7 @@ func (l *loan) Close() error {
 	return nil
 }
 
-// takeBack ends the loan, if nothing was read of the body.
+// takeBack ends the loan, if nothing was read from the body.
 func (l *loan) takeBack() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

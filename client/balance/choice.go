@@ -16,7 +16,7 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// ErrNoInstance: the service has no instance that is UP and listens for the URL's scheme.
+// ErrNoInstance means that the service has no instance that is UP and listens for the URL's scheme.
 var ErrNoInstance = errors.New("no instance to call")
 
 // address is where an instance is connected to.
@@ -25,10 +25,10 @@ type address struct {
 	port uint16
 }
 
-// String returns host:port, as URLs have it.
+// String returns host:port, as in URLs.
 func (a address) String() string { return net.JoinHostPort(a.host, strconv.Itoa(int(a.port))) }
 
-// filter returns the instances of list that are good: list itself if all are, as nearly always.
+// filter returns the instances of list that are good. If all are, as nearly always, it returns list itself.
 func filter(list []*registry.Instance, good func(*registry.Instance) bool) []*registry.Instance {
 	bad := slices.IndexFunc(list, func(i *registry.Instance) bool { return !good(i) })
 	if bad < 0 {
@@ -43,33 +43,33 @@ func filter(list []*registry.Instance, good func(*registry.Instance) bool) []*re
 	return kept
 }
 
-// Picker chooses one of the instances that may be called. Safe for concurrent use.
+// Picker picks one of the instances that may be called. Safe for concurrent use.
 type Picker interface {
-	// Pick returns one of list, which is sorted by id; nil if it is empty.
+	// Pick returns one instance of list, which is sorted by id, or nil if it is empty.
 	Pick(list []*registry.Instance) *registry.Instance
 }
 
-// RoundRobin takes turns: of a list that stays the same each is chosen equally often, also when other
-// lists are chosen from in between. Each picker begins with any of them, so that the clients of a service
-// do not all begin with the same.
+// RoundRobin takes turns: while a list stays the same it picks each instance equally often, even if it picks from
+// other lists in between. Each picker starts anywhere in the list, so that the clients of a service do not all start
+// with the same instance.
 func RoundRobin() Picker { return &roundRobin{seed: maphash.MakeSeed()} }
 
-// roundRobin counts turns by list: two services that are called in alternation would see every other turn
-// of a common count, and each of them half of its instances. The table has places for more lists than
-// most callers have services. Lists that drive each other out of a place are chosen from at random.
+// roundRobin counts turns per list: with a common count, two services that are called alternately would each see
+// every other turn, and so only half of their instances. The table has places for more lists than most callers have
+// services. From lists that displace each other in the table it picks at random.
 type roundRobin struct {
 	seed   maphash.Seed
 	places [256]atomic.Pointer[turns]
 }
 
-// turns are those of one list, from a random one on.
+// turns are the turns of one list, from a random one on.
 type turns struct {
 	of    identity
 	count atomic.Uint64
 }
 
-// identity tells a list from others, and from itself after most changes. A change that it does not tell
-// goes on with the turns that were.
+// identity tells a list from others, and from itself after most changes. After a change that it does not notice, the
+// turns continue.
 type identity struct {
 	first, last registry.Key
 	n           int
@@ -96,15 +96,15 @@ func (r *roundRobin) turnsOf(of identity) *turns {
 			return now
 		}
 		fresh := &turns{of: of}
-		fresh.count.Store(uint64(rand.Uint32())) // far from where the count would begin anew
+		fresh.count.Store(uint64(rand.Uint32())) // far from where the count would wrap around
 		if place.CompareAndSwap(now, fresh) {
 			return fresh
 		}
 	}
 }
 
-// InZone chooses, by next (nil: RoundRobin), among the instances of a zone while there is one, and among
-// all otherwise. client.ZoneOf says what an instance's zone is.
+// InZone picks, with next (RoundRobin if nil), among the instances of a zone while there is one, otherwise among all.
+// See client.ZoneOf for an instance's zone.
 func InZone(zone string, next Picker) Picker {
 	if next == nil {
 		next = RoundRobin()
@@ -122,22 +122,22 @@ func (p inZone) Pick(list []*registry.Instance) *registry.Instance {
 	return p.next.Pick(client.PreferZone(p.zone, list))
 }
 
-// avoided are the instances that could not be connected to lately. Every request reads them, and they
-// change when something dies; so they are read without a lock, and copied to be changed.
+// avoided holds the instances that could not be connected to recently. Every request reads them, and they change when
+// something dies; so they are read without a lock, and copied to be changed.
 type avoided struct {
-	time  time.Duration // for which an instance is avoided; not positive: it is not
+	time  time.Duration // how long an instance is avoided; not at all if this is not positive
 	mu    sync.Mutex    // held while until is changed
 	until atomic.Pointer[map[listed]time.Time]
 }
 
-// listed is an instance at an address, as the list had it. One that has registered anew since then is
-// alive, and another one: what was avoided may be called again at once.
+// listed is an instance at an address, as listed. If it has registered anew since, it is alive and counts as another
+// one, so it may be called again at once.
 type listed struct {
 	address address
 	version int64 // lastDirtyTimestamp
 }
 
-// now returns the instances that are avoided at present, which must not be changed. nil: none is.
+// now returns the instances that are currently avoided, or nil. The map must not be changed.
 func (a *avoided) now() map[listed]time.Time {
 	until := a.until.Load()
 	if until == nil {
@@ -167,14 +167,14 @@ func (a *avoided) add(one listed) {
 	a.change(func(until map[listed]time.Time) { until[one] = time.Now().Add(a.time) })
 }
 
-// drop does not avoid an instance any more: it was connected to after all.
+// drop stops avoiding an instance, because it could be connected to after all.
 func (a *avoided) drop(one listed) {
 	if _, is := a.now()[one]; is {
 		a.change(func(until map[listed]time.Time) { delete(until, one) })
 	}
 }
 
-// change changes a copy, without the entries whose time is over, and returns it.
+// change changes a copy without the expired entries, and returns it.
 func (a *avoided) change(do func(map[listed]time.Time)) map[listed]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,7 +193,7 @@ func (a *avoided) change(do func(map[listed]time.Time)) map[listed]time.Time {
 	return next
 }
 
-// unconnected says that an instance was not reached, so that nothing was sent.
+// unconnected reports whether an instance was not reached, so that nothing was sent.
 func unconnected(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

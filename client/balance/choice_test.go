@@ -44,7 +44,7 @@ func tally(p Picker, list []*registry.Instance, times int) map[string]int {
 	return picked
 }
 
-// checkFair fails the test unless each of list was picked so many times, and nothing else.
+// checkFair fails the test unless each instance of list was picked each times, and nothing else.
 func checkFair(t *testing.T, picked map[string]int, list []*registry.Instance, each int) {
 	t.Helper()
 	for _, i := range list {
@@ -79,8 +79,7 @@ func TestRoundRobinIsFairAmongManyCallers(t *testing.T) {
 	checkFair(t, sum, list, rounds)
 }
 
-// TestRoundRobinOfAlternatingListsSharesNoTurns: with a common count each of two lists of an even length would see
-// every other turn, and half of its instances.
+// With a common count, each of two lists of an even length would see every other turn, and half of its instances.
 func TestRoundRobinOfAlternatingListsSharesNoTurns(t *testing.T) {
 	orders, stock := instances("ORDERS", 4), instances("STOCK", 2)
 	p := placed(t, 2, orders, stock)
@@ -93,7 +92,7 @@ func TestRoundRobinOfAlternatingListsSharesNoTurns(t *testing.T) {
 	checkFair(t, ofStock, stock, 6)
 }
 
-// TestRoundRobinOfListsInOnePlaceIsNotInStep: what is lost then is the exact turn, not the fairness.
+// They lose the exact turn, not the fairness.
 func TestRoundRobinOfListsInOnePlaceIsNotInStep(t *testing.T) {
 	orders, stock := instances("ORDERS", 2), instances("STOCK", 2)
 	p := placed(t, 1, orders, stock)
@@ -109,7 +108,7 @@ func TestRoundRobinOfListsInOnePlaceIsNotInStep(t *testing.T) {
 	}
 }
 
-// placed returns a picker that has picked from lists, which take so many places in it.
+// placed returns a picker that has picked from lists which occupy the given number of places in it.
 func placed(t *testing.T, places int, lists ...[]*registry.Instance) Picker {
 	t.Helper()
 	for range 100_000 {
@@ -181,7 +180,7 @@ func TestInZonePicksInstancesOfTheZoneWhileThereIsOne(t *testing.T) {
 	}
 }
 
-// TestAvoidedInstanceIsPassedOverForATime: from the call that finds it dead on, until the time is over.
+// From the call that finds it dead until the time is over.
 func TestAvoidedInstanceIsPassedOverForATime(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -231,8 +230,7 @@ func sortedKeys(m map[time.Duration][]string) []time.Duration {
 	return keys
 }
 
-// TestAvoidedInstancesAreTriedWhenAllAreAvoided: none is worse than another, and the first that is back is used again
-// at once, by others too.
+// None is worse than another, and the first that is back is used again at once, also by others.
 func TestAvoidedInstancesAreTriedWhenAllAreAvoided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){}}
@@ -249,7 +247,7 @@ func TestAvoidedInstancesAreTriedWhenAllAreAvoided(t *testing.T) {
 	})
 }
 
-// TestAvoidedInstanceThatRegistersAnewIsCalled: at another address, or registered again at the same.
+// It registers at another address, or again at the same.
 func TestAvoidedInstanceThatRegistersAnewIsCalled(t *testing.T) {
 	for name, start := range map[string]func(i *registry.Instance) (at string){
 		"elsewhere":         func(i *registry.Instance) string { i.Port.Number = 8081; return "h0:8081" },
@@ -274,7 +272,7 @@ func TestAvoidedInstanceThatRegistersAnewIsCalled(t *testing.T) {
 	}
 }
 
-// TestAvoidedInstancesAreRemovedWhenTheirTimeIsOver: addresses that will never come back must not pile up.
+// Addresses that will never come back must not pile up.
 func TestAvoidedInstancesAreRemovedWhenTheirTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &avoided{time: time.Second}
@@ -322,7 +320,7 @@ func TestTransportFindsAnApplicationOrAVIPAddressByURL(t *testing.T) {
 		name   string
 		lookup func(*client.Snapshot, string, string) []*registry.Instance
 		url    string
-		want   []string // none: ErrNoInstance
+		want   []string // empty for ErrNoInstance
 	}{
 		{name: "an application", url: "http://orders/", want: []string{"h0:8080", "h1:8080"}},
 		{name: "in any case", url: "http://Orders/", want: []string{"h0:8080", "h1:8080"}},

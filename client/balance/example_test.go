@@ -23,7 +23,7 @@ func Example() {
 		fmt.Fprintf(w, "%s: 12 pieces", r.URL.Path)
 	}))
 	defer depot.Close()
-	registryServer := startRegistry("depot", depot) // in place of a cluster
+	registryServer := startRegistry("depot", depot) // instead of a cluster
 	defer registryServer.Close()
 	ctx := context.Background()
 
@@ -59,7 +59,7 @@ func Example() {
 	// Output: /tea: 12 pieces
 }
 
-// Instances in our own zone are called while there is one.
+// Instances in our own zone are called while there are any.
 func ExampleInZone() {
 	instance := func(id, zone string) *registry.Instance {
 		return &registry.Instance{App: "DEPOT", InstanceID: id, Metadata: []registry.Pair{{Key: "zone", Value: zone}}}
@@ -73,8 +73,8 @@ func ExampleInZone() {
 	// 2 others, if there is none: true
 }
 
-// Services are found by their VIP addresses, and called by their IP addresses, because they run in containers whose host names
-// cannot be resolved. Base does mutual TLS.
+// Services are found by their VIP addresses, and called by their IP addresses, because they run in containers whose
+// host names cannot be resolved. Base does mutual TLS.
 func ExampleConfig() {
 	var instances *client.Discovery // as StartDiscovery returns it
 	var secured *http.Transport     // with certificates in its TLSClientConfig
@@ -92,7 +92,7 @@ func ExampleConfig() {
 	calls.Get("https://orders.example.com/")
 }
 
-// startRegistry starts a Eureka server that lists one instance of an application: a server that runs already.
+// startRegistry starts a Eureka server that lists one instance of an application: a server that already runs.
 func startRegistry(app string, instance *httptest.Server) *httptest.Server {
 	at := instance.Listener.Addr().(*net.TCPAddr)
 	i := client.NewInstance(app, uint16(at.Port))

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Transport is an http.RoundTripper that sends a request for a service to one of its instances: the host
-// of the URL names the service, the port is the instance's (its secure port with https). The Host header
-// is the instance's, unless the request gives one (a Request.Host other than the URL's). The answer is
-// the instance's as it comes, and its Request.URL says which instance it is of. Safe for concurrent use.
+// Transport is an http.RoundTripper that sends a request for a service to one of its instances: the host of the URL
+// names the service, the port is the instance's (its secure port with https). The Host header is the instance's,
+// unless the request sets one (a Request.Host other than the URL's). The response is the instance's, unchanged, and
+// its Request.URL says which instance sent it. Safe for concurrent use.
 type Transport struct {
 	list    List
 	lookup  func(s *client.Snapshot, scheme, host string) []*registry.Instance
@@ -59,7 +59,7 @@ func New(c Config) (*Transport, error) {
 	return t, nil
 }
 
-// RoundTrip implements http.RoundTripper. ErrNoInstance: there is none to call.
+// RoundTrip implements http.RoundTripper. It returns ErrNoInstance if no instance can be called.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	at, err := t.choose(r.URL, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var tried []address
 	for {
 		resp, err := t.try(r, at, &body, t.tries-len(tried))
-		if r.Context().Err() == nil { // else the caller gave up, which says nothing of the instance
+		if r.Context().Err() == nil { // otherwise the caller gave up, which says nothing about the instance
 			t.avoided.record(at.listed, err)
 		}
 		if !another(r, err) {
@@ -90,8 +90,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// try sends a request to an instance: a copy, because a RoundTripper leaves the request as it is. left is
-// how many tries there are, with this one.
+// try sends a copy of a request to an instance, because a RoundTripper must not modify the request. left is how many
+// tries remain, including this one.
 func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http.Response, error) {
 	content, err := body.next()
 	if err != nil {
@@ -108,13 +108,13 @@ func (t *Transport) try(r *http.Request, at choice, body *body, left int) (*http
 	return t.base.RoundTrip(sent)
 }
 
-// another says whether another instance may be tried after a try with this error: if nothing was sent, or if
-// the same may be sent twice.
+// another reports whether another instance may be tried after a try with this error: if nothing was sent, or if the
+// same may be sent twice.
 func another(r *http.Request, err error) bool {
 	return r.Context().Err() == nil && (unconnected(err) || cutOff(err) && repeatable(r))
 }
 
-// repeatable says that a request does the same done twice as done once, by the rules of net/http
+// repeatable reports whether sending a request twice does the same as sending it once, by the rules of net/http
 // (http.Transport): by its method, or because its header says so.
 func repeatable(r *http.Request) bool {
 	switch r.Method {
@@ -126,26 +126,26 @@ func repeatable(r *http.Request) bool {
 	return key || other
 }
 
-// cutOff says that a connection ended before a response began, as it does when an instance dies.
+// cutOff reports whether a connection ended before a response began, as it does when an instance dies.
 func cutOff(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
-// CloseIdleConnections closes the connections that are kept for later requests, if Config.Base can;
-// http.Client's method of that name calls it.
+// CloseIdleConnections closes the connections that are kept for later requests, if Config.Base can. http.Client's
+// method of that name calls it.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// idlePerHost is how many connections to an instance are kept for later requests. net/http keeps two,
-// which makes all but two of many concurrent callers connect anew each time.
+// idlePerHost is how many connections to an instance are kept for later requests. net/http keeps two, which makes all
+// but two of many concurrent callers connect anew each time.
 const idlePerHost = 64
 
-// leastShare is the least time that a try has to connect, if the deadline leaves as much: longer than a
-// handshake around the world takes.
+// leastShare is the least time that a try has to connect, if the deadline leaves that much: longer than a handshake
+// around the world takes.
 const leastShare = 300 * time.Millisecond
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -163,8 +163,8 @@ func newBase(dial dialFunc) *http.Transport {
 	}
 }
 
-// within gives a connection up after DefaultConnect, or after the share that its context says. net/http
-// does not: it connects beyond the end of the request, for the next that may need the connection.
+// within gives up a connection attempt after DefaultConnect, or after the share in its context. net/http does not: it
+// goes on after the end of the request, for the next one that may need the connection.
 func within(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		patience := DefaultConnect
@@ -177,11 +177,11 @@ func within(dial dialFunc) dialFunc {
 	}
 }
 
-// shareKey is where a context has the share of a try.
+// shareKey is the context key for the share of a try.
 type shareKey struct{}
 
-// withShare adds to ctx how long a try may take to connect, so that each of the tries that are left gets its share
-// of the time until the deadline. The last has all of it.
+// withShare adds to ctx how long a try may take to connect, so that each remaining try gets its share of the time
+// until the deadline. The last try has all of it.
 func withShare(ctx context.Context, left int) context.Context {
 	deadline, ok := ctx.Deadline()
 	if !ok || left <= 1 {
@@ -198,29 +198,29 @@ const (
 	DefaultConnect = 2 * time.Second
 )
 
-// List is where a Transport looks instances up: a *client.Discovery.
+// List is where a Transport looks up instances: a *client.Discovery.
 type List interface{ Snapshot() *client.Snapshot }
 
 // Config is what a Transport needs. List is required; every other field has a default.
 type Config struct {
 	List List
-	// Lookup finds the instances that may be called for a URL, of its scheme and its host (with the port,
-	// if it is written with one). Nil: ByApp.
+	// Lookup finds the instances that may be called for a URL, given its scheme and its host (with the port, if the
+	// URL has one). Nil means ByApp.
 	Lookup func(s *client.Snapshot, scheme, host string) []*registry.Instance
-	// Host is the name or address at which an instance is called; "": it cannot be. Nil: ByHostName.
+	// Host returns the name or address to call an instance at, or "" if it cannot be called. Nil means ByHostName.
 	Host   func(i *registry.Instance) string
-	Picker Picker // nil: RoundRobin
-	// Base sends the requests. How long it waits for a connection is how long a host that says nothing is
-	// waited for. Nil: a transport like http.DefaultTransport that waits for DefaultConnect, or for the
-	// share of a try in what is left until the request's deadline.
+	Picker Picker // nil means RoundRobin
+	// Base sends the requests. It decides how long to wait for a connection to a silent host. Nil means a transport
+	// like http.DefaultTransport that waits for DefaultConnect, or for a try's share of what is left until the
+	// request's deadline.
 	Base http.RoundTripper
-	// Tries is how many instances are tried for one request at most. Another one is tried if the connection
-	// could not be made, so that nothing was sent; and if it was cut off before an answer began and the
-	// request may be sent twice, which net/http takes a GET, HEAD, OPTIONS and TRACE for, and whatever has
-	// a header Idempotency-Key. 0: DefaultTries.
+	// Tries is the most instances tried for one request. Another one is tried if the connection could not be made, so
+	// that nothing was sent; and if it was cut off before a response began and the request may be sent twice. Like
+	// net/http, Transport assumes that of GET, HEAD, OPTIONS and TRACE, and of every request with an Idempotency-Key
+	// header. 0 means DefaultTries.
 	Tries int
-	// Avoid is for how long an instance that could not be connected to is passed over, unless all are, or
-	// until it has registered anew: it may be dead before the registry knows. 0: DefaultAvoid; negative: it is not.
+	// Avoid is how long an instance that could not be connected to is skipped, unless all are, or until it has
+	// registered anew: it may be dead before the registry knows. 0 means DefaultAvoid; a negative value disables it.
 	Avoid time.Duration
 }
 
@@ -235,11 +235,11 @@ func ByVIP(s *client.Snapshot, scheme, host string) []*registry.Instance {
 	return s.VIP(host)
 }
 
-// ByHostName calls an instance by its host name, or by its address if it has none.
+// ByHostName returns an instance's host name, or its address without one.
 func ByHostName(i *registry.Instance) string { return cmp.Or(i.HostName, i.IPAddr) }
 
-// ByIP calls an instance by its address, or by its host name if it has none: where host names cannot be
-// resolved, as those of containers often are.
+// ByIP returns an instance's address, or its host name without one. Use it where host names cannot be resolved, as
+// is common for containers.
 func ByIP(i *registry.Instance) string { return cmp.Or(i.IPAddr, i.HostName) }
 
 // Validate reports every mistake at once.
@@ -254,7 +254,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// addressOf is where an instance listens for a scheme; the zero address: nowhere.
+// addressOf returns where an instance listens for a scheme, or the zero address if it does not.
 func (t *Transport) addressOf(i *registry.Instance, scheme string) address {
 	host, port := t.host(i), i.PortFor(scheme == "https")
 	if host == "" || port == 0 {
@@ -270,11 +270,11 @@ func (t *Transport) asListed(i *registry.Instance, scheme string) listed {
 // choice is the instance for one try.
 type choice struct {
 	listed
-	of int // how many it was chosen from
+	of int // the number of instances to choose from
 }
 
-// choose chooses an instance for a URL among those that are listed now and were not tried, if possible
-// one that is not avoided.
+// choose chooses an instance for a URL among those that are listed now and were not tried, if possible one that is
+// not avoided.
 func (t *Transport) choose(u *url.URL, tried []address) (choice, error) {
 	if u == nil {
 		return choice{}, errors.New("the request has no URL")

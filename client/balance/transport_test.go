@@ -31,7 +31,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/need"
 )
 
-// listing is what is listed at the moment, for every URL alike.
+// listing is what is currently listed, for every URL alike.
 type listing struct {
 	atomic.Pointer[[]*registry.Instance]
 }
@@ -96,7 +96,7 @@ func refused() error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 }
 
-// ok answers with the body of the request.
+// ok responds with the body of the request.
 func ok(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
@@ -193,7 +193,7 @@ func read(t *testing.T, resp *http.Response) string {
 	return string(body)
 }
 
-// TestTransportLeavesTheRequestAsItIs: a RoundTripper must not modify it.
+// A RoundTripper must not modify it.
 func TestTransportLeavesTheRequestAsItIs(t *testing.T) {
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){"h1:8080": ok}}
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://orders/a", strings.NewReader("text"))
@@ -260,8 +260,8 @@ func TestTransportTriesAnotherInstanceIfNothingWasSentOrTheRequestMayBeSentTwice
 	tests := []struct {
 		name   string
 		first  func(*http.Request) (*http.Response, error)
-		method string      // "": GET
-		header http.Header // nil: none
+		method string      // "" means GET
+		header http.Header // may be nil
 		want   int         // how many are asked
 	}{
 		{name: "no connection", want: 2},
@@ -316,7 +316,7 @@ func TestTransportTriesAsManyInstancesAsConfigured(t *testing.T) {
 	}
 }
 
-// TestTransportRetriesFromThePresentList: what was removed meanwhile is not tried.
+// What was removed meanwhile is not tried.
 func TestTransportRetriesFromThePresentList(t *testing.T) {
 	all := instances("ORDERS", 3)
 	l := list(all...)
@@ -354,10 +354,9 @@ func TestTransportConfigReportsEveryMistake(t *testing.T) {
 	expect.That(t, err != nil && strings.Contains(err.Error(), "no List") && strings.Contains(err.Error(), "tries -1"), "got %v, want both mistakes", err)
 }
 
-// TestTransportNeverDialsAnInstanceThatIsNotListed: as soon as the list is without an instance, nothing connects to it,
-// and nothing goes over a connection that was kept.
+// As soon as the list lacks an instance, nothing connects to it, and nothing goes over a connection that was kept.
 func TestTransportNeverDialsAnInstanceThatIsNotListed(t *testing.T) {
-	var late atomic.Int64 // calls that came to the removed instance after its removal
+	var late atomic.Int64 // calls that reached the removed instance after its removal
 	var removed atomic.Bool
 	gone, leaving := serve(t, "1", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if removed.Load() {
@@ -392,8 +391,7 @@ func TestTransportNeverDialsAnInstanceThatIsNotListed(t *testing.T) {
 	expect.That(t, late.Load() <= 0, "%d calls came to %s after it was removed", late.Load(), gone.URL)
 }
 
-// TestTransportGoesOnWhileAnInstanceIsDeadAndListed: with many callers none fails, and the dead one is dialled
-// once in a while only.
+// Of many callers none fails, and the dead instance is dialled only once in a while.
 func TestTransportGoesOnWhileAnInstanceIsDeadAndListed(t *testing.T) {
 	dead, deadInstance := serve(t, "1", http.NotFoundHandler())
 	dead.Close()
@@ -439,7 +437,7 @@ func TestTransportAsksForTheInstancesNameByTLS(t *testing.T) {
 	expect.Equal(t, read(t, resp), "example.com", "the handshake asked for")
 }
 
-// TestTransportLeavesAnUpgradedConnectionToTheCaller: what a websocket needs.
+// As a websocket needs it.
 func TestTransportLeavesAnUpgradedConnectionToTheCaller(t *testing.T) {
 	_, instance := serve(t, "1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -462,7 +460,7 @@ func TestTransportLeavesAnUpgradedConnectionToTheCaller(t *testing.T) {
 	expect.Equal(t, read(t, resp), "hello", "it answered")
 }
 
-// wires is a network of pipes in memory, on which hosts serve, refuse, or say nothing at all.
+// wires is a network of pipes in memory, where hosts serve, refuse, or say nothing at all.
 type wires struct {
 	mu      sync.Mutex
 	serving map[string]chan net.Conn
@@ -530,14 +528,14 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestTransportGivesASilentHostItsShareOfTheTime: its packets vanish, as those of a machine that lost its
-// power do. The call goes on with another instance, soon enough for its deadline.
+// Its packets vanish, like those of a machine that lost power. The call goes on with another instance, soon enough
+// for its deadline.
 func TestTransportGivesASilentHostItsShareOfTheTime(t *testing.T) {
 	tests := []struct {
 		name    string
-		timeout time.Duration // of a call; 0: none
-		listed  int           // 0: 3
-		silent  int           // how many of them are
+		timeout time.Duration // of a call; 0 for none
+		listed  int           // 0 means 3
+		silent  int           // how many of them are silent
 		took    time.Duration
 		fails   bool
 	}{
@@ -589,8 +587,7 @@ func TestTransportGivesASilentHostItsShareOfTheTime(t *testing.T) {
 	}
 }
 
-// TestTransportsLastTryConnectsForTheNextCall: where no other instance is left to be tried, a connection that comes too
-// late for one call is there for the next.
+// If no other instance is left to try, a connection that comes too late for one call is there for the next.
 func TestTransportsLastTryConnectsForTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{serving: map[string]chan net.Conn{}, slow: time.Second}
@@ -624,12 +621,12 @@ func TestTransportKeepsAConnectionForTheNextCall(t *testing.T) {
 	})
 }
 
-// TestTransportLeavesABaseWithoutIdleConnectionsAlone: not every RoundTripper keeps connections.
+// Not every RoundTripper keeps connections.
 func TestTransportLeavesABaseWithoutIdleConnectionsAlone(t *testing.T) {
 	list().transport(t, Config{Base: baseFunc(ok)}).CloseIdleConnections()
 }
 
-// content is a body that can be had only once.
+// content is a body that can be read only once.
 type content struct {
 	io.Reader
 	closed int
@@ -656,7 +653,7 @@ func TestBodyThatStreamsIsSentOnceAlthoughTheFirstInstanceIsDead(t *testing.T) {
 		"the instance got %q, the body was closed %d times; want it sent and closed once", got, body.closed)
 }
 
-// TestBodyThatWasReadIsNotSentAgain: a Base that reads it before it connects has used it up.
+// A Base that reads it before it connects has used it up.
 func TestBodyThatWasReadIsNotSentAgain(t *testing.T) {
 	n := &network{hosts: map[string]func(*http.Request) (*http.Response, error){
 		"h0:8080": func(r *http.Request) (*http.Response, error) {
@@ -703,7 +700,7 @@ func TestBodyIsClosedWhenNoInstanceWasReached(t *testing.T) {
 	expect.That(t, body.closed == 1, "the body was closed %d times, want once", body.closed)
 }
 
-// TestBodyIsNotTouchedByATryThatIsOver: a Base may close what it got later, from another goroutine.
+// A Base may close what it got later, from another goroutine.
 func TestBodyIsNotTouchedByATryThatIsOver(t *testing.T) {
 	body := &content{Reader: strings.NewReader("text")}
 	over := &loan{body: body}
@@ -723,8 +720,7 @@ func TestBodyIsNotTouchedByATryThatIsOver(t *testing.T) {
 	expect.That(t, body.closed == 1, "closed %d times, want once", body.closed)
 }
 
-// TestMain looks for goroutines that tests left behind. A server that closes a connection on what it has
-// not read waits for half a second before, by itself.
+// A server that closes a connection with unread data first waits for half a second.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

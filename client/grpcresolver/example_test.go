@@ -20,9 +20,9 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// A gRPC client that finds application orders by its name.
+// A gRPC client that finds the application orders by its name.
 func Example() {
-	server := newServer() // in place of a cluster
+	server := newServer() // instead of a cluster
 	defer server.Close()
 	ctx := context.Background()
 
@@ -58,7 +58,7 @@ func Example() {
 	// Output: SERVING
 }
 
-// exampleServer lists one instance of application orders, which serves gRPC as long as it does.
+// exampleServer lists one instance of application orders, which serves gRPC as long as the server runs.
 type exampleServer struct {
 	*httptest.Server
 	orders *grpc.Server

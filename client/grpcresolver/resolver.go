@@ -25,27 +25,27 @@ const roundRobin = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 
 // List is where instances are looked up: a *client.Discovery.
 type List interface {
-	// Snapshot returns the present list.
+	// Snapshot returns the current list.
 	Snapshot() *client.Snapshot
-	// OnChange calls each after every change of the list. stop ends that; a call under way may go on.
+	// OnChange calls each after every change of the list. stop ends that; a call in progress may go on.
 	OnChange(each func(old, new *client.Snapshot)) (stop func())
 }
 
 // Config says which instances are called, and where. The zero Config has a default for each field.
 type Config struct {
-	// Host is the name or address at which an instance is called; "": it cannot be. Nil:
+	// Host returns the name or address to call an instance at, or "" if it cannot be called. Nil means
 	// balance.ByHostName. See also balance.ByIP.
 	Host func(i *registry.Instance) string
-	// Port is where an instance speaks gRPC; false: it does not, and is not called. Nil: what its metadata
-	// says under gRPC_port, or gRPC.port, in any case (as grpc-spring-boot-starter registers), else its
-	// port, or its secure port for svip, if that is enabled.
+	// Port returns the port where an instance speaks gRPC, or false if it does not and must not be called. Nil means
+	// the port in its metadata under gRPC_port, or gRPC.port, in any case (as grpc-spring-boot-starter registers),
+	// otherwise its port, or its secure port for svip, if that is enabled.
 	Port func(i *registry.Instance) (port uint16, ok bool)
-	// Zone is preferred: its instances are called while it has any, see client.PreferZone. "": none is.
+	// Zone is preferred: its instances are called while it has any, see client.PreferZone. "" means no preference.
 	Zone string
 }
 
-// NewBuilder returns a builder of resolvers for grpc.WithResolvers. One builder serves any number of
-// targets and connections; their resolvers end with the connections, not with the list.
+// NewBuilder returns a builder of resolvers for grpc.WithResolvers. One builder serves any number of targets and
+// connections; their resolvers end with the connections, not with the list.
 func NewBuilder(list List, config Config) (resolver.Builder, error) {
 	if list == nil {
 		return nil, errors.New("no list is given; give a *client.Discovery")
@@ -135,8 +135,8 @@ func (c Config) locator(secure bool) locator {
 	return l
 }
 
-// addresses returns where to call instances, each address once, in an order that does not depend on the
-// instances' ids. Those that speak no gRPC do not count as their zone's.
+// addresses returns where to call instances, each address once, in an order that does not depend on the instances'
+// ids. Instances that speak no gRPC do not count as part of their zone.
 func (l locator) addresses(instances []*registry.Instance) []string {
 	at := make(map[*registry.Instance]string, len(instances))
 	var located []*registry.Instance
@@ -155,9 +155,9 @@ func (l locator) addresses(instances []*registry.Instance) []string {
 	return slices.Compact(addresses)
 }
 
-// portOf is the default of Config.Port. Metadata that names no port is not passed over: whatever listens
-// on the instance's other ports, it is not its gRPC server.
-// Source of the keys: net.devh.boot.grpc.client.nameresolver.DiscoveryClientNameResolver.
+// portOf is the default of Config.Port. If metadata names a port that is invalid, the instance is not called:
+// whatever listens on its other ports is not its gRPC server. Source of the keys:
+// net.devh.boot.grpc.client.nameresolver.DiscoveryClientNameResolver.
 func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 	for _, key := range []string{"gRPC_port", "gRPC.port"} {
 		for _, m := range i.Metadata {
@@ -171,17 +171,17 @@ func portOf(i *registry.Instance, secure bool) (uint16, bool) {
 	return port, port != 0
 }
 
-// following is a resolver that gives a connection the addresses of its service, whenever they have changed.
+// following is a resolver that gives a connection the addresses of its service whenever they have changed.
 type following struct {
 	list          List
 	service       service
 	locate        locator
 	cc            resolver.ClientConn
-	serviceConfig *serviceconfig.ParseResult // nil: the connection wants none
-	stop          func()                     // the calls of update after a change
+	serviceConfig *serviceconfig.ParseResult // nil if the connection wants none
+	stop          func()                     // ends the calls of update after a change
 
 	mu     sync.Mutex
-	known  *resolution // the one that cc was given last; nil: none yet
+	known  *resolution // the one that cc was given last; nil before the first
 	closed bool
 }
 
@@ -189,7 +189,7 @@ type following struct {
 type resolution struct {
 	addresses []string // sorted
 	empty     bool     // there are no instances of any service
-	mute      int      // instances that are UP, but do not say where they speak gRPC, if all are so
+	mute      int      // the number of instances that are UP, if none says where it speaks gRPC
 }
 
 func (r *resolution) equal(other *resolution) bool {
@@ -205,8 +205,8 @@ func (r *following) resolve() *resolution {
 	return &resolution{empty: list.Len() == 0, mute: len(up)}
 }
 
-// update gives the connection the present resolution, if that differs from the last. The list is read
-// under the lock: of two updates at once, the later one then gives nothing older.
+// update gives the connection the current resolution, if that differs from the last. The list is read under the lock:
+// of two concurrent updates, the later one then passes on nothing older.
 func (r *following) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *following) state(addresses []string) resolver.State {
 	return state
 }
 
-// nowhere is why there is no instance to call.
+// nowhere returns why no instance can be called.
 func (r *following) nowhere(found *resolution) error {
 	switch {
 	case found.mute > 0:
@@ -248,8 +248,8 @@ func (r *following) nowhere(found *resolution) error {
 	return fmt.Errorf("no instance of %s is UP", r.service.what)
 }
 
-// ResolveNow implements resolver.Resolver. It does nothing: the connection gets every change, and
-// asking the registry for one that it does not know of yet would cost it a call for each lost connection.
+// ResolveNow implements resolver.Resolver. It does nothing: the connection gets every change, and asking the registry
+// for changes that the list does not have yet would cost a call for each lost connection.
 func (r *following) ResolveNow(resolver.ResolveNowOptions) {}
 
 // Close implements resolver.Resolver. The connection gets nothing afterwards.

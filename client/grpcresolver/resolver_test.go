@@ -49,7 +49,7 @@ type connection struct {
 	resolver.ClientConn
 	updates []string
 	config  *serviceconfig.ParseResult
-	badly   error // what comes of parsing a service config
+	badly   error // the result of parsing a service config
 }
 
 func (c *connection) UpdateState(s resolver.State) error {
@@ -122,7 +122,7 @@ func TestResolverPassesTheChangesOfItsServiceOnly(t *testing.T) {
 	}
 }
 
-// restless is a list that changes while it is looked at for the first time.
+// restless is a list that changes while it is first read.
 type restless struct {
 	*fakeList
 	next    *client.Snapshot
@@ -343,7 +343,7 @@ func newFakeList(t *testing.T, instances ...*registry.Instance) *fakeList {
 	return &fakeList{snapshot: snapshotOf(t, instances...), each: make(map[int]func(old, new *client.Snapshot))}
 }
 
-// snapshotOf is the list of a client whose server has these instances: only a client can make one.
+// snapshotOf returns the list of a client whose server has these instances: only a client can make one.
 func snapshotOf(t *testing.T, instances ...*registry.Instance) *client.Snapshot {
 	t.Helper()
 	return newEurekaServer(t, instances...).discover(t).Snapshot()
@@ -373,7 +373,7 @@ func (l *fakeList) set(t *testing.T, instances ...*registry.Instance) {
 	l.change(snapshotOf(t, instances...))()
 }
 
-// change returns a function that calls the present subscribers.
+// change returns a function that calls the current subscribers.
 func (l *fakeList) change(next *client.Snapshot) (tell func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -412,7 +412,7 @@ type grpcServer struct {
 	instance *registry.Instance
 	calls    atomic.Int64
 	failing  atomic.Bool
-	entered  chan struct{} // a call for "slow" came in
+	entered  chan struct{} // a call for "slow" arrived
 	release  chan struct{} // and may end
 }
 
@@ -467,7 +467,7 @@ func mustCall(t *testing.T, c grpc_health_v1.HealthClient, times int) {
 	}
 }
 
-// untilAll calls until each server has got a call: all are connected then.
+// untilAll calls until each server has received a call: all are connected then.
 func untilAll(t *testing.T, c grpc_health_v1.HealthClient, servers ...*grpcServer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), liveness)
@@ -573,8 +573,8 @@ func ids(instances []*registry.Instance) (ids []string) {
 	return ids
 }
 
-// asHealthServer makes this test's binary a gRPC server with the health service: the server's tests probe it, whose module
-// needs no gRPC.
+// asHealthServer turns this test's binary into a gRPC server with the health service: the server's tests probe it,
+// whose module needs no gRPC.
 const asHealthServer = "ROLLCALL_TEST_HEALTH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -588,8 +588,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveHealth serves until in ends. It writes a line with the addresses without and with TLS, reads lines of a service and its
-// status, such as "orders NOT_SERVING", and writes a line after each.
+// serveHealth serves until in ends. It writes a line with the addresses without and with TLS, reads lines of a
+// service and its status, such as "orders NOT_SERVING", and writes a line after each.
 func serveHealth(in io.Reader, out io.Writer) error {
 	certificate, err := selfSigned()
 	if err != nil {
@@ -617,7 +617,7 @@ func serveHealth(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// selfSigned is a certificate of nobody's.
+// selfSigned returns a certificate that nobody signed.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

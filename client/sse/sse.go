@@ -10,19 +10,20 @@ import (
 	"io"
 )
 
-// Longest bounds a line and the data of an event, in bytes: a registration is 256 KiB at most,
-// and may double when it is written as JSON.
+// Longest bounds a line and the data of an event, in bytes: a registration is at most 256 KiB, and may double when it
+// is written as JSON.
 const Longest = 1 << 20
 
 // ErrLong ends a stream that is not one of ours.
 var ErrLong = fmt.Errorf("an event is longer than %d bytes", Longest)
 
-// Event is the lines before one empty line of a stream. Its texts are the reader's, until the next call of Next.
+// Event has the lines before one empty line of a stream. Its texts belong to the reader, and are valid until the next
+// call of Next.
 type Event struct {
-	Name    []byte // of the event; empty: a message
+	Name    []byte // of the event; empty for a message
 	Data    []byte // lines joined by line feeds
-	ID      []byte // empty: the event carried none
-	Comment []byte // the last one before the line; empty: there was none
+	ID      []byte // empty if the event carried none
+	Comment []byte // the last one before the empty line; may be empty
 }
 
 // Reader reads a stream.
@@ -40,8 +41,8 @@ func NewReader(r io.Reader, fetch int) *Reader {
 	return s
 }
 
-// Next returns the next event that has data or an id. Lines after the last empty line
-// are no event: the stream was cut in the middle. The error is io.EOF at the end of the stream.
+// Next returns the next event that has data or an id. Lines after the last empty line are no event: the stream was
+// cut in the middle. The error is io.EOF at the end of the stream.
 func (s *Reader) Next() (Event, error) {
 	e := &s.event
 	e.reset()
@@ -68,7 +69,7 @@ func (s *Reader) Next() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// line is the present line, without the byte order mark that the first one may have.
+// line returns the current line, without the byte order mark that the first one may have.
 func (s *Reader) line() []byte {
 	line := s.lines.Bytes()
 	if !s.started {
@@ -82,8 +83,8 @@ func (e *Event) reset() {
 	e.Name, e.Data, e.ID, e.Comment = e.Name[:0], e.Data[:0], e.ID[:0], e.Comment[:0]
 }
 
-// addLine adds a line that is not empty. One that begins with a colon is a comment. Unknown fields, and
-// retry (a watch has its own pauses), mean nothing.
+// addLine adds a line that is not empty. One that begins with a colon is a comment. Unknown fields, and retry (a
+// watch has its own pauses), mean nothing.
 func (e *Event) addLine(line []byte) {
 	field, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -101,11 +102,11 @@ func (e *Event) addLine(line []byte) {
 	}
 }
 
-// lineSplitter splits at CR, LF and CR LF. A CR ends its line at once, whatever follows: an event
-// must not wait for the next one.
+// lineSplitter splits at CR, LF and CR LF. A CR ends its line at once, whatever follows: an event must not wait for
+// the next one.
 type lineSplitter struct{ afterCR bool }
 
-// split implements bufio.SplitFunc. A rest without a line end is dropped.
+// split implements bufio.SplitFunc. It drops a rest without a line end.
 func (l *lineSplitter) split(data []byte, _ bool) (advance int, token []byte, err error) {
 	skip := 0
 	if l.afterCR && len(data) > 0 && data[0] == '\n' {

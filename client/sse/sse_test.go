@@ -11,7 +11,7 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/expect"
 )
 
-// texts is an event that lasts.
+// texts is an event that stays valid.
 type texts struct{ name, data, id, comment string }
 
 func readSSE(r io.Reader) (events []texts, err error) {

@@ -1,5 +1,5 @@
-// Package wait is how goroutines wait: until a time has passed, until something is done, for a broadcast, at each tick of an
-// interval, and between tries that fail.
+// Package wait is how the client waits: until a time has passed, until something is done, and between tries that
+// fail.
 //
 // It starts no goroutine.
 package wait
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// For returns false if ctx ended before d had passed.
+// For waits for d. It returns false if ctx ends before.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -37,7 +37,7 @@ func Until(ctx context.Context, done <-chan struct{}, what string, args ...any) 
 	return nil
 }
 
-// Closed says whether a channel is.
+// Closed reports whether a channel is closed.
 func Closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -47,7 +47,7 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Annotate says what was to be done when an error came; "": nothing is added.
+// Annotate prefixes an error with what was being done, unless that is "".
 func Annotate(err error, what string, args []any) error {
 	if err == nil || what == "" {
 		return err
@@ -55,7 +55,7 @@ func Annotate(err error, what string, args []any) error {
 	return fmt.Errorf(what+": %w", append(args, err)...)
 }
 
-// Either returns ctx with a second reason to end: that of other.
+// Either returns ctx with a second reason to end: the end of other.
 func Either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -65,17 +65,17 @@ func Either(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// ShortestRetry and LongestRetry bound the pause before the next try, which doubles with each failure and is drawn at
-// random below that, so that the watchers of a dead server do not return in step.
+// ShortestRetry and LongestRetry bound the pause before the next try. The pause doubles with each failure and is
+// drawn at random below that, so that the watchers of a dead server do not return in step.
 const ShortestRetry, LongestRetry = 100 * time.Millisecond, 5 * time.Second
 
-// Retry is the pause after one more failure than so many in a row.
+// Retry returns the pause after another failure, given the number of failures in a row before it.
 func Retry(failures int) time.Duration {
 	return rand.N(min(ShortestRetry<<min(failures, 10), LongestRetry))
 }
 
-// BackOff is the pause after so many failures in a row of what is done once per interval: twice as long at most after each,
-// up to ten intervals, and half of that at least.
+// BackOff returns the pause, after a number of failures in a row, of something that is done once per interval: at
+// most twice as long after each failure, up to ten intervals, and at least half of that.
 func BackOff(interval time.Duration, failures int) time.Duration {
 	longest := min(interval<<min(failures, 4), 10*interval)
 	return longest/2 + rand.N(longest/2+1)
@@ -87,7 +87,7 @@ type Outage struct {
 	failing bool
 }
 
-// Report logs that failures have begun, with the error, or are over. about are attributes of both.
+// Report logs that failures have begun, with the error, or are over. about has attributes for both.
 func (o *Outage) Report(err error, begun, over string, about ...any) {
 	switch failing := err != nil; {
 	case failing && !o.failing:

@@ -1,4 +1,5 @@
-// Package fake has a cluster in memory, in the place of the network, for tests of the client, and what these tests wait with.
+// Package fake has a cluster in memory, instead of the network, for tests of the client, and helpers for waiting in
+// these tests.
 package fake
 
 import (
@@ -18,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Servers is a cluster in memory, in the place of the network: one function per host.
+// Servers is a cluster in memory, instead of the network: one function per host.
 type Servers map[string]func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
@@ -29,7 +30,7 @@ func (s Servers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s[r.URL.Host](r)
 }
 
-// Respond is a response with this status, body and header, given as names and values in turn.
+// Respond returns a response with this status, body and header, given as alternating names and values.
 func Respond(status int, body string, header ...string) (*http.Response, error) {
 	h := make(http.Header)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -38,7 +39,7 @@ func Respond(status int, body string, header ...string) (*http.Response, error) 
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// Always answers every request alike.
+// Always responds to every request alike.
 func Always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
 	return func(*http.Request) (*http.Response, error) { return Respond(status, body, header...) }
 }
@@ -48,16 +49,16 @@ func Unreachable(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 }
 
-// CutOff is a server that takes a request and dies.
+// CutOff is a server that accepts a request and dies.
 func CutOff(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-// Silent is a server that takes a request and never answers.
+// Silent is a server that accepts a request and never responds.
 func Silent(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
-// Journal records requests as "METHOD path", with the time since it was made.
+// Journal records requests as "METHOD path", with the time since it was created.
 type Journal struct {
 	start time.Time
 	mu    sync.Mutex
@@ -86,14 +87,14 @@ func (j *Journal) String() string {
 	return strings.Join(j.lines, "\n")
 }
 
-// Times returns when the requests so far came, counted from the journal's start.
+// Times returns when the requests so far arrived, counted from the journal's start.
 func (j *Journal) Times() []time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.times)
 }
 
-// NoneLeft fails the test unless the goroutines that there were not before end, for which a busy machine has time.
+// NoneLeft fails the test unless all goroutines that did not exist before end. It gives a busy machine time for that.
 func NoneLeft(t *testing.T, before goleak.Option) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -107,7 +108,7 @@ func NoneLeft(t *testing.T, before goleak.Option) {
 	}
 }
 
-// InBubble runs a test in virtual time; as a subtest if it is given a name.
+// InBubble runs a test in virtual time; as a subtest if name is not empty.
 func InBubble(t *testing.T, name string, test func(*testing.T)) {
 	if name == "" {
 		synctest.Test(t, test)
@@ -116,7 +117,7 @@ func InBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// Within ends after d.
+// Within returns a context that ends after d.
 func Within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -148,7 +149,7 @@ func Endless(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// ContextWithin ends after d; with 0 it is canceled after a second.
+// ContextWithin returns a context that ends after d; with 0 it is canceled after a second.
 func ContextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	if d > 0 {
 		return context.WithTimeout(t.Context(), d)

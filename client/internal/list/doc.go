@@ -2,8 +2,8 @@
 //
 // It calls no function of the client's user: the client does, when a list is published. Its files:
 //
-//	list.go     a list at one moment, and how the next is made of it
-//	guard.go    the refusal of full responses that lack too many instances
+//	list.go     a list at one moment, and how the next one is made from it
+//	guard.go    refuses full responses that lack too many instances
 //	file.go     the last list on disk
 //	keeper.go   a Keeper: its configuration, its state and its metrics
 //	refresh.go  the steps of a refresh: when everything is fetched, and what is published

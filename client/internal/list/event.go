@@ -10,10 +10,10 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// Event is a Start, a Change or a Reset. Their fields are those of client.WatchStart, WatchChange and WatchReset.
+// Event is a Start, a Change or a Reset. They have the fields of client.WatchStart, WatchChange and WatchReset.
 type Event any
 
-// Start says that a server took the watch up.
+// Start means that a server accepted the watch.
 type Start struct {
 	Index  string // changes after it follow
 	Server string // base URL
@@ -26,11 +26,11 @@ type Change struct {
 	Why      string
 	App      string // upper case
 	ID       string
-	Status   string          // afterwards; of a deleted instance, before
-	Instance *registry.Lease // nil where only the record of its removal is left
+	Status   string          // afterwards; for a deleted instance, before
+	Instance *registry.Lease // nil if only its removal record is left
 }
 
-// Reset says that changes may have been missed. Those after Index follow.
+// Reset means that changes may have been missed. Those after Index follow.
 type Reset struct {
 	Index  string
 	Reason string // a sentence
@@ -39,8 +39,8 @@ type Reset struct {
 // Key names the instance that changed.
 func (c Change) Key() registry.Key { return registry.Key{App: c.App, ID: c.ID} }
 
-// decodeEvent returns an event and its index; the event is nil if its name is unknown, which is for later versions of this
-// package.
+// decodeEvent returns an event and its index. The event is nil if its name is unknown: it is for later versions of
+// this package.
 func decodeEvent(server string, e sse.Event) (event Event, index string, err error) {
 	switch string(e.Name) {
 	case "start":
@@ -62,7 +62,7 @@ func decodeEvent(server string, e sse.Event) (event Event, index string, err err
 	return nil, "", nil
 }
 
-// changeOf is a change with the instance that Eureka's document in it describes.
+// changeOf returns a change with the instance that Eureka's document in it describes.
 func changeOf(c api.Change) (Change, error) {
 	change := Change{Index: c.Index, Action: c.Action, Why: c.Why, App: c.App, ID: c.ID, Status: c.Status}
 	if len(c.Instance) == 0 || string(c.Instance) == "null" {
@@ -76,7 +76,7 @@ func changeOf(c api.Change) (Change, error) {
 	return change, nil
 }
 
-// wrapped is the document of one instance around the object of it.
+// wrapped wraps the object of one instance into a document.
 func wrapped(instance []byte) []byte {
 	return append(append([]byte(`{"instance":`), instance...), '}')
 }

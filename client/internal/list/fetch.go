@@ -11,8 +11,8 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/eureka"
 )
 
-// indexHeader is the header with the index of the registry that a response of a Rollcall server shows; stock Eureka has
-// none. A watch from that index misses nothing, however old the response is.
+// indexHeader is the header of a Rollcall server's response with the index of the registry that it shows; stock
+// Eureka does not send it. A watch from that index misses nothing, however old the response is.
 const indexHeader = "X-Rollcall-Index"
 
 // FetchAll fetches the instances of all applications.
@@ -28,7 +28,7 @@ func FetchAll(ctx context.Context, c *transport.Cluster) (transport.Response, []
 	return resp, document.Leases, nil
 }
 
-// FetchApp fetches the instances of one application. An application that does not exist has none.
+// FetchApp fetches the instances of one application. It returns none if the application does not exist.
 func FetchApp(ctx context.Context, c *transport.Cluster, app string) (transport.Response, []*registry.Lease, error) {
 	resp, err := c.Perform(ctx, c.Reading(transport.Eureka(http.MethodGet, "apps", app)), "read %s", app)
 	switch {
@@ -64,15 +64,15 @@ func instancesOf(leases []*registry.Lease) []*registry.Instance {
 }
 
 var (
-	// errMismatch says that the list, after a delta, is not the server's.
+	// errMismatch means that the list, after a delta, differs from the server's.
 	errMismatch = errors.New("the list does not have the delta's hash")
-	// errNoDelta says that the server gave no delta that could be applied.
+	// errNoDelta means that the server returned no delta that could be applied.
 	errNoDelta = errors.New("no delta")
 )
 
-// fetchDelta fetches the delta and applies it. If the list is not the server's then, or there is no delta, everything is
-// fetched at once.
-// Source: com.netflix.discovery.DiscoveryClient.getAndUpdateDelta, reconcileAndLogDifference.
+// fetchDelta fetches the delta and applies it. If the list then differs from the server's, or deltas are unavailable,
+// it fetches everything at once. Source: com.netflix.discovery.DiscoveryClient.getAndUpdateDelta,
+// reconcileAndLogDifference.
 func (r *refresher) fetchDelta(ctx context.Context) step {
 	resp, document, err := r.getDelta(ctx)
 	if err == nil {
@@ -96,8 +96,8 @@ func (r *refresher) fetchDelta(ctx context.Context) step {
 	return r.poll(ctx)
 }
 
-// getDelta fetches the document of the delta. The error is errNoDelta if there is none to be had: upstream responds with 403
-// where deltas are disabled.
+// getDelta fetches the document of the delta. It returns errNoDelta if the server offers none: upstream responds with
+// 403 where deltas are disabled.
 func (r *refresher) getDelta(ctx context.Context) (transport.Response, *eureka.Applications, error) {
 	resp, err := r.config.Cluster.Perform(ctx, r.config.Cluster.Reading(transport.Eureka(http.MethodGet, "apps", "delta")), "fetch the delta")
 	if resp.Status == http.StatusForbidden || resp.Status == http.StatusNotFound {
@@ -116,8 +116,8 @@ func (r *refresher) getDelta(ctx context.Context) (transport.Response, *eureka.A
 	return resp, document, nil
 }
 
-// applyDelta applies a delta to the list, and publishes the list. If the hash does not fit then (errMismatch), the delta lacks
-// changes; those that it has are applied all the same.
+// applyDelta applies a delta to the list, and publishes the list. If the hash does not match then (errMismatch), the
+// delta lacks changes; those that it has are applied all the same.
 func (r *refresher) applyDelta(resp transport.Response, document *eureka.Applications) error {
 	next := withDelta(r.list.Load(), document.Leases, r.guard.release)
 	hash := next.HashCode()
@@ -134,8 +134,8 @@ func (r *refresher) applyDelta(resp transport.Response, document *eureka.Applica
 	return nil
 }
 
-// withDelta returns the list after the changes of a delta, and calls changed with the key of each. A change that was applied
-// before changes nothing: servers repeat each for three minutes.
+// withDelta returns the list after the changes of a delta, and calls changed with the key of each. A change that was
+// applied before changes nothing: servers repeat each for three minutes.
 func withDelta(list *List, changes []*registry.Lease, changed func(registry.Key)) *List {
 	edit := list.edit()
 	for _, l := range changes {

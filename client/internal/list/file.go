@@ -21,9 +21,9 @@ import (
 // lastKnownVersion is the version of the file's format.
 const lastKnownVersion = 1
 
-// lastKnown is the last list on disk, opt-in by Config.File: JSON of Eureka's (the response to
-// GET apps) beside when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole,
-// by a rename. Format: docs/reference/formats/client-list.md.
+// lastKnown is the last list on disk, opt-in by Config.File: Eureka's JSON (the response to GET apps) and the time
+// when it was up to date (Unix ms, by this machine's clock). It is replaced as a whole, by a rename. Format:
+// docs/reference/formats/client-list.md.
 type lastKnown struct {
 	path string
 }
@@ -31,12 +31,12 @@ type lastKnown struct {
 // lastKnownFile is the content of the file.
 type lastKnownFile struct {
 	Version  int             `json:"version"`
-	App      string          `json:"app"`        // upper case; "": all
+	App      string          `json:"app"`        // upper case; "" for all
 	UpToDate int64           `json:"up_to_date"` // Unix ms
 	List     json.RawMessage `json:"list"`       // Eureka's document of applications
 }
 
-// save replaces the file. app is the application that the list is of; "": all.
+// save replaces the file. app is the application that the list covers; "" means all.
 func (f lastKnown) save(app string, s *List, upToDate time.Time) error {
 	text, err := encodeLastKnown(strings.ToUpper(app), s, upToDate)
 	if err == nil {
@@ -67,9 +67,9 @@ func leasesOf(s *List) iter.Seq[*registry.Lease] {
 	}
 }
 
-// load reads the file. fs.ErrNotExist: there is none yet. Any other error names the file and what is
-// wrong with it (damaged, of another application, of a newer version). A time in the future, as after a
-// clock was set back, counts as now.
+// load reads the file. It returns fs.ErrNotExist before the first save. Any other error names the file and what is
+// wrong with it (damaged, of another application, of a newer version). A time in the future, as after a clock was set
+// back, counts as now.
 func (f lastKnown) load(app string) (s *List, upToDate time.Time, err error) {
 	text, err := os.ReadFile(f.path)
 	if err == nil {
@@ -99,7 +99,7 @@ func readLastKnown(text []byte, app string) (*List, time.Time, error) {
 	return s, time.UnixMilli(file.UpToDate), nil
 }
 
-// decodeLastKnown reads the file but for its list. Every version has its number in the same place.
+// decodeLastKnown reads everything in the file except its list. Every version has its number in the same place.
 func decodeLastKnown(text []byte) (file lastKnownFile, err error) {
 	var head struct {
 		Version int `json:"version"`
@@ -123,7 +123,7 @@ func decodeLastKnown(text []byte) (file lastKnownFile, err error) {
 	return file, nil
 }
 
-// decodeList reads Eureka's document of applications, whose hash must fit.
+// decodeList reads Eureka's document of applications, whose hash must match.
 func decodeList(document []byte) (*List, error) {
 	apps, err := eureka.DecodeApplications(document)
 	if err != nil {
@@ -154,8 +154,8 @@ type saver struct {
 	disk   lastKnown
 	wake   chan struct{} // the list may have changed
 
-	// Of the goroutine.
-	saved  *List     // the list on disk; nil: no list, or an unusable one
+	// Owned by the goroutine.
+	saved  *List     // the list on disk; nil if there is none, or an unusable one
 	asOf   time.Time // of the list on disk
 	outage wait.Outage
 }
@@ -167,7 +167,7 @@ func newSaver(k *Keeper) *saver {
 	}
 }
 
-// restore begins with the list on disk, if that is of use.
+// restore starts with the list on disk, if that is usable.
 func (r *refresher) restore() {
 	list, asOf, err := r.file.disk.load(r.config.App)
 	switch {
@@ -186,11 +186,11 @@ func (r *refresher) restore() {
 func (f *saver) request() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // an earlier request waits
+	default: // an earlier request is still pending
 	}
 }
 
-// run saves the list after changes, once per interval at most, and at the end if it is newer than the file.
+// run saves the list after changes, at most once per interval, and at the end if it is newer than the file.
 func (f *saver) run(ctx context.Context) {
 	for alive := true; alive; {
 		select {
@@ -209,7 +209,7 @@ func (f *saver) run(ctx context.Context) {
 	}
 }
 
-// save replaces the file. What fails is tried again after an interval.
+// save replaces the file. After a failure it tries again an interval later.
 func (f *saver) save(list *List, asOf time.Time) {
 	app := f.keeper.config.App
 	err := f.disk.save(app, list, asOf)
@@ -225,15 +225,15 @@ func (f *saver) save(list *List, asOf time.Time) {
 // replaceFile writes a file so that a crash leaves the old one or the new one. Only its owner may read
 // it: metadata of instances may hold secrets.
 func replaceFile(path string, content []byte) error {
-	// A name of its own: a process and its successor may write at the same time.
+	// A unique name: a process and its successor may write at the same time.
 	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(content)
 	if err == nil {
-		// Before the rename, or else a loss of power could leave an empty file under the name. That the
-		// rename itself may be lost does no harm: the old list is a list too.
+		// Before the rename: otherwise a loss of power could leave an empty file under the name. Losing the rename
+		// itself does no harm: the old list is a list too.
 		err = tmp.Sync()
 	}
 	err = errors.Join(err, tmp.Close())

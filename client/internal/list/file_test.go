@@ -25,15 +25,15 @@ import (
 
 var updateLastKnown = flag.Bool("update-list", false, "write the golden file of the last list anew")
 
-// lastKnownGolden is a file of the present version. Another content means that files which exist on
-// disks are not written as they are read: raise the format's version, keep reading this file, and give
-// the new version one of its own.
+// lastKnownGolden is a file of the current version. If saving gives another content, files that exist on disks are no
+// longer written as they are read: raise the format's version, keep reading this file, and give the new version a
+// golden file of its own.
 const lastKnownGolden = "testdata/client-list-v1.json"
 
-// savedAt is the time of the files of these tests.
+// savedAt is the time of the files in these tests.
 var savedAt = time.UnixMilli(1767225600123)
 
-// savedList has what instances can have.
+// savedList has everything that instances can have.
 func savedList() *List {
 	return listOf(
 		listed("LEDGER", "ledger-1", withStatus(registry.OutOfService), func(i *registry.Instance) { i.Overridden = registry.OutOfService }),
@@ -200,7 +200,8 @@ func TestLastKnownListIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzLoadLastKnown: no panic, and what is loaded is saved and loaded as the same.
+// FuzzLoadLastKnown checks that loading never panics, and that what is loaded stays the same when it is saved and
+// loaded again.
 func FuzzLoadLastKnown(f *testing.F) {
 	golden := lastKnown{path: lastKnownGolden}.content(f)
 	f.Add(golden)
@@ -235,7 +236,7 @@ func orders(id string, status registry.Status) *registry.Instance {
 
 func billing(id string) *registry.Instance { return listed("BILLING", id) }
 
-// words are the instances of a list, such as "ORDERS/o1=UP".
+// words returns the instances of a list, such as "ORDERS/o1=UP".
 func words(l *List) string {
 	var all []string
 	for i := range l.All() {
@@ -297,8 +298,8 @@ func TestDeltaIsApplied(t *testing.T) {
 	}
 }
 
-// FuzzApplyDelta: after any response to the fetch of a delta the list has the hash of the response,
-// or everything is fetched.
+// FuzzApplyDelta checks that after any response to the fetch of a delta the list has the hash of the response, or
+// everything is fetched.
 func FuzzApplyDelta(f *testing.F) {
 	f.Add(200, deltaOf("7", "UP_2_"))
 	f.Add(200, deltaOf("7", "UP_3_", deltaChange(registry.ActionAdded, orders("o3", registry.Up))))

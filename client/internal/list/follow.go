@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// errReset says that the server does not know what happened after the index, so its whole list is needed.
+	// errReset means that the server does not know what happened after the index, so its whole list is needed.
 	errReset = errors.New("changes may have been missed")
-	// errHeld says that it is time to fetch everything again, because the guard holds instances.
+	// errHeld means that it is time to fetch everything again, because the guard holds instances.
 	errHeld = errors.New("instances are held")
 )
 
-// watch follows a server from the list's index on for as long as it can be followed. Another server goes
-// on from there if it is of the same history, so that no full response is needed.
+// watch follows a server from the list's index on for as long as possible. Another server with the same history
+// continues from there, so that no full response is needed.
 func (r *refresher) watch(ctx context.Context) step {
 	start := time.Now()
 	err := r.follow(ctx)
@@ -41,8 +41,8 @@ func (r *refresher) watch(ctx context.Context) step {
 	return r.failOver(ctx, err)
 }
 
-// follow reads the stream of one server until it ends, which is always an error. While something is held
-// that is at the latest after an Interval: a response beside the stream might be older than the stream.
+// follow reads the stream of one server until it ends, which is always an error. While something is held it ends at
+// the latest after an Interval: a response beside the stream might be older than the stream.
 func (r *refresher) follow(ctx context.Context) error {
 	if r.guard.held() > 0 {
 		bounded, cancel := context.WithTimeoutCause(ctx, r.config.Interval, errHeld)
@@ -55,7 +55,7 @@ func (r *refresher) follow(ctx context.Context) error {
 	return err
 }
 
-// apply applies an event. Changes are published when all that came was applied.
+// apply applies an event. Changes are published once everything that arrived was applied.
 func (r *refresher) apply(e Event) error {
 	switch e := e.(type) {
 	case Start:
@@ -68,8 +68,7 @@ func (r *refresher) apply(e Event) error {
 	return nil
 }
 
-// change applies a change. A change without a document removes its instance, of which only the record of the removal
-// is left.
+// change applies a change. A change without a document removes its instance, which has only a removal record left.
 func (r *refresher) change(c Change) {
 	if r.edit == nil {
 		r.edit = r.list.Load().edit()
@@ -82,7 +81,7 @@ func (r *refresher) change(c Change) {
 	r.edit.set(c.Instance.Instance)
 }
 
-// started is called when a server has accepted the watch. The server streams at once what happened since the index.
+// started is called when a server has accepted the watch. The server at once streams what happened since the index.
 func (r *refresher) started() {
 	r.count("watch", nil)
 	r.recordSource(Watch, r.server.URL, time.Now())
@@ -93,7 +92,7 @@ func (r *refresher) started() {
 	r.cutSince, r.unwatchable = time.Time{}, ""
 }
 
-// confirm dates the list when all that came from the server was applied, were it only a mark.
+// confirm dates the list once everything from the server was applied, even if that was only a mark.
 func (r *refresher) confirm() {
 	r.flush()
 	r.mu.Lock()
@@ -117,8 +116,8 @@ func (r *refresher) flush() {
 	r.save()
 }
 
-// reset fetches everything, because the list's index leads nowhere any more. A server that says so of its
-// own lists must not be asked for them in quick succession.
+// reset fetches everything, because the list's index has been lost. A server that says so about its own lists
+// must not be asked for them in quick succession.
 func (r *refresher) reset(ctx context.Context) step {
 	r.index = ""
 	r.resets++
@@ -128,7 +127,7 @@ func (r *refresher) reset(ctx context.Context) step {
 	return after(ctx, wait.BackOff(r.config.Interval, r.resets-1), r.fetchFull)
 }
 
-// failOver goes on at another server when a stream was cut off, or could not be had.
+// failOver continues at another server when a stream was cut off, or could not be opened.
 func (r *refresher) failOver(ctx context.Context, err error) step {
 	r.setErr(err)
 	if r.cutSince.IsZero() {
@@ -139,7 +138,7 @@ func (r *refresher) failOver(ctx context.Context, err error) step {
 		return nil
 	}
 	if lately := r.config.Interval; time.Since(r.cutSince) >= lately && time.Since(r.fullFetchedAt) >= lately {
-		return r.fetchFull // better than nothing, where no server can be watched
+		return r.fetchFull // better than nothing while no server can be watched
 	}
 	if candidates, err := r.config.Cluster.ToWatch(ctx, r.failures); err == nil {
 		r.server = candidates[0]
@@ -147,8 +146,8 @@ func (r *refresher) failOver(ctx context.Context, err error) step {
 	return r.watch
 }
 
-// fallBack goes on by fetches where a server does not offer a watch, or none from the index, or streams what cannot be
-// read.
+// fallBack continues with fetches if a server does not offer a watch, or none from the index, or streams something
+// unreadable.
 func (r *refresher) fallBack(ctx context.Context, err error) step {
 	if r.server.URL != r.listedBy {
 		return after(ctx, r.failurePause(), r.fetchFull) // it may have a list all the same

@@ -15,12 +15,12 @@ import (
 type StreamConfig struct {
 	Cluster *transport.Cluster
 	Log     *slog.Logger
-	App     string // upper case; "": all
-	Index   string // where to go on; "": from now
+	App     string // upper case; "" means all
+	Index   string // where to resume; "" means from now
 	Each    func(Event) error
 }
 
-// Follow calls Each with every event, as client.Watch does, whose errors it returns.
+// Follow calls Each with every event, like client.Watch, and returns the same errors.
 func Follow(ctx context.Context, c StreamConfig) error {
 	f := &follower{each: c.Each, outage: wait.Outage{Log: c.Log}, foreign: make(map[string]bool)}
 	f.stream = Stream{Cluster: c.Cluster, App: c.App, Index: c.Index, Each: f.pass}
@@ -37,9 +37,9 @@ func Follow(ctx context.Context, c StreamConfig) error {
 type follower struct {
 	stream  Stream
 	outage  wait.Outage
-	server  string // URL of the one that is followed; "": none was yet
+	server  string // URL of the server that is followed; "" before the first
 	each    func(Event) error
-	foreign map[string]bool // URLs of servers that are not Rollcall, as far as is known
+	foreign map[string]bool // URLs of servers found not to be Rollcall
 }
 
 // run returns nil when ctx has ended.
@@ -84,7 +84,7 @@ func (f *follower) follow(ctx context.Context, failures int) error {
 	return Final{err}
 }
 
-// pass reports that a server took the watch up, before Each is called with that.
+// pass reports that a server accepted the watch, before Each is called with that event.
 func (f *follower) pass(e Event) error {
 	if _, started := e.(Start); started {
 		f.report(nil)

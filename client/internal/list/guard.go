@@ -6,19 +6,20 @@ import (
 	"github.com/seed-20419f34/rollcall/fsm/registry"
 )
 
-// Guard says which full responses are refused, as client.Guard does, with its defaults in the place of zeros.
+// Guard decides which full responses are refused, like client.Guard, with that one's defaults instead of zeros.
 type Guard struct {
-	Share float64 // between 0 and 1; negative: full responses are believed
+	Share float64 // between 0 and 1; if negative, full responses are believed
 	Hold  time.Duration
 }
 
 // guarded is a Guard at work. It belongs to one goroutine. Times are readings of the monotonic clock.
 type guarded struct {
 	guard Guard
-	since map[registry.Key]time.Time // of the held instances, which the list has: the time of the full response that lacked them first
+	// for each held instance, which the list has, the time of the first full response that lacked it
+	since map[registry.Key]time.Time
 }
 
-// full makes the next list of a full response: its instances, and those of old that are held. suspect says that
+// full makes the next list from a full response: its instances, and the held ones of old. suspect reports whether
 // something is held now.
 func (g *guarded) full(old *List, response []*registry.Instance, now time.Time) (next *List, suspect bool) {
 	edit := old.edit()
@@ -42,10 +43,10 @@ func (g *guarded) full(old *List, response []*registry.Instance, now time.Time) 
 	return edit.list(), g.held() > 0
 }
 
-// release ends the hold of an instance of which the server said that it is listed, or that it was removed.
+// release ends the hold of an instance that the server has listed, or reported as removed.
 func (g *guarded) release(key registry.Key) { delete(g.since, key) }
 
-// held is the number of instances that are held.
+// held returns the number of held instances.
 func (g *guarded) held() int { return len(g.since) }
 
 func (g *guarded) isHeld(key registry.Key) bool {
@@ -53,7 +54,7 @@ func (g *guarded) isHeld(key registry.Key) bool {
 	return held
 }
 
-// lackingSince is when the first full response lacked an instance that the one of now lacks.
+// lackingSince returns when an instance that the current response lacks was first missing.
 func (g *guarded) lackingSince(key registry.Key, now time.Time) time.Time {
 	if since, held := g.since[key]; held {
 		return since
@@ -61,12 +62,12 @@ func (g *guarded) lackingSince(key registry.Key, now time.Time) time.Time {
 	return now
 }
 
-// mayStay says whether an instance that is lacking now may be held for longer.
+// mayStay reports whether an instance that is lacking now may be held for longer.
 func (g *guarded) mayStay(key registry.Key, now time.Time) bool {
 	return now.Sub(g.lackingSince(key, now)) < g.guard.Hold
 }
 
-// doubt is the applications about which a full response is not believed.
+// doubt has the applications for which a full response is not believed.
 type doubt struct {
 	all  bool
 	apps map[string]bool
@@ -74,8 +75,8 @@ type doubt struct {
 
 func (d doubt) of(app string) bool { return d.all || d.apps[app] }
 
-// doubt says what to doubt in a full response. Instances that were held for long enough are not known any
-// more: their lack says nothing about the others.
+// doubt returns what to doubt in a full response. Instances that were held for long enough no longer count as known:
+// their lack says nothing about the others.
 func (g *guarded) doubt(old *List, present map[registry.Key]bool, now time.Time) doubt {
 	share := g.guard.Share
 	if share < 0 {
@@ -93,7 +94,7 @@ func (g *guarded) doubt(old *List, present map[registry.Key]bool, now time.Time)
 	return d
 }
 
-// tally is how many instances are known, and how many of them a response lacks.
+// tally counts known instances, and how many of them a response lacks.
 type tally struct{ known, lacking int }
 
 func (g *guarded) tally(instances []*registry.Instance, present map[registry.Key]bool, now time.Time) tally {
@@ -110,8 +111,8 @@ func (g *guarded) tally(instances []*registry.Instance, present map[registry.Key
 	return t
 }
 
-// exceeds says whether more than a share is lacking. It divides because a quotient is rounded as a written
-// share is: 7 of 10 are not more than 0.7.
+// exceeds reports whether more than a share is lacking. It divides because a quotient is rounded as a written share
+// is: 7 of 10 are not more than 0.7.
 func (t tally) exceeds(share float64) bool {
 	return t.known > 0 && float64(t.lacking)/float64(t.known) > share
 }

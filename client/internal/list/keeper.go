@@ -17,18 +17,18 @@ type Config struct {
 	Cluster  *transport.Cluster
 	Log      *slog.Logger
 	Metrics  *Metrics
-	App      string // of one application, upper case; "": all
-	Watch    bool   // the list is watched where the server can be
-	Deltas   bool   // fetches after the first are of deltas where the server has them
+	App      string // one application, upper case; "" means all
+	Watch    bool   // watch the list if the server can be watched
+	Deltas   bool   // after the first fetch, fetch deltas if the server has them
 	Interval time.Duration
 	Guard    Guard
-	File     string // "": the list is not kept on disk
-	// Publish is called with every list that differs from the one before, by one goroutine. It must return at once, and
-	// not call the Keeper.
+	File     string // "" if the list is not kept on disk
+	// Publish is called with every list that differs from the one before, by one goroutine. It must return at once,
+	// and not call the Keeper.
 	Publish func(*List)
 }
 
-// Source is where a list is from.
+// Source is where a list came from.
 type Source uint8
 
 // Sources of a list.
@@ -39,7 +39,7 @@ const (
 	Watch
 )
 
-// Status is what a Keeper does at present. Its fields are those of client.DiscoveryStatus.
+// Status is the current state of a Keeper. It has the fields of client.DiscoveryStatus.
 type Status struct {
 	Source Source
 	Server string
@@ -56,8 +56,8 @@ type Keeper struct {
 	ready  chan struct{} // closed when there is a list
 
 	mu     sync.Mutex
-	status Status    // but for Age
-	asOf   time.Time // when the list was known to be up to date; zero: there is none
+	status Status    // without Age
+	asOf   time.Time // when the list was known to be up to date; zero before the first list
 }
 
 // NewKeeper returns a Keeper, which does nothing until Run.
@@ -87,18 +87,18 @@ func (k *Keeper) Run(ctx context.Context) {
 // Ready is closed when there is a list.
 func (k *Keeper) Ready() <-chan struct{} { return k.ready }
 
-// Status returns what the Keeper does at present.
+// Status returns the Keeper's current state.
 func (k *Keeper) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	status := k.status
 	if !k.asOf.IsZero() {
-		status.Age = max(0, time.Since(k.asOf)) // a file may be of a clock that was ahead
+		status.Age = max(0, time.Since(k.asOf)) // a file may come from a clock that was ahead
 	}
 	return status
 }
 
-// dated is the list and when it was up to date; nil before there is one.
+// dated returns the list and when it was up to date, or nil before there is one.
 func (k *Keeper) dated() (*List, time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,13 +108,13 @@ func (k *Keeper) dated() (*List, time.Time) {
 	return k.list.Load(), k.asOf
 }
 
-// Metrics are the numbers of all lists of one client.
+// Metrics has the numbers of all lists of one client.
 type Metrics struct {
 	Refreshes *prometheus.CounterVec // by kind (full, delta, watch) and outcome (ok, failed, mismatch)
 	Guarded   prometheus.Counter     // full responses that the guard did not believe
 }
 
-// NewMetrics shows as 0 what may happen: of a counter that begins with 1 no rate shows the first.
+// NewMetrics shows possible events as 0: a counter that first appears with 1 has no rate for that event.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		Refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{

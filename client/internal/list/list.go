@@ -11,19 +11,19 @@ import (
 )
 
 // List is the instances at one moment, sorted by application and id. It is immutable, and what it returns must not be
-// changed. The zero List is empty. Its methods are those of client.Snapshot.
+// changed. The zero List is empty. It has the methods of client.Snapshot.
 type List struct {
 	size   int
 	counts registry.Counts // instances by status; their sum is size
-	all    listings        // by application
-	// Those that are UP: lists that are asked for at every call of a service are made when they change,
-	// not when they are asked for.
+	all    listings                       // by application
+	// Those that are UP. Lists that every call of a service asks for are made when they change, not when they are
+	// asked for.
 	up         listings // by application
 	vips       listings
 	secureVIPs listings
 }
 
-// Len is the number of instances, whatever their status.
+// Len returns the number of instances, whatever their status.
 func (s *List) Len() int { return s.size }
 
 // All ranges over all instances, whatever their status.
@@ -48,7 +48,7 @@ func (s *List) Apps() []string {
 	return names
 }
 
-// Instance returns one instance, whatever its status; nil if there is none.
+// Instance returns one instance, whatever its status, or nil.
 func (s *List) Instance(key registry.Key) *registry.Instance {
 	members := s.all.get(key.App)
 	at, found := slices.BinarySearchFunc(members, key.ID, func(i *registry.Instance, id string) int {
@@ -63,18 +63,19 @@ func (s *List) Instance(key registry.Key) *registry.Instance {
 // App returns the instances of an application that are UP. The name may be in any case.
 func (s *List) App(name string) []*registry.Instance { return s.up.get(name) }
 
-// VIP returns the instances that are UP and have a VIP address among theirs, which are separated by commas
-// and may have blanks around them. The address may be in any case.
+// VIP returns the instances that are UP and have the given VIP address. An instance's addresses are separated by
+// commas and may have blanks around them. The address may be in any case.
 func (s *List) VIP(address string) []*registry.Instance { return s.vips.get(address) }
 
 // SecureVIP is VIP for secure VIP addresses.
 func (s *List) SecureVIP(address string) []*registry.Instance { return s.secureVIPs.get(address) }
 
-// HashCode returns apps__hashcode of the list.
+// HashCode returns apps__hashcode of the list: for each status with instances, in lexicographic order, NAME_COUNT_.
+// Source: com.netflix.discovery.shared.Applications.getReconcileHashCode.
 func (s *List) HashCode() string { return s.counts.HashCode() }
 
-// edit begins another List from this one, which stays as it is. Its cost grows with what is changed and with the
-// lists that the change is in (a pointer for each member), not with the whole.
+// edit starts another List from this one, which stays as it is. Its cost grows with the number of changes and the
+// size of the lists they are in (a pointer for each member), not with the whole.
 func (s *List) edit() *edit {
 	return &edit{from: s, changed: make(map[registry.Key]*registry.Instance)}
 }
@@ -82,10 +83,10 @@ func (s *List) edit() *edit {
 // edit is a List in the making. It belongs to one goroutine.
 type edit struct {
 	from    *List
-	changed map[registry.Key]*registry.Instance // where the edit differs from from; nil: removed
+	changed map[registry.Key]*registry.Instance // where the edit differs from from; nil for removed instances
 }
 
-// set adds or replaces an instance; changed is false if it was there, equal (sameInstance).
+// set adds or replaces an instance. changed is false if an equal one (sameInstance) was there.
 func (e *edit) set(i *registry.Instance) (changed bool) {
 	key := i.Key()
 	if was := e.instance(key); was != nil && sameInstance(was, i) {
@@ -112,7 +113,7 @@ func (e *edit) remove(key registry.Key) (changed bool) {
 	return true
 }
 
-// instance is the one of a key at present; nil: there is none.
+// instance returns the current instance of a key, or nil.
 func (e *edit) instance(key registry.Key) *registry.Instance {
 	if now, changed := e.changed[key]; changed {
 		return now
@@ -120,7 +121,7 @@ func (e *edit) instance(key registry.Key) *registry.Instance {
 	return e.from.Instance(key)
 }
 
-// list returns the edited List: the one that the edit began from if nothing is otherwise.
+// list returns the edited List, or the one that the edit started from if nothing differs.
 func (e *edit) list() *List {
 	if len(e.changed) == 0 {
 		return e.from
@@ -144,7 +145,7 @@ func (e *edit) list() *List {
 	return &next
 }
 
-// count adds an instance, if there is one, or takes it away.
+// count adds by to the count of an instance's status, if there is an instance.
 func (s *List) count(i *registry.Instance, by int) {
 	if i != nil {
 		s.size += by
@@ -152,7 +153,7 @@ func (s *List) count(i *registry.Instance, by int) {
 	}
 }
 
-// ifUp is the instance if there is one that is UP, else nil.
+// ifUp returns the instance if there is one and it is UP, otherwise nil.
 func ifUp(i *registry.Instance) *registry.Instance {
 	if i == nil || i.Status != registry.Up {
 		return nil
@@ -160,7 +161,7 @@ func ifUp(i *registry.Instance) *registry.Instance {
 	return i
 }
 
-// appendMoves appends what a change does to the lists that names gives. was or now may be nil.
+// appendMoves appends the effect of a change on the lists that names returns. was or now may be nil.
 func appendMoves(moves []move, key registry.Key, was, now *registry.Instance, names func(*registry.Instance) []string) []move {
 	var in []string
 	if now != nil {
@@ -185,8 +186,7 @@ func vipsOf(i *registry.Instance) []string { return addresses(i.VIP) }
 
 func secureVIPsOf(i *registry.Instance) []string { return addresses(i.SecureVIP) }
 
-// addresses are the parts of a comma-separated address, in upper case, trimmed, each once; empty ones
-// are none.
+// addresses returns the parts of a comma-separated address, in upper case, trimmed, each once, without empty ones.
 func addresses(list string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(strings.ToUpper(list), ",") {
@@ -197,14 +197,14 @@ func addresses(list string) []string {
 	return parts
 }
 
-// sameInstance says whether clients see the same in two instances: all that an instance has,
-// lastDirtyTimestamp too. Metadata is a map to clients, and servers that keep it in one give it in an
-// order of their own: the order is no difference.
+// sameInstance reports whether clients see the same in two instances: everything that an instance has, including
+// lastDirtyTimestamp. Metadata is a map to clients, and servers that keep it in one return it in an order of their
+// own, so the order does not count.
 func sameInstance(a, b *registry.Instance) bool {
 	return a.Equal(b) || inOrder(a).Equal(inOrder(b))
 }
 
-// inOrder is an instance with its metadata in the order of the keys.
+// inOrder returns an instance with its metadata sorted by key.
 func inOrder(i *registry.Instance) *registry.Instance {
 	sorted := *i
 	for _, pairs := range []*[]registry.Pair{&sorted.Metadata, &sorted.DataCenter.Metadata} {
@@ -215,22 +215,21 @@ func inOrder(i *registry.Instance) *registry.Instance {
 	return &sorted
 }
 
-// listings are lists of instances by a name (of an application, a VIP address), sorted by it. They are
-// immutable: what with returns shares all lists but the changed ones.
+// listings are lists of instances by a name (of an application, a VIP address), sorted by it. They are immutable:
+// what with returns shares all lists but the changed ones.
 type listings []*listing
 
-// listing is a name in upper case and the instances that have it, never none, sorted by application and
-// id.
+// listing is a name in upper case and the instances that have it, at least one, sorted by application and id.
 type listing struct {
 	name    string
 	members []*registry.Instance
 }
 
-// move says that an instance is in a list from now on, or no more.
+// move says that an instance is in a list from now on, or no longer.
 type move struct {
 	name string
 	key  registry.Key
-	now  *registry.Instance // nil: no more
+	now  *registry.Instance // nil if it no longer is
 }
 
 // get returns the members of a list, whose name may be in any case.
@@ -267,8 +266,8 @@ func appendUpper(dst []byte, name string) []byte {
 	return dst
 }
 
-// with returns the lists after moves, of which there is one at most for a name and a key. It sorts
-// them. What is not changed is copied by the pointer, so that it costs little.
+// with returns the lists after moves, at most one per name and key, which it sorts. Unchanged lists are shared by
+// pointer, which is cheap.
 func (g listings) with(moves []move) listings {
 	if len(moves) == 0 {
 		return g
@@ -295,7 +294,7 @@ func (g listings) with(moves []move) listings {
 	return append(next, g...)
 }
 
-// with returns the list after moves, which are all of its name and sorted.
+// with returns the list after moves, which all have its name and are sorted.
 func (g *listing) with(moves []move) *listing {
 	members := g.members
 	next := make([]*registry.Instance, 0, len(members)+len(moves))
@@ -310,7 +309,7 @@ func (g *listing) with(moves []move) *listing {
 		}
 	}
 	next = append(next, members...)
-	return &listing{name: g.name, members: slices.Clip(next)} // clipped: an append makes another list
+	return &listing{name: g.name, members: slices.Clip(next)} // clipped, so that an append makes another list
 }
 
 func compareMoves(a, b move) int {

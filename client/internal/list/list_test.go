@@ -190,10 +190,10 @@ func otherValue(t *testing.T, field reflect.Value) reflect.Value {
 	panic("not reached")
 }
 
-// listModel is a list of instances, done simply.
+// listModel is a list of instances, implemented simply.
 type listModel map[registry.Key]*registry.Instance
 
-// check compares all that can be asked of a List.
+// check compares everything that a List offers.
 func (m listModel) check(t *rapid.T, s *List) {
 	t.Helper()
 	all := slices.SortedFunc(maps.Values(m), func(a, b *registry.Instance) int {
@@ -262,8 +262,7 @@ func drawInstance(t *rapid.T) *registry.Instance {
 		withStatus(rapid.SampledFrom(append([]registry.Status{registry.Up}, registry.Statuses()...)).Draw(t, "status")))
 }
 
-// TestListsEqualTheModel edits at random and compares every List with the model of its moment,
-// again after all later edits.
+// It edits at random and compares every List with the model at that moment, again after all later edits.
 func TestListsEqualTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		model := make(listModel)
@@ -306,17 +305,17 @@ func drawChange(t *rapid.T, model listModel, edit *edit) {
 // TestMain fails if a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// usual fills the zeros of a Guard with the client's defaults.
+// usual replaces the zeros of a Guard with the client's defaults.
 func (g Guard) usual() Guard {
 	return Guard{Share: cmp.Or(g.Share, 0.5), Hold: cmp.Or(g.Hold, 90*time.Second)}
 }
 
-// guardStep is one full response, or one instance that the server lists or removes, and the list afterwards.
-// Lists are words such as a1 a2 b1: an application's letter and an id.
+// guardStep is one full response, or one instance that the server lists or removes, and the list afterwards. Lists
+// are words such as a1 a2 b1: an application's letter and an id.
 type guardStep struct {
 	at       time.Duration
 	response string
-	change   string // instead of the response: the removal of this one; with + its presence
+	change   string // instead of the response: the removal of this one, or with + its presence
 	want     string
 	held     int
 }
@@ -463,7 +462,7 @@ func (s guardStep) apply(g *guarded, list *List, start time.Time) *List {
 	return edit.list()
 }
 
-// sequence is a list of a count of instances of one application, in their order.
+// sequence returns a list of count instances of one application, in order.
 func sequence(count int) string {
 	words := make([]string, count)
 	for n := range words {
@@ -499,7 +498,7 @@ func TestGuardAppliesWhatAResponseSaysOfTheInstancesInIt(t *testing.T) {
 	expect.That(t, same == next, "the same response makes another List")
 }
 
-// TestGuardHoldsForItsTimeAtRandom sends full responses and removals at random.
+// It sends full responses and removals at random.
 func TestGuardHoldsForItsTimeAtRandom(t *testing.T) {
 	const hold = 90 * time.Second
 	rapid.Check(t, func(t *rapid.T) {
@@ -526,8 +525,7 @@ func TestGuardHoldsForItsTimeAtRandom(t *testing.T) {
 	})
 }
 
-// checkFull checks the list after a full response, and records since when which of its instances are
-// lacking.
+// checkFull checks the list after a full response, and records since when which of its instances are lacking.
 func checkFull(t *rapid.T, old *List, response []*registry.Instance, next *List, lackingSince map[registry.Key]time.Duration, now, hold time.Duration) {
 	t.Helper()
 	present := listOf(response...)

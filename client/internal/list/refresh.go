@@ -14,21 +14,22 @@ import (
 type refresher struct {
 	*Keeper
 	guard guarded
-	file  *saver // nil: there is none
-	edit  *edit  // changes of the stream that are not published yet; nil: there are none
+	file  *saver // may be nil
+	edit  *edit  // changes from the stream that are not published yet; may be nil
 
-	listedBy    string            // URL of the server whose response, full or delta, the list comes from; "": there was none yet
-	index       string            // up to where the list has everything; "": not known, so it cannot be watched
+	// URL of the server whose response, full or delta, the list came from; "" before the first
+	listedBy    string
+	index       string            // the list has everything up to it; "" if not known, so it cannot be watched
 	watched     bool              // the list is watched, or will be as soon as a server can be
 	server      *transport.Server // the one that is watched, or will be
 	stream      *Stream
-	unwatchable string // URL of the server that was found last to offer no watch; "": none
+	unwatchable string // URL of the server last found to offer no watch; may be ""
 
-	fullFetchedAt time.Time   // when the newest full fetch was begun, whatever came of it
+	fullFetchedAt time.Time   // when the newest full fetch started, whatever its outcome
 	failures      int         // in a row
 	resets        int         // in a row
 	outage        wait.Outage // of fetches
-	cutSince      time.Time   // since when no server could be watched; zero: one can
+	cutSince      time.Time   // since when no server could be watched; zero if one can
 	suspect       bool        // the last full response was not believed
 }
 
@@ -38,7 +39,7 @@ func newRefresher(k *Keeper) *refresher {
 	return r
 }
 
-// step refreshes the list, pauses, and returns the next step; nil when ctx has ended.
+// step refreshes the list, pauses, and returns the next step, or nil when ctx has ended.
 type step func(ctx context.Context) step
 
 // run refreshes the list until ctx ends.
@@ -80,7 +81,7 @@ func (r *refresher) fetchFull(ctx context.Context) step {
 	return r.poll(ctx)
 }
 
-// replace makes the instances of a full response the list, with those that the guard holds.
+// replace makes the instances of a full response the list, plus those that the guard holds.
 func (r *refresher) replace(resp transport.Response, instances []*registry.Instance) {
 	next, suspect := r.guard.full(r.list.Load(), instances, time.Now())
 	r.listedBy, r.index, r.server = resp.Server, resp.Header.Get(indexHeader), r.config.Cluster.ServerOf(resp)
@@ -90,8 +91,8 @@ func (r *refresher) replace(resp transport.Response, instances []*registry.Insta
 	r.recordSource(Fetch, resp.Server, resp.Sent)
 }
 
-// poll waits for the time of the next fetch, which is of a delta if that can do: not while instances are held, and not of one
-// application, of which servers have no deltas.
+// poll waits for the time of the next fetch. That fetch is a delta if possible: not while instances are held, and not
+// for one application, for which servers have no deltas.
 func (r *refresher) poll(ctx context.Context) step {
 	next := r.fetchDelta
 	if !r.config.Deltas || r.config.App != "" || r.guard.held() > 0 {
@@ -100,7 +101,7 @@ func (r *refresher) poll(ctx context.Context) step {
 	return after(ctx, r.config.Interval, next)
 }
 
-// publish makes a list the present one.
+// publish makes a list the current one.
 func (r *refresher) publish(next *List) {
 	changed := r.list.Swap(next) != next
 	r.mu.Lock()
@@ -111,8 +112,8 @@ func (r *refresher) publish(next *List) {
 	r.status.Index, r.status.Held = r.index, r.guard.held()
 }
 
-// recordSource records where the published list is from and when it was up to date, and has it saved. The first call closes
-// Keeper.Ready.
+// recordSource records where the published list came from and when it was up to date, and has it saved. The first
+// call closes Keeper.Ready.
 func (r *refresher) recordSource(source Source, server string, asOf time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +141,7 @@ func (r *refresher) failurePause() time.Duration {
 	return wait.BackOff(r.config.Interval, r.failures)
 }
 
-// report shows in the status how a fetch fared, and logs the first failure of a row and its end.
+// report shows the outcome of a fetch in the status, and logs the first failure of a row and its end.
 func (r *refresher) report(err error) {
 	if err == nil {
 		r.failures = 0
@@ -156,7 +157,8 @@ func (r *refresher) setErr(err error) {
 	r.status.Err = err
 }
 
-// reportGuard counts the full responses that the guard does not believe, and logs the first and the end of them.
+// reportGuard counts the full responses that the guard does not believe, and logs the first one and the end of the
+// row.
 func (r *refresher) reportGuard(suspect bool, responded, listed int) {
 	if suspect {
 		r.config.Metrics.Guarded.Inc()
@@ -170,7 +172,6 @@ func (r *refresher) reportGuard(suspect bool, responded, listed int) {
 	r.suspect = suspect
 }
 
-// count counts a refresh.
 func (r *refresher) count(kind string, err error) {
 	outcome := "ok"
 	switch {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// longestSilence is how long a stream may be silent before another server is asked: three of the
-	// marks that a server sends when nothing happens.
+	// longestSilence is how long a stream may be silent before another server is asked: three of the marks that a
+	// server sends when nothing happens.
 	longestSilence = 45 * time.Second
 	eventStream    = "text/event-stream"
 	fetchSSE       = 32 << 10 // bytes of a stream that are read at once: as many as a server collects before it writes
 )
 
-// Stream is the changes of a cluster from an index on, as one server after another streams them. It
-// belongs to one goroutine.
+// Stream is the changes of a cluster from an index on, as one server after another streams them. It belongs to one
+// goroutine.
 type Stream struct {
 	Cluster *transport.Cluster
-	App     string // upper case; "": all
-	Index   string // where to go on; "": from now
+	App     string // upper case; "" means all
+	Index   string // where to resume; "" means from now
 	// Each is called with every event. Its error ends the stream, and comes back as a Final.
 	Each func(Event) error
-	// Idle is called before more is waited for, whenever Each has been called with all that came (which may be no
-	// event, after a mark). It may be nil.
+	// Idle is called before the stream waits for more, whenever Each has been called with everything that arrived
+	// (which may be no event, after a mark). It may be nil.
 	Idle func()
 
 	bears time.Duration // how old a server's state may be, if that is more than longestSilence
@@ -41,10 +41,10 @@ type Stream struct {
 // Final is an error that the same question to another server would not change.
 type Final struct{ error }
 
-// Unwrap returns what happened.
+// Unwrap returns the wrapped error.
 func (e Final) Unwrap() error { return e.error }
 
-// errWithdrawn ends the stream of a server that the client has no more.
+// errWithdrawn ends the stream of a server that the client no longer has.
 var errWithdrawn = errors.New("it is not among the client's servers any more")
 
 // Follow reads the stream of one server until it ends, which is always an error.
@@ -80,7 +80,6 @@ func (w *Stream) open(ctx context.Context, s *transport.Server) (io.ReadCloser, 
 	return body, err
 }
 
-// read reads a stream to its end.
 func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadCloser, quiet *time.Timer) error {
 	defer body.Close()
 	defer quiet.Stop()
@@ -108,9 +107,9 @@ func (w *Stream) read(ctx context.Context, s *transport.Server, body io.ReadClos
 	}
 }
 
-// outdated is an error if a server says in a mark that it has had no word of its cluster for too long: cut off
-// with a minority, it would stream nothing for ever. When other servers say the same, each is borne for longer,
-// so that an outage of all is not spent on going round.
+// outdated returns an error if a server says in a mark that it has not heard from its cluster for too long: cut off
+// with a minority, it would stream nothing forever. When other servers say the same, each is tolerated for longer, so
+// that an outage of all is not spent on going around.
 func (w *Stream) outdated(mark string) error {
 	text, said := strings.CutPrefix(mark, "age ")
 	seconds, err := strconv.ParseFloat(text, 32)
@@ -127,7 +126,7 @@ func (w *Stream) outdated(mark string) error {
 	return nil
 }
 
-// pass calls Each with an event and remembers where to go on.
+// pass calls Each with an event and remembers where to resume.
 func (w *Stream) pass(s *transport.Server, e sse.Event) error {
 	event, index, err := decodeEvent(s.URL, e)
 	if err != nil {
@@ -148,8 +147,8 @@ func (w *Stream) pass(s *transport.Server, e sse.Event) error {
 // watchedReader calls functions around each read.
 type watchedReader struct {
 	io.Reader
-	before func() error // an error ends it
-	after  func()       // something came
+	before func() error // its error ends the stream
+	after  func()       // something arrived
 }
 
 // Read implements io.Reader.

@@ -36,7 +36,7 @@ func TestStreamIsIdleOncePerReadNotPerEvent(t *testing.T) {
 		}
 		last = events
 	}}
-	_ = w.Follow(t.Context(), c.Known()[0]) // its end is the end of the text
+	_ = w.Follow(t.Context(), c.Known()[0]) // it ends with the text
 	most := text.Len()/fetchSSE + 2
 	expect.That(t, events == changes+1 && last == events && lots <= most,
 		"%d events in %d lots, the last one after %d, want %d in %d at most", events, lots, last, changes+1, most)

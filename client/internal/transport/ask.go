@@ -7,8 +7,8 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Perform sends a call to the best server, and to the others while none responds. The error is also that of a response that
-// is no success, which comes with it. what and args name the call in its error; "": nothing does.
+// Perform sends a call to the best server, and to the others while none responds. It returns an unsuccessful response
+// together with an error. what and args name the call in the error, unless what is "".
 func (c *Cluster) Perform(ctx context.Context, q *Call, what string, args ...any) (Response, error) {
 	a, err := c.do(ctx, q)
 	if err == nil {
@@ -32,7 +32,7 @@ func Ask[T any](ctx context.Context, c *Cluster, q *Call, what string, args ...a
 	return document, err
 }
 
-// AskWhole is Ask with the response.
+// AskWhole is Ask, but also returns the response.
 func AskWhole[T any](ctx context.Context, c *Cluster, q *Call, what string, args ...any) (T, Response, error) {
 	var document T
 	a, err := c.askInto(ctx, q, &document, what, args)
@@ -51,7 +51,7 @@ func AskAt[T any](ctx context.Context, c *Cluster, s *Server, q *Call) (document
 	return document, a.decode(&document)
 }
 
-// askInto is AskWhole for any document: code that is not there once for each type.
+// askInto is AskWhole for any document, so that its code is not repeated for each type.
 func (c *Cluster) askInto(ctx context.Context, q *Call, document any, what string, args []any) (Response, error) {
 	a, err := c.Perform(ctx, q, what, args...)
 	if err != nil {

@@ -15,45 +15,46 @@ import (
 
 const jsonType = "application/json"
 
-// Call is one request, to whichever server.
+// Call is one request, to any server.
 type Call struct {
 	method string
 	eureka bool // the path is one of Eureka's resources
-	// consul: the route is one of Consul's, where 500 is also the response to what makes no sense.
+	// consul is set for Consul's routes, which also respond with 500 to invalid requests.
 	consul bool
 	path   []string // segments, not escaped
 	Query  url.Values
-	Body   []byte // JSON unless Raw is set; nil: none
-	Raw    bool   // Body is bytes
-	Accept string // the type of the response; "": JSON
+	Body   []byte // JSON unless Raw is set; may be nil
+	Raw    bool   // Body is not JSON
+	Accept string // type of the response; "" means JSON
 	Write  bool   // it changes something
-	// Patience bounds one try; 0: Config.Timeout.
+	// Patience bounds one try. 0 means Config.Timeout.
 	Patience time.Duration
-	// once makes a write that must not happen twice safe to repeat: servers respond to it as they responded to
-	// the first one of that text. "": it may happen twice.
+	// once makes it safe to repeat a write that must not happen twice: servers answer it as they answered the first
+	// one with that text. "" if it may happen twice.
 	once    string
-	missing error // what a 404 means; nil: a refusal like any other
+	missing error // what a 404 means; nil if it is a refusal like any other
 	Removes bool  // a 404 after an earlier try is a success
-	// Once: a try that may have taken effect is the last one, because another one would do something else.
+	// Once is set if a try that may have taken effect must be the last one, because another one would do something
+	// else.
 	Once bool
 }
 
-// Own is a call of Rollcall's own API.
+// Own returns a call of Rollcall's own API.
 func Own(method string, path ...string) *Call {
 	return &Call{method: method, path: append([]string{"v1", "rollcall"}, path...), Write: method != http.MethodGet}
 }
 
-// Eureka is a call of Eureka's API.
+// Eureka returns a call of Eureka's API.
 func Eureka(method string, path ...string) *Call {
 	return &Call{method: method, eureka: true, path: path, Write: method != http.MethodGet}
 }
 
-// EurekaInstance is a call about one instance, of Eureka's API.
+// EurekaInstance returns a call of Eureka's API about one instance.
 func EurekaInstance(method string, key registry.Key, resource ...string) *Call {
 	return Eureka(method, append([]string{"apps", key.App, key.ID}, resource...)...)
 }
 
-// Consul is a call of Consul's API, below /v1. A write takes effect once, however often it is tried.
+// Consul returns a call of Consul's API, below /v1. A write takes effect once, however often it is tried.
 func Consul(method string, path ...string) *Call {
 	q := &Call{method: method, consul: true, path: append([]string{"v1"}, path...)}
 	if method != http.MethodGet {
@@ -62,7 +63,7 @@ func Consul(method string, path ...string) *Call {
 	return q
 }
 
-// With adds parameters, name after value. Those without a value are left out.
+// With adds parameters, given as alternating names and values. It leaves out those with an empty value.
 func (q *Call) With(parameters ...string) *Call {
 	if q.Query == nil {
 		q.Query = make(url.Values)
@@ -75,7 +76,7 @@ func (q *Call) With(parameters ...string) *Call {
 	return q
 }
 
-// Or says what a 404 to a call means.
+// Or sets what a 404 means.
 func (q *Call) Or(missing error) *Call {
 	q.missing = missing
 	return q
@@ -109,7 +110,7 @@ func (q *Call) contentType() string {
 	return jsonType
 }
 
-// url escapes each segment by itself, because an id may contain a slash.
+// url escapes each segment separately, because an id may contain a slash.
 func (q *Call) url(s *Server) string {
 	var b strings.Builder
 	if q.eureka {

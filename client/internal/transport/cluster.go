@@ -16,14 +16,14 @@ import (
 // Config holds the settings of client.Config with their defaults, already checked by client.Config.Validate.
 type Config struct {
 	Servers        []string
-	Source         Source // nil: the servers stay as they are
+	Source         Source // nil if the servers do not change
 	SourceInterval time.Duration
 	InOrder        bool
 	Timeout        time.Duration
 	Consistency    string
-	Auth           Auth // nil: as each server's URL says
+	Auth           Auth // nil for what each server's URL says
 	TLS            *tls.Config
-	HTTPClient     *http.Client // nil: one with connections of its own
+	HTTPClient     *http.Client // nil for one with connections of its own
 	Log            *slog.Logger
 	// Refused turns a refusal into the error that users see.
 	Refused func(Refusal) error
@@ -33,12 +33,12 @@ type Config struct {
 type Cluster struct {
 	config  Config
 	servers *serverList
-	lookup  *lookup // nil: the servers stay as they are
+	lookup  *lookup // nil if the servers do not change
 	http    *http.Client
 	endHTTP func() // at the end
 	metrics metrics
 
-	life   context.Context // ends with Close; its cause is ErrClosed then
+	life   context.Context // ends with Close, with the cause ErrClosed
 	cancel context.CancelCauseFunc
 }
 
@@ -52,16 +52,15 @@ func New(config Config) *Cluster {
 	return c
 }
 
-// Close cuts off every call under way (ErrClosed), and closes the connections, unless Config.HTTPClient was given.
+// Close cuts off every call in progress (ErrClosed), and closes the connections, unless Config.HTTPClient was given.
 func (c *Cluster) Close() {
 	c.cancel(ErrClosed)
 	c.endHTTP()
 }
 
-// Life ends with Close.
+// Life returns a context that ends with Close.
 func (c *Cluster) Life() context.Context { return c.life }
 
-// Timeout is Config.Timeout.
 func (c *Cluster) Timeout() time.Duration { return c.config.Timeout }
 
 // Reading makes a call a read at Config.Consistency.
@@ -79,7 +78,7 @@ func (c *Cluster) Known() []*Server { return c.servers.order() }
 // Sibling returns the server at another address (host:port) of the cluster.
 func (c *Cluster) Sibling(address string) *Server { return c.servers.sibling(address) }
 
-// Responded notes that a server has responded, where that is known before a try ends.
+// Responded records that a server has responded, if that is known before a try ends.
 func (c *Cluster) Responded(s *Server) { c.servers.responded(s) }
 
 // Quarantined returns how many servers are asked last because they did not respond.
@@ -102,7 +101,7 @@ func (c *Cluster) Candidates(ctx context.Context) ([]*Server, error) {
 	return c.servers.order(), nil
 }
 
-// newcomers returns the servers that the source names now that those asked did not respond.
+// newcomers returns the servers that the source names now, after those asked did not respond.
 func (c *Cluster) newcomers(ctx context.Context, asked []*Server) []*Server {
 	if c.lookup == nil {
 		return nil
@@ -144,8 +143,8 @@ func (c *Cluster) ServerOf(a Response) *Server {
 	return nil
 }
 
-// do sends a call to the best server, and to the others while none responds. An unknown outcome ends it,
-// because a server has already spent its time on it.
+// do sends a call to the best server, and to the others while none responds. It stops at an unknown outcome, because
+// a server has already spent its time on the call.
 func (c *Cluster) do(ctx context.Context, q *Call) (Response, error) {
 	if c.life.Err() != nil {
 		return Response{}, ErrClosed
@@ -200,8 +199,8 @@ func (t *tour) failure() error {
 	return err
 }
 
-// unlessAllForeign hides ErrNeedsRollcall from errors.Is, unless all servers are foreign: otherwise one that
-// is Rollcall may respond the next time.
+// unlessAllForeign hides ErrNeedsRollcall from errors.Is, unless all servers are foreign: otherwise a Rollcall server
+// may respond the next time.
 func unlessAllForeign(errs []error) []error {
 	foreign := func(err error) bool { return errors.Is(err, ErrNeedsRollcall) }
 	if !slices.ContainsFunc(errs, func(err error) bool { return !foreign(err) }) {

@@ -33,7 +33,7 @@ func TestCallFindsRollcallOnceAmongServersOfBothKinds(t *testing.T) {
 	expect.Equal(t, len(j.Times()), 1, "requests at the server that is not Rollcall:")
 }
 
-// TestCallToOneServerThatIsNotRollcallProvesNothing: the others may answer the next time.
+// The others may respond the next time.
 func TestCallToOneServerThatIsNotRollcallProvesNothing(t *testing.T) {
 	_, err := clusterOf(t, fake.Servers{"a": fake.Always(404, "<html>"), "b": fake.Unreachable}, "a", "b").status(t.Context())
 	expect.That(t, err != nil && !errors.Is(err, ErrNeedsRollcall) && strings.Contains(err.Error(), "http://a"),
@@ -45,8 +45,8 @@ func TestWriteHasThreeOutcomes(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		first, second func(*http.Request) (*http.Response, error)
-		want          error // nil: done
-		status        int   // of the StatusError; 0: none; negative: any other error
+		want          error // nil if done
+		status        int   // of the StatusError; 0 for none; negative for any other error
 	}{
 		{name: "done", first: fake.Always(200, ""), second: fake.CutOff},
 		{name: "unknown instance", first: fake.Always(404, ""), second: fake.CutOff, want: errMissing},
@@ -142,7 +142,7 @@ func (c *Cluster) status(ctx context.Context) (map[string]any, error) {
 	return Ask[map[string]any](ctx, c, Own(http.MethodGet, "status"), "")
 }
 
-// clusterOf returns a Cluster at hosts of s, which it asks in this order.
+// clusterOf returns a Cluster that asks hosts of s in this order.
 func clusterOf(t *testing.T, s fake.Servers, hosts ...string) *Cluster {
 	t.Helper()
 	return newCluster(Config{Servers: fake.URLs(hosts...), InOrder: true, HTTPClient: &http.Client{Transport: s}})
@@ -153,7 +153,7 @@ func untrusted(*http.Request) (*http.Response, error) {
 	return nil, &tls.CertificateVerificationError{Err: errors.New("unknown authority")}
 }
 
-// A server that closes a connection on what it has not read waits for half a second before, by itself.
+// A server that closes a connection with unread data first waits for half a second.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

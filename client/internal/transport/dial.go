@@ -12,24 +12,24 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/world"
 )
 
-// Of the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
+// For the client's own transport. Upstream keeps 50 connections per host, each for 45 s.
 const (
 	idlePerHost = 64
 	idleTimeout = 45 * time.Second
-	// An HTTP/2 connection that carries nothing for pingAfter is asked whether it still leads anywhere;
-	// otherwise all calls would go on over one that was cut silently, until TCP notices.
+	// An HTTP/2 connection that carries nothing for pingAfter is pinged. Otherwise all calls would continue to use
+	// one that was cut silently, until TCP notices.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// httpClient is the one that Config asks for, and what to do with it at the end: a given one stays as it
-// is, because other parts of the program may use it.
+// httpClient returns the client that Config asks for, and what to do with it at the end. A given one is left alone,
+// because other parts of the program may use it.
 func (c Config) httpClient() (client *http.Client, end func()) {
 	if c.HTTPClient != nil {
 		client := c.HTTPClient
 		if c.Auth != nil && client.CheckRedirect == nil {
 			still := *client
-			still.CheckRedirect = noRedirect // net/http would tell the credential to another port of the host
+			still.CheckRedirect = noRedirect // net/http would show the credential to another port of the host
 			client = &still
 		}
 		return client, func() {}
@@ -44,8 +44,8 @@ func (c Config) httpClient() (client *http.Client, end func()) {
 	}
 }
 
-// noRedirect makes a redirect a response like others: following it would repeat a write, and show a credential, at a server
-// that the client was not given.
+// noRedirect makes a redirect a response like others: following it would repeat a write, and show a credential, at a
+// server that the client was not given.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c Config) transport() *http.Transport {
@@ -64,16 +64,15 @@ func (c Config) transport() *http.Transport {
 			return proxy(r)
 		}
 	}
-	t.MaxIdleConns = 0 // of all hosts together: as many as they are worth one by one
+	t.MaxIdleConns = 0 // for all hosts together: as many as the per-host limits allow
 	t.MaxIdleConnsPerHost = idlePerHost
 	t.IdleConnTimeout = idleTimeout
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return t
 }
 
-// dials makes the connections of the client's own transport, and ends them all with the client: a
-// transport lets an attempt to connect go on for others when its call has ended, and closes only what is
-// idle.
+// dials makes the connections of the client's own transport, and ends them all with the client. A transport alone
+// lets a connection attempt continue for others when its call has ended, and closes only idle connections.
 type dials struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	life   context.Context
@@ -83,16 +82,16 @@ type dials struct {
 	open map[*dialed]struct{}
 }
 
-// dialed is a connection that is ended with the client.
+// dialed is a connection that ends with the client.
 type dialed struct {
 	net.Conn
 	of *dials
 }
 
-// dialTimeout is how long one attempt to connect may go on.
+// dialTimeout bounds one connection attempt.
 const dialTimeout = 30 * time.Second
 
-// newDials uses dial; nil: a net.Dialer.
+// newDials uses dial, or a net.Dialer if it is nil.
 func newDials(dial func(ctx context.Context, network, address string) (net.Conn, error)) *dials {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
@@ -146,7 +145,7 @@ func (c *dialed) Close() error {
 	return c.Conn.Close()
 }
 
-// close ends all connections, and lets no other begin.
+// close ends all connections, and prevents new ones.
 func (d *dials) close() {
 	d.cancel(ErrClosed)
 	d.mu.Lock()

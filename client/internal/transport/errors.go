@@ -20,9 +20,9 @@ var (
 // Refusal is the error of a response that is not a success.
 type Refusal struct {
 	Server     string        // base URL of the server that responded
-	Status     int           // of HTTP
+	Status     int           // HTTP status
 	Message    string        // what the response says about it; may be empty
-	RetryAfter time.Duration // when the server wants to be asked again; 0: it does not say
+	RetryAfter time.Duration // when the server wants to be asked again; 0 if it does not say
 	certain    bool          // the server says that nothing was done
 	repeated   bool          // net/http had already sent the request once; the refusal does not cover that try
 	denied     bool          // the caller lacks a permission, as Rollcall says (RFC 6750, insufficient_scope)
@@ -39,26 +39,26 @@ func (r *Refusal) Unwrap() error { return r.public }
 // unsent wraps the error of a call that no server has seen.
 type unsent struct{ error }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the wrapped error.
 func (u unsent) Unwrap() error { return u.error }
 
 // possible wraps the error of a call that a server may have seen, whatever came afterwards: net/http repeats a
 // request with an Idempotency-Key when its connection is lost, and then returns the error of the second try.
 type possible struct{ error }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the wrapped error.
 func (p possible) Unwrap() error { return p.error }
 
 // conclusive wraps an error that no other server would change.
 type conclusive struct{ error }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the wrapped error.
 func (c conclusive) Unwrap() error { return c.error }
 
-// mayHaveWritten reports whether a write may have taken effect although err came back. A 503 or 507 says that
-// nothing was done (docs/reference/outcomes.md), a server that is not Rollcall cannot have done it, and
-// without a connection nothing was sent. A redirect says nothing: stock servers that are not UP respond with
-// 307 and do what was asked (com.netflix.eureka.StatusFilter).
+// mayHaveWritten reports whether a write may have taken effect although err came back. A 503 or 507 says that nothing
+// was done (docs/reference/outcomes.md), a server that is not Rollcall cannot have done it, and without a connection
+// nothing was sent. A redirect says nothing: stock servers that are not UP respond with 307 and do what was asked
+// (com.netflix.eureka.StatusFilter).
 func (q *Call) mayHaveWritten(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		return refused.repeated || !refused.certain && refused.Status != http.StatusInsufficientStorage && !q.unavailable(refused)
@@ -74,8 +74,8 @@ func (q *Call) mayHaveWritten(err error) bool {
 	return !untrusted && !(network && op.Op == "dial")
 }
 
-// withCause replaces the error of a call that was cut off by the cause of the first context that has ended. (A
-// client's life ends before its connections do, and its calls a bit later.)
+// withCause replaces the error of a call that was cut off with the cause of the first context that has ended. (A
+// client's life ends before its connections do, and its calls slightly later.)
 func withCause(err error, of ...context.Context) error {
 	for _, ctx := range of {
 		cause := context.Cause(ctx)

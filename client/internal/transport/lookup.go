@@ -11,20 +11,20 @@ import (
 	"github.com/seed-20419f34/rollcall/internal/wait"
 )
 
-// Source gives the servers' URLs. An error leaves those that are known.
+// Source returns the servers' URLs. After an error the known ones stay.
 type Source func(ctx context.Context) ([]string, error)
 
 // lookup asks a Source when a call needs it. It has no goroutine of its own.
 type lookup struct {
 	source   Source
-	interval time.Duration // for which a result is good
-	servers  *serverList   // which results replace
+	interval time.Duration // how long a result is used
+	servers  *serverList   // replaced by results
 	timeout  time.Duration
 	log      *slog.Logger
 
 	mu     sync.Mutex
 	asked  time.Time // when the last result came; the servers that New was given count as one
-	query  *query    // the one under way; nil: there is none
+	query  *query    // the one in progress; may be nil
 	outage wait.Outage
 }
 
@@ -32,10 +32,10 @@ type lookup struct {
 type query struct {
 	done      chan struct{} // closed when err is set
 	err       error
-	abandoned bool // the call that made it was given up, which says nothing of the source
+	abandoned bool // the call that made it was given up, which says nothing about the source
 }
 
-// newLookup returns nil if there is no source.
+// newLookup returns nil without a source.
 func newLookup(c Config, servers *serverList) *lookup {
 	if c.Source == nil {
 		return nil
@@ -46,8 +46,8 @@ func newLookup(c Config, servers *serverList) *lookup {
 	}
 }
 
-// askIfDue asks if the last result is old, unless another call does so already. A failure is logged, and
-// leaves the servers that are known.
+// askIfDue asks if the last result is old, unless another call is already asking. A failure is logged, and leaves the
+// known servers.
 func (l *lookup) askIfDue(ctx context.Context) {
 	l.mu.Lock()
 	if l.query != nil || time.Since(l.asked) < l.interval {
@@ -59,7 +59,7 @@ func (l *lookup) askIfDue(ctx context.Context) {
 	l.run(ctx, q)
 }
 
-// ask asks, or waits for the query under way.
+// ask asks, or waits for the query in progress.
 func (l *lookup) ask(ctx context.Context) error {
 	for {
 		l.mu.Lock()
@@ -82,7 +82,7 @@ func (l *lookup) ask(ctx context.Context) error {
 	}
 }
 
-// newQuery must be called under the mutex.
+// newQuery starts a query. The caller holds mu.
 func (l *lookup) newQuery() *query {
 	l.query = &query{done: make(chan struct{}), err: errSourcePanicked}
 	return l.query
@@ -90,7 +90,7 @@ func (l *lookup) newQuery() *query {
 
 var errSourcePanicked = errors.New("the source of the servers panicked")
 
-// run calls the source and ends the query, also when the source panics.
+// run calls the source and ends the query, even if the source panics.
 func (l *lookup) run(ctx context.Context, q *query) {
 	defer l.finish(ctx, q)
 	bounded, cancel := context.WithTimeout(ctx, l.timeout)

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the numbers of tries.
 type metrics struct {
 	requests    *prometheus.HistogramVec // seconds, by operation and outcome
 	quarantined prometheus.GaugeFunc
@@ -38,7 +37,7 @@ func (m metrics) countTry(operation, outcome string, took time.Duration) {
 	m.requests.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
-// operation is what a call does, for the metrics: one of few values, none of which is a name.
+// operation names a call for the metrics. The set of values is small and free of user-given names.
 func (q *Call) operation() string {
 	switch {
 	case q.eureka:
@@ -75,7 +74,7 @@ func (q *Call) eurekaOperation() string {
 	return "app"
 }
 
-// ownOperation is the resource, where that does not mean something else in Eureka's API.
+// ownOperation returns the resource, unless that means something else in Eureka's API.
 func (q *Call) ownOperation() string {
 	switch resource := q.path[2]; resource {
 	case "sessions":
@@ -96,7 +95,7 @@ func (q *Call) ownOperation() string {
 	}
 }
 
-// outcomeOf is what became of a try, for the metrics; status is that of a response.
+// outcomeOf names the outcome of a try for the metrics; status is the response's.
 func outcomeOf(status int, err error) string {
 	var of *Refusal
 	switch {

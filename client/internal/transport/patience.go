@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// patience bounds one try at one server: the time until its response begins, each pause within the response,
-// and the whole, so that a response that trickles for ever ends as well.
+// patience bounds one try at one server: the time until its response begins, each pause within the response, and the
+// whole, so that a response that trickles forever ends as well.
 type patience struct {
 	pause time.Duration
 	cut   context.CancelCauseFunc
-	next  *time.Timer // ends the try unless something comes before
+	next  *time.Timer // ends the try unless something arrives before
 	whole *time.Timer
 }
 
@@ -34,7 +34,7 @@ func (p *patience) stop() {
 	p.cut(nil)
 }
 
-// reader is the body of the response, from its beginning on.
+// reader returns the body of the response, bounded from its beginning on.
 func (p *patience) reader(body io.Reader) io.Reader {
 	p.next.Stop()
 	p.next = time.AfterFunc(p.pause, func() { p.cut(Silence{"nothing more of the response", p.pause}) })
@@ -53,14 +53,14 @@ func (r patientReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Silence is a context.DeadlineExceeded that says of what.
+// Silence is a context.DeadlineExceeded that says what did not arrive.
 type Silence struct {
 	Of    string
 	After time.Duration
 }
 
-// Error says what did not come, and for how long.
+// Error says what did not arrive, and for how long.
 func (s Silence) Error() string { return fmt.Sprintf("%s within %v", s.Of, s.After) }
 
-// Is says that it is a timeout.
+// Is makes it match context.DeadlineExceeded.
 func (s Silence) Is(target error) bool { return target == context.DeadlineExceeded }

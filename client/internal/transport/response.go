@@ -12,17 +12,17 @@ import (
 	"github.com/seed-20419f34/rollcall/httpd/api"
 )
 
-// Response holds what a server said with a status below 500, or with one that no other server would better.
+// Response is what a server said with a status below 500, or with one that no other server would better.
 type Response struct {
 	Server string // base URL
 	Status int
 	Header http.Header
 	Body   []byte
-	Sent   time.Time // when the try began that brought it
-	// Repeated: an earlier try may have taken effect, at another server or over a connection that was lost.
+	Sent   time.Time // when the try that brought it began
+	// Repeated is set if an earlier try may have taken effect, at another server or over a connection that was lost.
 	Repeated bool
 
-	refused func(Refusal) error // as Config.Refused
+	refused func(Refusal) error // as in Config.Refused
 }
 
 // Refusal returns the response as an error, or nil if it is a success.
@@ -65,7 +65,7 @@ func (a Response) decode(into any) error {
 	return nil
 }
 
-// longestResponse bounds what is read of a response: some hundred thousand instances.
+// longestResponse bounds how much of a response is read: some hundred thousand instances.
 const longestResponse = 256 << 20
 
 // readBounded reads everything, unless it is more than longest.
@@ -77,11 +77,11 @@ func readBounded(from io.Reader, longest int64) ([]byte, error) {
 	return text, err
 }
 
-// outcomeHeader tells of a 504 that a write may have taken effect, and of a 500 that it did not.
+// outcomeHeader says that a write may have taken effect (with a 504), or did not (with a 500).
 const outcomeHeader = "X-Rollcall-Outcome"
 
-// insufficient returns nil for a response that ends the call, a refusal included, and otherwise why another
-// server may do better.
+// insufficient returns nil for a response that ends the call, including a refusal, and otherwise why another server
+// may do better.
 func (q *Call) insufficient(a Response) error {
 	refused := a.Refusal()
 	switch {
@@ -113,7 +113,7 @@ func (q *Call) failure(a Response) error {
 	}
 }
 
-// Texts of Consul's routes with a 500 when nothing was done and another server may do it.
+// Texts with which Consul's routes respond 500 when nothing was done and another server may do it.
 const (
 	noLeader     = "No cluster leader"
 	shuttingDown = "this node is shutting down; ask another one"
@@ -121,7 +121,7 @@ const (
 
 // unavailable reports whether a server was unavailable, so that it has done nothing.
 func (q *Call) unavailable(refused *Refusal) bool {
-	if q.consul && refused.Status == http.StatusInternalServerError { // Consul's routes say 503 so, with Retry-After
+	if q.consul && refused.Status == http.StatusInternalServerError { // the 503 of Consul's routes, with Retry-After
 		return refused.RetryAfter > 0 || refused.Message == noLeader || refused.Message == shuttingDown
 	}
 	return refused.Status == http.StatusServiceUnavailable
@@ -131,7 +131,7 @@ func (q *Call) unavailable(refused *Refusal) bool {
 func (q *Call) elsewhere(refused *Refusal) bool {
 	switch status := refused.Status; {
 	case status == http.StatusNotImplemented:
-		return false // all servers of a cluster are of one mode
+		return false // all servers of a cluster run in the same mode
 	case q.consul && status == http.StatusInternalServerError:
 		return q.unavailable(refused)
 	case status >= 300 && status < 400, status >= 500:
@@ -140,16 +140,16 @@ func (q *Call) elsewhere(refused *Refusal) bool {
 	return q.gated(refused)
 }
 
-// gated reports whether a stock Eureka server keeps its lists back because it has not yet copied those of its
-// peers (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). It refuses a delta the
-// same way where the whole list is to be fetched, so a refused delta is no reason to ask another server.
+// gated reports whether a stock Eureka server withholds its lists because it has not yet copied those of its peers
+// (com.netflix.eureka.registry.PeerAwareInstanceRegistryImpl.shouldAllowAccess). It refuses a delta the same way when
+// the whole list must be fetched, so a refused delta does not make the client ask another server.
 func (q *Call) gated(refused *Refusal) bool {
 	return q.eureka && q.method == http.MethodGet && refused.Status == http.StatusForbidden && !refused.denied && q.operation() != "delta"
 }
 
-// foreign reports whether a response to a call of Rollcall's own API, or of Consul's, comes from a server that
-// does not know that API: it has no such path or method. Many responses of Rollcall have the same statuses,
-// but name the thing that does not exist.
+// foreign reports whether a response to a call of Rollcall's own API, or of Consul's, comes from a server that does
+// not know that API: it has no such path or method. Many of Rollcall's responses have the same statuses, but name the
+// thing that does not exist.
 func (q *Call) foreign(a Response) bool {
 	if q.eureka || a.Status != http.StatusNotFound && a.Status != http.StatusMethodNotAllowed {
 		return false
@@ -157,9 +157,9 @@ func (q *Call) foreign(a Response) bool {
 	return a.Header.Get("X-Consul-Index") == "" && !ownError(a.Body)
 }
 
-// ownError reports whether a body is an error in the form of Rollcall's own API: an object with an error and
-// nothing else. Spring's errors have an error too, beside timestamp, status and path; Netflix's server
-// responds with HTML, as proxies do.
+// ownError reports whether a body is an error in the form of Rollcall's own API: an object with an error and nothing
+// else. Spring's errors have an error too, but also timestamp, status and path; Netflix's server responds with HTML,
+// as proxies do.
 func ownError(body []byte) bool {
 	var doc map[string]json.RawMessage
 	var text string

@@ -33,7 +33,7 @@ func (c *Cluster) try(ctx context.Context, s *Server, q *Call) (Response, error)
 	return a, nil
 }
 
-// RecordOutcome remembers for the next calls how a server fared in a try.
+// RecordOutcome records for later calls how a server fared in a try.
 func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err error) {
 	refused, isRefusal := errors.AsType[*Refusal](err)
 	switch {
@@ -49,9 +49,9 @@ func (c *Cluster) RecordOutcome(ctx context.Context, s *Server, q *Call, err err
 	}
 }
 
-// interrupted reports whether a try ended for a reason that says nothing of the server: its caller gave up, or
-// had less time than the server was to have. (A caller that never has much time must still get away from a
-// silent server.)
+// interrupted reports whether a try ended for a reason that says nothing about the server: its caller gave up, or had
+// less time than the server was entitled to. (A caller that never has much time must still get away from a silent
+// server.)
 func (q *Call) interrupted(ctx context.Context, timeout time.Duration) bool {
 	return errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && q.Patience > timeout
 }
@@ -81,10 +81,10 @@ func (c *Cluster) read(s *Server, resp *http.Response, body io.Reader) (Response
 	return Response{Server: s.URL, Status: resp.StatusCode, Header: resp.Header, Body: text, refused: c.config.Refused}, nil
 }
 
-// OpenStream asks one server for a stream of the type that the call accepts, and returns its body when that
-// begins. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read. The try counts in
-// the metrics as soon as the response begins. final reports that the error is a refusal, which other servers
-// would repeat.
+// OpenStream asks one server for a stream of the type that the call accepts, and returns its body as soon as that
+// begins. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read. The try counts in the
+// metrics as soon as the response begins. final reports that the error is a refusal, which other servers would
+// repeat.
 func (c *Cluster) OpenStream(ctx context.Context, s *Server, q *Call) (body io.ReadCloser, final bool, err error) {
 	began := time.Now()
 	resp, done, err := c.roundTrip(ctx, s, q, &connection{})
@@ -116,15 +116,15 @@ func (b streamBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// accepts reports whether a response has the type that a call accepts. A proxy may have a page for every path
-// that it does not know.
+// accepts reports whether a response has the type that a call accepts. A proxy may have a page for every path that it
+// does not know.
 func (q *Call) accepts(resp *http.Response) bool {
 	given := resp.Header.Get("Content-Type")
 	kind, _, _ := mime.ParseMediaType(given)
 	return given == "" || kind == q.Accept
 }
 
-// longestRefusal bounds what is read of a response that is not a stream.
+// longestRefusal bounds how much is read of a response that is not a stream.
 const longestRefusal = 1 << 20
 
 // noStream turns a response that is not a stream into an error.
@@ -143,7 +143,7 @@ func (c *Cluster) noStream(s *Server, q *Call, resp *http.Response) (_ io.ReadCl
 	return nil, refused.Status != http.StatusTooManyRequests, refused
 }
 
-// roundTrip sends a request to one server, and returns its response when that begins. Call done when the
+// roundTrip sends a request to one server, and returns its response as soon as that begins. Call done when the
 // response has been read. Only ctx and the end of the client (ErrClosed) cut it off, also while it is read.
 func (c *Cluster) roundTrip(
 	ctx context.Context, s *Server, q *Call, connection *connection,
@@ -193,7 +193,7 @@ func (s *Server) named(err error) error {
 }
 
 // connection counts the connections that a request asked for and got. Without one, nothing was sent; with two,
-// net/http has sent the request again. A transport that traces nothing leaves both at 0.
+// net/http has sent the request again. A transport without tracing leaves both at 0.
 type connection struct{ wanted, got atomic.Int32 }
 
 func (c *connection) trace() *httptrace.ClientTrace {

@@ -116,7 +116,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// trickling answers with n pieces, one after each pause.
+// trickling responds with n pieces, one after each pause.
 func trickling(n int, pause time.Duration) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		left := n
@@ -145,7 +145,7 @@ func TestTryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 		name  string
 		first func(*http.Request) (*http.Response, error)
 		took  time.Duration
-		says  string // of the first server's failure; "": it answers
+		says  string // text of the first server's failure; "" if it responds
 	}{
 		{name: "at once", first: second, took: 0},
 		{name: "it begins late and pauses long", first: late, took: 10*time.Second - 2},
@@ -166,7 +166,7 @@ func TestTryIsBoundedByItsPausesAndAsAWhole(t *testing.T) {
 	}
 }
 
-// Answers of stock servers to paths that they do not know, and to methods.
+// Responses of stock servers to paths that they do not know, and to methods.
 const (
 	springAnswer   = `{"timestamp":"2026-01-02T03:04:05.678+00:00","status":404,"error":"Not Found","path":"/v1/rollcall/status"}`
 	springRefusal  = `{"timestamp":"2026-01-02T03:04:05.678+00:00","status":405,"error":"Method Not Allowed","path":"/v1/rollcall/sessions"}`
@@ -243,8 +243,8 @@ func TestResponseThatIsTooLongIsNotRead(t *testing.T) {
 	}
 }
 
-// net/http sends what has an Idempotency-Key again, by a new connection, when the server ends the old one without a response.
-// Whatever a restarted server says to the second one, the first may have been done.
+// When the server ends a connection without a response, net/http repeats a request with an Idempotency-Key over a new
+// one. Whatever a restarted server says to the second request, the first may have been done.
 func TestWriteWhoseServerDiesIsUnknownWhateverBecomesOfTheNextConnection(t *testing.T) {
 	for name, status := range map[string]int{"refused": 0, "no leader": 500, "not ready": 503, "a conflict": 409} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestWriteWhoseServerDiesIsUnknownWhateverBecomesOfTheNextConnection(t *test
 	}
 }
 
-// TestNodeThatKnowsNobodySendsTheCallOn has another server asked where Consul's form turns a 503 into a 500.
+// Another server is asked if Consul's form turns a 503 into a 500.
 func TestNodeThatKnowsNobodySendsTheCallOn(t *testing.T) {
 	c := clusterOf(t, fake.Servers{
 		"a": fake.Always(500, "this node has heard no leader since it started", "Retry-After", "1"), "b": fake.Always(200, "true"),
@@ -286,7 +286,7 @@ func TestNodeThatKnowsNobodySendsTheCallOn(t *testing.T) {
 	expect.That(t, a.Server == "http://b" && !a.Repeated, "%+v, want the answer of the other server", a)
 }
 
-// secured is a server that speaks TLS and wants a certificate of its clients.
+// secured returns a server that speaks TLS and requires client certificates.
 func secured(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, trust *tls.Config) {
 	t.Helper()
 	s = httptest.NewUnstartedServer(handler)
@@ -314,7 +314,7 @@ func TestTLSIsSpokenAsConfigured(t *testing.T) {
 	stranger.Certificates = nil
 	for name, tc := range map[string]struct {
 		trust *tls.Config
-		says  string // in the error; "": it works
+		says  string // in the error; "" if it works
 	}{
 		"both know each other":                {trust, ""},
 		"the client does not know the server": {&tls.Config{Certificates: trust.Certificates}, "certificate"},
@@ -364,7 +364,7 @@ func TestRedirectIsNotFollowedAndAnotherServerAsked(t *testing.T) {
 	}
 }
 
-// connections counts those of a server.
+// connections counts the connections of a server.
 type connections struct {
 	mu   sync.Mutex
 	made int
@@ -526,7 +526,7 @@ func TestCloseEndsConnectionsThatAreStillBeingMade(t *testing.T) {
 	c := connected(t, Config{Servers: []string{"https://" + listener.Addr().String()}, Timeout: time.Minute})
 	result := make(chan error)
 	go func() { result <- c.cancelLease(t.Context()) }()
-	conn := need.Got(listener.Accept())(t) // and no word of TLS
+	conn := need.Got(listener.Accept())(t) // and never speaks TLS
 	c.Close()
 	if err := <-result; !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknownOutcome) {
 		t.Errorf("got %v, want that the client is closed, and no unknown outcome", err)

@@ -11,20 +11,20 @@ import (
 
 // Server is one of the servers. It never changes.
 type Server struct {
-	URL    string // of Rollcall's own resources, without a slash at the end, user or password; its name for people
-	socket string // path of the socket that it listens on; "": the URL's host says where it is
-	eureka string // URL of Eureka's resources, as requests have it; its identity in a list
-	auth   Auth   // of the URL's user and password; nil: it has none
+	URL    string // of Rollcall's own resources, without trailing slash, user and password; its name for people
+	socket string // path of the socket it listens on; "" if the URL's host says where it is
+	eureka string // URL of Eureka's resources, as in requests; its identity in a list
+	auth   Auth   // from the URL's user and password; may be nil
 }
 
 // Auth signs a request, in its header. An error keeps the request from being sent.
 type Auth func(r *http.Request) error
 
-// eurekaBases are the paths below which stock servers have Eureka's resources, each before those that it
-// ends with: Netflix's /eureka/v2 (/v2 where the application is mounted as eureka), Spring's /eureka.
+// eurekaBases has the paths below which stock servers have Eureka's resources, each before those that it ends with:
+// Netflix's /eureka/v2 (/v2 where the application is mounted as eureka), Spring's /eureka.
 var eurekaBases = [...]string{"/eureka/v2", "/eureka/v1", "/eureka", "/v2"}
 
-// parseServer reads the URL of a server. Errors show no user and no password.
+// parseServer reads the URL of a server. Errors show neither user nor password.
 func parseServer(text string) (*Server, error) {
 	if path, is := strings.CutPrefix(text, SocketScheme); is {
 		return socketServer(path)
@@ -49,14 +49,14 @@ func parseServer(text string) (*Server, error) {
 	return s, nil
 }
 
-// SocketScheme begins the address of a server that is called by a socket of the file system: unix:PATH.
+// SocketScheme begins the address of a server that is called through a socket of the file system: unix:PATH.
 const SocketScheme = "unix:"
 
-// socketHost ends the host of the URLs of requests that go to a socket, after its path in hexadecimal digits: a transport
-// keeps connections by host. No name in DNS ends so.
+// socketHost ends the host in the URLs of requests to a socket, after the socket's path in hexadecimal digits,
+// because a transport keeps connections by host. No name in DNS ends like this.
 const socketHost = ".unix.invalid"
 
-// socketServer is the server that listens on a socket.
+// socketServer returns the server that listens on a socket.
 func socketServer(path string) (*Server, error) {
 	if after, is := strings.CutPrefix(path, "//"); is { // unix:///path
 		path = after
@@ -70,7 +70,7 @@ func socketServer(path string) (*Server, error) {
 	return s, nil
 }
 
-// own is the URL of Rollcall's own resources, as requests have it.
+// own returns the URL of Rollcall's own resources, as in requests.
 func (s *Server) own() string {
 	if s.socket == "" {
 		return s.URL
@@ -78,7 +78,7 @@ func (s *Server) own() string {
 	return "http://" + hex.EncodeToString([]byte(s.socket)) + socketHost
 }
 
-// socketOf is the path of the socket that a host stands for; "": it is a host.
+// socketOf returns the path of the socket that a host stands for, or "" if it is an ordinary host.
 func socketOf(host string) (path string) {
 	digits, is := strings.CutSuffix(host, socketHost)
 	decoded, err := hex.DecodeString(digits)
@@ -88,7 +88,7 @@ func socketOf(host string) (path string) {
 	return string(decoded)
 }
 
-// bases are the URLs of Rollcall's own resources and of Eureka's.
+// bases returns the URLs of Rollcall's own resources and of Eureka's.
 func bases(u *url.URL) (own, eureka string) {
 	host, path := u.Scheme+"://"+u.Host, strings.TrimRight(u.EscapedPath(), "/")
 	for _, base := range eurekaBases {
@@ -112,7 +112,7 @@ func withoutUser(text string) string {
 	return scheme + "://…" + text[at:]
 }
 
-// CheckServers returns every mistake in the URLs of the servers; that there are none is one.
+// CheckServers returns every mistake in the URLs of the servers. An empty list is one, too.
 func CheckServers(urls []string) []error {
 	_, errs := parseServers(urls)
 	return errs
@@ -136,7 +136,7 @@ func parseServers(urls []string) (all []*Server, errs []error) {
 
 var errNoServer = errors.New("no server is given; give a URL such as http://127.0.0.1:8761")
 
-// sign adds to a request the name of its sender, by auth or, if that is nil, by the server's URL.
+// sign adds the sender's name to a request, by auth or, if that is nil, by the server's URL.
 func (s *Server) sign(r *http.Request, auth Auth) error {
 	if auth == nil {
 		auth = s.auth
@@ -147,5 +147,5 @@ func (s *Server) sign(r *http.Request, auth Auth) error {
 	return auth(r)
 }
 
-// same says whether two are one server.
+// same reports whether both are the same server.
 func (s *Server) same(other *Server) bool { return s.eureka == other.eureka }

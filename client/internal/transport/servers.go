@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// usualStay is how long a client stays with a server that responds, give or take half of it. Then it picks
-// anew, so that after an outage clients go back, and spread over the servers again. (Upstream's
+// usualStay is how long a client stays with a server that responds, give or take half of it. Then it picks again, so
+// that after an outage clients go back, and spread over the servers again. (Upstream's
 // com.netflix.discovery.shared.transport.decorator.SessionedEurekaHttpClient.)
 const usualStay = 20 * time.Minute
 
-// serverList is the servers, in the order in which they are to be asked; those that failed are remembered. Safe
-// for concurrent use.
+// serverList orders the servers for calls, and remembers those that failed. Safe for concurrent use.
 type serverList struct {
 	inOrder bool
 
 	mu      sync.Mutex
 	all     []*standing // as given, each once
-	current *standing   // the one of all that the client stays with; nil: the next that responds will be it
+	current *standing   // the one in all that the client stays with; nil if the next to respond will be it
 	until   time.Time   // the end of the stay
 }
 
@@ -41,10 +40,9 @@ func newServerList(urls []string, inOrder bool) *serverList {
 	return l
 }
 
-// order returns the servers, the best first: the current one, then the others, and at the end those in
-// quarantine, by the end of their quarantines. No server is left out, so that a client whose servers
-// are all in quarantine asks them all the same; upstream, where quarantine excludes, has to clear it for
-// that when it holds two thirds of them.
+// order returns the servers, the best first: the current one, then the others, and at the end those in quarantine, by
+// the end of their quarantines. No server is left out, so a client whose servers are all in quarantine still asks
+// them. Upstream, where quarantine excludes servers, has to clear it when it holds two thirds of them.
 func (l *serverList) order() []*Server {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +59,7 @@ func (l *serverList) order() []*Server {
 	return servers
 }
 
-// pick begins a stay: with the first server or with any, but with none in quarantine.
+// pick starts a stay: with the first server or a random one, but with none in quarantine.
 func (l *serverList) pick(now time.Time) {
 	l.until = now.Add(usualStay/2 + rand.N(usualStay+1))
 	fit := slices.DeleteFunc(slices.Clone(l.all), func(s *standing) bool { return s.holds(now) })
@@ -75,8 +73,8 @@ func (l *serverList) pick(now time.Time) {
 	}
 }
 
-// preferred are all servers but for quarantine: the current one, then the others as given or, unless
-// their order matters, from any of them on.
+// preferred returns all servers without regard to quarantine: the current one, then the others as given or, unless
+// their order matters, starting anywhere.
 func (l *serverList) preferred() []*standing {
 	others := slices.DeleteFunc(slices.Clone(l.all), func(s *standing) bool { return s == l.current })
 	if len(others) > 1 && !l.inOrder {
@@ -89,7 +87,7 @@ func (l *serverList) preferred() []*standing {
 	return slices.Insert(others, 0, l.current)
 }
 
-// responded ends a server's quarantine. The client stays with it if it stays with no other.
+// responded ends a server's quarantine. The client stays with it unless it stays with another.
 func (l *serverList) responded(one *Server) {
 	l.update(one, func(s *standing) {
 		s.clear()
@@ -99,7 +97,7 @@ func (l *serverList) responded(one *Server) {
 	})
 }
 
-// failed begins the quarantine of a server that did not respond.
+// failed starts the quarantine of a server that did not respond.
 func (l *serverList) failed(one *Server) {
 	l.update(one, func(s *standing) {
 		s.extend(time.Now())
@@ -107,8 +105,8 @@ func (l *serverList) failed(one *Server) {
 	})
 }
 
-// unavailable begins the quarantine of a server that responded that it cannot serve for d, as all of them do while
-// there is no leader. That says nothing bad of it.
+// unavailable starts the quarantine of a server which responded that it cannot serve for d, as all of them do while
+// no node leads. That is not held against it.
 func (l *serverList) unavailable(one *Server, d time.Duration) {
 	l.update(one, func(s *standing) {
 		s.set(time.Now(), d)
@@ -143,8 +141,8 @@ func (l *serverList) find(one *Server) *standing {
 	return nil
 }
 
-// replace replaces the servers, and says whether the new ones are others. Those that stay keep their standing; one that is
-// given twice is one. The error joins every mistake; nothing has changed then.
+// replace replaces the servers, and reports whether the new ones differ. Those that stay keep their standing; one
+// that is given twice counts once. The error joins every mistake; then nothing has changed.
 func (l *serverList) replace(urls []string) (changed bool, err error) {
 	given, errs := parseServers(urls)
 	if len(errs) > 0 {
@@ -172,7 +170,7 @@ func (l *serverList) replace(urls []string) (changed bool, err error) {
 	return changed, nil
 }
 
-// quarantined is how many servers are asked last because they did not respond.
+// quarantined returns how many servers are asked last because they did not respond.
 func (l *serverList) quarantined() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +189,7 @@ func (l *serverList) empty() bool {
 	return len(l.all) == 0
 }
 
-// names are the servers' URLs, for people.
+// names returns the servers' URLs, for people.
 func (l *serverList) names() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,8 +200,8 @@ func (l *serverList) names() []string {
 	return names
 }
 
-// sibling is the server of another address (host:port) of the same cluster: it is asked as the present server is, which
-// has just named that address.
+// sibling returns the server at another address (host:port) of the same cluster. It is asked in the same way as the
+// current server, which has just named that address.
 func (l *serverList) sibling(address string) *Server {
 	scheme, auth := "http", Auth(nil)
 	if present := l.order(); len(present) > 0 && present[0].socket == "" {
@@ -214,22 +212,22 @@ func (l *serverList) sibling(address string) *Server {
 	return &Server{URL: url, eureka: url + "/eureka", auth: auth}
 }
 
-// quarantine is the time for which a server is asked last. The zero quarantine is over.
+// quarantine is the time during which a server is asked last. The zero quarantine is over.
 type quarantine struct {
 	until    time.Time
 	failures int // in a row, each after the quarantine for the one before
 }
 
-// The first quarantine is between half and the whole of shortestQuarantine; each further one may be twice
-// as long, up to longestQuarantine.
+// The first quarantine is between half and all of shortestQuarantine; each further one may be twice as long, up to
+// longestQuarantine.
 const shortestQuarantine, longestQuarantine = time.Second, 30 * time.Second
 
 func (q *quarantine) holds(now time.Time) bool { return now.Before(q.until) }
 
 func (q *quarantine) clear() { *q = quarantine{} }
 
-// extend begins the next quarantine. Failures within one are those of calls that were under way together,
-// or that had no other server to ask, and say nothing new.
+// extend starts the next quarantine. Failures within one come from calls that were in progress together, or that had
+// no other server to ask, and say nothing new.
 func (q *quarantine) extend(now time.Time) {
 	if q.holds(now) {
 		return
@@ -242,14 +240,14 @@ func (q *quarantine) extend(now time.Time) {
 	q.failures++
 }
 
-// set begins a quarantine of a known length.
+// set starts a quarantine of a known length.
 func (q *quarantine) set(now time.Time, d time.Duration) {
 	if !q.holds(now) {
 		q.until = now.Add(d)
 	}
 }
 
-// compare puts the one that does not hold, or ends first, first.
+// compare orders quarantines: first those that are over, then by their end.
 func (q quarantine) compare(other quarantine, now time.Time) int {
 	switch mine, others := q.holds(now), other.holds(now); {
 	case mine && others:
@@ -262,8 +260,8 @@ func (q quarantine) compare(other quarantine, now time.Time) int {
 	return 0
 }
 
-// retryAfter is for how long a server that cannot serve is asked last, when its response says so (d; 0: it does not).
-// A response that wants more is of a proxy that knows no better.
+// retryAfter returns how long a server that cannot serve is asked last, if its response says so (d; 0 if it does
+// not). A response that wants more comes from a proxy that knows no better.
 func retryAfter(d time.Duration) time.Duration {
 	const usual, longest = time.Second, 5 * time.Second
 	return min(cmp.Or(d, usual), longest)

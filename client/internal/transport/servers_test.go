@@ -34,7 +34,7 @@ func serverAt(host string) *Server {
 	return &Server{URL: "http://" + host, eureka: "http://" + host + "/eureka"}
 }
 
-// hosts are those of a list in order, such as "a b c".
+// hosts returns the hosts of a list in order, such as "a b c".
 func (l *serverList) hosts() string {
 	var hosts []string
 	for _, s := range l.order() {
@@ -135,7 +135,7 @@ func TestServerListsSpreadOverTheServers(t *testing.T) {
 	}
 }
 
-// stayAway is how long a list stays with a server that it turned to because its favourite had failed.
+// stayAway returns how long a list stays with a server that it turned to because its favourite had failed.
 func stayAway(l *serverList) time.Duration {
 	l.failed(serverAt("a"))
 	l.responded(serverAt("b"))
@@ -183,7 +183,7 @@ func TestServerListPicksAnyServerWhenAStayEnds(t *testing.T) {
 	})
 }
 
-// quarantinesOf are how long a server is asked last after each of its failures in a row.
+// quarantinesOf returns how long a server is asked last after each of n failures in a row.
 func quarantinesOf(l *serverList, n int) []time.Duration {
 	var lengths []time.Duration
 	for range n {
@@ -287,7 +287,7 @@ func TestQuarantineIsNotBegunByACallThatWasInterrupted(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		call   *Call
-		within time.Duration // 0: the caller goes away
+		within time.Duration // 0 if the caller goes away
 		want   int           // servers in quarantine
 	}{
 		{name: "the caller goes away", call: &Call{method: http.MethodGet, path: []string{"v1"}}, want: 0},
